@@ -1,0 +1,115 @@
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { eventually } from './conditions.ts';
+import { cleanEnvironment, runTollgate, startProcess, temporaryFolder } from './processes.ts';
+
+const node = (script: string, env = {}) => startProcess(process.execPath, ['-e', script], { env });
+const runs = (pid: number) => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+describe('a process of ours', () => {
+  test('is the real command, run by the Node.js of the tests', async () => {
+    const { code, stdout, stderr } = await runTollgate(['--version']);
+    expect({ code, stdout, stderr }).toEqual({
+      code: 0,
+      stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),
+      stderr: '',
+    });
+  });
+
+  test('gives exit code and both outputs of a command that refuses', async () => {
+    const { code, stdout, stderr } = await runTollgate(['no-such-command']);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toContain('no-such-command');
+  });
+
+  test('is waited for by what it prints, also when that was printed before', async () => {
+    const running = node('console.log("port 4711"); console.error("ready"); setInterval(() => {}, 1000)');
+    const [, port] = await running.until(/port (\d+)/g);
+    expect(port).toBe('4711');
+    expect(await running.until((output) => output.includes('ready') && 'yes')).toBe('yes');
+    expect([running.stdout, running.stderr]).toEqual(['port 4711\n', 'ready\n']);
+    expect(await running.stop()).toEqual({ code: null, signal: 'SIGTERM' });
+  });
+
+  test('that ends or is silent fails the wait with what it printed', async () => {
+    await expect(node('console.log("why")').until(/never/)).rejects.toThrow(/ended before[\s\S]*why/);
+    const silent = node('console.log("only this"); setInterval(() => {}, 1000)');
+    await silent.until(/only/);
+    await expect(silent.until(/never/, { withinMs: 50 })).rejects.toThrow(/within 50 ms[\s\S]*only this/);
+  });
+
+  test('gets nothing of the environment of the person who runs the tests', async () => {
+    process.env.REDIS_URL = 'redis://somebody-elses';
+    process.env.PORT = '8080';
+    try {
+      expect(cleanEnvironment({ LOG_LEVEL: 'info' })).not.toHaveProperty('REDIS_URL');
+      const running = node('console.log(JSON.stringify(process.env))', { KEY_PEPPER: 'given' });
+      await running.exit;
+      const seen = JSON.parse(running.stdout);
+      expect(seen).toMatchObject({ KEY_PEPPER: 'given', PATH: process.env.PATH });
+      expect(seen).not.toHaveProperty('REDIS_URL');
+      expect(seen).not.toHaveProperty('PORT');
+      expect(Object.keys(seen).filter((name) => /VITEST|TOLLGATE|NODE_/.test(name))).toEqual(
+        process.env.NODE_EXTRA_CA_CERTS === undefined ? [] : ['NODE_EXTRA_CA_CERTS'],
+      );
+    } finally {
+      delete process.env.REDIS_URL;
+      delete process.env.PORT;
+    }
+  });
+});
+
+describe('what a test started', () => {
+  const left: { pid: number; folder: string }[] = [];
+  afterAll(() => {
+    for (const { pid, folder } of left) expect([runs(pid), existsSync(folder)]).toEqual([false, false]);
+    expect(left).toHaveLength(1);
+  });
+
+  test('is not left to the next one', async () => {
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'file'), '');
+    left.push({ pid: node('setInterval(() => {}, 1000)').pid, folder });
+  });
+
+  test('really is gone', () => {
+    expect(left.map(({ pid, folder }) => [runs(pid), existsSync(folder)])).toEqual([[false, false]]);
+  });
+
+  test('is gone too when the process that runs the tests is killed', async () => {
+    const folder = await temporaryFolder();
+    const worker = join(folder, 'worker.mjs');
+    await writeFile(
+      worker,
+      `import { endWithParent, endWithUs } from ${JSON.stringify(join(import.meta.dirname, 'end-with-us.ts'))};
+      import { spawn } from 'node:child_process';
+      endWithParent();
+      const child = spawn('sleep', ['60'], { detached: true, stdio: 'ignore' });
+      endWithUs(child.pid, ${JSON.stringify(folder)});
+      console.log('child ' + child.pid);
+      setInterval(() => {}, 1000);`,
+    );
+    const runner = node(`require('node:child_process').fork(${JSON.stringify(worker)})`);
+    const child = Number((await runner.until(/child (\d+)\n/))[1]);
+    expect(runs(child)).toBe(true);
+    runner.signal('SIGKILL');
+    await eventually(() => expect([runs(child), existsSync(folder)]).toEqual([false, false]));
+  });
+
+  test('ends although it ignores SIGTERM', async () => {
+    const stubborn = node(
+      'process.on("SIGTERM", () => console.log("no")); setInterval(() => {}, 1000); console.log("up")',
+    );
+    await stubborn.until(/up/);
+    expect(await stubborn.stop(100)).toEqual({ code: null, signal: 'SIGKILL' });
+    expect(stubborn.stdout).toContain('no');
+  });
+});

@@ -1,0 +1,188 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { endWithUs } from './end-with-us.ts';
+import { atEnd } from './endings.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+export { temporaryFolder } from './temporary-folder.ts';
+
+/** The folder of this checkout. */
+export const ROOT = join(import.meta.dirname, '..', '..');
+
+const STOP_WITHIN_MS = 10_000;
+const INHERITED = ['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR', 'NODE_EXTRA_CA_CERTS'];
+
+export interface ProcessOptions {
+  /** Laid over a clean environment: nothing of the parent's but PATH, HOME and the like. `undefined` removes. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** This checkout unless told. */
+  readonly cwd?: string;
+}
+
+export interface Exit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** What a finished command left. `code` is null when a signal ended it. */
+export interface Finished {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A process of ours that runs. Its output is collected from the first byte. */
+export interface Running {
+  readonly pid: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly exit: Promise<Exit>;
+  /**
+   * Waits until the output (standard output, then standard error) has what is looked for; output from before the call
+   * counts too.
+   * @returns the match of a regular expression, or the true value of a predicate
+   * @throws Error with all output, when the process ends first or after `withinMs` (10000 unless told)
+   */
+  until(found: RegExp, options?: { readonly withinMs?: number }): Promise<RegExpExecArray>;
+  until<T>(found: (output: string) => T, options?: { readonly withinMs?: number }): Promise<T>;
+  signal(signal: NodeJS.Signals): void;
+  write(text: string): void;
+  /** SIGTERM, and SIGKILL to it and all that it started when it still runs after `withinMs`, 10000 unless told. */
+  stop(withinMs?: number): Promise<Exit>;
+}
+
+/**
+ * Starts `tollgate ARGS` as a process of its own, by the same Node.js as the tests. It is stopped at the end of the
+ * test (from `beforeAll`: of the file), and never outlives the tests. Its data goes to a temporary folder unless `env`
+ * names another (or removes TOLLGATE_DATA).
+ */
+export async function startTollgate(args: readonly string[], options: ProcessOptions = {}): Promise<Running> {
+  const TOLLGATE_DATA = await temporaryFolder();
+  const env = { TOLLGATE_DATA, ...options.env };
+  return startProcess(process.execPath, [join(ROOT, 'bin', 'tollgate.js'), ...args], { ...options, env });
+}
+
+/** Runs `tollgate ARGS` to its end, as {@link startTollgate} starts it. */
+export async function runTollgate(args: readonly string[], options: ProcessOptions = {}): Promise<Finished> {
+  const running = await startTollgate(args, options);
+  const { code } = await running.exit;
+  return { code, stdout: running.stdout, stderr: running.stderr };
+}
+
+/** Starts any program under the same rules as {@link startTollgate}. */
+export function startProcess(program: string, args: readonly string[], options: ProcessOptions = {}): Running {
+  const child = spawn(program, args, {
+    cwd: options.cwd ?? ROOT,
+    env: cleanEnvironment(options.env ?? {}),
+    stdio: ['pipe', 'pipe', 'pipe'],
+    // A process group of its own, so that what it starts can be ended with it.
+    detached: true,
+  });
+  const running = new Started(child);
+  atEnd(() => running.stop());
+  return running;
+}
+
+/** The environment of {@link startProcess}: settings of the person who runs the tests must not reach what is tested. */
+export function cleanEnvironment(env: Readonly<Record<string, string | undefined>>): NodeJS.ProcessEnv {
+  const inherited = INHERITED.filter((name) => process.env[name] !== undefined);
+  return { ...Object.fromEntries(inherited.map((name) => [name, process.env[name]])), ...env };
+}
+
+class Started implements Running {
+  stdout = '';
+  stderr = '';
+  readonly exit: Promise<Exit>;
+  readonly #child: ChildProcess;
+  readonly #looks = new Set<() => void>();
+  #ended = false;
+
+  constructor(child: ChildProcess) {
+    this.#child = child;
+    const release = child.pid === undefined ? () => {} : endWithUs(child.pid);
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      this.stdout += text;
+      this.#look();
+    });
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.stderr += text;
+      this.#look();
+    });
+    child.stdin?.on('error', () => {});
+    this.exit = new Promise((resolve, reject) => {
+      child.once('error', reject);
+      // 'close', not 'exit': the output is complete then.
+      child.once('close', (code, signal) => {
+        this.#ended = true;
+        release();
+        this.#look();
+        resolve({ code, signal });
+      });
+    });
+    this.exit.catch(() => {});
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  until(found: RegExp | ((output: string) => unknown), { withinMs = 10_000 } = {}): Promise<never> {
+    return new Promise((resolve, reject) => {
+      const settle = (how: () => void) => {
+        clearTimeout(late);
+        this.#looks.delete(look);
+        how();
+      };
+      const fail = (why: string) => settle(() => reject(new Error(`${why}. It printed:\n${this.#output()}`)));
+      const look = () => {
+        const result = found instanceof RegExp ? matchOf(found, this.#output()) : found(this.#output());
+        if (result) settle(() => resolve(result as never));
+        else if (this.#ended) fail(`The process ended before ${found} was printed`);
+      };
+      const late = setTimeout(() => fail(`${found} was not printed within ${withinMs} ms`), withinMs);
+      this.#looks.add(look);
+      look();
+    });
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#child.kill(signal);
+  }
+
+  write(text: string): void {
+    this.#child.stdin?.write(text);
+  }
+
+  async stop(withinMs = STOP_WITHIN_MS): Promise<Exit> {
+    if (!this.#ended && this.#child.pid !== undefined) {
+      this.#child.kill('SIGCONT');
+      this.#child.kill('SIGTERM');
+      // Gone already, yet something that it started keeps its output open.
+      if (this.#child.exitCode !== null || this.#child.signalCode !== null) this.#killGroup();
+      const late = setTimeout(() => this.#killGroup(), withinMs);
+      await this.exit.finally(() => clearTimeout(late));
+    }
+    return this.exit;
+  }
+
+  #killGroup(): void {
+    try {
+      process.kill(-this.pid, 'SIGKILL');
+    } catch {
+      // The group ended meanwhile.
+    }
+  }
+
+  #look(): void {
+    for (const look of this.#looks) look();
+  }
+
+  #output(): string {
+    return this.stdout + this.stderr;
+  }
+}
+
+/** From the start of the text each time, also for a pattern with the flag `g`, which would remember where it was. */
+function matchOf(pattern: RegExp, text: string): RegExpExecArray | null {
+  return new RegExp(pattern.source, pattern.flags.replace(/[gy]/g, '')).exec(text);
+}

@@ -1,0 +1,21 @@
+import { defineConfig } from 'vitest/config';
+
+// Where .ci/run reads the results from; nobody else needs the file.
+const report = process.env.TEST_REPORT;
+
+export default defineConfig({
+  test: {
+    include: ['test/**/*.test.ts'],
+    globalSetup: ['test/support/global-setup.ts'],
+    testTimeout: 20_000,
+    hookTimeout: 30_000,
+    maxWorkers: 2,
+    reporters: ['default', ...(report ? [['json', { outputFile: report }] as ['json', { outputFile: string }]] : [])],
+    coverage: {
+      provider: 'v8',
+      include: ['src/**/*.ts'],
+      reporter: ['text-summary'],
+      reportsDirectory: '.vitest/coverage',
+    },
+  },
+});
