@@ -1,0 +1,90 @@
+import { parseArgs } from 'node:util';
+import { Failure } from '../failure.ts';
+
+/** One option of a command. Every option has a sentence for `--help`. */
+export interface Option {
+  readonly type: 'string' | 'boolean';
+  readonly multiple?: boolean;
+  readonly short?: string;
+  /** What stands for the value in the usage, for example `PLAN`. */
+  readonly value?: string;
+  readonly about: string;
+}
+
+/** What the words after a command's name were. */
+export interface Words {
+  readonly options: Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
+  readonly positionals: readonly string[];
+}
+
+/** Where a command reads from and writes to. Tests hand in their own. */
+export interface Terminal {
+  readonly env: NodeJS.ProcessEnv;
+  out(text: string): void;
+  error(text: string): void;
+  /** True where standard output is a terminal: tables and colours only there. */
+  readonly isTerminal: boolean;
+}
+
+/** 0 done, 1 refused or failed, 2 wrong usage. */
+export type ExitCode = 0 | 1 | 2;
+
+export interface Command {
+  /** The words that name it: `keys create`. */
+  readonly name: string;
+  /** One sentence. */
+  readonly about: string;
+  /** The positional words, as the usage shows them: `KEY_ID`, `[FILE]`. */
+  readonly positionals: readonly string[];
+  readonly options: Readonly<Record<string, Option>>;
+  run(words: Words, terminal: Terminal): Promise<ExitCode>;
+}
+
+/**
+ * Parses the words after a command's name strictly.
+ * @throws Failure `bad_usage` for an unknown option, a missing value, or too few or too many positional words.
+ */
+export function parseWords(command: Command, args: readonly string[]): Words {
+  const help = `See \`tollgate ${command.name} --help\`.`;
+  let parsed: ReturnType<typeof parseArgs>;
+  try {
+    parsed = parseArgs({
+      args: [...args],
+      options: Object.fromEntries(
+        Object.entries(command.options).map(([name, { type, multiple, short }]) => [
+          name,
+          { type, multiple: multiple ?? false, ...(short === undefined ? {} : { short }) },
+        ]),
+      ),
+      allowPositionals: true,
+      strict: true,
+    });
+  } catch (cause) {
+    const sentence = (cause instanceof Error ? cause.message : String(cause)).split('. ')[0];
+    throw new Failure('bad_usage', `${sentence}. ${help}`, cause);
+  }
+  const least = command.positionals.filter((name) => !name.startsWith('[')).length;
+  const given = parsed.positionals.length;
+  if (given < least) throw new Failure('bad_usage', `${command.positionals[given]} is missing. ${help}`);
+  if (given > command.positionals.length) {
+    throw new Failure('bad_usage', `Unexpected word '${parsed.positionals[command.positionals.length]}'. ${help}`);
+  }
+  return {
+    options: parsed.values as Words['options'],
+    positionals: parsed.positionals,
+  };
+}
+
+/** The text of `tollgate COMMAND --help`. */
+export function helpOf(command: Command): string {
+  const rows = [
+    ...Object.entries(command.options).map(([name, option]) => [
+      `${option.short ? `-${option.short}, ` : ''}--${name}${option.type === 'string' ? ` ${option.value ?? 'VALUE'}` : ''}`,
+      option.about,
+    ]),
+    ['--help', 'Shows this text.'],
+  ] as [string, string][];
+  const width = Math.max(...rows.map(([left]) => left.length));
+  const usage = ['tollgate', command.name, ...command.positionals, '[options]'].join(' ');
+  return `${command.about}\n\nUsage: ${usage}\n\nOptions:\n${rows.map(([left, about]) => `  ${left.padEnd(width)}  ${about}`).join('\n')}\n`;
+}
