@@ -1,0 +1,42 @@
+/** One thing wrong in a file, or (as a warning) probably wrong. Lines and columns count from 1. */
+export interface Fault {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+  /** Where in the document: `routes[1].path`; empty for the file as a whole. */
+  readonly path: string;
+  /** What is wrong and what is allowed. */
+  readonly message: string;
+}
+
+/** The way to a value in a document: keys and indices. */
+export type Path = readonly (string | number)[];
+
+/** The line for the terminal: `file:line:column: path: message` (contract section 2). */
+export function printFault({ file, line, column, path, message }: Fault): string {
+  return `${file}:${line}:${column}: ${path === '' ? '(file)' : path}: ${message}`;
+}
+
+/** `['routes', 1, 'path']` -> `routes[1].path`; a key that could be mistaken for several is quoted. */
+export function printPath(path: Path): string {
+  return path
+    .map((step, i) => {
+      if (typeof step === 'number') return `[${step}]`;
+      if (!/^[\w-]{1,64}$/.test(step)) return `[${shorten(JSON.stringify(step))}]`;
+      return i === 0 ? step : `.${step}`;
+    })
+    .join('');
+}
+
+/** A value as a fault shows it: short, on one line, and without what may be a password in an address. */
+export function show(value: unknown): string {
+  if (value === null || value === undefined) return 'nothing';
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list';
+  if (typeof value === 'object') return 'a mapping of keys to values';
+  if (typeof value === 'string' && value.includes('@')) return 'this text';
+  return shorten(JSON.stringify(value) ?? String(value));
+}
+
+function shorten(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 57)}…` : text;
+}

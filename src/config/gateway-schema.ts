@@ -1,0 +1,130 @@
+import { z } from 'zod';
+import * as values from './values.ts';
+
+const { duration, host, port, size, timeout, wholeNumber } = values;
+
+const listen = z
+  .strictObject({
+    host: host().prefault('127.0.0.1').describe('Address that clients connect to. HOST in the environment beats it.'),
+    port: port().prefault(8080).describe('Port that clients connect to. PORT in the environment beats it.'),
+    headersTimeout: timeout().prefault('10s').describe('How long a client may take for the whole request head.'),
+    requestTimeout: timeout()
+      .prefault('30s')
+      .describe('How long a client may take for the whole request, body included.'),
+    idleTimeout: timeout().prefault('65s').describe('How long a connection may lie idle between two requests.'),
+    writeTimeout: timeout().prefault('30s').describe('How long a client may go without reading any of its answer.'),
+    maxHeaderBytes: size('1KiB', '1MiB').prefault('16KiB').describe('Largest request head without the request line.'),
+    maxUrlBytes: size('64B', '1MiB').prefault('8KiB').describe('Longest request target.'),
+    maxBodyBytes: size('0B', '1024GiB').prefault('1MiB').describe('Largest request body.'),
+    maxConnections: wholeNumber(1, 1_000_000)
+      .prefault(10_000)
+      .describe('Connections at a time; those beyond are closed unanswered.'),
+    drainDelay: duration('0s', '24d')
+      .prefault('0s')
+      .describe('How long to keep accepting after SIGTERM, so that load balancers notice.'),
+    drainTimeout: duration('0s', '24d')
+      .prefault('30s')
+      .describe('How long running requests may take to end after that.'),
+    trustedProxies: z
+      .array(values.network())
+      .max(10_000)
+      .prefault([])
+      .describe('Addresses or networks whose X-Forwarded-For is believed.'),
+    via: values.token().optional().describe('Name in the Via field; made of routes and targets when it is left out.'),
+  })
+  .prefault({});
+
+const admin = z
+  .strictObject({
+    host: host().prefault('127.0.0.1').describe('Address of the admin listener. ADMIN_HOST beats it.'),
+    port: port().prefault(9090).describe('Port of the admin listener. ADMIN_PORT beats it.'),
+  })
+  .prefault({});
+
+const redis = z
+  .strictObject({
+    timeout: duration('1ms', '1m').prefault('100ms').describe('How long one request may wait for Redis in total.'),
+    onFailure: z
+      .enum(['local', 'closed', 'open'])
+      .prefault('local')
+      .describe('Quotas while Redis is away: local = each gateway counts alone, closed = 503, open = not limited.'),
+    staleKeys: duration('0s', '24d')
+      .prefault('1h')
+      .describe('How long a key that was seen before keeps working while Redis is away.'),
+  })
+  .prefault({});
+
+const headers = z
+  .strictObject({
+    draft: z.boolean().prefault(true).describe('False leaves RateLimit and RateLimit-Policy out of the answers.'),
+  })
+  .prefault({});
+
+const oneTarget = 'must be a list of one address';
+
+export const upstreamSchema = z.strictObject({
+  targets: z
+    .array(values.target(), oneTarget)
+    .min(1, oneTarget)
+    .max(1, 'has several addresses, which this version does not support; leave one')
+    .describe('Where the service is: scheme, host and port, no path. UPSTREAM_URL replaces it.'),
+  connectTimeout: timeout().prefault('2s').describe('How long a connection may take to come about.'),
+  responseTimeout: timeout().prefault('30s').describe('How long the service may take until the head of its answer.'),
+  bodyTimeout: timeout().prefault('30s').describe('How long the service may be silent in the body of its answer.'),
+  maxConnections: wholeNumber(1, 65_535).prefault(256).describe('Connections to the service at a time.'),
+  maxQueue: wholeNumber(0, 1_000_000)
+    .prefault(1024)
+    .describe('Requests that may wait for a connection; those beyond get 503 overloaded.'),
+});
+
+const deprecated = z.strictObject({
+  since: values.instant().describe('When it was deprecated, for the Deprecation field (RFC 9745).'),
+  sunset: values
+    .instant()
+    .optional()
+    .describe('When it will be removed, for the Sunset field (RFC 8594); from then on 410.'),
+  successor: values.uriReference().optional().describe('What replaces it, as Link rel="successor-version".'),
+  link: values.uriReference().optional().describe('Page about it, as Link rel="deprecation" and rel="sunset".'),
+});
+
+export const routeSchema = z.strictObject({
+  path: values
+    .pattern()
+    .describe('{name} is one segment that is not empty, a last /** is the rest; compared raw and case-sensitive.'),
+  methods: z
+    .array(values.method())
+    .min(1, 'must be a list of at least one method')
+    .describe('Methods that are served. GET brings HEAD.'),
+  upstream: z.string('must be the name of one of `upstreams`').describe('Name of the upstream that serves it.'),
+  cost: wholeNumber(1, 1_000_000_000).prefault(1).describe('How many requests one call counts for.'),
+  body: z.boolean().prefault(false).describe('True lets GET, HEAD, DELETE and OPTIONS carry a body.'),
+  deprecated: deprecated.optional().describe('Marks the route as deprecated in its answers.'),
+});
+
+const atLeastOne = 'must be a list of at least one route';
+
+/** gateway.yaml (contract section 2). Durations come out as milliseconds, sizes as bytes, dates as Unix milliseconds. */
+export const gatewaySchema = z
+  .strictObject({
+    listen: listen.describe('The public listener: where it is and what a client may cost it.'),
+    admin: admin.describe("The operators' listener: health, metrics, the admin API."),
+    redis: redis.describe('How Redis is used where REDIS_URL names one.'),
+    headers: headers.describe('Which rate-limit fields answers have.'),
+    upstreams: z
+      .record(values.name(), upstreamSchema)
+      .refine((upstreams) => Object.keys(upstreams).length > 0, 'is empty; name at least one upstream')
+      .meta({ minProperties: 1, description: 'The services behind the gateway, by name.' }),
+    routes: z.array(routeSchema, atLeastOne).min(1, atLeastOne).describe('What is served, and by which upstream.'),
+  })
+  .meta({ title: 'Tollgate gateway.yaml', description: 'How the gateway runs.' });
+
+/** What is described for later releases; `*` is any name or index. */
+export const LATER_GATEWAY_KEYS = [
+  'listen.tls',
+  'cors',
+  'jwt',
+  'upstreams.*.health',
+  'routes.*.websocket',
+  'routes.*.auth',
+  'routes.*.deprecated.brownouts',
+] as const;

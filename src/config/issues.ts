@@ -1,0 +1,134 @@
+import { z } from 'zod';
+import { type Path, show } from './fault.ts';
+import type { Tree, TreeFault } from './yaml-tree.ts';
+
+type Issue = z.core.$ZodIssue;
+
+/**
+ * Turns what zod found into faults with positions.
+ *
+ * Where a schema says what is allowed as `must be …`, what was found instead is added; other messages stand as they are.
+ * @param later paths that a later version knows (`listen.tls`, `routes.*.auth`), `*` standing for any key or index
+ */
+export function faultsOfIssues(
+  issues: readonly Issue[],
+  { tree, schema, later }: { tree: Tree; schema: z.ZodType; later: readonly string[] },
+): TreeFault[] {
+  const faults = issues
+    .flatMap((issue) => flatten(issue, []))
+    .flatMap(({ issue, path }): TreeFault[] => {
+      if (issue.code === 'unrecognized_keys') {
+        const known = keysAt(schema, path);
+        return issue.keys.map((key) => ({
+          ...tree.locate([...path, key], 'key'),
+          path: [...path, key],
+          message: unknownKeyMessage(key, known, isLater([...path, key], later)),
+        }));
+      }
+      const part = issue.code === 'invalid_key' ? 'key' : 'value';
+      return [{ ...tree.locate(path, part), path, message: messageOf(issue, valueAt(tree.value, path)) }];
+    });
+  // One value can break several rules of its schema that are told in the same words.
+  return [...new Map(faults.map((fault) => [JSON.stringify([fault.path, fault.message]), fault])).values()];
+}
+
+interface PlacedIssue {
+  readonly issue: Issue;
+  readonly path: Path;
+}
+
+/** Replaces a union's one issue by those of the alternative that was meant: the one of the right type. */
+function flatten(issue: Issue, around: Path): PlacedIssue[] {
+  const path = [...around, ...(issue.path as Path)];
+  if (issue.code !== 'invalid_union') return [{ issue, path }];
+  const meant = issue.errors.find(
+    (branch) => branch.length > 0 && branch.every((inner) => inner.path.length > 0 || isInside(inner)),
+  );
+  return meant === undefined ? [{ issue, path }] : meant.flatMap((inner) => flatten(inner, path));
+}
+
+function isInside(issue: Issue): boolean {
+  return issue.code === 'unrecognized_keys';
+}
+
+function messageOf(issue: Issue, found: unknown): string {
+  const inner = issue.code === 'invalid_key' ? issue.issues[0] : undefined;
+  const allowed = (inner ?? issue).message.replace(/\.$/, '');
+  if (issue.code === 'invalid_key') return `is not a name: it ${allowed}.`;
+  if (!allowed.startsWith('must be ')) return `${allowed}.`;
+  if (found === undefined) return `is missing: it ${allowed}.`;
+  return `${allowed}, not ${show(found)}.`;
+}
+
+/** The words of faults whose schema has none of its own. */
+export const DEFAULT_MESSAGES: z.core.$ZodErrorMap = (issue) => {
+  if (issue.code === 'invalid_type') return `must be ${TYPES[issue.expected] ?? issue.expected}`;
+  if (issue.code === 'invalid_value') return `must be one of ${issue.values.map(String).join(', ')}`;
+  return undefined;
+};
+
+const TYPES: Readonly<Record<string, string>> = {
+  object: 'a mapping of keys to values',
+  record: 'a mapping of names to values',
+  array: 'a list',
+  string: 'text',
+  boolean: '`true` or `false`',
+  number: 'a number',
+  int: 'a whole number',
+};
+
+function unknownKeyMessage(key: string, known: readonly string[], later: boolean): string {
+  if (later) return 'is not supported by this version; leave it out.';
+  const near = nearest(key, known);
+  const hint = near === null ? '' : ` Did you mean \`${near}\`?`;
+  return `is an unknown key.${hint} Allowed here: ${known.join(', ')}.`;
+}
+
+function isLater(path: Path, later: readonly string[]): boolean {
+  return later.some((pattern) => {
+    const steps = pattern.split('.');
+    return steps.length === path.length && steps.every((step, i) => step === '*' || step === path[i]);
+  });
+}
+
+/** The keys that the schema allows at a path, read from its JSON Schema. */
+function keysAt(schema: z.ZodType, path: Path): readonly string[] {
+  type Json = Exclude<z.core.JSONSchema._JSONSchema, boolean>;
+  const isSchema = (value: unknown): value is Json => typeof value === 'object' && value !== null;
+  const alternatives = (json: Json): Json[] => [json, ...(json.anyOf ?? []).filter(isSchema)];
+  let schemas = alternatives(z.toJSONSchema(schema, { io: 'input' }) as Json);
+  for (const step of path) {
+    schemas = schemas
+      .map((json) => (typeof step === 'number' ? json.items : (json.properties?.[step] ?? json.additionalProperties)))
+      .filter(isSchema)
+      .flatMap(alternatives);
+  }
+  return schemas.flatMap((json) => Object.keys(json.properties ?? {}));
+}
+
+function nearest(word: string, known: readonly string[]): string | null {
+  const ranked = known
+    .map((name) => ({ name, distance: distance(word.toLowerCase(), name.toLowerCase()) }))
+    .sort((a, b) => a.distance - b.distance)[0];
+  return ranked !== undefined && ranked.distance <= Math.min(3, Math.floor(word.length / 2)) ? ranked.name : null;
+}
+
+/** Levenshtein's distance, row by row. Words longer than any key of ours are cut. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (const [i, letter] of [...a.slice(0, 40)].entries()) {
+    const next = [i + 1];
+    for (let j = 1; j <= b.length; j += 1) {
+      next.push(Math.min(next[j - 1]! + 1, row[j]! + 1, row[j - 1]! + (letter === b[j - 1] ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}
+
+function valueAt(value: unknown, path: Path): unknown {
+  return path.reduce<unknown>(
+    (at, step) => (at !== null && typeof at === 'object' ? (at as Record<string | number, unknown>)[step] : undefined),
+    value,
+  );
+}

@@ -1,0 +1,72 @@
+import { closeSync, openSync, readSync } from 'node:fs';
+import { type Fault, printPath } from './fault.ts';
+
+/** The largest settings file that is read, in bytes. Thousands of plans or routes fit. */
+export const MAX_FILE_BYTES = 1024 * 1024;
+
+/**
+ * Reads a settings file as text.
+ * @returns the text without a byte order mark, or the one fault that kept it from being read
+ */
+export function readSettingsFile(file: string, hint: string): { readonly text: string } | { readonly fault: Fault } {
+  const at = (line: number, column: number, message: string) => ({
+    fault: { file, line, column, path: printPath([]), message },
+  });
+  let bytes: Buffer;
+  try {
+    bytes = readAtMost(file, MAX_FILE_BYTES + 1);
+  } catch (error) {
+    return at(1, 1, `${reasonOf(error)}. ${hint}`);
+  }
+  if (bytes.length > MAX_FILE_BYTES) return at(1, 1, `is larger than ${MAX_FILE_BYTES} bytes, the most that is read.`);
+  const broken = firstBrokenText(bytes);
+  if (broken !== null) return at(broken.line, broken.column, 'is not UTF-8 text. Save the file as UTF-8.');
+  return { text: new TextDecoder().decode(bytes) };
+}
+
+/**
+ * Reads no more than `most` bytes, so that a device or a pipe named by mistake cannot fill the memory.
+ * @throws the error of the file system
+ */
+export function readAtMost(file: string, most: number): Buffer {
+  const descriptor = openSync(file, 'r');
+  try {
+    const buffer = Buffer.alloc(most);
+    let length = 0;
+    while (length < most) {
+      const read = readSync(descriptor, buffer, length, most - length, null);
+      if (read === 0) break;
+      length += read;
+    }
+    return buffer.subarray(0, length);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** The end of a sentence that starts with the file's name. */
+export function reasonOf(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error';
+  if (code === 'ENOENT' || code === 'ENOTDIR') return 'does not exist';
+  if (code === 'EISDIR') return 'is a directory, not a file';
+  if (code === 'EACCES' || code === 'EPERM') return 'may not be read by this user';
+  return `cannot be read (${code})`;
+}
+
+/** Lines are decoded one by one: no byte of a longer UTF-8 sequence is a line feed. */
+function firstBrokenText(bytes: Buffer): { line: number; column: number } | null {
+  const strict = new TextDecoder('utf-8', { fatal: true });
+  let line = 1;
+  for (let from = 0; from <= bytes.length; line += 1) {
+    const feed = bytes.indexOf(0x0a, from);
+    const text = bytes.subarray(from, feed === -1 ? bytes.length : feed);
+    try {
+      strict.decode(text);
+    } catch {
+      return { line, column: new TextDecoder().decode(text).indexOf('\uFFFD') + 1 };
+    }
+    if (feed === -1) return null;
+    from = feed + 1;
+  }
+  return null;
+}

@@ -1,0 +1,205 @@
+import { resolve } from 'node:path';
+import type { Plans } from '../admit/plan.ts';
+import type { Route } from '../gateway/route.ts';
+import { withHead } from '../gateway/route.ts';
+import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
+import { type Fault, printFault } from './fault.ts';
+import { deepFreeze } from './frozen.ts';
+import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
+import { parsePlans } from './plans.ts';
+import { readSettingsFile } from './read-file.ts';
+import type { Parsed } from './yaml.ts';
+
+/** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
+export interface Settings {
+  readonly listen: {
+    readonly host: string;
+    readonly port: number;
+    readonly headersTimeoutMs: number;
+    readonly requestTimeoutMs: number;
+    readonly idleTimeoutMs: number;
+    readonly writeTimeoutMs: number;
+    readonly maxHeaderBytes: number;
+    readonly maxUrlBytes: number;
+    readonly maxBodyBytes: number;
+    readonly maxConnections: number;
+    readonly drainDelayMs: number;
+    readonly drainTimeoutMs: number;
+    /** IP addresses and networks (`10.0.0.0/8`). */
+    readonly trustedProxies: readonly string[];
+    /** The name in `Via`; null: to be made of routes and targets. */
+    readonly via: string | null;
+  };
+  readonly admin: { readonly host: string; readonly port: number; readonly token: string | null };
+  readonly redis: {
+    /** Null: the embedded store. */
+    readonly url: string | null;
+    readonly timeoutMs: number;
+    readonly onFailure: 'local' | 'closed' | 'open';
+    readonly staleKeysMs: number;
+  };
+  /** `draft`: whether answers have RateLimit and RateLimit-Policy. */
+  readonly headers: { readonly draft: boolean };
+  readonly upstreams: ReadonlyMap<string, Upstream>;
+  /** In the order of the file; every `upstream` is a key of `upstreams`. */
+  readonly routes: readonly Route[];
+  /** Absolute path of the embedded store's folder. */
+  readonly dataFolder: string;
+  /** Newest first; empty when not set. */
+  readonly peppers: readonly string[];
+  readonly logLevel: LogLevel;
+  readonly workers: number | 'auto';
+}
+
+/** One service behind the gateway. */
+export interface Upstream {
+  readonly name: string;
+  /** Origins: `http://127.0.0.1:9000`. At least one. */
+  readonly targets: readonly string[];
+  readonly connectTimeoutMs: number;
+  /** Until the head of its answer. */
+  readonly responseTimeoutMs: number;
+  /** Longest silence in the body of its answer. */
+  readonly bodyTimeoutMs: number;
+  readonly maxConnections: number;
+  readonly maxQueue: number;
+}
+
+export interface Configuration {
+  readonly settings: Settings;
+  readonly plans: Plans;
+  /** What is probably wrong but can be served, one line each. */
+  readonly warnings: readonly string[];
+}
+
+export const DEFAULT_GATEWAY_FILE = 'config/gateway.yaml';
+export const DEFAULT_PLANS_FILE = 'plans.yaml';
+
+/**
+ * Reads and checks everything that a gateway runs by: the environment, gateway.yaml and plans.yaml (contract
+ * section 2). Files are sought from the working directory. Both must exist: a gateway that was started in the wrong
+ * folder says so instead of answering 404 to everybody.
+ * @returns the configuration, or every fault in all three places, one printable line each
+ */
+export function loadConfiguration(env: Variables): Configuration | { readonly faults: readonly string[] } {
+  const read = readEnvironment(env);
+  const gateway = parseFile(env.TOLLGATE_CONFIG || DEFAULT_GATEWAY_FILE, 'TOLLGATE_CONFIG', parseGatewayFile);
+  const plans = parseFile(env.TOLLGATE_PLANS || DEFAULT_PLANS_FILE, 'TOLLGATE_PLANS', parsePlans);
+  const faults = [
+    ...('faults' in read ? read.faults : []),
+    ...('faults' in gateway ? gateway.faults : []).map(printFault),
+    ...('faults' in plans ? plans.faults : []).map(printFault),
+  ];
+  if ('faults' in read || 'faults' in gateway || 'faults' in plans) return { faults };
+  const settings = settingsOf(gateway.value, read.environment);
+  const clashes = faultsBetween(settings, gateway, read.environment);
+  if (clashes.length > 0) return { faults: clashes };
+  return {
+    settings: deepFreeze(settings),
+    plans: plans.value,
+    warnings: [...gateway.warnings, ...plans.warnings].map(printFault),
+  };
+}
+
+function parseFile<T>(file: string, variable: string, parse: (text: string, file: string) => Parsed<T>): Parsed<T> {
+  const read = readSettingsFile(file, `Name another file in ${variable}, or start in the folder that has it.`);
+  return 'fault' in read ? { faults: [read.fault], warnings: [] } : parse(read.text, file);
+}
+
+/** Lays the environment over the file. */
+function settingsOf(file: GatewayFile, environment: Environment): Settings {
+  const { listen, admin, redis } = file;
+  return {
+    listen: {
+      host: environment.host ?? listen.host,
+      port: environment.port ?? listen.port,
+      headersTimeoutMs: listen.headersTimeout,
+      requestTimeoutMs: listen.requestTimeout,
+      idleTimeoutMs: listen.idleTimeout,
+      writeTimeoutMs: listen.writeTimeout,
+      maxHeaderBytes: listen.maxHeaderBytes,
+      maxUrlBytes: listen.maxUrlBytes,
+      maxBodyBytes: listen.maxBodyBytes,
+      maxConnections: listen.maxConnections,
+      drainDelayMs: listen.drainDelay,
+      drainTimeoutMs: listen.drainTimeout,
+      trustedProxies: listen.trustedProxies,
+      via: listen.via ?? null,
+    },
+    admin: {
+      host: environment.adminHost ?? admin.host,
+      port: environment.adminPort ?? admin.port,
+      token: environment.adminToken,
+    },
+    redis: {
+      url: environment.redisUrl,
+      timeoutMs: redis.timeout,
+      onFailure: redis.onFailure,
+      staleKeysMs: redis.staleKeys,
+    },
+    headers: file.headers,
+    upstreams: upstreamsOf(file, environment.upstreamUrl),
+    routes: file.routes.map(routeOf),
+    dataFolder: resolve(environment.dataFolder ?? 'data'),
+    peppers: environment.peppers,
+    logLevel: environment.logLevel ?? 'info',
+    workers: environment.workers ?? 1,
+  };
+}
+
+function upstreamsOf(file: GatewayFile, url: string | null): ReadonlyMap<string, Upstream> {
+  return new Map(
+    Object.entries(file.upstreams).map(([name, upstream]): [string, Upstream] => [
+      name,
+      {
+        name,
+        targets: url === null ? upstream.targets : [new URL(url).origin],
+        connectTimeoutMs: upstream.connectTimeout,
+        responseTimeoutMs: upstream.responseTimeout,
+        bodyTimeoutMs: upstream.bodyTimeout,
+        maxConnections: upstream.maxConnections,
+        maxQueue: upstream.maxQueue,
+      },
+    ]),
+  );
+}
+
+function routeOf({ path, methods, upstream, cost, body, deprecated }: GatewayFile['routes'][number]): Route {
+  return {
+    path,
+    methods: withHead(methods),
+    upstream,
+    cost,
+    allowsBody: body,
+    deprecated:
+      deprecated === undefined
+        ? null
+        : {
+            sinceMs: deprecated.since,
+            sunsetMs: deprecated.sunset ?? null,
+            successor: deprecated.successor ?? null,
+            link: deprecated.link ?? null,
+          },
+  };
+}
+
+/** Faults that only the file and the environment together make. */
+function faultsBetween(
+  { listen, admin, upstreams }: Settings,
+  gateway: { locate(path: readonly string[]): Fault },
+  environment: Environment,
+): readonly string[] {
+  const faults: string[] = [];
+  if (environment.upstreamUrl !== null && upstreams.size !== 1) {
+    const message = 'can only replace the targets of one upstream, and gateway.yaml has several; leave it unset.';
+    faults.push(`environment: UPSTREAM_URL: ${message}`);
+  }
+  const everywhere = [listen.host, admin.host].some((host) => host === '0.0.0.0' || host === '::');
+  if (listen.port !== 0 && listen.port === admin.port && (everywhere || listen.host === admin.host)) {
+    const message = `is the port of both listeners, ${listen.port}; give each its own.`;
+    if (environment.adminPort !== null) faults.push(`environment: ADMIN_PORT: ${message}`);
+    else if (environment.port !== null) faults.push(`environment: PORT: ${message}`);
+    else faults.push(printFault({ ...gateway.locate(['admin', 'port']), message }));
+  }
+  return faults;
+}

@@ -1,0 +1,175 @@
+import { METHODS } from 'node:http';
+import { isIP } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import { z } from 'zod';
+import { faultOfPattern } from '../gateway/route.ts';
+
+const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+const DURATION = /^(0|[1-9][0-9]{0,11})(ms|s|m|h|d)$/;
+
+/** A duration such as `250ms`, `10s`, `1m`, `24h` or `7d`, both bounds allowed, read as milliseconds (contract section 2). */
+export function duration(least: string, most: string) {
+  const message = `must be a duration from ${least} to ${most}, such as 250ms, 10s, 1m, 24h or 7d`;
+  return z
+    .string(message)
+    .regex(DURATION, { error: message, abort: true })
+    .refine((text) => durationMs(text) >= durationMs(least) && durationMs(text) <= durationMs(most), message)
+    .transform(durationMs);
+}
+
+/** @returns milliseconds; NaN for what is no duration */
+export function durationMs(text: string): number {
+  const [, digits, unit] = DURATION.exec(text) ?? [];
+  return digits === undefined ? Number.NaN : Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS];
+}
+
+/** A timeout: more than nothing, and within what a Node.js timer can wait (2^31 - 1 ms). */
+export const timeout = () => duration('1ms', '24d');
+
+const UNIT_BYTES = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3 } as const;
+const SIZE = /^(0|[1-9][0-9]{0,14})(B|KiB|MiB|GiB)$/;
+
+/** A size such as `16KiB` or `1MiB`, or a plain number of bytes; read as bytes (contract section 2). */
+export function size(least: string, most: string) {
+  const message = `must be a size from ${least} to ${most}, such as 16KiB, 1MiB or a whole number of bytes`;
+  return z
+    .union(
+      [
+        z.int(message).min(sizeBytes(least), message).max(sizeBytes(most), message),
+        z.string(message).regex(SIZE, message),
+      ],
+      message,
+    )
+    .refine((value) => sizeBytes(value) >= sizeBytes(least) && sizeBytes(value) <= sizeBytes(most), message)
+    .transform(sizeBytes);
+}
+
+function sizeBytes(value: string | number): number {
+  if (typeof value === 'number') return value;
+  const [, digits, unit] = SIZE.exec(value) ?? [];
+  return digits === undefined ? Number.NaN : Number(digits) * UNIT_BYTES[unit as keyof typeof UNIT_BYTES];
+}
+
+export function wholeNumber(least: number, most: number) {
+  const message = `must be a whole number from ${least} to ${most}`;
+  return z.int(message).min(least, message).max(most, message);
+}
+
+/** A TCP port; 0 lets the system choose one, which tests use. */
+export const port = () => wholeNumber(0, 65_535);
+
+/** A name that an operator gives to a plan or an upstream. It goes into headers, metrics and logs. */
+export function name() {
+  const message = 'must be 1 to 64 letters, digits, `_` or `-`, and start with a letter';
+  return z.string(message).regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/, message);
+}
+
+const HOST_NAME =
+  /^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$/;
+
+export const HOST_RULE = 'must be an address or host name to listen on, such as 127.0.0.1, 0.0.0.0, ::1 or localhost';
+
+export const host = () => z.string(HOST_RULE).refine(isHost, HOST_RULE);
+
+export function isHost(text: string): boolean {
+  // All digits and dots but no address: 127.0.0.256 would be asked of the name server.
+  return isIP(text) !== 0 || (HOST_NAME.test(text) && !/^[0-9.]+$/.test(text));
+}
+
+/** An address or network whose X-Forwarded-For is believed. */
+export function network() {
+  const message = 'must be an IP address or network, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8';
+  return z.string(message).refine(isNetwork, message);
+}
+
+function isNetwork(text: string): boolean {
+  // ipaddr.js alone also takes 10 and 0x7f.1, which nobody means.
+  const [address = '', bits, more] = text.split('/');
+  if (isIP(address) === 0 || address.includes('%') || more !== undefined) return false;
+  return bits === undefined ? ipaddr.isValid(address) : /^[0-9]{1,3}$/.test(bits) && ipaddr.isValidCIDR(text);
+}
+
+/** The name of this gateway in `Via`: a pseudonym is a token (RFC 9110 sections 7.6.3 and 5.6.2). */
+export function token() {
+  const message = "must be 1 to 64 letters, digits or any of !#$%&'*+-.^_`|~";
+  return z.string(message).regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}$/, message);
+}
+
+/** A request method (RFC 9110 section 9.1). CONNECT and TRACE are never forwarded: no tunnel, no echo of the key. */
+export function method() {
+  const message = 'must be a method in upper case, such as GET, POST or DELETE (CONNECT and TRACE cannot be routed)';
+  return z
+    .string(message)
+    .regex(/^(?!CONNECT$|TRACE$)[A-Z][A-Z-]*$/, { error: message, abort: true })
+    .refine((text) => METHODS.includes(text), message);
+}
+
+/** A route pattern; what exactly is wrong comes from the router's own rules. */
+export function pattern() {
+  return z
+    .string('must be a path such as /v1/pets, /v1/pets/{petId} or /files/**')
+    .superRefine((text, context) => {
+      const fault = faultOfPattern(text);
+      if (fault !== null) context.addIssue({ code: 'custom', message: fault });
+    })
+    .meta({
+      pattern: '^/([^*{}/?#\\s]+/|\\{[A-Za-z_][A-Za-z0-9_]*\\}/)*([^*{}/?#\\s]*|\\{[A-Za-z_][A-Za-z0-9_]*\\}|\\*\\*)$',
+    });
+}
+
+const ORIGIN = /^https?:\/\/[^/?#@\\\s]+\/?$/;
+
+/** The origin of an upstream, read as `scheme://host:port` without a slash at the end. */
+export function target() {
+  return z
+    .string('must be an address such as http://127.0.0.1:9000 or https://pets.internal')
+    .superRefine((text, context) => {
+      const fault = faultOfTarget(text);
+      if (fault !== null) context.addIssue({ code: 'custom', message: fault });
+    })
+    .meta({ pattern: ORIGIN.source })
+    .transform((text) => new URL(text).origin);
+}
+
+/** What is wrong with an upstream's address, without repeating it: it may hold a password. Null when it is sound. */
+export function faultOfTarget(text: string): string | null {
+  if (/^(unix|http\+unix):/i.test(text)) return 'is a Unix socket, which this version does not support for upstreams';
+  const allowed = 'it must be http:// or https:// with a host and at most a port, such as http://127.0.0.1:9000';
+  if (!/^https?:\/\//.test(text)) return `is no address of an HTTP server: ${allowed}`;
+  if (text.includes('@')) return `has credentials: ${allowed}`;
+  if (!ORIGIN.test(text)) return `has a path, a query, a fragment or white space: ${allowed}`;
+  const url = URL.parse(text);
+  if (url === null || url.port === '0') return `has a host or port that cannot exist: ${allowed}`;
+  return null;
+}
+
+/** Unix milliseconds of a date (midnight UTC) or an RFC 3339 time with seconds. */
+export function instant() {
+  const message = 'must be a date such as 2030-12-05, or a time such as 2030-12-05T00:00:00Z';
+  return z
+    .string(message)
+    .regex(/^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2}))?$/, {
+      error: message,
+      abort: true,
+    })
+    .refine((text) => Date.parse(text) >= 0 && isCalendarDay(text.slice(0, 10)), message)
+    .transform((text) => Date.parse(text));
+}
+
+/** `Date.parse` takes 30 February for 2 March. */
+function isCalendarDay(day: string): boolean {
+  const atMs = Date.parse(`${day}T00:00:00Z`);
+  return !Number.isNaN(atMs) && new Date(atMs).toISOString().startsWith(day);
+}
+
+/**
+ * A URI reference (RFC 3986) that can stand between `<` and `>` in a Link field: visible ASCII of the URI grammar
+ * alone, so that no setting can end the field or begin another.
+ */
+export function uriReference() {
+  const message = 'must be a URL or path of visible ASCII without spaces and < > " \\ ^ ` { | }, such as /v2/pets';
+  return z
+    .string(message)
+    .regex(/^(?:[A-Za-z0-9._~:/?#[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,2048}$/, { error: message, abort: true })
+    .refine((text) => URL.canParse(text, 'http://gateway.invalid'), message);
+}

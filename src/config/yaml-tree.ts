@@ -1,0 +1,207 @@
+import {
+  isAlias,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  type Pair,
+  parseAllDocuments,
+  type Scalar,
+  type YAMLMap,
+} from 'yaml';
+import type { Path } from './fault.ts';
+
+export interface Place {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** What a document says, and where it says it. */
+export interface Tree {
+  /** Plain objects, arrays, strings, numbers, booleans and null. */
+  readonly value: unknown;
+  /** Where a value (or its key) stands; for what is missing, where the nearest thing around it stands. */
+  locate(path: Path, part: 'key' | 'value'): Place;
+  /** Where the value is not what the file means, because of a fault in its YAML: what else is said of it is noise. */
+  readonly unreadable: readonly Path[];
+}
+
+/** A fault that does not know its file yet. */
+export interface TreeFault extends Place {
+  readonly path: Path;
+  readonly message: string;
+}
+
+const MAX_DEPTH = 32;
+
+/**
+ * Reads YAML 1.2 text as one document of plain data, with positions.
+ *
+ * Anchors, aliases, merge keys and tags are refused: a settings file should say what it means where it says it, and
+ * a file that nobody expands cannot blow up.
+ * @returns the tree as far as it could be read (null: not at all) and what is wrong with it as YAML
+ */
+export function readTree(text: string): { readonly tree: Tree | null; readonly faults: readonly TreeFault[] } {
+  const control = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/.exec(text);
+  if (control !== null) return controlFault(text, control.index);
+  const lines = new LineCounter();
+  const documents = parse(text, lines);
+  if (documents === null) return nothing('is nested too deeply to be read.');
+  const at = (offset: number): Place => {
+    const { line, col } = lines.linePos(offset);
+    return { line: Math.max(line, 1), column: Math.max(col, 1) };
+  };
+  const broken = documents.flatMap((document) => document.errors)[0];
+  if (broken !== undefined) {
+    // What the parser says after its first error are mostly echoes of it.
+    return nothing(syntaxMessage(broken, text), at(broken.pos[0]));
+  }
+  const root = documents[0]?.contents;
+  if (!isNode(root) || (isScalar(root) && root.value === null)) {
+    return nothing('is empty; it must hold settings as `key: value`.');
+  }
+  const reader = new Reader(at);
+  const second = documents[1];
+  if (second !== undefined) {
+    reader.unreadableAt(
+      isNode(second.contents) ? second.contents : root,
+      [],
+      'holds several documents; only one is allowed.',
+    );
+  }
+  const value = reader.read(root, []);
+  const locate: Tree['locate'] = (path, part) => at(offsetOf(root, reader.pairs, { path, part }));
+  return { tree: { value, locate, unreadable: reader.unreadable }, faults: reader.faults };
+}
+
+function nothing(message: string, { line, column }: Place = { line: 1, column: 1 }) {
+  return { tree: null, faults: [{ line, column, path: [], message }] };
+}
+
+function parse(text: string, lineCounter: LineCounter) {
+  try {
+    // The parser's own search for duplicate keys takes quadratic time; Reader does it.
+    const documents = parseAllDocuments(text, { lineCounter, prettyErrors: false, uniqueKeys: false });
+    return Array.isArray(documents) ? documents : [];
+  } catch (error) {
+    if (error instanceof RangeError) return null;
+    throw error;
+  }
+}
+
+function syntaxMessage({ code, message, pos }: { code: string; message: string; pos: [number, number] }, text: string) {
+  const rest = 'What follows was not checked.';
+  if (code === 'RESOURCE_EXHAUSTION') return 'is nested too deeply to be read.';
+  if (code === 'TAB_AS_INDENT') return `is not YAML: a tab indents this line; only spaces may. ${rest}`;
+  const braces = text[pos[0]] === '{' ? ' A text with braces inside `{ }` needs quotes.' : '';
+  return `is not YAML: ${message.replace(/\.?$/, '.')}${braces} ${rest}`;
+}
+
+function controlFault(text: string, offset: number) {
+  const before = text.slice(0, offset).split('\n');
+  const hex = text.charCodeAt(offset).toString(16).padStart(4, '0').toUpperCase();
+  const message = `has the control character U+${hex}, which YAML does not allow.`;
+  return nothing(message, { line: before.length, column: before.at(-1)!.length + 1 });
+}
+
+type PairsOfMaps = Map<Node, Map<string, Pair>>;
+
+/** Turns nodes into plain values and collects what settings files must not have. */
+class Reader {
+  readonly faults: TreeFault[] = [];
+  readonly unreadable: Path[] = [];
+  /** The pairs of each map by key: looking through its items for every fault would take quadratic time. */
+  readonly pairs: PairsOfMaps = new Map();
+  readonly #at: (offset: number) => Place;
+
+  constructor(at: (offset: number) => Place) {
+    this.#at = at;
+  }
+
+  /** A fault that leaves no value to check further. */
+  unreadableAt(node: Node, path: Path, message: string): void {
+    this.unreadable.push(path);
+    this.fault(node, path, message);
+  }
+
+  fault(node: Node, path: Path, message: string): void {
+    this.faults.push({ ...this.#at(node.range?.[0] ?? 0), path, message });
+  }
+
+  read(node: unknown, path: Path): unknown {
+    if (!isNode(node)) return null;
+    if (isAlias(node)) {
+      this.unreadableAt(
+        node,
+        path,
+        `is the alias \`*${node.source}\`; aliases are not supported, write the value out.`,
+      );
+      return null;
+    }
+    if (node.anchor)
+      this.fault(node, path, `has the anchor \`&${node.anchor}\`; anchors are not supported, leave it out.`);
+    if (node.tag) this.unreadableAt(node, path, `has the tag \`${node.tag}\`; tags are not supported, leave it out.`);
+    if (path.length > MAX_DEPTH) {
+      this.unreadableAt(node, path.slice(0, 4), `is nested deeper than ${MAX_DEPTH} levels.`);
+      return null;
+    }
+    if (isMap(node)) return this.#readMap(node, path);
+    if (isSeq(node)) return node.items.map((item, i) => this.read(item, [...path, i]));
+    if (!isScalar(node)) return null;
+    // A `%YAML 1.1` line makes dates of dates; the settings read them as text.
+    return node.value !== null && typeof node.value === 'object' ? (node.source ?? '') : node.value;
+  }
+
+  #readMap(map: YAMLMap, path: Path): Record<string, unknown> {
+    const value: Record<string, unknown> = {};
+    const pairs = new Map<string, Pair>();
+    this.pairs.set(map, pairs);
+    for (const pair of map.items) {
+      const { key } = pair;
+      if (!isScalar(key)) {
+        this.unreadableAt(isNode(key) ? key : map, path, 'has a key that is no text.');
+        continue;
+      }
+      const name = String(key.value);
+      const fault = this.#faultOfKey(key, pairs.get(name));
+      if (fault !== null && (key.value !== name || name === '<<')) this.unreadableAt(key, [...path, name], fault);
+      else if (fault !== null) this.fault(key, [...path, name], fault);
+      if (name === '__proto__' || pairs.has(name)) continue;
+      pairs.set(name, pair);
+      value[name] = this.read(pair.value, [...path, name]);
+    }
+    return value;
+  }
+
+  #faultOfKey(key: Scalar, first: Pair | undefined): string | null {
+    if (typeof key.value !== 'string') return 'is a key that is not text; put it in quotes.';
+    if (key.value === '__proto__') return 'is a key that is not allowed.';
+    if (key.value === '<<') return 'is a merge key; merging is not supported, write the keys out.';
+    if (key.anchor) return 'has an anchor; anchors are not supported, leave it out.';
+    if (key.tag) return 'has a tag; tags are not supported, leave it out.';
+    if (first === undefined) return null;
+    const { line } = this.#at(startOf(first.key) ?? 0);
+    return `is given twice, first in line ${line}; each key must be given once.`;
+  }
+}
+
+function startOf(node: unknown): number | undefined {
+  return isNode(node) ? node.range?.[0] : undefined;
+}
+
+/** Follows the path as far as it goes. */
+function offsetOf(root: Node, pairs: PairsOfMaps, { path, part }: { path: Path; part: 'key' | 'value' }): number {
+  let node = root;
+  let offset = startOf(root) ?? 0;
+  for (const [i, step] of path.entries()) {
+    const pair = typeof step === 'string' ? pairs.get(node)?.get(step) : undefined;
+    const item = isSeq(node) && typeof step === 'number' ? node.items[step] : pair?.value;
+    offset = startOf(pair?.key) ?? offset;
+    if (!isNode(item)) break;
+    node = item;
+    if (part === 'value' || i < path.length - 1 || pair === undefined) offset = startOf(item) ?? offset;
+  }
+  return offset;
+}

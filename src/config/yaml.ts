@@ -1,0 +1,65 @@
+import type { z } from 'zod';
+import { type Fault, type Path, printPath } from './fault.ts';
+import { DEFAULT_MESSAGES, faultsOfIssues } from './issues.ts';
+import { readTree, type Tree, type TreeFault } from './yaml-tree.ts';
+
+/** Says that something is wrong or probably wrong at a path; `part` is what the position points at. */
+export type Note = (path: Path, message: string, part?: 'key' | 'value') => void;
+
+export interface FileKind<Schema extends z.ZodType> {
+  readonly schema: Schema;
+  /** Paths that a later version knows: `listen.tls`, `routes.*.auth`. */
+  readonly later: readonly string[];
+  /**
+   * Looks for what no single value shows. It gets the raw value, which may be faulty anywhere, so that these faults
+   * are told together with the others.
+   */
+  check(raw: unknown, fault: Note, warn: Note): void;
+}
+
+export type Parsed<T> =
+  | { readonly value: T; readonly warnings: readonly Fault[]; locate(path: Path): Fault }
+  | { readonly faults: readonly Fault[]; readonly warnings: readonly Fault[] };
+
+/**
+ * Turns the text of a settings file into a checked value, or tells everything that is wrong with it (contract
+ * section 2). Reads nothing and throws nothing. Faults and warnings come in the order of the file.
+ */
+export function parseYaml<Schema extends z.ZodType>(
+  text: string,
+  file: string,
+  kind: FileKind<Schema>,
+): Parsed<z.output<Schema>> {
+  const placed = (fault: TreeFault): Fault => ({
+    file,
+    line: fault.line,
+    column: fault.column,
+    path: printPath(fault.path),
+    message: fault.message,
+  });
+  const { tree, faults: broken } = readTree(text.startsWith('\uFEFF') ? text.slice(1) : text);
+  if (tree === null) return { faults: inOrder(broken.map(placed)), warnings: [] };
+  const result = kind.schema.safeParse(tree.value, { error: DEFAULT_MESSAGES });
+  const wrong = result.success ? [] : faultsOfIssues(result.error.issues, { tree, ...kind });
+  const warnings: TreeFault[] = [];
+  kind.check(tree.value, noteInto(wrong, tree), noteInto(warnings, tree));
+  const faults = [...broken, ...wrong.filter(({ path }) => !tree.unreadable.some((outer) => isWithin(path, outer)))];
+  const told = inOrder(warnings.map(placed));
+  if (!result.success || faults.length > 0) return { faults: inOrder(faults.map(placed)), warnings: told };
+  const locate = (path: Path) => placed({ ...tree.locate(path, 'value'), path, message: '' });
+  return { value: result.data, warnings: told, locate };
+}
+
+function isWithin(path: Path, outer: Path): boolean {
+  return outer.every((step, i) => step === path[i]);
+}
+
+function noteInto(notes: TreeFault[], tree: Tree): Note {
+  return (path, message, part = 'value') => {
+    notes.push({ ...tree.locate(path, part), path, message });
+  };
+}
+
+function inOrder(faults: readonly Fault[]): readonly Fault[] {
+  return faults.toSorted((a, b) => a.line - b.line || a.column - b.column);
+}

@@ -1,0 +1,208 @@
+import { Failure } from '../failure.ts';
+
+/** One entry of `routes` in gateway.yaml. */
+export interface Route {
+  /** The pattern: `/v1/pets/{petId}`, `/static/**`. */
+  readonly path: string;
+  /** Upper-case methods; HEAD is among them wherever GET is. */
+  readonly methods: readonly string[];
+  /** Name of the upstream that serves it. */
+  readonly upstream: string;
+  /** Requests that one call counts for, at least 1. */
+  readonly cost: number;
+  /** Whether methods that usually carry no body (GET, HEAD, DELETE, OPTIONS) may carry one here. */
+  readonly allowsBody: boolean;
+  readonly deprecated: Deprecation | null;
+}
+
+/** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
+export interface Deprecation {
+  readonly sinceMs: number;
+  readonly sunsetMs: number | null;
+  /** URI reference of what replaces the route. */
+  readonly successor: string | null;
+  /** URI reference of a page about the deprecation. */
+  readonly link: string | null;
+}
+
+export interface Match {
+  readonly route: Route;
+  /** Value of the `Allow` field for a 405 (RFC 9110 section 10.2.1): `GET, HEAD, POST`. */
+  readonly allow: string;
+}
+
+export interface Router {
+  /**
+   * The most specific route for a path, whatever the method: the caller checks `route.methods`.
+   * @param path the raw request path without its query, nothing decoded; dot segments must have been refused before
+   */
+  match(path: string): Match | null;
+}
+
+interface Branch {
+  readonly literals: Map<string, Branch>;
+  name: Branch | null;
+  here: Match | null;
+  rest: Match | null;
+}
+
+/**
+ * Makes a router of the routes (contract section 2, gateway.yaml).
+ *
+ * `{name}` is one segment that is not empty. A last `/**` is everything behind that slash, so `/x/**` matches `/x/`,
+ * `/x/a` and `/x/a/b` but not `/x`. Of several patterns that match, the first segment in which they differ decides:
+ * a literal wins over `{name}`, `{name}` over `**`. Comparison is raw and case-sensitive.
+ *
+ * A match visits every branch at most once and cuts no more segments than the longest pattern has, so its cost is
+ * bounded by the routes and not by what the client puts into the path.
+ * @throws Failure `bad_settings` for a malformed pattern or two equally specific ones; the configuration check reports
+ * both with their position before it comes to this.
+ */
+export function compileRoutes(routes: readonly Route[]): Router {
+  assertSound(routes.map((route) => route.path));
+  const exact = new Map<string, Match>();
+  const root = newBranch();
+  let depth = 0;
+  for (const route of routes) {
+    const methods = withHead(route.methods);
+    const match = Object.freeze({
+      route: methods.length === route.methods.length ? route : Object.freeze({ ...route, methods }),
+      allow: methods.join(', '),
+    });
+    const segments = segmentsOf(route.path);
+    if (segments.every(isLiteral)) exact.set(route.path, match);
+    depth = Math.max(depth, plant(root, segments, match));
+  }
+  return {
+    // A literal pattern that is the path itself is the most specific there can be.
+    match: (path) => exact.get(path) ?? (path.startsWith('/') ? search(root, cut(path, depth), 0) : null),
+  };
+}
+
+/** The methods with HEAD behind GET (contract section 2: GET brings HEAD). Frozen. */
+export function withHead(methods: readonly string[]): readonly string[] {
+  if (methods.includes('HEAD')) return methods;
+  return Object.freeze(methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])));
+}
+
+/** Which pattern each pattern collides with: pairs of indices, the later one as `index`. */
+export function findCollisions(paths: readonly string[]): readonly { readonly index: number; readonly with: number }[] {
+  const seen = new Map<string, number>();
+  const collisions: { index: number; with: number }[] = [];
+  for (const [index, path] of paths.entries()) {
+    // Segments are compared from the left, so two patterns are equally specific only where they are the same but for names.
+    const shape = segmentsOf(path)
+      .map((segment) => (isLiteral(segment) || segment === '**' ? segment : '{}'))
+      .join('/');
+    const first = seen.get(shape);
+    if (first === undefined) seen.set(shape, index);
+    else collisions.push({ index, with: first });
+  }
+  return collisions;
+}
+
+/** What is wrong with a pattern, as the end of a sentence that starts with its name; null when it is sound. */
+export function faultOfPattern(path: string): string | null {
+  if (!path.startsWith('/')) return 'must start with `/`';
+  if (path.length > 1024) return 'must not be longer than 1024 characters';
+  const segments = segmentsOf(path);
+  const names = new Set<string>();
+  for (const [i, segment] of segments.entries()) {
+    const last = i === segments.length - 1;
+    const fault = faultOfSegment(segment, last);
+    if (fault !== null) return fault;
+    if (!isLiteral(segment) && names.has(segment)) return `uses the name ${segment} twice; each name must be used once`;
+    names.add(segment);
+  }
+  return null;
+}
+
+// Braces must be whole segments: `/a{b}` would look like a pattern and match nothing but itself.
+const NAME = /^\{[A-Za-z_][A-Za-z0-9_]{0,63}\}$/;
+// pchar of RFC 3986 section 3.3 without `*`, which is kept for `/**`.
+const LITERAL = /^(?:[A-Za-z0-9._~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$/;
+const DOTS = /^(?:\.|%2e){1,2}$/i;
+
+function faultOfSegment(segment: string, last: boolean): string | null {
+  if (segment === '**')
+    return last ? null : 'has `**` in the middle; it may only be the last segment, as in `/files/**`';
+  if (segment.includes('*')) return 'has a `*` that is not a last segment `/**`; one segment is written `{name}`';
+  if (NAME.test(segment)) return null;
+  if (/[{}]/.test(segment)) return 'has braces that are not a whole segment `{name}` of letters, digits and `_`';
+  if (segment === '' && !last) return 'has an empty segment `//`';
+  if (DOTS.test(segment)) return 'has a `.` or `..` segment, which no request can have when it is routed';
+  if (!LITERAL.test(segment)) return 'has a character that no path can have; percent-encode it as the client sends it';
+  return null;
+}
+
+function assertSound(paths: readonly string[]): void {
+  for (const path of paths) {
+    const fault = faultOfPattern(path);
+    if (fault !== null) throw new Failure('bad_settings', `The route ${JSON.stringify(path)} ${fault}.`);
+  }
+  const collision = findCollisions(paths)[0];
+  if (collision === undefined) return;
+  const [one, other] = [paths[collision.with], paths[collision.index]];
+  throw new Failure('bad_settings', `The routes ${one} and ${other} match the same paths. Remove one of them.`);
+}
+
+function isLiteral(segment: string): boolean {
+  return segment !== '**' && !segment.startsWith('{');
+}
+
+function segmentsOf(path: string): readonly string[] {
+  return path.slice(1).split('/');
+}
+
+function newBranch(): Branch {
+  return { literals: new Map(), name: null, here: null, rest: null };
+}
+
+/** Adds a pattern below `root`. @returns how many segments a path needs to be cut into for it */
+function plant(root: Branch, segments: readonly string[], match: Match): number {
+  let branch = root;
+  for (const [i, segment] of segments.entries()) {
+    if (segment === '**') {
+      branch.rest = match;
+      return i;
+    }
+    let next = isLiteral(segment) ? branch.literals.get(segment) : branch.name;
+    if (!next) {
+      next = newBranch();
+      if (isLiteral(segment)) branch.literals.set(segment, next);
+      else branch.name = next;
+    }
+    branch = next;
+  }
+  branch.here = match;
+  return segments.length;
+}
+
+interface Cut {
+  readonly segments: readonly string[];
+  /** False when more segments follow. */
+  readonly whole: boolean;
+}
+
+/** The first `most` segments of a path. What lies behind them is never looked at. */
+function cut(path: string, most: number): Cut {
+  const segments: string[] = [];
+  let from = 1;
+  while (segments.length < most) {
+    const end = path.indexOf('/', from);
+    segments.push(end === -1 ? path.slice(from) : path.slice(from, end));
+    if (end === -1) return { segments, whole: true };
+    from = end + 1;
+  }
+  return { segments, whole: false };
+}
+
+function search(branch: Branch, path: Cut, at: number): Match | null {
+  const segment = path.segments[at];
+  if (segment === undefined) return path.whole ? branch.here : branch.rest;
+  const literal = branch.literals.get(segment);
+  const found = literal === undefined ? null : search(literal, path, at + 1);
+  if (found !== null) return found;
+  const named = branch.name === null || segment === '' ? null : search(branch.name, path, at + 1);
+  return named ?? branch.rest;
+}

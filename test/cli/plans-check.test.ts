@@ -1,0 +1,69 @@
+import { spawnSync } from 'node:child_process';
+import { describe, expect, test } from 'vitest';
+
+function plansCheck(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
+  const { TOLLGATE_PLANS: _, ...inherited } = process.env;
+  return spawnSync(process.execPath, ['src/main.ts', 'plans', 'check', ...args], {
+    encoding: 'utf8',
+    env: { ...inherited, ...env },
+  });
+}
+
+describe('tollgate plans check', () => {
+  test('a sound file exits with 0 and one line of what was found', () => {
+    expect(plansCheck([])).toMatchObject({
+      status: 0,
+      stdout:
+        'plans.yaml: 4 plans (free, pro, business, enterprise), bans after 10 refusals, ' +
+        '30 failed authentications a minute and address.\n',
+      stderr: '',
+    });
+  });
+
+  test('a faulty file exits with 1 and every fault with its position on stderr', () => {
+    const { status, stdout, stderr } = plansCheck(['test/config/faults/limit-as-text.yaml']);
+    expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
+    expect(stderr.trimEnd().split('\n')).toEqual([
+      expect.stringMatching(
+        /^test\/config\/faults\/limit-as-text\.yaml:1:36: plans\.free\.limits\.minute: must be .+, not "60"\.$/,
+      ),
+      expect.stringMatching(
+        /^test\/config\/faults\/limit-as-text\.yaml:1:47: plans\.free\.limits\.day: must be .+, not "1_000"\.$/,
+      ),
+    ]);
+  });
+
+  test('checks the file that TOLLGATE_PLANS names, unless another is given', () => {
+    const env = { TOLLGATE_PLANS: 'test/config/faults/plans-empty.yaml' };
+    expect(plansCheck([], env)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('plans-empty.yaml:1:8: plans:'),
+    });
+    expect(plansCheck(['plans.yaml'], env)).toMatchObject({ status: 0 });
+  });
+
+  test('--json is one object for machines, whatever the outcome', () => {
+    const sound = plansCheck(['--json']);
+    expect(sound).toMatchObject({ status: 0, stderr: '' });
+    expect(JSON.parse(sound.stdout)).toEqual({ file: 'plans.yaml', valid: true, faults: [], warnings: [] });
+    const faulty = plansCheck(['--json', 'test/config/faults/bans-after-zero.yaml']);
+    expect(faulty).toMatchObject({ status: 1, stderr: '' });
+    expect(JSON.parse(faulty.stdout)).toEqual({
+      file: 'test/config/faults/bans-after-zero.yaml',
+      valid: false,
+      faults: [
+        { line: 2, column: 16, path: 'bans.after', message: 'must be a whole number from 1 to 1000000, not 0.' },
+      ],
+      warnings: [],
+    });
+  });
+
+  test('a missing file, a directory and a wrong word are told in a sentence, without a stack trace', () => {
+    for (const file of ['absent.yaml', 'src']) {
+      const { status, stderr } = plansCheck([file]);
+      expect(status).toBe(1);
+      expect(stderr).toMatch(/^\S+:1:1: \(file\): (does not exist|is a directory, not a file)\. Give the file .+\n$/);
+    }
+    expect(plansCheck(['a.yaml', 'b.yaml'])).toMatchObject({ status: 2, stdout: '' });
+  });
+});

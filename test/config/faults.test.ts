@@ -1,0 +1,67 @@
+import { readdirSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { printFault } from '../../src/config/fault.ts';
+import { parseGatewayFile } from '../../src/config/gateway-file.ts';
+import { parsePlans } from '../../src/config/plans.ts';
+import { readSettingsFile } from '../../src/config/read-file.ts';
+import { MISTAKES } from './mistakes.ts';
+
+const FOLDER = 'test/config/faults';
+
+function faultsOf(name: string): readonly string[] {
+  const file = `${FOLDER}/${name}.yaml`;
+  const read = readSettingsFile(file, '');
+  if ('fault' in read) return [printFault(read.fault)];
+  const parse = MISTAKES[name]!.kind === 'gateway' ? parseGatewayFile : parsePlans;
+  const parsed = parse(read.text, file);
+  return 'faults' in parsed ? parsed.faults.map(printFault) : [];
+}
+
+describe('every fault in a settings file is told with its line, its column and its path', () => {
+  test.each(Object.entries(MISTAKES))('%s', (name, mistake) => {
+    const told = faultsOf(name);
+    const places = told.map(
+      (line) => /^.*?\.yaml:(\d+:\d+: (?:\["[^"]*"\]|\([^)]*\)|[^:[]|\[\d+\]|\["[^"]*"\])*):/.exec(line)?.[1],
+    );
+    expect(places).toEqual(mistake.faults);
+    for (const line of told) expect(line).toMatch(/^test\/config\/faults\/[a-z0-9-]+\.yaml:\d+:\d+: .+: .{10,}\.$/);
+  });
+
+  test('each broken file is in the table', () => {
+    expect(
+      readdirSync(FOLDER)
+        .filter((file) => file.endsWith('.yaml'))
+        .toSorted(),
+    ).toEqual(
+      Object.keys(MISTAKES)
+        .map((name) => `${name}.yaml`)
+        .toSorted(),
+    );
+  });
+});
+
+describe('a fault says what is allowed', () => {
+  test.each([
+    ['unknown-key', 'Did you mean `port`? Allowed here: host, port,'],
+    ['key-twice', 'is given twice, first in line 1'],
+    ['later-tls', 'is not supported by this version'],
+    ['later-several-targets', 'which this version does not support'],
+    [
+      'duration-unknown-unit',
+      'must be a duration from 1ms to 24d, such as 250ms, 10s, 1m, 24h or 7d, not "10 seconds"',
+    ],
+    ['limit-word', 'must be a whole number from 0 to 999999999999999, `unlimited` or `custom`, not "infinite"'],
+    ['route-equally-specific', 'matches the same paths as routes[0] (/v1/pets/{petId})'],
+    ['route-upstream-unknown', 'it must be store'],
+    ['failure-mode-unknown', 'must be one of local, closed, open, not "shut"'],
+    ['since-missing', 'is missing: it must be a date such as 2030-12-05'],
+    ['tab', 'a tab indents this line; only spaces may'],
+  ])('%s: %s', (name, words) => {
+    expect(faultsOf(name).join('\n')).toContain(words);
+  });
+
+  test('a password in an address is never repeated', () => {
+    expect(faultsOf('target-with-password').join('\n')).toContain('has credentials');
+    expect(faultsOf('target-with-password').join('\n')).not.toMatch(/hunter2|me:/);
+  });
+});

@@ -1,0 +1,83 @@
+import { describe, expect, test } from 'vitest';
+import type { Plans } from '../../src/admit/plan.ts';
+import { DEFAULT_BANS, parsePlans } from '../../src/config/plans.ts';
+
+function plansOf(text: string): Plans {
+  const parsed = parsePlans(text, 'plans.yaml');
+  if ('faults' in parsed) throw new Error(JSON.stringify(parsed.faults));
+  return parsed.value;
+}
+
+const FREE = 'plans: { free: { limits: { minute: 60 } } }\n';
+
+describe('plans.yaml', () => {
+  test('bans and failed authentications that are left out are those of the contract', () => {
+    const plans = plansOf(FREE);
+    expect(plans.failedAuthenticationPerMinute).toBe(30);
+    expect(plans.plans.get('free')?.bans).toEqual({
+      after: 10,
+      withinMs: 60_000,
+      firstMs: 60_000,
+      factor: 2,
+      longestMs: 86_400_000,
+      forgetMs: 86_400_000,
+    });
+  });
+
+  test('a plan takes from the bans of all plans what it does not set itself', () => {
+    const { plans } = plansOf(
+      'plans:\n  a: { limits: { day: 1 } }\n  b: { limits: { day: 1 }, bans: { after: 3 } }\n' +
+        '  c: { limits: { day: 1 }, bans: off }\nbans: { after: 5, first: 2m }\n',
+    );
+    expect(plans.get('a')?.bans).toEqual({ ...DEFAULT_BANS, after: 5, firstMs: 120_000 });
+    expect(plans.get('b')?.bans).toEqual({ ...DEFAULT_BANS, after: 3, firstMs: 120_000 });
+    expect(plans.get('c')?.bans).toBeNull();
+  });
+
+  test('bans can be off for all plans and on for one', () => {
+    const { plans } = plansOf(
+      'plans: { a: { limits: { day: 1 } }, b: { limits: { day: 1 }, bans: { after: 3 } } }\nbans: off\n',
+    );
+    expect(plans.get('a')?.bans).toBeNull();
+    expect(plans.get('b')?.bans).toEqual({ ...DEFAULT_BANS, after: 3 });
+  });
+
+  test('off means off whichever YAML version reads it', () => {
+    for (const word of ['off', 'false', "'off'"])
+      expect(plansOf(`${FREE}bans: ${word}\n`).plans.get('free')?.bans).toBeNull();
+    expect(plansOf(`%YAML 1.1\n---\n${FREE}bans: off\n`).plans.get('free')?.bans).toBeNull();
+  });
+
+  test('a limit is a number, unlimited or custom, in any of the four windows', () => {
+    const { plans } = plansOf(
+      'plans: { p: { limits: { day: custom, hour: unlimited, second: 0, minute: 999999999999999 } } }',
+    );
+    expect(plans.get('p')?.limits).toEqual({
+      second: 0,
+      minute: 999_999_999_999_999,
+      hour: 'unlimited',
+      day: 'custom',
+    });
+    expect(Object.keys(plans.get('p')!.limits)).toEqual(['second', 'minute', 'hour', 'day']);
+  });
+
+  test('plans cannot be changed once they are read', () => {
+    const { plans } = plansOf(FREE);
+    expect(() => (plans as Map<string, unknown>).set('free', {})).toThrow(TypeError);
+    expect(() => (plans as Map<string, unknown>).delete('free')).toThrow(TypeError);
+    expect(() => Object.assign(plans.get('free')!.limits, { minute: 1 })).toThrow(TypeError);
+    expect(() => Object.assign(plans.get('free')!.bans!, { after: 1 })).toThrow(TypeError);
+  });
+
+  test('what is probably wrong is a warning with its position', () => {
+    const parsed = parsePlans(
+      'plans:\n  a: { limits: { minute: 60, hour: 59, day: 30 } }\n  b: { limits: { minute: 0 } }\n  c: { limits: { minute: 5, day: 5 } }\n',
+      'plans.yaml',
+    );
+    expect(parsed.warnings.map(({ line, column, path, message }) => `${line}:${column} ${path} ${message}`)).toEqual([
+      '2:36 plans.a.limits.hour is below the minute limit of 60, which can then never be used up.',
+      '2:45 plans.a.limits.day is below the minute limit of 60, which can then never be used up.',
+      '3:26 plans.b.limits.minute is 0 and refuses every request of this plan.',
+    ]);
+  });
+});

@@ -1,0 +1,173 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { Variables } from '../../src/config/environment.ts';
+import { type Configuration, loadConfiguration } from '../../src/config/settings.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'tollgate-settings-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const ROUTES = 'routes: [{ path: /v1/pets, methods: [GET], upstream: store }]\n';
+const MINIMAL = `upstreams: { store: { targets: [http://127.0.0.1:9000] } }\n${ROUTES}`;
+
+let files = 0;
+function fileWith(text: string | Uint8Array): string {
+  files += 1;
+  const file = join(folder, `${files}.yaml`);
+  writeFileSync(file, text);
+  return file;
+}
+
+function load(env: Variables): Configuration {
+  const loaded = loadConfiguration(env);
+  if ('faults' in loaded) throw new Error(loaded.faults.join('\n'));
+  return loaded;
+}
+
+function faultsOf(env: Variables): readonly string[] {
+  const loaded = loadConfiguration(env);
+  return 'faults' in loaded ? loaded.faults : [];
+}
+
+describe('the committed files', () => {
+  test('are sound, without a warning', () => {
+    expect(load({}).warnings).toEqual([]);
+  });
+
+  test('serve what the interface names, at the plans it names', () => {
+    const { settings, plans } = load({});
+    expect(settings.routes.map(({ path, methods, upstream }) => `${methods} ${path} ${upstream}`)).toEqual([
+      'GET,HEAD,POST /v1/pets store',
+      'GET,HEAD /v1/pets/{petId} store',
+      'GET,HEAD /v1/store/orders store',
+    ]);
+    expect(settings.routes[1]?.deprecated).toEqual({
+      sinceMs: Date.UTC(2025, 11, 5),
+      sunsetMs: Date.UTC(2030, 11, 5),
+      successor: '/v1/pets',
+      link: null,
+    });
+    expect([...plans.plans.values()].map(({ name, limits }) => [name, limits])).toEqual([
+      ['free', { minute: 60, day: 1000 }],
+      ['pro', { minute: 300, day: 10_000 }],
+      ['business', { minute: 1000, day: 100_000 }],
+      ['enterprise', { minute: 'custom', day: 'custom' }],
+    ]);
+  });
+
+  test('write out the defaults: leaving them away changes nothing', () => {
+    const committed = load({}).settings;
+    const minimal = load({ TOLLGATE_CONFIG: fileWith(MINIMAL) }).settings;
+    expect({ ...minimal, routes: [] }).toEqual({ ...committed, routes: [] });
+    expect(minimal.listen).toEqual({
+      host: '127.0.0.1',
+      port: 8080,
+      headersTimeoutMs: 10_000,
+      requestTimeoutMs: 30_000,
+      idleTimeoutMs: 65_000,
+      writeTimeoutMs: 30_000,
+      maxHeaderBytes: 16_384,
+      maxUrlBytes: 8192,
+      maxBodyBytes: 1_048_576,
+      maxConnections: 10_000,
+      drainDelayMs: 0,
+      drainTimeoutMs: 30_000,
+      trustedProxies: [],
+      via: null,
+    });
+    expect(minimal.redis).toEqual({ url: null, timeoutMs: 100, onFailure: 'local', staleKeysMs: 3_600_000 });
+    expect(minimal.dataFolder).toBe(resolve('data'));
+  });
+});
+
+describe('settings', () => {
+  test('the environment beats the file', () => {
+    const file = fileWith(`listen: { host: ::1, port: 81 }\nadmin: { host: ::1, port: 82 }\n${MINIMAL}`);
+    expect(load({ TOLLGATE_CONFIG: file }).settings).toMatchObject({
+      listen: { host: '::1', port: 81 },
+      admin: { host: '::1', port: 82, token: null },
+    });
+    const env = { PORT: '0', HOST: '0.0.0.0', ADMIN_PORT: '0', ADMIN_HOST: 'localhost', ADMIN_TOKEN: 'letmein' };
+    const { settings } = load({
+      ...env,
+      TOLLGATE_CONFIG: file,
+      UPSTREAM_URL: 'http://pets:9001/',
+      TOLLGATE_DATA: folder,
+    });
+    expect(settings).toMatchObject({
+      listen: { host: '0.0.0.0', port: 0 },
+      admin: { host: 'localhost', port: 0, token: 'letmein' },
+      dataFolder: folder,
+    });
+    expect(settings.upstreams.get('store')?.targets).toEqual(['http://pets:9001']);
+  });
+
+  test('are read as numbers of milliseconds and bytes', () => {
+    const text = `listen: { idleTimeout: 250ms, drainTimeout: 2m, maxBodyBytes: 3MiB, maxUrlBytes: 4096 }\n${MINIMAL}`;
+    expect(load({ TOLLGATE_CONFIG: fileWith(text) }).settings.listen).toMatchObject({
+      idleTimeoutMs: 250,
+      drainTimeoutMs: 120_000,
+      maxBodyBytes: 3 * 1024 * 1024,
+      maxUrlBytes: 4096,
+    });
+  });
+
+  test('cannot be changed once they are read', () => {
+    const { settings } = load({});
+    expect(() => Object.assign(settings.listen, { port: 1 })).toThrow(TypeError);
+    expect(() => (settings.routes as unknown[]).push({})).toThrow(TypeError);
+    expect(() => (settings.routes[0]!.methods as string[]).push('PUT')).toThrow(TypeError);
+    expect(() => (settings.upstreams as Map<string, unknown>).clear()).toThrow(TypeError);
+    expect(() => (settings.upstreams.get('store')!.targets as string[]).push('x')).toThrow(TypeError);
+  });
+
+  test('what is probably wrong is a warning with its position', () => {
+    const file = fileWith(
+      'listen: { headersTimeout: 31s, trustedProxies: [0.0.0.0/0] }\n' +
+        'upstreams: { store: { targets: [http://127.0.0.1:9000] }, idle: { targets: [http://127.0.0.1:9001] } }\n' +
+        'routes: [{ path: /**, methods: [GET], upstream: store }]\n',
+    );
+    expect(load({ TOLLGATE_CONFIG: file }).warnings.map((line) => line.slice(file.length))).toEqual([
+      ':1:27: listen.headersTimeout: leaves headersTimeout longer than requestTimeout, so that it never comes into effect.',
+      ':1:49: listen.trustedProxies[0]: believes the X-Forwarded-For of everybody, who can then choose their address.',
+      ':2:59: upstreams.idle: is used by no route.',
+      ':3:18: routes[0].path: also covers /usage, which the gateway answers itself and never forwards.',
+    ]);
+  });
+});
+
+describe('nothing is loaded from', () => {
+  test('a file that is absent, a directory, too large or not text, and all such faults come together', () => {
+    const absent = join(folder, 'absent.yaml');
+    const faults = faultsOf({ TOLLGATE_CONFIG: absent, TOLLGATE_PLANS: folder, PORT: 'http' });
+    expect(faults).toHaveLength(3);
+    expect(faults[0]).toMatch(/^environment: PORT: /);
+    expect(faults[1]).toContain(`${absent}:1:1: (file): does not exist. Name another file in TOLLGATE_CONFIG`);
+    expect(faults[2]).toContain(`${folder}:1:1: (file): is a directory, not a file.`);
+    const large = fileWith(`${MINIMAL}# ${'x'.repeat(1024 * 1024)}\n`);
+    expect(faultsOf({ TOLLGATE_CONFIG: large })[0]).toContain('is larger than 1048576 bytes');
+    const binary = fileWith(new Uint8Array([0x61, 0x3a, 0x20, 0x31, 0x0a, 0x62, 0xc3, 0x28]));
+    expect(faultsOf({ TOLLGATE_CONFIG: binary })).toEqual([
+      `${binary}:2:2: (file): is not UTF-8 text. Save the file as UTF-8.`,
+    ]);
+  });
+
+  test('two listeners on one port, wherever the port comes from', () => {
+    const same = fileWith(`listen: { port: 9090 }\n${MINIMAL}`);
+    expect(faultsOf({ TOLLGATE_CONFIG: same })[0]).toContain(': admin.port: is the port of both listeners, 9090');
+    expect(faultsOf({ PORT: '9090' })[0]).toContain('environment: PORT: is the port of both listeners');
+    expect(faultsOf({ ADMIN_PORT: '8080', HOST: '0.0.0.0' })[0]).toContain(
+      'environment: ADMIN_PORT: is the port of both',
+    );
+    expect(faultsOf({ PORT: '0', ADMIN_PORT: '0' })).toEqual([]);
+    expect(faultsOf({ PORT: '9090', ADMIN_HOST: '127.0.0.2' })).toEqual([]);
+  });
+
+  test('UPSTREAM_URL with several upstreams: it would send all routes to one service', () => {
+    const file = fileWith(
+      `upstreams: { store: { targets: [http://127.0.0.1:9000] }, shop: { targets: [http://127.0.0.1:9001] } }\n${ROUTES}`,
+    );
+    expect(faultsOf({ TOLLGATE_CONFIG: file, UPSTREAM_URL: 'http://127.0.0.1:9002' })[0]).toContain('UPSTREAM_URL');
+  });
+});
