@@ -1,0 +1,107 @@
+import { z } from 'zod';
+import type { Limits } from '../admit/plan.ts';
+import { Failure } from '../failure.ts';
+
+/** One secret of an API key, as the store has it: never the secret itself. */
+export interface StoredSecret {
+  /** HMAC-SHA-256(pepper, SHA-256(secret)), base64url. */
+  readonly digest: string;
+  /** The last four characters of the secret, to recognise it by. */
+  readonly last4: string;
+  readonly createdAtMs: number;
+  /** Null: lives as long as its key. Set when a rotation retires it. */
+  readonly expiresAtMs: number | null;
+}
+
+/** One API key. Quota and bans belong to its `id`, whichever of its secrets is used. */
+export interface StoredKey {
+  readonly id: string;
+  readonly plan: string;
+  /** Limits of its own that replace its plan's, one window at a time. */
+  readonly limits: Limits;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly createdAtMs: number;
+  readonly expiresAtMs: number | null;
+  readonly revokedAtMs: number | null;
+  /** Newest first. */
+  readonly secrets: readonly StoredSecret[];
+}
+
+/** A page of keys in the order of their creation. `cursor` is null on the last page. */
+export interface KeyPage {
+  readonly keys: readonly StoredKey[];
+  readonly cursor: string | null;
+}
+
+/**
+ * Where API keys live. Owned by identify, implemented by stores/embedded and stores/redis, held to by
+ * test/contracts/key-store.ts. Every method rejects with Failure `store_unavailable` when the store does not answer.
+ */
+export interface KeyStore {
+  /** The key that has a secret with this digest, whatever its state (revoked and expired ones are found too). */
+  findByDigest(digest: string): Promise<StoredKey | null>;
+  get(id: string): Promise<StoredKey | null>;
+  list(page: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage>;
+  /** Stores a new key, whole or not at all. Rejects with `refused` when its id or a digest is taken. */
+  create(key: StoredKey): Promise<void>;
+  /**
+   * Replaces a key by `change(key)` atomically: two changes at once both take effect, one after the other (`change` may
+   * run more than once and must be pure). Digests that the new version lacks can no longer be found.
+   * Tells every gateway. Null when there is no such key; what `change` throws comes through and nothing is stored.
+   */
+  update(id: string, change: (key: StoredKey) => StoredKey): Promise<StoredKey | null>;
+}
+
+/** How a gateway hears of changes that others (a command, another gateway) made to keys and bans. */
+export interface ChangeFeed {
+  /**
+   * Calls `listener` within 1 s of every change, in the worst case (a notification lost, a link cut) by assuming one.
+   * `keyId` null: anything may have changed.
+   */
+  subscribe(listener: (change: Change) => void): void;
+}
+
+export interface Change {
+  readonly keyId: string | null;
+  /** `key`: the record changed (forget what was cached). `ban`: a ban was lifted. `any`: both may be true. */
+  readonly kind: 'key' | 'ban' | 'any';
+}
+
+const moment = z.number().int();
+const limit = z.union([z.number().int().min(0), z.literal('unlimited')]).optional();
+const SECRET = z.looseObject({
+  digest: z.string(),
+  last4: z.string(),
+  createdAtMs: moment,
+  expiresAtMs: moment.nullable(),
+});
+/** Loose: what a later version has added is carried through a change made by this one. */
+const STORED_KEY = z.looseObject({
+  id: z.string(),
+  plan: z.string(),
+  limits: z.object({ second: limit, minute: limit, hour: limit, day: limit }),
+  name: z.string().nullable(),
+  owner: z.string().nullable(),
+  createdAtMs: moment,
+  expiresAtMs: moment.nullable(),
+  revokedAtMs: moment.nullable(),
+  secrets: z.array(SECRET),
+});
+
+/**
+ * Reads a key as a store has it, JSON.
+ * @throws Failure `store_corrupt` when it is no key: somebody else's value in its place, or a broken record
+ */
+export function readStoredKey(text: string): StoredKey {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // The syntax error quotes the text, and the text may be anything.
+  }
+  const read = STORED_KEY.safeParse(value);
+  if (!read.success)
+    throw new Failure('store_corrupt', 'The store holds something in the place of an API key that is none.');
+  return read.data as StoredKey;
+}

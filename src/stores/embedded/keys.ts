@@ -1,0 +1,112 @@
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { Failure } from '../../failure.ts';
+import { type KeyPage, type KeyStore, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import type { EmbeddedChanges } from './changes.ts';
+import { answering, transaction } from './database.ts';
+
+export interface EmbeddedKeysOptions {
+  readonly db: DatabaseSync;
+  readonly changes: EmbeddedChanges;
+}
+
+/** API keys in the embedded store. Each change is one transaction: record, digests and the note for other processes. */
+export class EmbeddedKeys implements KeyStore {
+  readonly #db: DatabaseSync;
+  readonly #changes: EmbeddedChanges;
+  readonly #byDigest: StatementSync;
+  readonly #byId: StatementSync;
+
+  constructor({ db, changes }: EmbeddedKeysOptions) {
+    this.#db = db;
+    this.#changes = changes;
+    this.#byDigest = db.prepare(
+      'SELECT record FROM digests JOIN keys ON keys.id = digests.key_id WHERE digests.digest = ?',
+    );
+    this.#byId = db.prepare('SELECT record FROM keys WHERE id = ?');
+  }
+
+  async findByDigest(digest: string): Promise<StoredKey | null> {
+    return answering(() => keyOf(this.#byDigest.get(digest)));
+  }
+
+  async get(id: string): Promise<StoredKey | null> {
+    return answering(() => keyOf(this.#byId.get(id)));
+  }
+
+  async list({ limit, cursor }: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
+    return answering(() => {
+      const last = this.#positionOf(cursor);
+      const rows = this.#db
+        .prepare('SELECT id, record FROM keys WHERE (created_at_ms, id) > (?, ?) ORDER BY created_at_ms, id LIMIT ?')
+        // One more than wanted tells whether there is another page.
+        .all(last.createdAtMs, last.id, limit + 1);
+      const page = rows.slice(0, limit);
+      return {
+        keys: page.map(readableKeyOf).filter((key) => key !== null),
+        cursor: rows.length > limit ? String(page.at(-1)!.id) : null,
+      };
+    });
+  }
+
+  async create(key: StoredKey): Promise<void> {
+    answering(() =>
+      transaction(this.#db, () => {
+        if (this.#byId.get(key.id) !== undefined) throw taken('id');
+        this.#db.prepare('INSERT INTO keys VALUES (?, ?, ?)').run(key.id, key.createdAtMs, JSON.stringify(key));
+        this.#point(key);
+        this.#changes.note({ kind: 'key', keyId: key.id });
+      }),
+    );
+    this.#changes.tell({ kind: 'key', keyId: key.id });
+  }
+
+  async update(id: string, change: (key: StoredKey) => StoredKey): Promise<StoredKey | null> {
+    const changed = answering(() =>
+      transaction(this.#db, () => {
+        const key = keyOf(this.#byId.get(id));
+        if (key === null) return null;
+        const next = change(key);
+        this.#db.prepare('UPDATE keys SET record = ? WHERE id = ?').run(JSON.stringify(next), id);
+        this.#db.prepare('DELETE FROM digests WHERE key_id = ?').run(id);
+        this.#point(next);
+        this.#changes.note({ kind: 'key', keyId: id });
+        return next;
+      }),
+    );
+    if (changed !== null) this.#changes.tell({ kind: 'key', keyId: id });
+    return changed;
+  }
+
+  #point({ id, secrets }: StoredKey): void {
+    const insert = this.#db.prepare('INSERT INTO digests VALUES (?, ?) ON CONFLICT DO NOTHING');
+    for (const { digest } of secrets) {
+      if (insert.run(digest, id).changes === 0) throw taken('secret');
+    }
+  }
+
+  #positionOf(cursor: string | null): { readonly createdAtMs: number; readonly id: string } {
+    if (cursor === null) return { createdAtMs: Number.MIN_SAFE_INTEGER, id: '' };
+    const row = this.#db.prepare('SELECT created_at_ms FROM keys WHERE id = ?').get(cursor);
+    if (row === undefined) throw new Failure('refused', 'The cursor is none that this list has given out.');
+    return { createdAtMs: Number(row.created_at_ms), id: cursor };
+  }
+}
+
+type Row = Record<string, unknown> | undefined;
+
+function keyOf(row: Row): StoredKey | null {
+  return row === undefined ? null : readStoredKey(String(row.record));
+}
+
+/** For lists: one broken record does not hide the others. */
+function readableKeyOf(row: Row): StoredKey | null {
+  try {
+    return keyOf(row);
+  } catch {
+    return null;
+  }
+}
+
+function taken(what: 'id' | 'secret'): Failure {
+  return new Failure('refused', `There is already a key with this ${what}.`);
+}

@@ -1,0 +1,175 @@
+-- Decides requests of many consumers in one call: the twin of src/admit/decide.ts, line for line where it can be.
+-- Change both or none; test/admit/decide-twins.test.ts holds them together.
+--
+-- KEYS  one hash per consumer
+-- ARGV  per key: n, cost, after, within, first, factor, longest, forget (after 0: no bans), number of windows,
+--       then per window: its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
+-- reply now, then per key either a string (that hash holds something foreign) or
+--       admitted, bannedFrom, strikes, their end, ban number, its end, its window, then per window used, end.
+--
+-- Fields of the hash, short because a million of them are kept:
+--   s m h d  used in a window     S M H D  its end     x X  strikes, their end     b B w  ban number, its end, its window
+local USED = { 's', 'm', 'h', 'd' }
+local ENDS = { 'S', 'M', 'H', 'D' }
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local at = 0
+
+local function following()
+  at = at + 1
+  return tonumber(ARGV[at])
+end
+
+local function banLength(first, factor, longest, number)
+  if factor == 1 then return math.min(first, longest) end
+  local length = first
+  for _ = 2, number do
+    if length >= longest then break end
+    length = length * factor
+  end
+  return math.min(math.floor(length), longest)
+end
+
+local function decide(key)
+  local n, cost = following(), following()
+  local after, within, first, factor, longest, forget =
+    following(), following(), following(), following(), following(), following()
+  local windows = {}
+  local fields = { 'x', 'X', 'b', 'B', 'w' }
+  for i = 1, following() do
+    local index, length, limit = following(), following(), following()
+    windows[i] = { index = index, length = length, limit = limit }
+    fields[#fields + 1] = USED[index]
+    fields[#fields + 1] = ENDS[index]
+  end
+
+  local values = redis.pcall('HMGET', key, unpack(fields))
+  if values.err then
+    if string.find(values.err, 'WRONGTYPE', 1, true) then return 'WRONGTYPE' end
+    return values
+  end
+  for i, value in ipairs(values) do
+    local number = value and tonumber(value) or 0
+    if number == nil or number < 0 or number > 9007199254740992 or number ~= math.floor(number) then return 'FOREIGN' end
+    values[i] = number
+  end
+
+  local changes = {}
+  local function put(field, value)
+    if n == 0 then return end
+    changes[#changes + 1] = field
+    changes[#changes + 1] = value
+  end
+
+  -- What has ended is gone, for good, and nothing ends later than its own length from now: the clock may jump.
+  local strikes, strikesEnd, number, banEnd, banWindow = values[1], values[2], values[3], values[4], values[5]
+  if number > 0 then
+    if now >= banEnd + (after == 0 and 0 or forget) then
+      number, banEnd, banWindow = 0, 0, 0
+      put('b', 0)
+      put('B', 0)
+    elseif after > 0 and banEnd > now + longest then
+      banEnd = now + longest
+      put('B', banEnd)
+    end
+  end
+  if strikes > 0 then
+    if after == 0 or now >= strikesEnd then
+      strikes, strikesEnd = 0, 0
+      put('x', 0)
+      put('X', 0)
+    elseif strikesEnd > now + within then
+      strikesEnd = now + within
+      put('X', strikesEnd)
+    end
+  end
+  local room = n
+  local hopeless = false
+  for i, window in ipairs(windows) do
+    window.used, window.ends = values[4 + 2 * i], values[5 + 2 * i]
+    if now >= window.ends then
+      if window.ends > 0 then
+        window.used, window.ends = 0, 0
+        put(USED[window.index], 0)
+        put(ENDS[window.index], 0)
+      end
+    elseif window.ends > now + window.length then
+      window.ends = now + window.length
+      put(ENDS[window.index], window.ends)
+    end
+    if window.limit < cost then hopeless = true end
+    room = math.min(room, math.floor((window.limit - window.used) / cost))
+  end
+
+  local admitted, bannedFrom = 0, n
+  local lasting = false
+  if number > 0 and now < banEnd then
+    bannedFrom = 0
+  else
+    admitted = math.max(room, 0)
+    if admitted > 0 then
+      for _, window in ipairs(windows) do
+        window.used = window.used + admitted * cost
+        put(USED[window.index], window.used)
+        if window.ends == 0 then
+          window.ends = now + window.length
+          put(ENDS[window.index], window.ends)
+          lasting = true
+        end
+      end
+    end
+    local refused = n - admitted
+    if refused > 0 and after > 0 and not hopeless then
+      local last, lastEnd = 0, 0
+      for _, window in ipairs(windows) do
+        if window.limit - window.used < cost and window.ends >= lastEnd then
+          last, lastEnd = window.index, window.ends
+        end
+      end
+      if strikes + refused >= after then
+        bannedFrom = admitted + math.max(after - strikes - 1, 0)
+        number = number + 1
+        banEnd = now + banLength(first, factor, longest, number)
+        banWindow = last
+        strikes, strikesEnd = 0, 0
+        put('b', number)
+        put('B', banEnd)
+        put('w', banWindow)
+      else
+        if strikes == 0 then strikesEnd = now + within end
+        strikes = strikes + refused
+        strikesEnd = math.min(strikesEnd, lastEnd)
+      end
+      put('x', strikes)
+      put('X', strikesEnd)
+      lasting = true
+    end
+  end
+
+  if #changes > 0 then
+    -- The first write of the script: where the store refuses writes, nothing has happened yet.
+    local written = redis.pcall('HSET', key, unpack(changes))
+    if type(written) == 'table' and written.err then return written end
+    if lasting then
+      local expires = math.max(strikesEnd, number > 0 and banEnd + forget or 0, now + redis.call('PTTL', key))
+      for _, window in ipairs(windows) do expires = math.max(expires, window.ends) end
+      redis.call('PEXPIREAT', key, expires)
+    end
+  end
+
+  local reply = { admitted, bannedFrom, strikes, strikesEnd, number, banEnd, banWindow }
+  for _, window in ipairs(windows) do
+    reply[#reply + 1] = window.used
+    reply[#reply + 1] = window.ends
+  end
+  return reply
+end
+
+local replies = { now }
+for i, key in ipairs(KEYS) do
+  local reply = decide(key)
+  if type(reply) == 'table' and reply.err then return reply end
+  replies[i + 1] = reply
+end
+return replies

@@ -1,0 +1,53 @@
+import type { Redis } from 'ioredis';
+import { RateLimiterMemory, RateLimiterRedis } from 'rate-limiter-flexible';
+import type { AttemptCounter } from '../../identify/failed-attempts.ts';
+import type { Circuit } from './circuit.ts';
+import { keyspace } from './keyspace.ts';
+
+const MINUTE_S = 60;
+
+/**
+ * Failed authentications across all gateways; while Redis is away, each counts alone in its memory.
+ *
+ * rate-limiter-flexible does the counting. Its block in memory stays off, because that table has no bound; the caller
+ * has a bounded one and drops from the insurance (`forget`) what leaves it.
+ */
+export class RedisAttemptCounter implements AttemptCounter {
+  readonly #insurance: RateLimiterMemory;
+  readonly #limiter: RateLimiterRedis;
+
+  constructor({ redis, circuit }: { readonly redis: Redis; readonly circuit: Circuit }) {
+    const options = { points: 1, duration: MINUTE_S, keyPrefix: keyspace.failedAttemptsPrefix };
+    this.#insurance = new RateLimiterMemory(options);
+    this.#limiter = new RateLimiterRedis({
+      ...options,
+      storeClient: withDeadlines(redis, circuit),
+      insuranceLimiter: this.#insurance,
+    });
+  }
+
+  async add(address: string) {
+    const { consumedPoints, msBeforeNext } = await this.#limiter.penalty(address);
+    return { count: consumedPoints, endsInMs: msBeforeNext };
+  }
+
+  forget(address: string): void {
+    void this.#insurance.delete(address);
+  }
+}
+
+interface Scripted {
+  rlflxIncr(args: readonly string[]): Promise<[number, number]>;
+}
+
+/**
+ * What the limiter sees of the client: the one script it defines and runs, under the circuit's deadline. A call that is
+ * given up goes to the insurance like any other failure.
+ */
+function withDeadlines(redis: Redis, circuit: Circuit) {
+  return {
+    defineCommand: (name: string, definition: { lua: string; numberOfKeys: number }) =>
+      redis.defineCommand(name, definition),
+    rlflxIncr: (args: readonly string[]) => circuit.run(() => (redis as Redis & Scripted).rlflxIncr(args)),
+  };
+}

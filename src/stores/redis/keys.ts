@@ -1,0 +1,176 @@
+import type { Redis } from 'ioredis';
+import { Failure } from '../../failure.ts';
+import { type Change, type KeyPage, type KeyStore, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import type { Circuit } from './circuit.ts';
+import { keyspace } from './keyspace.ts';
+
+/** Replaces a value if it is still the one that was read. */
+const REPLACE_LUA = `
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1`;
+
+/** Deletes a value if it is the expected one. */
+const DROP_LUA = `
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])`;
+
+interface Scripted {
+  tollgateReplace(key: string, before: string, after: string): Promise<number>;
+  tollgateDrop(key: string, expected: string): Promise<number>;
+}
+
+export interface RedisKeysOptions {
+  readonly redis: Redis;
+  readonly circuit: Circuit;
+  /** Tells every gateway. */
+  readonly publish: (change: Change) => Promise<void>;
+}
+
+/** More attempts than that in a row lose to other writers only where something writes without end. */
+const MOST_ATTEMPTS = 50;
+
+/**
+ * API keys in Redis. The record of a key is the truth; a digest only points to it and counts while the record has that
+ * digest. Nothing here needs two names to change at once, so it holds on a cluster, and a crash between two steps leaves
+ * at most a pointer that leads nowhere: pointers are written before the record that has them and removed after.
+ */
+export class RedisKeys implements KeyStore {
+  readonly #redis: Redis & Scripted;
+  readonly #circuit: Circuit;
+  readonly #publish: (change: Change) => Promise<void>;
+
+  constructor({ redis, circuit, publish }: RedisKeysOptions) {
+    redis.defineCommand('tollgateReplace', { lua: REPLACE_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateDrop', { lua: DROP_LUA, numberOfKeys: 1 });
+    this.#redis = redis as Redis & Scripted;
+    this.#circuit = circuit;
+    this.#publish = publish;
+  }
+
+  async findByDigest(digest: string): Promise<StoredKey | null> {
+    // Both steps under one deadline: a request waits for them together.
+    const text = await this.#circuit.run(async () => {
+      const id = await this.#value(keyspace.digest(digest));
+      return id === null || id === FOREIGN ? id : await this.#value(keyspace.apiKey(id));
+    });
+    const key = read(text);
+    return key?.secrets.some((secret) => secret.digest === digest) ? key : null;
+  }
+
+  async get(id: string): Promise<StoredKey | null> {
+    return read(await this.#circuit.run(() => this.#value(keyspace.apiKey(id))));
+  }
+
+  async list({ limit, cursor }: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
+    const keys: StoredKey[] = [];
+    let from = cursor === null ? 0 : await this.#rankAfter(cursor);
+    for (;;) {
+      // One more than wanted tells whether there is another page.
+      const ids = await this.#circuit.run(() => this.#redis.zrange(keyspace.apiKeys, from, `${from + limit}`));
+      const texts = await this.#circuit.run(() => Promise.all(ids.map((id) => this.#value(keyspace.apiKey(id)))));
+      for (const key of texts.map(readable).filter((key) => key !== null)) {
+        if (keys.length === limit) return { keys, cursor: keys.at(-1)!.id };
+        keys.push(key);
+      }
+      if (ids.length <= limit) return { keys, cursor: null };
+      from += ids.length;
+    }
+  }
+
+  async create(key: StoredKey): Promise<void> {
+    const text = JSON.stringify(key);
+    if ((await this.get(key.id)) !== null) throw taken('id');
+    for (const { digest } of key.secrets) {
+      if (!(await this.#point(digest, key.id))) throw taken('secret');
+    }
+    await this.#circuit.run(() => this.#redis.zadd(keyspace.apiKeys, key.createdAtMs, key.id));
+    const stored = await this.#circuit.run(() => this.#redis.set(keyspace.apiKey(key.id), text, 'NX'));
+    if (stored === null) throw taken('id');
+    // Nobody has to hear of it: what was unknown is asked again within a second anyway.
+    await this.#publish({ kind: 'key', keyId: key.id }).catch(() => {});
+  }
+
+  async update(id: string, change: (key: StoredKey) => StoredKey): Promise<StoredKey | null> {
+    for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+      const before = await this.#circuit.run(() => this.#value(keyspace.apiKey(id)));
+      const key = read(before);
+      if (key === null || typeof before !== 'string') return null;
+      const next = change(key);
+      if (!(await this.#replace(before, key, next))) continue;
+      // Told even when nothing changed: whoever repeats a change whose announcement failed repeats that too.
+      await this.#publish({ kind: 'key', keyId: id });
+      return next;
+    }
+    throw new Failure('store_unavailable', `Key ${id} is being changed by others all the time. Try again.`);
+  }
+
+  /** @returns false when somebody else has changed the record meanwhile */
+  async #replace(before: string, key: StoredKey, next: StoredKey): Promise<boolean> {
+    const after = JSON.stringify(next);
+    if (after === before) return true;
+    const added = digestsOnlyIn(next, key);
+    for (const digest of added) {
+      if (!(await this.#point(digest, key.id))) throw taken('secret');
+    }
+    const name = keyspace.apiKey(key.id);
+    if ((await this.#circuit.run(() => this.#redis.tollgateReplace(name, before, after))) === 0) return false;
+    // Once more: a change that had just removed the same digest may have taken the pointer along.
+    for (const digest of added) await this.#point(digest, key.id);
+    for (const digest of digestsOnlyIn(key, next)) await this.#unpoint(digest, key.id);
+    return true;
+  }
+
+  /** @returns false when the digest belongs to another key */
+  async #point(digest: string, id: string): Promise<boolean> {
+    const name = keyspace.digest(digest);
+    return this.#circuit.run(async () => {
+      return (await this.#redis.set(name, id, 'NX')) !== null || (await this.#value(name)) === id;
+    });
+  }
+
+  async #unpoint(digest: string, id: string): Promise<void> {
+    await this.#circuit.run(() => this.#redis.tollgateDrop(keyspace.digest(digest), id));
+    const key = await this.get(id);
+    // It has come back between the two steps; whoever brought it may have seen the pointer that is now gone.
+    if (key?.secrets.some((secret) => secret.digest === digest)) await this.#point(digest, id);
+  }
+
+  async #rankAfter(cursor: string): Promise<number> {
+    const rank = await this.#circuit.run(() => this.#redis.zrank(keyspace.apiKeys, cursor));
+    if (rank === null) throw new Failure('refused', 'The cursor is none that this list has given out.');
+    return rank + 1;
+  }
+
+  /** A value of another type is somebody else's: this one key fails, not the store. */
+  #value(name: string): Promise<string | null | typeof FOREIGN> {
+    return this.#redis.get(name).catch((error: Error) => {
+      if (error.message.startsWith('WRONGTYPE')) return FOREIGN;
+      throw error;
+    });
+  }
+}
+
+const FOREIGN = Symbol('foreign');
+
+function read(text: string | null | typeof FOREIGN): StoredKey | null {
+  return text === null ? null : readStoredKey(text === FOREIGN ? '' : text);
+}
+
+/** For lists: an id without a record (its creation is under way or was cut short) or with a broken one is left out. */
+function readable(text: string | null | typeof FOREIGN): StoredKey | null {
+  try {
+    return read(text);
+  } catch {
+    return null;
+  }
+}
+
+function digestsOnlyIn(key: StoredKey, other: StoredKey): string[] {
+  const others = new Set(other.secrets.map(({ digest }) => digest));
+  return key.secrets.map(({ digest }) => digest).filter((digest) => !others.has(digest));
+}
+
+function taken(what: 'id' | 'secret'): Failure {
+  return new Failure('refused', `There is already a key with this ${what}.`);
+}

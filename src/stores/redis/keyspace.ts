@@ -1,0 +1,23 @@
+/**
+ * Every name that Tollgate uses in Redis, its content and its lifetime. Nothing else may build a name.
+ * The braces are hash tags: what belongs to one consumer lies in one slot of a Redis Cluster.
+ */
+export const keyspace = {
+  /** Hash: the counters, strikes and ban of one consumer. Lives until the last of them has lost its meaning. */
+  account: (consumerId: string) => `tg:a:{${consumerId}}`,
+  /** String, JSON: one API key (StoredKey). Lives until it is deleted; a revoked key stays, to be recognised. */
+  apiKey: (id: string) => `tg:key:{${id}}`,
+  /** String: the id of the API key that has a secret with this digest. Lives as long as the secret can be used. */
+  digest: (digest: string) => `tg:digest:${digest}`,
+  /** Sorted set: the ids of all API keys by the time of their creation, milliseconds. */
+  apiKeys: 'tg:keys',
+  /** String, integer: how many changes to keys and bans there have been. Gateways poll it. */
+  changes: 'tg:changes',
+  /**
+   * Channel: `NUMBER key ID` or `NUMBER ban ID`, for every change; the number is what `changes` became with it. Channels
+   * are the whole server's, so the database stands in the name.
+   */
+  changesChannel: (database: number) => `tg:changes:${database}`,
+  /** String, integer: failed authentications of one client address (rate-limiter-flexible adds the address). */
+  failedAttemptsPrefix: 'tg:fail',
+} as const;

@@ -1,0 +1,65 @@
+import fc from 'fast-check';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { Circuit } from '../../src/stores/redis/circuit.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { DECIDE_LUA, RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { histories } from '../support/histories.ts';
+import { testRedis } from '../support/redis.ts';
+
+/** Far in the future: Redis expires keys by its own clock, not by the one that the test moves. */
+const T0 = 4_000_000_000_000;
+const CLOCK_LINE = "local time = redis.call('TIME')";
+
+let redis: Redis;
+
+beforeAll(async () => {
+  redis = new Redis((await testRedis()).url);
+});
+
+afterAll(() => redis.disconnect());
+
+/** The ledger with the script's one line that reads the clock replaced by one that reads the test's. */
+function ledgerWithClock(): RedisLedger {
+  const ledger = new RedisLedger({
+    redis,
+    circuit: new Circuit({ timeoutMs: 5_000, failures: 3, probeEveryMs: 100, probe: () => redis.ping() }),
+    publish: async () => {},
+  });
+  expect(DECIDE_LUA.split(CLOCK_LINE)).toHaveLength(2);
+  const lua = DECIDE_LUA.replace(
+    CLOCK_LINE,
+    "local ms = redis.call('GET', 'test:clock')\nlocal time = { math.floor(ms / 1000), ms % 1000 * 1000 }",
+  );
+  redis.defineCommand('tollgateDecide', { lua });
+  return ledger;
+}
+
+test('decide and decide.lua give the same verdicts and states to every history', async () => {
+  const ledger = ledgerWithClock();
+  let run = 0;
+  await fc.assert(
+    fc.asyncProperty(histories, async (steps) => {
+      const consumerId = `twin${run++}`;
+      let nowMs = T0;
+      let state: AccountState = UNSEEN;
+      for (const { afterMs, plan, cost, n } of steps) {
+        nowMs += afterMs;
+        await redis.set('test:clock', nowMs);
+        const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
+        const expected = decide(state, plan, nowMs, cost, n);
+        expect(told).toEqual(expected);
+        if (n === 0) continue;
+        const kept = Object.entries(state.windows).filter(
+          ([name]) => !plan.limits.some(({ window }) => window === name),
+        );
+        state = { ...expected.state, windows: { ...Object.fromEntries(kept), ...expected.state.windows } };
+      }
+      if ((await redis.exists(keyspace.account(consumerId))) === 1) {
+        expect(await redis.pttl(keyspace.account(consumerId))).toBeGreaterThan(0);
+      }
+    }),
+    { seed: 20260103, numRuns: 400 },
+  );
+}, 120_000);

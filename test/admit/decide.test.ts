@@ -1,0 +1,118 @@
+import { expect, test } from 'vitest';
+import { type AccountState, decide, lift, UNSEEN } from '../../src/admit/decide.ts';
+import { verdictOf } from '../../src/admit/verdict.ts';
+import { allowance, BANS } from '../support/allowance.ts';
+
+const T0 = 1_800_000_000_000;
+const minute5 = allowance({ minute: 5, day: 100 });
+
+/** Sends single requests at the given times and tells each verdict's kind. */
+function history(plan: ReturnType<typeof allowance>, times: readonly number[], cost = 1) {
+  let state: AccountState = UNSEEN;
+  const kinds = times.map((atMs) => {
+    const outcome = decide(state, plan, T0 + atMs, cost, 1);
+    state = outcome.state;
+    return verdictOf(outcome, plan, 0).kind;
+  });
+  return { kinds, state };
+}
+
+const many = (n: number, atMs: number) => Array.from({ length: n }, () => atMs);
+
+test('a window admits exactly its limit, and the next one opens with the first request after it', () => {
+  const { kinds } = history(minute5, [...many(5, 0), 59_999, 60_000]);
+  expect(kinds).toEqual([...Array(5).fill('admitted'), 'refused', 'admitted']);
+});
+
+test('a window opens with the first request counted in it, not on the clock', () => {
+  const { state } = history(minute5, [12_345]);
+  expect(state.windows.minute).toEqual({ used: 1, endsAtMs: T0 + 12_345 + 60_000 });
+});
+
+test('a refused request is counted in no window', () => {
+  const { state } = history(minute5, [...many(5, 0), ...many(3, 10)]);
+  expect(state.windows.minute?.used).toBe(5);
+  expect(state.windows.day?.used).toBe(5);
+});
+
+test('the after-th strike is the ban, and the ladder doubles', () => {
+  const { kinds, state } = history(minute5, [...many(5, 0), ...many(10, 1)]);
+  expect(kinds.slice(5)).toEqual([...Array(9).fill('refused'), 'banned']);
+  expect(state.ban).toEqual({ number: 1, untilMs: T0 + 1 + 60_000, window: 'minute' });
+  const again = history(minute5, [...many(5, 0), ...many(10, 1), ...many(5, 60_001), ...many(10, 60_002)]);
+  expect(again.kinds.slice(15)).toEqual([...Array(5).fill('admitted'), ...Array(9).fill('refused'), 'banned']);
+  expect(again.state.ban).toEqual({ number: 2, untilMs: T0 + 60_002 + 120_000, window: 'minute' });
+});
+
+test('strikes start from 0 when the window that refused ends', () => {
+  const { kinds } = history(minute5, [...many(5, 0), ...many(9, 59_000), ...many(5, 60_000), ...many(9, 60_001)]);
+  expect(kinds).not.toContain('banned');
+});
+
+test('strikes start from 0 when `within` has passed since the first of them', () => {
+  const plan = allowance({ hour: 1 }, { withinMs: 60_000 });
+  const { kinds } = history(plan, [0, ...many(9, 1_000), ...many(9, 61_000)]);
+  expect(kinds).not.toContain('banned');
+});
+
+test('requests during a ban do not lengthen it', () => {
+  const { state } = history(minute5, [...many(5, 0), ...many(10, 1), ...many(50, 30_000)]);
+  expect(state.ban?.untilMs).toBe(T0 + 60_001);
+});
+
+test('the ladder starts at the bottom when `forget` has passed since the end of the last ban', () => {
+  const plan = allowance({ minute: 1 }, { forgetMs: 1_000_000 });
+  const hammer = (atMs: number) => [atMs, ...many(10, atMs + 1)];
+  const justBefore = history(plan, [...hammer(0), ...hammer(60_001 + 999_990)]);
+  expect(justBefore.state.ban?.number).toBe(2);
+  const after = history(plan, [...hammer(0), ...hammer(60_001 + 1_000_000)]);
+  expect(after.state.ban?.number).toBe(1);
+});
+
+test('a limit of 0 and a cost above the limit refuse without a strike', () => {
+  expect(history(allowance({ minute: 0 }), many(50, 0)).kinds).not.toContain('banned');
+  const costly = history(allowance({ minute: 3, day: 100 }), many(50, 0), 4);
+  expect(new Set(costly.kinds)).toEqual(new Set(['refused']));
+  const plan = allowance({ minute: 3, day: 100 });
+  const verdict = verdictOf(decide(UNSEEN, plan, T0, 4, 1), plan, 0);
+  expect(verdict).toMatchObject({ kind: 'refused', hopeless: true, retryAtMs: T0 + 60_000 });
+});
+
+test('the verdict tells the window with the fewest requests left, of equals the one that resets last', () => {
+  const plan = allowance({ minute: 10, day: 10 });
+  const verdict = verdictOf(decide(UNSEEN, plan, T0, 1, 1), plan, 0);
+  expect(verdict.binding).toMatchObject({ window: 'day', remaining: 9 });
+});
+
+test('Retry-After under a ban waits for the windows that would refuse after it too', () => {
+  const plan = allowance({ day: 5 });
+  let state: AccountState = UNSEEN;
+  for (let i = 0; i < 15; i++) ({ state } = decide(state, plan, T0, 1, 1));
+  const verdict = verdictOf(decide(state, plan, T0, 1, 1), plan, 0);
+  expect(verdict).toMatchObject({ kind: 'banned', untilMs: T0 + 60_000, retryAtMs: T0 + 86_400_000 });
+});
+
+test('a clock set back lengthens neither a window nor a ban beyond its own length', () => {
+  const { state } = history(minute5, [...many(5, 0), ...many(10, 1)]);
+  const back = decide(state, minute5, T0 - 3_600_000, 1, 1).state;
+  expect(back.ban?.untilMs).toBe(T0 - 3_600_000 + BANS.longestMs > T0 + 60_001 ? T0 + 60_001 : 0);
+  expect(back.windows.minute?.endsAtMs).toBe(T0 - 3_600_000 + 60_000);
+});
+
+test('a lifted ban takes back its rung and its strikes', () => {
+  const { state } = history(minute5, [...many(5, 0), ...many(10, 1)]);
+  const lifted = lift(state, T0 + 500);
+  expect(lifted.ban).toBeNull();
+  expect(lifted.strikes.count).toBe(0);
+  const second = history(minute5, [...many(5, 0), ...many(10, 1), ...many(5, 60_001), ...many(10, 60_002)]);
+  expect(lift(second.state, T0 + 61_000).ban).toMatchObject({ number: 1, untilMs: T0 + 61_000 });
+});
+
+test('a raised limit helps a throttled key at once, and a lowered one never shows less than 0 left', () => {
+  const { state } = history(minute5, [...many(5, 0), 1]);
+  const raised = allowance({ minute: 6, day: 100 });
+  expect(verdictOf(decide(state, raised, T0 + 2, 1, 1), raised, 0).kind).toBe('admitted');
+  const lowered = allowance({ minute: 2, day: 100 });
+  const verdict = verdictOf(decide(state, lowered, T0 + 2, 1, 1), lowered, 0);
+  expect(verdict).toMatchObject({ kind: 'refused', binding: { remaining: 0, limit: 2 } });
+});
