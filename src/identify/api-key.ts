@@ -1,0 +1,86 @@
+import { createHmac, hash, timingSafeEqual } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+
+/** Bytes that nobody can guess: `randomBytes` of node:crypto, and in tests what they like. */
+export type Random = (bytes: number) => Uint8Array;
+
+const PREFIX = 'tg_live_';
+const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const RANDOM_LENGTH = 32;
+const CHECKSUM_LENGTH = 6;
+const SUMMED_LENGTH = PREFIX.length + RANDOM_LENGTH;
+
+/** Characters in the secret of an API key. */
+export const SECRET_LENGTH = SUMMED_LENGTH + CHECKSUM_LENGTH;
+
+/** Makes the secret of an API key: `tg_live_`, 32 random base62 characters, 6 of checksum (contract section 5). */
+export function mint(random: Random): string {
+  const summed = PREFIX + randomBase62(RANDOM_LENGTH, random);
+  return summed + checksumOf(summed);
+}
+
+/** Makes the id of an API key: `key_` and 16 random base62 characters. */
+export function newKeyId(random: Random): string {
+  return `key_${randomBase62(16, random)}`;
+}
+
+/** The CRC-32 of a text in base62, padded with `0` on the left to 6 characters (62^6 is more than 2^32). */
+export function checksumOf(text: string): string {
+  let rest = crc32(text);
+  let digits = '';
+  for (let i = 0; i < CHECKSUM_LENGTH; i++) {
+    digits = ALPHABET[rest % 62]! + digits;
+    rest = Math.floor(rest / 62);
+  }
+  return digits;
+}
+
+/**
+ * Whether a text can be the secret of an API key: its form and its checksum. What fails here is refused without a
+ * look-up, so that made-up keys cost the store nothing.
+ */
+export function isWellFormed(secret: string): boolean {
+  if (secret.length !== SECRET_LENGTH || !secret.startsWith(PREFIX)) return false;
+  for (let i = PREFIX.length; i < SUMMED_LENGTH; i++) {
+    if (!isBase62(secret.charCodeAt(i))) return false;
+  }
+  let given = 0;
+  for (let i = SUMMED_LENGTH; i < SECRET_LENGTH; i++) {
+    const digit = ALPHABET.indexOf(secret[i]!);
+    if (digit === -1) return false;
+    given = given * 62 + digit;
+  }
+  return given === crc32(secret.slice(0, SUMMED_LENGTH));
+}
+
+/**
+ * What a store keeps instead of a secret: HMAC-SHA-256(pepper, SHA-256(secret)) in base64url (contract section 5).
+ * Without the pepper a stolen store does not even tell whether a guessed secret is right.
+ */
+export function digestOf(secret: string, pepper: string): string {
+  return createHmac('sha256', pepper)
+    .update(hash('sha256', secret, 'buffer'))
+    .digest('base64url');
+}
+
+/** Compares two digests in a time that does not depend on where they differ. */
+export function isSameDigest(a: string, b: string): boolean {
+  const left = Buffer.from(a);
+  const right = Buffer.from(b);
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
+function isBase62(code: number): boolean {
+  return (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122);
+}
+
+function randomBase62(length: number, random: Random): string {
+  let text = '';
+  while (text.length < length) {
+    for (const byte of random(length)) {
+      // 248 is the largest multiple of 62 in a byte: without this the first characters would come up more often.
+      if (byte < 248 && text.length < length) text += ALPHABET[byte % 62]!;
+    }
+  }
+  return text;
+}

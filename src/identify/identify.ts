@@ -1,0 +1,213 @@
+import { hash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { digestOf, isSameDigest, isWellFormed } from './api-key.ts';
+import { type Consumer, consumerOf } from './consumer.ts';
+import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
+import { CHANGED, type Known, KnownSecrets } from './known-secrets.ts';
+
+export type { Consumer };
+
+/** Who calls, or why that cannot be said. */
+export type Identity =
+  | { readonly kind: 'consumer'; readonly key: Consumer }
+  /** Unknown, revoked and malformed are one answer: it tells nobody which keys there once were. */
+  | { readonly kind: 'refused'; readonly code: 'invalid_api_key' | 'expired_api_key' }
+  /** The store does not answer and this key was not seen lately (contract section 6): 503, not 401. */
+  | { readonly kind: 'unavailable' };
+
+export interface IdentifierOptions {
+  readonly keyStore: KeyStore;
+  /** Newest first; at least one. Keys found under an older one are re-hashed under the newest. */
+  readonly peppers: readonly string[];
+  /** Milliseconds that never jump. */
+  readonly monotonicMs: () => number;
+  /** Unix milliseconds. */
+  readonly wallMs: () => number;
+  /** A known key keeps working for this long after the store last confirmed it. */
+  readonly staleKeysMs: number;
+  /** Secrets kept in memory at most, of each kind. */
+  readonly bounds?: { readonly known: number; readonly unknown: number };
+  /** Called once per failed look-up with the store's complaint. */
+  readonly onStoreFailure?: (error: unknown) => void;
+}
+
+type Settled = { readonly known: Known } | { readonly identity: Identity };
+
+const INVALID: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key' });
+const EXPIRED: Identity = Object.freeze({ kind: 'refused', code: 'expired_api_key' });
+const UNAVAILABLE: Identity = Object.freeze({ kind: 'unavailable' });
+
+/** Asked again in the background after this long, should a change ever go unheard. */
+const CONFIRM_AFTER_MS = 10_000;
+/** How soon a new key works although it was tried before it was made; contract section 1 allows a second. */
+const UNKNOWN_FOR_MS = 500;
+/** After a failed look-up of a known key. */
+const RETRY_AFTER_MS = 500;
+
+/**
+ * Tells whose secret a token is (contract section 5). A known secret costs one SHA-256 and a look in a table; the table
+ * is keyed by that hash, so no secret stays in memory. Made-up secrets fail their checksum; those that do not go into a
+ * table of their own, so that a flood of them pushes out no good key.
+ */
+export class Identifier {
+  readonly #options: IdentifierOptions;
+  readonly #known: KnownSecrets;
+  /** Until when (monotonic milliseconds) a secret counts as unknown. */
+  readonly #unknown: LRUCache<string, number>;
+  readonly #underWay = new Map<string, Promise<Settled>>();
+  #epoch = 0;
+  /** Counts every `forget`: an answer that was under way meanwhile may be older than the change. */
+  #changes = 0;
+
+  constructor(options: IdentifierOptions) {
+    this.#options = options;
+    const { known, unknown } = options.bounds ?? { known: 50_000, unknown: 10_000 };
+    this.#known = new KnownSecrets(known);
+    this.#unknown = new LRUCache({ max: unknown });
+  }
+
+  /** At once where memory suffices, else when the store has answered. Never rejects. */
+  identify(token: string): Identity | Promise<Identity> {
+    if (!isWellFormed(token)) return INVALID;
+    const sha = hash('sha256', token, 'base64url');
+    const entry = this.#known.get(sha);
+    if (entry === undefined) return this.#identifyUnknown(sha, token);
+    const nowMs = this.#options.monotonicMs();
+    if (entry.epoch !== this.#epoch && nowMs >= entry.retryAtMs) return this.#askFirst(sha, token);
+    if (nowMs >= entry.freshUntilMs) {
+      if (nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs) return this.#askFirst(sha, token);
+      entry.freshUntilMs = nowMs + RETRY_AFTER_MS;
+      void this.#lookUp(sha, token);
+    }
+    return this.#answer(entry);
+  }
+
+  /** A key may have changed; null: all of them. Before it is used again, the store is asked. */
+  forget(keyId: string | null): void {
+    this.#changes++;
+    this.#underWay.clear();
+    if (keyId === null) this.#epoch++;
+    else this.#known.markChanged(keyId);
+  }
+
+  /** Secrets that are remembered, for a metric. */
+  get remembered(): { readonly known: number; readonly unknown: number } {
+    return { known: this.#known.size, unknown: this.#unknown.size };
+  }
+
+  #identifyUnknown(sha: string, token: string): Identity | Promise<Identity> {
+    const untilMs = this.#unknown.get(sha);
+    return untilMs !== undefined && this.#options.monotonicMs() < untilMs ? INVALID : this.#askFirst(sha, token);
+  }
+
+  async #askFirst(sha: string, token: string): Promise<Identity> {
+    const settled = await this.#lookUp(sha, token);
+    return 'known' in settled ? this.#answer(settled.known) : settled.identity;
+  }
+
+  /** Expiry is looked at each time, not only when the store is asked. */
+  #answer({ identity, expiresAtMs }: Known): Identity {
+    return expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs ? EXPIRED : identity;
+  }
+
+  /** Requests with the same secret share one look-up. Never rejects. */
+  #lookUp(sha: string, token: string): Promise<Settled> {
+    const underWay = this.#underWay.get(sha);
+    if (underWay !== undefined) return underWay;
+    const lookUp = this.#ask(sha, token).finally(() => {
+      if (this.#underWay.get(sha) === lookUp) this.#underWay.delete(sha);
+    });
+    this.#underWay.set(sha, lookUp);
+    return lookUp;
+  }
+
+  async #ask(sha: string, token: string): Promise<Settled> {
+    const changes = this.#changes;
+    const epoch = this.#epoch;
+    const askedAtMs = this.#options.monotonicMs();
+    try {
+      const found = await this.#find(token);
+      const isCurrent = changes === this.#changes;
+      if (found === null || found.key.revokedAtMs !== null) {
+        this.#known.delete(sha);
+        if (isCurrent) this.#unknown.set(sha, this.#options.monotonicMs() + UNKNOWN_FOR_MS);
+        return { identity: INVALID };
+      }
+      const known = this.#remember(sha, found.key, found.secret, askedAtMs, isCurrent ? epoch : CHANGED);
+      if (found.oldDigest !== null && !known.isRehashed) void this.#rehash(known, found.oldDigest, token);
+      return { known };
+    } catch (error) {
+      this.#options.onStoreFailure?.(error);
+      return this.#withoutStore(sha);
+    }
+  }
+
+  #remember(sha: string, key: StoredKey, secret: StoredSecret, askedAtMs: number, epoch: number): Known {
+    const before = this.#known.peek(sha);
+    const known: Known = {
+      // The same object while nothing changed: others keep what they worked out for a consumer by its identity.
+      identity: consumerOf(key, before?.identity.kind === 'consumer' ? before.identity.key : null),
+      keyId: key.id,
+      expiresAtMs: Math.min(
+        key.expiresAtMs ?? Number.POSITIVE_INFINITY,
+        secret.expiresAtMs ?? Number.POSITIVE_INFINITY,
+      ),
+      confirmedAtMs: askedAtMs,
+      freshUntilMs: askedAtMs + Math.min(CONFIRM_AFTER_MS, this.#options.staleKeysMs),
+      epoch,
+      retryAtMs: 0,
+      isRehashed: before?.isRehashed ?? false,
+    };
+    this.#known.set(sha, known);
+    return known;
+  }
+
+  /** Keys seen before keep working while the store is away, for as long as the operator allows. */
+  #withoutStore(sha: string): Settled {
+    const entry = this.#known.peek(sha);
+    const nowMs = this.#options.monotonicMs();
+    if (entry === undefined || nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs)
+      return { identity: UNAVAILABLE };
+    entry.retryAtMs = nowMs + RETRY_AFTER_MS;
+    return { known: entry };
+  }
+
+  async #find(token: string): Promise<Found | null> {
+    const { keyStore, peppers } = this.#options;
+    const digests = peppers.map((pepper) => digestOf(token, pepper));
+    // Side by side, so that a rollover does not double the time that a request waits.
+    const keys = await Promise.all(digests.map((digest) => keyStore.findByDigest(digest)));
+    for (const [i, key] of keys.entries()) {
+      const secret = key?.secrets.find(({ digest }) => isSameDigest(digest, digests[i]!));
+      if (key !== null && secret !== undefined) return { key, secret, oldDigest: i > 0 ? digests[i]! : null };
+    }
+    return null;
+  }
+
+  /**
+   * Puts a secret under the newest pepper, in the background; if that fails, its next look-up tries again. Gateways that
+   * have both peppers, in whatever order, go on finding it. One that has the old pepper alone does not and refuses the
+   * key: where several gateways share a store, `old,new` goes to all of them first, and only then `new,old`.
+   */
+  async #rehash(known: Known, oldDigest: string, token: string): Promise<void> {
+    const newDigest = digestOf(token, this.#options.peppers[0]!);
+    known.isRehashed = true;
+    try {
+      await this.#options.keyStore.update(known.keyId, (key) => {
+        if (key.secrets.some(({ digest }) => digest === newDigest)) return key;
+        const secrets = key.secrets.map((one) => (one.digest === oldDigest ? { ...one, digest: newDigest } : one));
+        return { ...key, secrets };
+      });
+    } catch (error) {
+      known.isRehashed = false;
+      this.#options.onStoreFailure?.(error);
+    }
+  }
+}
+
+interface Found {
+  readonly key: StoredKey;
+  readonly secret: StoredSecret;
+  /** Null when it was found under the newest pepper. */
+  readonly oldDigest: string | null;
+}

@@ -1,0 +1,159 @@
+import type { Limits, Plan } from '../admit/plan.ts';
+import { Failure } from '../failure.ts';
+import { digestOf, mint, newKeyId, type Random } from './api-key.ts';
+import type { StoredKey, StoredSecret } from './key-store.ts';
+
+/** What a new key is to be. */
+export interface KeyWishes {
+  readonly plan: string;
+  readonly limits: Limits;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly expiresAtMs: number | null;
+}
+
+/** What making keys needs from outside. */
+export interface Means {
+  /** Of plans.yaml. */
+  readonly plans: ReadonlyMap<string, Plan>;
+  readonly pepper: string;
+  readonly random: Random;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+const LONGEST_NAME = 100;
+/** Secrets of one key that work at the same time. A bound, so that a record cannot grow without end. */
+const MOST_SECRETS = 8;
+
+/**
+ * Makes a key that can be used: its plan is there and every custom window has a number (contract sections 2 and 5).
+ * @returns the record for the store, and the secret, which nobody can show again
+ * @throws Failure `refused`
+ */
+export function newKey(wishes: KeyWishes, means: Means): { readonly key: StoredKey; readonly secret: string } {
+  refuseUnusable(wishes, means.plans);
+  refusePast(wishes.expiresAtMs, means.nowMs);
+  const { secret, stored } = newSecret(means);
+  const { plan, limits, name, owner, expiresAtMs } = wishes;
+  const key: StoredKey = {
+    id: newKeyId(means.random),
+    plan,
+    limits,
+    name: label('name', name),
+    owner: label('owner', owner),
+    createdAtMs: means.nowMs,
+    expiresAtMs,
+    revokedAtMs: null,
+    secrets: [stored],
+  };
+  return { key, secret };
+}
+
+/** A fresh secret, and what the store keeps of it. */
+export function newSecret({ random, pepper, nowMs }: Pick<Means, 'random' | 'pepper' | 'nowMs'>): {
+  readonly secret: string;
+  readonly stored: StoredSecret;
+} {
+  const secret = mint(random);
+  const stored = { digest: digestOf(secret, pepper), last4: secret.slice(-4), createdAtMs: nowMs, expiresAtMs: null };
+  return { secret, stored };
+}
+
+/**
+ * Gives a key a second secret and lets the present ones live for `overlapMs` at most; with 0 they end at once.
+ * Secrets that have already ended are dropped.
+ * @throws Failure `refused` for a key that is revoked or expired
+ */
+export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, nowMs: number): StoredKey {
+  refuseDead(key, nowMs, 'rotated');
+  const endsAtMs = nowMs + overlapMs;
+  const retired = key.secrets
+    .map((secret) => ({ ...secret, expiresAtMs: Math.min(secret.expiresAtMs ?? endsAtMs, endsAtMs) }))
+    .filter((secret) => secret.expiresAtMs > nowMs);
+  if (retired.length >= MOST_SECRETS) {
+    throw new Failure(
+      'refused',
+      `Key ${key.id} has ${retired.length} secrets that still work, the most there can be. Rotate with an overlap of 0s to end them, or wait.`,
+    );
+  }
+  return { ...key, secrets: [fresh, ...retired] };
+}
+
+/** Ends a key for good. A key that is revoked already stays as it is, so that revoking twice is no mistake. */
+export function revoked(key: StoredKey, nowMs: number): StoredKey {
+  return key.revokedAtMs === null ? { ...key, revokedAtMs: nowMs } : key;
+}
+
+/** What is to be different. What is absent stays; in `limits`, null goes back to the plan's own number. */
+export interface KeyEdits {
+  readonly plan?: string;
+  readonly name?: string | null;
+  readonly owner?: string | null;
+  readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
+  readonly expiresAtMs?: number | null;
+}
+
+/**
+ * Changes what a key is, not what it is known by.
+ * @throws Failure `refused` for a revoked key, or where the outcome could not be used
+ */
+export function edited(
+  key: StoredKey,
+  edits: KeyEdits,
+  { plans, nowMs }: { readonly plans: ReadonlyMap<string, Plan>; readonly nowMs: number },
+): StoredKey {
+  if (key.revokedAtMs !== null) throw new Failure('refused', `Key ${key.id} is revoked; make a new one instead.`);
+  if (edits.expiresAtMs !== undefined) refusePast(edits.expiresAtMs, nowMs);
+  const limits = Object.fromEntries(
+    Object.entries({ ...key.limits, ...edits.limits }).filter(([, limit]) => limit !== null),
+  );
+  const next: StoredKey = {
+    ...key,
+    plan: edits.plan ?? key.plan,
+    limits,
+    name: edits.name === undefined ? key.name : label('name', edits.name),
+    owner: edits.owner === undefined ? key.owner : label('owner', edits.owner),
+    expiresAtMs: edits.expiresAtMs === undefined ? key.expiresAtMs : edits.expiresAtMs,
+  };
+  // A plan that has left plans.yaml must not keep anybody from renaming a key; a new plan or limit must fit.
+  if (edits.plan !== undefined || edits.limits !== undefined) refuseUnusable(next, plans);
+  return next;
+}
+
+function refuseUnusable({ plan: name, limits }: Pick<StoredKey, 'plan' | 'limits'>, plans: ReadonlyMap<string, Plan>) {
+  const plan = plans.get(name);
+  if (plan === undefined) {
+    const known = [...plans.keys()].join(', ');
+    throw new Failure('refused', `There is no plan '${name}' in plans.yaml. The plans are: ${known}.`);
+  }
+  const missing = Object.entries(plan.limits)
+    .filter(([window, limit]) => limit === 'custom' && limits[window as keyof Limits] === undefined)
+    .map(([window]) => window);
+  if (missing.length === 0) return;
+  throw new Failure(
+    'refused',
+    `Each key of the plan '${name}' brings its own numbers, and this one has none for: ${missing.join(', ')}. Give a limit for each, such as ${missing[0]}=1000.`,
+  );
+}
+
+function refuseDead(key: StoredKey, nowMs: number, what: string): void {
+  const why =
+    key.revokedAtMs !== null ? 'revoked' : key.expiresAtMs !== null && nowMs >= key.expiresAtMs ? 'expired' : null;
+  if (why !== null) throw new Failure('refused', `Key ${key.id} is ${why} and cannot be ${what}.`);
+}
+
+function refusePast(expiresAtMs: number | null, nowMs: number): void {
+  if (expiresAtMs === null || expiresAtMs > nowMs) return;
+  throw new Failure('refused', 'The time at which the key is to expire has already passed; give one in the future.');
+}
+
+/** Names go into tables, logs and headers of answers to operators: one line of visible text, bounded. Empty is none. */
+function label(what: 'name' | 'owner', text: string | null): string | null {
+  if (text === null || text === '') return null;
+  if ([...text].length <= LONGEST_NAME && text.isWellFormed() && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(text)) return text;
+  throw new Failure(
+    'refused',
+    `The ${what} must be at most ${LONGEST_NAME} characters in one line, without control characters.`,
+  );
+}

@@ -1,0 +1,194 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { Failure } from '../../src/failure.ts';
+import { revoked, rotated } from '../../src/identify/key-changes.ts';
+import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import { someKey } from '../identify/some-key.ts';
+
+/**
+ * What every KeyStore promises. `open` gives an empty store, twice: as two processes would have it, each with a
+ * connection of its own.
+ */
+export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; readonly there: KeyStore }>): void {
+  let here: KeyStore;
+  let there: KeyStore;
+  beforeEach(async () => {
+    ({ here, there } = await open());
+  });
+  const everyKey = async (limit = 100) => {
+    const pages: (readonly StoredKey[])[] = [];
+    for (let cursor: string | null = null; ; ) {
+      const page = await there.list({ limit, cursor });
+      pages.push(page.keys);
+      cursor = page.cursor;
+      if (cursor === null) return pages;
+    }
+  };
+
+  describe('a key that was created', () => {
+    test('is found whole by its digest and by its id, also elsewhere', async () => {
+      const { key, digest } = someKey({
+        limits: { minute: 5, day: 'unlimited' },
+        name: 'Ünïcode 🐟',
+        owner: 'o',
+        expiresAtMs: 9,
+      });
+      await here.create(key);
+      for (const store of [here, there]) {
+        expect(await store.findByDigest(digest)).toEqual(key);
+        expect(await store.get(key.id)).toEqual(key);
+      }
+    });
+
+    test('is found although it is revoked or expired', async () => {
+      const { key, digest } = someKey({ revokedAtMs: 1, expiresAtMs: 2 });
+      await here.create(key);
+      expect(await there.findByDigest(digest)).toEqual(key);
+    });
+
+    test('is not made again under the same id, and stays as it was', async () => {
+      const { key } = someKey();
+      await here.create(key);
+      const twin = someKey({ id: key.id, plan: 'free' });
+      await expect(there.create(twin.key)).rejects.toMatchObject({ code: 'refused' });
+      expect(await here.get(key.id)).toEqual(key);
+      expect(await here.findByDigest(twin.digest)).toBeNull();
+    });
+
+    test('keeps its secret to itself: another key with it is refused whole', async () => {
+      const { key, digest } = someKey();
+      await here.create(key);
+      const thief = someKey({ secrets: key.secrets });
+      await expect(there.create(thief.key)).rejects.toMatchObject({ code: 'refused' });
+      expect(await here.get(thief.key.id)).toBeNull();
+      expect((await here.findByDigest(digest))?.id).toBe(key.id);
+      expect((await everyKey()).flat()).toEqual([key]);
+    });
+  });
+
+  test.each(['', 'unknown', '__proto__', '*', "'; DROP TABLE keys", '\0'])('%j finds nothing', async (text) => {
+    expect(await here.findByDigest(text)).toBeNull();
+    expect(await here.get(text)).toBeNull();
+    expect(await here.update(text, (key) => key)).toBeNull();
+  });
+
+  describe('a change', () => {
+    test('is seen elsewhere at once', async () => {
+      const { key, digest } = someKey();
+      await here.create(key);
+      const changed = await here.update(key.id, (before) => ({ ...before, plan: 'business' }));
+      expect(changed).toEqual({ ...key, plan: 'business' });
+      expect(await there.findByDigest(digest)).toEqual(changed);
+    });
+
+    test('loses no other change made at the same time', async () => {
+      const { key } = someKey({ name: '' });
+      await here.create(key);
+      const letters = [...'abcdefghijklmnopqrst'];
+      await Promise.all(
+        letters.map((letter, i) =>
+          (i % 2 ? here : there).update(key.id, (before) => ({ ...before, name: before.name + letter })),
+        ),
+      );
+      expect([...(await here.get(key.id))!.name!].sort()).toEqual(letters);
+    });
+
+    test('that throws comes through, and nothing is stored', async () => {
+      const { key, digest } = someKey();
+      await here.create(key);
+      const fault = new Failure('refused', 'no');
+      const refuse = () => {
+        throw fault;
+      };
+      await expect(here.update(key.id, refuse)).rejects.toBe(fault);
+      expect(await there.findByDigest(digest)).toEqual(key);
+      expect(await here.update(key.id, (before) => ({ ...before, plan: 'free' }))).toMatchObject({ plan: 'free' });
+    });
+
+    test('takes away a secret: it can no longer be found, the new one can', async () => {
+      const { key, digest } = someKey();
+      const next = someKey();
+      await here.create(key);
+      await here.update(key.id, (before) => ({ ...before, secrets: next.key.secrets }));
+      expect(await there.findByDigest(digest)).toBeNull();
+      expect((await there.findByDigest(next.digest))?.id).toBe(key.id);
+    });
+
+    test('cannot take the secret of another key', async () => {
+      const mine = someKey();
+      const yours = someKey();
+      await here.create(mine.key);
+      await here.create(yours.key);
+      const steal = (before: StoredKey) => ({ ...before, secrets: [...before.secrets, ...yours.key.secrets] });
+      await expect(here.update(mine.key.id, steal)).rejects.toMatchObject({ code: 'refused' });
+      expect((await there.findByDigest(yours.digest))?.id).toBe(yours.key.id);
+      expect(await there.get(mine.key.id)).toEqual(mine.key);
+    });
+
+    test('carries along what a later version has stored and this one does not know', async () => {
+      const { key, digest } = someKey();
+      const fromLater = { ...key, region: 'eu', secrets: [{ ...key.secrets[0]!, origin: 'admin' }] };
+      await here.create(fromLater);
+      await here.update(key.id, (before) => ({ ...before, plan: 'free' }));
+      expect(await there.findByDigest(digest)).toEqual({ ...fromLater, plan: 'free' });
+    });
+  });
+
+  test('a rotation and a revocation at the same time both take effect', async () => {
+    for (let round = 0; round < 10; round++) {
+      const { key, digest } = someKey();
+      const fresh = someKey();
+      await here.create(key);
+      const results = await Promise.allSettled([
+        here.update(key.id, (before) => rotated(before, fresh.key.secrets[0]!, 1_000, 5)),
+        there.update(key.id, (before) => revoked(before, 5)),
+      ]);
+      // The rotation may come second and is then refused; the revocation is never lost.
+      const isRotated = results[0].status === 'fulfilled';
+      const after = await here.findByDigest(digest);
+      expect(after).toMatchObject({ revokedAtMs: 5 });
+      expect(after!.secrets).toHaveLength(isRotated ? 2 : 1);
+      expect((await there.findByDigest(fresh.digest))?.revokedAtMs).toBe(isRotated ? 5 : undefined);
+    }
+  });
+
+  test('a secret that two gateways re-hash to and fro stays to be found', async () => {
+    const { key } = someKey();
+    const [first] = key.secrets;
+    await here.create(key);
+    const put = (store: KeyStore, digest: string) =>
+      store.update(key.id, (before) => ({ ...before, secrets: [{ ...first!, digest }] }));
+    await Promise.all(Array.from({ length: 20 }, (_, i) => put(i % 2 ? here : there, i % 3 ? 'one' : 'other')));
+    const after = (await here.get(key.id))!;
+    expect(await here.findByDigest(after.secrets[0]!.digest)).toEqual(after);
+  });
+
+  describe('a list', () => {
+    test('of nothing is one empty page', async () => {
+      expect(await here.list({ limit: 10, cursor: null })).toEqual({ keys: [], cursor: null });
+    });
+
+    test.each([1, 7, 24, 25, 26])('in pages of %i has every key once, by the time of its creation', async (limit) => {
+      // Some are of the same millisecond.
+      const keys = Array.from({ length: 25 }, (_, i) => someKey({ createdAtMs: 1_000 + Math.floor(i / 4) }).key);
+      for (const key of keys.toReversed()) await here.create(key);
+      const pages = await everyKey(limit);
+      expect(pages.every((page, i) => page.length === limit || i === pages.length - 1)).toBe(true);
+      expect(pages.at(-1)!.length).toBeGreaterThan(0);
+      const order = keys.toSorted((a, b) => a.createdAtMs - b.createdAtMs || (a.id < b.id ? -1 : 1));
+      expect(pages.flat()).toEqual(order);
+    });
+
+    test('goes on from its cursor although keys are added meanwhile', async () => {
+      const keys = [1, 2, 3, 4].map((createdAtMs) => someKey({ createdAtMs }).key);
+      for (const key of keys) await here.create(key);
+      const first = await here.list({ limit: 2, cursor: null });
+      await here.create(someKey({ createdAtMs: 0 }).key);
+      const second = await here.list({ limit: 2, cursor: first.cursor });
+      expect([...first.keys, ...second.keys]).toEqual(keys);
+    });
+
+    test('refuses a cursor that it has not given out', async () => {
+      await expect(here.list({ limit: 2, cursor: 'key_none' })).rejects.toMatchObject({ code: 'refused' });
+    });
+  });
+}

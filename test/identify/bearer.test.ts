@@ -1,0 +1,83 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { readBearer } from '../../src/identify/bearer.ts';
+
+const of = (...values: string[]) =>
+  readBearer(['Host', 'a', ...values.flatMap((value) => ['Authorization', value]), 'Accept', '*/*']);
+
+describe('credentials', () => {
+  test.each(['Bearer abc', 'bearer abc', 'BEARER abc', 'bEaReR    abc'])('%j brings the token', (value) => {
+    expect(of(value)).toEqual({ kind: 'token', token: 'abc' });
+  });
+
+  test('are found whatever the case of the field name', () => {
+    expect(readBearer(['aUTHORIZATION', 'Bearer abc'])).toEqual({ kind: 'token', token: 'abc' });
+  });
+
+  test('may have every character of token68, and padding at the end', () => {
+    expect(of('Bearer AZaz09-._~+/==')).toEqual({ kind: 'token', token: 'AZaz09-._~+/==' });
+  });
+
+  test.each(['', 'Basic YTpi', 'Bearerish abc', 'Bearer-x abc', 'Negotiate', 'tg_live_abc'])(
+    '%j is none: missing',
+    (value) => {
+      expect(of(value)).toEqual({ kind: 'missing' });
+    },
+  );
+
+  test('that are not there are missing', () => {
+    expect(readBearer([])).toEqual({ kind: 'missing' });
+    expect(readBearer(['Proxy-Authorization', 'Bearer abc', 'X-Authorization', 'Bearer abc'])).toEqual({
+      kind: 'missing',
+    });
+  });
+
+  test.each([
+    'Bearer',
+    'Bearer ',
+    'Bearer\tabc',
+    'Bearer \tabc',
+    'Bearer abc def',
+    'Bearer abc, Bearer def',
+    'Bearer "abc"',
+    'Bearer token=abc ',
+    'Bearer =',
+    'Bearer a=b',
+    'Bearer a\0',
+    'Bearer abc\xff',
+    'Bearer,abc',
+    'Bearer a,b',
+  ])('%j are malformed', (value) => {
+    expect(of(value)).toEqual({ kind: 'malformed' });
+  });
+
+  // The attack: the gateway verifies one field, the service behind it obeys the other.
+  test.each([
+    ['Bearer abc', 'Bearer abc'],
+    ['Bearer abc', 'Basic YTpi'],
+    ['', 'Bearer abc'],
+  ])('in two fields (%j and %j) are ambiguous', (first, second) => {
+    expect(of(first, second)).toEqual({ kind: 'ambiguous' });
+  });
+
+  test('in two fields whose names differ in case are ambiguous', () => {
+    expect(readBearer(['Authorization', 'Bearer a', 'authorization', 'Bearer b'])).toEqual({ kind: 'ambiguous' });
+  });
+
+  test('are a token only where the grammar says so', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary-ascii', maxLength: 12 }), (rest) => {
+        const expected = /^ +([A-Za-z0-9\-._~+/]+=*)$/.exec(rest)?.[1];
+        const read = of(`Bearer${rest}`);
+        expect(read.kind === 'token' ? read.token : undefined).toBe(expected);
+      }),
+      { seed: 7, numRuns: 2_000 },
+    );
+  });
+
+  test('of 8 KiB of hostile text are read in no time', () => {
+    const startedMs = performance.now();
+    for (let i = 0; i < 100; i++) of(`Bearer ${' '.repeat(4_000)}${'a='.repeat(2_000)},`);
+    expect(performance.now() - startedMs).toBeLessThan(500);
+  });
+});

@@ -1,0 +1,169 @@
+import { describe, expect, test } from 'vitest';
+import { type AttemptCounter, FailedAttempts, networkOf } from '../../src/identify/failed-attempts.ts';
+import { MemoryAttemptCounter } from '../../src/stores/embedded/failed-attempts.ts';
+import { RedisAttemptCounter } from '../../src/stores/redis/failed-attempts.ts';
+import { gatewayOn } from '../stores/redis-connections.ts';
+import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
+
+/** Counts without a clock of its own, and remembers what it was asked. */
+class FakeCounter implements AttemptCounter {
+  readonly asked: string[] = [];
+  readonly forgotten: string[] = [];
+  readonly #counts = new Map<string, number>();
+
+  async add(address: string) {
+    this.asked.push(address);
+    const count = (this.#counts.get(address) ?? 0) + 1;
+    this.#counts.set(address, count);
+    return { count, endsInMs: 60_000 };
+  }
+
+  forget(address: string) {
+    this.forgotten.push(address);
+    this.#counts.delete(address);
+  }
+}
+
+function attempts(counter: AttemptCounter, { limit = 3, addresses = 100 } = {}) {
+  const settings = { limit };
+  const clock = { monotonicMs: 5_000, wallMs: 1_800_000_000_000 };
+  const failed = new FailedAttempts({
+    counter,
+    limit: () => settings.limit,
+    monotonicMs: () => clock.monotonicMs,
+    wallMs: () => clock.wallMs,
+    addresses,
+  });
+  return { failed, clock, settings };
+}
+
+describe('the budget of an address', () => {
+  test('is spent one by one, and what is beyond it is not allowed until its minute ends', async () => {
+    const { failed, clock } = attempts(new FakeCounter());
+    const resetAtMs = clock.wallMs + 60_000;
+    expect(failed.peek('192.0.2.1')).toEqual({ limit: 3, remaining: 3, resetAtMs: clock.wallMs, allowed: true });
+    for (const remaining of [2, 1, 0]) {
+      expect(await failed.fail('192.0.2.1')).toEqual({ limit: 3, remaining, resetAtMs, allowed: true });
+    }
+    expect(await failed.fail('192.0.2.1')).toEqual({ limit: 3, remaining: 0, resetAtMs, allowed: false });
+    expect(failed.peek('192.0.2.1')).toEqual({ limit: 3, remaining: 0, resetAtMs, allowed: false });
+    expect(failed.peek('192.0.2.2').remaining).toBe(3);
+  });
+
+  test('once spent is answered from the table without asking the store', async () => {
+    const counter = new FakeCounter();
+    const { failed, clock } = attempts(counter);
+    for (let i = 0; i < 3; i++) await failed.fail('192.0.2.1');
+    for (let i = 0; i < 1_000; i++) expect(failed.fail('192.0.2.1')).not.toBeInstanceOf(Promise);
+    expect(counter.asked).toHaveLength(3);
+    clock.monotonicMs += 60_000;
+    expect(failed.peek('192.0.2.1').remaining).toBe(3);
+    await failed.fail('192.0.2.1');
+    expect(counter.asked).toHaveLength(4);
+  });
+
+  test('does not follow the wall clock when that is set', async () => {
+    const { failed, clock } = attempts(new FakeCounter());
+    for (let i = 0; i < 4; i++) await failed.fail('192.0.2.1');
+    clock.wallMs += 86_400_000;
+    expect(failed.peek('192.0.2.1')).toMatchObject({ allowed: false, resetAtMs: clock.wallMs + 60_000 });
+  });
+
+  test('grows at once with the limit', async () => {
+    const { failed, settings } = attempts(new FakeCounter());
+    for (let i = 0; i < 4; i++) await failed.fail('192.0.2.1');
+    settings.limit = 10;
+    expect(await failed.fail('192.0.2.1')).toMatchObject({ limit: 10, allowed: true });
+  });
+
+  test('of 0 refuses every failure for a minute and counts none', async () => {
+    const counter = new FakeCounter();
+    const { failed, clock } = attempts(counter, { limit: 0 });
+    expect(await failed.fail('192.0.2.1')).toEqual({
+      limit: 0,
+      remaining: 0,
+      resetAtMs: clock.wallMs + 60_000,
+      allowed: false,
+    });
+    expect(failed.peek('192.0.2.1').allowed).toBe(false);
+    expect(counter.asked).toEqual([]);
+  });
+
+  test('is counted in the table where nothing else counts', async () => {
+    const counter: AttemptCounter = { add: () => Promise.reject(new Error('broken')), forget: () => {} };
+    const { failed } = attempts(counter);
+    const allowed: boolean[] = [];
+    for (let i = 0; i < 4; i++) allowed.push((await failed.fail('192.0.2.1')).allowed);
+    expect(allowed).toEqual([true, true, true, false]);
+  });
+
+  test('takes memory for a bounded number of addresses, also behind the table', async () => {
+    const counter = new FakeCounter();
+    const { failed } = attempts(counter, { addresses: 10 });
+    for (let i = 0; i < 1_000; i++) await failed.fail(`198.51.${i >> 8}.${i & 255}`);
+    expect(counter.forgotten).toHaveLength(990);
+  });
+});
+
+describe('whose budget an address is', () => {
+  test.each([
+    ['192.0.2.1', '192.0.2.1'],
+    ['::ffff:192.0.2.1', '192.0.2.1'],
+    ['::ffff:c000:201', '192.0.2.1'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:db8:1:2::', '2001:db8:1:2::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['', 'unknown'],
+    ['no address', 'unknown'],
+  ])('%j counts as %j', (address, network) => {
+    expect(networkOf(address)).toBe(network);
+  });
+
+  test('is one for all of a /64, and another for the next', async () => {
+    const { failed } = attempts(new FakeCounter());
+    for (let i = 0; i < 4; i++) await failed.fail(`2001:db8::${i + 1}`);
+    expect(failed.peek('2001:db8::ffff').allowed).toBe(false);
+    expect(failed.peek('2001:db8:0:1::1').allowed).toBe(true);
+  });
+});
+
+describe('counting', () => {
+  test('in memory opens a minute with the first failure', async () => {
+    const counter = new MemoryAttemptCounter();
+    expect(await counter.add('a')).toEqual({ count: 1, endsInMs: 60_000 });
+    const second = await counter.add('a');
+    expect(second.count).toBe(2);
+    expect(second.endsInMs).toBeLessThanOrEqual(60_000);
+    expect(await counter.add('b')).toMatchObject({ count: 1 });
+    counter.forget('a');
+    expect(await counter.add('a')).toMatchObject({ count: 1 });
+  });
+
+  test('in Redis is shared by all gateways, and leaves nothing behind that does not expire', async () => {
+    const { url } = await testRedis();
+    const [one, other] = (await Promise.all([gatewayOn(url), gatewayOn(url)])).map(
+      (gateway) => new RedisAttemptCounter(gateway),
+    );
+    expect(await one!.add('192.0.2.1')).toMatchObject({ count: 1 });
+    const second = await other!.add('192.0.2.1');
+    expect(second.count).toBe(2);
+    expect(second.endsInMs).toBeGreaterThan(50_000);
+    expect(second.endsInMs).toBeLessThanOrEqual(60_000);
+    expect(await redisCommand(url, 'PTTL', 'tg:fail:192.0.2.1')).toBeGreaterThan(0);
+  });
+
+  test('goes on in memory while Redis is away or silent, without waiting beyond the deadline', async () => {
+    const server = await privateRedis();
+    const gateway = await gatewayOn(server.url, { timeoutMs: 100 });
+    const counter = new RedisAttemptCounter(gateway);
+    await counter.add('192.0.2.1');
+    await server.pause();
+    const startedMs = performance.now();
+    expect(await counter.add('192.0.2.1')).toMatchObject({ count: 1 });
+    expect(performance.now() - startedMs).toBeLessThan(250);
+    await server.resume();
+    await server.kill();
+    expect(await counter.add('192.0.2.1')).toMatchObject({ count: 2 });
+  });
+});

@@ -1,0 +1,70 @@
+import { Failure } from '../../src/failure.ts';
+import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
+import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import { PEPPER } from './some-key.ts';
+
+/** A store of keys in memory that counts what it is asked, and can be away or slow. */
+export class FakeStore implements KeyStore {
+  readonly keys = new Map<string, StoredKey>();
+  lookUps = 0;
+  updates = 0;
+  isAway = false;
+  /** While set, look-ups wait for it after they have read. */
+  gate: Promise<void> | null = null;
+
+  async findByDigest(digest: string): Promise<StoredKey | null> {
+    this.lookUps++;
+    this.#answer();
+    const found = [...this.keys.values()].find(({ secrets }) => secrets.some((secret) => secret.digest === digest));
+    if (this.gate !== null) await this.gate;
+    return found ?? null;
+  }
+
+  async get(id: string) {
+    return this.keys.get(id) ?? null;
+  }
+
+  async list() {
+    return { keys: [...this.keys.values()], cursor: null };
+  }
+
+  async create(key: StoredKey) {
+    this.keys.set(key.id, key);
+  }
+
+  async update(id: string, change: (key: StoredKey) => StoredKey) {
+    this.updates++;
+    this.#answer();
+    const next = change(this.keys.get(id)!);
+    this.keys.set(id, next);
+    return next;
+  }
+
+  #answer() {
+    if (this.isAway) throw new Failure('store_unavailable', 'away');
+  }
+}
+
+/** An identifier on a fake store, with clocks that the test turns. */
+export function identifierOn(store: KeyStore, differently: Partial<IdentifierOptions> = {}) {
+  const clock = { monotonicMs: 1_000, wallMs: 1_800_000_000_000 };
+  const pass = (ms: number) => {
+    clock.monotonicMs += ms;
+    clock.wallMs += ms;
+  };
+  const identifier = new Identifier({
+    keyStore: store,
+    peppers: [PEPPER],
+    monotonicMs: () => clock.monotonicMs,
+    wallMs: () => clock.wallMs,
+    staleKeysMs: 3_600_000,
+    ...differently,
+  });
+  return { identifier, clock, pass };
+}
+
+/** What an identity comes down to, for comparison. */
+export function told(identity: Identity): string {
+  if (identity.kind === 'consumer') return identity.key.id;
+  return identity.kind === 'refused' ? identity.code : identity.kind;
+}

@@ -1,0 +1,316 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { FakeStore, identifierOn, told } from './fake-store.ts';
+import { someKey } from './some-key.ts';
+
+describe('a good key', () => {
+  test('is known by its id, plan and limits, and asked about only once', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey({ limits: { minute: 5 }, name: 'n', owner: 'o' });
+    await store.create(key);
+    const { identifier } = identifierOn(store);
+    const first = await identifier.identify(secret);
+    expect(first).toEqual({
+      kind: 'consumer',
+      key: { id: key.id, plan: 'pro', limits: { minute: 5 }, name: 'n', owner: 'o' },
+    });
+    // The second answer is there at once, not a promise.
+    expect(identifier.identify(secret)).toBe(first);
+    expect(store.lookUps).toBe(1);
+  });
+
+  test('cannot be changed by whoever is told of it', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey({ limits: { minute: 5 } });
+    await store.create(key);
+    const identity = await identifierOn(store).identifier.identify(secret);
+    if (identity.kind !== 'consumer') throw new Error(identity.kind);
+    expect(Object.isFrozen(identity) && Object.isFrozen(identity.key) && Object.isFrozen(identity.key.limits)).toBe(
+      true,
+    );
+  });
+
+  test('is the same consumer after it was confirmed, and another after it has changed', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier } = identifierOn(store);
+    const consumer = async () => {
+      const identity = await identifier.identify(secret);
+      return identity.kind === 'consumer' ? identity.key : null;
+    };
+    const first = await consumer();
+    identifier.forget(key.id);
+    expect(await consumer()).toBe(first);
+    await store.create({ ...key, plan: 'free' });
+    identifier.forget(key.id);
+    expect(await consumer()).toMatchObject({ plan: 'free' });
+  });
+
+  test('asked for a hundred times at once is looked up once', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier } = identifierOn(store);
+    const all = await Promise.all(Array.from({ length: 100 }, () => identifier.identify(secret)));
+    expect(new Set(all.map(told))).toEqual(new Set([key.id]));
+    expect(store.lookUps).toBe(1);
+  });
+});
+
+describe('a bad key', () => {
+  test('with a wrong checksum or form is refused at once, without a look-up', () => {
+    const store = new FakeStore();
+    const { identifier } = identifierOn(store);
+    const { secret } = someKey();
+    const wrong = secret.slice(0, -1) + (secret.endsWith('0') ? '1' : '0');
+    for (const token of [wrong, '', '__proto__', '*', 'a.b.c', 'x'.repeat(8_192)]) {
+      expect(identifier.identify(token)).toEqual({ kind: 'refused', code: 'invalid_api_key' });
+    }
+    expect(store.lookUps).toBe(0);
+    expect(identifier.remembered).toEqual({ known: 0, unknown: 0 });
+  });
+
+  test('unknown or revoked is refused with the very same answer', async () => {
+    const store = new FakeStore();
+    const revoked = someKey({ revokedAtMs: 1 });
+    await store.create(revoked.key);
+    const { identifier } = identifierOn(store);
+    const answers = [
+      await identifier.identify(revoked.secret),
+      await identifier.identify(someKey().secret),
+      identifier.identify('malformed'),
+    ];
+    expect(new Set(answers).size).toBe(1);
+  });
+
+  test('is not looked up again and again', async () => {
+    const store = new FakeStore();
+    const { identifier } = identifierOn(store);
+    const { secret } = someKey();
+    for (let i = 0; i < 50; i++) await identifier.identify(secret);
+    expect(store.lookUps).toBe(1);
+  });
+
+  test('that is made into a good one works within a second, even if nobody tells', async () => {
+    const store = new FakeStore();
+    const { identifier, pass } = identifierOn(store);
+    const { key, secret } = someKey();
+    expect(told(await identifier.identify(secret))).toBe('invalid_api_key');
+    await store.create(key);
+    pass(999);
+    expect(told(await identifier.identify(secret))).toBe(key.id);
+  });
+
+  test('does not match by its digest alone where the record has none like it', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    store.findByDigest = async () => ({ ...key, secrets: [] });
+    expect(told(await identifierOn(store).identifier.identify(secret))).toBe('invalid_api_key');
+  });
+});
+
+describe('the end of a key', () => {
+  test('comes at its very millisecond, although it is remembered', async () => {
+    const store = new FakeStore();
+    const { identifier, clock, pass } = identifierOn(store);
+    const { key, secret } = someKey({ expiresAtMs: clock.wallMs + 100 });
+    await store.create(key);
+    expect(told(await identifier.identify(secret))).toBe(key.id);
+    pass(99);
+    expect(told(await identifier.identify(secret))).toBe(key.id);
+    pass(1);
+    expect(told(await identifier.identify(secret))).toBe('expired_api_key');
+    expect(store.lookUps).toBe(1);
+  });
+
+  test('comes for a retired secret, and the new one goes on', async () => {
+    const store = new FakeStore();
+    const { identifier, clock, pass } = identifierOn(store);
+    const old = someKey();
+    const fresh = someKey();
+    const retired = { ...old.key.secrets[0]!, expiresAtMs: clock.wallMs + 100 };
+    await store.create({ ...old.key, secrets: [fresh.key.secrets[0]!, retired] });
+    expect(told(await identifier.identify(old.secret))).toBe(old.key.id);
+    pass(100);
+    expect(told(await identifier.identify(old.secret))).toBe('expired_api_key');
+    expect(told(await identifier.identify(fresh.secret))).toBe(old.key.id);
+  });
+
+  test.each([
+    ['the key', true],
+    ['anything', false],
+  ])('by revocation is obeyed at the next request once it is told that %s has changed', async (_, precise) => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier } = identifierOn(store);
+    await identifier.identify(secret);
+    await store.create({ ...key, revokedAtMs: 1 });
+    identifier.forget(precise ? key.id : null);
+    expect(told(await identifier.identify(secret))).toBe('invalid_api_key');
+    expect(identifier.remembered.known).toBe(0);
+  });
+
+  test('by revocation holds against a look-up that was under way and had read the old record', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier } = identifierOn(store);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    store.gate = promise;
+    const early = identifier.identify(secret);
+    await turn();
+    await store.create({ ...key, revokedAtMs: 1 });
+    identifier.forget(key.id);
+    store.gate = null;
+    const late = identifier.identify(secret);
+    resolve();
+    expect(told(await late)).toBe('invalid_api_key');
+    await early;
+    expect(told(await identifier.identify(secret))).toBe('invalid_api_key');
+  });
+
+  test('by revocation that nobody told of is obeyed after the next confirmation', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier, pass } = identifierOn(store);
+    await identifier.identify(secret);
+    await store.create({ ...key, revokedAtMs: 1 });
+    pass(10_000);
+    // Answered from memory, and asked about in the background.
+    expect(told(await identifier.identify(secret))).toBe(key.id);
+    await turn();
+    expect(told(await identifier.identify(secret))).toBe('invalid_api_key');
+  });
+});
+
+describe('while the store is away', () => {
+  test('known keys keep working for staleKeys and no longer, unknown ones are not called invalid', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier, pass } = identifierOn(store, { staleKeysMs: 60_000 });
+    await identifier.identify(secret);
+    store.isAway = true;
+    expect(await identifier.identify(someKey().secret)).toEqual({ kind: 'unavailable' });
+    for (let passedMs = 0; passedMs < 59_000; passedMs += 1_000) {
+      expect(told(await identifier.identify(secret))).toBe(key.id);
+      pass(1_000);
+    }
+    pass(1_000);
+    expect(await identifier.identify(secret)).toEqual({ kind: 'unavailable' });
+    store.isAway = false;
+    expect(told(await identifier.identify(secret))).toBe(key.id);
+  });
+
+  test('known keys keep working although anything may have changed, and are asked about again soon', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier, pass } = identifierOn(store);
+    await identifier.identify(secret);
+    store.isAway = true;
+    identifier.forget(null);
+    expect(told(await identifier.identify(secret))).toBe(key.id);
+    const asked = store.lookUps;
+    expect(told(await identifier.identify(secret))).toBe(key.id);
+    expect(store.lookUps).toBe(asked);
+    await store.create({ ...key, revokedAtMs: 1 });
+    store.isAway = false;
+    pass(999);
+    expect(told(await identifier.identify(secret))).toBe('invalid_api_key');
+  });
+
+  test('a key that was revoked before does not come back to life', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier, pass } = identifierOn(store);
+    await identifier.identify(secret);
+    await store.create({ ...key, revokedAtMs: 1 });
+    identifier.forget(key.id);
+    await identifier.identify(secret);
+    store.isAway = true;
+    pass(2_000);
+    expect(told(await identifier.identify(secret))).toBe('unavailable');
+  });
+});
+
+describe('a change of peppers', () => {
+  const under = (peppers: readonly string[], store: FakeStore) => identifierOn(store, { peppers });
+
+  test('keeps every key working and re-hashes it when it is used', async () => {
+    const store = new FakeStore();
+    const { key, secret, digest } = someKey({}, 'old');
+    await store.create(key);
+    expect(told(await under(['new', 'old'], store).identifier.identify(secret))).toBe(key.id);
+    await expect.poll(() => store.keys.get(key.id)?.secrets[0]?.digest).not.toBe(digest);
+    expect(store.keys.get(key.id)?.secrets[0]).toMatchObject({ last4: secret.slice(-4) });
+    // The old pepper can go.
+    expect(told(await under(['new'], store).identifier.identify(secret))).toBe(key.id);
+    expect(told(await under(['old'], store).identifier.identify(secret))).toBe('invalid_api_key');
+  });
+
+  test('is tried again when the store was away for it', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey({}, 'old');
+    await store.create(key);
+    const { identifier } = under(['new', 'old'], store);
+    const update = store.update.bind(store);
+    store.update = async () => {
+      throw new Error('away');
+    };
+    await identifier.identify(secret);
+    await turn();
+    store.update = update;
+    identifier.forget(null);
+    await identifier.identify(secret);
+    await turn();
+    expect(told(await under(['new'], store).identifier.identify(secret))).toBe(key.id);
+  });
+
+  test('seen in another order by another gateway sets off no quarrel: each re-hashes a secret once', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey({}, 'old');
+    await store.create(key);
+    const gateways = [under(['new', 'old'], store), under(['old', 'new'], store)];
+    for (let i = 0; i < 20; i++) {
+      for (const { identifier } of gateways) {
+        expect(told(await identifier.identify(secret))).toBe(key.id);
+        await turn();
+        identifier.forget(key.id);
+      }
+    }
+    expect(store.updates).toBeLessThanOrEqual(2);
+  });
+});
+
+describe('memory', () => {
+  test('has a bound against a flood of made-up keys with good checksums, and no good key is pushed out by it', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier } = identifierOn(store, { bounds: { known: 10, unknown: 1_000 } });
+    const good = await identifier.identify(secret);
+    for (let i = 0; i < 50_000; i++) await identifier.identify(someKey().secret);
+    expect(identifier.remembered).toEqual({ known: 1, unknown: 1_000 });
+    expect(identifier.identify(secret)).toBe(good);
+  });
+
+  test('has a bound for good keys too, and one that was pushed out still obeys its revocation', async () => {
+    const store = new FakeStore();
+    const keys = Array.from({ length: 30 }, () => someKey());
+    for (const { key } of keys) await store.create(key);
+    const { identifier } = identifierOn(store, { bounds: { known: 10, unknown: 10 } });
+    for (const { secret } of keys) await identifier.identify(secret);
+    expect(identifier.remembered.known).toBe(10);
+    for (const { key } of keys) {
+      await store.create({ ...key, revokedAtMs: 1 });
+      identifier.forget(key.id);
+    }
+    for (const { secret } of keys) expect(told(await identifier.identify(secret))).toBe('invalid_api_key');
+    expect(identifier.remembered.known).toBe(0);
+  });
+});

@@ -1,0 +1,148 @@
+import { describe, expect, test } from 'vitest';
+import type { Change } from '../../src/identify/key-store.ts';
+import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
+import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
+import { someKey } from '../identify/some-key.ts';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+import { privateRedis, redisCommand } from '../support/redis.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { gatewayOn } from './redis-connections.ts';
+
+const ANY: Change = { kind: 'any', keyId: null };
+
+describe('changes told through Redis', () => {
+  test('come by name, whoever made them, and anything is assumed only at the beginning', async () => {
+    const server = await privateRedis();
+    const [hearer, teller] = await Promise.all([gatewayOn(server.url), gatewayOn(server.url)]);
+    const heard: Change[] = [];
+    hearer.changes.subscribe((change) => heard.push(change));
+    await eventually(() => expect(heard).toContainEqual(ANY));
+    await eventually(async () =>
+      expect(await redisCommand(server.url, 'PUBSUB', 'CHANNELS')).toEqual(['tg:changes:0']),
+    );
+    // Past the first look at the number of changes, which also assumes anything.
+    await eventually(() => expect(heard.length).toBeGreaterThanOrEqual(2));
+    heard.length = 0;
+    const { key } = someKey();
+    await teller.keys.create(key);
+    for (let i = 0; i < 200; i++) await teller.changes.publish({ kind: 'ban', keyId: `key_${i}` });
+    await hearer.keys.update(key.id, (before) => ({ ...before, plan: 'free' }));
+    await eventually(() => expect(heard).toHaveLength(202));
+    // Two more looks find nothing missing.
+    const looks = Number(await pollsOf(server.url));
+    await eventually(async () => expect(await pollsOf(server.url)).toBeGreaterThan(looks + 2));
+    expect(heard).toHaveLength(202);
+    expect(heard[0]).toEqual({ kind: 'key', keyId: key.id });
+    expect(heard[100]).toEqual({ kind: 'ban', keyId: 'key_99' });
+    expect(heard[201]).toEqual({ kind: 'key', keyId: key.id });
+  });
+
+  test('of another database of the same server are not heard', async () => {
+    const server = await privateRedis();
+    const [hearer, other] = await Promise.all([gatewayOn(`${server.url}/1`), gatewayOn(`${server.url}/2`)]);
+    const heard: Change[] = [];
+    hearer.changes.subscribe((change) => heard.push(change));
+    await eventually(async () =>
+      expect(await redisCommand(server.url, 'PUBSUB', 'CHANNELS')).toEqual(['tg:changes:1']),
+    );
+    await other.changes.publish({ kind: 'key', keyId: 'theirs' });
+    await hearer.changes.publish({ kind: 'key', keyId: 'ours' });
+    await eventually(() => expect(heard).toContainEqual({ kind: 'key', keyId: 'ours' }));
+    expect(heard).not.toContainEqual({ kind: 'key', keyId: 'theirs' });
+  });
+
+  test('whose message was lost are assumed within a second', async () => {
+    const server = await privateRedis();
+    const { changes } = await gatewayOn(server.url);
+    const heard: Change[] = [];
+    changes.subscribe((change) => heard.push(change));
+    await eventually(() => expect(heard.length).toBeGreaterThanOrEqual(2));
+    heard.length = 0;
+    await redisCommand(server.url, 'INCR', 'tg:changes');
+    await eventually(() => expect(heard).toContainEqual(ANY), { withinMs: 1_000 });
+  });
+
+  test('are assumed within a second when Redis has lost its memory', async () => {
+    const server = await privateRedis();
+    const { changes } = await gatewayOn(server.url);
+    await changes.publish({ kind: 'key', keyId: 'a' });
+    const heard: Change[] = [];
+    changes.subscribe((change) => heard.push(change));
+    await eventually(() => expect(heard.length).toBeGreaterThanOrEqual(2));
+    heard.length = 0;
+    await redisCommand(server.url, 'FLUSHALL');
+    await eventually(() => expect(heard).toContainEqual(ANY), { withinMs: 1_000 });
+  });
+
+  test('by a stranger who writes nonsense into the channel are assumed, not believed', async () => {
+    const server = await privateRedis();
+    const { changes } = await gatewayOn(server.url);
+    const heard: Change[] = [];
+    changes.subscribe((change) => heard.push(change));
+    await eventually(() => expect(heard.length).toBeGreaterThanOrEqual(2));
+    heard.length = 0;
+    for (const message of ['', 'x', '1', '1 key', 'NaN key a', '1 constructor a']) {
+      await redisCommand(server.url, 'PUBLISH', 'tg:changes:0', message);
+    }
+    await eventually(() => expect(heard).toEqual(Array(6).fill(ANY)));
+  });
+});
+
+async function pollsOf(url: string): Promise<number> {
+  const statistics = String(await redisCommand(url, 'INFO', 'commandstats'));
+  return Number(/cmdstat_get:calls=(\d+)/.exec(statistics)?.[1] ?? 0);
+}
+
+describe('changes told through the embedded store', () => {
+  const storeIn = (folder: string) => {
+    const db = openDatabase(folder);
+    const changes = new EmbeddedChanges({ db, pollEveryMs: 20 });
+    atEnd(() => {
+      changes.close();
+      db.close();
+    });
+    return { db, changes, keys: new EmbeddedKeys({ db, changes }) };
+  };
+
+  test('come by name: its own at once, those of other processes within a second', async () => {
+    const folder = await temporaryFolder();
+    const [hearer, teller] = [storeIn(folder), storeIn(folder)];
+    const heard: Change[] = [];
+    hearer.changes.subscribe((change) => heard.push(change));
+    const { key } = someKey();
+    await hearer.keys.create(key);
+    expect(heard).toEqual([{ kind: 'key', keyId: key.id }]);
+    await teller.keys.update(key.id, (before) => ({ ...before, plan: 'free' }));
+    await teller.changes.publish({ kind: 'ban', keyId: 'banned' });
+    await eventually(() => expect(heard).toHaveLength(3), { withinMs: 1_000 });
+    expect(heard.slice(1)).toEqual([
+      { kind: 'key', keyId: key.id },
+      { kind: 'ban', keyId: 'banned' },
+    ]);
+  });
+
+  test('that have no name are assumed: somebody has written something else', async () => {
+    const folder = await temporaryFolder();
+    const [hearer, teller] = [storeIn(folder), storeIn(folder)];
+    const heard: Change[] = [];
+    hearer.changes.subscribe((change) => heard.push(change));
+    await hearer.keys.create(someKey().key);
+    heard.length = 0;
+    teller.db.exec('CREATE TABLE other (x TEXT)');
+    await eventually(() => expect(heard).toEqual([ANY]), { withinMs: 1_000 });
+  });
+
+  test('that are too many to be kept are assumed', async () => {
+    const folder = await temporaryFolder();
+    const [hearer, teller] = [storeIn(folder), storeIn(folder)];
+    const heard: Change[] = [];
+    hearer.changes.subscribe((change) => heard.push(change));
+    // All before the next look, which is of this same thread.
+    teller.db.exec('BEGIN');
+    for (let i = 0; i < 1_100; i++) teller.changes.note({ kind: 'key', keyId: `key_${i}` });
+    teller.db.exec('COMMIT');
+    await eventually(() => expect(heard).toEqual([ANY]), { withinMs: 1_000 });
+  });
+});

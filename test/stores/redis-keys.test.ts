@@ -1,0 +1,114 @@
+import { describe, expect, test } from 'vitest';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { keyStoreContract } from '../contracts/key-store.ts';
+import { someKey } from '../identify/some-key.ts';
+import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
+import { gatewayOn } from './redis-connections.ts';
+
+describe('keys in Redis', () => {
+  keyStoreContract(async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const [here, there] = await Promise.all([gatewayOn(url), gatewayOn(url)]);
+    return { here: here.keys, there: there.keys };
+  });
+});
+
+describe('a crash in the middle', () => {
+  test('of a creation leaves no key: the pointer that was written leads nowhere', async () => {
+    const { url } = await testRedis();
+    const { keys } = await gatewayOn(url);
+    const { key, digest } = someKey();
+    await redisCommand(url, 'SET', keyspace.digest(digest), key.id);
+    await redisCommand(url, 'ZADD', keyspace.apiKeys, key.createdAtMs, key.id);
+    expect(await keys.findByDigest(digest)).toBeNull();
+    expect((await keys.list({ limit: 500, cursor: null })).keys.map(({ id }) => id)).not.toContain(key.id);
+    // Its creation can be begun again.
+    await keys.create(key);
+    expect(await keys.findByDigest(digest)).toEqual(key);
+  });
+
+  test('of a change leaves a pointer that does not count while the record has no such digest', async () => {
+    const { url } = await testRedis();
+    const { keys } = await gatewayOn(url);
+    const { key } = someKey();
+    await keys.create(key);
+    await redisCommand(url, 'SET', keyspace.digest('abandoned'), key.id);
+    expect(await keys.findByDigest('abandoned')).toBeNull();
+  });
+});
+
+describe('what is not ours', () => {
+  test('in the place of a key fails for that key alone, and the list goes on without it', async () => {
+    const { url } = await testRedis();
+    const { keys, circuit } = await gatewayOn(url);
+    const good = someKey();
+    const bad = ['not JSON', '{}', '[]', '{"id":1}'].map((text) => ({ ...someKey(), text }));
+    await keys.create(good.key);
+    for (const { key, text } of bad) {
+      await keys.create(key);
+      await redisCommand(url, 'SET', keyspace.apiKey(key.id), text);
+    }
+    const typed = someKey();
+    await keys.create(typed.key);
+    await redisCommand(url, 'DEL', keyspace.apiKey(typed.key.id));
+    await redisCommand(url, 'HSET', keyspace.apiKey(typed.key.id), 'a', 'b');
+    for (const { key, digest } of [...bad, typed]) {
+      await expect(keys.get(key.id)).rejects.toMatchObject({ code: 'store_corrupt' });
+      await expect(keys.findByDigest(digest)).rejects.toMatchObject({ code: 'store_corrupt' });
+    }
+    expect(circuit.state).toBe('present');
+    expect(await keys.findByDigest(good.digest)).toEqual(good.key);
+    const listed = (await keys.list({ limit: 500, cursor: null })).keys.map(({ id }) => id);
+    expect(listed).toContain(good.key.id);
+    expect(listed).not.toContain(typed.key.id);
+  });
+});
+
+test('the secret of a key is nowhere in Redis, not even in part', async () => {
+  const { url } = await testRedis();
+  const { keys } = await gatewayOn(url);
+  const { key, secret, digest } = someKey({ name: 'needle' });
+  await keys.create(key);
+  const found: string[] = [];
+  for (const name of (await redisCommand(url, 'KEYS', '*')) as string[]) {
+    found.push(
+      name,
+      String(await redisCommand(url, 'DUMP', name)),
+      String(await redisCommand(url, 'GET', name).catch(() => '')),
+    );
+  }
+  const everything = found.join('\n');
+  expect(everything).toContain('needle');
+  expect(everything).toContain(digest);
+  expect(everything).not.toContain(secret.slice(8, 24));
+  expect(everything).not.toContain(secret.slice(-8));
+});
+
+describe('a Redis that is away', () => {
+  test('is told as store_unavailable at once, and used again when it is back', async () => {
+    const server = await privateRedis();
+    const { keys, redis } = await gatewayOn(server.url, { timeoutMs: 100 });
+    const { key, digest } = someKey();
+    await keys.create(key);
+    await server.kill();
+    await expect.poll(() => redis.status, { timeout: 5_000 }).not.toBe('ready');
+    const startedMs = performance.now();
+    await expect(keys.findByDigest(digest)).rejects.toMatchObject({ code: 'store_unavailable' });
+    await expect(keys.create(someKey().key)).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect(performance.now() - startedMs).toBeLessThan(300);
+    await server.restart({ keepData: false });
+    await expect.poll(() => keys.findByDigest(digest).catch(() => 'away'), { timeout: 5_000 }).toBeNull();
+  });
+
+  test('that is silent costs no call more than the deadline', async () => {
+    const server = await privateRedis();
+    const { keys } = await gatewayOn(server.url, { timeoutMs: 100 });
+    await server.pause();
+    const startedMs = performance.now();
+    await expect(keys.findByDigest('a')).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect(performance.now() - startedMs).toBeLessThan(250);
+    await server.resume();
+    await expect.poll(() => keys.findByDigest('a').catch(() => 'away'), { timeout: 5_000 }).toBeNull();
+  });
+});
