@@ -1,0 +1,137 @@
+import type { Banned, Refused } from '../admit/verdict.ts';
+import { retryAfterSeconds } from './rate-limit.ts';
+
+/** Every code that a client can be answered with, and its status (contract section 4). The only such table. */
+const STATUS = {
+  invalid_request: 400,
+  missing_api_key: 401,
+  invalid_api_key: 401,
+  expired_api_key: 401,
+  route_not_found: 404,
+  method_not_allowed: 405,
+  request_timeout: 408,
+  endpoint_removed: 410,
+  payload_too_large: 413,
+  uri_too_long: 414,
+  expectation_failed: 417,
+  rate_limit_exceeded: 429,
+  api_key_banned: 429,
+  too_many_failed_attempts: 429,
+  headers_too_large: 431,
+  internal_error: 500,
+  not_implemented: 501,
+  upstream_unavailable: 502,
+  store_unavailable: 503,
+  overloaded: 503,
+  upstream_timeout: 504,
+  http_version_not_supported: 505,
+  loop_detected: 508,
+} as const;
+
+export type ErrorCode = keyof typeof STATUS;
+
+/** Codes after which the connection is closed, whatever was read of the request. */
+const CLOSING: ReadonlySet<ErrorCode> = new Set([
+  'invalid_request',
+  'request_timeout',
+  'payload_too_large',
+  'uri_too_long',
+  'headers_too_large',
+  'http_version_not_supported',
+]);
+
+const REALM = 'tollgate';
+
+/** An answer of the gateway's own: what a refusal looks like on the wire. */
+export interface ErrorAnswer {
+  readonly code: ErrorCode;
+  readonly status: number;
+  /** Fields that belong to this error alone, name and value in turn. */
+  readonly fields: readonly string[];
+  /** The interface's Error as JSON text. */
+  readonly body: string;
+  readonly closes: boolean;
+}
+
+/**
+ * An error as the interface describes it: `{"code", "message", "status"}`.
+ * @param message a sentence for the developer who reads it; nothing of the gateway's inside
+ */
+export function errorAnswer(
+  code: ErrorCode,
+  message: string,
+  { fields = [], details }: { fields?: readonly string[]; details?: object } = {},
+): ErrorAnswer {
+  const status = STATUS[code];
+  const body = JSON.stringify(details === undefined ? { code, message, status } : { code, message, status, details });
+  return { code, status, fields, body, closes: CLOSING.has(code) };
+}
+
+/** The sentence that goes with a code where the code alone decides it. */
+const SENTENCES = {
+  invalid_request: 'The body of the request is malformed.',
+  request_timeout: 'The request did not arrive in time.',
+  payload_too_large: 'The body of the request is too large.',
+  loop_detected: 'This request has come through this gateway before.',
+  store_unavailable: 'The request cannot be decided at the moment. Retry shortly.',
+  upstream_unavailable: 'The service behind the gateway cannot be reached or gave no valid answer.',
+  upstream_timeout: 'The service behind the gateway did not answer in time.',
+  overloaded: 'Too many requests are waiting for the service behind the gateway. Retry shortly.',
+  internal_error: 'Something in the gateway broke. Quote the request id to whoever runs it.',
+} as const;
+
+/** An error that its code says all of; 503 tells to come back in a second. */
+export function plainError(code: keyof typeof SENTENCES): ErrorAnswer {
+  return errorAnswer(code, SENTENCES[code], STATUS[code] === 503 ? { fields: ['Retry-After', '1'] } : {});
+}
+
+/** 401 with the challenge that RFC 6750 section 3 asks for: no error where nothing was presented. */
+export function unauthorized(code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key'): ErrorAnswer {
+  const challenge =
+    code === 'missing_api_key' ? `Bearer realm="${REALM}"` : `Bearer realm="${REALM}", error="invalid_token"`;
+  const message = {
+    missing_api_key: 'No API key was sent. Send one as `Authorization: Bearer <API_KEY>`.',
+    invalid_api_key: 'This API key is not valid. Check that it is complete and has not been revoked.',
+    expired_api_key: 'This API key has expired. Ask for a new one.',
+  }[code];
+  return errorAnswer(code, message, { fields: ['WWW-Authenticate', challenge] });
+}
+
+export function tooManyFailedAttempts(resetAtMs: number, nowMs: number): ErrorAnswer {
+  const seconds = retryAfterSeconds(resetAtMs, nowMs);
+  return errorAnswer(
+    'too_many_failed_attempts',
+    `Too many requests without a valid API key came from this address. Retry after ${seconds} s, with a valid key.`,
+    { fields: ['Retry-After', String(seconds)], details: { window: 'minute', resetAt: Math.ceil(resetAtMs / 1000) } },
+  );
+}
+
+/** 429 for a quota (contract section 4). */
+export function rateLimitExceeded({ binding, retryAtMs, nowMs, hopeless, cost, allowance }: Refused): ErrorAnswer {
+  const seconds = retryAfterSeconds(retryAtMs, nowMs);
+  const { window, limit } = binding;
+  const quota = `${limit} per ${window}`;
+  const message = hopeless
+    ? `This request costs ${cost} and plan ${allowance.plan} allows ${quota}: waiting will not help. Ask for a higher limit.`
+    : `The quota of plan ${allowance.plan}, ${quota}, is used up. Retry after ${seconds} s${allowance.bans === null ? '' : '; going on earlier leads to a ban'}.`;
+  return errorAnswer('rate_limit_exceeded', message, {
+    fields: ['Retry-After', String(seconds)],
+    details: { window, limit, resetAt: Math.ceil(binding.resetAtMs / 1000) },
+  });
+}
+
+/** 429 for a ban (contract section 4). */
+export function apiKeyBanned({ number, untilMs, retryAtMs, nowMs }: Banned): ErrorAnswer {
+  const seconds = retryAfterSeconds(retryAtMs, nowMs);
+  return errorAnswer(
+    'api_key_banned',
+    `This API key is banned because it went on after being told to wait. Retry after ${seconds} s; each further ban lasts longer.`,
+    { fields: ['Retry-After', String(seconds)], details: { bannedUntil: Math.ceil(untilMs / 1000), ban: number } },
+  );
+}
+
+/** 410 after a route's sunset, with where to go instead. */
+export function endpointRemoved(successor: string | null): ErrorAnswer {
+  const instead = successor === null ? '' : ` Use ${successor} instead.`;
+  return errorAnswer('endpoint_removed', `This endpoint has been removed.${instead}`);
+}

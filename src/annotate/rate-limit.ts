@@ -1,0 +1,95 @@
+import type { Allowance } from '../admit/plan.ts';
+import type { Verdict } from '../admit/verdict.ts';
+
+/** What a caller without any bound is told: the largest integer of a structured field (RFC 9651 section 3.3.1). */
+const UNBOUNDED = 999_999_999_999_999;
+
+/** What a client address has left of the failed authentications it may make. */
+export interface AddressBudget {
+  readonly limit: number;
+  readonly remaining: number;
+  /** Unix milliseconds. */
+  readonly resetAtMs: number;
+}
+
+/**
+ * Where a caller stands, as header fields (contract section 4): the X- fields for the window that binds, the draft's
+ * fields (draft-ietf-httpapi-ratelimit-headers) for all of them.
+ */
+export class RateLimitFields {
+  readonly #draft: boolean;
+  readonly #policies = new WeakMap<Allowance, string>();
+
+  /** @param draft false leaves RateLimit and RateLimit-Policy out */
+  constructor(draft: boolean) {
+    this.#draft = draft;
+  }
+
+  ofVerdict(verdict: Verdict): string[] {
+    const { binding, nowMs, allowance } = verdict;
+    const fields =
+      binding === null
+        ? xFields(UNBOUNDED, UNBOUNDED, nowMs)
+        : xFields(binding.limit, binding.remaining, binding.resetAtMs);
+    if (!this.#draft) return fields;
+    const policy = this.#policyOf(allowance);
+    if (policy !== '') fields.push('RateLimit-Policy', policy, 'RateLimit', stateOf(verdict));
+    return fields;
+  }
+
+  /** For a caller who is not known: the failed-authentication budget of its address. */
+  ofBudget(budget: AddressBudget, nowMs: number): string[] {
+    const { limit, remaining, resetAtMs } = budget;
+    const fields = xFields(limit, remaining, resetAtMs);
+    if (this.#draft) {
+      const seconds = secondsUntil(resetAtMs, nowMs);
+      fields.push('RateLimit-Policy', `"failed-authentication";q=${limit};w=60`);
+      fields.push('RateLimit', `"failed-authentication";r=${remaining};t=${seconds}`);
+    }
+    return fields;
+  }
+
+  #policyOf(allowance: Allowance): string {
+    const known = this.#policies.get(allowance);
+    if (known !== undefined) return known;
+    const policy = [
+      ...allowance.limits.map(({ window, lengthMs, limit }) => `"${window}";q=${limit};w=${lengthMs / 1000}`),
+      ...allowance.unlimited.map(({ window, lengthMs }) => `"${window}";q=${UNBOUNDED};w=${lengthMs / 1000}`),
+    ].join(', ');
+    this.#policies.set(allowance, policy);
+    return policy;
+  }
+}
+
+/** Whole seconds, rounded up, at least 1: waiting that long is always enough (RFC 9110 section 10.2.3). */
+export function retryAfterSeconds(untilMs: number, nowMs: number): number {
+  return Math.max(Math.ceil((untilMs - nowMs) / 1000), 1);
+}
+
+function xFields(limit: number, remaining: number, resetAtMs: number): string[] {
+  return [
+    'X-RateLimit-Limit',
+    String(limit),
+    'X-RateLimit-Remaining',
+    String(remaining),
+    'X-RateLimit-Reset',
+    String(Math.ceil(resetAtMs / 1000)),
+  ];
+}
+
+function stateOf({ standings, allowance, nowMs, kind, binding }: Verdict): string {
+  let state = '';
+  for (const standing of standings) {
+    const { window, remaining, resetAtMs } =
+      kind === 'banned' && standing.window === binding.window ? binding : standing;
+    state += `${state === '' ? '' : ', '}"${window}";r=${remaining};t=${secondsUntil(resetAtMs, nowMs)}`;
+  }
+  for (const { window } of allowance.unlimited) {
+    state += `${state === '' ? '' : ', '}"${window}";r=${UNBOUNDED};t=0`;
+  }
+  return state;
+}
+
+function secondsUntil(atMs: number, nowMs: number): number {
+  return Math.max(Math.ceil((atMs - nowMs) / 1000), 0);
+}

@@ -1,0 +1,208 @@
+import type { ServerResponse } from 'node:http';
+import type { Readable } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import {
+  BadAnswerError,
+  ClientBodyError,
+  ClientGoneError,
+  DeadlineError,
+  faultOf,
+  QueueFullError,
+  type UpstreamFault,
+} from './faults.ts';
+import type { Turn, Upstream } from './upstream.ts';
+
+export interface ForwardRequest {
+  readonly method: string;
+  /** Path and query, byte for byte as they were routed. */
+  readonly target: string;
+  /** All fields but Host, which is the target's authority. */
+  readonly fields: readonly string[];
+  /** Null where the request has no body. */
+  readonly body: Readable | null;
+}
+
+/** How forwarding ended. */
+export type ForwardResult =
+  /** The answer was passed on whole. */
+  | { readonly kind: 'answered' }
+  /** Nothing has been sent to the client yet: the gateway answers. */
+  | { readonly kind: 'failed'; readonly fault: UpstreamFault }
+  /** The answer broke off after its head: the client's connection was broken too, so that it shows. */
+  | { readonly kind: 'broken'; readonly fault: UpstreamFault }
+  | { readonly kind: 'client_gone' };
+
+export interface ForwardHooks {
+  /** The final head as the client is to get it; called once. */
+  readonly head: (status: number, raw: readonly Buffer[]) => { readonly fields: string[]; readonly closes: boolean };
+  /** 103 Early Hints, to be passed on. */
+  readonly earlyHints: (raw: readonly Buffer[]) => void;
+  readonly chunk: (bytes: number) => void;
+  /** A client that does not read is given up after this long. */
+  readonly writeTimeoutMs: number;
+}
+
+/**
+ * Sends one request to the upstream and its answer to the client, both streaming, each side no faster than the other.
+ * Every wait has a deadline: for a connection and for the head `responseTimeoutMs` each, between two pieces of the body
+ * `bodyTimeoutMs`, for a client that does not read `writeTimeoutMs`. `done` is called exactly once.
+ * @returns a way to break it off from outside; `reason` (a ClientBodyError) decides how it ends
+ */
+export function forward(
+  upstream: Upstream,
+  request: ForwardRequest,
+  response: ServerResponse,
+  hooks: ForwardHooks,
+  done: (result: ForwardResult) => void,
+): { readonly breakOff: (reason: Error) => void } {
+  const forwarding = new Forwarding(upstream, request, response, hooks, done);
+  forwarding.enter();
+  return forwarding;
+}
+
+class Forwarding implements Dispatcher.DispatchHandler, Turn {
+  readonly #upstream: Upstream;
+  readonly #request: ForwardRequest;
+  readonly #response: ServerResponse;
+  readonly #hooks: ForwardHooks;
+  readonly #done: (result: ForwardResult) => void;
+  #controller: Dispatcher.DispatchController | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  /** What broke, where the gateway itself broke it off: undici reports only that it was aborted. */
+  #reason: Error | null = null;
+  #started = false;
+  #settled = false;
+  #left = false;
+
+  constructor(
+    upstream: Upstream,
+    request: ForwardRequest,
+    response: ServerResponse,
+    hooks: ForwardHooks,
+    done: (result: ForwardResult) => void,
+  ) {
+    this.#upstream = upstream;
+    this.#request = request;
+    this.#response = response;
+    this.#hooks = hooks;
+    this.#done = done;
+  }
+
+  enter(): void {
+    this.#response.once('close', this.#onClientClose);
+    this.#wait('connection', this.#upstream.options.responseTimeoutMs);
+    if (this.#upstream.enter(this)) return;
+    this.#left = true;
+    this.#fail(new QueueFullError());
+  }
+
+  start(): void {
+    const { method, target, fields, body } = this.#request;
+    this.#started = true;
+    this.#upstream.dispatch(
+      { path: target, method: method as Dispatcher.HttpMethod, headers: [...fields], body },
+      this,
+    );
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#reason !== null) controller.abort(this.#reason);
+    else this.#wait('head', this.#upstream.options.responseTimeoutMs);
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
+    const raw = (controller.rawHeaders ?? []) as Buffer[];
+    if (status < 200) {
+      if (status === 103) this.#hooks.earlyHints(raw);
+      return;
+    }
+    if (status > 599) throw new BadAnswerError(`status ${status}`);
+    const { fields, closes } = this.#hooks.head(status, raw);
+    if (closes) this.#response.shouldKeepAlive = false;
+    this.#response.writeHead(status, fields);
+    this.#wait('body', this.#upstream.options.bodyTimeoutMs);
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#hooks.chunk(chunk.length);
+    if (this.#response.write(chunk)) {
+      this.#timer?.refresh();
+      return;
+    }
+    controller.pause();
+    this.#startTimer(this.#hooks.writeTimeoutMs, () => this.breakOff(new ClientGoneError('the client does not read')));
+    this.#response.once('drain', () => {
+      if (this.#settled) return;
+      this.#wait('body', this.#upstream.options.bodyTimeoutMs);
+      controller.resume();
+    });
+  }
+
+  onResponseEnd(): void {
+    this.#leave();
+    if (this.#settled) return;
+    this.#response.end();
+    this.#settle({ kind: 'answered' });
+    this.#untilRead();
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
+    this.#leave();
+    this.#fail(this.#reason ?? error);
+  }
+
+  readonly #onClientClose = (): void => this.breakOff(new ClientGoneError('the client left'));
+
+  #wait(wait: DeadlineError['wait'], ms: number): void {
+    this.#startTimer(ms, () => this.breakOff(new DeadlineError(wait, ms)));
+  }
+
+  #startTimer(ms: number, late: () => void): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = setTimeout(late, ms);
+  }
+
+  /** Breaks off at once; undici reports the end of what it had started in its own time. */
+  breakOff(reason: Error): void {
+    if (this.#settled) return;
+    this.#reason = reason;
+    if (!this.#started) this.#leave();
+    this.#controller?.abort(reason);
+    this.#fail(reason);
+  }
+
+  #fail(error: Error): void {
+    if (this.#settled) return;
+    const { req } = this.#response;
+    if (error instanceof ClientGoneError || (req.destroyed && !req.complete && !(error instanceof ClientBodyError))) {
+      this.#settle({ kind: 'client_gone' });
+      this.#response.destroy();
+    } else if (this.#response.headersSent) {
+      // A clean end would pass for a whole answer. A reset shows even where the client reads until the connection closes.
+      this.#settle({ kind: 'broken', fault: faultOf(error) });
+      this.#response.socket?.resetAndDestroy();
+    } else this.#settle({ kind: 'failed', fault: faultOf(error) });
+  }
+
+  #leave(): void {
+    if (this.#left) return;
+    this.#left = true;
+    this.#upstream.leave(this);
+  }
+
+  #settle(result: ForwardResult): void {
+    this.#settled = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#response.removeListener('close', this.#onClientClose);
+    this.#done(result);
+  }
+
+  /** What is left of the answer in our buffers when the upstream has sent it all waits for the client no longer than the rest. */
+  #untilRead(): void {
+    const response = this.#response;
+    if (response.writableFinished) return;
+    const timer = setTimeout(() => response.destroy(), this.#hooks.writeTimeoutMs);
+    response.once('close', () => clearTimeout(timer));
+  }
+}

@@ -1,0 +1,148 @@
+/** What the gateway itself says to the upstream about a request (contract section 5). */
+export interface ForwardedAs {
+  readonly requestId: string;
+  readonly consumerId: string | null;
+  readonly plan: string | null;
+  /** The client's address, one form for IPv4-mapped ones. */
+  readonly clientAddress: string;
+  readonly scheme: 'http' | 'https';
+  /** The client's Host; null where HTTP/1.0 sent none. */
+  readonly host: string | null;
+  /** Whether the peer's X-Forwarded-* are believed and kept. */
+  readonly trustedPeer: boolean;
+  /** The name this gateway goes by in Via. */
+  readonly via: string;
+  readonly httpVersion: string;
+}
+
+/** Names that belong to one hop and are never passed on (RFC 9110 section 7.6.1), whether Connection lists them or not. */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** The request fields that the gateway writes itself, or that end here. */
+const OWN_REQUEST: ReadonlySet<string> = new Set([
+  'host',
+  'authorization',
+  'content-length',
+  'expect',
+  'via',
+  'x-request-id',
+  'http2-settings',
+]);
+
+/** What only a trusted peer may say about where a request came from. */
+const PROVENANCE: ReadonlySet<string> = new Set([
+  'forwarded',
+  'x-real-ip',
+  'x-forwarded-for',
+  'x-forwarded-proto',
+  'x-forwarded-host',
+]);
+
+/** The answer fields that the gateway writes itself: the upstream's own copies are dropped (contract section 4). */
+const OWN_ANSWER: ReadonlySet<string> = new Set([
+  'x-ratelimit-limit',
+  'x-ratelimit-remaining',
+  'x-ratelimit-reset',
+  'ratelimit',
+  'ratelimit-policy',
+  'ratelimit-limit',
+  'ratelimit-remaining',
+  'ratelimit-reset',
+  'x-request-id',
+]);
+
+/**
+ * The fields that go to the upstream. Attack: a client sends `X-Consumer-Id`, `X_Consumer_Id` (some servers fold the
+ * underscore into a dash), or lists the gateway's own fields in Connection so that a later hop drops them. So: listed
+ * and reserved names go first, names with an underscore go altogether, and ours are written last.
+ *
+ * @param rawHeaders as node:http gives them: name, value, name, value …
+ * @param connectionNames lower-case names that the client's Connection fields list
+ * @param contentLength the declared length of the body, digits; null where there is no body or it is chunked
+ */
+export function requestFields(
+  rawHeaders: readonly string[],
+  connectionNames: ReadonlySet<string>,
+  contentLength: string | null,
+  as: ForwardedAs,
+): string[] {
+  const fields: string[] = [];
+  const forwardedFor: string[] = [];
+  let via = '';
+  let proto: string = as.scheme;
+  let host = as.host;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase();
+    const value = rawHeaders[i + 1]!;
+    if (name === 'via') via += `${value}, `;
+    else if (PROVENANCE.has(name)) {
+      if (!as.trustedPeer) continue;
+      if (name === 'x-forwarded-for') forwardedFor.push(value);
+      else if (name === 'x-forwarded-proto') proto = value;
+      else if (name === 'x-forwarded-host') host = value;
+      else fields.push(rawHeaders[i]!, value);
+    } else if (isForwardable(name, OWN_REQUEST, connectionNames)) fields.push(rawHeaders[i]!, value);
+  }
+  forwardedFor.push(as.clientAddress);
+  fields.push('X-Request-Id', as.requestId, 'Via', `${via}${as.httpVersion} ${as.via}`);
+  fields.push('X-Forwarded-For', forwardedFor.join(', '), 'X-Forwarded-Proto', proto);
+  if (host !== null) fields.push('X-Forwarded-Host', host);
+  if (as.consumerId !== null) fields.push('X-Consumer-Id', as.consumerId);
+  if (as.plan !== null) fields.push('X-Consumer-Plan', as.plan);
+  if (contentLength !== null) fields.push('Content-Length', contentLength);
+  return fields;
+}
+
+/**
+ * The upstream's fields that go to the client: hop-by-hop ones and those the gateway writes itself are dropped.
+ * @param raw as undici gives them: name and value in turn, bytes
+ * @param alsoOwn lower-case names that this answer's own fields replace
+ */
+export function answerFields(raw: readonly Buffer[], alsoOwn: ReadonlySet<string>): string[] {
+  const fields: string[] = [];
+  const listed = new Set<string>();
+  for (let i = 0; i < raw.length; i += 2) {
+    fields.push(raw[i]!.toString('latin1'), raw[i + 1]!.toString('latin1'));
+    if (isConnection(raw[i]!)) addConnectionNames(fields.at(-1)!, listed);
+  }
+  const kept: string[] = [];
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i]!.toLowerCase();
+    if (HOP_BY_HOP.has(name) || OWN_ANSWER.has(name) || alsoOwn.has(name)) continue;
+    if (listed.has(name) && name !== 'content-length') continue;
+    kept.push(fields[i]!, fields[i + 1]!);
+  }
+  return kept;
+}
+
+/** Adds the names that a Connection field lists, in lower case. */
+export function addConnectionNames(value: string, names: Set<string>): void {
+  for (const part of value.split(',')) {
+    const name = part.trim().toLowerCase();
+    if (name !== '') names.add(name);
+  }
+}
+
+function isForwardable(name: string, own: ReadonlySet<string>, listed: ReadonlySet<string>): boolean {
+  return (
+    !HOP_BY_HOP.has(name) &&
+    !own.has(name) &&
+    !listed.has(name) &&
+    !name.includes('_') &&
+    !name.startsWith('x-consumer-')
+  );
+}
+
+function isConnection(name: Buffer): boolean {
+  return name.length === 10 && name.toString('latin1').toLowerCase() === 'connection';
+}

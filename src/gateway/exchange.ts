@@ -1,0 +1,54 @@
+import type { WindowLimit } from '../admit/plan.ts';
+
+/** How a request was judged; one word for log and metrics. */
+export type Judgement =
+  /** Passed admission: counted. */
+  | 'admitted'
+  | 'refused'
+  | 'banned'
+  /** The caller is not known. */
+  | 'unauthenticated'
+  /** Its form is refused. */
+  | 'malformed'
+  /** The store did not answer and the settings say to refuse then. */
+  | 'undecided';
+
+/** The closing record of one request: all that log and metrics ever learn of it. It has no place for a secret. */
+export interface Exchange {
+  readonly requestId: string;
+  readonly method: string;
+  /** Without the query, where keys are sometimes put by mistake. Null where it could not be read. */
+  readonly path: string | null;
+  /** The route's pattern; null where none matches. */
+  readonly route: string | null;
+  readonly clientAddress: string;
+  readonly consumerId: string | null;
+  readonly plan: string | null;
+  readonly cost: number;
+  /** The limits that applied. */
+  readonly limits: readonly WindowLimit[];
+  /** Requests left in each of them, in the same order. */
+  readonly remaining: readonly number[];
+  readonly judgement: Judgement;
+  /** Who decided: `memory` without asking the store, `local` because it was away. Null where nothing was decided. */
+  readonly source: 'store' | 'memory' | 'local' | null;
+  /** The moment of the decision on the store's clock, Unix milliseconds; null where nothing was decided. */
+  readonly decidedAtMs: number | null;
+  /** As sent, or 499 where the client left before. */
+  readonly status: number;
+  /** The error's code; null where the upstream answered. */
+  readonly code: string | null;
+  /** What broke, for operators; null where nothing did. */
+  readonly cause: string | null;
+  /** Milliseconds from the head of the request to the end of the answer. */
+  readonly totalMs: number;
+  /** Waiting for the store: identification and admission together. */
+  readonly storeMs: number;
+  /** From handing the request to the upstream to the end of its answer; 0 where it was not forwarded. */
+  readonly upstreamMs: number;
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+}
+
+/** The status that is logged for a client that left before it had its answer (nginx's convention). */
+export const CLIENT_CLOSED_REQUEST = 499;

@@ -1,0 +1,30 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Head, HeadFault } from '../listen/head.ts';
+import type { Parts } from './parts.ts';
+import { RequestFlow } from './request-flow.ts';
+
+/** The gateway: one `handle` for each request whose head could be parsed. */
+export class Gateway {
+  readonly #parts: Parts;
+  /** The request that a connection is busy with, for what is found wrong only while its body is read. */
+  readonly #current = new WeakMap<object, RequestFlow>();
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /** Serves one request to its end. Never throws and never rejects: what breaks becomes an answer. */
+  handle(request: IncomingMessage, response: ServerResponse, head: Head | HeadFault): void {
+    const flow = new RequestFlow(this.#parts, request, response);
+    this.#current.set(request.socket, flow);
+    void flow.run(head);
+  }
+
+  /**
+   * Ends the request that a connection is busy with, because its body is too slow or malformed.
+   * @returns false when there is none that could still be answered
+   */
+  breakOff(socket: object, code: 'request_timeout' | 'invalid_request'): boolean {
+    return this.#current.get(socket)?.breakOff(code) ?? false;
+  }
+}

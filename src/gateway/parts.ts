@@ -1,0 +1,44 @@
+import type { IncomingMessage } from 'node:http';
+import type { Admitter } from '../admit/admit.ts';
+import type { Allowance } from '../admit/plan.ts';
+import type { RateLimitFields } from '../annotate/rate-limit.ts';
+import type { Upstream } from '../forward/upstream.ts';
+import type { FailedAttempts } from '../identify/failed-attempts.ts';
+import type { Consumer, Identifier } from '../identify/identify.ts';
+import type { Exchange } from './exchange.ts';
+import type { Router } from './route.ts';
+
+/** Where a request comes from. */
+export interface Origin {
+  /** One form for each address: IPv4-mapped ones as IPv4. */
+  readonly address: string;
+  readonly trustedPeer: boolean;
+}
+
+/** What the gateway is made of. The composition root puts it together; nothing here is ever looked up elsewhere. */
+export interface Parts {
+  readonly router: Router;
+  readonly upstreams: ReadonlyMap<string, Upstream>;
+  readonly identifier: Identifier;
+  readonly failedAttempts: FailedAttempts;
+  readonly admitter: Admitter;
+  /** The allowance of a consumer under the plans in force; null where its plan is gone or lacks a limit. */
+  readonly allowanceFor: (consumer: Consumer) => Allowance | null;
+  readonly rateLimitFields: RateLimitFields;
+  readonly maxBodyBytes: number;
+  readonly writeTimeoutMs: number;
+  /** The name this gateway goes by in Via. */
+  readonly via: string;
+  /** Who the client is, and whether the peer's X-Forwarded-* are believed (`trustedProxies`). */
+  readonly originOf: (request: IncomingMessage) => Origin;
+  /** Unix milliseconds. */
+  readonly wallMs: () => number;
+  /** Milliseconds that never jump. */
+  readonly monotonicMs: () => number;
+  readonly newRequestId: () => string;
+  /** True from the first signal to stop: answers close their connections. */
+  readonly isDraining: () => boolean;
+  /** Where every request ends, exactly once. */
+  readonly close: (exchange: Exchange) => void;
+  readonly onDefect: (error: unknown, requestId: string) => void;
+}

@@ -1,0 +1,42 @@
+import type { IncomingMessage } from 'node:http';
+import type { Head } from '../listen/head.ts';
+
+/** Methods whose body has no meaning: one is refused unless the route says otherwise. */
+export const BODYLESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS']);
+
+const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
+
+/** The client's own request id where it sends one of the right form, and only one; else null. */
+export function requestIdOf(rawHeaders: readonly string[]): string | null {
+  let id: string | null = null;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!;
+    if (name.length !== 12 || name.toLowerCase() !== 'x-request-id') continue;
+    if (id !== null) return null;
+    id = rawHeaders[i + 1]!;
+  }
+  return id !== null && REQUEST_ID.test(id) ? id : null;
+}
+
+/**
+ * Whether this gateway, or a replica of it, has forwarded the request before: its own name stands in Via
+ * (RFC 9110 section 7.6.3).
+ */
+export function isLoop({ rawHeaders }: Head, name: string): boolean {
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.length !== 3 || rawHeaders[i]!.toLowerCase() !== 'via') continue;
+    if (rawHeaders[i + 1]!.split(',').some((hop) => hop.trim().split(/[ \t]+/)[1] === name)) return true;
+  }
+  return false;
+}
+
+/** Whether a request whose head was refused announced a body. */
+export function announcesBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+}
+
+/** What Content-Length the upstream gets: a POST without a body says so, a GET says nothing. */
+export function declaredLength({ body, contentLength, method }: Head): string | null {
+  if (body === 'length') return String(contentLength);
+  return body === 'none' && !BODYLESS.has(method) ? '0' : null;
+}

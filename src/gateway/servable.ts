@@ -1,0 +1,31 @@
+import { isPastSunset } from '../annotate/deprecation.ts';
+import { type ErrorAnswer, endpointRemoved, errorAnswer } from '../annotate/error.ts';
+import type { Head } from '../listen/head.ts';
+import type { Match } from './route.ts';
+
+/** Longest piece of a path that is repeated in an answer. */
+const SHOWN_PATH = 200;
+
+/**
+ * What is left to find wrong with an admitted request: no route, another method, a route that is gone.
+ * @param nowMs Unix milliseconds
+ */
+export function servable(
+  match: Match | null,
+  head: Head,
+  nowMs: number,
+): { readonly kind: 'match'; readonly match: Match } | { readonly kind: 'error'; readonly error: ErrorAnswer } {
+  if (match === null) {
+    const message = `There is no route for ${head.path.slice(0, SHOWN_PATH)}.`;
+    return { kind: 'error', error: errorAnswer('route_not_found', message) };
+  }
+  const { allow, route } = match;
+  if (!route.methods.includes(head.method)) {
+    const error = errorAnswer('method_not_allowed', `This route allows ${allow}.`, { fields: ['Allow', allow] });
+    return { kind: 'error', error };
+  }
+  if (route.deprecated !== null && isPastSunset(route.deprecated, nowMs)) {
+    return { kind: 'error', error: endpointRemoved(route.deprecated.successor) };
+  }
+  return { kind: 'match', match };
+}

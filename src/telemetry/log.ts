@@ -1,0 +1,78 @@
+import { type DestinationStream, destination, type Logger, pino } from 'pino';
+import type { Exchange } from '../gateway/exchange.ts';
+
+/** Lines held while standard output does not take them; beyond it lines are dropped and counted. */
+const BUFFER_BYTES = 16 * 1024 * 1024;
+/** Refusals answered from memory are one line per key and this long. */
+const SUMMARY_MS = 1_000;
+/** Keys with a summary open at once; beyond it refusals of further keys get a line each. */
+const MAX_SUMMARIES = 10_000;
+
+export interface GatewayLog {
+  readonly logger: Logger;
+  /** The access line of one request. */
+  access(exchange: Exchange): void;
+  /** Writes out what is held. Call before the process ends. */
+  close(): void;
+}
+
+export interface LogOptions {
+  readonly level: string;
+  readonly onDrop: () => void;
+  /** Where lines go; standard output unless a test says otherwise. */
+  readonly stream?: DestinationStream;
+}
+
+/**
+ * The log: one JSON object a line, on standard output, written in pieces so that no request waits for it. An access
+ * line is made of an Exchange alone, which has no place for a key, a query or a header.
+ */
+export function openLog({ level, onDrop, stream }: LogOptions): GatewayLog {
+  const out =
+    stream ?? destination({ dest: 1, sync: false, minLength: 4096, maxLength: BUFFER_BYTES, periodicFlush: 500 });
+  if ('on' in out) (out as unknown as NodeJS.EventEmitter).on('drop', onDrop);
+  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, out);
+  const summaries = new Map<string, { exchange: Exchange; count: number }>();
+  const flush = () => {
+    for (const { exchange, count } of summaries.values()) logger.info({ ...lineOf(exchange), count }, 'refusals');
+    summaries.clear();
+  };
+  const timer = setInterval(flush, SUMMARY_MS);
+  timer.unref();
+  return {
+    logger,
+    access: (exchange) => {
+      if (exchange.source !== 'memory' || exchange.consumerId === null) {
+        logger.info(lineOf(exchange), 'request');
+        return;
+      }
+      const key = `${exchange.consumerId} ${exchange.code} ${exchange.route}`;
+      const summary = summaries.get(key);
+      if (summary !== undefined) summary.count++;
+      else if (summaries.size < MAX_SUMMARIES) summaries.set(key, { exchange, count: 1 });
+      else logger.info(lineOf(exchange), 'request');
+    },
+    close: () => {
+      clearInterval(timer);
+      flush();
+      if ('flushSync' in out) (out as { flushSync(): void }).flushSync();
+    },
+  };
+}
+
+/** The fields of an access line; their meaning stands with `Exchange`. */
+function lineOf(exchange: Exchange): object {
+  const { limits, remaining, totalMs, storeMs, upstreamMs, ...rest } = exchange;
+  return {
+    ...rest,
+    limits: Object.fromEntries(limits.map(({ window, limit }) => [window, limit])),
+    remaining: Object.fromEntries(limits.map(({ window }, i) => [window, remaining[i]])),
+    totalMs: rounded(totalMs),
+    storeMs: rounded(storeMs),
+    upstreamMs: rounded(upstreamMs),
+  };
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}
