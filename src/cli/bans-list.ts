@@ -1,0 +1,41 @@
+import type { Command } from './command.ts';
+import { ledgerOf } from './ledger-view.ts';
+import { openStore } from './open-store.ts';
+import { table } from './table.ts';
+
+/** `tollgate bans list`: the bans in force. */
+export const bansList: Command = {
+  name: 'bans list',
+  about: 'Lists the bans in force: the key, which ban it is, the window whose refusal made it, and when it ends.',
+  positionals: [],
+  options: {
+    json: { type: 'boolean', about: 'Prints an array of {"id","number","window","until"}, times in Unix seconds.' },
+  },
+  async run({ options }, terminal) {
+    const store = await openStore(terminal.env);
+    try {
+      const bans = [...(await ledgerOf(store).bans())].sort((a, b) => a.ban.untilMs - b.ban.untilMs);
+      if (options.json === true) {
+        const rows = bans.map(({ consumerId, ban }) => ({
+          id: consumerId,
+          number: ban.number,
+          window: ban.window,
+          until: Math.ceil(ban.untilMs / 1000),
+        }));
+        terminal.out(`${JSON.stringify(rows, null, 2)}\n`);
+      } else if (bans.length === 0) terminal.out('No key is banned.\n');
+      else {
+        const rows = bans.map(({ consumerId, ban }) => [
+          consumerId,
+          String(ban.number),
+          ban.window,
+          new Date(ban.untilMs).toISOString(),
+        ]);
+        terminal.out(table(['id', 'ban', 'window', 'until'], rows, terminal));
+      }
+      return 0;
+    } finally {
+      await store.close();
+    }
+  },
+};

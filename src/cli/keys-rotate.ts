@@ -1,0 +1,40 @@
+import { randomBytes } from 'node:crypto';
+import { Failure } from '../failure.ts';
+import { newSecret, rotated } from '../identify/key-changes.ts';
+import type { Command, ExitCode } from './command.ts';
+import { readDuration } from './duration.ts';
+import { json, keyReportWithSecret, timeOf } from './keys-report.ts';
+import { withStore } from './open-store.ts';
+
+/** `tollgate keys rotate` (contract section 5). */
+export const keysRotate: Command = {
+  name: 'keys rotate',
+  about: 'Makes a new secret for an API key and shows it, this once. The old one goes on working for a while.',
+  positionals: ['KEY_ID'],
+  options: {
+    overlap: {
+      type: 'string',
+      value: 'DURATION',
+      about: 'How long the old secret goes on working, 24h unless given; 0s ends it at once.',
+    },
+    json: { type: 'boolean', about: 'Prints the same JSON object as `keys create`, with the new secret.' },
+  },
+  async run({ options, positionals }, terminal) {
+    const [id] = positionals as [string];
+    const overlapMs = readDuration('--overlap', (options.overlap as string | undefined) ?? '24h');
+    return withStore<ExitCode>(terminal.env, async ({ keys, plans, peppers }) => {
+      const nowMs = Date.now();
+      const { secret, stored } = newSecret({ random: randomBytes, pepper: peppers[0]!, nowMs });
+      const key = await keys.update(id, (before) => rotated(before, stored, overlapMs, nowMs));
+      if (key === null)
+        throw new Failure('not_found', `There is no key ${id}. \`tollgate keys list\` tells which there are.`);
+      if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, plans)));
+      else {
+        const old = overlapMs === 0 ? 'no longer works' : `works until ${timeOf(nowMs + overlapMs)}`;
+        terminal.out(`${id} has a new secret; the old one ${old}.\n\n  ${secret}\n\n`);
+        terminal.out('This is the only time that it is shown. Keep it where you keep secrets.\n');
+      }
+      return 0;
+    });
+  },
+};

@@ -1,0 +1,73 @@
+import { Failure } from '../failure.ts';
+import { edited, type KeyEdits } from '../identify/key-changes.ts';
+import type { Command, ExitCode, Words } from './command.ts';
+import { readMoment } from './duration.ts';
+import { readLimits } from './keys-limits.ts';
+import { json, keyReport, limitsText } from './keys-report.ts';
+import { withStore } from './open-store.ts';
+
+/** `tollgate keys update`: changes what a key is; its secrets, counters and bans stay. */
+export const keysUpdate: Command = {
+  name: 'keys update',
+  about: 'Changes the plan, limits, name, owner or end of an API key. What it has used and its bans stay.',
+  positionals: ['KEY_ID'],
+  options: {
+    plan: { type: 'string', value: 'PLAN', about: 'Moves it to another plan of plans.yaml.' },
+    name: {
+      type: 'string',
+      value: 'NAME',
+      about: 'What to call it, up to 100 characters; an empty one takes the name away.',
+    },
+    owner: {
+      type: 'string',
+      value: 'OWNER',
+      about: 'Whose it is, up to 100 characters; an empty one takes the owner away.',
+    },
+    limit: {
+      type: 'string',
+      multiple: true,
+      value: 'WINDOW=NUMBER',
+      about:
+        "A limit of its own, such as minute=500; minute=default goes back to its plan's. May be given once per window.",
+    },
+    expires: {
+      type: 'string',
+      value: 'WHEN',
+      about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time, or never.',
+    },
+    json: { type: 'boolean', about: 'Prints the key as `keys list` does.' },
+  },
+  async run(words, terminal) {
+    const [id] = words.positionals as [string];
+    const nowMs = Date.now();
+    const edits = editsOf(words, nowMs);
+    return withStore<ExitCode>(terminal.env, async ({ keys, plans }) => {
+      const key = await keys.update(id, (before) => edited(before, edits, { plans: plans.plans, nowMs }));
+      if (key === null)
+        throw new Failure('not_found', `There is no key ${id}. \`tollgate keys list\` tells which there are.`);
+      const report = keyReport(key, plans);
+      if (words.options.json === true) terminal.out(json(report));
+      else {
+        const ends = report.expiresAt === null ? 'never expires' : `expires ${report.expiresAt}`;
+        terminal.out(`${id} is on plan ${report.plan} (${limitsText(report.limits)}) and ${ends}.\n`);
+      }
+      return 0;
+    });
+  },
+};
+
+function editsOf(words: Words, nowMs: number): KeyEdits {
+  const { plan, name, owner, expires } = words.options as Readonly<Record<string, string | undefined>>;
+  const limits = readLimits(words, true);
+  const edits: KeyEdits = {
+    ...(plan === undefined ? {} : { plan }),
+    ...(name === undefined ? {} : { name }),
+    ...(owner === undefined ? {} : { owner }),
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(expires === undefined
+      ? {}
+      : { expiresAtMs: expires === 'never' ? null : readMoment('--expires', expires, nowMs) }),
+  };
+  if (Object.keys(edits).length > 0) return edits;
+  throw new Failure('bad_usage', 'Nothing is to be changed. See `tollgate keys update --help`.');
+}

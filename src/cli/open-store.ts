@@ -1,0 +1,103 @@
+import type { DatabaseSync } from 'node:sqlite';
+import type { Redis } from 'ioredis';
+import type { Plans } from '../admit/plan.ts';
+import { loadConfiguration, type Settings } from '../config/settings.ts';
+import { Failure } from '../failure.ts';
+import type { Change, KeyStore } from '../identify/key-store.ts';
+import { EmbeddedChanges } from '../stores/embedded/changes.ts';
+import { openDatabase } from '../stores/embedded/database.ts';
+import { EmbeddedKeys } from '../stores/embedded/keys.ts';
+import { peppersOf } from '../stores/embedded/pepper.ts';
+import { RedisChanges } from '../stores/redis/changes.ts';
+import { Circuit } from '../stores/redis/circuit.ts';
+import { connectRedis, untilReady } from '../stores/redis/connection.ts';
+import { RedisKeys } from '../stores/redis/keys.ts';
+
+/** The gateway's store, opened for one command. */
+export interface OpenStore {
+  readonly settings: Settings;
+  readonly plans: Plans;
+  /** Newest first; at least one. */
+  readonly peppers: readonly string[];
+  readonly keys: KeyStore;
+  /** Tells every gateway of a change to something other than a key (a key's change is told by `keys`). */
+  readonly publish: (change: Change) => Promise<void>;
+  /** What the store is made of, for the parts that a command adds to it. */
+  readonly technology:
+    | { readonly kind: 'redis'; readonly redis: Redis; readonly circuit: Circuit }
+    | { readonly kind: 'embedded'; readonly db: DatabaseSync };
+  close(): Promise<void>;
+}
+
+/** A person waits: longer than a request would, and no longer than a person does. */
+const PATIENCE_MS = 2_500;
+
+/**
+ * Opens the store that the settings name, the same one that a gateway with these settings uses, whether or not one runs
+ * (contract section 1).
+ * @throws Failure `bad_settings` with every fault; `store_unavailable` within 3 s when Redis does not answer;
+ *   `store_corrupt`
+ */
+export async function openStore(env: NodeJS.ProcessEnv): Promise<OpenStore> {
+  const loaded = loadConfiguration(env);
+  if ('faults' in loaded) throw new Failure('bad_settings', loaded.faults.join('\n'));
+  const { settings, plans } = loaded;
+  const store = settings.redis.url === null ? openEmbedded(settings) : await openRedis(settings, settings.redis.url);
+  return { settings, plans, ...store };
+}
+
+/** Opens the store for one piece of work and closes it whatever comes of that. */
+export async function withStore<T>(env: NodeJS.ProcessEnv, work: (store: OpenStore) => Promise<T>): Promise<T> {
+  const store = await openStore(env);
+  try {
+    return await work(store);
+  } finally {
+    await store.close();
+  }
+}
+
+function openEmbedded({ dataFolder, peppers }: Settings): Omit<OpenStore, 'settings' | 'plans'> {
+  const db = openDatabase(dataFolder);
+  try {
+    const changes = new EmbeddedChanges({ db });
+    return {
+      peppers: peppersOf(dataFolder, db, peppers),
+      keys: new EmbeddedKeys({ db, changes }),
+      publish: (change) => changes.publish(change),
+      technology: { kind: 'embedded', db },
+      close: async () => db.close(),
+    };
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+async function openRedis({ peppers }: Settings, url: string): Promise<Omit<OpenStore, 'settings' | 'plans'>> {
+  const redis = connectRedis({ url, connectTimeoutMs: PATIENCE_MS });
+  try {
+    await untilReady(redis, PATIENCE_MS);
+  } catch (error) {
+    redis.disconnect();
+    throw error;
+  }
+  // Each call is made: a command has no later one that could find the store back.
+  const circuit = new Circuit({
+    timeoutMs: PATIENCE_MS,
+    failures: Number.POSITIVE_INFINITY,
+    probeEveryMs: PATIENCE_MS,
+    probe: () => redis.ping(),
+  });
+  const changes = new RedisChanges({ redis, circuit });
+  const publish = (change: Change) => changes.publish(change);
+  return {
+    peppers,
+    keys: new RedisKeys({ redis, circuit, publish }),
+    publish,
+    technology: { kind: 'redis', redis, circuit },
+    close: async () => {
+      circuit.close();
+      redis.disconnect();
+    },
+  };
+}

@@ -1,0 +1,69 @@
+import { mkdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { portOf } from '../config/environment.ts';
+import { Failure } from '../failure.ts';
+import { startPets } from '../pets/server.ts';
+import type { Command, Terminal } from './command.ts';
+import { demoKeys } from './demo-keys.ts';
+import { type RunningGateway, runGateway } from './run-gateway.ts';
+import { configurationFrom } from './serve.ts';
+import { untilSignalled } from './signals.ts';
+
+/** `npm start`: the pet service and the gateway before it, in one process, with a demo key for each plan. */
+export const start: Command = {
+  name: 'start',
+  about:
+    'Runs the bundled pet service and the gateway before it, and prints a demo key for each plan. ' +
+    'Obeys PORT (8080), ADMIN_PORT (9090) and PETS_PORT (9000).',
+  positionals: [],
+  options: {},
+  async run(_words, terminal) {
+    const signalled = untilSignalled();
+    const petsPort = portOf(terminal.env, 'PETS_PORT', 9000);
+    if ('faults' in petsPort) throw new Failure('bad_settings', petsPort.faults.join('\n'));
+    const dataFolder = resolve(terminal.env.TOLLGATE_DATA || 'data');
+    mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
+    const pets = await startPets({
+      host: '127.0.0.1',
+      port: petsPort.port,
+      databaseFile: join(dataFolder, 'pets.db'),
+      report: (error) => terminal.error(`${error instanceof Error ? error.stack : error}\n`),
+    });
+    try {
+      const env = { ...terminal.env, UPSTREAM_URL: terminal.env.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
+      const gateway = await runGateway(configurationFrom(env));
+      try {
+        await greet(terminal, gateway, pets.port, env);
+        await signalled;
+      } finally {
+        await gateway.stop();
+      }
+    } finally {
+      await pets.close();
+    }
+    return 0;
+  },
+};
+
+async function greet(terminal: Terminal, gateway: RunningGateway, petsPort: number, env: NodeJS.ProcessEnv) {
+  const keys = await demoKeys(env);
+  const width = Math.max(...keys.map(({ plan }) => plan.length));
+  const origin = `http://127.0.0.1:${gateway.port}`;
+  const lines = [
+    '',
+    `Tollgate   ${origin}`,
+    `admin      http://127.0.0.1:${gateway.adminPort}  (/livez, /readyz, /metrics)`,
+    `pets       http://127.0.0.1:${petsPort}  (asks for no key; only the gateway should reach it)`,
+    '',
+    'A demo key for each plan:',
+    ...keys.map(({ plan, key }) => `  ${plan.padEnd(width)}  ${key}`),
+    '',
+    'Try it, and watch X-RateLimit-Remaining fall:',
+    `  curl -i -H 'Authorization: Bearer ${keys[0]?.key}' ${origin}/v1/pets`,
+    '',
+    'Ctrl-C stops it.',
+    '',
+    '',
+  ];
+  terminal.out(lines.join('\n'));
+}

@@ -1,0 +1,94 @@
+import { type Command, type ExitCode, helpOf, parseWords, type Terminal } from './cli/command.ts';
+import { Failure } from './failure.ts';
+
+/** Every command by the words that name it. Each is loaded only when it is called. */
+const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
+  serve: async () => (await import('./cli/serve.ts')).serve,
+  start: async () => (await import('./cli/start.ts')).start,
+  pets: async () => (await import('./cli/pets.ts')).pets,
+  'keys create': async () => (await import('./cli/keys-create.ts')).keysCreate,
+  'keys list': async () => (await import('./cli/keys-list.ts')).keysList,
+  'keys show': async () => (await import('./cli/keys-show.ts')).keysShow,
+  'keys rotate': async () => (await import('./cli/keys-rotate.ts')).keysRotate,
+  'keys revoke': async () => (await import('./cli/keys-revoke.ts')).keysRevoke,
+  'keys update': async () => (await import('./cli/keys-update.ts')).keysUpdate,
+  'plans check': async () => (await import('./cli/plans-check.ts')).plansCheck,
+  'bans list': async () => (await import('./cli/bans-list.ts')).bansList,
+  'bans lift': async () => (await import('./cli/bans-lift.ts')).bansLift,
+  usage: async () => (await import('./cli/usage.ts')).usage,
+  schema: async () => (await import('./cli/schema.ts')).schema,
+};
+
+/**
+ * Turns words into one command and its outcome into an exit code.
+ * @returns 0 done, 1 refused or failed, 2 wrong usage (contract section 1)
+ */
+export async function main(args: readonly string[], terminal: Terminal): Promise<ExitCode> {
+  try {
+    const found = findCommand(args);
+    if (found === null) return await answerWithoutCommand(args, terminal);
+    const command = await found.load();
+    if (asksForHelp(found.rest)) {
+      terminal.out(helpOf(command));
+      return 0;
+    }
+    return await command.run(parseWords(command, found.rest), terminal);
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    terminal.error(`${error.message}\n`);
+    return error.code === 'bad_usage' ? 2 : 1;
+  }
+}
+
+function findCommand(args: readonly string[]) {
+  for (const length of [2, 1]) {
+    const load = COMMANDS[args.slice(0, length).join(' ')];
+    if (load !== undefined && args.length >= length) return { load, rest: args.slice(length) };
+  }
+  return null;
+}
+
+function asksForHelp(args: readonly string[]): boolean {
+  const end = args.indexOf('--');
+  return (end === -1 ? args : args.slice(0, end)).some((word) => word === '--help' || word === '-h');
+}
+
+async function answerWithoutCommand(args: readonly string[], terminal: Terminal): Promise<ExitCode> {
+  const group = args[0] !== undefined && Object.keys(COMMANDS).some((name) => name.startsWith(`${args[0]} `));
+  if (args[0] === '--version') {
+    const { default: manifest } = await import('../package.json', { with: { type: 'json' } });
+    terminal.out(`${manifest.version}\n`);
+    return 0;
+  }
+  if (asksForHelp(args) && (args[0]?.startsWith('-') || group || args[0] === 'help')) {
+    terminal.out(await overview(group ? `${args[0]} ` : ''));
+    return 0;
+  }
+  const wrong =
+    args.length === 0 ? 'No command was given.' : `There is no command '${args.slice(0, group ? 2 : 1).join(' ')}'.`;
+  terminal.error(`${wrong} The commands are: ${Object.keys(COMMANDS).join(', ')}. See \`tollgate --help\`.\n`);
+  return 2;
+}
+
+async function overview(prefix: string): Promise<string> {
+  const names = Object.keys(COMMANDS).filter((name) => name.startsWith(prefix));
+  const width = Math.max(...names.map((name) => name.length));
+  const rows = await Promise.all(
+    names.map(async (name) => `  ${name.padEnd(width)}  ${(await COMMANDS[name]!()).about}`),
+  );
+  return `Tollgate, an API gateway that holds every caller to the quotas of its plan.\n\nUsage: tollgate COMMAND [options]\n\nCommands:\n${rows.join('\n')}\n\n\`tollgate COMMAND --help\` tells the options of each.\n`;
+}
+
+if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.argv[1]?.endsWith('/tollgate')) {
+  // Nobody reads on: `tollgate keys list | head` ends the writer quietly instead of with a stack trace.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(0);
+    throw error;
+  });
+  process.exitCode = await main(process.argv.slice(2), {
+    env: process.env,
+    out: (text) => process.stdout.write(text),
+    error: (text) => process.stderr.write(text),
+    isTerminal: process.stdout.isTTY === true && process.env.NO_COLOR === undefined,
+  });
+}

@@ -1,0 +1,101 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Running, runTollgate, startTollgate, temporaryFolder } from './processes.ts';
+
+export interface GatewaySetup {
+  /** Origin of the one upstream. */
+  readonly upstream: string;
+  /** YAML of plans.yaml; PLANS unless told. */
+  readonly plans?: string;
+  /** YAML laid into gateway.yaml: further lines of `listen:` and of the upstream, and the routes. */
+  readonly listen?: Readonly<Record<string, string | number>>;
+  readonly upstreamSettings?: Readonly<Record<string, string | number>>;
+  readonly routes?: string;
+  /** Further top-level lines. */
+  readonly more?: string;
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+export interface TestGateway {
+  readonly process: Running;
+  readonly port: number;
+  readonly adminPort: number;
+  readonly origin: string;
+  /** The environment that commands on the same store need. */
+  readonly env: Readonly<Record<string, string>>;
+  createKey(plan: string, ...options: string[]): Promise<{ readonly id: string; readonly key: string }>;
+  command(...words: string[]): Promise<{ code: number | null; stdout: string; stderr: string }>;
+  /** A request with a key; `fetch` without redirects. */
+  get(path: string, key?: string, init?: RequestInit): Promise<Response>;
+}
+
+export const PLANS = `
+plans:
+  free: { limits: { minute: 60, day: 1000 } }
+  small: { limits: { minute: 3, day: 1000 } }
+  gentle: { limits: { minute: 3, day: 1000 }, bans: off }
+  closed: { limits: { minute: 0 } }
+  endless: { limits: { minute: unlimited, day: unlimited } }
+  enterprise: { limits: { minute: custom, day: custom } }
+bans: { after: 10, within: 1m, first: 1m, factor: 2, longest: 24h, forget: 24h }
+failed-authentication: { minute: 30 }
+`;
+
+export const ROUTES = `
+  - { path: /v1/pets, methods: [GET, POST], upstream: store }
+  - { path: '/v1/pets/{petId}', methods: [GET], upstream: store, deprecated: { since: 2025-12-05, sunset: 2030-12-05, successor: /v1/pets } }
+  - { path: /v1/gone, methods: [GET], upstream: store, deprecated: { since: 2020-01-01, sunset: 2021-01-01, successor: /v1/pets } }
+  - { path: /v1/costly, methods: [GET], upstream: store, cost: 5 }
+  - { path: /v1/search, methods: [GET], upstream: store, body: true }
+`;
+
+/** Starts a real gateway process (`tollgate serve`) on free ports, before an upstream of the test's. */
+export async function startGateway(setup: GatewaySetup): Promise<TestGateway> {
+  const folder = await temporaryFolder();
+  const lines = (settings: GatewaySetup['listen']) =>
+    Object.entries(settings ?? {}).map(([name, value]) => `${name}: ${value}`);
+  const listen = ['port: 0', ...lines(setup.listen)].join('\n  ');
+  const upstream = [`targets: [${setup.upstream}]`, ...lines(setup.upstreamSettings)].join('\n    ');
+  await writeFile(
+    join(folder, 'gateway.yaml'),
+    `listen:\n  ${listen}\nadmin: { port: 0 }\nupstreams:\n  store:\n    ${upstream}\nroutes:${setup.routes ?? ROUTES}\n${setup.more ?? ''}\n`,
+  );
+  await writeFile(join(folder, 'plans.yaml'), setup.plans ?? PLANS);
+  const env = {
+    TOLLGATE_CONFIG: join(folder, 'gateway.yaml'),
+    TOLLGATE_PLANS: join(folder, 'plans.yaml'),
+    TOLLGATE_DATA: join(folder, 'data'),
+    ...setup.env,
+  } as Record<string, string>;
+  return attach(await startTollgate(['serve'], { env }), env);
+}
+
+/** Starts one more gateway with the same files and store. */
+export async function startReplica({ env }: TestGateway): Promise<TestGateway> {
+  return attach(await startTollgate(['serve'], { env }), env);
+}
+
+async function attach(process: Running, env: Readonly<Record<string, string>>): Promise<TestGateway> {
+  const [line] = await process.until(/^\{.*"msg":"serving"\}$/m);
+  const { port, admin } = JSON.parse(line) as { port: number; admin: number };
+  const origin = `http://127.0.0.1:${port}`;
+  const command = (...words: string[]) => runTollgate(words, { env });
+  return {
+    process,
+    port,
+    adminPort: admin,
+    origin,
+    env,
+    command,
+    createKey: async (plan, ...options) => {
+      const { code, stdout, stderr } = await command('keys', 'create', '--plan', plan, '--json', ...options);
+      if (code !== 0) throw new Error(stderr);
+      return JSON.parse(stdout) as { id: string; key: string };
+    },
+    get: (path, key, init = {}) => {
+      const headers = new Headers(init.headers);
+      if (key !== undefined) headers.set('Authorization', `Bearer ${key}`);
+      return fetch(`${origin}${path}`, { redirect: 'manual', ...init, headers });
+    },
+  };
+}
