@@ -91,4 +91,6 @@ if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.
     error: (text) => process.stderr.write(text),
     isTerminal: process.stdout.isTTY === true && process.env.NO_COLOR === undefined,
   });
+  // The command is done. What a library still waits for (a collector that is away) does not keep the process.
+  setTimeout(() => process.exit(), 500).unref();
 }

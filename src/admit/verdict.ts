@@ -1,4 +1,4 @@
-import { type AccountState, isHopeless, type Outcome } from './decide.ts';
+import { type AccountState, banLengthMs, isHopeless, type Outcome } from './decide.ts';
 import { type Allowance, WINDOW_MS, type WindowName } from './plan.ts';
 
 /** How one counted window stands after a request. */
@@ -45,6 +45,8 @@ export interface Banned extends Told {
   readonly retryAtMs: number;
   readonly number: number;
   readonly untilMs: number;
+  /** True for the one request whose strike made the ban. */
+  readonly imposed: boolean;
 }
 
 /**
@@ -57,7 +59,8 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
   const standings = standingsOf(state, allowance, nowMs, spentAfter);
   const told = { nowMs, allowance, cost, standings };
   if (index < outcome.admitted) return { kind: 'admitted', ...told, binding: fewest(standings) };
-  if (index >= outcome.bannedFrom && state.ban !== null) return banned(told, state.ban);
+  if (index >= outcome.bannedFrom && state.ban !== null)
+    return banned(told, state.ban, isImposed(outcome, allowance, index));
   return refused(told);
 }
 
@@ -114,7 +117,13 @@ function refused(told: Omit<Told, 'binding'>): Refused {
   return { kind: 'refused', ...told, binding, retryAtMs, hopeless: isHopeless(told.allowance, cost) };
 }
 
-function banned(told: Omit<Told, 'binding'>, ban: NonNullable<AccountState['ban']>): Banned {
+/** A ban that begins at the moment of the decision was made by its first banned request; any other was found in force. */
+function isImposed({ nowMs, bannedFrom, state }: Outcome, { bans }: Allowance, index: number): boolean {
+  const { ban } = state;
+  return index === bannedFrom && ban !== null && bans !== null && ban.untilMs - nowMs === banLengthMs(bans, ban.number);
+}
+
+function banned(told: Omit<Told, 'binding'>, ban: NonNullable<AccountState['ban']>, imposed: boolean): Banned {
   const { standings, cost, nowMs } = told;
   let retryAtMs = ban.untilMs;
   for (const { limit, remaining, lengthMs, resetAtMs } of standings) {
@@ -130,5 +139,5 @@ function banned(told: Omit<Told, 'binding'>, ban: NonNullable<AccountState['ban'
     remaining: 0,
     resetAtMs: Math.max(ban.untilMs, window !== undefined && window.remaining < cost ? window.resetAtMs : 0),
   };
-  return { kind: 'banned', ...told, binding, retryAtMs, number: ban.number, untilMs: ban.untilMs };
+  return { kind: 'banned', ...told, binding, retryAtMs, number: ban.number, untilMs: ban.untilMs, imposed };
 }

@@ -1,11 +1,13 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import manifest from '../../package.json' with { type: 'json' };
 import { Admitter } from '../admit/admit.ts';
 import { type Allowance, allowanceOf, type Plans } from '../admit/plan.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import { Upstream } from '../forward/upstream.ts';
 import { Gateway } from '../gateway/gateway.ts';
+import type { Parts } from '../gateway/parts.ts';
 import { compileRoutes } from '../gateway/route.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { type Consumer, Identifier } from '../identify/identify.ts';
@@ -14,6 +16,7 @@ import { ClientAddresses } from '../listen/client-address.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
+import { passingTrace } from '../telemetry/trace-context.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 
 export interface RunningGateway {
@@ -25,6 +28,8 @@ export interface RunningGateway {
   stop(): Promise<void>;
 }
 
+type Closer = () => Promise<void> | void;
+
 /** Consumers whose last known state is kept in memory. */
 const REMEMBERED = 100_000;
 
@@ -32,18 +37,21 @@ const REMEMBERED = 100_000;
  * Brings one gateway up: stores first, then the listeners, so that nothing is served before everything stands.
  * @throws Failure `store_owned`, `store_corrupt`, `cannot_listen` …; what had been opened by then is closed again
  */
-export async function runGateway({ settings, plans, warnings }: Configuration): Promise<RunningGateway> {
+export async function runGateway(
+  { settings, plans, warnings }: Configuration,
+  env: NodeJS.ProcessEnv,
+): Promise<RunningGateway> {
   const late: { metrics?: GatewayMetrics } = {};
-  const log = openLog({ level: settings.logLevel, onDrop: () => late.metrics?.logLineDropped() });
+  const log = openLog({ level: settings.logLevel, ...settings.log, onDrop: () => late.metrics?.logLineDropped() });
   for (const warning of warnings) log.logger.warn(warning);
   if (settings.workers !== 1)
     log.logger.warn('WORKERS: this version runs one process; start more gateways on one Redis instead.');
-  const closers: (() => Promise<void> | void)[] = [() => log.close()];
+  const closers: Closer[] = [() => log.close()];
   const close = async () => {
     for (const closer of closers.reverse()) await closer();
   };
   try {
-    const running = await bringUp(settings, plans, log, late, closers);
+    const running = await bringUp(settings, plans, log, { late, closers, env });
     return { ...running, stop: () => running.drain().then(close) };
   } catch (error) {
     await close();
@@ -55,8 +63,7 @@ async function bringUp(
   settings: Settings,
   plans: Plans,
   log: GatewayLog,
-  late: { metrics?: GatewayMetrics },
-  closers: (() => Promise<void> | void)[],
+  { late, closers, env }: { late: { metrics?: GatewayMetrics }; closers: Closer[]; env: NodeJS.ProcessEnv },
 ) {
   const stores = await openGatewayStores(settings, {
     onStoreChange: (state) =>
@@ -69,14 +76,22 @@ async function bringUp(
     for (const upstream of upstreams.values()) await upstream.close();
   });
   let listener: PublicListener | null = null;
+  let gateway: Gateway | null = null;
   const metrics = createMetrics({
     connections: () => listener?.connections() ?? 0,
+    inFlight: () => gateway?.inFlight ?? 0,
     upstreams: () => [...upstreams].map(([name, { inFlight }]) => [name, inFlight] as const),
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
   });
   late.metrics = metrics;
   let draining = false;
-  const gateway = gatewayOf(settings, plans, stores, upstreams, { log, metrics, isDraining: () => draining });
+  const served = gatewayOf(settings, plans, stores, upstreams, {
+    log,
+    metrics,
+    traceOf: await tracing(env, closers),
+    isDraining: () => draining,
+  });
+  gateway = served;
   const admin = await listenAdmin({
     ...settings.admin,
     readiness: () => readinessOf(settings, stores, draining || listener === null),
@@ -85,8 +100,8 @@ async function bringUp(
   closers.push(() => admin.close());
   listener = await listenPublic({
     ...settings.listen,
-    handle: (request, response, head) => gateway.handle(request, response, head),
-    breakOff: (socket, code) => gateway.breakOff(socket, code),
+    handle: (request, response, head) => served.handle(request, response, head),
+    breakOff: (socket, code) => served.breakOff(socket, code),
     onDrop: metrics.connectionDropped,
     onUnparsed: metrics.unparsed,
   });
@@ -108,7 +123,12 @@ function gatewayOf(
   plans: Plans,
   stores: GatewayStores,
   upstreams: ReadonlyMap<string, Upstream>,
-  { log, metrics, isDraining }: { log: GatewayLog; metrics: GatewayMetrics; isDraining: () => boolean },
+  {
+    log,
+    metrics,
+    traceOf,
+    isDraining,
+  }: Pick<Parts, 'traceOf' | 'isDraining'> & { log: GatewayLog; metrics: GatewayMetrics },
 ): Gateway {
   const monotonicMs = () => performance.now();
   const wallMs = () => Date.now();
@@ -153,6 +173,7 @@ function gatewayOf(
     via: settings.listen.via ?? viaOf(settings),
     originOf: (request) => addresses.of(request),
     newRequestId: randomUUID,
+    traceOf,
     isDraining,
     close: (exchange) => {
       metrics.record(exchange);
@@ -161,6 +182,15 @@ function gatewayOf(
     onDefect: (error, requestId) => log.logger.error({ err: error, requestId }, 'a defect'),
     ...clocks,
   });
+}
+
+/** Spans are exported where a collector is configured; what that needs is loaded only then. */
+async function tracing(env: NodeJS.ProcessEnv, closers: Closer[]): Promise<Parts['traceOf']> {
+  if (!env.OTEL_EXPORTER_OTLP_ENDPOINT && !env.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) return passingTrace;
+  const { openTracing } = await import('../telemetry/trace.ts');
+  const traces = openTracing(env, manifest.version);
+  closers.push(() => traces.close());
+  return traces.begin;
 }
 
 function upstreamOf({ targets, ...options }: Settings['upstreams'] extends ReadonlyMap<string, infer U> ? U : never) {

@@ -12,7 +12,7 @@ export const serve: Command = {
   options: {},
   async run(_words, terminal) {
     const signalled = untilSignalled();
-    const gateway = await runGateway(configurationFrom(terminal.env));
+    const gateway = await runGateway(configurationFrom(terminal.env), terminal.env);
     await signalled;
     await gateway.stop();
     return 0;

@@ -31,7 +31,7 @@ export const start: Command = {
     });
     try {
       const env = { ...terminal.env, UPSTREAM_URL: terminal.env.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
-      const gateway = await runGateway(configurationFrom(env));
+      const gateway = await runGateway(configurationFrom(env), env);
       try {
         await greet(terminal, gateway, pets.port, env);
         await signalled;

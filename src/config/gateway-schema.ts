@@ -54,6 +54,17 @@ const redis = z
   })
   .prefault({});
 
+const log = z
+  .strictObject({
+    sample2xx: z
+      .number('must be a number from 0 to 1')
+      .min(0, 'must be a number from 0 to 1')
+      .max(1, 'must be a number from 0 to 1')
+      .prefault(1)
+      .describe('Share of the 2xx answers that get an access line; everything else always gets one.'),
+  })
+  .prefault({});
+
 const headers = z
   .strictObject({
     draft: z.boolean().prefault(true).describe('False leaves RateLimit and RateLimit-Policy out of the answers.'),
@@ -110,6 +121,7 @@ export const gatewaySchema = z
     admin: admin.describe("The operators' listener: health, metrics, the admin API."),
     redis: redis.describe('How Redis is used where REDIS_URL names one.'),
     headers: headers.describe('Which rate-limit fields answers have.'),
+    log: log.describe('The access log.'),
     upstreams: z
       .record(values.name(), upstreamSchema)
       .refine((upstreams) => Object.keys(upstreams).length > 0, 'is empty; name at least one upstream')

@@ -40,6 +40,8 @@ export interface Settings {
   };
   /** `draft`: whether answers have RateLimit and RateLimit-Policy. */
   readonly headers: { readonly draft: boolean };
+  /** `sample2xx`: share of the 2xx answers that get an access line, 0 to 1. */
+  readonly log: { readonly sample2xx: number };
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** In the order of the file; every `upstream` is a key of `upstreams`. */
   readonly routes: readonly Route[];
@@ -138,6 +140,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       staleKeysMs: redis.staleKeys,
     },
     headers: file.headers,
+    log: file.log,
     upstreams: upstreamsOf(file, environment.upstreamUrl),
     routes: file.routes.map(routeOf),
     dataFolder: resolve(environment.dataFolder ?? 'data'),

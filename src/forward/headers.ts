@@ -1,6 +1,8 @@
 /** What the gateway itself says to the upstream about a request (contract section 5). */
 export interface ForwardedAs {
   readonly requestId: string;
+  /** traceparent and tracestate in place of the client's; null: the client's pass through. */
+  readonly traceFields: readonly string[] | null;
   readonly consumerId: string | null;
   readonly plan: string | null;
   /** The client's address, one form for IPv4-mapped ones. */
@@ -91,12 +93,14 @@ export function requestFields(
       else if (name === 'x-forwarded-proto') proto = value;
       else if (name === 'x-forwarded-host') host = value;
       else fields.push(rawHeaders[i]!, value);
-    } else if (isForwardable(name, OWN_REQUEST, connectionNames)) fields.push(rawHeaders[i]!, value);
+    } else if (as.traceFields !== null && (name === 'traceparent' || name === 'tracestate')) continue;
+    else if (isForwardable(name, OWN_REQUEST, connectionNames)) fields.push(rawHeaders[i]!, value);
   }
   forwardedFor.push(as.clientAddress);
   fields.push('X-Request-Id', as.requestId, 'Via', `${via}${as.httpVersion} ${as.via}`);
   fields.push('X-Forwarded-For', forwardedFor.join(', '), 'X-Forwarded-Proto', proto);
   if (host !== null) fields.push('X-Forwarded-Host', host);
+  if (as.traceFields !== null) fields.push(...as.traceFields);
   if (as.consumerId !== null) fields.push('X-Consumer-Id', as.consumerId);
   if (as.plan !== null) fields.push('X-Consumer-Plan', as.plan);
   if (contentLength !== null) fields.push('Content-Length', contentLength);

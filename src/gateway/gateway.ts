@@ -6,15 +6,28 @@ import { RequestFlow } from './request-flow.ts';
 /** The gateway: one `handle` for each request whose head could be parsed. */
 export class Gateway {
   readonly #parts: Parts;
+  #inFlight = 0;
   /** The request that a connection is busy with, for what is found wrong only while its body is read. */
   readonly #current = new WeakMap<object, RequestFlow>();
 
   constructor(parts: Parts) {
-    this.#parts = parts;
+    this.#parts = {
+      ...parts,
+      close: (exchange) => {
+        this.#inFlight--;
+        parts.close(exchange);
+      },
+    };
+  }
+
+  /** Requests that have not ended. */
+  get inFlight(): number {
+    return this.#inFlight;
   }
 
   /** Serves one request to its end. Never throws and never rejects: what breaks becomes an answer. */
   handle(request: IncomingMessage, response: ServerResponse, head: Head | HeadFault): void {
+    this.#inFlight++;
     const flow = new RequestFlow(this.#parts, request, response);
     this.#current.set(request.socket, flow);
     void flow.run(head);

@@ -5,6 +5,7 @@ import type { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Consumer, Identifier } from '../identify/identify.ts';
+import type { RequestTrace } from '../telemetry/trace-context.ts';
 import type { Exchange } from './exchange.ts';
 import type { Router } from './route.ts';
 
@@ -38,6 +39,8 @@ export interface Parts {
   readonly newRequestId: () => string;
   /** True from the first signal to stop: answers close their connections. */
   readonly isDraining: () => boolean;
+  /** The request's place in a trace. */
+  readonly traceOf: (rawHeaders: readonly string[]) => RequestTrace;
   /** Where every request ends, exactly once. */
   readonly close: (exchange: Exchange) => void;
   readonly onDefect: (error: unknown, requestId: string) => void;

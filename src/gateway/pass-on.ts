@@ -13,6 +13,8 @@ export interface Admitted {
   readonly head: Head;
   readonly match: Match;
   readonly requestId: string;
+  /** What carries the trace on; null: the client's own fields do. */
+  readonly traceFields: readonly string[] | null;
   readonly consumer: Consumer;
   readonly origin: Origin;
   /** What the gateway adds to the answer. */
@@ -52,9 +54,10 @@ export function passOn(parts: Parts, request: IncomingMessage, response: ServerR
   );
 }
 
-function fieldsOf(via: string, { head, requestId, consumer, origin }: Admitted): string[] {
+function fieldsOf(via: string, { head, requestId, traceFields, consumer, origin }: Admitted): string[] {
   return requestFields(head.rawHeaders, head.connectionNames, declaredLength(head), {
     requestId,
+    traceFields,
     consumerId: consumer.id,
     plan: consumer.plan,
     clientAddress: origin.address,

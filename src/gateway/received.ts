@@ -1,8 +1,10 @@
 import type { IncomingMessage } from 'node:http';
+import { type ErrorAnswer, errorAnswer, plainError } from '../annotate/error.ts';
 import type { Head } from '../listen/head.ts';
+import type { Match } from './route.ts';
 
 /** Methods whose body has no meaning: one is refused unless the route says otherwise. */
-export const BODYLESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS']);
+const BODYLESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS']);
 
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 
@@ -18,11 +20,18 @@ export function requestIdOf(rawHeaders: readonly string[]): string | null {
   return id !== null && REQUEST_ID.test(id) ? id : null;
 }
 
+/** What is wrong with the form of a request beyond its framing, once its route is known; null where nothing is. */
+export function formFault(head: Head, match: Match | null, via: string): ErrorAnswer | null {
+  if (isLoop(head, via)) return plainError('loop_detected');
+  if (head.body === 'none' || !BODYLESS.has(head.method) || match?.route.allowsBody === true) return null;
+  return errorAnswer('invalid_request', `A ${head.method} request must not have a body here.`);
+}
+
 /**
  * Whether this gateway, or a replica of it, has forwarded the request before: its own name stands in Via
  * (RFC 9110 section 7.6.3).
  */
-export function isLoop({ rawHeaders }: Head, name: string): boolean {
+function isLoop({ rawHeaders }: Head, name: string): boolean {
   for (let i = 0; i < rawHeaders.length; i += 2) {
     if (rawHeaders[i]!.length !== 3 || rawHeaders[i]!.toLowerCase() !== 'via') continue;
     if (rawHeaders[i + 1]!.split(',').some((hop) => hop.trim().split(/[ \t]+/)[1] === name)) return true;

@@ -8,10 +8,11 @@ import type { ForwardResult } from '../forward/forward.ts';
 import { readBearer } from '../identify/bearer.ts';
 import type { Consumer } from '../identify/identify.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
-import { CLIENT_CLOSED_REQUEST, type Exchange, type Judgement } from './exchange.ts';
+import type { RequestTrace } from '../telemetry/trace-context.ts';
+import { CLIENT_CLOSED_REQUEST, decisionOf, type Exchange, type Judgement } from './exchange.ts';
 import type { Origin, Parts } from './parts.ts';
 import { passOn } from './pass-on.ts';
-import { announcesBody, BODYLESS, isLoop, requestIdOf } from './received.ts';
+import { announcesBody, formFault, requestIdOf } from './received.ts';
 import { closeAfter, replyWithError } from './reply.ts';
 import type { Match } from './route.ts';
 import { servable } from './servable.ts';
@@ -27,6 +28,7 @@ export class RequestFlow {
   readonly #origin: Origin;
   readonly #requestId: string;
   readonly #startedAtMs: number;
+  readonly #trace: RequestTrace;
   #head: Head | null = null;
   #match: Match | null = null;
   #consumer: Consumer | null = null;
@@ -47,6 +49,7 @@ export class RequestFlow {
     this.#origin = parts.originOf(request);
     this.#requestId = requestIdOf(request.rawHeaders) ?? parts.newRequestId();
     this.#startedAtMs = parts.monotonicMs();
+    this.#trace = parts.traceOf(request.rawHeaders);
   }
 
   async run(head: Head | HeadFault): Promise<void> {
@@ -72,12 +75,8 @@ export class RequestFlow {
     if (head.kind === 'fault') return this.#refuse(errors.errorAnswer(head.code, head.message));
     this.#head = head;
     this.#match = this.#parts.router.match(head.path);
-    if (isLoop(head, this.#parts.via)) {
-      return this.#refuse(errors.plainError('loop_detected'));
-    }
-    if (head.body !== 'none' && BODYLESS.has(head.method) && this.#match?.route.allowsBody !== true) {
-      return this.#refuse(errors.errorAnswer('invalid_request', `A ${head.method} request must not have a body here.`));
-    }
+    const wrong = formFault(head, this.#match, this.#parts.via);
+    if (wrong !== null) return this.#refuse(wrong);
     if (!(await this.#identify(head)) || this.#isOver()) return;
     if (!(await this.#admit()) || this.#isOver()) return;
     const found = servable(this.#match, head, this.#parts.wallMs());
@@ -145,6 +144,7 @@ export class RequestFlow {
       head,
       match,
       requestId: this.#requestId,
+      traceFields: this.#trace.forward(),
       consumer: this.#consumer!,
       origin: this.#origin,
       ownFields: this.#ownFields(),
@@ -220,21 +220,18 @@ export class RequestFlow {
     if (this.#finished) return;
     this.#finished = true;
     const nowMs = this.#parts.monotonicMs();
-    const verdict = this.#verdict;
-    this.#parts.close({
+    const exchange: Exchange = {
       requestId: this.#requestId,
+      traceId: this.#trace.traceId,
       method: this.#request.method ?? '',
       path: this.#head?.path ?? null,
       route: this.#match?.route.path ?? null,
       clientAddress: this.#origin.address,
       consumerId: this.#consumer?.id ?? null,
       plan: this.#consumer?.plan ?? null,
-      cost: verdict?.cost ?? 0,
-      limits: verdict?.allowance.limits ?? [],
-      remaining: verdict?.standings.map(({ remaining }) => remaining) ?? [],
       judgement: this.#judgement,
+      ...decisionOf(this.#verdict),
       source: this.#source,
-      decidedAtMs: verdict?.nowMs ?? null,
       status,
       code,
       cause,
@@ -243,6 +240,8 @@ export class RequestFlow {
       upstreamMs: this.#forwardedAtMs === null ? 0 : nowMs - this.#forwardedAtMs,
       bytesIn: this.#head?.contentLength ?? 0,
       bytesOut: this.#bytesOut,
-    });
+    };
+    this.#trace.end(exchange);
+    this.#parts.close(exchange);
   }
 }

@@ -19,6 +19,10 @@ export interface GatewayLog {
 export interface LogOptions {
   readonly level: string;
   readonly onDrop: () => void;
+  /** Share of the 2xx answers that get an access line, 0 to 1. */
+  readonly sample2xx: number;
+  /** From 0 up to 1. */
+  readonly random?: () => number;
   /** Where lines go; standard output unless a test says otherwise. */
   readonly stream?: DestinationStream;
 }
@@ -27,7 +31,7 @@ export interface LogOptions {
  * The log: one JSON object a line, on standard output, written in pieces so that no request waits for it. An access
  * line is made of an Exchange alone, which has no place for a key, a query or a header.
  */
-export function openLog({ level, onDrop, stream }: LogOptions): GatewayLog {
+export function openLog({ level, onDrop, sample2xx, random = Math.random, stream }: LogOptions): GatewayLog {
   const out =
     stream ?? destination({ dest: 1, sync: false, minLength: 4096, maxLength: BUFFER_BYTES, periodicFlush: 500 });
   if ('on' in out) (out as unknown as NodeJS.EventEmitter).on('drop', onDrop);
@@ -42,6 +46,11 @@ export function openLog({ level, onDrop, stream }: LogOptions): GatewayLog {
   return {
     logger,
     access: (exchange) => {
+      if (sample2xx < 1 && exchange.status >= 200 && exchange.status < 300) {
+        // The share stands in the line, so that whoever counts lines can count requests.
+        if (random() < sample2xx) logger.info({ ...lineOf(exchange), sample: sample2xx }, 'request');
+        return;
+      }
       if (exchange.source !== 'memory' || exchange.consumerId === null) {
         logger.info(lineOf(exchange), 'request');
         return;

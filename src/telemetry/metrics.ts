@@ -6,20 +6,26 @@ export interface GatewayMetrics {
   record(exchange: Exchange): void;
   /** A connection was closed unanswered because there were too many. */
   connectionDropped(): void;
-  /** A request that could not be parsed was answered with this status code name. */
+  /** A request whose head could not be parsed was answered with this error code. */
   unparsed(code: string): void;
   storeFailed(): void;
   logLineDropped(): void;
 }
 
+/** What is read at the moment when somebody asks for the metrics. */
 export interface Gauges {
   readonly connections: () => number;
+  readonly inFlight: () => number;
   readonly upstreams: () => Iterable<readonly [name: string, inFlight: number]>;
   /** 1 present, 0 away. */
   readonly store: () => number;
 }
 
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+/** An admitted request that leaves at most this share of its window is near the limit. */
+const NEAR = 0.1;
+/** Rungs told apart; higher ones are counted together. */
+const RUNGS = 5;
 
 /**
  * The metrics of one gateway. Every label is bounded by the settings: routes by pattern, plans by name, never a path,
@@ -27,58 +33,30 @@ const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
  */
 export function createMetrics(gauges: Gauges): GatewayMetrics {
   const registry = new Registry();
-  const registers = [registry];
   collectDefaultMetrics({ register: registry });
-  const requests = new Counter({
-    name: 'tollgate_requests_total',
-    help: 'Requests that have ended, by route pattern, plan, judgement, status and error code.',
-    labelNames: ['route', 'plan', 'judgement', 'status', 'code'],
-    registers,
-  });
-  const duration = new Histogram({
-    name: 'tollgate_request_duration_seconds',
-    help: 'Time of a request: whole, waiting for the store, with the upstream, and the rest in the gateway itself.',
-    labelNames: ['part'],
-    buckets: SECONDS,
-    registers,
-  });
-  const parts = {
-    total: duration.labels('total'),
-    store: duration.labels('store'),
-    upstream: duration.labels('upstream'),
-    gateway: duration.labels('gateway'),
-  };
+  const recorders = [recordRequests(registry), recordDurations(registry), recordQuotas(registry)];
   const dropped = counter(
-    registers,
+    registry,
     'tollgate_connections_dropped_total',
     'Connections closed unanswered: maxConnections.',
   );
   const storeFailures = counter(
-    registers,
+    registry,
     'tollgate_store_failures_total',
     'Calls to the store that failed or were late.',
   );
-  const logDrops = counter(
-    registers,
-    'tollgate_log_lines_dropped_total',
-    'Log lines dropped because nobody took them.',
-  );
+  const logDrops = counter(registry, 'tollgate_log_lines_dropped_total', 'Log lines dropped because nobody took them.');
   const unparsed = new Counter({
     name: 'tollgate_unparsed_requests_total',
     help: 'Requests refused before their head could be parsed, by error code.',
     labelNames: ['code'],
-    registers,
+    registers: [registry],
   });
-  addGauges(registers, gauges);
+  addGauges(registry, gauges);
   return {
     registry,
     record: (exchange) => {
-      requests.inc(labelsOf(exchange));
-      const { totalMs, storeMs, upstreamMs } = exchange;
-      parts.total.observe(totalMs / 1000);
-      if (exchange.source !== 'memory') parts.store.observe(storeMs / 1000);
-      if (upstreamMs > 0) parts.upstream.observe(upstreamMs / 1000);
-      parts.gateway.observe(Math.max(totalMs - storeMs - upstreamMs, 0) / 1000);
+      for (const record of recorders) record(exchange);
     },
     connectionDropped: () => dropped.inc(),
     unparsed: (code) => unparsed.inc({ code }),
@@ -87,38 +65,102 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   };
 }
 
-function labelsOf({ route, plan, judgement, status, code }: Exchange) {
-  return { route: route ?? 'none', plan: plan ?? 'none', judgement, status: String(status), code: code ?? 'none' };
-}
+type Recorder = (exchange: Exchange) => void;
 
-function counter(registers: Registry[], name: string, help: string): Counter {
-  return new Counter({ name, help, registers });
-}
-
-function addGauges(registers: Registry[], { connections, upstreams, store }: Gauges): void {
-  new Gauge({
-    name: 'tollgate_connections',
-    help: 'Client connections that are open.',
-    registers,
-    collect() {
-      this.set(connections());
-    },
+function recordRequests(registry: Registry): Recorder {
+  const requests = new Counter({
+    name: 'tollgate_requests_total',
+    help: 'Requests that have ended, by route pattern, plan, judgement, status class, error code and who decided.',
+    labelNames: ['route', 'plan', 'judgement', 'status', 'code', 'source'],
+    registers: [registry],
   });
+  return ({ route, plan, judgement, status, code, source }) => {
+    requests.inc({
+      route: route ?? 'none',
+      plan: plan ?? 'none',
+      judgement,
+      status: status === 499 ? '499' : `${Math.floor(status / 100)}xx`,
+      code: code ?? 'none',
+      source: source ?? 'none',
+    });
+  };
+}
+
+function recordDurations(registry: Registry): Recorder {
+  const duration = new Histogram({
+    name: 'tollgate_request_duration_seconds',
+    help: 'Time of a request: total, waiting for the store, with the upstream, and the rest in the gateway itself.',
+    labelNames: ['part'],
+    buckets: SECONDS,
+    registers: [registry],
+  });
+  const total = duration.labels('total');
+  const store = duration.labels('store');
+  const upstream = duration.labels('upstream');
+  const gateway = duration.labels('gateway');
+  return ({ totalMs, storeMs, upstreamMs, source }) => {
+    total.observe(totalMs / 1000);
+    if (source === 'store') store.observe(storeMs / 1000);
+    if (upstreamMs > 0) upstream.observe(upstreamMs / 1000);
+    gateway.observe(Math.max(totalMs - storeMs - upstreamMs, 0) / 1000);
+  };
+}
+
+function recordQuotas(registry: Registry): Recorder {
+  const near = new Counter({
+    name: 'tollgate_quota_near_limit_total',
+    help: 'Admitted requests that left at most a tenth of the window that binds.',
+    labelNames: ['plan', 'window'],
+    registers: [registry],
+  });
+  const over = new Counter({
+    name: 'tollgate_quota_refusals_total',
+    help: 'Requests refused for the quota or under a ban, by the window that refused.',
+    labelNames: ['plan', 'window', 'judgement'],
+    registers: [registry],
+  });
+  const bans = new Counter({
+    name: 'tollgate_bans_total',
+    help: 'Bans imposed, by their rung on the ladder; the highest label counts all from there on.',
+    labelNames: ['plan', 'rung'],
+    registers: [registry],
+  });
+  return ({ plan, window, judgement, limits, remaining, imposedBan }) => {
+    if (plan === null || window === null) return;
+    if (judgement === 'refused' || judgement === 'banned') over.inc({ plan, window, judgement });
+    if (imposedBan !== null) bans.inc({ plan, rung: imposedBan < RUNGS ? String(imposedBan) : `${RUNGS}+` });
+    if (judgement !== 'admitted') return;
+    const i = limits.findIndex((limit) => limit.window === window);
+    if (remaining[i]! <= limits[i]!.limit * NEAR) near.inc({ plan, window });
+  };
+}
+
+function counter(registry: Registry, name: string, help: string): Counter {
+  return new Counter({ name, help, registers: [registry] });
+}
+
+function addGauges(registry: Registry, { connections, inFlight, upstreams, store }: Gauges): void {
+  gauge(registry, 'tollgate_connections', 'Client connections that are open.', connections);
+  gauge(registry, 'tollgate_in_flight', 'Requests that have not ended.', inFlight);
+  gauge(registry, 'tollgate_store_up', '1 while the store answers, 0 while it is away.', store);
   new Gauge({
     name: 'tollgate_upstream_in_flight',
     help: 'Requests with an upstream or waiting for a connection to it.',
     labelNames: ['upstream'],
-    registers,
+    registers: [registry],
     collect() {
-      for (const [name, inFlight] of upstreams()) this.set({ upstream: name }, inFlight);
+      for (const [name, count] of upstreams()) this.set({ upstream: name }, count);
     },
   });
+}
+
+function gauge(registry: Registry, name: string, help: string, read: () => number): void {
   new Gauge({
-    name: 'tollgate_store_up',
-    help: '1 while the store answers, 0 while it is away.',
-    registers,
+    name,
+    help,
+    registers: [registry],
     collect() {
-      this.set(store());
+      this.set(read());
     },
   });
 }

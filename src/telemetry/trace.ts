@@ -1,0 +1,123 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  type Context,
+  createTraceState,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  TraceFlags,
+  type Tracer,
+  trace,
+} from '@opentelemetry/api';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import { resourceFromAttributes } from '@opentelemetry/resources';
+import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trace-base';
+import type { Exchange } from '../gateway/exchange.ts';
+import { type RequestTrace, readTraceContext, type TraceContext } from './trace-context.ts';
+
+export interface Tracing {
+  begin(rawHeaders: readonly string[]): RequestTrace;
+  /** Sends what has not been sent. */
+  close(): Promise<void>;
+}
+
+/** How long the end of the process waits for the last spans to be taken. */
+const CLOSE_WITHIN_MS = 2_000;
+
+/**
+ * Exports spans over OTLP (HTTP, JSON): the gateway's, the store's and the upstream's for each request. Endpoint,
+ * headers, sampler and service name are OpenTelemetry's environment variables. This file is loaded only where tracing is
+ * configured; elsewhere a request's own trace context passes through untouched.
+ */
+export function openTracing(env: NodeJS.ProcessEnv, version: string): Tracing {
+  const provider = new BasicTracerProvider({
+    resource: resourceFromAttributes({
+      'service.name': env.OTEL_SERVICE_NAME || 'tollgate',
+      'service.version': version,
+    }),
+    spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())],
+  });
+  const tracer = provider.getTracer('tollgate');
+  return {
+    begin: (rawHeaders) => new SpansOfRequest(tracer, readTraceContext(rawHeaders)),
+    // A collector that is away must not keep the gateway from ending.
+    close: () => Promise.race([provider.shutdown().catch(() => {}), delay(CLOSE_WITHIN_MS, undefined, { ref: false })]),
+  };
+}
+
+class SpansOfRequest implements RequestTrace {
+  readonly #tracer: Tracer;
+  readonly #span: Span;
+  readonly #context: Context;
+  readonly #startMs = epochMs();
+  #upstream: Span | null = null;
+
+  constructor(tracer: Tracer, caller: TraceContext | null) {
+    this.#tracer = tracer;
+    this.#span = tracer.startSpan('request', { kind: SpanKind.SERVER, startTime: this.#startMs }, contextOf(caller));
+    this.#context = trace.setSpan(ROOT_CONTEXT, this.#span);
+  }
+
+  get traceId(): string {
+    return this.#span.spanContext().traceId;
+  }
+
+  forward(): readonly string[] {
+    const options = { kind: SpanKind.CLIENT, startTime: epochMs() };
+    this.#upstream = this.#tracer.startSpan('upstream', options, this.#context);
+    const { traceId, spanId, traceFlags, traceState } = this.#upstream.spanContext();
+    const fields = ['traceparent', `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`];
+    const state = traceState?.serialize() ?? '';
+    return state === '' ? fields : [...fields, 'tracestate', state];
+  }
+
+  end(exchange: Exchange): void {
+    const endMs = epochMs();
+    if (exchange.source === 'store') this.#storeSpan(exchange.storeMs);
+    this.#upstream?.setAttributes({
+      'http.request.method': exchange.method,
+      'http.response.status_code': exchange.status,
+    });
+    this.#upstream?.end(endMs);
+    this.#span.updateName(exchange.route === null ? exchange.method : `${exchange.method} ${exchange.route}`);
+    this.#span.setAttributes(attributesOf(exchange));
+    if (exchange.status >= 500) this.#span.setStatus({ code: SpanStatusCode.ERROR });
+    this.#span.end(endMs);
+  }
+
+  #storeSpan(ms: number): void {
+    const options = { kind: SpanKind.CLIENT, startTime: this.#startMs };
+    this.#tracer.startSpan('store', options, this.#context).end(this.#startMs + ms);
+  }
+}
+
+function attributesOf(exchange: Exchange) {
+  return {
+    'http.request.method': exchange.method,
+    'http.response.status_code': exchange.status,
+    'client.address': exchange.clientAddress,
+    'tollgate.request_id': exchange.requestId,
+    'tollgate.judgement': exchange.judgement,
+    ...(exchange.route === null ? {} : { 'http.route': exchange.route }),
+    ...(exchange.path === null ? {} : { 'url.path': exchange.path }),
+    ...(exchange.consumerId === null ? {} : { 'tollgate.consumer_id': exchange.consumerId }),
+    ...(exchange.plan === null ? {} : { 'tollgate.plan': exchange.plan }),
+    ...(exchange.code === null ? {} : { 'error.type': exchange.code }),
+  };
+}
+
+function contextOf(caller: TraceContext | null): Context {
+  if (caller === null) return ROOT_CONTEXT;
+  return trace.setSpanContext(ROOT_CONTEXT, {
+    traceId: caller.traceId,
+    spanId: caller.parentId,
+    traceFlags: caller.sampled ? TraceFlags.SAMPLED : TraceFlags.NONE,
+    isRemote: true,
+    ...(caller.tracestate === null ? {} : { traceState: createTraceState(caller.tracestate) }),
+  });
+}
+
+function epochMs(): number {
+  return performance.timeOrigin + performance.now();
+}

@@ -1,0 +1,90 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { beforeAll, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+import { startGateway } from '../support/gateway.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+interface OtlpSpan {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId?: string;
+  readonly name: string;
+  readonly attributes?: readonly { readonly key: string; readonly value: Record<string, unknown> }[];
+}
+
+const TRACE = '0af7651916cd43dd8448eb211c80319c';
+const PARENT = 'b7ad6b7169203331';
+
+/** A collector that keeps what it is sent. */
+async function startCollector() {
+  const spans: OtlpSpan[] = [];
+  const server = createServer(async (request, response) => {
+    let text = '';
+    for await (const chunk of request) text += chunk;
+    const { resourceSpans } = JSON.parse(text) as { resourceSpans: { scopeSpans: { spans: OtlpSpan[] }[] }[] };
+    for (const { scopeSpans } of resourceSpans) for (const scope of scopeSpans) spans.push(...scope.spans);
+    response.setHeader('Content-Type', 'application/json').end('{}');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => server.close());
+  return { origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, spans };
+}
+
+let upstream: Awaited<ReturnType<typeof startUpstream>>;
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+});
+
+test('with a collector, the trace of the client goes on through the gateway, the store and the upstream', async () => {
+  const collector = await startCollector();
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    env: { OTEL_EXPORTER_OTLP_ENDPOINT: collector.origin, OTEL_BSP_SCHEDULE_DELAY: '50' },
+  });
+  const { key } = await gateway.createKey('free');
+  const headers = { traceparent: `00-${TRACE}-${PARENT}-01`, tracestate: 'vendor=1' };
+  expect((await gateway.get('/v1/pets', key, { headers })).status).toBe(200);
+  const spans = await eventually(() => collector.spans.length >= 3 && collector.spans);
+  const [request, store, sent] = ['GET /v1/pets', 'store', 'upstream'].map(
+    (name) => spans.find((s) => s.name === name)!,
+  );
+  expect(request).toMatchObject({ traceId: TRACE, parentSpanId: PARENT });
+  expect(store).toMatchObject({ traceId: TRACE, parentSpanId: request!.spanId });
+  expect(sent).toMatchObject({ traceId: TRACE, parentSpanId: request!.spanId });
+  const received = upstream.requests.at(-1)!;
+  expect(received.values('traceparent')).toEqual([`00-${TRACE}-${sent!.spanId}-01`]);
+  expect(received.values('tracestate')).toEqual(['vendor=1']);
+  expect(JSON.stringify(collector.spans)).not.toContain(key);
+  const attributes = Object.fromEntries(
+    request!.attributes!.map(({ key: name, value }) => [name, Object.values(value)[0]]),
+  );
+  expect(attributes).toMatchObject({
+    'http.route': '/v1/pets',
+    'tollgate.plan': 'free',
+    'tollgate.judgement': 'admitted',
+  });
+});
+
+test('without a collector the context of the client passes through untouched, and its id stands in the log', async () => {
+  const gateway = await startGateway({ upstream: upstream.origin });
+  const { key } = await gateway.createKey('free');
+  const traceparent = `00-${TRACE}-${PARENT}-01`;
+  await gateway.get('/v1/pets', key, { headers: { traceparent, tracestate: 'vendor=1' } });
+  const received = upstream.requests.at(-1)!;
+  expect(received.values('traceparent')).toEqual([traceparent]);
+  expect(received.values('tracestate')).toEqual(['vendor=1']);
+  await gateway.process.until(new RegExp(`"traceId":"${TRACE}"`));
+});
+
+test('a collector that is away costs nobody a request', async () => {
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    env: { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9', OTEL_BSP_SCHEDULE_DELAY: '20' },
+  });
+  const { key } = await gateway.createKey('free');
+  for (let i = 0; i < 5; i++) expect((await gateway.get('/v1/pets', key)).status).toBe(200);
+  expect((await gateway.process.stop()).code).toBe(0);
+});
