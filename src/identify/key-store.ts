@@ -80,7 +80,7 @@ const SECRET = z.looseObject({
 const STORED_KEY = z.looseObject({
   id: z.string(),
   plan: z.string(),
-  limits: z.object({ second: limit, minute: limit, hour: limit, day: limit }),
+  limits: z.looseObject({ second: limit, minute: limit, hour: limit, day: limit }),
   name: z.string().nullable(),
   owner: z.string().nullable(),
   createdAtMs: moment,

@@ -38,6 +38,52 @@ describe('a crash in the middle', () => {
   });
 });
 
+describe('a digest that one gateway takes away and another brings back stays to be found', () => {
+  type Step = (...args: string[]) => Promise<number>;
+  /** Lets `meanwhile` happen just before a gateway takes a step. */
+  const interpose = (redis: object, step: 'tollgateDrop' | 'tollgateReplace', meanwhile: () => Promise<unknown>) => {
+    const steps = redis as Record<string, Step>;
+    const original = steps[step]!.bind(redis);
+    steps[step] = async (...args) => {
+      steps[step] = original;
+      await meanwhile();
+      return original(...args);
+    };
+  };
+  const setUp = async () => {
+    const { url } = await testRedis();
+    const [one, other] = [await gatewayOn(url), await gatewayOn(url)];
+    const { key, digest } = someKey();
+    await one.keys.create(key);
+    const put = (gateway: typeof one, wanted: string) =>
+      gateway.keys.update(key.id, (now) => ({ ...now, secrets: [{ ...key.secrets[0]!, digest: wanted }] }));
+    return { one, other, put, key, digest };
+  };
+
+  test('when it comes back before the pointer is removed', async () => {
+    const { one, other, put, key, digest } = await setUp();
+    interpose(one.redis, 'tollgateDrop', () => put(other, digest));
+    await put(one, `${digest}-new`);
+    expect(await other.keys.findByDigest(digest)).toEqual(key);
+  });
+
+  test('when the pointer is removed before it comes back', async () => {
+    const { one, other, put, key, digest } = await setUp();
+    const [pointed, dropped] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    interpose(one.redis, 'tollgateDrop', () => pointed.promise);
+    const taking = put(one, `${digest}-new`).then(() => dropped.resolve());
+    // The other one has seen the pointer still there; before it writes the record, the pointer goes.
+    interpose(other.redis, 'tollgateReplace', () => {
+      pointed.resolve();
+      return dropped.promise;
+    });
+    await expect.poll(async () => (await other.keys.get(key.id))?.secrets[0]?.digest).toBe(`${digest}-new`);
+    await put(other, digest);
+    await taking;
+    expect(await other.keys.findByDigest(digest)).toEqual(key);
+  });
+});
+
 describe('what is not ours', () => {
   test('in the place of a key fails for that key alone, and the list goes on without it', async () => {
     const { url } = await testRedis();

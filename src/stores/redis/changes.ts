@@ -89,12 +89,10 @@ export class RedisChanges implements ChangeFeed {
   #hear(message: string): void {
     const [digits, kind, id] = message.split(' ');
     const number = Number(digits);
-    if (!Number.isSafeInteger(number) || (kind !== 'key' && kind !== 'ban') || id === undefined || id === '*') {
-      this.#assumeAny();
-      return;
-    }
-    this.#tell({ kind, keyId: id });
-    if (this.#seen === null || number <= this.#seen) return;
+    if (Number.isSafeInteger(number) && (kind === 'key' || kind === 'ban') && id !== undefined && id !== '*') {
+      this.#tell({ kind, keyId: id });
+    } else this.#assumeAny();
+    if (this.#seen === null || !(number > this.#seen)) return;
     this.#early.add(number);
     while (this.#early.delete(this.#seen + 1)) this.#seen++;
     // So many out of order are a gap that will not close; the next look finds it.

@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { Failure } from '../../failure.ts';
 
 export interface ConnectionOptions {
-  /** `redis://`, `rediss://`, `unix:///path` or `redis+unix:///path`; user, password and database as usual. */
+  /** `redis://`, `rediss://`, `unix:///path` or `redis+unix:///path`. */
   readonly url: string;
   /** A connection attempt is given up after this long, and begun again. */
   readonly connectTimeoutMs: number;
@@ -13,16 +13,18 @@ export interface ConnectionOptions {
 /**
  * A connection that loses no time and repeats nothing: a command fails at once while there is no link, and one whose
  * reply was lost is never sent again, because it may have counted (contract section 6). It connects by itself
- * and again after each loss, at least every 2 s. Deadlines are the Circuit's.
+ * and again after each loss, at least once a second. Deadlines are the Circuit's.
  */
 export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptions): Redis {
   const options = {
     ...optionsOf(url),
     connectTimeout: connectTimeoutMs,
+    // A process that has closed its connection ends; the other side may be gone and never say goodbye.
+    disconnectTimeout: 100,
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
-    retryStrategy: (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 6), 2_000),
+    retryStrategy: (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 5), 1_000),
     // The primary has become a replica: a new connection finds the new primary. 1: without sending the write again.
     reconnectOnError: (error: Error): false | 1 => (error.message.startsWith('READONLY') ? 1 : false),
     // A peer that has vanished without a word is given up although the kernel would wait for a quarter of an hour.
@@ -93,16 +95,24 @@ function isRefusal({ message }: Error): boolean {
   return /^(NOAUTH|WRONGPASS|NOPERM)\b|invalid password/.test(message);
 }
 
-/** @throws Failure `bad_settings` for what is no URL; the message does not repeat it, it may hold a password */
+/**
+ * A socket has no host, and a URL without a host no place for credentials: there they are parameters, as in
+ * `unix:///run/redis.sock?db=2&username=gateway&password=…`.
+ * @throws Failure `bad_settings` for what is no URL; the message does not repeat it, it may hold a password
+ */
 function optionsOf(text: string) {
   const url = URL.parse(text);
   if (url === null) throw new Failure('bad_settings', 'REDIS_URL is no URL; it must look like redis://host:port.');
+  const isSocket = url.protocol.endsWith('unix:');
+  const parameters = url.searchParams;
+  const username = isSocket ? (parameters.get('username') ?? '') : decoded(url.username);
+  const password = isSocket ? (parameters.get('password') ?? '') : decoded(url.password);
   const credentials = {
-    ...(url.username === '' ? {} : { username: decodeURIComponent(url.username) }),
-    ...(url.password === '' ? {} : { password: decodeURIComponent(url.password) }),
+    ...(username === '' ? {} : { username }),
+    ...(password === '' ? {} : { password }),
   };
-  if (url.protocol.endsWith('unix:')) {
-    return { ...credentials, path: decodeURIComponent(url.pathname), db: Number(url.searchParams.get('db') ?? 0) };
+  if (isSocket) {
+    return { ...credentials, path: decoded(url.pathname), db: Number(parameters.get('db') ?? 0) };
   }
   return {
     ...credentials,
@@ -111,4 +121,12 @@ function optionsOf(text: string) {
     db: Number(url.pathname.slice(1) || 0),
     ...(url.protocol === 'rediss:' ? { tls: {} } : {}),
   };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new Failure('bad_settings', 'REDIS_URL has a `%` that begins no escape; a percent sign itself is %25.');
+  }
 }
