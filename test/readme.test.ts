@@ -5,9 +5,39 @@ import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import manifest from '../package.json' with { type: 'json' };
 import { parsePlans } from '../src/config/plans.ts';
+import type { Exchange } from '../src/gateway/exchange.ts';
+import { openLog } from '../src/telemetry/log.ts';
+import { createMetrics } from '../src/telemetry/metrics.ts';
 import { ROOT, runTollgate, startTollgate } from './support/processes.ts';
 
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
+
+const EXCHANGE: Exchange = {
+  requestId: 'r',
+  traceId: null,
+  method: 'GET',
+  path: '/v1/pets',
+  route: '/v1/pets',
+  clientAddress: '127.0.0.1',
+  consumerId: 'key_1',
+  plan: 'free',
+  cost: 1,
+  limits: [],
+  remaining: [],
+  judgement: 'admitted',
+  window: null,
+  imposedBan: null,
+  source: 'store',
+  decidedAtMs: 0,
+  status: 200,
+  code: null,
+  cause: null,
+  totalMs: 1,
+  storeMs: 0,
+  upstreamMs: 1,
+  bytesIn: 0,
+  bytesOut: 0,
+};
 
 /** The rows of the table that follows a heading, cells without their backquotes. */
 function tableUnder(heading: string): string[][] {
@@ -73,6 +103,34 @@ test('every command of the README has a help text', async () => {
 test('the libraries of the README are the dependencies, each with its reason', () => {
   const told = tableUnder('Libraries').flatMap(([names]) => names!.split(', '));
   expect(told.filter((name) => name !== 'node:http').sort()).toEqual(Object.keys(manifest.dependencies).sort());
+});
+
+test('the metrics of the README are those that the gateway has', async () => {
+  const told = tableUnder('Metrics').map(([name, labels]) => `${name!.replaceAll('`', '')}: ${labels}`);
+  const { registry } = createMetrics({ connections: () => 0, inFlight: () => 0, upstreams: () => [], store: () => 1 });
+  const known = registry.getMetricsAsArray() as unknown as { name: string; labelNames: string[] }[];
+  const ours = known.filter(({ name }) => name.startsWith('tollgate_'));
+  expect(told.filter((row) => row.startsWith('tollgate_')).sort()).toEqual(
+    ours.map(({ name, labelNames }) => `${name}: ${labelNames.join(', ')}`).sort(),
+  );
+});
+
+test('the fields of the log in the README are those of an access line', () => {
+  const told = tableUnder('Log').flatMap(([names]) => names!.replaceAll('`', '').split(', '));
+  const lines: string[] = [];
+  const log = openLog({
+    level: 'info',
+    sample2xx: 0.5,
+    random: () => 0,
+    onDrop: () => {},
+    stream: { write: (line) => lines.push(line) },
+  });
+  log.access(EXCHANGE);
+  log.access({ ...EXCHANGE, status: 429, source: 'memory' });
+  log.close();
+  expect(lines).toHaveLength(2);
+  const written = new Set(lines.flatMap((line) => Object.keys(JSON.parse(line) as object)));
+  expect([...written].sort()).toEqual(told.sort());
 });
 
 test('the folders of the source map are there', () => {
