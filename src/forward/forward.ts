@@ -60,6 +60,8 @@ export function forward(
   return forwarding;
 }
 
+const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
+
 class Forwarding implements Dispatcher.DispatchHandler, Turn {
   readonly #upstream: Upstream;
   readonly #request: ForwardRequest;
@@ -73,6 +75,9 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
   #started = false;
   #settled = false;
   #left = false;
+  /** Whether a single byte of an answer has come. */
+  #answerBegun = false;
+  #retried = false;
 
   constructor(
     upstream: Upstream,
@@ -97,18 +102,23 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
   }
 
   start(): void {
-    const { method, target, fields, body } = this.#request;
     this.#started = true;
-    this.#upstream.dispatch(
-      { path: target, method: method as Dispatcher.HttpMethod, headers: [...fields], body },
-      this,
-    );
+    this.#upstream.dispatch(this.#dispatched(), this);
+  }
+
+  #dispatched(): Dispatcher.DispatchOptions {
+    const { method, target, fields, body } = this.#request;
+    return { path: target, method: method as Dispatcher.HttpMethod, headers: [...fields], body };
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#reason !== null) controller.abort(this.#reason);
     else this.#wait('head', this.#upstream.options.responseTimeoutMs);
+  }
+
+  onResponseStarted(): void {
+    this.#answerBegun = true;
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
@@ -148,8 +158,23 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
+    if (this.#mayRetry(error)) {
+      this.#retried = true;
+      this.#upstream.dispatchFresh(this.#dispatched(), this);
+      return;
+    }
     this.#leave();
     this.#fail(this.#reason ?? error);
+  }
+
+  /**
+   * One silent retry, of a request that may be repeated (RFC 9110 section 9.2.2) and has no body, when the connection had
+   * been used before and died before any byte of an answer. Nobody is charged for it twice: admission is over.
+   */
+  #mayRetry(error: Error): boolean {
+    const { method, body } = this.#request;
+    if (this.#retried || this.#settled || this.#reason !== null || this.#answerBegun) return false;
+    return body === null && IDEMPOTENT.has(method) && this.#upstream.wasUsed(error);
   }
 
   readonly #onClientClose = (): void => this.breakOff(new ClientGoneError('the client left'));

@@ -1,6 +1,6 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { type Dispatcher, Pool } from 'undici';
+import { Client, type Dispatcher, errors, Pool } from 'undici';
 import { DeadlineError } from './faults.ts';
 
 export interface UpstreamOptions {
@@ -29,14 +29,16 @@ export interface Turn {
  */
 export class Upstream {
   readonly options: UpstreamOptions;
+  readonly #settings: Client.Options;
   readonly #pool: Pool;
   readonly #waiting = new Set<Turn>();
+  /** Errors of connections that had carried an answer before they died. */
+  readonly #ofUsed = new WeakSet<Error>();
   #running = 0;
 
   constructor(options: UpstreamOptions) {
     this.options = options;
-    this.#pool = new Pool(options.target, {
-      connections: options.maxConnections,
+    this.#settings = {
       pipelining: 1,
       allowH2: false,
       keepAliveTimeout: IDLE_CONNECTION_MS,
@@ -44,8 +46,9 @@ export class Upstream {
       // The deadlines are the gateway's own: undici's are late by up to a second.
       headersTimeout: 0,
       bodyTimeout: 0,
-      connect: connector(options),
-    });
+      connect: connector(options, (error) => this.#ofUsed.add(error)),
+    };
+    this.#pool = new Pool(options.target, { ...this.#settings, connections: options.maxConnections });
   }
 
   /** Requests that have a connection or wait for one. */
@@ -83,6 +86,22 @@ export class Upstream {
     this.#pool.dispatch(request, handler);
   }
 
+  /** Sends on a connection of its own, made for this request: in the pool it might meet the next one that is dying. */
+  dispatchFresh(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
+    const client = new Client(this.options.target, this.#settings);
+    client.dispatch(request, handler);
+    void client.close();
+  }
+
+  /**
+   * Whether this error is the death of a connection that had carried an answer before: the service may have closed it
+   * as idle just when the request went out (RFC 9112 section 9.3.1).
+   */
+  wasUsed(error: Error): boolean {
+    if (this.#ofUsed.has(error)) return true;
+    return error instanceof errors.SocketError && (error.socket?.bytesRead ?? 0) > 0;
+  }
+
   async close(): Promise<void> {
     await this.#pool.destroy();
   }
@@ -91,7 +110,7 @@ export class Upstream {
 type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
 
 /** Connects with a deadline that is kept (undici's own is checked twice a second only). */
-function connector({ connectTimeoutMs }: UpstreamOptions) {
+function connector({ connectTimeoutMs }: UpstreamOptions, tellUsed: (error: Error) => void) {
   return ({ hostname, port, protocol }: { hostname: string; port: string; protocol: string }, connected: Connected) => {
     const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
     const isTls = protocol === 'https:';
@@ -108,6 +127,9 @@ function connector({ connectTimeoutMs }: UpstreamOptions) {
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
       clearTimeout(timer);
       socket.removeListener('error', fail);
+      socket.on('error', (error) => {
+        if (socket.bytesRead > 0) tellUsed(error);
+      });
       connected(null, socket);
     });
     return socket;
