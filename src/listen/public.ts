@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from 'node:net';
 import { type ErrorCode, errorAnswer } from '../annotate/error.ts';
 import { Failure } from '../failure.ts';
+import { closeGently } from '../gateway/linger.ts';
 import { type Head, type HeadFault, type HeadLimits, readHead } from './head.ts';
 
 export interface PublicListenerOptions extends HeadLimits {
@@ -144,10 +145,16 @@ function meaningOf(error: NodeJS.ErrnoException & { rawPacket?: Buffer }): [Erro
     case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
       return ['payload_too_large', 'The chunk extensions are too large.'];
     case 'HPE_INVALID_VERSION':
+      if (!hasOtherVersion(error.rawPacket)) break;
       return ['http_version_not_supported', 'Only HTTP/1.1 and HTTP/1.0 are spoken here.'];
-    default:
-      return ['invalid_request', 'This is not a well-formed HTTP/1.1 request.'];
   }
+  return ['invalid_request', 'This is not a well-formed HTTP/1.1 request.'];
+}
+
+/** Whether the request line is one of HTTP, of a version that is not spoken here; else its end is malformed. */
+function hasOtherVersion(packet: Buffer | undefined): boolean {
+  const line = packet?.subarray(0, Math.max(packet.indexOf('\r\n'), 0)).toString('latin1') ?? '';
+  return / HTTP\/[0-9]\.[0-9]$/.test(line);
 }
 
 /** Whether it was the request line that did not end. */
@@ -166,12 +173,10 @@ function answerRaw(socket: Socket, code: ErrorCode, message: string, options: Pu
     return;
   }
   const { status, body } = errorAnswer(code, message);
-  socket.end(
+  socket.write(
     `HTTP/1.1 ${status} ${REASONS[status] ?? 'Error'}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\nDate: ${new Date().toUTCString()}\r\n\r\n${body}`,
   );
-  const timer = setTimeout(() => socket.destroy(), 1_000);
-  socket.once('close', () => clearTimeout(timer));
-  socket.resume();
+  closeGently(socket);
 }
 
 const REASONS: Readonly<Record<number, string>> = {
