@@ -31,7 +31,7 @@ interface Memory {
   readonly nowMs: number;
   readonly askedAtMs: number;
   readonly answeredAtMs: number;
-  /** What `#forgotten` was when the store was asked: memory refuses only where nothing was forgotten since. */
+  /** What `#forgotten` was when the store was asked (or WITHOUT_STORE): memory refuses only where it is still the same. */
   readonly forgotten: number;
 }
 
@@ -42,6 +42,8 @@ interface Batch {
   readonly waiting: ((admission: Admission) => void)[];
 }
 
+/** Decided here alone: such a state is gone on from while the store is away, but the word of one that is back counts. */
+const WITHOUT_STORE = -1;
 /** A refusal that no count can change is asked about again after this long. */
 const HOPELESS_MEMORY_MS = 1_000;
 
@@ -53,7 +55,8 @@ const HOPELESS_MEMORY_MS = 1_000;
 export class Admitter {
   readonly #options: AdmitterOptions;
   readonly #memories: LRUCache<string, Memory>;
-  #batches = new Map<string, Batch>();
+  /** Of this turn, by consumer: one for each cost and allowance. */
+  #batches = new Map<string, Batch[]>();
   /** Counts `forget`, so that an answer that was under way meanwhile refuses nobody either. */
   #forgotten = 0;
   readonly #flush = () => this.#ask();
@@ -69,17 +72,12 @@ export class Admitter {
     if (remembered !== null) return remembered;
     return new Promise((resolve) => {
       if (this.#batches.size === 0) setImmediate(this.#flush);
-      const key = `${cost} ${consumerId}`;
-      const batch = this.#batches.get(key);
-      // A reload in the middle of a turn: the older requests keep the allowance they came under.
-      if (batch !== undefined && batch.allowance === allowance) batch.waiting.push(resolve);
-      else
-        this.#batches.set(batch === undefined ? key : `${key} ${this.#batches.size}`, {
-          consumerId,
-          allowance,
-          cost,
-          waiting: [resolve],
-        });
+      const batches = this.#batches.get(consumerId) ?? [];
+      if (batches.length === 0) this.#batches.set(consumerId, batches);
+      // A reload in the middle of a turn: each request is decided by the allowance that it came under.
+      const batch = batches.find((other) => other.cost === cost && other.allowance === allowance);
+      if (batch !== undefined) batch.waiting.push(resolve);
+      else batches.push({ consumerId, allowance, cost, waiting: [resolve] });
     });
   }
 
@@ -97,7 +95,7 @@ export class Admitter {
   }
 
   async #ask(): Promise<void> {
-    const batches = [...this.#batches.values()];
+    const batches = [...this.#batches.values()].flat();
     this.#batches = new Map();
     const forgotten = this.#forgotten;
     const askedAtMs = this.#options.monotonicMs();
@@ -130,8 +128,9 @@ export class Admitter {
     const memory = this.#memories.get(consumerId);
     if (memory === undefined || memory.forgotten !== this.#forgotten) return null;
     // The store's clock lies between two bounds. The later one decides whether the refusal may still stand, the earlier
-    // one how long the client is told to wait: neither errs against the client.
-    const latestNowMs = memory.nowMs + (this.#options.monotonicMs() - memory.askedAtMs);
+    // one how long the client is told to wait: neither errs against the client. The store tells whole milliseconds, so
+    // up to one more had passed.
+    const latestNowMs = memory.nowMs + 1 + (this.#options.monotonicMs() - memory.askedAtMs);
     if (!stillRefuses(memory, allowance, cost, latestNowMs)) return null;
     const outcome = decide(memory.state, allowance, this.#earliestNowMs(memory), cost, 1);
     if (outcome.admitted > 0) return null;
@@ -160,7 +159,7 @@ export class Admitter {
       nowMs,
       askedAtMs: moment,
       answeredAtMs: moment,
-      forgotten: this.#forgotten,
+      forgotten: WITHOUT_STORE,
     });
     answer(batch, outcome, 'local');
   }
@@ -173,7 +172,10 @@ export class Admitter {
 /** Whether no answer of the store could differ from a refusal until `nowMs`, under the allowance as it is now. */
 function stillRefuses(memory: Memory, allowance: Allowance, cost: number, nowMs: number): boolean {
   const { ban, windows } = memory.state;
-  if (ban !== null && nowMs < ban.untilMs) return true;
+  if (ban !== null && nowMs < ban.untilMs) {
+    // Made under a rule with longer bans than the one in force: the store is about to shorten it.
+    return allowance.bans === null || ban.untilMs <= memory.nowMs + allowance.bans.longestMs;
+  }
   if (isHopeless(allowance, cost)) return nowMs - memory.nowMs < HOPELESS_MEMORY_MS;
   if (allowance.bans !== null) return false;
   return allowance.limits.some(({ window, limit }) => {

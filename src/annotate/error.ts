@@ -1,5 +1,5 @@
 import type { Banned, Refused } from '../admit/verdict.ts';
-import { retryAfterSeconds } from './rate-limit.ts';
+import { type AddressBudget, retryAfterSeconds } from './rate-limit.ts';
 
 /** Every code that a client can be answered with, and its status (contract section 4). The only such table. */
 const STATUS = {
@@ -97,12 +97,16 @@ export function unauthorized(code: 'missing_api_key' | 'invalid_api_key' | 'expi
   return errorAnswer(code, message, { fields: ['WWW-Authenticate', challenge] });
 }
 
-export function tooManyFailedAttempts(resetAtMs: number, nowMs: number): ErrorAnswer {
+/** 429 for an address that failed too often (contract section 4). Times in Unix milliseconds. */
+export function tooManyFailedAttempts({ limit, resetAtMs }: AddressBudget, nowMs: number): ErrorAnswer {
   const seconds = retryAfterSeconds(resetAtMs, nowMs);
   return errorAnswer(
     'too_many_failed_attempts',
     `Too many requests without a valid API key came from this address. Retry after ${seconds} s, with a valid key.`,
-    { fields: ['Retry-After', String(seconds)], details: { window: 'minute', resetAt: Math.ceil(resetAtMs / 1000) } },
+    {
+      fields: ['Retry-After', String(seconds)],
+      details: { window: 'minute', limit, resetAt: Math.ceil(resetAtMs / 1000) },
+    },
   );
 }
 

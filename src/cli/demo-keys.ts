@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Plan, WINDOWS, type WindowName } from '../admit/plan.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { allowanceOf, type Plan, WINDOWS, type WindowName } from '../admit/plan.ts';
 import { digestOf } from '../identify/api-key.ts';
 import { newKey } from '../identify/key-changes.ts';
 import { type OpenStore, withStore } from './open-store.ts';
@@ -16,7 +17,7 @@ const CUSTOM: Readonly<Record<WindowName, number>> = { second: 100, minute: 1_00
 
 /**
  * A demo key for each plan, the same at each start: kept with their secrets in the data folder, readable to its owner
- * only. Only `npm start` makes any. One that was revoked or lost its record is made anew.
+ * only. Only `npm start` makes any. One that can no longer be used is made anew.
  */
 export function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey[]> {
   return withStore(env, async (store) => {
@@ -24,20 +25,26 @@ export function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey[]> {
     const before = read(file);
     const keys: DemoKey[] = [];
     for (const plan of store.plans.plans.values()) {
-      const kept = before[plan.name];
+      const kept = before.get(plan.name);
       const key = kept !== undefined && (await works(store, kept, plan)) ? kept : await make(store, plan);
       keys.push({ plan: plan.name, key });
     }
-    const after = Object.fromEntries(keys.map(({ plan, key }) => [plan, key]));
-    if (JSON.stringify(after) !== JSON.stringify(before)) write(file, after);
+    if (!isDeepStrictEqual(before, mapOf(keys))) write(file, mapOf(keys));
     return keys;
   });
 }
 
+const mapOf = (keys: readonly DemoKey[]) => new Map(keys.map(({ plan, key }) => [plan, key]));
+
 async function works({ keys, peppers }: OpenStore, secret: string, plan: Plan): Promise<boolean> {
-  for (const pepper of peppers) {
-    const key = await keys.findByDigest(digestOf(secret, pepper));
-    if (key !== null) return key.revokedAtMs === null && key.plan === plan.name;
+  const nowMs = Date.now();
+  const hasEnded = ({ expiresAtMs }: { expiresAtMs: number | null }) => expiresAtMs !== null && expiresAtMs <= nowMs;
+  for (const digest of peppers.map((pepper) => digestOf(secret, pepper))) {
+    const key = await keys.findByDigest(digest);
+    if (key === null) continue;
+    const isDead =
+      key.revokedAtMs !== null || hasEnded(key) || key.secrets.some((it) => it.digest === digest && hasEnded(it));
+    return !isDead && key.plan === plan.name && !('missing' in allowanceOf(plan, key.limits));
   }
   return false;
 }
@@ -56,17 +63,19 @@ async function make({ keys, peppers, plans }: OpenStore, plan: Plan): Promise<st
   return secret;
 }
 
-function read(file: string): Readonly<Record<string, string>> {
+/** By plan. Whatever else the file holds is overwritten. */
+function read(file: string): ReadonlyMap<string, string> {
   try {
-    return JSON.parse(readFileSync(file, 'utf8')) as Record<string, string>;
+    const kept: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    return new Map(Object.entries(kept ?? {}).filter(([, key]) => typeof key === 'string'));
   } catch {
-    return {};
+    return new Map();
   }
 }
 
 /** Whole or not at all. */
-function write(file: string, keys: Readonly<Record<string, string>>): void {
+function write(file: string, keys: ReadonlyMap<string, string>): void {
   const draft = `${file}.${process.pid}`;
-  writeFileSync(draft, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });
+  writeFileSync(draft, `${JSON.stringify(Object.fromEntries(keys), null, 2)}\n`, { mode: 0o600 });
   renameSync(draft, file);
 }

@@ -64,7 +64,9 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     onChange: events.onStoreChange,
   });
   // Most often it is there at once. If not, the gateway starts without it.
-  await untilReady(redis, REACHED_WITHIN_MS).then(() => circuit.run(() => redis.ping()), events.onFailure);
+  await untilReady(redis, REACHED_WITHIN_MS)
+    .then(() => circuit.run(() => redis.ping()))
+    .catch(events.onFailure);
   const changes = new RedisChanges({ redis, circuit });
   const publish = changes.publish.bind(changes);
   return {
@@ -120,7 +122,7 @@ async function openEmbedded({ dataFolder, peppers }: Settings, events: StoreEven
       db,
       wallMs: () => Date.now(),
       onLift: (change) => changes.tell(change),
-      onSnapshotFailure: events.onFailure,
+      onFailure: events.onFailure,
     });
     return {
       keys: new EmbeddedKeys({ db, changes }),

@@ -29,7 +29,8 @@ export interface OpenStore {
   close(): Promise<void>;
 }
 
-/** A person waits: longer than a request would, and no longer than a person does. */
+/** A person waits: longer than a request would, and no longer than a person does; first for the link, then for each call. */
+const CONNECT_WITHIN_MS = 1_500;
 const PATIENCE_MS = 2_500;
 
 /**
@@ -74,9 +75,9 @@ function openEmbedded({ dataFolder, peppers }: Settings): Omit<OpenStore, 'setti
 }
 
 async function openRedis({ peppers }: Settings, url: string): Promise<Omit<OpenStore, 'settings' | 'plans'>> {
-  const redis = connectRedis({ url, connectTimeoutMs: PATIENCE_MS });
+  const redis = connectRedis({ url, connectTimeoutMs: CONNECT_WITHIN_MS });
   try {
-    await untilReady(redis, PATIENCE_MS);
+    await untilReady(redis, CONNECT_WITHIN_MS);
   } catch (error) {
     redis.disconnect();
     throw error;

@@ -48,11 +48,11 @@ export const start: Command = {
 async function greet(terminal: Terminal, gateway: RunningGateway, petsPort: number, env: NodeJS.ProcessEnv) {
   const keys = await demoKeys(env);
   const width = Math.max(...keys.map(({ plan }) => plan.length));
-  const origin = `http://127.0.0.1:${gateway.port}`;
+  const origin = originOf(gateway.host, gateway.port);
   const lines = [
     '',
     `Tollgate   ${origin}`,
-    `admin      http://127.0.0.1:${gateway.adminPort}  (/livez, /readyz, /metrics)`,
+    `admin      ${originOf(gateway.adminHost, gateway.adminPort)}  (/livez, /readyz, /metrics)`,
     `pets       http://127.0.0.1:${petsPort}  (asks for no key; only the gateway should reach it)`,
     '',
     'A demo key for each plan:',
@@ -66,4 +66,10 @@ async function greet(terminal: Terminal, gateway: RunningGateway, petsPort: numb
     '',
   ];
   terminal.out(lines.join('\n'));
+}
+
+/** Where a program on this machine reaches a listener: one that listens on every address, on loopback. */
+export function originOf(host: string, port: number): string {
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
 }

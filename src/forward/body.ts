@@ -2,6 +2,9 @@ import type { IncomingMessage } from 'node:http';
 import { type Readable, Transform } from 'node:stream';
 import { ClientBodyError } from './faults.ts';
 
+/** Chunks of a body, of at most 64 KiB each, that wait for the upstream before the client is made to wait. */
+const CHUNKS_HELD = 4;
+
 /**
  * The body of a request as it goes to the upstream, never longer than `maxBytes`. A declared length was checked before
  * and is kept by the parser; chunks are counted as they pass, so that nothing is read whole.
@@ -15,6 +18,9 @@ export function boundedBody(
   if (body === 'length') return request;
   let bytes = 0;
   const counted = new Transform({
+    // undici would give a body that is in its buffer as a whole a Content-Length; what came in chunks goes on in chunks.
+    readableObjectMode: true,
+    readableHighWaterMark: CHUNKS_HELD,
     transform(chunk: Buffer, _encoding, next) {
       bytes += chunk.length;
       next(bytes > maxBytes ? new ClientBodyError('payload_too_large') : null, chunk);

@@ -1,46 +1,10 @@
 import type { ServerResponse } from 'node:http';
-import type { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import {
-  BadAnswerError,
-  ClientBodyError,
-  ClientGoneError,
-  DeadlineError,
-  faultOf,
-  QueueFullError,
-  type UpstreamFault,
-} from './faults.ts';
+import { BadAnswerError, ClientBodyError, ClientGoneError, DeadlineError, faultOf, QueueFullError } from './faults.ts';
+import type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
 import type { Turn, Upstream } from './upstream.ts';
 
-export interface ForwardRequest {
-  readonly method: string;
-  /** Path and query, byte for byte as they were routed. */
-  readonly target: string;
-  /** All fields but Host, which is the target's authority. */
-  readonly fields: readonly string[];
-  /** Null where the request has no body. */
-  readonly body: Readable | null;
-}
-
-/** How forwarding ended. */
-export type ForwardResult =
-  /** The answer was passed on whole. */
-  | { readonly kind: 'answered' }
-  /** Nothing has been sent to the client yet: the gateway answers. */
-  | { readonly kind: 'failed'; readonly fault: UpstreamFault }
-  /** The answer broke off after its head: the client's connection was broken too, so that it shows. */
-  | { readonly kind: 'broken'; readonly fault: UpstreamFault }
-  | { readonly kind: 'client_gone' };
-
-export interface ForwardHooks {
-  /** The final head as the client is to get it; called once. */
-  readonly head: (status: number, raw: readonly Buffer[]) => { readonly fields: string[]; readonly closes: boolean };
-  /** 103 Early Hints, to be passed on. */
-  readonly earlyHints: (raw: readonly Buffer[]) => void;
-  readonly chunk: (bytes: number) => void;
-  /** A client that does not read is given up after this long. */
-  readonly writeTimeoutMs: number;
-}
+export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
 
 /**
  * Sends one request to the upstream and its answer to the client, both streaming, each side no faster than the other.
@@ -78,6 +42,7 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
   /** Whether a single byte of an answer has come. */
   #answerBegun = false;
   #retried = false;
+  #bodyBegun = false;
 
   constructor(
     upstream: Upstream,
@@ -103,6 +68,9 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
 
   start(): void {
     this.#started = true;
+    // From here on it is the upstream that is waited for, and no longer a place at it.
+    this.#waitForHead();
+    this.#request.body?.once('end', this.#onBodySent);
     this.#upstream.dispatch(this.#dispatched(), this);
   }
 
@@ -114,7 +82,7 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#reason !== null) controller.abort(this.#reason);
-    else this.#wait('head', this.#upstream.options.responseTimeoutMs);
+    else this.#waitForHead();
   }
 
   onResponseStarted(): void {
@@ -132,10 +100,17 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
     if (closes) this.#response.shouldKeepAlive = false;
     this.#response.writeHead(status, fields);
     this.#wait('body', this.#upstream.options.bodyTimeoutMs);
+    queueMicrotask(this.#flushHead);
   }
+
+  /** Node holds a head back until there is some body. What has come with it has been written by now; more may be long in coming. */
+  readonly #flushHead = (): void => {
+    if (!this.#settled && !this.#bodyBegun) this.#response.flushHeaders();
+  };
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     this.#hooks.chunk(chunk.length);
+    this.#bodyBegun = true;
     if (this.#response.write(chunk)) {
       this.#timer?.refresh();
       return;
@@ -150,6 +125,11 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
   }
 
   onResponseEnd(): void {
+    const { breaking } = this.#upstream;
+    if (breaking !== null) {
+      this.onResponseError(null, breaking);
+      return;
+    }
     this.#leave();
     if (this.#settled) return;
     this.#response.end();
@@ -178,6 +158,23 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
   }
 
   readonly #onClientClose = (): void => this.breakOff(new ClientGoneError('the client left'));
+
+  readonly #onBodySent = (): void => {
+    if (!this.#settled && !this.#response.headersSent) this.#waitForHead();
+  };
+
+  /**
+   * The upstream's time for its head begins when it has the whole request. While the client has still to send some of
+   * it, and nothing of what it sent waits here, the client is the slow one, and `requestTimeout` watches it.
+   */
+  #waitForHead(): void {
+    const { body } = this.#request;
+    const ms = this.#upstream.options.responseTimeoutMs;
+    this.#startTimer(ms, () => {
+      if (body !== null && !body.readableEnded && body.readableLength === 0) this.#waitForHead();
+      else this.breakOff(new DeadlineError('head', ms));
+    });
+  }
 
   #wait(wait: DeadlineError['wait'], ms: number): void {
     this.#startTimer(ms, () => this.breakOff(new DeadlineError(wait, ms)));

@@ -1,3 +1,8 @@
+import { BadAnswerError } from './faults.ts';
+
+/** Fields that an answer may have at most: their bytes are bounded by undici, which does not count what parts them. */
+const MAX_ANSWER_FIELDS = 1_000;
+
 /** What the gateway itself says to the upstream about a request (contract section 5). */
 export interface ForwardedAs {
   readonly requestId: string;
@@ -42,13 +47,8 @@ const OWN_REQUEST: ReadonlySet<string> = new Set([
 ]);
 
 /** What only a trusted peer may say about where a request came from. */
-const PROVENANCE: ReadonlySet<string> = new Set([
-  'forwarded',
-  'x-real-ip',
-  'x-forwarded-for',
-  'x-forwarded-proto',
-  'x-forwarded-host',
-]);
+const PROVENANCE: ReadonlySet<string> = new Set(['forwarded', 'x-real-ip']);
+const PROVENANCE_PREFIX = 'x-forwarded-';
 
 /** The answer fields that the gateway writes itself: the upstream's own copies are dropped (contract section 4). */
 const OWN_ANSWER: ReadonlySet<string> = new Set([
@@ -87,7 +87,7 @@ export function requestFields(
     const name = rawHeaders[i]!.toLowerCase();
     const value = rawHeaders[i + 1]!;
     if (name === 'via') via += `${value}, `;
-    else if (PROVENANCE.has(name)) {
+    else if (PROVENANCE.has(name) || name.startsWith(PROVENANCE_PREFIX)) {
       if (!as.trustedPeer) continue;
       if (name === 'x-forwarded-for') forwardedFor.push(value);
       else if (name === 'x-forwarded-proto') proto = value;
@@ -111,8 +111,11 @@ export function requestFields(
  * The upstream's fields that go to the client: hop-by-hop ones and those the gateway writes itself are dropped.
  * @param raw as undici gives them: name and value in turn, bytes
  * @param alsoOwn lower-case names that this answer's own fields replace
+ * @param status a 1xx or 204 must not have Content-Length (RFC 9110 section 8.6), whatever the upstream says
+ * @throws BadAnswerError for too many fields, and for a Transfer-Encoding other than one `chunked`: the body's end would be anybody's guess
  */
-export function answerFields(raw: readonly Buffer[], alsoOwn: ReadonlySet<string>): string[] {
+export function answerFields(raw: readonly Buffer[], alsoOwn: ReadonlySet<string>, status: number): string[] {
+  if (raw.length > 2 * MAX_ANSWER_FIELDS) throw new BadAnswerError(`${raw.length / 2} fields`);
   const fields: string[] = [];
   const listed = new Set<string>();
   for (let i = 0; i < raw.length; i += 2) {
@@ -120,8 +123,13 @@ export function answerFields(raw: readonly Buffer[], alsoOwn: ReadonlySet<string
     if (isConnection(raw[i]!)) addConnectionNames(fields.at(-1)!, listed);
   }
   const kept: string[] = [];
+  let codings = 0;
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i]!.toLowerCase();
+    if (name === 'transfer-encoding' && (++codings > 1 || fields[i + 1]!.trim().toLowerCase() !== 'chunked')) {
+      throw new BadAnswerError('a Transfer-Encoding other than chunked');
+    }
+    if (name === 'content-length' && (status < 200 || status === 204)) continue;
     if (HOP_BY_HOP.has(name) || OWN_ANSWER.has(name) || alsoOwn.has(name)) continue;
     if (listed.has(name) && name !== 'content-length') continue;
     kept.push(fields[i]!, fields[i + 1]!);

@@ -35,6 +35,7 @@ export class Upstream {
   /** Errors of connections that had carried an answer before they died. */
   readonly #ofUsed = new WeakSet<Error>();
   #running = 0;
+  #breaking: Error | null = null;
 
   constructor(options: UpstreamOptions) {
     this.options = options;
@@ -46,7 +47,7 @@ export class Upstream {
       // The deadlines are the gateway's own: undici's are late by up to a second.
       headersTimeout: 0,
       bodyTimeout: 0,
-      connect: connector(options, (error) => this.#ofUsed.add(error)),
+      connect: connector(options, (error, used) => this.#broke(error, used)),
     };
     this.#pool = new Pool(options.target, { ...this.#settings, connections: options.maxConnections });
   }
@@ -102,6 +103,23 @@ export class Upstream {
     return error instanceof errors.SocketError && (error.socket?.bytesRead ?? 0) > 0;
   }
 
+  /**
+   * The error that is ending a connection at this very moment, else null. undici takes a reset for the end of an answer
+   * that has no framing of its own; but an answer that broke off is incomplete (RFC 9112 section 8).
+   */
+  get breaking(): Error | null {
+    return this.#breaking;
+  }
+
+  #broke(error: Error, used: boolean): void {
+    if (used) this.#ofUsed.add(error);
+    this.#breaking = error;
+    // undici hears of the error next, in the same turn.
+    queueMicrotask(() => {
+      this.#breaking = null;
+    });
+  }
+
   async close(): Promise<void> {
     await this.#pool.destroy();
   }
@@ -110,7 +128,7 @@ export class Upstream {
 type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
 
 /** Connects with a deadline that is kept (undici's own is checked twice a second only). */
-function connector({ connectTimeoutMs }: UpstreamOptions, tellUsed: (error: Error) => void) {
+function connector({ connectTimeoutMs }: UpstreamOptions, broke: (error: Error, used: boolean) => void) {
   return ({ hostname, port, protocol }: { hostname: string; port: string; protocol: string }, connected: Connected) => {
     const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
     const isTls = protocol === 'https:';
@@ -127,9 +145,7 @@ function connector({ connectTimeoutMs }: UpstreamOptions, tellUsed: (error: Erro
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
       clearTimeout(timer);
       socket.removeListener('error', fail);
-      socket.on('error', (error) => {
-        if (socket.bytesRead > 0) tellUsed(error);
-      });
+      socket.on('error', (error) => broke(error, socket.bytesRead > 0));
       connected(null, socket);
     });
     return socket;

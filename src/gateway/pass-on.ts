@@ -43,9 +43,12 @@ export function passOn(parts: Parts, request: IncomingMessage, response: ServerR
     },
     response,
     {
-      head: (_status, raw) => ({ fields: [...answerFields(raw, replaced), ...ownFields], closes: admitted.closes() }),
+      head: (status, raw) => ({
+        fields: [...answerFields(raw, replaced, status), ...ownFields],
+        closes: admitted.closes(),
+      }),
       earlyHints: (raw) => {
-        if (head.httpVersion === '1.1') response.writeInformation(103, answerFields(raw, replaced));
+        if (head.httpVersion === '1.1') response.writeInformation(103, answerFields(raw, replaced, 103));
       },
       chunk: admitted.sent,
       writeTimeoutMs: parts.writeTimeoutMs,

@@ -171,13 +171,15 @@ export class RequestFlow {
     const budget = failing instanceof Promise ? await failing : failing;
     if (this.#isOver()) return;
     const nowMs = this.#parts.wallMs();
-    const error = budget.allowed ? errors.unauthorized(code) : errors.tooManyFailedAttempts(budget.resetAtMs, nowMs);
+    const error = budget.allowed ? errors.unauthorized(code) : errors.tooManyFailedAttempts(budget, nowMs);
     this.#refuse(error, null, this.#parts.rateLimitFields.ofBudget(budget, nowMs));
   }
 
   #refuse(error: errors.ErrorAnswer, cause: string | null = null, told: string[] | null = null): void {
     if (this.#finished || this.#response.headersSent) return;
-    if (this.#head?.httpVersion === '1.0' || this.#parts.isDraining()) this.#response.shouldKeepAlive = false;
+    // What could not be read without doubt is followed by nothing that can.
+    const closes = this.#head === null || this.#head.httpVersion === '1.0' || this.#parts.isDraining();
+    if (closes) this.#response.shouldKeepAlive = false;
     this.#bytesOut = replyWithError(this.#response, error, this.#ownFields(told), this.#isUnread());
     this.#finish(error.status, error.code, cause);
   }

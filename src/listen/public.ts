@@ -1,9 +1,10 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { type ErrorCode, errorAnswer } from '../annotate/error.ts';
 import { Failure } from '../failure.ts';
 import { closeGently } from '../gateway/linger.ts';
 import { type Head, type HeadFault, type HeadLimits, readHead } from './head.ts';
+import { Turns } from './turns.ts';
 
 export interface PublicListenerOptions extends HeadLimits {
   readonly host: string;
@@ -55,24 +56,43 @@ export async function listenPublic(options: PublicListenerOptions): Promise<Publ
     noDelay: true,
   });
   server.maxConnections = options.maxConnections;
-  const serve = (request: IncomingMessage, response: ServerResponse) => {
+  const connections = countConnections(server);
+  const turns = new Turns((request, response) => {
     const { method = '', url = '', httpVersion, rawHeaders } = request;
     options.handle(request, response, readHead({ method, url, httpVersion, rawHeaders }, options));
-  };
+  });
+  const serve = (request: IncomingMessage, response: ServerResponse) => turns.take(request, response);
   server.on('request', serve);
   // Without these two Node would answer 100 and 417 by itself, before anybody was asked.
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);
-  server.on('connect', (_request, socket) =>
-    answerRaw(socket as Socket, 'not_implemented', 'CONNECT is not offered.', options),
-  );
+  server.on('connect', (request, stream) => {
+    const socket = stream as Socket;
+    const refuse = () => refuseConnect(request, socket, options);
+    turns.end(socket, refuse, refuse);
+  });
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket) => {
-    onClientError(error, socket as Socket, options);
+    onClientError(error, socket as Socket, options, turns);
   });
   server.on('drop', options.onDrop);
   await listening(server, options);
   const { address, port } = server.address() as AddressInfo;
-  return { host: address, port, connections: () => countOf(server), ...drainOf(server) };
+  return { host: address, port, connections, ...drainOf(server) };
+}
+
+/** Answers CONNECT like any other request that is refused. Node has let go of its connection, which ends here. */
+function refuseConnect(request: IncomingMessage, socket: Socket, options: PublicListenerOptions): void {
+  socket.on('error', () => socket.destroy());
+  if (socket.destroyed) return;
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket);
+  response.once('finish', () => {
+    response.detachSocket(socket);
+    closeGently(socket);
+  });
+  const { method = '', url = '', httpVersion, rawHeaders } = request;
+  options.handle(request, response, readHead({ method, url, httpVersion, rawHeaders }, options));
 }
 
 /** Listens, or says in a sentence why that is not possible. */
@@ -109,13 +129,14 @@ function drainOf(server: Server): Pick<PublicListener, 'stopAccepting' | 'draine
   };
 }
 
-function countOf(server: Server): number {
-  let count = 0;
-  // The callback is called before getConnections returns, except in a cluster, which this is not.
-  server.getConnections((_error, connections) => {
-    count = connections;
+/** The server's own `getConnections` answers only in a later turn. */
+function countConnections(server: Server): () => number {
+  let open = 0;
+  server.on('connection', (socket: Socket) => {
+    open++;
+    socket.once('close', () => open--);
   });
-  return count;
+  return () => open;
 }
 
 /** What could not be parsed has no request to answer: the connection gets the error and is closed. */
@@ -123,15 +144,23 @@ function onClientError(
   error: NodeJS.ErrnoException & { rawPacket?: Buffer },
   socket: Socket,
   options: PublicListenerOptions,
+  turns: Turns,
 ): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy(error);
     return;
   }
   const [code, message] = meaningOf(error);
-  const isOfBody = code === 'request_timeout' || code === 'invalid_request';
-  if (isOfBody && options.breakOff(socket, code)) return;
-  answerRaw(socket, code, message, options);
+  const refuse = () => answerRaw(socket, code, message, options);
+  const breakOff = () => {
+    // The client left in the middle of its body: there is nobody to tell that it is malformed.
+    if (error.code === 'HPE_INVALID_EOF_STATE') return socket.destroy();
+    const isOfBody = code === 'request_timeout' || code === 'invalid_request';
+    if (!isOfBody || !options.breakOff(socket, code)) refuse();
+  };
+  const waits = turns.end(socket, breakOff, refuse);
+  // The client has closed its half in the middle of a further request: nobody waits for the answers before it.
+  if (waits && error.code === 'HPE_INVALID_EOF_STATE') socket.destroy(error);
 }
 
 function meaningOf(error: NodeJS.ErrnoException & { rawPacket?: Buffer }): [ErrorCode, string] {

@@ -1,8 +1,24 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { type AccountState, lift, NO_STRIKES } from '../../admit/decide.ts';
+import { z } from 'zod';
+import { type AccountState, lift, UNSEEN } from '../../admit/decide.ts';
 import type { BanInForce } from '../../admit/ledger.ts';
-import { Failure } from '../../failure.ts';
+import { WINDOWS } from '../../admit/plan.ts';
 import { answering, transaction } from './database.ts';
+
+/** One account as it is kept. */
+export interface AccountRow {
+  readonly consumerId: string;
+  /** Null where the row holds something that is no account. */
+  readonly state: AccountState | null;
+  /** When the last thing in it loses its meaning, Unix milliseconds. */
+  readonly expiresAtMs: number;
+}
+
+/** A lift that a command has written and the gateway has not yet obeyed. */
+export interface PendingLift {
+  readonly number: number;
+  readonly consumerId: string;
+}
 
 /**
  * The table of the counters' snapshot, and the lifts that a command has written for the gateway that runs.
@@ -24,32 +40,42 @@ export class AccountsTable {
     );
   }
 
-  *load(nowMs: number): Generator<[string, AccountState]> {
-    const rows = this.#db.prepare('SELECT consumer_id, state FROM accounts WHERE expires_at_ms > ?').iterate(nowMs);
-    for (const { consumer_id, state } of rows) yield [String(consumer_id), parseState(String(state))];
+  *load(nowMs: number): Generator<AccountRow> {
+    const rows = this.#db.prepare('SELECT * FROM accounts WHERE expires_at_ms > ?').iterate(nowMs);
+    for (const { consumer_id, state, expires_at_ms } of rows) {
+      yield { consumerId: String(consumer_id), state: parseState(String(state)), expiresAtMs: Number(expires_at_ms) };
+    }
   }
 
+  /** Null where the row holds something that is no account. */
   get(consumerId: string): AccountState | null {
     const row = this.#db.prepare('SELECT state FROM accounts WHERE consumer_id = ?').get(consumerId);
-    return row === undefined ? null : parseState(String(row.state));
+    return row === undefined ? UNSEEN : parseState(String(row.state));
   }
 
-  /** Writes states whole or not at all; a null state removes the row. */
-  save(states: Iterable<readonly [string, AccountState | null, number]>): void {
+  /**
+   * Writes rows whole or not at all, and with them that lifts up to a number have been obeyed.
+   * @param ended consumers whose rows are removed
+   */
+  save(rows: readonly AccountRow[], ended: readonly string[] = [], obeyed = 0): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)');
     const remove = this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?');
     // A counter need not outlive a power cut by more than the disk's own haste; a key must. So no waiting for the disk here.
     this.#db.exec('PRAGMA synchronous = NORMAL');
     try {
       transaction(this.#db, () => {
-        for (const [consumerId, state, expiresAtMs] of states) {
-          if (state === null) remove.run(consumerId);
-          else put.run(consumerId, JSON.stringify(state), expiresAtMs);
-        }
+        for (const { consumerId, state, expiresAtMs } of rows) put.run(consumerId, JSON.stringify(state), expiresAtMs);
+        for (const consumerId of ended) remove.run(consumerId);
+        if (obeyed > 0) this.#db.prepare('DELETE FROM lifts WHERE rowid <= ?').run(obeyed);
       });
     } finally {
       this.#db.exec('PRAGMA synchronous = FULL');
     }
+  }
+
+  /** Removes what had lost its meaning by `nowMs`. */
+  dropEnded(nowMs: number): void {
+    answering(() => this.#db.prepare('DELETE FROM accounts WHERE expires_at_ms <= ?').run(nowMs));
   }
 
   /** Lifts a ban for the gateway that runs and for one that starts later. False when there is no ban in force. */
@@ -65,29 +91,34 @@ export class AccountsTable {
     });
   }
 
-  /** Takes the lifts that commands have left. */
-  takeLifts(): readonly string[] {
-    if (this.#db.prepare('SELECT 1 FROM lifts LIMIT 1').get() === undefined) return [];
-    return this.#db
-      .prepare('DELETE FROM lifts RETURNING consumer_id')
-      .all()
-      .map((row) => String(row.consumer_id));
+  /** The lifts that commands have left, the oldest first. They stay until `save` is told that they were obeyed. */
+  lifts(): readonly PendingLift[] {
+    const rows = this.#db.prepare('SELECT rowid AS number, consumer_id FROM lifts ORDER BY rowid').all();
+    return rows.map(({ number, consumer_id }) => ({ number: Number(number), consumerId: String(consumer_id) }));
   }
 
   bans(nowMs: number): BanInForce[] {
     const found: BanInForce[] = [];
-    for (const [consumerId, { ban }] of this.load(nowMs)) {
+    for (const { consumerId, state } of this.load(nowMs)) {
+      const ban = state?.ban ?? null;
       if (ban !== null && nowMs < ban.untilMs) found.push({ consumerId, ban });
     }
     return found;
   }
 }
 
-function parseState(text: string): AccountState {
+const count = z.int().min(0);
+const moment = z.number().min(0);
+const STATE = z.object({
+  windows: z.partialRecord(z.enum(WINDOWS), z.object({ used: count, endsAtMs: moment })),
+  strikes: z.object({ count, endsAtMs: moment }),
+  ban: z.object({ number: z.int().min(1), untilMs: moment, window: z.enum(WINDOWS) }).nullable(),
+});
+
+function parseState(text: string): AccountState | null {
   try {
-    const { windows, strikes, ban } = JSON.parse(text) as AccountState;
-    return { windows: windows ?? {}, strikes: strikes ?? NO_STRIKES, ban: ban ?? null };
-  } catch (cause) {
-    throw new Failure('store_corrupt', 'A counter in the embedded store cannot be read.', cause);
+    return STATE.parse(JSON.parse(text)) as AccountState;
+  } catch {
+    return null;
   }
 }

@@ -2,8 +2,10 @@ import type { DatabaseSync } from 'node:sqlite';
 import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../admit/decide.ts';
 import type { Ask, BanInForce, Ledger, LedgerView } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
+import { Failure } from '../../failure.ts';
 import type { Change } from '../../identify/key-store.ts';
 import { AccountsTable } from './accounts.ts';
+import { answering } from './database.ts';
 
 /** A crash forgets at most this much (contract: a restart forgets at most a second). */
 const SNAPSHOT_EVERY_MS = 500;
@@ -16,7 +18,13 @@ export interface EmbeddedLedgerOptions {
   readonly wallMs: () => number;
   /** Tells the gateway itself: a ban was lifted. */
   readonly onLift?: (change: Change) => void;
-  readonly onSnapshotFailure?: (error: unknown) => void;
+  /** What could not be read or written. Nobody is kept waiting for it: counting goes on in memory. */
+  readonly onFailure?: (error: unknown) => void;
+}
+
+interface Account {
+  readonly state: AccountState;
+  readonly expiresAtMs: number;
 }
 
 /**
@@ -26,17 +34,15 @@ export interface EmbeddedLedgerOptions {
 export class EmbeddedLedger implements Ledger {
   readonly #options: EmbeddedLedgerOptions;
   readonly #table: AccountsTable;
-  readonly #accounts: Map<string, { state: AccountState; forgetMs: number }>;
+  readonly #accounts = new Map<string, Account>();
   readonly #dirty = new Set<string>();
   readonly #timer: NodeJS.Timeout;
-  #sweep: Iterator<[string, { state: AccountState; forgetMs: number }]> | null = null;
+  #sweep: Iterator<[string, Account]> | null = null;
 
   constructor(options: EmbeddedLedgerOptions) {
     this.#options = options;
     this.#table = new AccountsTable(options.db);
-    this.#accounts = new Map();
-    for (const [id, state] of this.#table.load(options.wallMs()))
-      this.#accounts.set(id, { state, forgetMs: LADDER_MS });
+    this.#load();
     this.applyLifts();
     this.#timer = setInterval(() => this.#tick(), SNAPSHOT_EVERY_MS);
     this.#timer.unref();
@@ -45,10 +51,13 @@ export class EmbeddedLedger implements Ledger {
   async decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
     const nowMs = this.#options.wallMs();
     return asks.map(({ consumerId, allowance, cost, n }) => {
-      const before = this.#accounts.get(consumerId)?.state ?? UNSEEN;
-      const outcome = decide(before, allowance, nowMs, cost, n);
-      if (n > 0)
-        this.#keep(consumerId, withUncounted(before, outcome.state, allowance), allowance.bans?.forgetMs ?? LADDER_MS);
+      const before = this.#accounts.get(consumerId);
+      const outcome = decide(before?.state ?? UNSEEN, allowance, nowMs, cost, n);
+      if (n > 0) {
+        const state = withUncounted(before?.state ?? UNSEEN, outcome.state, allowance);
+        const endsAtMs = endOf(state, allowance.bans?.forgetMs ?? 0);
+        this.#keep(consumerId, { state, expiresAtMs: Math.max(endsAtMs, before?.expiresAtMs ?? 0) });
+      }
       return outcome;
     });
   }
@@ -58,7 +67,9 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async lift(consumerId: string): Promise<boolean> {
-    return this.#lift(consumerId);
+    const lifted = this.#lift(consumerId);
+    if (lifted) answering(() => this.#write([consumerId]));
+    return lifted;
   }
 
   async bans(): Promise<readonly BanInForce[]> {
@@ -72,26 +83,48 @@ export class EmbeddedLedger implements Ledger {
 
   /** Obeys the lifts that a command has written into the database. Called on every change that the feed tells of. */
   applyLifts(): void {
-    for (const consumerId of this.#table.takeLifts()) this.#lift(consumerId);
+    try {
+      const lifts = this.#table.lifts();
+      if (lifts.length === 0) return;
+      for (const { consumerId } of lifts) this.#lift(consumerId);
+      // In one step with the lifted accounts: a crash in between would bring the bans back.
+      const changed = lifts.map(({ consumerId }) => consumerId).filter((id) => this.#dirty.has(id));
+      this.#write(changed, lifts.at(-1)!.number);
+    } catch (error) {
+      this.#options.onFailure?.(error);
+    }
   }
 
-  /** Writes what is not yet written and stops. */
+  /** Writes what is not yet written and stops. What cannot be written is told and lost. */
   close(): void {
     clearInterval(this.#timer);
-    this.#snapshot(Number.POSITIVE_INFINITY);
+    try {
+      this.#snapshot(Number.POSITIVE_INFINITY);
+    } catch (error) {
+      this.#options.onFailure?.(error);
+    }
+  }
+
+  #load(): void {
+    const nowMs = this.#options.wallMs();
+    this.#table.dropEnded(nowMs);
+    for (const { consumerId, state, expiresAtMs } of this.#table.load(nowMs)) {
+      if (state !== null) this.#accounts.set(consumerId, { state, expiresAtMs });
+      else this.#options.onFailure?.(unreadable(consumerId));
+    }
   }
 
   #lift(consumerId: string): boolean {
     const account = this.#accounts.get(consumerId);
     const nowMs = this.#options.wallMs();
     if (account === undefined || account.state.ban === null || nowMs >= account.state.ban.untilMs) return false;
-    this.#keep(consumerId, lift(account.state, nowMs), account.forgetMs);
+    this.#keep(consumerId, { state: lift(account.state, nowMs), expiresAtMs: account.expiresAtMs });
     this.#options.onLift?.({ kind: 'ban', keyId: consumerId });
     return true;
   }
 
-  #keep(consumerId: string, state: AccountState, forgetMs: number): void {
-    this.#accounts.set(consumerId, { state, forgetMs });
+  #keep(consumerId: string, account: Account): void {
+    this.#accounts.set(consumerId, account);
     this.#dirty.add(consumerId);
   }
 
@@ -100,21 +133,24 @@ export class EmbeddedLedger implements Ledger {
       this.#snapshot(ROWS_A_TURN);
       this.#forgetSome();
     } catch (error) {
-      this.#options.onSnapshotFailure?.(error);
+      this.#options.onFailure?.(error);
     }
   }
 
   #snapshot(most: number): void {
     if (this.#dirty.size === 0) return;
-    const rows: [string, AccountState | null, number][] = [];
-    for (const id of this.#dirty) {
-      if (rows.length >= most) break;
-      const account = this.#accounts.get(id);
-      rows.push([id, account?.state ?? null, account === undefined ? 0 : endOf(account.state, account.forgetMs)]);
-    }
-    this.#table.save(rows);
-    for (const [id] of rows) this.#dirty.delete(id);
+    this.#write(Iterator.from(this.#dirty).take(most).toArray());
     if (this.#dirty.size > 0) setImmediate(() => this.#tick());
+  }
+
+  #write(ids: readonly string[], obeyed = 0): void {
+    const rows = ids.flatMap((consumerId) => {
+      const account = this.#accounts.get(consumerId);
+      return account === undefined ? [] : [{ consumerId, ...account }];
+    });
+    const ended = ids.filter((id) => !this.#accounts.has(id));
+    this.#table.save(rows, ended, obeyed);
+    for (const id of ids) this.#dirty.delete(id);
   }
 
   /** Drops accounts that have lost their meaning, a few at a time. */
@@ -127,8 +163,8 @@ export class EmbeddedLedger implements Ledger {
         this.#sweep = null;
         return;
       }
-      const [id, { state, forgetMs }] = value;
-      if (endOf(state, forgetMs) > nowMs) continue;
+      const [id, { expiresAtMs }] = value;
+      if (expiresAtMs > nowMs) continue;
       this.#accounts.delete(id);
       this.#dirty.add(id);
     }
@@ -146,20 +182,18 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
-    return decide(this.#table.get(consumerId) ?? UNSEEN, allowance, this.#wallMs(), 1, 0);
+    const state = answering(() => this.#table.get(consumerId));
+    return state === null ? null : decide(state, allowance, this.#wallMs(), 1, 0);
   }
 
   async lift(consumerId: string): Promise<boolean> {
-    return this.#table.lift(consumerId, this.#wallMs());
+    return answering(() => this.#table.lift(consumerId, this.#wallMs()));
   }
 
   async bans(): Promise<readonly BanInForce[]> {
-    return this.#table.bans(this.#wallMs());
+    return answering(() => this.#table.bans(this.#wallMs()));
   }
 }
-
-/** How long a ladder is remembered where the plan in force does not say. */
-const LADDER_MS = 86_400_000;
 
 /** A decision tells only of the windows that its allowance counts; the others (a plan changed) stay as they were. */
 function withUncounted(before: AccountState, after: AccountState, { limits }: Allowance): AccountState {
@@ -171,4 +205,11 @@ function endOf({ windows, strikes, ban }: AccountState, forgetMs: number): numbe
   let latest = Math.max(strikes.endsAtMs, ban === null ? 0 : ban.untilMs + forgetMs);
   for (const window of Object.values(windows)) latest = Math.max(latest, window.endsAtMs);
   return latest;
+}
+
+function unreadable(consumerId: string): Failure {
+  return new Failure(
+    'store_corrupt',
+    `What the embedded store holds for ${consumerId} cannot be read. Its windows, strikes and bans begin anew.`,
+  );
 }

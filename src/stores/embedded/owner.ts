@@ -3,24 +3,24 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
 
+/** SQLITE_BUSY */
+const HELD_BY_ANOTHER = 5;
+
 /**
  * Makes this process the one gateway of an embedded store, until `release` or its end, however it ends: the lock is
  * one that the operating system holds for an open file, so no crash leaves one behind.
- * @throws Failure `store_owned` when another gateway owns it
+ * @throws Failure `store_owned` when another gateway owns it, `store_unavailable` when the lock cannot be made
  */
 export function ownStore(dataFolder: string): { release(): void } {
-  mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
+  const file = join(dataFolder, 'owner.lock');
   let lock: DatabaseSync | null = null;
   try {
-    lock = new DatabaseSync(join(dataFolder, 'owner.lock'));
+    mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
+    lock = new DatabaseSync(file);
     lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
   } catch (cause) {
     lock?.close();
-    throw new Failure(
-      'store_owned',
-      `Another gateway owns the embedded store in ${dataFolder}. Stop it, give this one a folder of its own with TOLLGATE_DATA, or let both share a Redis with REDIS_URL.`,
-      cause,
-    );
+    throw refusal(cause, dataFolder, file);
   }
   const held = lock;
   return {
@@ -29,4 +29,21 @@ export function ownStore(dataFolder: string): { release(): void } {
       held.close();
     },
   };
+}
+
+function refusal(cause: unknown, dataFolder: string, file: string): Failure {
+  const code = cause instanceof Error && 'errcode' in cause ? Number(cause.errcode) & 0xff : 0;
+  if (code === HELD_BY_ANOTHER) {
+    return new Failure(
+      'store_owned',
+      `Another gateway owns the embedded store in ${dataFolder}. Stop it, give this one a folder of its own with TOLLGATE_DATA, or let both share a Redis with REDIS_URL.`,
+      cause,
+    );
+  }
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new Failure(
+    'store_unavailable',
+    `${file} cannot be locked: ${reason}. TOLLGATE_DATA must name a folder that this user may write.`,
+    cause,
+  );
 }

@@ -77,16 +77,20 @@ export class Circuit {
   }
 
   #probeLater(): void {
-    if (this.#closed) return;
-    this.#probing = setTimeout(async () => {
-      try {
-        await withDeadline(this.#options.probe(), this.#options.timeoutMs);
-        this.#succeeded();
-      } catch {
-        this.#probeLater();
-      }
-    }, this.#options.probeEveryMs);
+    // A call that was answered late may have ended the outage that the probe in waiting is for; it serves the next one too.
+    if (this.#closed || this.#probing !== null) return;
+    this.#probing = setTimeout(() => void this.#probe(), this.#options.probeEveryMs);
     this.#probing.unref();
+  }
+
+  async #probe(): Promise<void> {
+    const isBack = await withDeadline(this.#options.probe(), this.#options.timeoutMs).then(
+      () => true,
+      () => false,
+    );
+    this.#probing = null;
+    if (isBack) this.#succeeded();
+    else if (this.#state === 'away') this.#probeLater();
   }
 }
 

@@ -50,10 +50,11 @@ local function decide(key)
     return values
   end
   for i, value in ipairs(values) do
-    local number = value and tonumber(value) or 0
+    local number = tonumber(value or 0)
     if number == nil or number < 0 or number > 9007199254740992 or number ~= math.floor(number) then return 'FOREIGN' end
     values[i] = number
   end
+  if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return 'FOREIGN' end
 
   local changes = {}
   local function put(field, value)

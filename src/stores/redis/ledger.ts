@@ -68,10 +68,11 @@ export class RedisLedger implements Ledger {
       );
       cursor = next;
       if (names.length === 0) continue;
-      const [seconds] = await this.#circuit.run(() => this.#redis.time());
+      const [seconds, microseconds] = await this.#circuit.run(() => this.#redis.time());
+      const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
       for (const [i, ban] of (await this.#banFields(names)).entries()) {
         const consumerId = names[i]!.slice(prefix.length, -1);
-        if (ban !== null && ban.untilMs > Number(seconds) * 1000) found.set(consumerId, { consumerId, ban });
+        if (ban !== null && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
       }
     } while (cursor !== '0');
     return [...found.values()];

@@ -1,0 +1,33 @@
+import type { Readable } from 'node:stream';
+import type { UpstreamFault } from './faults.ts';
+
+/** What is asked of an upstream. */
+export interface ForwardRequest {
+  readonly method: string;
+  /** Path and query, byte for byte as they were routed. */
+  readonly target: string;
+  /** All fields but Host, which is the target's authority. */
+  readonly fields: readonly string[];
+  /** Null where the request has no body. */
+  readonly body: Readable | null;
+}
+
+/** How forwarding ended. */
+export type ForwardResult =
+  /** The answer was passed on whole. */
+  | { readonly kind: 'answered' }
+  /** Nothing has been sent to the client yet: the gateway answers. */
+  | { readonly kind: 'failed'; readonly fault: UpstreamFault }
+  /** The answer broke off after its head: the client's connection was broken too, so that it shows. */
+  | { readonly kind: 'broken'; readonly fault: UpstreamFault }
+  | { readonly kind: 'client_gone' };
+
+export interface ForwardHooks {
+  /** The final head as the client is to get it; called once. */
+  readonly head: (status: number, raw: readonly Buffer[]) => { readonly fields: string[]; readonly closes: boolean };
+  /** 103 Early Hints, to be passed on. */
+  readonly earlyHints: (raw: readonly Buffer[]) => void;
+  readonly chunk: (bytes: number) => void;
+  /** A client that does not read is given up after this long. */
+  readonly writeTimeoutMs: number;
+}

@@ -1,0 +1,40 @@
+import { type Admission, Admitter, type AdmitterOptions } from '../../src/admit/admit.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
+import { FakeLedger } from './fake-ledger.ts';
+
+/** A gateway's admission before a store of the test's, both on clocks that the test moves together. */
+export function admitterOn(ledger = new FakeLedger(), options: Partial<AdmitterOptions> = {}) {
+  const clock = { monotonicMs: 5_000.25 };
+  const admitter = new Admitter({
+    ledger,
+    onFailure: 'local',
+    monotonicMs: () => clock.monotonicMs,
+    wallMs: () => ledger.nowMs,
+    remembered: 1_000,
+    ...options,
+  });
+  return {
+    ledger,
+    admitter,
+    /** Time passes, for the gateway and for the store. */
+    pass: (ms: number) => {
+      clock.monotonicMs += ms;
+      ledger.nowMs += ms;
+    },
+    /** Requests of one turn. */
+    burst: (id: string, plan: Allowance, n: number, cost = 1) =>
+      Promise.all(Array.from({ length: n }, () => admitter.admit(id, plan, cost))),
+    one: async (id: string, plan: Allowance, cost = 1) => admitter.admit(id, plan, cost),
+  };
+}
+
+/** What became of a request: `admitted`, `refused`, `banned`, `unavailable`. */
+export const kindOf = (admission: Admission) =>
+  admission.kind === 'decided' ? admission.verdict.kind : admission.kind;
+
+/** What a client is told to wait, seconds; null where it is admitted. */
+export function retryAfterOf(admission: Admission): number | null {
+  if (admission.kind !== 'decided' || admission.verdict.kind === 'admitted') return null;
+  const { retryAtMs, nowMs } = admission.verdict;
+  return Math.max(Math.ceil((retryAtMs - nowMs) / 1_000), 1);
+}

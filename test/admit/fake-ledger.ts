@@ -1,0 +1,51 @@
+import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
+import type { Ask, BanInForce, Ledger } from '../../src/admit/ledger.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
+import { Failure } from '../../src/failure.ts';
+
+/**
+ * A store whose clock, ways and failures a test decides about. It tells whole milliseconds of a clock that has fractions, as
+ * Redis does, and keeps every call it was sent.
+ */
+export class FakeLedger implements Ledger {
+  readonly calls: (readonly Ask[])[] = [];
+  /** Unix milliseconds, with fractions. */
+  nowMs = 1_800_000_000_000;
+  away = false;
+  /** Awaited before a call is decided, and before its answer is given back. */
+  onTheWay: () => Promise<void> | void = () => {};
+  readonly #accounts = new Map<string, AccountState>();
+
+  async decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
+    this.calls.push(asks);
+    await this.onTheWay();
+    if (this.away) throw new Failure('store_unavailable', 'away');
+    const outcomes = asks.map(({ consumerId, allowance, cost, n }) => {
+      const outcome = decide(this.#of(consumerId), allowance, Math.floor(this.nowMs), cost, n);
+      this.#accounts.set(consumerId, outcome.state);
+      return outcome;
+    });
+    await this.onTheWay();
+    return outcomes;
+  }
+
+  async present(consumerId: string, allowance: Allowance): Promise<Outcome> {
+    return decide(this.#of(consumerId), allowance, Math.floor(this.nowMs), 1, 0);
+  }
+
+  async lift(consumerId: string): Promise<boolean> {
+    const before = this.#of(consumerId);
+    this.#accounts.set(consumerId, lift(before, this.nowMs));
+    return this.#of(consumerId) !== before;
+  }
+
+  async bans(): Promise<readonly BanInForce[]> {
+    return [...this.#accounts].flatMap(([consumerId, { ban }]) =>
+      ban !== null && this.nowMs < ban.untilMs ? [{ consumerId, ban }] : [],
+    );
+  }
+
+  #of(consumerId: string): AccountState {
+    return this.#accounts.get(consumerId) ?? UNSEEN;
+  }
+}

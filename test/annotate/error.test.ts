@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import type { Banned, Refused } from '../../src/admit/verdict.ts';
+import { verdictOf } from '../../src/admit/verdict.ts';
+import * as errors from '../../src/annotate/error.ts';
+import { allowance } from '../support/allowance.ts';
+
+const NOW_MS = 1_700_000_000_123;
+
+test('every plain error is an Error of the interface: code, a sentence, and the status of the answer', () => {
+  const codes = [
+    'internal_error',
+    'upstream_unavailable',
+    'upstream_timeout',
+    'overloaded',
+    'store_unavailable',
+  ] as const;
+  for (const code of codes) {
+    const answer = errors.plainError(code);
+    expect(JSON.parse(answer.body)).toEqual({
+      code,
+      message: expect.stringMatching(/^[A-Z].*\.$/),
+      status: answer.status,
+    });
+    expect(answer.fields).toEqual(answer.status === 503 ? ['Retry-After', '1'] : []);
+  }
+});
+
+test('a message with whatever a client wrote in it stays JSON', () => {
+  const { body } = errors.errorAnswer('route_not_found', 'There is no "\u2028\n\\ route.');
+  expect(JSON.parse(body).message).toBe('There is no "\u2028\n\\ route.');
+});
+
+test('a quota: Retry-After is the latest end of the windows that refuse, the details are of the one that ends last', () => {
+  const rules = allowance({ minute: 1, day: 1 });
+  const first = decide(UNSEEN, rules, NOW_MS, 1, 1);
+  const later = decide(first.state, rules, NOW_MS + 10_500, 1, 1);
+  const answer = errors.rateLimitExceeded(verdictOf(later, rules, 0) as Refused);
+  expect(answer.fields).toEqual(['Retry-After', String(86_400 - 10)]);
+  expect(JSON.parse(answer.body).details).toEqual({
+    window: 'day',
+    limit: 1,
+    resetAt: Math.ceil((NOW_MS + 86_400_000) / 1000),
+  });
+});
+
+test('a ban: Retry-After is the end of the ban or of what would refuse after it, whichever is later', () => {
+  const rules = allowance({ minute: 1 }, { after: 1, firstMs: 5_000 });
+  const outcome = decide(UNSEEN, rules, NOW_MS, 1, 2);
+  const verdict = verdictOf(outcome, rules, 1) as Banned;
+  expect(verdict.kind).toBe('banned');
+  const answer = errors.apiKeyBanned(verdict);
+  expect(answer.fields).toEqual(['Retry-After', '60']);
+  expect(JSON.parse(answer.body).details).toEqual({ bannedUntil: Math.ceil((NOW_MS + 5_000) / 1000), ban: 1 });
+});
+
+test('the challenge of a missing key names no error, that of a wrong one does (RFC 6750 section 3)', () => {
+  expect(errors.unauthorized('missing_api_key').fields).toEqual(['WWW-Authenticate', 'Bearer realm="tollgate"']);
+  for (const code of ['invalid_api_key', 'expired_api_key'] as const) {
+    expect(errors.unauthorized(code).fields).toEqual([
+      'WWW-Authenticate',
+      'Bearer realm="tollgate", error="invalid_token"',
+    ]);
+  }
+});

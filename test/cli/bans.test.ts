@@ -1,0 +1,104 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { allowance } from '../support/allowance.ts';
+import { privateRedis } from '../support/redis.ts';
+import { createKey, run, STORES, spend } from './ledger-commands.ts';
+
+const hourly = allowance({ hour: 1 }, { after: 1, firstMs: 600_000 });
+const daily = allowance({ day: 1 }, { after: 1, firstMs: 60_000 });
+
+describe.each(Object.keys(STORES))('on %s', (name) => {
+  let env: NodeJS.ProcessEnv;
+  beforeEach(async () => {
+    env = await STORES[name]!();
+  });
+
+  test('bans in force are listed, the first to end first, in the promised shape', async () => {
+    const [long, short, good] = [
+      await createKey(env, '--plan', 'pro'),
+      await createKey(env, '--plan', 'pro'),
+      'key_good',
+    ];
+    const beforeMs = Date.now();
+    await spend(env, long, hourly, 2);
+    await spend(env, short, daily, 2);
+    await spend(env, good, hourly, 1);
+    const { code, stdout, stderr } = await run(env, 'bans', 'list', '--json');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const bans = JSON.parse(stdout);
+    expect(bans).toEqual([
+      { id: short, number: 1, window: 'day', until: expect.any(Number) },
+      { id: long, number: 1, window: 'hour', until: expect.any(Number) },
+    ]);
+    // Unix seconds, rounded up.
+    expect(bans[0].until).toBeGreaterThanOrEqual(Math.floor(beforeMs / 1_000) + 60);
+    expect(bans[0].until).toBeLessThanOrEqual(Math.ceil(Date.now() / 1_000) + 60);
+  });
+
+  test('for people they are a table on a terminal, and elsewhere a line each', async () => {
+    expect(await run(env, 'bans', 'list')).toEqual({ code: 0, stdout: 'No key is banned.\n', stderr: '' });
+    expect((await run(env, 'bans', 'list', '--json')).stdout).toBe('[]\n');
+    const id = await createKey(env, '--plan', 'pro');
+    await spend(env, id, hourly, 2);
+    const moment = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
+    expect((await run(env, 'bans', 'list')).stdout).toMatch(new RegExp(`^${id}\t1\thour\t${moment}\n$`));
+    const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'bans', 'list');
+    expect(stdout).toMatch(new RegExp(`^ID +BAN +WINDOW +UNTIL\n${id}  1    hour    ${moment}\n$`));
+  });
+
+  test('a lift ends the ban, says so, and can be made once', async () => {
+    const id = await createKey(env, '--plan', 'pro');
+    await spend(env, id, hourly, 2);
+    expect(await run(env, 'bans', 'lift', id)).toEqual({
+      code: 0,
+      stdout: `The ban of ${id} is lifted.\n`,
+      stderr: '',
+    });
+    expect((await run(env, 'bans', 'list', '--json')).stdout).toBe('[]\n');
+    expect(await run(env, 'bans', 'lift', id)).toEqual({ code: 1, stdout: '', stderr: `Key ${id} is not banned.\n` });
+    await spend(env, id, hourly, 1);
+    const { stdout } = await run(env, 'bans', 'lift', id, '--json');
+    expect(JSON.parse(stdout)).toEqual({ id, lifted: true });
+  });
+
+  test('a lift takes back the rung and keeps what was counted', async () => {
+    const id = await createKey(env, '--plan', 'pro', '--limit', 'hour=5');
+    await spend(env, id, hourly, 2);
+    await run(env, 'bans', 'lift', id);
+    const usage = JSON.parse((await run(env, 'usage', id, '--json')).stdout);
+    expect(usage).toMatchObject({ windows: { hour: { used: 1 } }, strikes: 0, ban: null });
+    await spend(env, id, hourly, 1);
+    expect(JSON.parse((await run(env, 'bans', 'list', '--json')).stdout)).toMatchObject([{ id, number: 1 }]);
+  });
+
+  test('a lift of an unknown key, or of none, is refused with a sentence', async () => {
+    expect(await run(env, 'bans', 'lift', 'key_unknown')).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'There is no key key_unknown.\n',
+    });
+    expect(await run(env, 'bans', 'lift')).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringMatching(/KEY_ID/),
+    });
+    expect(await run(env, 'bans', 'lift', 'a', 'b')).toMatchObject({ code: 2, stdout: '' });
+  });
+});
+
+test('without its Redis a command says so within seconds and fails', async () => {
+  const server = await privateRedis();
+  await server.stop();
+  const env = { REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use' };
+  const startedMs = performance.now();
+  const { code, stdout, stderr } = await run(env, 'bans', 'list', '--json');
+  expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+  expect(stderr).toMatch(/^Redis at .* does not answer.*REDIS_URL.*\n$/);
+  expect(performance.now() - startedMs).toBeLessThan(5_000);
+});
+
+test.each(['list', 'lift'])('`bans %s --help` tells each option in a sentence', async (word) => {
+  const { code, stdout } = await run({}, 'bans', word, '--help');
+  expect(code).toBe(0);
+  expect(stdout).toMatch(new RegExp(`^Usage: tollgate bans ${word} .*\\[options\\]$`, 'm'));
+  expect(stdout).toMatch(/^ {2}--json {2}.*\.$/m);
+});

@@ -1,0 +1,59 @@
+import type { Allowance } from '../../src/admit/plan.ts';
+import { openStore } from '../../src/cli/open-store.ts';
+import { main } from '../../src/main.ts';
+import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
+import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { temporaryFolder } from '../support/processes.ts';
+import { redisCommand, testRedis } from '../support/redis.ts';
+
+/** Runs a command in this process, on the store that `env` names; TEST_TERMINAL makes its output a terminal. */
+export async function run(env: NodeJS.ProcessEnv, ...args: string[]) {
+  let stdout = '';
+  let stderr = '';
+  const code = await main(args, {
+    env,
+    out: (text) => {
+      stdout += text;
+    },
+    error: (text) => {
+      stderr += text;
+    },
+    isTerminal: env.TEST_TERMINAL === 'yes',
+  });
+  return { code, stdout, stderr };
+}
+
+/** Environments of an empty store, one for each technology. */
+export const STORES: Readonly<Record<string, () => Promise<NodeJS.ProcessEnv>>> = {
+  'the embedded store': async () => ({ TOLLGATE_DATA: await temporaryFolder() }),
+  Redis: async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    return { REDIS_URL: url, KEY_PEPPER: 'a pepper that only the tests use' };
+  },
+};
+
+export async function createKey(env: NodeJS.ProcessEnv, ...options: string[]): Promise<string> {
+  const { code, stdout, stderr } = await run(env, 'keys', 'create', '--json', ...options);
+  if (code !== 0) throw new Error(stderr);
+  return JSON.parse(stdout).id;
+}
+
+/** What a gateway would have counted: `n` requests of a consumer, decided on the store that `env` names. */
+export async function spend(
+  env: NodeJS.ProcessEnv,
+  consumerId: string,
+  allowance: Allowance,
+  n: number,
+): Promise<void> {
+  const { technology, close } = await openStore(env);
+  const asks = [{ consumerId, allowance, cost: 1, n }];
+  if (technology.kind === 'redis') {
+    await new RedisLedger({ ...technology, publish: async () => {} }).decide(asks);
+  } else {
+    const ledger = new EmbeddedLedger({ db: technology.db, wallMs: () => Date.now() });
+    await ledger.decide(asks);
+    ledger.close();
+  }
+  await close();
+}

@@ -1,0 +1,196 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
+import type { Ask, Ledger, LedgerView } from '../../src/admit/ledger.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
+import type { Change } from '../../src/identify/key-store.ts';
+import { allowance } from '../support/allowance.ts';
+import { eventually } from '../support/conditions.ts';
+
+export interface LedgerUnderTest {
+  /** As the gateway has it. */
+  readonly ledger: Ledger;
+  /** The same store as a command has it, on a connection of its own. */
+  readonly view: LedgerView;
+  /** What the gateway was told of lifts so far. */
+  readonly told: readonly Change[];
+}
+
+/** Lifts, ends of bans and snapshots are to be seen within this (contract section 1). */
+const SOON = { withinMs: 1_000 };
+
+/** Two strikes make a ban that outlasts the test. */
+const strict = allowance({ minute: 2 }, { after: 2 });
+/** Two strikes make a ban that ends while the test looks on. */
+const brief = allowance({ minute: 2 }, { after: 2, firstMs: 40, longestMs: 100 });
+
+/** What every Ledger promises. `open` gives an empty store. */
+export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
+  let store: LedgerUnderTest;
+  let ledger: Ledger;
+  let view: LedgerView;
+  beforeEach(async () => {
+    store = await open();
+    ({ ledger, view } = store);
+  });
+  const decideOne = async (consumerId: string, plan: Allowance, n: number, cost = 1): Promise<Outcome> => {
+    const [outcome] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
+    return outcome!;
+  };
+  const ban = async (consumerId: string, plan: Allowance) => {
+    const { state } = await decideOne(consumerId, plan, 4);
+    expect(state.ban).not.toBeNull();
+    return state.ban!;
+  };
+
+  decisions(() => ledger, decideOne);
+
+  describe('a lift', () => {
+    test('of a consumer that is unknown or not banned does nothing, and nobody is told', async () => {
+      await decideOne('struck', strict, 3);
+      expect(await ledger.lift('struck')).toBe(false);
+      expect(await ledger.lift('unseen')).toBe(false);
+      expect((await decideOne('struck', strict, 0)).state.strikes.count).toBe(1);
+      expect((await decideOne('unseen', strict, 0)).state).toEqual(UNSEEN);
+      expect(store.told).toEqual([]);
+    });
+
+    test('of a ban that has ended does nothing: the ladder stands', async () => {
+      await ban('a', brief);
+      await eventually(async () => (await ledger.bans()).length === 0, SOON);
+      expect(await ledger.lift('a')).toBe(false);
+      expect((await ban('a', brief)).number).toBe(2);
+    });
+
+    test('ends the ban at once, clears the strikes, keeps what was counted, and is told', async () => {
+      await ban('a', strict);
+      expect(await ledger.lift('a')).toBe(true);
+      expect(store.told).toEqual([{ kind: 'ban', keyId: 'a' }]);
+      const { state } = await decideOne('a', strict, 0);
+      expect(state).toMatchObject({ ban: null, strikes: { count: 0 }, windows: { minute: { used: 2 } } });
+      expect(await ledger.lift('a')).toBe(false);
+      expect(await decideOne('a', strict, 1)).toMatchObject({ admitted: 0, bannedFrom: 1 });
+      expect(await decideOne('a', allowance({ minute: 3 }), 1)).toMatchObject({ admitted: 1 });
+    });
+
+    test('takes back the rung, the first one and a later one', async () => {
+      await ban('a', strict);
+      await ledger.lift('a');
+      expect((await ban('a', brief)).number).toBe(1);
+      await eventually(async () => (await ledger.bans()).length === 0, SOON);
+      expect((await ban('a', strict)).number).toBe(2);
+      await ledger.lift('a');
+      expect((await ban('a', strict)).number).toBe(2);
+    });
+
+    test('by a command is obeyed within a second, and stays', async () => {
+      await ban('a', strict);
+      await eventually(async () => (await view.bans()).length === 1, SOON);
+      expect(await view.lift('a')).toBe(true);
+      await eventually(async () => (await decideOne('a', strict, 0)).state.ban === null, SOON);
+      await decideOne('a', strict, 1);
+      await eventually(async () => (await view.present('a', strict))?.state.strikes.count === 1, SOON);
+      expect(await view.bans()).toEqual([]);
+      expect((await decideOne('a', strict, 0)).state.ban).toBeNull();
+    });
+  });
+
+  describe('the list of bans', () => {
+    test('has those in force, whole, and no other', async () => {
+      const one = await ban('one', strict);
+      await ban('ended', brief);
+      await ban('lifted', strict);
+      await ledger.lift('lifted');
+      await decideOne('good', strict, 1);
+      await decideOne('struck', strict, 3);
+      const expected = [{ consumerId: 'one', ban: one }];
+      await eventually(async () => expect(await ledger.bans()).toEqual(expected), SOON);
+      await eventually(async () => expect(await view.bans()).toEqual(expected), SOON);
+      expect(one).toMatchObject({ number: 1, window: 'minute' });
+    });
+
+    test('has every ban among many accounts, once', async () => {
+      const banned = Array.from({ length: 1_500 }, (_, i) => `banned${i}`);
+      const ask = (consumerId: string, n: number): Ask => ({ consumerId, allowance: strict, cost: 1, n });
+      await ledger.decide([...banned.map((id) => ask(id, 4)), ...banned.map((id) => ask(`good${id}`, 1))]);
+      const ids = (await ledger.bans()).map(({ consumerId }) => consumerId);
+      expect(ids.toSorted()).toEqual(banned.toSorted());
+    });
+  });
+
+  test('the present state is told to a command within a second, as the gateway sees it', async () => {
+    await decideOne('a', strict, 3);
+    await eventually(async () => {
+      expect((await view.present('a', strict))?.state).toEqual((await ledger.present('a', strict))?.state);
+    }, SOON);
+    expect((await view.present('a', strict))?.state).toMatchObject({ strikes: { count: 1 } });
+    expect((await view.present('unseen', strict))?.state).toEqual(UNSEEN);
+  });
+}
+
+function decisions(
+  ledger: () => Ledger,
+  decideOne: (consumerId: string, plan: Allowance, n: number, cost?: number) => Promise<Outcome>,
+): void {
+  describe('a call', () => {
+    test('decides each ask by itself and answers in order', async () => {
+      const asks = [3, 0, 1, 5].map((n, i) => ({ consumerId: `c${i}`, allowance: strict, cost: 1, n }));
+      const outcomes = await ledger().decide(asks);
+      expect(outcomes.map((outcome) => outcome?.admitted)).toEqual([2, 0, 1, 2]);
+      expect(outcomes.map((outcome) => outcome?.bannedFrom)).toEqual([3, 0, 1, 3]);
+      expect(outcomes.map((outcome) => outcome?.n)).toEqual([3, 0, 1, 5]);
+    });
+
+    test('with one consumer twice, at different costs, decides the second after the first', async () => {
+      const plan = allowance({ minute: 10, day: 12 });
+      const ask = (cost: number, n: number) => ({ consumerId: 'a', allowance: plan, cost, n });
+      const outcomes = await ledger().decide([ask(4, 2), ask(1, 5), ask(2, 1)]);
+      expect(outcomes.map((outcome) => outcome?.admitted)).toEqual([2, 2, 0]);
+      expect(outcomes[2]?.state.windows).toMatchObject({ minute: { used: 10 }, day: { used: 10 } });
+      expect(outcomes[2]?.state.strikes.count).toBe(4);
+    });
+
+    test('with no asks has no outcomes', async () => {
+      expect(await ledger().decide([])).toEqual([]);
+    });
+
+    test('that asks for none reads and changes nothing', async () => {
+      const reading = await decideOne('a', strict, 0);
+      expect(reading).toMatchObject({ admitted: 0, bannedFrom: 0, state: UNSEEN });
+      await decideOne('a', strict, 3);
+      const before = await decideOne('a', strict, 0);
+      expect((await decideOne('a', strict, 0, 1_000)).state).toEqual(before.state);
+      expect((await ledger().present('a', strict))?.state).toEqual(before.state);
+      expect(before.state).toMatchObject({ strikes: { count: 1 }, windows: { minute: { used: 2 } } });
+    });
+
+    test('counts in every window or in none', async () => {
+      const plan = allowance({ second: 100, minute: 3, day: 100 });
+      const { admitted, state } = await decideOne('a', plan, 8);
+      expect(admitted).toBe(3);
+      expect(Object.values(state.windows).map(({ used }) => used)).toEqual([3, 3, 3]);
+    });
+
+    test('keeps what a window has counted while a plan without it is in force', async () => {
+      await decideOne('a', allowance({ minute: 2, day: 5 }), 2);
+      await decideOne('a', allowance({ hour: 5 }), 1);
+      expect((await decideOne('a', allowance({ day: 5 }), 0)).state.windows.day?.used).toBe(2);
+    });
+  });
+
+  test('of many calls at once exactly the limit is admitted', async () => {
+    const plan = allowance({ minute: 25 }, null);
+    const calls = Array.from({ length: 60 }, () => decideOne('a', plan, 1));
+    const admitted = (await Promise.all(calls)).map((outcome) => outcome.admitted);
+    expect(admitted.reduce((sum, one) => sum + one)).toBe(25);
+  });
+
+  test('the ban that many calls at once make is one, at the strike that the rule says', async () => {
+    const plan = allowance({ minute: 3 }, { after: 7 });
+    const outcomes = await Promise.all(Array.from({ length: 30 }, () => decideOne('a', plan, 1)));
+    const banned = outcomes.filter(({ bannedFrom }) => bannedFrom === 0);
+    // 3 admitted, 6 refused, and from the 7th refusal on the ban.
+    expect(banned).toHaveLength(30 - 3 - 6);
+    expect(new Set(banned.map(({ state }) => state.ban?.number))).toEqual(new Set([1]));
+    expect(new Set(banned.map(({ state }) => state.ban?.untilMs)).size).toBe(1);
+  });
+}

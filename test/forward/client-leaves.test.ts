@@ -1,0 +1,152 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import { createConnection } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { startUpstream, type Upstream } from '../support/upstream.ts';
+
+// A client that leaves takes its request with it: the upstream's connection is closed within a second, nothing stays in
+// flight, and the log says 499.
+
+const WITHIN = { withinMs: 1_000 };
+
+let gateway: TestGateway;
+let upstream: Upstream;
+let key: string;
+let held: ServerResponse[] = [];
+
+beforeAll(async () => {
+  upstream = await startUpstream((request, response) => {
+    if (request.url?.includes('download')) {
+      response.writeHead(200, { 'content-length': 1_000_000 });
+      response.write('begun');
+    }
+    held.push(response);
+  });
+  gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { maxConnections: 2, maxQueue: 1 } });
+  ({ key } = await gateway.createKey('enterprise', '--limit', 'minute=1000', '--limit', 'day=1000'));
+});
+
+beforeEach(() => {
+  held = [];
+});
+
+const send = async (line: string, fields = '', body = '') => {
+  const socket = createConnection(gateway.port, '127.0.0.1');
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  socket.write(`${line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${fields}\r\n${body}`);
+  return socket;
+};
+
+const inFlight = async () => {
+  const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+  const [, requests] = /^tollgate_in_flight (\d+)$/m.exec(metrics)!;
+  const [, forwarded] = /^tollgate_upstream_in_flight\{upstream="store"\} (\d+)$/m.exec(metrics)!;
+  return [Number(requests), Number(forwarded)];
+};
+
+/** Statuses in the access log of the requests for a path. */
+const logged = (path: string) =>
+  gateway.process.stdout
+    .split('\n')
+    .filter((line) => line.includes('"msg":"request"') && line.includes(`"path":"${path}"`))
+    .map((line) => (JSON.parse(line) as { status: number }).status);
+
+const expectGone = async (path: string) => {
+  await eventually(async () => expect(await inFlight()).toEqual([0, 0]), WITHIN);
+  await eventually(() => expect(upstream.open).toBe(0), WITHIN);
+  await eventually(() => expect(logged(path)).toContain(499));
+};
+
+test.each(['destroy', 'resetAndDestroy', 'end'] as const)(
+  'a client that leaves while it waits for an answer (%s)',
+  async (leave) => {
+    const path = `/v1/pets/waiting-${leave}`;
+    const socket = await send(`GET ${path}`);
+    await eventually(() => expect(held).toHaveLength(1));
+    socket[leave]();
+    await expectGone(path);
+    expect(logged(path)).toEqual([499]);
+  },
+);
+
+test.each([
+  ['sized', 'Content-Length: 1000\r\n', 'half'],
+  ['in chunks', 'Transfer-Encoding: chunked\r\n', '4\r\nhalf\r\n'],
+])(
+  'a client that leaves in the middle of its body (%s): the upstream never gets the request whole',
+  async (how, fields, body) => {
+    const before = logged('/v1/pets').length;
+    const socket = await send(`POST /v1/pets?${how.length}`, fields, body);
+    await eventually(() => expect(upstream.requests.at(-1)?.body.toString()).toBe('half'));
+    socket.destroy();
+    expect(await upstream.requests.at(-1)?.whole).toBe(false);
+    await expectGone('/v1/pets');
+    await eventually(() => expect(logged('/v1/pets').slice(before)).toEqual([499]));
+  },
+);
+
+test('a client that leaves while it reads the answer', async () => {
+  const path = '/v1/pets/download';
+  const socket = await send(`GET ${path}`);
+  await once(socket, 'data');
+  socket.destroy();
+  await expectGone(path);
+});
+
+test('a client that leaves the queue gives its place back, and its request is never sent', async () => {
+  const waiting = [await send('GET /v1/pets/a'), await send('GET /v1/pets/b')];
+  await eventually(() => expect(held).toHaveLength(2));
+  const queued = await send('GET /v1/pets/queued');
+  await eventually(async () => expect(await inFlight()).toEqual([3, 3]));
+  // The queue is full.
+  expect((await gateway.get('/v1/pets/c', key)).status).toBe(503);
+  queued.destroy();
+  await eventually(async () => expect(await inFlight()).toEqual([2, 2]), WITHIN);
+  await eventually(() => expect(logged('/v1/pets/queued')).toEqual([499]));
+  // The place can be had again.
+  const next = gateway.get('/v1/pets/next', key);
+  await eventually(async () => expect(await inFlight()).toEqual([3, 3]));
+  for (const response of held.splice(0)) response.end('{}');
+  await eventually(() => expect(held).toHaveLength(1));
+  held[0]?.end('{}');
+  expect((await next).status).toBe(200);
+  expect(upstream.requests.map(({ url }) => url)).not.toContain('/v1/pets/queued');
+  for (const socket of waiting) socket.destroy();
+  await eventually(async () => expect(await inFlight()).toEqual([0, 0]));
+});
+
+test('clients that connect, send and reset at once, many times over, leave nothing behind', async () => {
+  const seen = upstream.requests.length;
+  for (let i = 0; i < 100; i++) {
+    const socket = await send('GET /v1/pets/storm');
+    socket.resetAndDestroy();
+  }
+  await eventually(async () => expect(await inFlight()).toEqual([0, 0]), { withinMs: 5_000 });
+  await eventually(() => expect(upstream.open).toBe(0), WITHIN);
+  expect(upstream.requests.length - seen).toBeLessThanOrEqual(100);
+  const answer = gateway.get('/v1/pets/after', key);
+  await eventually(() => expect(upstream.requests.at(-1)?.url).toBe('/v1/pets/after'));
+  held.at(-1)?.end('{}');
+  expect((await answer).status).toBe(200);
+  expect(gateway.process.stdout + gateway.process.stderr).not.toMatch(/a defect|uncaught/i);
+});
+
+test('a request that a client left behind while its key was looked up is never sent', async () => {
+  // A fresh key, which the gateway has to look up; the reset comes in the same breath as the request.
+  const fresh = await gateway.createKey('free');
+  const seen = upstream.requests.length;
+  const socket = createConnection(gateway.port, '127.0.0.1');
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  const text = `GET /v1/pets/early HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${fresh.key}\r\n\r\n`;
+  socket.write(text, () => socket.resetAndDestroy());
+  await delay(300);
+  await eventually(async () => expect(await inFlight()).toEqual([0, 0]), WITHIN);
+  // Whether the look-up was quicker is chance; what was sent is closed again.
+  expect(upstream.requests.length - seen).toBeLessThanOrEqual(1);
+  await eventually(() => expect(upstream.open).toBe(0), WITHIN);
+});

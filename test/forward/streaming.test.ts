@@ -1,0 +1,116 @@
+import type { ServerResponse } from 'node:http';
+import { createConnection } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { beforeAll, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { rawExchange } from '../support/raw-http.ts';
+import { startRawUpstream, startUpstream, type Upstream } from '../support/upstream.ts';
+
+// What moves while a request is under way: interim answers, answers in pieces, answers that come early.
+
+let gateway: TestGateway;
+let upstream: Upstream;
+let key: string;
+let spent: string;
+const streams: ServerResponse[] = [];
+
+beforeAll(async () => {
+  upstream = await startUpstream(async (request, response, { whole }) => {
+    if (!request.url?.includes('events')) {
+      if (await whole) response.end('{"ok":true}');
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+    streams.push(response);
+  });
+  gateway = await startGateway({ upstream: upstream.origin });
+  ({ key } = await gateway.createKey('free'));
+  ({ key: spent } = await gateway.createKey('closed'));
+});
+
+test('server-sent events arrive one by one, each at once, and the head before them', async () => {
+  const socket = createConnection(gateway.port, '127.0.0.1');
+  let text = '';
+  socket.setEncoding('latin1').on('data', (more: string) => {
+    text += more;
+  });
+  socket.write(`GET /v1/pets?events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+  // The head alone, before there is any event.
+  await eventually(() => expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\n.*\r\n\r\n$/s));
+  for (const event of ['one', 'two', 'three']) {
+    const writtenAtMs = performance.now();
+    streams[0]?.write(`data: ${event}\n\n`);
+    await eventually(() => expect(text).toContain(`data: ${event}`), { everyMs: 2 });
+    expect(performance.now() - writtenAtMs).toBeLessThan(200);
+    await delay(50);
+  }
+  socket.destroy();
+});
+
+const expecting = (own: string, path = '/v1/pets') =>
+  `POST ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n`;
+const statuses = async (bytes: string | string[]) =>
+  (await rawExchange(gateway.port, bytes, { pauseMs: 60 })).responses.map(({ status }) => status);
+
+test('100 Continue is said after admission only: a refused client never sends its body', async () => {
+  const seen = upstream.requests.length;
+  expect(await statuses([expecting(key), '{}'])).toEqual([100, 200]);
+  expect(await statuses(expecting('wrong'))).toEqual([401]);
+  expect(await statuses(expecting(spent))).toEqual([429]);
+  expect(await statuses(expecting(key, '/v1/none'))).toEqual([404]);
+  expect(upstream.requests).toHaveLength(seen + 1);
+});
+
+test('a client that does not wait for 100 Continue is served all the same', async () => {
+  expect((await statuses(`${expecting(key)}{}`)).at(-1)).toBe(200);
+  expect(upstream.requests.at(-1)?.body.toString()).toBe('{}');
+});
+
+test.each(['websocket', 'h2c'])('an Upgrade to %s is served as plain HTTP: no 101, one request', async (protocol) => {
+  const seen = upstream.requests.length;
+  const fields = `Connection: Upgrade, HTTP2-Settings\r\nUpgrade: ${protocol}\r\nHTTP2-Settings: AAMAAABk\r\nSec-WebSocket-Key: eA==\r\n`;
+  expect(await statuses(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${fields}\r\n`)).toEqual([
+    200,
+  ]);
+  expect(upstream.requests).toHaveLength(seen + 1);
+  expect(upstream.requests.at(-1)?.values('upgrade')).toEqual([]);
+});
+
+test('103 Early Hints are passed on, cleaned like an answer; to HTTP/1.0 they are not', async () => {
+  const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n';
+  const hinting = await startRawUpstream((socket) =>
+    socket.write(`${hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}`),
+  );
+  const alone = await startGateway({ upstream: hinting.origin });
+  const own = await alone.createKey('free');
+  const fields = `Host: a\r\nAuthorization: Bearer ${own.key}\r\n\r\n`;
+  const { responses } = await rawExchange(alone.port, `GET /v1/pets HTTP/1.1\r\n${fields}`);
+  expect(responses.map(({ status }) => status)).toEqual([103, 200]);
+  expect(responses[0]?.header('link')).toBe('</a.css>; rel=preload');
+  expect(responses[0]?.header('x-hop')).toBeNull();
+  const old = await rawExchange(alone.port, `GET /v1/pets HTTP/1.0\r\n${fields}`, { until: 'closed' });
+  expect(old.responses.map(({ status }) => status)).toEqual([200]);
+});
+
+test('an early final answer to an upload is passed on, and both connections are closed behind it', async () => {
+  const hasty = await startRawUpstream((socket) => {
+    socket.write('HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\n\r\n{}');
+  });
+  const alone = await startGateway({ upstream: hasty.origin });
+  const own = await alone.createKey('free');
+  for (const framing of ['Content-Length: 1000', 'Transfer-Encoding: chunked']) {
+    const head = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own.key}\r\n${framing}\r\n\r\n`;
+    const { responses, closed } = await rawExchange(alone.port, [head, '4\r\nhalf\r\n'], {
+      until: 'closed',
+      pauseMs: 30,
+    });
+    expect(responses.map(({ status }) => status)).toEqual([413]);
+    expect(responses[0]?.body.toString()).toBe('{}');
+    expect(responses[0]?.header('connection')).toBe('close');
+    expect(closed).toBe(true);
+  }
+  // The upstream's connection has a request on it that was never ended: nothing else may follow on it.
+  await eventually(() => expect(hasty.open).toBe(0));
+  expect(hasty.connections).toBe(2);
+});

@@ -1,0 +1,211 @@
+import { beforeAll, expect, test } from 'vitest';
+import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { rawExchange } from '../support/raw-http.ts';
+import { startUpstream, type Upstream } from '../support/upstream.ts';
+
+// What reaches the service behind the gateway (contract section 5; RFC 9110 section 7.6).
+
+let gateway: TestGateway;
+let upstream: Upstream;
+let id: string;
+let key: string;
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  gateway = await startGateway({ upstream: upstream.origin });
+  ({ id, key } = await gateway.createKey('free'));
+});
+
+/** Sends one request and gives what the upstream received of it. */
+const forwarded = async (fields: string, line = 'GET /v1/pets HTTP/1.1', body = '') => {
+  const seen = upstream.requests.length;
+  const bytes = `${line}\r\nHost: Api.Example.com:81\r\nAuthorization: Bearer ${key}\r\n${fields}\r\n${body}`;
+  const { responses } = await rawExchange(gateway.port, bytes);
+  expect(responses.map(({ status }) => status)).toEqual([200]);
+  expect(upstream.requests).toHaveLength(seen + 1);
+  return upstream.requests.at(-1)!;
+};
+
+const namesOf = ({ rawHeaders }: { rawHeaders: readonly string[] }) =>
+  rawHeaders.filter((_, i) => i % 2 === 0).map((name) => name.toLowerCase());
+
+test('the upstream learns who calls, from where, through whom, and nothing of the credential', async () => {
+  const request = await forwarded('X-Request-Id: abc\r\nAccept: application/json\r\nX-Own: 1\r\n');
+  expect(request.values('x-consumer-id')).toEqual([id]);
+  expect(request.values('x-consumer-plan')).toEqual(['free']);
+  expect(request.values('x-request-id')).toEqual(['abc']);
+  expect(request.values('x-forwarded-for')).toEqual(['127.0.0.1']);
+  expect(request.values('x-forwarded-proto')).toEqual(['http']);
+  expect(request.values('x-forwarded-host')).toEqual(['Api.Example.com:81']);
+  expect(request.values('via')).toEqual([expect.stringMatching(/^1\.1 tollgate-[0-9a-f]{10}$/)]);
+  expect(request.values('host')).toEqual([`127.0.0.1:${upstream.port}`]);
+  expect(request.values('accept')).toEqual(['application/json']);
+  expect(request.values('x-own')).toEqual(['1']);
+  expect(request.values('authorization')).toEqual([]);
+  expect(request.rawHeaders.join('\n')).not.toContain(key);
+});
+
+test('every field of the gateway’s own is there once', async () => {
+  const names = namesOf(await forwarded(''));
+  expect(names.length).toBe(new Set(names).size);
+});
+
+test('fields of one hop are not passed on, nor those that Connection lists', async () => {
+  const request = await forwarded(
+    [
+      'Connection: keep-alive, X-Secret, x-other, Upgrade, TE',
+      'X-Secret: 1',
+      'X-OTHER: 1',
+      'Keep-Alive: timeout=5',
+      'Proxy-Connection: keep-alive',
+      'Proxy-Authorization: Basic eA==',
+      'Proxy-Authenticate: Basic',
+      'TE: trailers',
+      'Trailer: X-T',
+      'Upgrade: websocket',
+      'HTTP2-Settings: AAMAAABk',
+      'X-Kept: 1',
+      '',
+    ].join('\r\n'),
+  );
+  const names = namesOf(request);
+  expect(names).toContain('x-kept');
+  for (const gone of [
+    ...['x-secret', 'x-other', 'keep-alive', 'proxy-connection', 'proxy-authorization', 'proxy-authenticate'],
+    ...['te', 'trailer', 'upgrade', 'http2-settings', 'transfer-encoding'],
+  ]) {
+    expect(names).not.toContain(gone);
+  }
+  // The connection to the upstream has its own.
+  expect(request.values('connection').join()).not.toMatch(/x-secret|upgrade|te/i);
+});
+
+// Attack: the client writes the fields by which the upstream tells callers apart.
+test.each([
+  ['as they are', 'X-Consumer-Id: root\r\nX-Consumer-Plan: enterprise\r\n'],
+  ['in another case, twice', 'x-CONSUMER-id: root\r\nX-Consumer-Id: root\r\nx-consumer-plan: enterprise\r\n'],
+  ['with underscores', 'X_Consumer_Id: root\r\nX-Consumer_Plan: enterprise\r\n'],
+  ['under a name that may come one day', 'X-Consumer-Role: admin\r\n'],
+  ['and have ours removed by Connection', 'Connection: X-Consumer-Id, X-Consumer-Plan, Via, X-Forwarded-For\r\n'],
+])('identity fields of the client’s (%s) are gone, and the gateway’s own are there', async (_how, fields) => {
+  const request = await forwarded(fields);
+  expect(request.values('x-consumer-id')).toEqual([id]);
+  expect(request.values('x-consumer-plan')).toEqual(['free']);
+  expect(request.values('via')).toHaveLength(1);
+  expect(request.values('x-forwarded-for')).toEqual(['127.0.0.1']);
+  expect(request.rawHeaders.join('\n')).not.toMatch(/root|enterprise|admin/);
+});
+
+test('every field whose name has an underscore is gone', async () => {
+  const names = namesOf(await forwarded('X_A: 1\r\nAccept_Language: de\r\n_: 1\r\nX-B: 1\r\n'));
+  expect(names.filter((name) => name.includes('_'))).toEqual([]);
+  expect(names).toContain('x-b');
+});
+
+// Attack: the client says that it is somebody else, or that it came by TLS, or to another host.
+test('where a request came from is told by the gateway alone, when the peer is nobody it trusts', async () => {
+  const request = await forwarded(
+    [
+      'X-Forwarded-For: 203.0.113.9',
+      'x-forwarded-for: 10.0.0.1',
+      'X-Forwarded-Proto: https',
+      'X-Forwarded-Host: evil.example',
+      'X-Forwarded-Port: 443',
+      'X-Forwarded-Prefix: /admin',
+      'X-Forwarded-Server: evil',
+      'X-Real-IP: 203.0.113.9',
+      'Forwarded: for=203.0.113.9;proto=https',
+      '',
+    ].join('\r\n'),
+  );
+  expect(request.values('x-forwarded-for')).toEqual(['127.0.0.1']);
+  expect(request.values('x-forwarded-proto')).toEqual(['http']);
+  expect(request.values('x-forwarded-host')).toEqual(['Api.Example.com:81']);
+  expect(request.rawHeaders.join('\n')).not.toMatch(/203\.0\.113|10\.0\.0\.1|evil|https|443|admin/);
+});
+
+test('what a trusted proxy says of the request’s way is kept, with the proxy added', async () => {
+  const behind = await startGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.0/8]' } });
+  const own = await behind.createKey('free');
+  const fields = [
+    'X-Forwarded-For: 198.51.100.7, 127.0.0.9',
+    'X-Forwarded-Proto: https',
+    'X-Forwarded-Host: shop.example',
+    'X-Forwarded-Port: 443',
+    'Forwarded: for=198.51.100.7;proto=https',
+    'X-Consumer-Id: root',
+  ].join('\r\n');
+  await rawExchange(
+    behind.port,
+    `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own.key}\r\n${fields}\r\n\r\n`,
+  );
+  const request = upstream.requests.at(-1)!;
+  expect(request.values('x-forwarded-for').join()).toMatch(/^198\.51\.100\.7, 127\.0\.0\.9(, .+)?$/);
+  expect(request.values('x-forwarded-proto')).toEqual(['https']);
+  expect(request.values('x-forwarded-host')).toEqual(['shop.example']);
+  expect(request.values('x-forwarded-port')).toEqual(['443']);
+  expect(request.values('forwarded')).toEqual(['for=198.51.100.7;proto=https']);
+  expect(request.values('x-consumer-id')).toEqual([own.id]);
+});
+
+test.each([
+  '/v1/pets?a=1&a=2&b',
+  '/v1/pets?',
+  '/v1/pets?q=%2f%2F%00%zz&x=a+b&=;\'"<>',
+  '/v1/pets?next=http://b/c?d',
+  '/v1/pets/%41%c3%a9',
+  "/v1/pets/a;b=c,d:e@f!$&'()*+=~",
+])('the target %s reaches the upstream byte for byte', async (target) => {
+  expect((await forwarded('', `GET ${target} HTTP/1.1`)).url).toBe(target);
+});
+
+test('the absolute form of our own host is cut down to the path', async () => {
+  const request = await forwarded('', 'GET http://api.example.com:81/v1/pets?a=http://b HTTP/1.1');
+  expect(request.url).toBe('/v1/pets?a=http://b');
+});
+
+test('a declared length is kept, chunks stay chunks, and a body that is none says so where one was to be expected', async () => {
+  const sized = await forwarded('Content-Length: 2\r\n', 'POST /v1/pets HTTP/1.1', '{}');
+  expect([sized.values('content-length'), sized.values('transfer-encoding')]).toEqual([['2'], []]);
+  const chunked = await forwarded('Transfer-Encoding: chunked\r\n', 'POST /v1/pets HTTP/1.1', '2\r\n{}\r\n0\r\n\r\n');
+  expect([chunked.values('content-length'), chunked.values('transfer-encoding')]).toEqual([[], ['chunked']]);
+  expect([sized.body.toString(), chunked.body.toString()]).toEqual(['{}', '{}']);
+  const none = await forwarded('', 'POST /v1/pets HTTP/1.1');
+  expect([none.values('content-length'), none.values('transfer-encoding')]).toEqual([['0'], []]);
+  const get = await forwarded('');
+  expect([get.values('content-length'), get.values('transfer-encoding')]).toEqual([[], []]);
+});
+
+// Attack: fields behind the body, which a careless reader merges with those of the head.
+test('trailers of the client are never passed on', async () => {
+  const request = await forwarded(
+    'Transfer-Encoding: chunked\r\nTrailer: X-Consumer-Id\r\n',
+    'POST /v1/pets HTTP/1.1',
+    '2\r\n{}\r\n0\r\nX-Consumer-Id: root\r\nAuthorization: x\r\n\r\n',
+  );
+  expect(request.values('x-consumer-id')).toEqual([id]);
+  expect(request.rawHeaders.join('\n')).not.toContain('root');
+});
+
+test('fields with names of every object’s own, and with bytes beyond ASCII, are fields like any other', async () => {
+  const request = await forwarded('constructor: a\r\nX-Name: caf\xe9\r\n__proto__: b\r\n');
+  expect(request.values('constructor')).toEqual(['a']);
+  expect(request.values('x-name')).toEqual(['caf\xe9']);
+});
+
+test('of `Expect` nothing is passed on: the gateway has answered it', async () => {
+  const bytes = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n`;
+  const { responses } = await rawExchange(gateway.port, [bytes, '{}'], { pauseMs: 50 });
+  expect(responses.map(({ status }) => status)).toEqual([100, 200]);
+  expect(upstream.requests.at(-1)?.values('expect')).toEqual([]);
+});
+
+test('a broken X-Forwarded-For from a trusted proxy ends nothing', async () => {
+  const trustedProxies = '[127.0.0.0/8, 10.0.0.0/8]';
+  const behind = await startGateway({ upstream: upstream.origin, listen: { trustedProxies } });
+  for (const value of [';,,', ',', 'unknown', '[::1', '999.1.1.1', '::%', Array(200).fill('10.0.0.1').join(', ')]) {
+    const bytes = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${value}\r\n\r\n`;
+    const { responses } = await rawExchange(behind.port, bytes);
+    expect(responses[0]?.status).toBe(401);
+  }
+});

@@ -1,0 +1,63 @@
+import { beforeAll, expect, test } from 'vitest';
+import { isPastSunset } from '../../src/annotate/deprecation.ts';
+import { compileRoutes } from '../../src/gateway/route.ts';
+import { servable } from '../../src/gateway/servable.ts';
+import { type Head, readHead } from '../../src/listen/head.ts';
+import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { startUpstream, type Upstream } from '../support/upstream.ts';
+
+const SUNSET_MS = Date.UTC(2030, 11, 5);
+const DEPRECATED = { sinceMs: Date.UTC(2025, 11, 5), sunsetMs: SUNSET_MS, successor: '/v1/pets', link: null };
+
+let gateway: TestGateway;
+let upstream: Upstream;
+let key: string;
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  gateway = await startGateway({ upstream: upstream.origin });
+  ({ key } = await gateway.createKey('free'));
+});
+
+test('410 endpoint_removed: a route past its sunset says so and where to go, counts, and reaches nobody', async () => {
+  const before = Number((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-remaining'));
+  const seen = upstream.requests.length;
+  const answer = await gateway.get('/v1/gone', key);
+  expect(answer.status).toBe(410);
+  expect(await answer.json()).toEqual({
+    code: 'endpoint_removed',
+    message: expect.stringContaining('/v1/pets'),
+    status: 410,
+  });
+  expect(answer.headers.get('link')).toBe('</v1/pets>; rel="successor-version"');
+  expect(answer.headers.get('deprecation')).toBe('@1577836800');
+  expect(answer.headers.get('sunset')).toBe('Fri, 01 Jan 2021 00:00:00 GMT');
+  expect(Number(answer.headers.get('x-ratelimit-remaining'))).toBe(before - 1);
+  expect(upstream.requests).toHaveLength(seen);
+});
+
+test('a method that the removed route never had is 405, and a stranger is told of no sunset but that of the route', async () => {
+  expect((await gateway.get('/v1/gone', key, { method: 'PUT' })).status).toBe(405);
+  expect((await gateway.get('/v1/gone')).status).toBe(401);
+});
+
+test('a route is removed from the millisecond of its sunset on, and not before', () => {
+  expect(isPastSunset(DEPRECATED, SUNSET_MS - 1)).toBe(false);
+  expect(isPastSunset(DEPRECATED, SUNSET_MS)).toBe(true);
+  expect(isPastSunset({ ...DEPRECATED, sunsetMs: null }, Number.MAX_SAFE_INTEGER)).toBe(false);
+});
+
+test('what is served before the sunset is 410 from then on', () => {
+  const router = compileRoutes([
+    { path: '/old', methods: ['GET'], upstream: 'a', cost: 1, allowsBody: false, deprecated: DEPRECATED },
+  ]);
+  const head = readHead(
+    { method: 'GET', url: '/old', httpVersion: '1.1', rawHeaders: ['Host', 'a'] },
+    { maxUrlBytes: 100, maxHeaderBytes: 100, maxBodyBytes: 100 },
+  ) as Head;
+  expect(servable(router.match('/old'), head, SUNSET_MS - 1).kind).toBe('match');
+  expect(servable(router.match('/old'), head, SUNSET_MS)).toMatchObject({
+    kind: 'error',
+    error: { code: 'endpoint_removed', status: 410 },
+  });
+});

@@ -1,0 +1,82 @@
+import { beforeAll, expect, test } from 'vitest';
+import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { rawExchange } from '../support/raw-http.ts';
+import { startUpstream, type Upstream } from '../support/upstream.ts';
+
+const MAX = 4096;
+
+let gateway: TestGateway;
+let upstream: Upstream;
+let key: string;
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  gateway = await startGateway({ upstream: upstream.origin, listen: { maxBodyBytes: '4KiB' } });
+  ({ key } = await gateway.createKey('free'));
+});
+
+const remaining = async () => Number((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-remaining'));
+const head = (fields: string) =>
+  `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${fields}\r\n\r\n`;
+const chunk = (size: number) => `${size.toString(16)}\r\n${'a'.repeat(size)}\r\n`;
+
+test.each([
+  ['declared', () => head(`Content-Length: ${MAX}`) + 'a'.repeat(MAX)],
+  ['chunked', () => `${head('Transfer-Encoding: chunked') + chunk(MAX - 1) + chunk(1)}0\r\n\r\n`],
+])('a body of exactly the limit passes (%s)', async (_how, bytes) => {
+  const { responses } = await rawExchange(gateway.port, bytes());
+  expect(responses[0]?.status).toBe(200);
+  expect(upstream.requests.at(-1)?.body).toHaveLength(MAX);
+});
+
+test.each([
+  ['without its body', ''],
+  ['with it', 'a'.repeat(MAX + 1)],
+  ['with a client that waits for 100 Continue', ''],
+])(
+  '413 payload_too_large: a declared byte more is refused %s, closed, costs nothing, reaches nobody',
+  async (how, body) => {
+    const before = await remaining();
+    const seen = upstream.requests.length;
+    const expecting = how.includes('100') ? '\r\nExpect: 100-continue' : '';
+    const { responses, closed } = await rawExchange(
+      gateway.port,
+      head(`Content-Length: ${MAX + 1}${expecting}`) + body,
+      {
+        until: 'closed',
+      },
+    );
+    expect(responses.map(({ status }) => status)).toEqual([413]);
+    expect(responses[0]?.json()).toEqual({ code: 'payload_too_large', message: expect.any(String), status: 413 });
+    expect(responses[0]?.header('connection')).toBe('close');
+    expect(closed).toBe(true);
+    expect(upstream.requests).toHaveLength(seen);
+    expect(await remaining()).toBe(before - 1);
+  },
+);
+
+test('413 payload_too_large: chunks are counted as they pass; the upstream never gets the request whole', async () => {
+  const before = await remaining();
+  const { responses, closed } = await rawExchange(
+    gateway.port,
+    [head('Transfer-Encoding: chunked') + chunk(MAX), chunk(1)],
+    { until: 'closed', pauseMs: 100 },
+  );
+  expect(responses.map(({ status }) => status)).toEqual([413]);
+  expect(responses[0]?.json()).toMatchObject({ code: 'payload_too_large' });
+  expect(responses[0]?.header('connection')).toBe('close');
+  expect(closed).toBe(true);
+  expect(await upstream.requests.at(-1)?.whole).toBe(false);
+  // It was found out after admission, so it counts.
+  expect(await remaining()).toBe(before - 2);
+});
+
+test('413 payload_too_large: chunk extensions are no way round the limit', async () => {
+  const { responses, closed } = await rawExchange(
+    gateway.port,
+    `${head('Transfer-Encoding: chunked')}1;${'x'.repeat(20_000)}\r\na\r\n0\r\n\r\n`,
+    { until: 'closed' },
+  );
+  expect(responses.map(({ status }) => status)).toEqual([413]);
+  expect(closed).toBe(true);
+});

@@ -1,0 +1,83 @@
+import { randomBytes } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import { expect, test } from 'vitest';
+import { mint } from '../../src/identify/api-key.ts';
+import { eventually } from '../support/conditions.ts';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+test('503 overloaded: connections and queue are full; told at once, with Retry-After; it counts', async () => {
+  const held: ServerResponse[] = [];
+  const upstream = await startUpstream((_request, response) => held.push(response));
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    upstreamSettings: { maxConnections: 1, maxQueue: 1 },
+  });
+  const { key } = await gateway.createKey('free');
+  const first = gateway.get('/v1/pets?first', key);
+  await eventually(() => expect(upstream.requests).toHaveLength(1));
+  const second = gateway.get('/v1/pets?second', key);
+  await eventually(async () => {
+    const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+    expect(metrics).toMatch(/^tollgate_upstream_in_flight\{upstream="store"\} 2$/m);
+  });
+  const beganAtMs = performance.now();
+  const third = await gateway.get('/v1/pets?third', key);
+  expect(performance.now() - beganAtMs).toBeLessThan(500);
+  expect(third.status).toBe(503);
+  expect(await third.json()).toEqual({ code: 'overloaded', message: expect.any(String), status: 503 });
+  expect(third.headers.get('retry-after')).toMatch(/^[1-9]\d*$/);
+  expect(third.headers.get('x-ratelimit-remaining')).toBe('57');
+
+  // The one in the queue is served as soon as the connection is free, and the place it had can be had again.
+  held.shift()?.end('{}');
+  expect((await first).status).toBe(200);
+  await eventually(() => expect(upstream.requests.map(({ url }) => url)).toContain('/v1/pets?second'));
+  const fourth = gateway.get('/v1/pets?fourth', key);
+  held.shift()?.end('{}');
+  expect((await second).status).toBe(200);
+  await eventually(() => expect(upstream.requests.at(-1)?.url).toBe('/v1/pets?fourth'));
+  held.shift()?.end('{}');
+  expect((await fourth).status).toBe(200);
+  expect(upstream.connections).toBe(1);
+});
+
+test('503 overloaded: a place in the queue is waited for no longer than an answer would be', async () => {
+  // The one connection is busy with an answer that is begun and takes its time.
+  const upstream = await startUpstream((_request, response) => response.writeHead(200).write('begun'));
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    upstreamSettings: { maxConnections: 1, responseTimeout: '500ms' },
+  });
+  const { key } = await gateway.createKey('free');
+  const first = await gateway.get('/v1/pets', key);
+  const beganAtMs = performance.now();
+  const second = await gateway.get('/v1/pets', key);
+  const tookMs = performance.now() - beganAtMs;
+  expect(second.status).toBe(503);
+  expect(await second.json()).toMatchObject({ code: 'overloaded' });
+  expect(tookMs).toBeGreaterThan(480);
+  expect(tookMs).toBeLessThan(500 + 350);
+  await first.body?.cancel();
+});
+
+test('503 store_unavailable: a key that was never seen is not called wrong while the store is away', async () => {
+  const upstream = await startUpstream();
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    env: { REDIS_URL: `redis://127.0.0.1:${await freePort()}`, KEY_PEPPER: 'a pepper that is long enough to be one' },
+  });
+  const beganAtMs = performance.now();
+  const answer = await gateway.get('/v1/pets', mint(randomBytes));
+  expect(performance.now() - beganAtMs).toBeLessThan(1_000);
+  expect(answer.status).toBe(503);
+  expect(await answer.json()).toEqual({ code: 'store_unavailable', message: expect.any(String), status: 503 });
+  expect(answer.headers.get('retry-after')).toMatch(/^[1-9]\d*$/);
+  expect(answer.headers.get('ratelimit-policy')).toContain('failed-authentication');
+  // It cost the address nothing.
+  expect(answer.headers.get('x-ratelimit-remaining')).toBe('30');
+  // What can be told without the store still is.
+  expect((await gateway.get('/v1/pets', 'malformed')).status).toBe(401);
+  expect(upstream.requests).toHaveLength(0);
+});

@@ -1,0 +1,103 @@
+import { once } from 'node:events';
+import { createConnection, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { startGateway } from '../support/gateway.ts';
+import { startProcess } from '../support/processes.ts';
+import { rawExchange } from '../support/raw-http.ts';
+import { startRawUpstream, startUpstream } from '../support/upstream.ts';
+
+test('504 upstream_timeout: no head within responseTimeout; it counts, and the upstream’s connection is closed', async () => {
+  const upstream = await startUpstream(() => {});
+  const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
+  const { key } = await gateway.createKey('free');
+  const beganAtMs = performance.now();
+  const answer = await gateway.get('/v1/pets', key);
+  const tookMs = performance.now() - beganAtMs;
+  expect(answer.status).toBe(504);
+  expect(await answer.json()).toEqual({ code: 'upstream_timeout', message: expect.any(String), status: 504 });
+  expect(answer.headers.get('x-ratelimit-remaining')).toBe('59');
+  expect(tookMs).toBeGreaterThan(480);
+  expect(tookMs).toBeLessThan(500 + 350);
+  await eventually(() => expect(upstream.open).toBe(0), { withinMs: 1_000 });
+});
+
+test('504 upstream_timeout: half a head, and a drip of it, are no head', async () => {
+  const upstream = await startRawUpstream((socket) => {
+    socket.write('HTTP/1.1 200 OK\r\n');
+    const drip = setInterval(() => socket.write('X'), 50);
+    socket.once('close', () => clearInterval(drip));
+  });
+  const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
+  const { key } = await gateway.createKey('free');
+  expect((await gateway.get('/v1/pets', key)).status).toBe(504);
+  await eventually(() => expect(upstream.open).toBe(0), { withinMs: 1_000 });
+});
+
+test('504 upstream_timeout: interim answers do not put the deadline off', async () => {
+  const upstream = await startRawUpstream((socket) => {
+    const drip = setInterval(() => socket.write('HTTP/1.1 102 Processing\r\n\r\n'), 100);
+    socket.once('close', () => clearInterval(drip));
+  });
+  const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
+  const { key } = await gateway.createKey('free');
+  expect((await gateway.get('/v1/pets', key)).status).toBe(504);
+});
+
+test('504 upstream_timeout: responseTimeout begins when the request has been sent, not while its client is sending it', async () => {
+  const upstream = await startUpstream();
+  const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '400ms' } });
+  const { key } = await gateway.createKey('free');
+  const head = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Length: 6\r\n\r\n`;
+  const { responses } = await rawExchange(gateway.port, [head, 'a', 'b', 'c', 'd', 'ef'], { pauseMs: 200 });
+  expect(responses.map(({ status }) => status)).toEqual([200]);
+});
+
+test('504 upstream_timeout: it is the upstream that is late when it does not read what the client sends', async () => {
+  const upstream = await startUpstream(() => {}, { readBody: false });
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    listen: { maxBodyBytes: '64MiB' },
+    upstreamSettings: { responseTimeout: '500ms' },
+  });
+  const { key } = await gateway.createKey('free');
+  const length = 32 * 2 ** 20;
+  const head = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Length: ${length}\r\n\r\n`;
+  // The log is asked, because a client that pushes on may lose the answer.
+  await rawExchange(gateway.port, [head, Buffer.alloc(length)], { until: 'closed' });
+  const [line] = await gateway.process.until(/^.*"msg":"request".*$/m);
+  expect(JSON.parse(line)).toMatchObject({ status: 504, code: 'upstream_timeout' });
+});
+
+test('504 upstream_timeout: no connection within connectTimeout, to a listener whose backlog is full', async () => {
+  const port = await startDeafListener();
+  const gateway = await startGateway({
+    upstream: `http://127.0.0.1:${port}`,
+    upstreamSettings: { connectTimeout: '700ms' },
+  });
+  const { key } = await gateway.createKey('free');
+  const beganAtMs = performance.now();
+  const answer = await gateway.get('/v1/pets', key);
+  const tookMs = performance.now() - beganAtMs;
+  expect(answer.status).toBe(504);
+  expect(await answer.json()).toMatchObject({ code: 'upstream_timeout' });
+  expect(tookMs).toBeGreaterThan(680);
+  expect(tookMs).toBeLessThan(700 + 350);
+});
+
+/** A listener of a stopped process with a backlog of one, filled: the system drops what else wants to connect. */
+async function startDeafListener(): Promise<number> {
+  const program = `require('node:net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, function () {
+    console.log('listens on ' + this.address().port); })`;
+  const listener = startProcess(process.execPath, ['-e', program]);
+  const port = Number((await listener.until(/listens on (\d+)/))[1]);
+  listener.signal('SIGSTOP');
+  for (;;) {
+    const socket: Socket = createConnection(port, '127.0.0.1');
+    socket.on('error', () => {});
+    socket.unref();
+    const connected = await Promise.race([once(socket, 'connect').then(() => true), delay(300).then(() => false)]);
+    if (!connected) return port;
+  }
+}

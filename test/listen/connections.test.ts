@@ -1,0 +1,50 @@
+import { once } from 'node:events';
+import { createConnection, type Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { startGateway } from '../support/gateway.ts';
+import { rawExchange } from '../support/raw-http.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+test('connections beyond maxConnections are closed unanswered and counted, and room that is free again is used', async () => {
+  const upstream = await startUpstream();
+  const gateway = await startGateway({ upstream: upstream.origin, listen: { maxConnections: 3 } });
+  const { key } = await gateway.createKey('free');
+  const bytes = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+  const metrics = async () => (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+  const idle: Socket[] = [];
+  for (let i = 0; i < 3; i++) {
+    const socket = createConnection(gateway.port, '127.0.0.1');
+    socket.on('error', () => {});
+    await once(socket, 'connect');
+    idle.push(socket);
+  }
+  await eventually(async () => expect(await metrics()).toMatch(/^tollgate_connections 3$/m));
+  const beyond = await rawExchange(gateway.port, bytes, { until: 'closed' });
+  expect([beyond.bytes.length, beyond.closed]).toEqual([0, true]);
+  expect(await metrics()).toMatch(/^tollgate_connections_dropped_total 1$/m);
+  expect(upstream.requests).toHaveLength(0);
+  idle[0]?.destroy();
+  await eventually(async () => {
+    expect((await rawExchange(gateway.port, bytes)).responses[0]?.status).toBe(200);
+  });
+  for (const socket of idle) socket.destroy();
+});
+
+test('many connections with half a head each take nothing from a client that sends a whole one', async () => {
+  const upstream = await startUpstream();
+  const gateway = await startGateway({ upstream: upstream.origin, listen: { headersTimeout: '1s' } });
+  const { key } = await gateway.createKey('free');
+  const slow = Array.from({ length: 200 }, () => createConnection(gateway.port, '127.0.0.1'));
+  for (const socket of slow) {
+    socket.on('error', () => {});
+    socket.resume();
+    socket.write('GET /v1/pets HTTP/1.1\r\nHost: a\r\nX-');
+  }
+  const ended = Promise.all(slow.map((socket) => once(socket, 'end')));
+  const beganAtMs = performance.now();
+  expect((await gateway.get('/v1/pets', key)).status).toBe(200);
+  expect(performance.now() - beganAtMs).toBeLessThan(900);
+  await ended;
+  for (const socket of slow) socket.destroy();
+});

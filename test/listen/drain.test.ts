@@ -1,0 +1,175 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import { createConnection, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { type GatewaySetup, startGateway, type TestGateway } from '../support/gateway.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+// How a gateway stops (contract section 7).
+
+/** A gateway before an upstream that holds its answers back, and a key. */
+async function start(listen: NonNullable<GatewaySetup['listen']> = {}) {
+  const held: ServerResponse[] = [];
+  const upstream = await startUpstream(async (request, response, { whole }) => {
+    if (request.url?.includes('hold')) held.push(response);
+    else if (await whole) response.end('{}');
+  });
+  const gateway = await startGateway({ upstream: upstream.origin, listen });
+  const { key } = await gateway.createKey('free');
+  return { gateway, upstream, key, held };
+}
+
+/** A connection with what has arrived on it. */
+async function open(gateway: TestGateway, bytes = '') {
+  const socket = createConnection(gateway.port, '127.0.0.1');
+  const line = { socket, text: '', closed: false };
+  socket.on('error', () => {});
+  socket.setEncoding('latin1').on('data', (text: string) => {
+    line.text += text;
+  });
+  socket.once('close', () => {
+    line.closed = true;
+  });
+  await once(socket, 'connect');
+  if (bytes !== '') socket.write(bytes);
+  return line;
+}
+
+const request = (path: string, key: string) =>
+  `GET ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+
+const canConnect = async (gateway: TestGateway) => {
+  const socket: Socket = createConnection(gateway.port, '127.0.0.1');
+  const connected = await Promise.race([
+    once(socket, 'connect').then(() => true),
+    once(socket, 'error').then(
+      () => false,
+      () => false,
+    ),
+  ]).catch(() => false);
+  socket.destroy();
+  return connected;
+};
+
+const readiness = async (gateway: TestGateway) => {
+  const answer = await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`);
+  const { draining } = (await answer.json()) as { draining: boolean };
+  return { status: answer.status, draining };
+};
+
+test.each(['SIGTERM', 'SIGINT'] as const)(
+  '%s: not ready any more, nothing new, nothing idle; what runs is finished and closed; exit 0',
+  async (signal) => {
+    const { gateway, key, held } = await start();
+    expect(await readiness(gateway)).toMatchObject({ status: 200, draining: false });
+    const running = await open(gateway, request('/v1/pets?hold', key));
+    await eventually(() => expect(held).toHaveLength(1));
+    const idle = await open(gateway, request('/v1/pets', key));
+    await eventually(() => expect(idle.text).toContain('{}'));
+    const unused = await open(gateway);
+    gateway.process.signal(signal);
+    await eventually(async () => expect(await readiness(gateway)).toMatchObject({ status: 503, draining: true }));
+    await eventually(async () => expect(await canConnect(gateway)).toBe(false));
+    await eventually(() => expect(idle.closed).toBe(true), { withinMs: 1_000 });
+    await eventually(() => expect(unused.closed).toBe(true), { withinMs: 1_000 });
+    expect([running.closed, running.text]).toEqual([false, '']);
+    held[0]?.end('{"late":true}');
+    const exit = await gateway.process.exit;
+    expect(exit).toEqual({ code: 0, signal: null });
+    expect(running.text).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+    expect(running.text).toMatch(/\r\nConnection: close\r\n/i);
+    expect(running.text).toContain('{"late":true}');
+  },
+);
+
+test('an answer whose head had gone out before the signal is finished, and its connection closed behind it', async () => {
+  const { gateway, key, held } = await start();
+  const running = await open(gateway, request('/v1/pets?hold', key));
+  await eventually(() => expect(held).toHaveLength(1));
+  held[0]?.writeHead(200, { 'content-length': 4 }).write('ha');
+  await eventually(() => expect(running.text).toContain('ha'));
+  gateway.process.signal('SIGTERM');
+  await eventually(async () => expect(await readiness(gateway)).toMatchObject({ draining: true }));
+  held[0]?.end('lf');
+  expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
+  expect(running.text).toMatch(/half$/);
+});
+
+test('an upload that is under way is finished', async () => {
+  const { gateway, key, upstream } = await start();
+  const head = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Length: 8\r\n\r\nhalf`;
+  const running = await open(gateway, head);
+  await eventually(() => expect(upstream.requests).toHaveLength(1));
+  gateway.process.signal('SIGTERM');
+  await eventually(async () => expect(await readiness(gateway)).toMatchObject({ draining: true }));
+  await delay(200);
+  running.socket.write('half');
+  expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
+  expect(running.text).toMatch(/^HTTP\/1\.1 200 OK/);
+  expect(upstream.requests[0]?.body.toString()).toBe('halfhalf');
+});
+
+test('a request that is stuck is cut when drainTimeout is over, and the exit is 0 all the same', async () => {
+  const { gateway, key, held } = await start({ drainTimeout: '800ms' });
+  const stuck = await open(gateway, request('/v1/pets?hold', key));
+  const upload = await open(gateway, 'POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Le');
+  await eventually(() => expect(held).toHaveLength(1));
+  const signalledAtMs = performance.now();
+  gateway.process.signal('SIGTERM');
+  expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
+  const tookMs = performance.now() - signalledAtMs;
+  expect(tookMs).toBeGreaterThan(780);
+  expect(tookMs).toBeLessThan(800 + 1_000);
+  await eventually(() => expect([stuck.closed, upload.closed]).toEqual([true, true]));
+  expect(stuck.text).not.toMatch(/ 200 /);
+});
+
+test('during drainDelay everything is served, each answer closes its connection, and readiness is gone', async () => {
+  const { gateway, key } = await start({ drainDelay: '1500ms' });
+  const signalledAtMs = performance.now();
+  gateway.process.signal('SIGTERM');
+  await eventually(async () => expect(await readiness(gateway)).toMatchObject({ status: 503, draining: true }));
+  for (const [path, own] of [
+    ['/v1/pets', key],
+    ['/v1/none', key],
+    ['/v1/pets', 'wrong'],
+  ] as const) {
+    const line = await open(gateway, request(path, own));
+    await eventually(() => expect(line.closed).toBe(true));
+    expect(line.text).toMatch(/^HTTP\/1\.1 (200|404|401) /);
+    expect(line.text).toMatch(/\r\nConnection: close\r\n/i);
+  }
+  expect(performance.now() - signalledAtMs).toBeLessThan(1_500);
+  expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
+  expect(performance.now() - signalledAtMs).toBeGreaterThan(1_480);
+});
+
+test('two signals within a second are one', async () => {
+  const { gateway, key, held } = await start();
+  const running = await open(gateway, request('/v1/pets?hold', key));
+  await eventually(() => expect(held).toHaveLength(1));
+  gateway.process.signal('SIGINT');
+  await delay(150);
+  gateway.process.signal('SIGTERM');
+  gateway.process.signal('SIGINT');
+  await eventually(async () => expect(await readiness(gateway)).toMatchObject({ draining: true }));
+  await delay(200);
+  held[0]?.end('{}');
+  expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
+  expect(running.text).toMatch(/^HTTP\/1\.1 200 OK/);
+});
+
+test('a second signal, more than a second after the first, ends it at once', async () => {
+  const { gateway, key, held } = await start();
+  await open(gateway, request('/v1/pets?hold', key));
+  await eventually(() => expect(held).toHaveLength(1));
+  gateway.process.signal('SIGTERM');
+  await delay(1_300);
+  const again = performance.now();
+  gateway.process.signal('SIGTERM');
+  const { code } = await gateway.process.exit;
+  expect(code).not.toBe(0);
+  expect(performance.now() - again).toBeLessThan(1_000);
+});

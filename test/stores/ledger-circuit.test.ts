@@ -1,0 +1,180 @@
+import { connect, createServer, type Socket } from 'node:net';
+import { Redis } from 'ioredis';
+import { describe, expect, test } from 'vitest';
+import { Circuit, type CircuitOptions, type CircuitState } from '../../src/stores/redis/circuit.ts';
+import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
+import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { allowance } from '../support/allowance.ts';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+import { listen } from '../support/listening.ts';
+import { privateRedis, testRedis } from '../support/redis.ts';
+
+const never = () => new Promise<never>(() => {});
+
+function circuitWith(options: Partial<CircuitOptions>) {
+  const states: CircuitState[] = [];
+  const circuit = new Circuit({
+    timeoutMs: 40,
+    failures: 3,
+    probeEveryMs: 20,
+    probe: never,
+    onChange: (state) => states.push(state),
+    ...options,
+  });
+  atEnd(() => circuit.close());
+  return { circuit, states };
+}
+
+/** How long a call was waited for, milliseconds. */
+async function failing(circuit: Circuit, call: () => Promise<unknown>): Promise<number> {
+  const startedMs = performance.now();
+  await expect(circuit.run(call)).rejects.toMatchObject({ code: 'store_unavailable' });
+  return performance.now() - startedMs;
+}
+
+function busyFor(ms: number): void {
+  const untilMs = performance.now() + ms;
+  while (performance.now() < untilMs);
+}
+
+describe('the circuit', () => {
+  test('gives a silent store its time, three times, and after that makes no call at all', async () => {
+    const { circuit, states } = circuitWith({ probeEveryMs: 60_000 });
+    for (let i = 0; i < 3; i++) {
+      const waitedMs = await failing(circuit, never);
+      expect(waitedMs).toBeGreaterThanOrEqual(38);
+      expect(waitedMs).toBeLessThan(40 + 200);
+    }
+    expect(circuit.state).toBe('away');
+    let calls = 0;
+    const waitedMs = await failing(circuit, async () => calls++);
+    expect(calls).toBe(0);
+    expect(waitedMs).toBeLessThan(40);
+    expect(states).toEqual(['away']);
+  });
+
+  test('counts only failures in a row', async () => {
+    const { circuit } = circuitWith({});
+    for (let i = 0; i < 4; i++) {
+      await failing(circuit, () => Promise.reject(new Error('no')));
+      await failing(circuit, () => Promise.reject(new Error('no')));
+      expect(await circuit.run(async () => i)).toBe(i);
+    }
+    expect(circuit.state).toBe('present');
+  });
+
+  test('comes back when a probe succeeds, by one chain of probes whatever happens meanwhile', async () => {
+    let isBack = false;
+    let probes = 0;
+    const { circuit, states } = circuitWith({
+      probe: async () => {
+        probes++;
+        if (!isBack) throw new Error('no');
+      },
+    });
+    // A late answer to an earlier call brings it back, and it goes away again while a probe is still due.
+    let answer = (_value: unknown) => {};
+    const late = circuit.run(() => new Promise((resolve) => (answer = resolve)));
+    const fail = () => Promise.reject(new Error('no'));
+    await Promise.all([failing(circuit, fail), failing(circuit, fail), failing(circuit, fail)]);
+    answer(1);
+    await late;
+    for (let i = 0; i < 3; i++) await failing(circuit, fail);
+    expect(states).toEqual(['away', 'present', 'away']);
+    probes = 0;
+    const sinceMs = performance.now();
+    await eventually(() => probes >= 8);
+    expect(performance.now() - sinceMs).toBeGreaterThan(7 * 20);
+    isBack = true;
+    await eventually(() => circuit.state === 'present');
+    expect(await circuit.run(async () => 7)).toBe(7);
+    expect(states.at(-1)).toBe('present');
+  });
+
+  test('does not tell a call late whose answer has arrived while we were busy', async () => {
+    const { url } = await testRedis();
+    const redis = new Redis(url);
+    atEnd(() => redis.disconnect());
+    const { circuit } = circuitWith({ timeoutMs: 60 });
+    await redis.ping();
+    for (let i = 0; i < 4; i++) {
+      const call = circuit.run(() => redis.ping());
+      busyFor(100);
+      expect(await call).toBe('PONG');
+      // Busy before it is sent, in the same turn: the time until then is not the store's.
+      await new Promise(setImmediate);
+      busyFor(100);
+      expect(await circuit.run(() => redis.ping())).toBe('PONG');
+    }
+    expect(circuit.state).toBe('present');
+  });
+});
+
+describe('a ledger whose Redis', () => {
+  const ask = { consumerId: 'a', allowance: allowance({ minute: 1_000 }), cost: 1, n: 1 };
+  const ledgerOn = async (url: string) => {
+    const redis = connectRedis({ url, connectTimeoutMs: 500 });
+    const { circuit } = circuitWith({ timeoutMs: 100, probe: () => redis.ping() });
+    atEnd(() => redis.disconnect());
+    await untilReady(redis, 5_000);
+    return { ledger: new RedisLedger({ redis, circuit, publish: async () => {} }), circuit };
+  };
+
+  test('falls silent waits for no call longer than the deadline, and finds it again', async () => {
+    const server = await privateRedis();
+    const { ledger, circuit } = await ledgerOn(server.url);
+    await ledger.decide([ask]);
+    await server.pause();
+    const startedMs = performance.now();
+    const calls = Array.from({ length: 20 }, () => ledger.decide([ask]).catch(({ code }) => code));
+    expect(new Set(await Promise.all(calls))).toEqual(new Set(['store_unavailable']));
+    expect(performance.now() - startedMs).toBeLessThan(100 + 200);
+    const afterMs = performance.now();
+    await expect(ledger.decide([ask])).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect(performance.now() - afterMs).toBeLessThan(100);
+    await server.resume();
+    await eventually(() => circuit.state === 'present', { withinMs: 5_000 });
+    const [outcome] = await ledger.decide([ask]);
+    expect(outcome?.admitted).toBe(1);
+  });
+
+  test('cuts the link in the middle of a call is not sent it again', async () => {
+    const server = await privateRedis();
+    const received: string[] = [];
+    let cut = false;
+    const proxy = createServer((socket: Socket) => {
+      relay(socket, server.port, (text) => {
+        if (!text.includes('tg:a:')) return true;
+        received.push(text);
+        return !cut;
+      });
+    });
+    const { port } = await listen(proxy);
+    atEnd(() => proxy.close());
+    const { ledger, circuit } = await ledgerOn(`redis://127.0.0.1:${port}`);
+    await ledger.decide([ask]);
+    const before = received.length;
+    cut = true;
+    await expect(ledger.decide([ask])).rejects.toMatchObject({ code: 'store_unavailable' });
+    cut = false;
+    await eventually(async () => (await ledger.decide([ask]))[0]?.admitted === 1, { withinMs: 5_000 });
+    expect(circuit.state).toBe('present');
+    // The call that was cut, and those that were asked anew by this test, each once.
+    const again = (await ledger.present('a', ask.allowance))!.state.windows.minute!.used;
+    expect(again).toBe(2);
+    expect(received.length).toBeGreaterThan(before + 1);
+  });
+});
+
+/** Passes bytes between a client and a server; `passes` sees what the client sends, and false cuts both. */
+function relay(client: Socket, port: number, passes: (text: string) => boolean): void {
+  const server = connect(port, '127.0.0.1');
+  const end = () => {
+    client.destroy();
+    server.destroy();
+  };
+  for (const socket of [client, server]) socket.on('error', end).on('close', end);
+  client.on('data', (chunk: Buffer) => (passes(chunk.toString('latin1')) ? server.write(chunk) : end()));
+  server.on('data', (chunk: Buffer) => client.write(chunk));
+}

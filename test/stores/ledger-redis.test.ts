@@ -1,0 +1,176 @@
+import { Redis } from 'ioredis';
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Change } from '../../src/identify/key-store.ts';
+import { Circuit } from '../../src/stores/redis/circuit.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { ledgerContract } from '../contracts/ledger.ts';
+import { someKey } from '../identify/some-key.ts';
+import { allowance } from '../support/allowance.ts';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
+
+function ledgerOn(url: string, told: Change[] = [], timeoutMs = 2_000) {
+  const redis = new Redis(url);
+  const circuit = new Circuit({ timeoutMs, failures: 3, probeEveryMs: 50, probe: () => redis.ping() });
+  atEnd(() => {
+    circuit.close();
+    redis.disconnect();
+  });
+  const publish = async (change: Change) => {
+    told.push(change);
+  };
+  return { ledger: new RedisLedger({ redis, circuit, publish }), circuit, redis };
+}
+
+describe('the ledger in Redis', () => {
+  ledgerContract(async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const told: Change[] = [];
+    return { ledger: ledgerOn(url, told).ledger, view: ledgerOn(url).ledger, told };
+  });
+});
+
+describe('in Redis', () => {
+  let url: string;
+  beforeEach(async () => {
+    ({ url } = await testRedis());
+    await redisCommand(url, 'FLUSHDB');
+  });
+  const command = (...words: (string | number)[]) => redisCommand(url, ...(words as [string]));
+  const strict = allowance({ minute: 2, day: 9 }, { after: 2 });
+  const ask = (consumerId: string, n: number, cost = 1) => ({ consumerId, allowance: strict, cost, n });
+
+  test.each([
+    ['a list', ['RPUSH', 'KEY', 'x']],
+    ['a text', ['SET', 'KEY', 'x']],
+    ['a word for a count', ['HSET', 'KEY', 'm', 'many', 'M', '1']],
+    ['a fraction', ['HSET', 'KEY', 'm', '1.5']],
+    ['a negative count', ['HSET', 'KEY', 'd', '-3']],
+    ['an infinite end', ['HSET', 'KEY', 'M', 'inf']],
+    ['no number for a ban', ['HSET', 'KEY', 'b', 'nan', 'B', '1', 'w', '2']],
+    ['a ban that ends in a word', ['HSET', 'KEY', 'b', '1', 'B', 'soon', 'w', '2']],
+    ['a ban of a window that there is not', ['HSET', 'KEY', 'b', '1', 'B', '4000000000000', 'w', '9']],
+    ['a ban of no window', ['HSET', 'KEY', 'b', '1', 'B', '4000000000000']],
+  ])('%s in the place of an account fails for that consumer alone, and is left as it is', async (_, words) => {
+    const { ledger, circuit } = ledgerOn(url);
+    const key = keyspace.account('foreign');
+    await command(...words.map((word) => (word === 'KEY' ? key : word)));
+    const before = await command('DUMP', key);
+    for (let round = 0; round < 4; round++) {
+      const outcomes = await ledger.decide([ask('before', 1), ask('foreign', 1), ask('after', 5)]);
+      expect(outcomes.map((outcome) => outcome?.n ?? null)).toEqual([1, null, 5]);
+      expect(await ledger.present('foreign', strict)).toBeNull();
+    }
+    expect(await ledger.lift('foreign')).toBe(false);
+    expect((await ledger.bans()).map(({ consumerId }) => consumerId).toSorted()).toEqual(['after', 'before']);
+    expect(await command('DUMP', key)).toEqual(before);
+    expect(circuit.state).toBe('present');
+  });
+
+  test('a ban is over in the list at the moment at which it is over for its key', async () => {
+    const { ledger } = ledgerOn(url);
+    const brief = allowance({ minute: 1 }, { after: 1, firstMs: 20 });
+    for (let round = 0; round < 5; round++) {
+      const consumerId = `brief${round}`;
+      await ledger.decide([{ consumerId, allowance: brief, cost: 1, n: 2 }]);
+      await eventually(async () => {
+        const nowMs = (await ledger.present(consumerId, brief))!.nowMs;
+        return nowMs >= (await ledger.present(consumerId, brief))!.state.ban!.untilMs;
+      });
+      expect(await ledger.bans()).toEqual([]);
+    }
+  });
+
+  test('every account expires, and not before the last thing in it has lost its meaning', async () => {
+    const { ledger } = ledgerOn(url);
+    const plans = [
+      strict,
+      allowance({ second: 3, hour: 5 }, { after: 3, firstMs: 1_000 }),
+      allowance({ minute: 4 }, null),
+      allowance({ second: 1 }, { after: 1, firstMs: 1, longestMs: 50, forgetMs: 500_000 }),
+    ];
+    let seed = 20260201;
+    const random = (below: number) => {
+      seed = (seed * 48_271) % 2_147_483_647;
+      return seed % below;
+    };
+    for (let round = 0; round < 120; round++) {
+      const asks = Array.from({ length: 8 }, () => ({
+        consumerId: `r${random(30)}`,
+        allowance: plans[random(plans.length)]!,
+        cost: 1 + random(3),
+        n: random(6),
+      }));
+      await ledger.decide(asks);
+      if (round % 5 === 0) await ledger.lift(`r${random(30)}`);
+    }
+    const names = (await command('KEYS', '*')) as string[];
+    expect(names.length).toBeGreaterThan(10);
+    const [seconds] = (await command('TIME')) as [string];
+    for (const name of names) {
+      const expiresAtMs = Number(await command('PEXPIRETIME', name));
+      expect(expiresAtMs).toBeGreaterThan(0);
+      expect(expiresAtMs).toBeLessThanOrEqual(Number(seconds) * 1_000 + 86_400_000 * 2 + 5_000);
+      const fields = (await command('HGETALL', name)) as string[];
+      const value = new Map(fields.flatMap((field, i) => (i % 2 ? [] : [[field, Number(fields[i + 1])]])));
+      const ends = ['S', 'M', 'H', 'D', 'X'].map((field) => value.get(field) ?? 0);
+      const ladder = (value.get('b') ?? 0) > 0 ? value.get('B')! + 500_000 : 0;
+      expect(expiresAtMs).toBeGreaterThanOrEqual(Math.max(...ends, ladder));
+    }
+  });
+
+  test('an account that has ended whole is gone by itself', async () => {
+    const { ledger } = ledgerOn(url);
+    const short = allowance({ second: 1 }, { after: 1, firstMs: 10, longestMs: 10, forgetMs: 10 });
+    await ledger.decide([{ consumerId: 'short', allowance: short, cost: 1, n: 2 }]);
+    expect(await command('DBSIZE')).toBe(1);
+    await eventually(async () => (await command('EXISTS', keyspace.account('short'))) === 0, { withinMs: 3_000 });
+  });
+
+  test('an account with two windows, strikes and a ban takes at most 200 bytes', async () => {
+    const { ledger } = ledgerOn(url);
+    const { id } = someKey().key;
+    const plan = allowance({ minute: 100_000, day: 10_000_000 }, { after: 2 });
+    const at = (n: number, cost: number) => ({ consumerId: id, allowance: plan, cost, n });
+    await ledger.decide([at(100_000, 1), at(2, 1)]);
+    expect((await ledger.present(id, plan))?.state.ban).not.toBeNull();
+    await ledger.lift(id);
+    await ledger.decide([at(3, 1)]);
+    expect((await ledger.present(id, plan))?.state).toMatchObject({ ban: { number: 1 } });
+    // As large as it gets: strikes beside the rung of a ban that has ended.
+    await command('HSET', keyspace.account(id), 'b', 12, 'B', Date.now() - 1, 'x', 9, 'X', Date.now() + 60_000);
+    expect((await ledger.present(id, plan))?.state).toMatchObject({ ban: { number: 12 }, strikes: { count: 9 } });
+    expect(Number(await command('MEMORY', 'USAGE', keyspace.account(id)))).toBeLessThanOrEqual(200);
+  });
+});
+
+test('a Redis that has forgotten the scripts is given them again', async () => {
+  const server = await privateRedis();
+  const { ledger, circuit } = ledgerOn(server.url);
+  const ask = { consumerId: 'a', allowance: allowance({ minute: 5 }), cost: 1, n: 1 };
+  await ledger.decide([ask]);
+  await redisCommand(server.url, 'SCRIPT', 'FLUSH');
+  const [outcome] = await ledger.decide([ask]);
+  expect(outcome?.state.windows.minute?.used).toBe(2);
+  expect(await ledger.lift('a')).toBe(false);
+  expect(circuit.state).toBe('present');
+});
+
+test('a Redis that is full refuses without counting anything', async () => {
+  const server = await privateRedis();
+  const { ledger } = ledgerOn(server.url);
+  const ask = (consumerId: string) => ({ consumerId, allowance: allowance({ minute: 5 }), cost: 1, n: 1 });
+  await ledger.decide([ask('a')]);
+  await redisCommand(server.url, 'CONFIG', 'SET', 'maxmemory', '1');
+  await expect(ledger.decide([ask('a'), ask('b')])).rejects.toMatchObject({ code: 'store_unavailable' });
+  await redisCommand(server.url, 'CONFIG', 'SET', 'maxmemory', '0');
+  const [a, b] = await ledger.decide([
+    { ...ask('a'), n: 0 },
+    { ...ask('b'), n: 0 },
+  ]);
+  expect(a?.state.windows.minute?.used).toBe(1);
+  expect(b?.state.windows.minute).toBeUndefined();
+});
