@@ -1,0 +1,63 @@
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { reportSlowhttptest } from '../slow/report.ts';
+import { runAborts } from './aborts.ts';
+import { runCampaign } from './campaign.ts';
+
+const { values } = parseArgs({
+  options: {
+    exchanges: { type: 'string', default: '100000' },
+    aborts: { type: 'string', default: '10000' },
+    seed: { type: 'string' },
+    help: { type: 'boolean', default: false },
+  },
+});
+
+const GROWTH_MIB = 96;
+
+if (values.help) {
+  process.stdout.write(`npm run fuzz -- [--exchanges N] [--aborts N] [--seed N]
+
+Runs N generated exchanges (100000 unless told) through a gateway between hostile clients and a hostile upstream, then
+N clients (10000 unless told) that leave at random moments, then slowhttptest in its four modes. The seed is printed; with it everything runs again.
+`);
+} else process.exitCode = (await main()) ? 0 : 1;
+
+async function main(): Promise<boolean> {
+  const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
+  const exchanges = Number(values.exchanges);
+  const aborts = Number(values.aborts);
+  process.stdout.write(`Seed ${seed}.\n`);
+  const fuzzed = await runCampaign({ exchanges, seed, onProgress: progressOf('exchanges', exchanges) });
+  const { rssMib, failures, left } = fuzzed;
+  const memory = `${rssMib.early.toFixed(0)} MiB after a tenth, ${rssMib.end.toFixed(0)} MiB at the end`;
+  report(
+    `${fuzzed.exchanges} exchanges in ${seconds(fuzzed.tookMs)}, ${fuzzed.forwarded} requests forwarded, ${memory}.`,
+  );
+  const aborted = await runAborts({ clients: aborts, seed, onProgress: progressOf('aborts', aborts) });
+  const grown = `${aborted.rssMib.before.toFixed(0)} MiB before, ${aborted.rssMib.after.toFixed(0)} MiB after`;
+  report(`${aborted.clients} clients left in ${seconds(aborted.tookMs)}, ${aborted.lines} access lines, ${grown}.`);
+  const slow = await reportSlowhttptest(join(import.meta.dirname, '..', '..', 'node_modules', '.cache'));
+  for (const line of slow.lines) report(line);
+  const problems = [...failures, ...left.map((it) => `Left behind: ${it}`), ...aborted.problems, ...slow.problems];
+  if (rssMib.end - rssMib.early > GROWTH_MIB) problems.push(`Memory is not flat: ${memory}`);
+  for (const problem of problems) process.stderr.write(`\n${problem}\n`);
+  report(problems.length === 0 ? 'Nothing was found.' : `${problems.length} failures, seed ${seed}.`);
+  return problems.length === 0;
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
+function report(line: string): void {
+  process.stdout.write(`${process.stdout.isTTY ? '\r\x1b[K' : ''}${line}\n`);
+}
+
+/** A line that is rewritten, on a terminal only. */
+function progressOf(what: string, total: number): (done: number) => void {
+  if (!process.stdout.isTTY) return () => {};
+  return (done) => {
+    if (done % 100 === 0) process.stdout.write(`\r${done} of ${total} ${what}`);
+  };
+}
