@@ -1,0 +1,60 @@
+import { writeFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { Failure } from '../../src/failure.ts';
+import { help, type Options, readOptions } from './options.ts';
+import { watch } from './progress.ts';
+import { reportHtml } from './report/report.ts';
+import { run } from './run.ts';
+import type { Stand } from './stand.ts';
+import { summarise, summaryText } from './summary.ts';
+import { targetStand } from './target-stand.ts';
+
+const interrupted = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.on(signal, () => {
+    // The second one is meant: what was started ends with this process in any case.
+    if (interrupted.signal.aborted) process.exit(1);
+    interrupted.abort();
+  });
+}
+
+try {
+  const options = readOptions(process.argv.slice(2));
+  if (options === null) process.stdout.write(help());
+  else process.exitCode = await load(options, interrupted.signal);
+} catch (error) {
+  if (!(error instanceof Failure)) throw error;
+  process.stderr.write(`${error.message}\n`);
+  process.exitCode = error.code === 'bad_usage' ? 2 : 1;
+}
+
+async function load(options: Options, signal: AbortSignal): Promise<0 | 1> {
+  const { scenarios, json, reportFile } = options;
+  const stand = await openStand(options);
+  try {
+    const watcher = watch({
+      isTerminal: process.stderr.isTTY === true,
+      colours: process.env.NO_COLOR === undefined,
+      columns: () => process.stderr.columns ?? 80,
+      write: (text) => process.stderr.write(text),
+    });
+    const results = await run({ stand, scenarios, watcher, signal });
+    const summary = summarise(stand.about, results);
+    const report = resolve(reportFile);
+    await writeFile(report, reportHtml(summary, results));
+    if (json) process.stdout.write(`${JSON.stringify({ ...summary, report }, null, 2)}\n`);
+    else process.stdout.write(`${summaryText(summary, process.stdout.isTTY === true)}Report: ${report}\n`);
+    if (!signal.aborted) return summary.ok ? 0 : 1;
+    process.stderr.write('Interrupted: what was seen until then is judged above.\n');
+    return 1;
+  } finally {
+    await stand.close();
+  }
+}
+
+/** What starts gateways belongs to the tests, and is not there where only gateways elsewhere are loaded. */
+async function openStand({ target, gateways }: Options): Promise<Stand> {
+  if (target !== null) return targetStand(target, process.env);
+  const { ownStand } = await import('./own-stand.ts');
+  return ownStand({ gateways });
+}

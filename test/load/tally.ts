@@ -1,0 +1,27 @@
+import { createHistogram, type RecordableHistogram } from 'node:perf_hooks';
+import type { Exchange } from './exchange.ts';
+import { type Outcome, outcomeOf } from './judge/verdict.ts';
+
+export type Counts = Record<Outcome, number>;
+
+/** What has come of requests so far: kept while they run, for whoever watches, and shown at the end. */
+export class Tally {
+  readonly counts: Counts = { admitted: 0, refused: 0, banned: 0, unauthenticated: 0, uncounted: 0, lost: 0 };
+  readonly statuses = new Map<number, number>();
+  readonly #latencies: RecordableHistogram = createHistogram({ lowest: 1, highest: 60_000_000, figures: 3 });
+
+  add(exchange: Exchange): void {
+    this.counts[outcomeOf(exchange)]++;
+    this.statuses.set(exchange.status, (this.statuses.get(exchange.status) ?? 0) + 1);
+    if (exchange.status !== 0) this.#latencies.record(Math.max(1, Math.round(exchange.latencyMs * 1000)));
+  }
+
+  get requests(): number {
+    return Object.values(this.counts).reduce((sum, count) => sum + count, 0);
+  }
+
+  /** Milliseconds; 0 while there is no answer. */
+  latencyMs(percent: number): number {
+    return this.#latencies.count === 0 ? 0 : this.#latencies.percentile(percent) / 1000;
+  }
+}
