@@ -1,0 +1,63 @@
+# `docker build -t tollgate .` makes the gateway's image. Nothing here needs BuildKit.
+
+# What it needs to run and nothing that is only for tests. That leaves out the npm package `node`, too, which is right:
+# here Node.js is the base.
+FROM node:26-slim AS dependencies
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev --ignore-scripts \
+ && find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
+
+FROM node:26-slim AS runtime
+WORKDIR /app
+# All code belongs to root and runs as somebody else: a gateway that is broken into cannot change itself.
+COPY --from=dependencies /app/node_modules ./node_modules
+COPY package.json LICENSE ./
+COPY bin ./bin
+COPY src ./src
+COPY config/gateway.yaml plans.yaml /etc/tollgate/
+COPY config/compose/healthy.sh /usr/local/bin/healthy
+ENV NODE_ENV=production \
+    NODE_COMPILE_CACHE=/usr/local/lib/tollgate-cache \
+    HOST=0.0.0.0 \
+    ADMIN_HOST=0.0.0.0 \
+    TOLLGATE_CONFIG=/etc/tollgate/gateway.yaml \
+    TOLLGATE_PLANS=/etc/tollgate/plans.yaml \
+    TOLLGATE_DATA=/data
+# /data is where the embedded store and the pet service keep what they know: mount a volume there.
+# The overview loads every command, so all of it is compiled once, here, and not at each start. The cache is kept for
+# the user who made it, and then it is root's as well.
+RUN ln -s /app/bin/tollgate.js /usr/local/bin/tollgate \
+ && install -d -o node -g node /data "$NODE_COMPILE_CACHE" \
+ && setpriv --reuid=node --regid=node --init-groups tollgate --help >/dev/null \
+ && chown -R root:root "$NODE_COMPILE_CACHE"
+# By number, so that Kubernetes can see that it is not root.
+USER 1000:1000
+WORKDIR /data
+EXPOSE 8080 9090
+STOPSIGNAL SIGTERM
+# Alive, not ready: an orchestrator that replaces what is unhealthy must not do so because Redis is away.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD healthy "${ADMIN_PORT:-9090}" /livez
+ENTRYPOINT ["tollgate"]
+CMD ["serve"]
+
+# The load test, for the compose profile `load`. Before the gateway, so that that is what a plain build makes.
+FROM runtime AS load
+WORKDIR /app
+COPY test ./test
+USER root
+RUN install -d -o node -g node /report
+USER 1000:1000
+WORKDIR /report
+ENTRYPOINT ["node", "/app/test/load/main.ts"]
+CMD []
+
+FROM runtime AS gateway
+ARG VERSION=unreleased
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Tollgate" \
+      org.opencontainers.image.description="API gateway that holds every caller to the quotas of its plan" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.base.name="docker.io/library/node:26-slim"

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Makes the secrets that are missing, each a file that only its reader can read. What the environment gives replaces
+# what is there. Runs once at each `up`, before everything else, as root and without a network.
+set -eu
+cd /run/tollgate
+umask 277
+
+random() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
+
+# Whole or not at all: a container that reads at the same moment gets the old file or the new one.
+write() { # file, its reader's user id; the content on standard input
+  rm -f ".$1"
+  cat >".$1"
+  chown "$2" ".$1"
+  mv -f ".$1" "$1"
+}
+
+secret() { # file, its reader's user id, what the environment gives
+  if [ -n "$3" ]; then printf '%s\n' "$3" | write "$1" "$2"
+  elif [ ! -s "$1" ]; then random | write "$1" "$2"
+  fi
+}
+
+case "${REDIS_PASSWORD:-}" in
+  *[!A-Za-z0-9._~-]*) echo 'REDIS_PASSWORD may have letters, digits and . _ ~ - only: it becomes part of a URL.' >&2; exit 1 ;;
+esac
+
+secret key-pepper 1000 "${KEY_PEPPER:-}"
+secret admin-token 1000 "${ADMIN_TOKEN:-}"
+secret redis-password 999 "${REDIS_PASSWORD:-}"
+secret grafana-password 472 "${GRAFANA_PASSWORD:-}"
+password=$(cat redis-password)
+printf 'requirepass %s\n' "$password" | write redis-auth.conf 999
+printf 'redis://:%s@redis:6379\n' "$password" | write redis-url 1000
+
+# A volume belongs to root until somebody says otherwise.
+chown 999:1000 /redis-data
+
+cat <<TEXT
+Once all are healthy, make a key and use it:
+  docker compose exec gateway-1 tollgate keys create --plan pro
+  curl -i -H 'Authorization: Bearer tg_live_…' http://127.0.0.1:${PORT:-8080}/v1/pets
+TEXT

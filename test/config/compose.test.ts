@@ -1,0 +1,138 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { parseGatewayFile } from '../../src/config/gateway-file.ts';
+import { durationMs } from '../../src/config/values.ts';
+import { ROOT } from '../support/processes.ts';
+
+interface Service {
+  readonly image: string;
+  readonly profiles?: readonly string[];
+  readonly ports?: readonly string[];
+  readonly healthcheck?: { readonly test?: readonly string[]; readonly disable?: boolean };
+  readonly mem_limit?: string;
+  readonly cpus?: number;
+  readonly volumes?: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly cap_drop?: readonly string[];
+  readonly stop_grace_period?: string;
+}
+
+const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
+const { services } = parse(read('docker-compose.yml'), { merge: true }) as {
+  services: Readonly<Record<string, Service>>;
+};
+const gatewayFile = read('config/compose/gateway.yaml');
+const haproxy = read('config/haproxy.cfg');
+
+describe('the settings of the gateways of docker-compose.yml', () => {
+  test('are accepted by the gateway, without a warning', () => {
+    expect(parseGatewayFile(gatewayFile, 'gateway.yaml')).toMatchObject({ warnings: [], value: {} });
+  });
+
+  test('have the routes of this repository', () => {
+    expect(parse(gatewayFile).routes).toEqual(parse(read('config/gateway.yaml')).routes);
+  });
+
+  test('leave a gateway the time to drain before it is killed', () => {
+    const { drainDelay, drainTimeout } = parse(gatewayFile).listen;
+    for (const name of ['gateway-1', 'gateway-2']) {
+      const graceMs = durationMs(services[name]?.stop_grace_period ?? '');
+      expect(graceMs).toBeGreaterThan(durationMs(drainDelay) + durationMs(drainTimeout));
+    }
+  });
+
+  test('keep accepting until the load balancer has believed two refusals of /readyz', () => {
+    const [, inter, fast, fall] = /inter (\w+) fastinter (\w+) fall (\d+)/.exec(haproxy)!;
+    const noticedMs = durationMs(inter!) + (Number(fall) - 1) * durationMs(fast!);
+    expect(durationMs(parse(gatewayFile).listen.drainDelay)).toBeGreaterThanOrEqual(2 * noticedMs);
+  });
+
+  test('keep idle connections longer than the load balancer does', () => {
+    const [, keepAlive] = /timeout http-keep-alive (\w+)/.exec(haproxy)!;
+    expect(durationMs(parse(gatewayFile).listen.idleTimeout)).toBeGreaterThan(durationMs(keepAlive!));
+  });
+});
+
+describe('docker-compose.yml', () => {
+  test.each(Object.entries(services))('gives %s limits of memory and processor, and no capabilities', (_, service) => {
+    expect(service.mem_limit).toMatch(/^\d+[mg]$/);
+    expect(service.cpus).toBeGreaterThan(0);
+    expect(service.cap_drop).toEqual(['ALL']);
+  });
+
+  test.each(Object.entries(services))('asks %s whether it is healthy, if it lasts', (name, { healthcheck }) => {
+    if (['secrets', 'load'].includes(name)) expect(healthcheck).toEqual({ disable: true });
+    else expect(healthcheck?.test?.length).toBeGreaterThan(0);
+  });
+
+  test('publishes on 127.0.0.1 alone', () => {
+    for (const port of Object.values(services).flatMap(({ ports = [] }) => ports))
+      expect(port).toMatch(/^127\.0\.0\.1:/);
+    expect(Object.keys(services).filter((name) => services[name]?.ports)).toEqual(['haproxy', 'prometheus', 'grafana']);
+  });
+
+  test('starts nothing by default that is only for looking on or for load', () => {
+    expect(Object.keys(services).filter((name) => !services[name]?.profiles)).toEqual([
+      'secrets',
+      'redis',
+      'pets',
+      'gateway-1',
+      'gateway-2',
+      'haproxy',
+    ]);
+  });
+
+  test('holds no secret: each comes from the environment or from a file that is made', () => {
+    const secret = /PEPPER|TOKEN|PASSWORD|REDIS_URL/;
+    const given = Object.values(services).flatMap(({ environment = {} }) => Object.entries(environment));
+    for (const [name, value] of given.filter(([name]) => secret.test(name))) {
+      expect(`${name}=${value}`).toMatch(/_FILE=\/run\/tollgate\/|=\$\{[A-Z_]+:-\}$/);
+    }
+  });
+
+  test('mounts files that are there, and none that can be written', () => {
+    const mounts = Object.values(services).flatMap(({ volumes = [] }) => volumes.filter((it) => it.startsWith('./')));
+    expect(mounts.length).toBeGreaterThan(0);
+    for (const mount of mounts) {
+      const [source, , mode] = mount.split(':');
+      expect({ mount, mode }).toEqual({ mount, mode: 'ro' });
+      expect(() => readFileSync(join(ROOT, source!))).not.toThrow(/ENOENT/);
+    }
+  });
+
+  test('has no image whose version floats', () => {
+    for (const { image } of Object.values(services)) {
+      if (!image.startsWith('${TOLLGATE_IMAGE')) expect(image).toMatch(/:v?\d/);
+    }
+  });
+});
+
+describe('Redis', () => {
+  const settings = new Map(
+    read('config/redis.conf')
+      .split('\n')
+      .filter((line) => /^[a-z]/.test(line))
+      .map((line) => [line.split(' ')[0], line.slice(line.indexOf(' ') + 1)]),
+  );
+
+  test('never throws a counter or a ban away to make room', () => {
+    expect(settings.get('maxmemory-policy')).toBe('noeviction');
+  });
+
+  test('writes every change down within a second', () => {
+    expect([settings.get('appendonly'), settings.get('appendfsync')]).toEqual(['yes', 'everysec']);
+  });
+
+  test('has room beside its data for what it needs to rewrite its log', () => {
+    const megabytes = (text: string) => Number(/^(\d+)mb?$/.exec(text)?.[1]);
+    expect(megabytes(services.redis?.mem_limit ?? '')).toBeGreaterThanOrEqual(
+      2 * megabytes(settings.get('maxmemory')!),
+    );
+  });
+});
+
+test('the load balancer repeats only what was never sent: a request that may have been counted is not', () => {
+  expect(haproxy.match(/^ *retry-on .*$/gm)?.map((line) => line.trim())).toEqual(['retry-on conn-failure']);
+});
