@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { allowance } from '../support/allowance.ts';
 import { privateRedis } from '../support/redis.ts';
-import { createKey, run, STORES, spend } from './ledger-commands.ts';
+import { runCommand as run } from '../support/run-command.ts';
+import { createKey, STORES, spend } from './ledger-commands.ts';
 
 const hourly = allowance({ hour: 1 }, { after: 1, firstMs: 600_000 });
 const daily = allowance({ day: 1 }, { after: 1, firstMs: 60_000 });

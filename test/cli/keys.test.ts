@@ -2,28 +2,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { digestOf, isWellFormed } from '../../src/identify/api-key.ts';
-import { main } from '../../src/main.ts';
 import { runTollgate, temporaryFolder } from '../support/processes.ts';
 import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
+import { runCommand as run } from '../support/run-command.ts';
 
 const PEPPER = 'a pepper that only the tests use';
-
-/** Runs a command in this process, on the store that `env` names. */
-async function run(env: NodeJS.ProcessEnv, ...args: string[]) {
-  let stdout = '';
-  let stderr = '';
-  const code = await main(args, {
-    env,
-    out: (text) => {
-      stdout += text;
-    },
-    error: (text) => {
-      stderr += text;
-    },
-    isTerminal: env.TEST_TERMINAL === 'yes',
-  });
-  return { code, stdout, stderr };
-}
 
 async function create(env: NodeJS.ProcessEnv, ...args: string[]) {
   const { code, stdout, stderr } = await run(env, 'keys', 'create', '--json', ...args);

@@ -1,27 +1,10 @@
 import type { Allowance } from '../../src/admit/plan.ts';
 import { openStore } from '../../src/cli/open-store.ts';
-import { main } from '../../src/main.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
-
-/** Runs a command in this process, on the store that `env` names; TEST_TERMINAL makes its output a terminal. */
-export async function run(env: NodeJS.ProcessEnv, ...args: string[]) {
-  let stdout = '';
-  let stderr = '';
-  const code = await main(args, {
-    env,
-    out: (text) => {
-      stdout += text;
-    },
-    error: (text) => {
-      stderr += text;
-    },
-    isTerminal: env.TEST_TERMINAL === 'yes',
-  });
-  return { code, stdout, stderr };
-}
+import { runCommand as run } from '../support/run-command.ts';
 
 /** Environments of an empty store, one for each technology. */
 export const STORES: Readonly<Record<string, () => Promise<NodeJS.ProcessEnv>>> = {

@@ -9,8 +9,8 @@ import { atEnd } from '../support/endings.ts';
 import { startGateway } from '../support/gateway.ts';
 import { listen } from '../support/listening.ts';
 import { type Running, startProcess, startTollgate, temporaryFolder } from '../support/processes.ts';
+import { runCommand as run } from '../support/run-command.ts';
 import { startUpstream } from '../support/upstream.ts';
-import { run } from './ledger-commands.ts';
 
 const ANY_PORTS = { PORT: '0', ADMIN_PORT: '0', PETS_PORT: '0' };
 const PLANS = ['free', 'pro', 'business', 'enterprise'];

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { allowance } from '../support/allowance.ts';
 import { temporaryFolder } from '../support/processes.ts';
-import { createKey, run, STORES, spend } from './ledger-commands.ts';
+import { runCommand as run } from '../support/run-command.ts';
+import { createKey, STORES, spend } from './ledger-commands.ts';
 
 async function usageOf(env: NodeJS.ProcessEnv, id: string) {
   const { code, stdout, stderr } = await run(env, 'usage', id, '--json');
