@@ -1,7 +1,7 @@
 import { Failure } from '../failure.ts';
-import type { Command } from './command.ts';
+import type { Command, ExitCode } from './command.ts';
 import { ledgerOf } from './ledger-view.ts';
-import { openStore } from './open-store.ts';
+import { withStore } from './open-store.ts';
 
 /** `tollgate bans lift`: ends a ban now. */
 export const bansLift: Command = {
@@ -12,15 +12,12 @@ export const bansLift: Command = {
   options: { json: { type: 'boolean', about: 'Prints {"id","lifted"}.' } },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
-    const store = await openStore(terminal.env);
-    try {
+    return withStore<ExitCode>(terminal.env, async (store) => {
       if ((await store.keys.get(id)) === null) throw new Failure('not_found', `There is no key ${id}.`);
       const lifted = await ledgerOf(store).lift(id);
       if (!lifted) throw new Failure('not_found', `Key ${id} is not banned.`);
       terminal.out(options.json === true ? `${JSON.stringify({ id, lifted })}\n` : `The ban of ${id} is lifted.\n`);
       return 0;
-    } finally {
-      await store.close();
-    }
+    });
   },
 };

@@ -1,6 +1,6 @@
-import type { Command } from './command.ts';
+import type { Command, ExitCode } from './command.ts';
 import { ledgerOf } from './ledger-view.ts';
-import { openStore } from './open-store.ts';
+import { withStore } from './open-store.ts';
 import { table } from './table.ts';
 
 /** `tollgate bans list`: the bans in force. */
@@ -12,8 +12,7 @@ export const bansList: Command = {
     json: { type: 'boolean', about: 'Prints an array of {"id","number","window","until"}, times in Unix seconds.' },
   },
   async run({ options }, terminal) {
-    const store = await openStore(terminal.env);
-    try {
+    return withStore<ExitCode>(terminal.env, async (store) => {
       const bans = [...(await ledgerOf(store).bans())].sort((a, b) => a.ban.untilMs - b.ban.untilMs);
       if (options.json === true) {
         const rows = bans.map(({ consumerId, ban }) => ({
@@ -34,8 +33,6 @@ export const bansList: Command = {
         terminal.out(table(['id', 'ban', 'window', 'until'], rows, terminal));
       }
       return 0;
-    } finally {
-      await store.close();
-    }
+    });
   },
 };

@@ -1,8 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Redis } from 'ioredis';
 import type { Plans } from '../admit/plan.ts';
-import { loadConfiguration, type Settings } from '../config/settings.ts';
-import { Failure } from '../failure.ts';
+import type { Settings } from '../config/settings.ts';
 import type { Change, KeyStore } from '../identify/key-store.ts';
 import { EmbeddedChanges } from '../stores/embedded/changes.ts';
 import { openDatabase } from '../stores/embedded/database.ts';
@@ -12,6 +11,7 @@ import { RedisChanges } from '../stores/redis/changes.ts';
 import { Circuit } from '../stores/redis/circuit.ts';
 import { connectRedis, untilReady } from '../stores/redis/connection.ts';
 import { RedisKeys } from '../stores/redis/keys.ts';
+import { configurationFrom } from './configuration.ts';
 
 /** The gateway's store, opened for one command. */
 export interface OpenStore {
@@ -40,9 +40,7 @@ const PATIENCE_MS = 2_500;
  *   `store_corrupt`
  */
 export async function openStore(env: NodeJS.ProcessEnv): Promise<OpenStore> {
-  const loaded = loadConfiguration(env);
-  if ('faults' in loaded) throw new Failure('bad_settings', loaded.faults.join('\n'));
-  const { settings, plans } = loaded;
+  const { settings, plans } = configurationFrom(env);
   const store = settings.redis.url === null ? openEmbedded(settings) : await openRedis(settings, settings.redis.url);
   return { settings, plans, ...store };
 }

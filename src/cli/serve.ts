@@ -1,6 +1,5 @@
-import { type Configuration, loadConfiguration } from '../config/settings.ts';
-import { Failure } from '../failure.ts';
 import type { Command } from './command.ts';
+import { configurationFrom } from './configuration.ts';
 import { runGateway } from './run-gateway.ts';
 import { untilSignalled } from './signals.ts';
 
@@ -18,10 +17,3 @@ export const serve: Command = {
     return 0;
   },
 };
-
-/** @throws Failure `bad_settings` with every fault on a line of its own */
-export function configurationFrom(env: NodeJS.ProcessEnv): Configuration {
-  const configuration = loadConfiguration(env);
-  if ('faults' in configuration) throw new Failure('bad_settings', configuration.faults.join('\n'));
-  return configuration;
-}

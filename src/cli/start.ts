@@ -4,9 +4,9 @@ import { portOf } from '../config/environment.ts';
 import { Failure } from '../failure.ts';
 import { startPets } from '../pets/server.ts';
 import type { Command, Terminal } from './command.ts';
+import { configurationFrom } from './configuration.ts';
 import { demoKeys } from './demo-keys.ts';
 import { type RunningGateway, runGateway } from './run-gateway.ts';
-import { configurationFrom } from './serve.ts';
 import { untilSignalled } from './signals.ts';
 
 /** `npm start`: the pet service and the gateway before it, in one process, with a demo key for each plan. */

@@ -1,9 +1,9 @@
 import type { Outcome } from '../admit/decide.ts';
 import { type Allowance, allowanceOf, WINDOWS } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
-import type { Command } from './command.ts';
+import type { Command, ExitCode } from './command.ts';
 import { ledgerOf } from './ledger-view.ts';
-import { openStore } from './open-store.ts';
+import { withStore } from './open-store.ts';
 import { table } from './table.ts';
 
 /** `tollgate usage`: what a key has used in each window. */
@@ -14,8 +14,7 @@ export const usage: Command = {
   options: { json: { type: 'boolean', about: 'Prints the same object as GET /usage, times in Unix seconds.' } },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
-    const store = await openStore(terminal.env);
-    try {
+    return withStore<ExitCode>(terminal.env, async (store) => {
       const key = await store.keys.get(id);
       if (key === null) throw new Failure('not_found', `There is no key ${id}.`);
       const plan = store.plans.plans.get(key.plan);
@@ -29,9 +28,7 @@ export const usage: Command = {
       if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
       else terminal.out(asText(report, terminal));
       return 0;
-    } finally {
-      await store.close();
-    }
+    });
   },
 };
 
