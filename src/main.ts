@@ -85,6 +85,8 @@ if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.
     if (error.code === 'EPIPE') process.exit(0);
     throw error;
   });
+  // Complaints that nobody reads are no reason to end.
+  process.stderr.on('error', () => {});
   process.exitCode = await main(process.argv.slice(2), {
     env: process.env,
     out: (text) => process.stdout.write(text),

@@ -23,6 +23,7 @@ const STATUS = {
   upstream_unavailable: 502,
   store_unavailable: 503,
   overloaded: 503,
+  no_upstream: 503,
   upstream_timeout: 504,
   http_version_not_supported: 505,
   loop_detected: 508,
@@ -71,18 +72,21 @@ export function errorAnswer(
 const SENTENCES = {
   invalid_request: 'The body of the request is malformed.',
   request_timeout: 'The request did not arrive in time.',
+  headers_too_large: 'The trailers of the request are too large.',
   payload_too_large: 'The body of the request is too large.',
   loop_detected: 'This request has come through this gateway before.',
   store_unavailable: 'The request cannot be decided at the moment. Retry shortly.',
   upstream_unavailable: 'The service behind the gateway cannot be reached or gave no valid answer.',
   upstream_timeout: 'The service behind the gateway did not answer in time.',
   overloaded: 'Too many requests are waiting for the service behind the gateway. Retry shortly.',
+  no_upstream: 'The service behind the gateway is away. Retry shortly.',
   internal_error: 'Something in the gateway broke. Quote the request id to whoever runs it.',
 } as const;
 
-/** An error that its code says all of; 503 tells to come back in a second. */
-export function plainError(code: keyof typeof SENTENCES): ErrorAnswer {
-  return errorAnswer(code, SENTENCES[code], STATUS[code] === 503 ? { fields: ['Retry-After', '1'] } : {});
+/** An error that its code says all of. A 503 tells when to come back: in a second where nothing better is known. */
+export function plainError(code: keyof typeof SENTENCES, retryAfterMs = 0): ErrorAnswer {
+  const seconds = Math.max(1, Math.ceil(retryAfterMs / 1000));
+  return errorAnswer(code, SENTENCES[code], STATUS[code] === 503 ? { fields: ['Retry-After', String(seconds)] } : {});
 }
 
 /** 401 with the challenge that RFC 6750 section 3 asks for: no error where nothing was presented. */

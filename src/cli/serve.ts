@@ -1,6 +1,7 @@
 import type { Command } from './command.ts';
 import { configurationFrom } from './configuration.ts';
 import { runGateway } from './run-gateway.ts';
+import { serveUntil } from './serving.ts';
 import { untilSignalled } from './signals.ts';
 
 /** `tollgate serve`: the gateway alone (contract section 1). */
@@ -12,8 +13,6 @@ export const serve: Command = {
   async run(_words, terminal) {
     const signalled = untilSignalled();
     const gateway = await runGateway(configurationFrom(terminal.env), terminal.env);
-    await signalled;
-    await gateway.stop();
-    return 0;
+    return serveUntil(signalled, gateway);
   },
 };

@@ -7,6 +7,7 @@ import type { Command, Terminal } from './command.ts';
 import { configurationFrom } from './configuration.ts';
 import { demoKeys } from './demo-keys.ts';
 import { type RunningGateway, runGateway } from './run-gateway.ts';
+import { serveUntil } from './serving.ts';
 import { untilSignalled } from './signals.ts';
 
 /** `npm start`: the pet service and the gateway before it, in one process, with a demo key for each plan. */
@@ -32,23 +33,21 @@ export const start: Command = {
     try {
       const env = { ...terminal.env, UPSTREAM_URL: terminal.env.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
       const gateway = await runGateway(configurationFrom(env), env);
-      try {
-        await greet(terminal, gateway, pets.port, env);
-        await signalled;
-      } finally {
-        await gateway.stop();
-      }
+      const greeted = greet(terminal, gateway, pets.port, env);
+      return await serveUntil(
+        greeted.then(() => signalled),
+        gateway,
+      );
     } finally {
       await pets.close();
     }
-    return 0;
   },
 };
 
 async function greet(terminal: Terminal, gateway: RunningGateway, petsPort: number, env: NodeJS.ProcessEnv) {
   const keys = await demoKeys(env);
   const width = Math.max(...keys.map(({ plan }) => plan.length));
-  const origin = originOf(gateway.host, gateway.port);
+  const origin = originOf(gateway.host, gateway.port, gateway.scheme);
   const lines = [
     '',
     `Tollgate   ${origin}`,
@@ -69,7 +68,7 @@ async function greet(terminal: Terminal, gateway: RunningGateway, petsPort: numb
 }
 
 /** Where a program on this machine reaches a listener: one that listens on every address, on loopback. */
-export function originOf(host: string, port: number): string {
+export function originOf(host: string, port: number, scheme: 'http' | 'https' = 'http'): string {
   const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
-  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
+  return `${scheme}://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
 }

@@ -21,6 +21,8 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     checkRoutes(routes, fault, warn);
     checkUpstreams(routes, field(raw, 'upstreams'), fault, warn);
     checkListen(listen, warn);
+    checkStages(listen, fault);
+    checkCors(field(raw, 'cors'), fault);
   },
 };
 
@@ -38,6 +40,8 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
   for (const { index, path } of paths) checkUsage(index, path, fault, warn);
   for (const [index, entry] of raw.entries()) {
     checkMethods(asArray(field(entry, 'methods')), index, fault);
+    checkAuth(entry, index, fault);
+    checkUpgrade(entry, index, fault);
     checkDates(field(entry, 'deprecated'), index, fault);
   }
 }
@@ -55,6 +59,27 @@ function checkMethods(methods: readonly unknown[], index: number, fault: Note): 
   for (const [i, method] of methods.entries()) {
     if (methods.indexOf(method) < i)
       fault(['routes', index, 'methods', i], `names ${method} a second time; leave it out.`);
+  }
+}
+
+/** RFC 6455 section 4.1: a WebSocket is asked for with GET. */
+function checkUpgrade(route: unknown, index: number, fault: Note): void {
+  if (field(route, 'websocket') !== true) return;
+  const methods = asArray(field(route, 'methods'));
+  if (methods.length === 0 || methods.includes('GET')) return;
+  fault(['routes', index, 'websocket'], 'needs GET among `methods`: a WebSocket is asked for with it.');
+}
+
+function checkAuth(entry: unknown, index: number, fault: Note): void {
+  const isPublic = field(entry, 'auth') === 'none';
+  const hasLimits = field(entry, 'limits') !== undefined;
+  if (isPublic && !hasLimits) {
+    fault(
+      ['routes', index, 'auth'],
+      'is `none`, which needs `limits: { minute: 60 }`: what one client address may do.',
+    );
+  } else if (hasLimits && !isPublic) {
+    fault(['routes', index, 'limits'], 'are those of plans.yaml where a key is asked for; they go with `auth: none`.');
   }
 }
 
@@ -84,6 +109,54 @@ function checkUpstreams(routes: readonly unknown[], raw: unknown, fault: Note, w
   }
   for (const name of names.filter((name) => !used.has(name))) {
     warn(['upstreams', name], 'is used by no route.', 'key');
+  }
+  for (const name of names) checkUpstream(name, raw[name], fault, warn);
+}
+
+function checkUpstream(name: string, raw: unknown, fault: Note, warn: Note): void {
+  const at = ['upstreams', name];
+  const targets = asArray(field(raw, 'targets'));
+  for (const [i, target] of targets.entries()) {
+    if (targets.indexOf(target) < i) fault([...at, 'targets', i], 'is there already; leave it out.');
+  }
+  const tls = field(raw, 'tls');
+  if (!isMapping(tls)) return;
+  for (const [one, other] of [
+    ['cert', 'key'],
+    ['key', 'cert'],
+  ] as const) {
+    if (field(tls, one) !== undefined && field(tls, other) === undefined) {
+      fault([...at, 'tls', one], `needs \`${other}\` beside it.`);
+    }
+  }
+  if (field(tls, 'verify') === false) {
+    warn([...at, 'tls', 'verify'], 'takes any certificate: whoever stands between can read and change everything.');
+  }
+  if (!targets.some((target) => typeof target === 'string' && target.startsWith('https:'))) {
+    warn([...at, 'tls'], 'has no effect: no target begins with https://.', 'key');
+  }
+}
+
+/** A page of any origin must not be served with the cookies of whoever looks at it (Fetch, CORS protocol). */
+function checkCors(cors: unknown, fault: Note): void {
+  const origins = asArray(field(cors, 'origins'));
+  if (!origins.includes('*')) return;
+  if (origins.length > 1) fault(['cors', 'origins'], 'has `*`, which allows all; leave the others out, or `*`.');
+  if (field(cors, 'credentials') === true) fault(['cors', 'credentials'], 'cannot be true for all origins; name them.');
+}
+
+/** What one way into the listener needs of another. */
+function checkStages(listen: unknown, fault: Note): void {
+  const tls = field(listen, 'tls');
+  if (isMapping(tls) && field(tls, 'clientCertificate') !== undefined && field(tls, 'clientCa') === undefined) {
+    fault(['listen', 'tls', 'clientCertificate'], 'needs `clientCa`, or no certificate of a client can be checked.');
+  }
+  const http2 = field(listen, 'http2');
+  if (http2 !== undefined && http2 !== false && tls === undefined) {
+    fault(['listen', 'http2'], 'needs `tls`: HTTP/2 is agreed on in the TLS handshake.');
+  }
+  if (field(listen, 'proxyProtocol') === true && asArray(field(listen, 'trustedProxies')).length === 0) {
+    fault(['listen', 'proxyProtocol'], 'needs `trustedProxies`: only who is named there may say who the client is.');
   }
 }
 

@@ -1,7 +1,31 @@
 import { z } from 'zod';
+import { corsSchema } from './cors.ts';
+import { addressLimits } from './limits.ts';
+import { upstreamSchema } from './upstream-schema.ts';
 import * as values from './values.ts';
 
 const { duration, host, port, size, timeout, wholeNumber } = values;
+
+const tls = z.strictObject({
+  cert: values.file().describe('PEM file: the certificate, then those that lead to its root. Re-read when it changes.'),
+  key: values.file().describe('PEM file: the private key, without a passphrase. Re-read when it changes.'),
+  clientCa: values
+    .file()
+    .optional()
+    .describe('PEM file: who signs the certificates of clients. Clients are asked for one where it is given.'),
+  clientCertificate: z
+    .enum(['optional', 'required'])
+    .optional()
+    .describe('Whether a client must have a certificate; required unless told. Only with clientCa.'),
+  minVersion: z.enum(['TLSv1.2', 'TLSv1.3']).prefault('TLSv1.2').describe('The oldest version of TLS that is spoken.'),
+});
+
+export const http2Schema = z.strictObject({
+  maxStreams: wholeNumber(1, 1_000).prefault(100).describe('Requests at a time on one HTTP/2 connection.'),
+  maxResets: wholeNumber(1, 1_000_000)
+    .prefault(200)
+    .describe('Requests that a client may break off on one HTTP/2 connection: at once, and again in each minute.'),
+});
 
 const listen = z
   .strictObject({
@@ -29,7 +53,16 @@ const listen = z
       .array(values.network())
       .max(10_000)
       .prefault([])
-      .describe('Addresses or networks whose X-Forwarded-For is believed.'),
+      .describe('Addresses or networks whose X-Forwarded-For is believed, and whose PROXY header.'),
+    proxyProtocol: z
+      .boolean()
+      .prefault(false)
+      .describe('True: each connection from `trustedProxies` begins with a PROXY header that names its client.'),
+    tls: tls.optional().describe('Encrypts the public listener.'),
+    http2: z
+      .union([z.boolean('must be `true`, `false` or a mapping of its settings'), http2Schema])
+      .optional()
+      .describe('HTTP/2 beside HTTP/1.1, which needs `tls`; true where there is `tls` unless told.'),
     via: values.token().optional().describe('Name in the Via field; made of routes and targets when it is left out.'),
   })
   .prefault({});
@@ -71,23 +104,6 @@ const headers = z
   })
   .prefault({});
 
-const oneTarget = 'must be a list of one address';
-
-export const upstreamSchema = z.strictObject({
-  targets: z
-    .array(values.target(), oneTarget)
-    .min(1, oneTarget)
-    .max(1, 'has several addresses, which this version does not support; leave one')
-    .describe('Where the service is: scheme, host and port, no path. UPSTREAM_URL replaces it.'),
-  connectTimeout: timeout().prefault('2s').describe('How long a connection may take to come about.'),
-  responseTimeout: timeout().prefault('30s').describe('How long the service may take until the head of its answer.'),
-  bodyTimeout: timeout().prefault('30s').describe('How long the service may be silent in the body of its answer.'),
-  maxConnections: wholeNumber(1, 65_535).prefault(256).describe('Connections to the service at a time.'),
-  maxQueue: wholeNumber(0, 1_000_000)
-    .prefault(1024)
-    .describe('Requests that may wait for a connection; those beyond get 503 overloaded.'),
-});
-
 const deprecated = z.strictObject({
   since: values.instant().describe('When it was deprecated, for the Deprecation field (RFC 9745).'),
   sunset: values
@@ -109,8 +125,25 @@ export const routeSchema = z.strictObject({
   upstream: z.string('must be the name of one of `upstreams`').describe('Name of the upstream that serves it.'),
   cost: wholeNumber(1, 1_000_000_000).prefault(1).describe('How many requests one call counts for.'),
   body: z.boolean().prefault(false).describe('True lets GET, HEAD, DELETE and OPTIONS carry a body.'),
+  websocket: z
+    .boolean()
+    .prefault(false)
+    .describe('True lets a client go over to WebSocket; else Upgrade is removed and the request served as plain HTTP.'),
+  auth: z
+    .enum(['key', 'none'], 'must be `key` or `none`')
+    .prefault('key')
+    .describe('none serves callers without a key, each client address within `limits`.'),
+  limits: addressLimits.optional().describe('With `auth: none`: what one client address may do on this route.'),
   deprecated: deprecated.optional().describe('Marks the route as deprecated in its answers.'),
 });
+
+const websockets = z
+  .strictObject({
+    maxPerKey: wholeNumber(1, 1_000_000).prefault(100).describe('WebSockets that one key may have open at a time.'),
+    max: wholeNumber(1, 1_000_000).prefault(10_000).describe('WebSockets at a time; those beyond get 503 overloaded.'),
+    idleTimeout: timeout().prefault('5m').describe('How long one may go without a byte in either direction.'),
+  })
+  .prefault({});
 
 const atLeastOne = 'must be a list of at least one route';
 
@@ -121,7 +154,9 @@ export const gatewaySchema = z
     admin: admin.describe("The operators' listener: health, metrics, the admin API."),
     redis: redis.describe('How Redis is used where REDIS_URL names one.'),
     headers: headers.describe('Which rate-limit fields answers have.'),
+    cors: corsSchema.optional().describe('Lets pages of other origins read answers. Preflights cost nothing.'),
     log: log.describe('The access log.'),
+    websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),
     upstreams: z
       .record(values.name(), upstreamSchema)
       .refine((upstreams) => Object.keys(upstreams).length > 0, 'is empty; name at least one upstream')
@@ -131,12 +166,4 @@ export const gatewaySchema = z
   .meta({ title: 'Tollgate gateway.yaml', description: 'How the gateway runs.' });
 
 /** What is described for later releases; `*` is any name or index. */
-export const LATER_GATEWAY_KEYS = [
-  'listen.tls',
-  'cors',
-  'jwt',
-  'upstreams.*.health',
-  'routes.*.websocket',
-  'routes.*.auth',
-  'routes.*.deprecated.brownouts',
-] as const;
+export const LATER_GATEWAY_KEYS = ['jwt', 'routes.*.deprecated.brownouts'] as const;

@@ -1,13 +1,17 @@
 import { resolve } from 'node:path';
 import type { Plans } from '../admit/plan.ts';
+import type { CorsRules } from '../annotate/cors.ts';
 import type { Route } from '../gateway/route.ts';
-import { withHead } from '../gateway/route.ts';
+import { corsOf } from './cors.ts';
+import { type Encryption, encryptionOf } from './encryption.ts';
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault } from './fault.ts';
 import { deepFreeze } from './frozen.ts';
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
 import { parsePlans } from './plans.ts';
 import { readSettingsFile } from './read-file.ts';
+import { routeOf } from './routes.ts';
+import { type Upstream, upstreamsOf } from './upstreams.ts';
 import type { Parsed } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
@@ -27,9 +31,11 @@ export interface Settings {
     readonly drainTimeoutMs: number;
     /** IP addresses and networks (`10.0.0.0/8`). */
     readonly trustedProxies: readonly string[];
+    /** Whether the trusted proxies begin each connection with a PROXY header. */
+    readonly proxyProtocol: boolean;
     /** The name in `Via`; null: to be made of routes and targets. */
     readonly via: string | null;
-  };
+  } & Encryption;
   readonly admin: { readonly host: string; readonly port: number; readonly token: string | null };
   readonly redis: {
     /** Null: the embedded store. */
@@ -42,6 +48,9 @@ export interface Settings {
   readonly headers: { readonly draft: boolean };
   /** `sample2xx`: share of the 2xx answers that get an access line, 0 to 1. */
   readonly log: { readonly sample2xx: number };
+  readonly websockets: { readonly maxPerKey: number; readonly max: number; readonly idleTimeoutMs: number };
+  /** Null: no page of another origin reads answers. */
+  readonly cors: CorsRules | null;
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** In the order of the file; every `upstream` is a key of `upstreams`. */
   readonly routes: readonly Route[];
@@ -51,20 +60,6 @@ export interface Settings {
   readonly peppers: readonly string[];
   readonly logLevel: LogLevel;
   readonly workers: number | 'auto';
-}
-
-/** One service behind the gateway. */
-export interface Upstream {
-  readonly name: string;
-  /** Origins: `http://127.0.0.1:9000`. At least one. */
-  readonly targets: readonly string[];
-  readonly connectTimeoutMs: number;
-  /** Until the head of its answer. */
-  readonly responseTimeoutMs: number;
-  /** Longest silence in the body of its answer. */
-  readonly bodyTimeoutMs: number;
-  readonly maxConnections: number;
-  readonly maxQueue: number;
 }
 
 export interface Configuration {
@@ -126,6 +121,8 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       drainDelayMs: listen.drainDelay,
       drainTimeoutMs: listen.drainTimeout,
       trustedProxies: listen.trustedProxies,
+      proxyProtocol: listen.proxyProtocol,
+      ...encryptionOf(listen),
       via: listen.via ?? null,
     },
     admin: {
@@ -141,48 +138,18 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
     },
     headers: file.headers,
     log: file.log,
+    cors: corsOf(file.cors),
+    websockets: {
+      maxPerKey: file.websockets.maxPerKey,
+      max: file.websockets.max,
+      idleTimeoutMs: file.websockets.idleTimeout,
+    },
     upstreams: upstreamsOf(file, environment.upstreamUrl),
     routes: file.routes.map(routeOf),
     dataFolder: resolve(environment.dataFolder ?? 'data'),
     peppers: environment.peppers,
     logLevel: environment.logLevel ?? 'info',
     workers: environment.workers ?? 1,
-  };
-}
-
-function upstreamsOf(file: GatewayFile, url: string | null): ReadonlyMap<string, Upstream> {
-  return new Map(
-    Object.entries(file.upstreams).map(([name, upstream]): [string, Upstream] => [
-      name,
-      {
-        name,
-        targets: url === null ? upstream.targets : [new URL(url).origin],
-        connectTimeoutMs: upstream.connectTimeout,
-        responseTimeoutMs: upstream.responseTimeout,
-        bodyTimeoutMs: upstream.bodyTimeout,
-        maxConnections: upstream.maxConnections,
-        maxQueue: upstream.maxQueue,
-      },
-    ]),
-  );
-}
-
-function routeOf({ path, methods, upstream, cost, body, deprecated }: GatewayFile['routes'][number]): Route {
-  return {
-    path,
-    methods: withHead(methods),
-    upstream,
-    cost,
-    allowsBody: body,
-    deprecated:
-      deprecated === undefined
-        ? null
-        : {
-            sinceMs: deprecated.since,
-            sunsetMs: deprecated.sunset ?? null,
-            successor: deprecated.successor ?? null,
-            link: deprecated.link ?? null,
-          },
   };
 }
 

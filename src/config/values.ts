@@ -95,6 +95,12 @@ export function token() {
   return z.string(message).regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}$/, message);
 }
 
+/** The path of a file, sought from the working directory. */
+export function file() {
+  const message = 'must be the path of a file';
+  return z.string(message).regex(/^[^\0]{1,4096}$/, message);
+}
+
 /** A request method (RFC 9110 section 9.1). CONNECT and TRACE are never forwarded: no tunnel, no echo of the key. */
 export function method() {
   const message = 'must be a method in upper case, such as GET, POST or DELETE (CONNECT and TRACE cannot be routed)';
@@ -117,23 +123,38 @@ export function pattern() {
     });
 }
 
+/** A DNS name, as it stands in a certificate. */
+export function serverName() {
+  const message = 'must be a name such as pets.internal';
+  return z.string(message).regex(/^(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*$/, message);
+}
+
+/** The target of a health check: a path, with a query or without. */
+export function healthPath() {
+  const message = 'must be a path such as /healthz';
+  return z.string(message).regex(/^\/[!"$-~]{0,1023}$/, message);
+}
+
+/** Longer ones no system can address. */
+const SOCKET = /^unix:\/[^\0]{1,106}$/;
 const ORIGIN = /^https?:\/\/[^/?#@\\\s]+\/?$/;
 
-/** The origin of an upstream, read as `scheme://host:port` without a slash at the end. */
+/** The origin of an upstream, read as `scheme://host:port` without a slash at the end; or `unix:/path`. */
 export function target() {
   return z
-    .string('must be an address such as http://127.0.0.1:9000 or https://pets.internal')
+    .string('must be an address such as http://127.0.0.1:9000, https://pets.internal or unix:/run/pets.sock')
     .superRefine((text, context) => {
       const fault = faultOfTarget(text);
       if (fault !== null) context.addIssue({ code: 'custom', message: fault });
     })
-    .meta({ pattern: ORIGIN.source })
-    .transform((text) => new URL(text).origin);
+    .meta({ pattern: `${ORIGIN.source}|${SOCKET.source}` })
+    .transform((text) => (SOCKET.test(text) ? text : new URL(text).origin));
 }
 
 /** What is wrong with an upstream's address, without repeating it: it may hold a password. Null when it is sound. */
 export function faultOfTarget(text: string): string | null {
-  if (/^(unix|http\+unix):/i.test(text)) return 'is a Unix socket, which this version does not support for upstreams';
+  if (SOCKET.test(text)) return null;
+  if (/^(unix|http\+unix):/i.test(text)) return 'is no path of a Unix socket: it must be such as unix:/run/pets.sock';
   const allowed = 'it must be http:// or https:// with a host and at most a port, such as http://127.0.0.1:9000';
   if (!/^https?:\/\//.test(text)) return `is no address of an HTTP server: ${allowed}`;
   if (text.includes('@')) return `has credentials: ${allowed}`;

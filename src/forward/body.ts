@@ -1,35 +1,126 @@
-import type { IncomingMessage } from 'node:http';
-import { type Readable, Transform } from 'node:stream';
-import { ClientBodyError } from './faults.ts';
+import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import { ClientBodyError, ClientGoneError } from './faults.ts';
 
-/** Chunks of a body, of at most 64 KiB each, that wait for the upstream before the client is made to wait. */
-const CHUNKS_HELD = 4;
+/** The body of a request, as the client is still sending it. */
+export interface RequestBody {
+  readonly source: Readable;
+  /** A declared length was checked before and is kept by the parser; chunks are counted as they pass. */
+  readonly framing: 'length' | 'chunked';
+  readonly maxBytes: number;
+  /** Looks whether the client is still there, while nothing is read from it: where it has reset, the source is closed. */
+  readonly probe: () => void;
+}
+
+export interface BodyEvents {
+  /** The upstream has been handed the whole of it. */
+  onBodySent(): void;
+  /** It turned out too large, or the client broke it off: ClientBodyError, ClientGoneError. */
+  onBodyFault(error: Error): void;
+}
 
 /**
- * The body of a request as it goes to the upstream, never longer than `maxBytes`. A declared length was checked before
- * and is kept by the parser; chunks are counted as they pass, so that nothing is read whole.
+ * While the upstream does not read, the client is asked for a little more from time to time: one that has closed shows
+ * only behind what it had sent. What has come by then is held, up to this much.
  */
-export function boundedBody(
-  request: IncomingMessage,
-  body: 'none' | 'chunked' | 'length',
-  maxBytes: number,
-): Readable | null {
-  if (body === 'none') return null;
-  if (body === 'length') return request;
-  let bytes = 0;
-  const counted = new Transform({
-    // undici would give a body that is in its buffer as a whole a Content-Length; what came in chunks goes on in chunks.
-    readableObjectMode: true,
-    readableHighWaterMark: CHUNKS_HELD,
-    transform(chunk: Buffer, _encoding, next) {
-      bytes += chunk.length;
-      next(bytes > maxBytes ? new ClientBodyError('payload_too_large') : null, chunk);
-    },
-  });
-  request.pipe(counted);
-  request.once('error', (error) => counted.destroy(error));
-  request.once('close', () => {
-    if (!request.complete) counted.destroy(new Error('the client broke its body off'));
-  });
-  return counted;
+const SIP_EVERY_MS = 200;
+const HELD_BYTES = 1024 * 1024;
+
+/** Passes a request's body to the upstream as it comes, no faster than the upstream reads, with the framing it came in. */
+export class BodySender {
+  readonly #body: RequestBody;
+  readonly #socket: Socket;
+  readonly #events: BodyEvents;
+  #bytes = 0;
+  #done = false;
+  #sips: NodeJS.Timeout | null = null;
+
+  constructor(body: RequestBody, socket: Socket, events: BodyEvents) {
+    this.#body = body;
+    this.#socket = socket;
+    this.#events = events;
+    const { source } = body;
+    source.on('data', this.#onData);
+    source.once('end', this.#onEnd);
+    source.once('error', this.#onBreak);
+    source.once('close', this.#onBreak);
+    if (source.destroyed) this.#onBreak();
+  }
+
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** Whether something that the client has sent still waits for the upstream to read it. */
+  get isHeldUp(): boolean {
+    return this.#sips !== null;
+  }
+
+  /** Sends nothing more; what the client still sends stays unread. */
+  stop(): void {
+    if (this.#done) return;
+    this.#done = true;
+    const { source } = this.#body;
+    source.removeListener('data', this.#onData);
+    source.removeListener('end', this.#onEnd);
+    source.removeListener('error', this.#onBreak);
+    source.removeListener('close', this.#onBreak);
+    // A stream without a listener for its error would end the process with it.
+    source.on('error', () => {});
+    this.#flowOn();
+    source.pause();
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    const { framing, maxBytes, source } = this.#body;
+    this.#bytes += chunk.length;
+    if (this.#bytes > maxBytes) {
+      this.#fail(new ClientBodyError('payload_too_large'));
+      return;
+    }
+    if (framing === 'chunked') {
+      this.#socket.cork();
+      this.#socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
+      this.#socket.write(chunk);
+      this.#socket.write('\r\n', 'latin1');
+      process.nextTick(() => this.#socket.uncork());
+    } else this.#socket.write(chunk);
+    if (!this.#socket.writableNeedDrain) return;
+    source.pause();
+    if (this.#sips !== null) return;
+    this.#sips = setInterval(this.#sip, SIP_EVERY_MS);
+    this.#socket.once('drain', this.#onDrain);
+  };
+
+  readonly #sip = (): void => {
+    this.#body.probe();
+    if (this.#socket.writableLength < HELD_BYTES) this.#body.source.resume();
+  };
+
+  readonly #onDrain = (): void => {
+    this.#flowOn();
+    this.#body.source.resume();
+  };
+
+  #flowOn(): void {
+    if (this.#sips === null) return;
+    clearInterval(this.#sips);
+    this.#sips = null;
+    this.#socket.removeListener('drain', this.#onDrain);
+  }
+
+  readonly #onEnd = (): void => {
+    this.#done = true;
+    this.#flowOn();
+    if (this.#body.framing === 'chunked') this.#socket.write('0\r\n\r\n', 'latin1');
+    this.#events.onBodySent();
+  };
+
+  readonly #onBreak = (): void => this.#fail(new ClientGoneError('the client broke its body off'));
+
+  #fail(error: Error): void {
+    if (this.#done) return;
+    this.stop();
+    this.#events.onBodyFault(error);
+  }
 }

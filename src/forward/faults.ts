@@ -1,12 +1,14 @@
 /** Why an upstream gave no usable answer, as the contract's section 4 tells it apart. */
 export type UpstreamFault = {
-  readonly code: 'upstream_unavailable' | 'upstream_timeout' | 'overloaded' | ClientFault;
+  readonly code: 'upstream_unavailable' | 'upstream_timeout' | 'overloaded' | 'no_upstream' | ClientFault;
   /** For the log: what happened, never for a client. */
   readonly cause: string;
+  /** When another try may be worth it; 0 where nothing is known of that. */
+  readonly retryAfterMs?: number;
 };
 
 /** What a client's body can do wrong while it is passed on. */
-export type ClientFault = 'payload_too_large' | 'request_timeout' | 'invalid_request';
+export type ClientFault = 'payload_too_large' | 'request_timeout' | 'invalid_request' | 'headers_too_large';
 
 /** A deadline of the gateway's own ran out. */
 export class DeadlineError extends Error {
@@ -22,6 +24,17 @@ export class DeadlineError extends Error {
 export class QueueFullError extends Error {
   constructor() {
     super('the queue for a connection is full');
+  }
+}
+
+/** No target is left that could be asked. */
+export class NoUpstreamError extends Error {
+  /** Until one may be tried again. */
+  readonly retryAfterMs: number;
+
+  constructor(retryAfterMs: number) {
+    super('no target is usable');
+    this.retryAfterMs = retryAfterMs;
   }
 }
 
@@ -45,6 +58,7 @@ export class BadAnswerError extends Error {}
 export function faultOf(error: unknown): UpstreamFault {
   const cause = describe(error);
   if (error instanceof ClientBodyError) return { code: error.code, cause };
+  if (error instanceof NoUpstreamError) return { code: 'no_upstream', cause, retryAfterMs: error.retryAfterMs };
   if (error instanceof QueueFullError) return { code: 'overloaded', cause };
   if (error instanceof DeadlineError) {
     return { code: error.wait === 'connection' ? 'overloaded' : 'upstream_timeout', cause };

@@ -1,6 +1,8 @@
 import type { ServerResponse } from 'node:http';
-import type { Dispatcher } from 'undici';
-import { BadAnswerError, ClientBodyError, ClientGoneError, DeadlineError, faultOf, QueueFullError } from './faults.ts';
+import type { AnswerHead } from './answer-reader.ts';
+import type { Carried, UpstreamConnection } from './connection.ts';
+import type { Waiting } from './deadlines.ts';
+import { ClientBodyError, ClientGoneError, DeadlineError, faultOf, QueueFullError } from './faults.ts';
 import type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
 import type { Turn, Upstream } from './upstream.ts';
 
@@ -26,23 +28,23 @@ export function forward(
 
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
-class Forwarding implements Dispatcher.DispatchHandler, Turn {
+class Forwarding implements Carried, Turn, Waiting {
+  deadlineAtMs = Number.POSITIVE_INFINITY;
+  #wait: DeadlineError['wait'] | 'client' = 'connection';
+  #waitMs = 0;
   readonly #upstream: Upstream;
   readonly #request: ForwardRequest;
   readonly #response: ServerResponse;
   readonly #hooks: ForwardHooks;
   readonly #done: (result: ForwardResult) => void;
-  #controller: Dispatcher.DispatchController | null = null;
-  #timer: NodeJS.Timeout | null = null;
-  /** What broke, where the gateway itself broke it off: undici reports only that it was aborted. */
-  #reason: Error | null = null;
-  #started = false;
+  #connection: UpstreamConnection | null = null;
   #settled = false;
-  #left = false;
   /** Whether a single byte of an answer has come. */
   #answerBegun = false;
   #retried = false;
-  #bodyBegun = false;
+  /** A piece of the body that waits for what comes with it: head, body and end leave in as few writes as they came in. */
+  #held: Buffer | null = null;
+  #isHeadHeld = false;
 
   constructor(
     upstream: Upstream,
@@ -60,163 +62,174 @@ class Forwarding implements Dispatcher.DispatchHandler, Turn {
 
   enter(): void {
     this.#response.once('close', this.#onClientClose);
-    this.#wait('connection', this.#upstream.options.responseTimeoutMs);
-    if (this.#upstream.enter(this)) return;
-    this.#left = true;
-    this.#fail(new QueueFullError());
+    this.#upstream.deadlines.watch(this);
+    this.#waitFor('connection', this.#upstream.options.responseTimeoutMs);
+    if (!this.#upstream.enter(this)) this.#fail(new QueueFullError());
   }
 
-  start(): void {
-    this.#started = true;
-    // From here on it is the upstream that is waited for, and no longer a place at it.
+  onConnecting(): void {
+    // A connection has a shorter deadline of its own, kept where it is made; this one bounds the tries together.
     this.#waitForHead();
-    this.#request.body?.once('end', this.#onBodySent);
-    this.#upstream.dispatch(this.#dispatched(), this);
   }
 
-  #dispatched(): Dispatcher.DispatchOptions {
-    const { method, target, fields, body } = this.#request;
-    return { path: target, method: method as Dispatcher.HttpMethod, headers: [...fields], body };
+  onConnected(connection: UpstreamConnection): void {
+    this.#connection = connection;
+    this.#waitForHead();
+    connection.carry(this.#request, this);
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
-    if (this.#reason !== null) controller.abort(this.#reason);
-    else this.#waitForHead();
+  onNotConnected(error: Error): void {
+    this.#fail(error);
   }
 
-  onResponseStarted(): void {
+  onInformation(status: number, fields: readonly string[]): void {
     this.#answerBegun = true;
+    if (status === 103) this.#hooks.earlyHints(fields);
   }
 
-  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
-    const raw = (controller.rawHeaders ?? []) as Buffer[];
-    if (status < 200) {
-      if (status === 103) this.#hooks.earlyHints(raw);
-      return;
-    }
-    if (status > 599) throw new BadAnswerError(`status ${status}`);
-    const { fields, closes } = this.#hooks.head(status, raw);
+  onHead(head: AnswerHead): void {
+    this.#answerBegun = true;
+    this.#upstream.answered(this);
+    const { fields, closes } = this.#hooks.head(head.status, head.fields);
     if (closes) this.#response.shouldKeepAlive = false;
-    this.#response.writeHead(status, fields);
-    this.#wait('body', this.#upstream.options.bodyTimeoutMs);
-    queueMicrotask(this.#flushHead);
+    this.#response.writeHead(head.status, fields);
+    this.#isHeadHeld = true;
+    this.#waitFor('body', this.#upstream.options.bodyTimeoutMs);
   }
 
-  /** Node holds a head back until there is some body. What has come with it has been written by now; more may be long in coming. */
-  readonly #flushHead = (): void => {
-    if (!this.#settled && !this.#bodyBegun) this.#response.flushHeaders();
-  };
-
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onData(chunk: Buffer): void {
     this.#hooks.chunk(chunk.length);
-    this.#bodyBegun = true;
-    if (this.#response.write(chunk)) {
-      this.#timer?.refresh();
-      return;
-    }
-    controller.pause();
-    this.#startTimer(this.#hooks.writeTimeoutMs, () => this.breakOff(new ClientGoneError('the client does not read')));
-    this.#response.once('drain', () => {
-      if (this.#settled) return;
-      this.#wait('body', this.#upstream.options.bodyTimeoutMs);
-      controller.resume();
-    });
+    this.#writeHeld();
+    this.#held = chunk;
   }
 
-  onResponseEnd(): void {
-    const { breaking } = this.#upstream;
-    if (breaking !== null) {
-      this.onResponseError(null, breaking);
-      return;
-    }
+  /** All that came with it is here: Node would hold a head back until there is some body, and that may be long in coming. */
+  onPause(): void {
+    if (this.#settled || !this.#response.headersSent) return;
+    this.#flush();
+    if (this.#wait === 'body') this.#waitFor('body', this.#upstream.options.bodyTimeoutMs);
+  }
+
+  onEnd(): void {
     this.#leave();
     if (this.#settled) return;
-    this.#response.end();
+    const last = this.#held;
+    this.#held = null;
+    if (last === null) this.#response.end();
+    else this.#response.end(last);
     this.#settle({ kind: 'answered' });
     this.#untilRead();
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
-    if (this.#mayRetry(error)) {
+  onBodySent(): void {
+    if (!this.#settled && !this.#response.headersSent) this.#waitForHead();
+  }
+
+  onBroken(error: Error): void {
+    if (this.#mayRetry()) {
       this.#retried = true;
-      this.#upstream.dispatchFresh(this.#dispatched(), this);
+      this.#connection = null;
+      this.#upstream.reconnect(this);
       return;
     }
-    this.#leave();
-    this.#fail(this.#reason ?? error);
+    this.#connection = null;
+    this.#upstream.failed(this, error.message);
+    this.#fail(error);
   }
+
+  onBodyFault(error: Error): void {
+    this.breakOff(error);
+  }
+
+  onDeadline(): void {
+    if (this.#wait === 'client') this.breakOff(new ClientGoneError('the client does not read'));
+    // The upstream's time for its head begins when it has the whole request; until then `requestTimeout` watches the client.
+    else if (this.#wait === 'head' && this.#connection?.waitsForClient) this.#waitForHead();
+    else {
+      const late = new DeadlineError(this.#wait, this.#waitMs);
+      if (this.#wait !== 'connection') this.#upstream.failed(this, late.message);
+      this.breakOff(late);
+    }
+  }
+
+  /** Breaks off at once, on both sides. */
+  breakOff(reason: Error): void {
+    if (!this.#settled) this.#fail(reason);
+  }
+
+  #flush(): void {
+    if (this.#held === null && this.#isHeadHeld) this.#response.flushHeaders();
+    this.#isHeadHeld = false;
+    this.#writeHeld();
+  }
+
+  #writeHeld(): void {
+    const chunk = this.#held;
+    if (chunk === null) return;
+    this.#held = null;
+    if (this.#response.write(chunk) || this.#wait === 'client') return;
+    this.#connection?.pause();
+    this.#waitFor('client', this.#hooks.writeTimeoutMs);
+    this.#response.once('drain', this.#onDrain);
+  }
+
+  readonly #onDrain = (): void => {
+    if (this.#settled) return;
+    this.#waitFor('body', this.#upstream.options.bodyTimeoutMs);
+    this.#connection?.resume();
+  };
 
   /**
    * One silent retry, of a request that may be repeated (RFC 9110 section 9.2.2) and has no body, when the connection had
    * been used before and died before any byte of an answer. Nobody is charged for it twice: admission is over.
    */
-  #mayRetry(error: Error): boolean {
+  #mayRetry(): boolean {
     const { method, body } = this.#request;
-    if (this.#retried || this.#settled || this.#reason !== null || this.#answerBegun) return false;
-    return body === null && IDEMPOTENT.has(method) && this.#upstream.wasUsed(error);
+    if (this.#retried || this.#settled || this.#answerBegun) return false;
+    return body === null && IDEMPOTENT.has(method) && this.#connection?.diedOfAge === true;
   }
 
   readonly #onClientClose = (): void => this.breakOff(new ClientGoneError('the client left'));
 
-  readonly #onBodySent = (): void => {
-    if (!this.#settled && !this.#response.headersSent) this.#waitForHead();
-  };
-
-  /**
-   * The upstream's time for its head begins when it has the whole request. While the client has still to send some of
-   * it, and nothing of what it sent waits here, the client is the slow one, and `requestTimeout` watches it.
-   */
   #waitForHead(): void {
-    const { body } = this.#request;
-    const ms = this.#upstream.options.responseTimeoutMs;
-    this.#startTimer(ms, () => {
-      if (body !== null && !body.readableEnded && body.readableLength === 0) this.#waitForHead();
-      else this.breakOff(new DeadlineError('head', ms));
-    });
+    this.#waitFor('head', this.#upstream.options.responseTimeoutMs);
   }
 
-  #wait(wait: DeadlineError['wait'], ms: number): void {
-    this.#startTimer(ms, () => this.breakOff(new DeadlineError(wait, ms)));
-  }
-
-  #startTimer(ms: number, late: () => void): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = setTimeout(late, ms);
-  }
-
-  /** Breaks off at once; undici reports the end of what it had started in its own time. */
-  breakOff(reason: Error): void {
-    if (this.#settled) return;
-    this.#reason = reason;
-    if (!this.#started) this.#leave();
-    this.#controller?.abort(reason);
-    this.#fail(reason);
+  #waitFor(wait: DeadlineError['wait'] | 'client', ms: number): void {
+    this.#wait = wait;
+    this.#waitMs = ms;
+    this.deadlineAtMs = this.#upstream.deadlines.nowMs() + ms;
   }
 
   #fail(error: Error): void {
     if (this.#settled) return;
+    this.#leave();
     const { req } = this.#response;
     if (error instanceof ClientGoneError || (req.destroyed && !req.complete && !(error instanceof ClientBodyError))) {
       this.#settle({ kind: 'client_gone' });
       this.#response.destroy();
     } else if (this.#response.headersSent) {
       // A clean end would pass for a whole answer. A reset shows even where the client reads until the connection closes.
+      this.#flush();
       this.#settle({ kind: 'broken', fault: faultOf(error) });
-      this.#response.socket?.resetAndDestroy();
+      const { socket } = this.#response;
+      // What was written leaves first.
+      if (socket !== null) setImmediate(() => socket.resetAndDestroy());
     } else this.#settle({ kind: 'failed', fault: faultOf(error) });
   }
 
+  /** Gives the connection back; one whose answer is not whole is of no more use. */
   #leave(): void {
-    if (this.#left) return;
-    this.#left = true;
+    this.#connection?.dropped(this);
+    this.#connection = null;
     this.#upstream.leave(this);
   }
 
   #settle(result: ForwardResult): void {
     this.#settled = true;
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#upstream.deadlines.forget(this);
     this.#response.removeListener('close', this.#onClientClose);
+    this.#response.removeListener('drain', this.#onDrain);
     this.#done(result);
   }
 

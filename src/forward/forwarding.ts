@@ -1,4 +1,4 @@
-import type { Readable } from 'node:stream';
+import type { RequestBody } from './body.ts';
 import type { UpstreamFault } from './faults.ts';
 
 /** What is asked of an upstream. */
@@ -9,7 +9,7 @@ export interface ForwardRequest {
   /** All fields but Host, which is the target's authority. */
   readonly fields: readonly string[];
   /** Null where the request has no body. */
-  readonly body: Readable | null;
+  readonly body: RequestBody | null;
 }
 
 /** How forwarding ended. */
@@ -24,9 +24,9 @@ export type ForwardResult =
 
 export interface ForwardHooks {
   /** The final head as the client is to get it; called once. */
-  readonly head: (status: number, raw: readonly Buffer[]) => { readonly fields: string[]; readonly closes: boolean };
+  readonly head: (status: number, fields: readonly string[]) => { readonly fields: string[]; readonly closes: boolean };
   /** 103 Early Hints, to be passed on. */
-  readonly earlyHints: (raw: readonly Buffer[]) => void;
+  readonly earlyHints: (fields: readonly string[]) => void;
   readonly chunk: (bytes: number) => void;
   /** A client that does not read is given up after this long. */
   readonly writeTimeoutMs: number;

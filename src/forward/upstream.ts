@@ -1,153 +1,223 @@
-import { connect as connectTcp, isIP, type Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
-import { Client, type Dispatcher, errors, Pool } from 'undici';
-import { DeadlineError } from './faults.ts';
+import type { UpstreamConnection } from './connection.ts';
+import { Deadlines } from './deadlines.ts';
+import type { Address, DialOptions } from './dial.ts';
+import { NoUpstreamError } from './faults.ts';
+import { Target, type TargetEvents } from './target.ts';
 
-export interface UpstreamOptions {
-  /** `http://host:port` or `https://host:port`. */
-  readonly target: string;
-  readonly connectTimeoutMs: number;
+export interface UpstreamOptions extends DialOptions {
+  /** `http://host:port`, `https://host:port`, `unix:/path`; at least one. */
+  readonly targets: readonly string[];
   readonly responseTimeoutMs: number;
   readonly bodyTimeoutMs: number;
   readonly maxConnections: number;
   /** Requests that may wait for a connection. */
   readonly maxQueue: number;
+  /** Milliseconds that never jump. */
+  readonly monotonicMs: () => number;
+  readonly onTarget?: TargetEvents['onChange'];
 }
 
-/** An idle connection is closed before the servers in common use close theirs. */
-const IDLE_CONNECTION_MS = 4_000;
-const MAX_ANSWER_HEAD_BYTES = 16 * 1024;
-
-/** A request on its way through an upstream: what `start` runs when there is a connection for it. */
+/** A request on its way through an upstream. */
 export interface Turn {
-  start(): void;
+  /** It has a place, and a connection is being made for it. */
+  onConnecting(): void;
+  /** It has a connection to itself, until `leave`. */
+  onConnected(connection: UpstreamConnection): void;
+  /** There is none to be had. It has left. */
+  onNotConnected(error: Error): void;
+}
+
+/** A target taken for something that makes its own connection. */
+export interface Loan {
+  readonly address: Address;
+  /** Gives it back; called once. @param usable false where it could not be reached or gave no valid answer */
+  done(usable: boolean): void;
+}
+
+interface Place {
+  target: Target | null;
+  giveUp: (() => void) | null;
+  /** Targets that could not be reached for this request. Nothing of it has been sent to them. */
+  readonly tried: Target[];
 }
 
 /**
- * The service behind the gateway: a bounded pool of connections with a bounded queue before it. The queue is our own,
- * because a place in the pool's cannot be given back when its client leaves.
+ * The service behind the gateway: a bounded number of connections to its targets, with a bounded queue before them. Of
+ * the targets that are usable the one with the fewest requests in flight is taken.
  */
 export class Upstream {
   readonly options: UpstreamOptions;
-  readonly #settings: Client.Options;
-  readonly #pool: Pool;
+  readonly deadlines: Deadlines;
+  readonly #targets: readonly Target[];
   readonly #waiting = new Set<Turn>();
-  /** Errors of connections that had carried an answer before they died. */
-  readonly #ofUsed = new WeakSet<Error>();
-  #running = 0;
-  #breaking: Error | null = null;
+  readonly #running = new Map<Turn, Place>();
+  /** Of targets that are equally busy each is taken in its turn. */
+  #next = 0;
+  #filling = false;
 
   constructor(options: UpstreamOptions) {
     this.options = options;
-    this.#settings = {
-      pipelining: 1,
-      allowH2: false,
-      keepAliveTimeout: IDLE_CONNECTION_MS,
-      maxHeaderSize: MAX_ANSWER_HEAD_BYTES,
-      // The deadlines are the gateway's own: undici's are late by up to a second.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      connect: connector(options, (error, used) => this.#broke(error, used)),
-    };
-    this.#pool = new Pool(options.target, { ...this.#settings, connections: options.maxConnections });
+    this.deadlines = new Deadlines(options.monotonicMs);
+    this.#targets = options.targets.map(
+      (name) => new Target(name, options, this.deadlines, options.onTarget ?? (() => {})),
+    );
   }
 
   /** Requests that have a connection or wait for one. */
   get inFlight(): number {
-    return this.#running + this.#waiting.size;
+    return this.#running.size + this.#waiting.size;
+  }
+
+  get targets(): readonly Target[] {
+    return this.#targets;
   }
 
   /**
-   * Starts the turn now or when a connection is free. Every turn that was started must be given back with `leave`.
+   * Gives the turn a connection, now or when there is one free. Every turn that entered must be given back with `leave`.
    * @returns false when neither a connection nor a place in the queue is free
    */
   enter(turn: Turn): boolean {
-    if (this.#running < this.options.maxConnections) {
-      this.#running++;
-      turn.start();
-      return true;
-    }
-    if (this.#waiting.size >= this.options.maxQueue) return false;
-    this.#waiting.add(turn);
+    if (this.#running.size < this.options.maxConnections) this.#start(turn);
+    else if (this.#waiting.size < this.options.maxQueue) this.#waiting.add(turn);
+    else return false;
     return true;
   }
 
   /** Gives a place back, in the queue or at a connection. */
   leave(turn: Turn): void {
     if (this.#waiting.delete(turn)) return;
-    this.#running--;
-    const [next] = this.#waiting;
-    if (next === undefined) return;
-    this.#waiting.delete(next);
-    this.#running++;
-    next.start();
+    const place = this.#running.get(turn);
+    if (place === undefined) return;
+    place.giveUp?.();
+    place.target?.leave();
+    this.#running.delete(turn);
+    this.#fill();
   }
 
-  dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
-    this.#pool.dispatch(request, handler);
+  /** Another connection, made for this very request: in the pool it might meet the next one that is dying. */
+  reconnect(turn: Turn): void {
+    const place = this.#running.get(turn);
+    if (place?.target) this.#dial(turn, place, place.target);
   }
 
-  /** Sends on a connection of its own, made for this request: in the pool it might meet the next one that is dying. */
-  dispatchFresh(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
-    const client = new Client(this.options.target, this.#settings);
-    client.dispatch(request, handler);
-    void client.close();
+  /** The target of a turn has answered. */
+  answered(turn: Turn): void {
+    this.#running.get(turn)?.target?.succeeded();
   }
 
-  /**
-   * Whether this error is the death of a connection that had carried an answer before: the service may have closed it
-   * as idle just when the request went out (RFC 9112 section 9.3.1).
-   */
-  wasUsed(error: Error): boolean {
-    if (this.#ofUsed.has(error)) return true;
-    return error instanceof errors.SocketError && (error.socket?.bytesRead ?? 0) > 0;
+  /** The target of a turn gave no usable answer. */
+  failed(turn: Turn, cause: string): void {
+    if (this.#leavesOut()) this.#running.get(turn)?.target?.failed(false, cause);
   }
 
-  /**
-   * The error that is ending a connection at this very moment, else null. undici takes a reset for the end of an answer
-   * that has no framing of its own; but an answer that broke off is incomplete (RFC 9112 section 8).
-   */
-  get breaking(): Error | null {
-    return this.#breaking;
-  }
-
-  #broke(error: Error, used: boolean): void {
-    if (used) this.#ofUsed.add(error);
-    this.#breaking = error;
-    // undici hears of the error next, in the same turn.
-    queueMicrotask(() => {
-      this.#breaking = null;
-    });
-  }
-
-  async close(): Promise<void> {
-    await this.#pool.destroy();
-  }
-}
-
-type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
-
-/** Connects with a deadline that is kept (undici's own is checked twice a second only). */
-function connector({ connectTimeoutMs }: UpstreamOptions, broke: (error: Error, used: boolean) => void) {
-  return ({ hostname, port, protocol }: { hostname: string; port: string; protocol: string }, connected: Connected) => {
-    const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
-    const isTls = protocol === 'https:';
-    const to = { host, port: Number(port) || (isTls ? 443 : 80), noDelay: true, keepAlive: true };
-    const socket = isTls
-      ? connectTls({ ...to, ALPNProtocols: ['http/1.1'], ...(isIP(host) === 0 ? { servername: host } : {}) })
-      : connectTcp(to);
-    const timer = setTimeout(() => socket.destroy(new DeadlineError('connect', connectTimeoutMs)), connectTimeoutMs);
-    const fail = (error: Error) => {
-      clearTimeout(timer);
-      connected(error, null);
+  /** The target that would be taken for a request now. @throws NoUpstreamError */
+  borrow(): Loan {
+    const target = this.#choose([]);
+    if (target === null) throw new NoUpstreamError(this.#nextUsableInMs());
+    target.enter();
+    return {
+      address: target.address,
+      done: (usable) => {
+        target.leave();
+        if (usable) target.succeeded();
+        else if (this.#leavesOut()) target.failed(true, 'no connection could be upgraded');
+      },
     };
-    socket.once('error', fail);
-    socket.once(isTls ? 'secureConnect' : 'connect', () => {
-      clearTimeout(timer);
-      socket.removeListener('error', fail);
-      socket.on('error', (error) => broke(error, socket.bytesRead > 0));
-      connected(null, socket);
-    });
-    return socket;
-  };
+  }
+
+  close(): void {
+    for (const target of this.#targets) target.close();
+  }
+
+  #start(turn: Turn): void {
+    const place: Place = { target: null, giveUp: null, tried: [] };
+    this.#running.set(turn, place);
+    this.#connect(turn, place);
+  }
+
+  /** Not from within itself: a long queue whose turns are all refused at once would be as deep as it is long. */
+  #fill(): void {
+    if (this.#filling) return;
+    this.#filling = true;
+    for (const next of this.#waiting) {
+      if (this.#running.size >= this.options.maxConnections) break;
+      this.#waiting.delete(next);
+      this.#start(next);
+    }
+    this.#filling = false;
+  }
+
+  #connect(turn: Turn, place: Place): void {
+    const target = this.#choose(place.tried);
+    if (target === null) {
+      this.#refuse(turn, new NoUpstreamError(this.#nextUsableInMs()));
+      return;
+    }
+    place.target = target;
+    target.enter();
+    const idle = target.takeIdle();
+    if (idle === null) this.#dial(turn, place, target);
+    else turn.onConnected(idle);
+  }
+
+  #dial(turn: Turn, place: Place, target: Target): void {
+    this.#makeRoom();
+    turn.onConnecting();
+    place.giveUp = target.dial(
+      (connection) => {
+        place.giveUp = null;
+        turn.onConnected(connection);
+      },
+      (error) => {
+        place.giveUp = null;
+        if (this.#leavesOut()) target.failed(true, error.message);
+        place.tried.push(target);
+        // Nothing has been sent, so another target may be asked without asking twice.
+        if (this.#choose(place.tried) === null) this.#refuse(turn, error);
+        else {
+          target.leave();
+          place.target = null;
+          this.#connect(turn, place);
+        }
+      },
+    );
+  }
+
+  #refuse(turn: Turn, error: Error): void {
+    this.leave(turn);
+    turn.onNotConnected(error);
+  }
+
+  /** Connections that lie idle at one target make room for those that another needs. */
+  #makeRoom(): void {
+    let open = 0;
+    for (const target of this.#targets) open += target.connections;
+    if (open < this.options.maxConnections) return;
+    for (const target of this.#targets) if (target.closeOldestIdle()) return;
+  }
+
+  /** With one target alone there is nothing to be gained by leaving it out. */
+  #leavesOut(): boolean {
+    return this.#targets.length > 1;
+  }
+
+  #choose(tried: readonly Target[]): Target | null {
+    const targets = this.#targets;
+    if (targets.length === 1 && tried.length === 0) return targets[0]!.isUsable(0) ? targets[0]! : null;
+    const nowMs = this.deadlines.nowMs();
+    let best: Target | null = null;
+    for (let i = 0; i < targets.length; i++) {
+      const target = targets[(this.#next + i) % targets.length]!;
+      if (!target.isUsable(nowMs) || tried.includes(target)) continue;
+      if (best === null || target.inFlight < best.inFlight) best = target;
+    }
+    this.#next = (this.#next + 1) % targets.length;
+    return best;
+  }
+
+  #nextUsableInMs(): number {
+    const nowMs = this.deadlines.nowMs();
+    const rests = this.#targets.flatMap((target) => target.restMs(nowMs) ?? []);
+    return rests.length === 0 ? 1_000 : Math.min(...rests);
+  }
 }

@@ -9,6 +9,8 @@ export type Judgement =
   | 'banned'
   /** The caller is not known. */
   | 'unauthenticated'
+  /** A browser asked whether a page may send a request: answered without a key and not counted. */
+  | 'preflight'
   /** Its form is refused. */
   | 'malformed'
   /** The store did not answer and the settings say to refuse then. */

@@ -1,7 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ClientFault } from '../forward/faults.ts';
+import type { UpgradeClient } from '../forward/upgrade-client.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
 import type { Parts } from './parts.ts';
 import { RequestFlow } from './request-flow.ts';
+import { upgradeForm } from './upgrade-form.ts';
 
 /** The gateway: one `handle` for each request whose head could be parsed. */
 export class Gateway {
@@ -25,19 +28,32 @@ export class Gateway {
     return this.#inFlight;
   }
 
-  /** Serves one request to its end. Never throws and never rejects: what breaks becomes an answer. */
-  handle(request: IncomingMessage, response: ServerResponse, head: Head | HeadFault): void {
+  /** Whether a request asks, in the right form and where it may, for another protocol on its connection. */
+  mayUpgrade(head: Head): boolean {
+    return this.#parts.router.match(head.path)?.route.allowsUpgrade === true && upgradeForm(head).kind === 'upgrade';
+  }
+
+  /**
+   * Serves one request to its end. Never throws and never rejects: what breaks becomes an answer.
+   * @param client its connection, where `mayUpgrade` was true and the connection has been taken from HTTP
+   */
+  handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    head: Head | HeadFault,
+    client: UpgradeClient | null = null,
+  ): void {
     this.#inFlight++;
-    const flow = new RequestFlow(this.#parts, request, response);
+    const flow = new RequestFlow(this.#parts, request, response, client);
     this.#current.set(request.socket, flow);
     void flow.run(head);
   }
 
   /**
-   * Ends the request that a connection is busy with, because its body is too slow or malformed.
+   * Ends the request that a connection is busy with, because its body is too slow, too large or malformed.
    * @returns false when there is none that could still be answered
    */
-  breakOff(socket: object, code: 'request_timeout' | 'invalid_request'): boolean {
+  breakOff(socket: object, code: ClientFault): boolean {
     return this.#current.get(socket)?.breakOff(code) ?? false;
   }
 }

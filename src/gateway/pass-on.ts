@@ -1,9 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { boundedBody } from '../forward/body.ts';
+import { CORS_FIELDS } from '../annotate/cors.ts';
+import type { RequestBody } from '../forward/body.ts';
 import { type ForwardResult, forward } from '../forward/forward.ts';
 import { answerFields, requestFields } from '../forward/headers.ts';
-import type { Consumer } from '../identify/identify.ts';
 import type { Head } from '../listen/head.ts';
+import type { Caller } from './caller.ts';
 import type { Origin, Parts } from './parts.ts';
 import { declaredLength } from './received.ts';
 import type { Match } from './route.ts';
@@ -15,7 +16,7 @@ export interface Admitted {
   readonly requestId: string;
   /** What carries the trace on; null: the client's own fields do. */
   readonly traceFields: readonly string[] | null;
-  readonly consumer: Consumer;
+  readonly caller: Caller;
   readonly origin: Origin;
   /** What the gateway adds to the answer. */
   readonly ownFields: readonly string[];
@@ -25,30 +26,33 @@ export interface Admitted {
   readonly done: (result: ForwardResult) => void;
 }
 
-const NOTHING: ReadonlySet<string> = new Set();
 /** What a deprecated route says of itself counts, not what the service behind it says. */
-const DEPRECATION: ReadonlySet<string> = new Set(['deprecation', 'sunset']);
+const DEPRECATION = ['deprecation', 'sunset'];
+/** By whether pages of other origins are served, and whether the route is deprecated. */
+const REPLACED: readonly (readonly ReadonlySet<string>[])[] = [[], CORS_FIELDS].map((cors) =>
+  [[], DEPRECATION].map((deprecation) => new Set([...cors, ...deprecation])),
+);
 
 /** Forwards an admitted request: its fields rewritten, its body bounded, the answer's fields merged with the gateway's. */
 export function passOn(parts: Parts, request: IncomingMessage, response: ServerResponse, admitted: Admitted) {
-  const { head, match, ownFields } = admitted;
-  const replaced = match.route.deprecated === null ? NOTHING : DEPRECATION;
+  const { head, match } = admitted;
   return forward(
     parts.upstreams.get(match.route.upstream)!,
     {
       method: head.method,
       target: head.target,
-      fields: fieldsOf(parts.via, admitted),
-      body: boundedBody(request, head.body, parts.maxBodyBytes),
+      fields: requestFieldsOf(parts.via, admitted),
+      body: bodyOf(request, head, parts.maxBodyBytes),
     },
     response,
     {
-      head: (status, raw) => ({
-        fields: [...answerFields(raw, replaced, status), ...ownFields],
+      head: (status, fields) => ({
+        fields: answerFieldsOf(parts, admitted, status, fields),
         closes: admitted.closes(),
       }),
-      earlyHints: (raw) => {
-        if (head.httpVersion === '1.1') response.writeInformation(103, answerFields(raw, replaced, 103));
+      earlyHints: (fields) => {
+        if (head.httpVersion === '1.1')
+          response.writeInformation(103, answerFields(fields, replacedBy(parts, match), 103));
       },
       chunk: admitted.sent,
       writeTimeoutMs: parts.writeTimeoutMs,
@@ -57,17 +61,39 @@ export function passOn(parts: Parts, request: IncomingMessage, response: ServerR
   );
 }
 
-function fieldsOf(via: string, { head, requestId, traceFields, consumer, origin }: Admitted): string[] {
+function bodyOf(request: IncomingMessage, { body }: Head, maxBytes: number): RequestBody | null {
+  if (body === 'none') return null;
+  // A write of nothing sends nothing, and fails on a connection that was reset.
+  return { source: request, framing: body, maxBytes, probe: () => request.socket.write('') };
+}
+
+/** The fields of the answer as the client gets them. */
+export function answerFieldsOf(
+  parts: Parts,
+  { match, ownFields }: Admitted,
+  status: number,
+  fields: readonly string[],
+): string[] {
+  return [...answerFields(fields, replacedBy(parts, match), status), ...ownFields];
+}
+
+/** The names of which the gateway's own word alone counts. */
+function replacedBy({ cors }: Parts, { route }: Match): ReadonlySet<string> {
+  return REPLACED[cors === null ? 0 : 1]![route.deprecated === null ? 0 : 1]!;
+}
+
+/** The fields of the request as the upstream gets them. */
+export function requestFieldsOf(via: string, { head, requestId, traceFields, caller, origin }: Admitted): string[] {
   return requestFields(head.rawHeaders, head.connectionNames, declaredLength(head), {
     requestId,
     traceFields,
-    consumerId: consumer.id,
-    plan: consumer.plan,
+    consumerId: caller.consumer?.id ?? null,
+    plan: caller.consumer?.plan ?? null,
     clientAddress: origin.address,
-    scheme: 'http',
+    scheme: origin.scheme,
     host: head.host,
     trustedPeer: origin.trustedPeer,
     via,
-    httpVersion: head.httpVersion,
+    httpVersion: origin.httpVersion ?? head.httpVersion,
   });
 }

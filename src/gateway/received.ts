@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { type ErrorAnswer, errorAnswer, plainError } from '../annotate/error.ts';
 import type { Head } from '../listen/head.ts';
 import type { Match } from './route.ts';
+import { upgradeForm } from './upgrade-form.ts';
 
 /** Methods whose body has no meaning: one is refused unless the route says otherwise. */
 const BODYLESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS']);
@@ -23,6 +24,10 @@ export function requestIdOf(rawHeaders: readonly string[]): string | null {
 /** What is wrong with the form of a request beyond its framing, once its route is known; null where nothing is. */
 export function formFault(head: Head, match: Match | null, via: string): ErrorAnswer | null {
   if (isLoop(head, via)) return plainError('loop_detected');
+  if (match?.route.allowsUpgrade === true) {
+    const form = upgradeForm(head);
+    if (form.kind === 'fault') return form.error;
+  }
   if (head.body === 'none' || !BODYLESS.has(head.method) || match?.route.allowsBody === true) return null;
   return errorAnswer('invalid_request', `A ${head.method} request must not have a body here.`);
 }
@@ -39,8 +44,12 @@ function isLoop({ rawHeaders }: Head, name: string): boolean {
   return false;
 }
 
-/** Whether a request whose head was refused announced a body. */
-export function announcesBody({ headers }: IncomingMessage): boolean {
+/** Whether some of a request has not been read. @param head null where it was refused */
+export function isUnread(request: IncomingMessage, head: Head | null): boolean {
+  return !request.complete && (head === null ? announcesBody(request) : head.body !== 'none');
+}
+
+function announcesBody({ headers }: IncomingMessage): boolean {
   return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
 

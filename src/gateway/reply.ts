@@ -28,6 +28,12 @@ export function replyWithError(
   return response.req.method === 'HEAD' ? 0 : bytes;
 }
 
+/** Writes an answer without a body. */
+export function replyWithNothing(response: ServerResponse, fields: readonly string[]): void {
+  response.writeHead(204, [...fields]);
+  response.end();
+}
+
 /** Closes the connection after this answer; gently where the request has not been read to its end. */
 export function closeAfter(response: ServerResponse, unread: boolean): void {
   response.shouldKeepAlive = false;

@@ -1,21 +1,24 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Allowance } from '../admit/plan.ts';
 import type { Verdict } from '../admit/verdict.ts';
-import { deprecationFields } from '../annotate/deprecation.ts';
+import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/error.ts';
-import { ClientBodyError } from '../forward/faults.ts';
-import type { ForwardResult } from '../forward/forward.ts';
-import { readBearer } from '../identify/bearer.ts';
-import type { Consumer } from '../identify/identify.ts';
+import { ClientBodyError, type ClientFault } from '../forward/faults.ts';
+import type { UpgradeClient } from '../forward/upgrade-client.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
 import type { RequestTrace } from '../telemetry/trace-context.ts';
+import { type Caller, callerOf } from './caller.ts';
+import { isPreflight, preflightFields } from './cross-origin.ts';
 import { CLIENT_CLOSED_REQUEST, decisionOf, type Exchange, type Judgement } from './exchange.ts';
+import { budgetFields, ownFieldsOf } from './own-fields.ts';
 import type { Origin, Parts } from './parts.ts';
 import { passOn } from './pass-on.ts';
-import { announcesBody, formFault, requestIdOf } from './received.ts';
-import { closeAfter, replyWithError } from './reply.ts';
+import { formFault, isUnread, requestIdOf } from './received.ts';
+import { closeAfter, replyWithError, replyWithNothing } from './reply.ts';
 import type { Match } from './route.ts';
 import { servable } from './servable.ts';
+import { type UpgradeOnResult, upgradeOn } from './upgrade-on.ts';
+
+const SWITCHING_PROTOCOLS = 101;
 
 /**
  * One request on its way: route, identify, admit, annotate, forward or answer (the README's "way of a request").
@@ -25,14 +28,15 @@ export class RequestFlow {
   readonly #parts: Parts;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
+  /** Its connection, where it asks for another protocol on it. */
+  readonly #client: UpgradeClient | null;
   readonly #origin: Origin;
   readonly #requestId: string;
   readonly #startedAtMs: number;
   readonly #trace: RequestTrace;
   #head: Head | null = null;
   #match: Match | null = null;
-  #consumer: Consumer | null = null;
-  #allowance: Allowance | null = null;
+  #caller: Caller | null = null;
   #verdict: Verdict | null = null;
   #source: Exchange['source'] = null;
   #judgement: Judgement = 'malformed';
@@ -42,10 +46,11 @@ export class RequestFlow {
   #forwarding: { breakOff(reason: Error): void } | null = null;
   #finished = false;
 
-  constructor(parts: Parts, request: IncomingMessage, response: ServerResponse) {
+  constructor(parts: Parts, request: IncomingMessage, response: ServerResponse, client: UpgradeClient | null = null) {
     this.#parts = parts;
     this.#request = request;
     this.#response = response;
+    this.#client = client;
     this.#origin = parts.originOf(request);
     this.#requestId = requestIdOf(request.rawHeaders) ?? parts.newRequestId();
     this.#startedAtMs = parts.monotonicMs();
@@ -64,7 +69,7 @@ export class RequestFlow {
   }
 
   /** Ends a request whose body turns out too slow or malformed. False when its answer has begun or it is over. */
-  breakOff(code: 'request_timeout' | 'invalid_request'): boolean {
+  breakOff(code: ClientFault): boolean {
     if (this.#finished || this.#response.headersSent) return false;
     if (this.#forwarding !== null) this.#forwarding.breakOff(new ClientBodyError(code));
     else this.#refuse(errors.plainError(code));
@@ -77,6 +82,7 @@ export class RequestFlow {
     this.#match = this.#parts.router.match(head.path);
     const wrong = formFault(head, this.#match, this.#parts.via);
     if (wrong !== null) return this.#refuse(wrong);
+    if (this.#parts.cors !== null && isPreflight(head)) return this.#answerPreflight(this.#parts.cors, head);
     if (!(await this.#identify(head)) || this.#isOver()) return;
     if (!(await this.#admit()) || this.#isOver()) return;
     const found = servable(this.#match, head, this.#parts.wallMs());
@@ -84,43 +90,41 @@ export class RequestFlow {
     else this.#refuse(found.error);
   }
 
+  #answerPreflight(cors: CorsFields, head: Head): void {
+    this.#judgement = 'preflight';
+    if (this.#closes(head)) this.#response.shouldKeepAlive = false;
+    const fields = [...budgetFields(this.#parts, this.#origin), 'X-Request-Id', this.#requestId];
+    replyWithNothing(this.#response, [...fields, ...preflightFields(cors, head, this.#match)]);
+    this.#finish(this.#response.statusCode, null, null);
+  }
+
   /** @returns false when the request has been answered */
   async #identify(head: Head): Promise<boolean> {
     this.#judgement = 'unauthenticated';
-    const credentials = readBearer(head.rawHeaders);
-    if (credentials.kind === 'ambiguous') {
+    const askedAtMs = this.#parts.monotonicMs();
+    const identifying = callerOf(this.#parts, head, this.#match, this.#origin);
+    const identified = identifying instanceof Promise ? await identifying : identifying;
+    this.#storeMs += this.#parts.monotonicMs() - askedAtMs;
+    if (identified.kind === 'caller') {
+      this.#caller = identified.caller;
+      return true;
+    }
+    if (identified.kind === 'unknown') await this.#refuseUnknown(identified.code);
+    else if (identified.kind === 'ambiguous') {
       this.#judgement = 'malformed';
       this.#refuse(errors.errorAnswer('invalid_request', 'Authorization must come once.'));
-      return false;
-    }
-    if (credentials.kind !== 'token') {
-      await this.#refuseUnknown(credentials.kind === 'missing' ? 'missing_api_key' : 'invalid_api_key');
-      return false;
-    }
-    const askedAtMs = this.#parts.monotonicMs();
-    const identifying = this.#parts.identifier.identify(credentials.token);
-    const identity = identifying instanceof Promise ? await identifying : identifying;
-    this.#storeMs += this.#parts.monotonicMs() - askedAtMs;
-    if (identity.kind === 'refused') {
-      await this.#refuseUnknown(identity.code);
-      return false;
-    }
-    if (identity.kind === 'unavailable') {
+    } else {
       this.#judgement = 'undecided';
       this.#refuse(errors.plainError('store_unavailable'));
-      return false;
     }
-    this.#consumer = identity.key;
-    this.#allowance = this.#parts.allowanceFor(identity.key);
-    if (this.#allowance === null) throw new Error(`key ${identity.key.id}: its plan is gone or lacks a limit`);
-    return true;
+    return false;
   }
 
   /** @returns false when the request has been answered */
   async #admit(): Promise<boolean> {
     const askedAtMs = this.#parts.monotonicMs();
     const cost = this.#match?.route.cost ?? 1;
-    const admitting = this.#parts.admitter.admit(this.#consumer!.id, this.#allowance!, cost);
+    const admitting = this.#parts.admitter.admit(this.#caller!.id, this.#caller!.allowance, cost);
     const admission = admitting instanceof Promise ? await admitting : admitting;
     this.#storeMs += this.#parts.monotonicMs() - askedAtMs;
     if (admission.kind === 'unavailable') {
@@ -140,29 +144,35 @@ export class RequestFlow {
   #forward(head: Head, match: Match): void {
     if (head.expectsContinue) this.#response.writeContinue();
     this.#forwardedAtMs = this.#parts.monotonicMs();
-    this.#forwarding = passOn(this.#parts, this.#request, this.#response, {
+    const admitted = {
       head,
       match,
       requestId: this.#requestId,
       traceFields: this.#trace.forward(),
-      consumer: this.#consumer!,
+      caller: this.#caller!,
       origin: this.#origin,
       ownFields: this.#ownFields(),
       closes: () => this.#closes(head),
-      sent: (bytes) => {
+      sent: (bytes: number) => {
         this.#bytesOut += bytes;
       },
-      done: (result) => this.#forwarded(result),
-    });
+      done: (result: UpgradeOnResult) => this.#forwarded(result),
+    };
+    this.#forwarding =
+      this.#client === null
+        ? passOn(this.#parts, this.#request, this.#response, admitted)
+        : upgradeOn(this.#parts, this.#client, this.#response, admitted, admitted.done);
   }
 
-  #forwarded(result: ForwardResult): void {
+  #forwarded(result: UpgradeOnResult): void {
     if (result.kind === 'answered') {
       if (this.#isUnread()) closeAfter(this.#response, true);
       this.#finish(this.#response.statusCode, null, null);
-    } else if (result.kind === 'client_gone') this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
+    } else if (result.kind === 'upgraded') this.#finish(SWITCHING_PROTOCOLS, null, null);
+    else if (result.kind === 'client_gone') this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
+    else if (result.kind === 'refused') this.#refuse(result.error);
     else if (result.kind === 'broken') this.#finish(this.#response.statusCode, result.fault.code, result.fault.cause);
-    else this.#refuse(errors.plainError(result.fault.code), result.fault.cause);
+    else this.#refuse(errors.plainError(result.fault.code, result.fault.retryAfterMs), result.fault.cause);
   }
 
   /** 401, or 429 where the address has used up what it may fail. */
@@ -184,26 +194,14 @@ export class RequestFlow {
     this.#finish(error.status, error.code, cause);
   }
 
-  /** What every answer carries: where the caller stands, the request's id, and what the route announces. */
   #ownFields(told: string[] | null = null): string[] {
-    const fields = told ?? this.#standingFields();
-    fields.push('X-Request-Id', this.#requestId);
-    const deprecated = this.#match?.route.deprecated ?? null;
-    if (deprecated !== null) fields.push(...deprecationFields(deprecated));
-    return fields;
-  }
-
-  #standingFields(): string[] {
-    const { rateLimitFields, admitter, failedAttempts, wallMs } = this.#parts;
-    if (this.#verdict !== null) return rateLimitFields.ofVerdict(this.#verdict);
-    if (this.#consumer !== null && this.#allowance !== null) {
-      return rateLimitFields.ofVerdict(admitter.standing(this.#consumer.id, this.#allowance));
-    }
-    return rateLimitFields.ofBudget(failedAttempts.peek(this.#origin.address), wallMs());
+    const [head, match, caller, verdict] = [this.#head, this.#match, this.#caller, this.#verdict];
+    const known = { requestId: this.#requestId, origin: this.#origin, head, match, caller, verdict };
+    return ownFieldsOf(this.#parts, known, told);
   }
 
   #isUnread(): boolean {
-    return !this.#request.complete && (this.#head === null ? announcesBody(this.#request) : this.#head.body !== 'none');
+    return isUnread(this.#request, this.#head);
   }
 
   #closes(head: Head): boolean {
@@ -229,8 +227,8 @@ export class RequestFlow {
       path: this.#head?.path ?? null,
       route: this.#match?.route.path ?? null,
       clientAddress: this.#origin.address,
-      consumerId: this.#consumer?.id ?? null,
-      plan: this.#consumer?.plan ?? null,
+      consumerId: this.#caller?.consumer?.id ?? null,
+      plan: this.#caller?.allowance.plan ?? null,
       judgement: this.#judgement,
       ...decisionOf(this.#verdict),
       source: this.#source,

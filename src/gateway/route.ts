@@ -1,3 +1,4 @@
+import type { Allowance } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 
 /** One entry of `routes` in gateway.yaml. */
@@ -12,6 +13,10 @@ export interface Route {
   readonly cost: number;
   /** Whether methods that usually carry no body (GET, HEAD, DELETE, OPTIONS) may carry one here. */
   readonly allowsBody: boolean;
+  /** Whether a client may leave HTTP for WebSocket, or another protocol, on its connection. */
+  readonly allowsUpgrade: boolean;
+  /** What one client address may do without a key; null where a key is asked for. */
+  readonly perAddress: { readonly id: string; readonly allowance: Allowance } | null;
   readonly deprecated: Deprecation | null;
 }
 

@@ -7,7 +7,7 @@ import type { Match } from './route.ts';
 const SHOWN_PATH = 200;
 
 /**
- * What is left to find wrong with an admitted request: no route, another method, a route that is gone.
+ * What is left to find wrong with an admitted request: no route, another method, nobody left to ask, a route that is gone.
  * @param nowMs Unix milliseconds
  */
 export function servable(
@@ -23,6 +23,11 @@ export function servable(
   if (!route.methods.includes(head.method)) {
     const error = errorAnswer('method_not_allowed', `This route allows ${allow}.`, { fields: ['Allow', allow] });
     return { kind: 'error', error };
+  }
+  if (head.endsHere) {
+    const others = route.methods.filter((method) => method !== head.method).join(', ');
+    const message = 'Max-Forwards is 0, so this gateway has to answer, and it has no OPTIONS of its own.';
+    return { kind: 'error', error: errorAnswer('method_not_allowed', message, { fields: ['Allow', others] }) };
   }
   if (route.deprecated !== null && isPastSunset(route.deprecated, nowMs)) {
     return { kind: 'error', error: endpointRemoved(route.deprecated.successor) };

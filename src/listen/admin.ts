@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { listening } from './public.ts';
+import { listening } from './listening.ts';
 
 /** What `/readyz` says. */
 export interface Readiness {

@@ -1,39 +1,45 @@
 import type { IncomingMessage } from 'node:http';
-import ipaddr from 'ipaddr.js';
+import { Networks, oneForm } from './networks.ts';
 
-type Network = [ipaddr.IPv4 | ipaddr.IPv6, number];
+/** Where a request comes from. */
+export interface ClientAddress {
+  readonly address: string;
+  readonly trustedPeer: boolean;
+  readonly scheme: 'http' | 'https';
+  /** What the client speaks, where that is not what is read here: `2.0` on a stream of HTTP/2. */
+  readonly httpVersion: string | null;
+}
 
 /**
  * Finds the client's address: the peer's, or behind trusted proxies the first from the right of X-Forwarded-For that
- * no trusted proxy has. IPv4-mapped IPv6 addresses become IPv4, so that each address has one form.
+ * no trusted proxy has. IPv4-mapped IPv6 addresses become IPv4, so that each address has one form. With the PROXY
+ * protocol the peer is who its header names; the proxy that wrote it is out of the picture.
  *
  * Attack: a client writes an X-Forwarded-For of its own to get a budget of failed authentications for each request, or
  * somebody else's into the log. So the field is read only when the peer itself is trusted, and only right to left.
  */
 export class ClientAddresses {
-  readonly #trusted: readonly Network[];
+  readonly #trusted: Networks;
   /** A connection's peer does not change: its address is read once. */
-  readonly #peers = new WeakMap<object, { readonly address: string; readonly trustedPeer: boolean }>();
+  readonly #peers = new WeakMap<object, ClientAddress>();
 
   /** @param trusted addresses and networks (`10.0.0.0/8`, `::1`), already checked */
   constructor(trusted: readonly string[]) {
-    this.#trusted = trusted.map((text) =>
-      text.includes('/')
-        ? ipaddr.parseCIDR(text)
-        : [ipaddr.parse(text), ipaddr.parse(text).kind() === 'ipv4' ? 32 : 128],
-    );
+    this.#trusted = new Networks(trusted);
   }
 
-  of(request: IncomingMessage): { readonly address: string; readonly trustedPeer: boolean } {
+  of(request: IncomingMessage): ClientAddress {
     const peer = this.#peerOf(request);
-    return peer.trustedPeer ? { address: this.#behind(peer.address, request.rawHeaders), trustedPeer: true } : peer;
+    return peer.trustedPeer ? { ...peer, address: this.#behind(peer.address, request.rawHeaders) } : peer;
   }
 
-  #peerOf({ socket }: IncomingMessage) {
+  #peerOf({ socket }: IncomingMessage): ClientAddress {
     const known = this.#peers.get(socket);
     if (known !== undefined) return known;
-    const address = normalized(socket.remoteAddress ?? '') ?? '0.0.0.0';
-    const peer = { address, trustedPeer: this.#isTrusted(address) };
+    const address = oneForm(socket.remoteAddress ?? '') ?? '0.0.0.0';
+    const { encrypted, httpVersion = null } = socket as { encrypted?: boolean; httpVersion?: string };
+    const scheme = encrypted === true ? 'https' : 'http';
+    const peer: ClientAddress = { address, trustedPeer: this.#trusted.has(address), scheme, httpVersion };
     this.#peers.set(socket, peer);
     return peer;
   }
@@ -45,24 +51,11 @@ export class ClientAddresses {
     }
     let client = peer;
     for (const hop of hops.reverse()) {
-      const address = normalized(hop.trim());
+      const address = oneForm(hop.trim());
       if (address === null) break;
       client = address;
-      if (!this.#isTrusted(address)) break;
+      if (!this.#trusted.has(address)) break;
     }
     return client;
   }
-
-  #isTrusted(text: string): boolean {
-    if (this.#trusted.length === 0) return false;
-    const address = ipaddr.process(text);
-    return this.#trusted.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
-  }
-}
-
-function normalized(text: string): string | null {
-  const bare = text.startsWith('[') ? text.slice(1, text.indexOf(']')) : text;
-  const unzoned = bare.split('%')[0]!;
-  if (!ipaddr.isValid(unzoned)) return null;
-  return ipaddr.process(unzoned).toString();
 }

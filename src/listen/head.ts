@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import { addConnectionNames } from '../forward/headers.ts';
 import { readTarget } from './target.ts';
 
@@ -6,6 +7,7 @@ export interface Head {
   readonly kind: 'head';
   readonly method: string;
   readonly httpVersion: string;
+  /** As received, but for a Max-Forwards that OPTIONS brought, which is less by one. */
   readonly rawHeaders: readonly string[];
   /** Path and query in origin form, byte for byte; `*` for OPTIONS. */
   readonly target: string;
@@ -18,6 +20,8 @@ export interface Head {
   /** Lower-case names that Connection lists. */
   readonly connectionNames: ReadonlySet<string>;
   readonly expectsContinue: boolean;
+  /** True for an OPTIONS that must not be passed on: it came with `Max-Forwards: 0` (RFC 9110 section 7.6.2). */
+  readonly endsHere: boolean;
 }
 
 /** Why a head is refused; the codes are those of contract section 4. */
@@ -51,8 +55,11 @@ export interface ReceivedHead {
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 
-/** A registered name, an IPv4 address or a bracketed IPv6 address, with an optional port (RFC 9110 section 7.2). */
-const HOST = /^(?:[A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?$/;
+/**
+ * A registered name, an IPv4 address or a bracketed IPv6 address, with an optional port (RFC 9110 section 7.2). A comma
+ * is not among the characters of a name: it is what two Hosts become when somebody merges them.
+ */
+const HOST = /^(?:(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2})+|\[([0-9A-Fa-f:.]+)\])(?::([0-9]{0,5}))?$/;
 
 /**
  * Checks the framing and form of a request (RFC 9112 sections 3 and 6).
@@ -86,11 +93,12 @@ export function readHead({ method, url, httpVersion, rawHeaders }: ReceivedHead,
   if (expectation !== null && expectation.toLowerCase() !== '100-continue') {
     return fault('expectation_failed', 'The only expectation that can be met is 100-continue.');
   }
+  const maxForwards = method === 'OPTIONS' ? readMaxForwards(rawHeaders) : null;
   return {
     kind: 'head',
     method,
     httpVersion,
-    rawHeaders,
+    rawHeaders: maxForwards?.rawHeaders ?? rawHeaders,
     target: target.target,
     path: target.path,
     host: fields.host,
@@ -98,7 +106,23 @@ export function readHead({ method, url, httpVersion, rawHeaders }: ReceivedHead,
     contentLength: framing.contentLength,
     connectionNames: fields.connectionNames,
     expectsContinue: expectation !== null && framing.body !== 'none',
+    endsHere: maxForwards?.endsHere === true,
   };
+}
+
+/** The highest Max-Forwards that is passed on (RFC 9110 section 7.6.2 lets a recipient have one). */
+const MOST_FORWARDS = 1_000;
+
+/** Fields whose Max-Forwards is less by one, and whether it was 0; what is no number is passed on as it is. */
+function readMaxForwards(rawHeaders: readonly string[]) {
+  let endsHere = false;
+  const lessened = rawHeaders.map((value, i) => {
+    if (i % 2 === 0 || rawHeaders[i - 1]!.toLowerCase() !== 'max-forwards' || !/^[0-9]+$/.test(value)) return value;
+    const left = Math.min(Number(value) - 1, MOST_FORWARDS);
+    endsHere ||= left < 0;
+    return String(left);
+  });
+  return { rawHeaders: lessened, endsHere };
 }
 
 interface ReadFields {
@@ -170,7 +194,8 @@ function readFraming({ lengths, length, codings, coding }: ReadFields, httpVersi
     if (lengths > 0) return fault('invalid_request', 'Content-Length and Transfer-Encoding must not come together.');
     if (httpVersion === '1.0') return fault('invalid_request', 'HTTP/1.0 has no Transfer-Encoding.');
     if (codings > 1) return fault('invalid_request', 'Transfer-Encoding must come once.');
-    const name = coding.trim().toLowerCase();
+    // Not `trim`: it takes away bytes that are no white space here, 0xA0 for one.
+    const name = coding.toLowerCase();
     if (name === 'chunked') return { kind: 'framing', body: 'chunked', contentLength: 0 };
     return /^(?:gzip|x-gzip|deflate|compress|x-compress|br|zstd)[ \t]*,[ \t]*chunked$/.test(name)
       ? fault('not_implemented', 'The only transfer coding that is understood is chunked.')
@@ -187,9 +212,9 @@ function readFraming({ lengths, length, codings, coding }: ReadFields, httpVersi
 function checkHost({ hosts, host }: ReadFields, httpVersion: string): HeadFault | null {
   if (hosts > 1) return fault('invalid_request', 'Host must come once.');
   if (host === null) return httpVersion === '1.0' ? null : fault('invalid_request', 'Host is missing.');
-  return HOST.test(host) && host !== ''
-    ? null
-    : fault('invalid_request', 'Host is not a valid host name with an optional port.');
+  const parts = HOST.exec(host);
+  const isValid = parts !== null && (parts[1] === undefined || isIPv6(parts[1])) && Number(parts[2] ?? 0) <= 65_535;
+  return isValid ? null : fault('invalid_request', 'Host is not a valid host name with an optional port.');
 }
 
 function fault(code: HeadFault['code'], message: string): HeadFault {

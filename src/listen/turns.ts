@@ -1,10 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { isLooseRequestLine } from './request-line.ts';
 
 interface Turn {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
+  readonly isLoose: boolean;
 }
+
+/** @param isLoose whether the request line was other than it must be: see `isLooseRequestLine` */
+type Serve = (request: IncomingMessage, response: ServerResponse, isLoose: boolean) => void;
 
 interface Line {
   active: Turn | null;
@@ -27,10 +32,10 @@ const MAX_WAITING = 64;
  * a thousand at the upstream.
  */
 export class Turns {
-  readonly #serve: (request: IncomingMessage, response: ServerResponse) => void;
+  readonly #serve: Serve;
   readonly #lines = new WeakMap<Socket, Line>();
 
-  constructor(serve: (request: IncomingMessage, response: ServerResponse) => void) {
+  constructor(serve: Serve) {
     this.#serve = serve;
   }
 
@@ -43,10 +48,10 @@ export class Turns {
       this.#lines.set(socket, line);
     }
     if (line.closed) return;
-    if (line.active === null) this.#start(socket, line, { request, response });
-    else if (line.ending === null && line.waiting.length < MAX_WAITING) {
-      if (line.waiting.push({ request, response }) === MAX_WAITING) response.shouldKeepAlive = false;
-    }
+    if (line.active !== null && (line.ending !== null || line.waiting.length === MAX_WAITING)) return;
+    const turn = { request, response, isLoose: isLooseRequestLine(request) };
+    if (line.active === null) this.#start(socket, line, turn);
+    else if (line.waiting.push(turn) === MAX_WAITING) response.shouldKeepAlive = false;
   }
 
   /**
@@ -74,7 +79,7 @@ export class Turns {
   #start(socket: Socket, line: Line, turn: Turn): void {
     line.active = turn;
     turn.response.once('close', () => this.#next(socket, line, turn.response));
-    this.#serve(turn.request, turn.response);
+    this.#serve(turn.request, turn.response, turn.isLoose);
   }
 
   #next(socket: Socket, line: Line, { shouldKeepAlive, writableFinished }: ServerResponse): void {

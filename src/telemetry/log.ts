@@ -1,5 +1,7 @@
-import { type DestinationStream, destination, type Logger, pino } from 'pino';
+import { type DestinationStream, type Logger, pino } from 'pino';
 import type { Exchange } from '../gateway/exchange.ts';
+import type { ClosedWebSocket } from '../gateway/upgrade-on.ts';
+import { LogOutput } from './log-output.ts';
 
 /** Lines held while standard output does not take them; beyond it lines are dropped and counted. */
 const BUFFER_BYTES = 16 * 1024 * 1024;
@@ -12,8 +14,10 @@ export interface GatewayLog {
   readonly logger: Logger;
   /** The access line of one request. */
   access(exchange: Exchange): void;
-  /** Writes out what is held. Call before the process ends. */
-  close(): void;
+  /** The line of a WebSocket that has ended; its access line was written when it was opened. */
+  webSocketClosed(closed: ClosedWebSocket): void;
+  /** Writes out what is held, as far as somebody takes it. Call before the process ends. */
+  close(): Promise<void>;
 }
 
 export interface LogOptions {
@@ -32,10 +36,9 @@ export interface LogOptions {
  * line is made of an Exchange alone, which has no place for a key, a query or a header.
  */
 export function openLog({ level, onDrop, sample2xx, random = Math.random, stream }: LogOptions): GatewayLog {
-  const out =
-    stream ?? destination({ dest: 1, sync: false, minLength: 4096, maxLength: BUFFER_BYTES, periodicFlush: 500 });
-  if ('on' in out) (out as unknown as NodeJS.EventEmitter).on('drop', onDrop);
-  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, out);
+  // Asking for `process.stdout` makes a pipe one that says when it is full, instead of holding up whoever writes.
+  const out = new LogOutput({ fd: process.stdout.fd, maxBytes: BUFFER_BYTES, onDrop });
+  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, stream ?? out);
   const summaries = new Map<string, { exchange: Exchange; count: number }>();
   const flush = () => {
     for (const { exchange, count } of summaries.values()) logger.info({ ...lineOf(exchange), count }, 'refusals');
@@ -61,10 +64,12 @@ export function openLog({ level, onDrop, sample2xx, random = Math.random, stream
       else if (summaries.size < MAX_SUMMARIES) summaries.set(key, { exchange, count: 1 });
       else logger.info(lineOf(exchange), 'request');
     },
+    webSocketClosed: ({ end, durationMs, ...rest }) =>
+      logger.info({ ...rest, durationMs: rounded(durationMs), reason: end }, 'websocket closed'),
     close: () => {
       clearInterval(timer);
       flush();
-      if ('flushSync' in out) (out as { flushSync(): void }).flushSync();
+      return out.close();
     },
   };
 }

@@ -1,7 +1,9 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Exchange } from '../gateway/exchange.ts';
+import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
+import { type WebSocketMetrics, webSocketMetrics } from './web-socket-metrics.ts';
 
-export interface GatewayMetrics {
+export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics {
   readonly registry: Registry;
   record(exchange: Exchange): void;
   /** A connection was closed unanswered because there were too many. */
@@ -16,9 +18,20 @@ export interface GatewayMetrics {
 export interface Gauges {
   readonly connections: () => number;
   readonly inFlight: () => number;
-  readonly upstreams: () => Iterable<readonly [name: string, inFlight: number]>;
+  readonly upstreams: () => Iterable<UpstreamState>;
   /** 1 present, 0 away. */
   readonly store: () => number;
+  /** When the certificate in force expires, Unix milliseconds; null, or left out, where there is no TLS. */
+  readonly certificateExpiresAtMs?: () => number | null;
+  /** WebSockets that are open; left out where there can be none. */
+  readonly webSockets?: () => number;
+}
+
+/** How an upstream and its targets are doing. */
+export interface UpstreamState {
+  readonly name: string;
+  readonly inFlight: number;
+  readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
 }
 
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -55,6 +68,8 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   addGauges(registry, gauges);
   return {
     registry,
+    ...connectionMetrics(registry, gauges.certificateExpiresAtMs),
+    ...webSocketMetrics(registry, gauges.webSockets),
     record: (exchange) => {
       for (const record of recorders) record(exchange);
     },
@@ -149,7 +164,18 @@ function addGauges(registry: Registry, { connections, inFlight, upstreams, store
     labelNames: ['upstream'],
     registers: [registry],
     collect() {
-      for (const [name, count] of upstreams()) this.set({ upstream: name }, count);
+      for (const { name, inFlight } of upstreams()) this.set({ upstream: name }, inFlight);
+    },
+  });
+  new Gauge({
+    name: 'tollgate_upstream_target_up',
+    help: '1 while a target of an upstream is used, 0 while it is left out.',
+    labelNames: ['upstream', 'target'],
+    registers: [registry],
+    collect() {
+      for (const { name, targets } of upstreams()) {
+        for (const target of targets) this.set({ upstream: name, target: target.name }, target.usable ? 1 : 0);
+      }
     },
   });
 }

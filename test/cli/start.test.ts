@@ -86,8 +86,9 @@ describe('tollgate start', () => {
     expect(await second.exit).toEqual({ code: 0, signal: null });
   });
 
+  // Attack: somebody else has the port. A start that goes on without it seems to run.
   test.each(['PORT', 'ADMIN_PORT', 'PETS_PORT'])(
-    'with a %s that is in use says so in a sentence and fails',
+    'with %s in use says so in a sentence and fails (reliability 124)',
     async (name) => {
       const port = await takenPort();
       const TOLLGATE_DATA = await temporaryFolder();

@@ -33,7 +33,7 @@ const known = await (async () => {
   return ours;
 })();
 
-const FUNCTIONS = ['sum', 'min', 'max', 'avg', 'rate', 'increase', 'topk', 'histogram_quantile', 'by'];
+const FUNCTIONS = ['sum', 'min', 'max', 'avg', 'rate', 'increase', 'topk', 'histogram_quantile', 'time', 'by'];
 
 /** What an expression says of metrics: each name with the labels that are matched, and the labels grouped by. */
 function read(promql: string) {

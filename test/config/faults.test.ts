@@ -44,8 +44,8 @@ describe('a fault says what is allowed', () => {
   test.each([
     ['unknown-key', 'Did you mean `port`? Allowed here: host, port,'],
     ['key-twice', 'is given twice, first in line 1'],
-    ['later-tls', 'is not supported by this version'],
-    ['later-several-targets', 'which this version does not support'],
+    ['http2-without-tls', 'needs `tls`'],
+    ['tls-key-missing', 'is missing: it must be the path of a file'],
     [
       'duration-unknown-unit',
       'must be a duration from 1ms to 24d, such as 250ms, 10s, 1m, 24h or 7d, not "10 seconds"',

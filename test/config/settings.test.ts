@@ -74,6 +74,9 @@ describe('the committed files', () => {
       drainDelayMs: 0,
       drainTimeoutMs: 30_000,
       trustedProxies: [],
+      proxyProtocol: false,
+      tls: null,
+      http2: null,
       via: null,
     });
     expect(minimal.redis).toEqual({ url: null, timeoutMs: 100, onFailure: 'local', staleKeysMs: 3_600_000 });

@@ -30,14 +30,14 @@ beforeAll(async () => {
     }
     sent = 0;
     let open = true;
-    response.once('close', () => {
+    const closed = once(response, 'close').then(() => {
       open = false;
     });
     if (incoming.url?.includes('sized')) response.setHeader('content-length', size);
     while (open && sent < Number(size)) {
       const piece = PIECE.subarray(0, Math.min(PIECE.length, Number(size) - sent));
       sent += piece.length;
-      if (!response.write(piece)) await Promise.race([once(response, 'drain'), once(response, 'close')]);
+      if (!response.write(piece)) await Promise.race([once(response, 'drain'), closed]);
     }
     if (open) response.end();
   });
@@ -67,7 +67,7 @@ test.each([0, 1, 65_537, MiB])('%d bytes up and down again are the same bytes, s
 });
 
 test.each(['sized', 'chunked'])(
-  '64 MiB down (%s) pass whole, and the memory of the gateway stays flat',
+  '64 MiB down (%s) pass whole, and the memory of the gateway stays flat (reliability 63, 70)',
   async (how) => {
     const before = rssBytes();
     let most = before;
@@ -87,7 +87,7 @@ test.each(['sized', 'chunked'])(
   },
 );
 
-test('a client that does not read makes the upstream wait, and costs the gateway no memory', async () => {
+test('a client that does not read makes the upstream wait, and costs the gateway no memory (reliability 63)', async () => {
   const before = rssBytes();
   const socket = createConnection(gateway.port, '127.0.0.1');
   socket.on('error', () => {});
@@ -114,7 +114,7 @@ test('a client that does not read makes the upstream wait, and costs the gateway
   socket.destroy();
 });
 
-test('a client that reads nothing for writeTimeout is given up, and the upstream with it', async () => {
+test('a client that reads nothing for writeTimeout is given up, and the upstream with it (reliability 63, 96)', async () => {
   const strict = await startGateway({ upstream: upstream.origin, listen: { writeTimeout: '700ms' } });
   const own = await strict.createKey('free');
   const socket = createConnection(strict.port, '127.0.0.1');

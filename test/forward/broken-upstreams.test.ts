@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
@@ -52,6 +53,8 @@ const ODD: Record<string, [bytes: string, status: number, body: string]> = {
   'no-reason': ['HTTP/1.1 200\r\nContent-Length: 2\r\n\r\n{}', 200, '{}'],
   'trailer-and-length': [`${OK}Trailer: X-A\r\nContent-Length: 2\r\n\r\n{}`, 200, '{}'],
   'many-102': ['HTTP/1.1 102 Processing\r\n\r\n'.repeat(1_000) + TWO, 200, '{}'],
+  'unasked-100': [`HTTP/1.1 100 Continue\r\n\r\n${TWO}`, 200, '{}'],
+  'early-hints-that-lie': [`HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\n${TWO}`, 200, '{}'],
   'obs-text': [`${OK}X-Name: caf\xe9\r\nContent-Length: 2\r\n\r\n{}`, 200, '{}'],
   'http-1.0': ['HTTP/1.0 200 OK\r\n\r\n{}', 200, '{}'],
   'until-close': [`${OK}\r\n{}`, 200, '{}'],
@@ -97,7 +100,7 @@ afterEach(async () => {
 });
 
 test.each(Object.keys(UNUSABLE))(
-  'an answer with %s is 502, at once, and the connection is not used again',
+  'an answer with %s is 502, at once, and the connection is not used again (reliability 78, 80, 81, 83)',
   async (name) => {
     const beganAtMs = performance.now();
     const { responses } = await ask(name);
@@ -108,7 +111,7 @@ test.each(Object.keys(UNUSABLE))(
 );
 
 test.each([...Object.keys(CUT), 'reset', 'stall'])(
-  'an answer that breaks off after its head (%s) breaks the client’s connection: it never ends as if it were whole',
+  'an answer that breaks off after its head (%s) breaks the client’s connection: it never ends as if it were whole (reliability 75, 76, 77)',
   async (name) => {
     const { responses, closed } = await rawExchange(
       gateway.port,
@@ -122,7 +125,7 @@ test.each([...Object.keys(CUT), 'reset', 'stall'])(
   },
 );
 
-test('an answer to HTTP/1.0 that breaks off ends with a reset, since its end is the end of the connection', async () => {
+test('an answer to HTTP/1.0 that breaks off ends with a reset, since its end is the end of the connection (reliability 76, 77)', async () => {
   for (const name of ['short-chunks', 'reset-until-close']) {
     const bytes = `GET /v1/pets?${name} HTTP/1.0\r\nAuthorization: Bearer ${key}\r\n\r\n`;
     const { responses, reset } = await rawExchange(gateway.port, bytes, { until: 'closed' });
@@ -131,7 +134,7 @@ test('an answer to HTTP/1.0 that breaks off ends with a reset, since its end is 
   }
 });
 
-test('a stall in the body is noticed when bodyTimeout is over', async () => {
+test('a stall in the body is noticed when bodyTimeout is over (reliability 75)', async () => {
   const beganAtMs = performance.now();
   await rawExchange(gateway.port, `GET /v1/pets?stall HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`, {
     until: 'closed',
@@ -141,17 +144,20 @@ test('a stall in the body is noticed when bodyTimeout is over', async () => {
   expect(tookMs).toBeLessThan(400 + 350);
 });
 
-test.each(Object.entries(ODD))('an answer with %s is passed on', async (name, [, status, body]) => {
-  const { responses } = await ask(name);
-  const finals = responses.filter((response) => response.status >= 200);
-  expect(finals.map((response) => [response.status, response.body.toString(), response.complete])).toEqual([
-    [status, body, true],
-  ]);
-  expect(finals[0]?.reason).not.toContain('script');
-  expect(finals[0]?.header('trailer')).toBeNull();
-});
+test.each(Object.entries(ODD))(
+  'an answer with %s is passed on (reliability 80, 82)',
+  async (name, [, status, body]) => {
+    const { responses } = await ask(name);
+    const finals = responses.filter((response) => response.status >= 200);
+    expect(finals.map((response) => [response.status, response.body.toString(), response.complete])).toEqual([
+      [status, body, true],
+    ]);
+    expect(finals[0]?.reason).not.toContain('script');
+    expect(finals[0]?.header('trailer')).toBeNull();
+  },
+);
 
-test('bytes behind an answer are never the answer to the next request', async () => {
+test('bytes behind an answer are never the answer to the next request (reliability 79)', async () => {
   const poisoned = `${TWO}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison`;
   const other = await startRawUpstream((socket, _bytes, { connection, request }) => {
     socket.write(connection === 1 && request === 1 ? poisoned : TWO);
@@ -170,24 +176,51 @@ test.each([
   ['204', 'HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison', 'GET'],
   ['304', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nstray', 'GET'],
   ['HEAD', `${OK}Content-Length: 5\r\n\r\nstray`, 'HEAD'],
-])('a body that %s must not have is not passed on, nor taken for the next answer', async (_what, bytes, method) => {
-  const other = await startRawUpstream((socket, _bytes, { connection, request }) => {
-    socket.write(connection === 1 && request === 1 ? bytes : TWO);
-  });
-  const alone = await startGateway({ upstream: other.origin });
-  const own = await alone.createKey('free');
-  const first = await rawExchange(
-    alone.port,
-    `${method} /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own.key}\r\n\r\n`,
-    { methods: [method] },
+])(
+  'a body that %s must not have is not passed on, nor taken for the next answer (reliability 79)',
+  async (_what, bytes, method) => {
+    const other = await startRawUpstream((socket, _bytes, { connection, request }) => {
+      socket.write(connection === 1 && request === 1 ? bytes : TWO);
+    });
+    const alone = await startGateway({ upstream: other.origin });
+    const own = await alone.createKey('free');
+    const first = await rawExchange(
+      alone.port,
+      `${method} /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own.key}\r\n\r\n`,
+      { methods: [method] },
+    );
+    expect(first.bytes.toString()).not.toMatch(/stray|poison/);
+    await delay(20);
+    const next = await alone.get('/v1/pets', own.key);
+    expect([next.status, await next.text()]).toEqual([200, '{}']);
+  },
+);
+
+test('an unasked 100 after a POST, and one that follows 102, are left out: the answer is what counts (reliability 82)', async () => {
+  const line = 'POST /v1/pets?unasked-100 HTTP/1.1';
+  const { responses } = await rawExchange(
+    gateway.port,
+    `${line}\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Length: 2\r\n\r\n{}`,
+    { methods: ['POST'] },
   );
-  expect(first.bytes.toString()).not.toMatch(/stray|poison/);
-  await delay(20);
-  const next = await alone.get('/v1/pets', own.key);
-  expect([next.status, await next.text()]).toEqual([200, '{}']);
+  expect(responses.map(({ status }) => status)).toEqual([200]);
 });
 
-test('an upstream that closes after each answer costs the client nothing', async () => {
+test('an answer to one client is never read by another: what comes unasked on an idle connection ends it (reliability 79)', async () => {
+  let late: Socket | null = null;
+  const other = await startRawUpstream((socket) => {
+    late = socket;
+    socket.write(TWO);
+  });
+  const alone = await startGateway({ upstream: other.origin });
+  const [one, two] = [await alone.createKey('free'), await alone.createKey('free')];
+  expect((await alone.get('/v1/pets', one.key)).status).toBe(200);
+  (late as Socket | null)?.write(`${OK}Content-Length: 6\r\n\r\npoison`);
+  await eventually(() => expect(other.open).toBe(0));
+  expect(await (await alone.get('/v1/pets', two.key)).text()).toBe('{}');
+});
+
+test('an upstream that closes after each answer costs the client nothing (reliability 86)', async () => {
   const closing = await startRawUpstream((socket) =>
     socket.end(`${OK}Connection: close\r\nContent-Length: 2\r\n\r\n{}`),
   );

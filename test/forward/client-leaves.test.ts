@@ -4,8 +4,9 @@ import { createConnection } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
+import { startDeafListener } from '../support/deaf-listener.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
-import { startUpstream, type Upstream } from '../support/upstream.ts';
+import { startRawUpstream, startUpstream, type Upstream } from '../support/upstream.ts';
 
 // A client that leaves takes its request with it: the upstream's connection is closed within a second, nothing stays in
 // flight, and the log says 499.
@@ -41,8 +42,8 @@ const send = async (line: string, fields = '', body = '') => {
   return socket;
 };
 
-const inFlight = async () => {
-  const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+const inFlight = async ({ adminPort } = gateway) => {
+  const metrics = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
   const [, requests] = /^tollgate_in_flight (\d+)$/m.exec(metrics)!;
   const [, forwarded] = /^tollgate_upstream_in_flight\{upstream="store"\} (\d+)$/m.exec(metrics)!;
   return [Number(requests), Number(forwarded)];
@@ -62,7 +63,7 @@ const expectGone = async (path: string) => {
 };
 
 test.each(['destroy', 'resetAndDestroy', 'end'] as const)(
-  'a client that leaves while it waits for an answer (%s)',
+  'a client that leaves while it waits for an answer (%s) (reliability 93, 94)',
   async (leave) => {
     const path = `/v1/pets/waiting-${leave}`;
     const socket = await send(`GET ${path}`);
@@ -77,7 +78,7 @@ test.each([
   ['sized', 'Content-Length: 1000\r\n', 'half'],
   ['in chunks', 'Transfer-Encoding: chunked\r\n', '4\r\nhalf\r\n'],
 ])(
-  'a client that leaves in the middle of its body (%s): the upstream never gets the request whole',
+  'a client that leaves in the middle of its body (%s): the upstream never gets the request whole (reliability 92)',
   async (how, fields, body) => {
     const before = logged('/v1/pets').length;
     const socket = await send(`POST /v1/pets?${how.length}`, fields, body);
@@ -89,7 +90,7 @@ test.each([
   },
 );
 
-test('a client that leaves while it reads the answer', async () => {
+test('a client that leaves while it reads the answer (reliability 93)', async () => {
   const path = '/v1/pets/download';
   const socket = await send(`GET ${path}`);
   await once(socket, 'data');
@@ -97,7 +98,7 @@ test('a client that leaves while it reads the answer', async () => {
   await expectGone(path);
 });
 
-test('a client that leaves the queue gives its place back, and its request is never sent', async () => {
+test('a client that leaves the queue gives its place back, and its request is never sent (reliability 91)', async () => {
   const waiting = [await send('GET /v1/pets/a'), await send('GET /v1/pets/b')];
   await eventually(() => expect(held).toHaveLength(2));
   const queued = await send('GET /v1/pets/queued');
@@ -119,7 +120,7 @@ test('a client that leaves the queue gives its place back, and its request is ne
   await eventually(async () => expect(await inFlight()).toEqual([0, 0]));
 });
 
-test('clients that connect, send and reset at once, many times over, leave nothing behind', async () => {
+test('clients that connect, send and reset at once, many times over, leave nothing behind (reliability 95)', async () => {
   const seen = upstream.requests.length;
   for (let i = 0; i < 100; i++) {
     const socket = await send('GET /v1/pets/storm');
@@ -135,7 +136,7 @@ test('clients that connect, send and reset at once, many times over, leave nothi
   expect(gateway.process.stdout + gateway.process.stderr).not.toMatch(/a defect|uncaught/i);
 });
 
-test('a request that a client left behind while its key was looked up is never sent', async () => {
+test('a request that a client left behind while its key was looked up is never sent (reliability 91)', async () => {
   // A fresh key, which the gateway has to look up; the reset comes in the same breath as the request.
   const fresh = await gateway.createKey('free');
   const seen = upstream.requests.length;
@@ -149,4 +150,40 @@ test('a request that a client left behind while its key was looked up is never s
   // Whether the look-up was quicker is chance; what was sent is closed again.
   expect(upstream.requests.length - seen).toBeLessThanOrEqual(1);
   await eventually(() => expect(upstream.open).toBe(0), WITHIN);
+});
+
+test('a client that resets its connection while the upstream has stopped reading its body is noticed within a second (reliability 92)', async () => {
+  // The upstream reads the head and then nothing: what the client sends fills the buffers of the system and waits here.
+  const stuck = await startRawUpstream((socket) => socket.pause());
+  const own = await startGateway({ upstream: stuck.origin, listen: { maxBodyBytes: '64MiB' } });
+  const { key: ownKey } = await own.createKey('enterprise', '--limit', 'minute=1000', '--limit', 'day=1000');
+  const socket = createConnection(own.port, '127.0.0.1');
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  const size = 32 * 1024 * 1024;
+  socket.write(
+    `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ownKey}\r\nContent-Length: ${size}\r\n\r\n`,
+  );
+  await eventually(async () => expect(await inFlight(own)).toEqual([1, 1]));
+  // As much as is taken, and a little that is not.
+  while (socket.writableLength < 128 * 1024) {
+    socket.write(Buffer.alloc(64 * 1024));
+    await delay(20);
+  }
+  socket.resetAndDestroy();
+  await eventually(async () => expect(await inFlight(own)).toEqual([0, 0]), WITHIN);
+});
+
+test('a client that leaves while its upstream is being connected to gives its place back at once (reliability 93)', async () => {
+  const own = await startGateway({
+    upstream: `http://127.0.0.1:${await startDeafListener()}`,
+    upstreamSettings: { maxConnections: 1, maxQueue: 0, connectTimeout: '20s' },
+  });
+  const { key: ownKey } = await own.createKey('free');
+  const socket = createConnection(own.port, '127.0.0.1');
+  await once(socket, 'connect');
+  socket.write(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ownKey}\r\n\r\n`);
+  await eventually(async () => expect(await inFlight(own)).toEqual([1, 1]));
+  socket.destroy();
+  await eventually(async () => expect(await inFlight(own)).toEqual([0, 0]), WITHIN);
 });

@@ -67,17 +67,20 @@ test('a client that does not wait for 100 Continue is served all the same', asyn
   expect(upstream.requests.at(-1)?.body.toString()).toBe('{}');
 });
 
-test.each(['websocket', 'h2c'])('an Upgrade to %s is served as plain HTTP: no 101, one request', async (protocol) => {
-  const seen = upstream.requests.length;
-  const fields = `Connection: Upgrade, HTTP2-Settings\r\nUpgrade: ${protocol}\r\nHTTP2-Settings: AAMAAABk\r\nSec-WebSocket-Key: eA==\r\n`;
-  expect(await statuses(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${fields}\r\n`)).toEqual([
-    200,
-  ]);
-  expect(upstream.requests).toHaveLength(seen + 1);
-  expect(upstream.requests.at(-1)?.values('upgrade')).toEqual([]);
-});
+test.each(['websocket', 'h2c'])(
+  'an Upgrade to %s is served as plain HTTP: no 101, one request (reliability 26)',
+  async (protocol) => {
+    const seen = upstream.requests.length;
+    const fields = `Connection: Upgrade, HTTP2-Settings\r\nUpgrade: ${protocol}\r\nHTTP2-Settings: AAMAAABk\r\nSec-WebSocket-Key: eA==\r\n`;
+    expect(await statuses(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${fields}\r\n`)).toEqual(
+      [200],
+    );
+    expect(upstream.requests).toHaveLength(seen + 1);
+    expect(upstream.requests.at(-1)?.values('upgrade')).toEqual([]);
+  },
+);
 
-test('103 Early Hints are passed on, cleaned like an answer; to HTTP/1.0 they are not', async () => {
+test('103 Early Hints are passed on, cleaned like an answer; to HTTP/1.0 they are not (reliability 82)', async () => {
   const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n';
   const hinting = await startRawUpstream((socket) =>
     socket.write(`${hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}`),
@@ -93,7 +96,7 @@ test('103 Early Hints are passed on, cleaned like an answer; to HTTP/1.0 they ar
   expect(old.responses.map(({ status }) => status)).toEqual([200]);
 });
 
-test('an early final answer to an upload is passed on, and both connections are closed behind it', async () => {
+test('an early final answer to an upload is passed on, and both connections are closed behind it (reliability 22, 84)', async () => {
   const hasty = await startRawUpstream((socket) => {
     socket.write('HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\n\r\n{}');
   });

@@ -23,7 +23,7 @@ const answerTo = async (fields: readonly string[], { status = '200 OK', path = '
   return responses.at(-1)!;
 };
 
-test('what the upstream says of limits and ids is dropped, and the gateway’s own is there once', async () => {
+test('what the upstream says of limits and ids is dropped, and the gateway’s own is there once (reliability 37)', async () => {
   const answer = await answerTo(
     [
       'X-RateLimit-Limit: 7777',
@@ -45,19 +45,19 @@ test('what the upstream says of limits and ids is dropped, and the gateway’s o
   expect(answer.header('x-request-id')).toBe('mine');
 });
 
-test('three Set-Cookie stay three, in their order', async () => {
+test('three Set-Cookie stay three, in their order (reliability 88)', async () => {
   const answer = await answerTo(['Set-Cookie: a=1; Path=/', 'set-cookie: b=2, c', 'Set-Cookie: a=1; Path=/']);
   const cookies = answer.headers.filter(([name]) => name.toLowerCase() === 'set-cookie');
   expect(cookies.map(([, value]) => value)).toEqual(['a=1; Path=/', 'b=2, c', 'a=1; Path=/']);
 });
 
-test('fields that come twice stay two', async () => {
+test('fields that come twice stay two (reliability 88)', async () => {
   const answer = await answerTo(['ETag: "a"', 'ETag: "b"', 'Vary: Accept', 'Vary: Origin']);
   expect(answer.headers.filter(([name]) => name === 'ETag')).toHaveLength(2);
   expect(answer.header('vary')).toBe('Accept, Origin');
 });
 
-test('fields of one hop are not passed on, nor those that Connection lists', async () => {
+test('fields of one hop are not passed on, nor those that Connection lists (reliability 37, 88)', async () => {
   const answer = await answerTo([
     'Connection: X-Hop, Content-Length',
     'X-Hop: 1',
@@ -117,7 +117,7 @@ test('the date, the encoding and the type are the upstream’s', async () => {
 });
 
 // Attack: what a client puts into a path or a query comes back as a field of an answer (response splitting).
-test('a line break that is encoded in a path stays encoded', async () => {
+test('a line break that is encoded in a path stays encoded (reliability 36)', async () => {
   const answer = await answerTo([], { path: '/v1/pets?x=%0d%0aX-Evil:%201' });
   expect(answer.header('x-evil')).toBeNull();
 });

@@ -82,7 +82,7 @@ export function leavers(count: number, seed: number): Leaver[] {
 }
 
 /** mulberry32: small, seeded, good enough to scatter clients. */
-function randomOf(seed: number): () => number {
+export function randomOf(seed: number): () => number {
   let state = seed | 0;
   return () => {
     state = (state + 0x6d2b79f5) | 0;

@@ -2,12 +2,18 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { reportSlowhttptest } from '../slow/report.ts';
 import { runAborts } from './aborts.ts';
+import { compareWithUndici } from './answer-oracle.ts';
 import { runCampaign } from './campaign.ts';
+import { runFrames } from './http2-frames.ts';
+import { runWebSockets } from './web-sockets.ts';
 
 const { values } = parseArgs({
   options: {
     exchanges: { type: 'string', default: '100000' },
+    answers: { type: 'string', default: '50000' },
     aborts: { type: 'string', default: '10000' },
+    frames: { type: 'string', default: '10000' },
+    websockets: { type: 'string', default: '10000' },
     seed: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
@@ -16,10 +22,12 @@ const { values } = parseArgs({
 const GROWTH_MIB = 96;
 
 if (values.help) {
-  process.stdout.write(`npm run fuzz -- [--exchanges N] [--aborts N] [--seed N]
+  process.stdout.write(`npm run fuzz -- [--exchanges N] [--answers N] [--aborts N] [--frames N] [--websockets N] [--seed N]
 
-Runs N generated exchanges (100000 unless told) through a gateway between hostile clients and a hostile upstream, then
-N clients (10000 unless told) that leave at random moments, then slowhttptest in its four modes. The seed is printed; with it everything runs again.
+Runs N generated exchanges (100000 unless told) through a gateway between hostile clients and a hostile upstream,
+reads N generated answers (50000 unless told) with the gateway's reader and with undici, then lets N clients (10000
+unless told) leave at random moments, then N sessions of generated HTTP/2 frames (10000 unless told), then N WebSockets
+(10000 unless told) that are dropped at random moments by either side, then slowhttptest in its four modes. The seed is printed; with it everything runs again.
 `);
 } else process.exitCode = (await main()) ? 0 : 1;
 
@@ -34,12 +42,32 @@ async function main(): Promise<boolean> {
   report(
     `${fuzzed.exchanges} exchanges in ${seconds(fuzzed.tookMs)}, ${fuzzed.forwarded} requests forwarded, ${memory}.`,
   );
+  const answers = Number(values.answers);
+  const disagreements = await compareWithUndici({ answers, seed });
+  report(`${answers} answers read like undici reads them, but for ${disagreements.length}.`);
   const aborted = await runAborts({ clients: aborts, seed, onProgress: progressOf('aborts', aborts) });
   const grown = `${aborted.rssMib.before.toFixed(0)} MiB before, ${aborted.rssMib.after.toFixed(0)} MiB after`;
   report(`${aborted.clients} clients left in ${seconds(aborted.tookMs)}, ${aborted.lines} access lines, ${grown}.`);
+  const frames = Number(values.frames);
+  const framed = await runFrames({ sessions: frames, seed, onProgress: progressOf('HTTP/2 sessions', frames) });
+  report(
+    `${framed.sessions} HTTP/2 sessions of ${framed.frames} frames in ${seconds(framed.tookMs)}, ${framed.forwarded} requests forwarded.`,
+  );
+  const websockets = Number(values.websockets);
+  const dropped = await runWebSockets({ clients: websockets, seed, onProgress: progressOf('WebSockets', websockets) });
+  const kept = `${dropped.rssMib.before.toFixed(0)} MiB before, ${dropped.rssMib.after.toFixed(0)} MiB after`;
+  report(`${dropped.clients} WebSockets in ${seconds(dropped.tookMs)}, ${dropped.opened} of them opened, ${kept}.`);
   const slow = await reportSlowhttptest(join(import.meta.dirname, '..', '..', 'node_modules', '.cache'));
   for (const line of slow.lines) report(line);
-  const problems = [...failures, ...left.map((it) => `Left behind: ${it}`), ...aborted.problems, ...slow.problems];
+  const problems = [
+    ...failures,
+    ...disagreements,
+    ...left.map((it) => `Left behind: ${it}`),
+    ...aborted.problems,
+    ...framed.problems,
+    ...dropped.problems,
+    ...slow.problems,
+  ];
   if (rssMib.end - rssMib.early > GROWTH_MIB) problems.push(`Memory is not flat: ${memory}`);
   for (const problem of problems) process.stderr.write(`\n${problem}\n`);
   report(problems.length === 0 ? 'Nothing was found.' : `${problems.length} failures, seed ${seed}.`);

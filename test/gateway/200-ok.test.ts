@@ -61,24 +61,27 @@ test('HEAD is served wherever GET is, counts, and its answer has no body', async
   expect(upstream.requests.at(-1)?.method).toBe('HEAD');
 });
 
-test('a refused HEAD has the fields of the refusal and no body', async () => {
+test('a refused HEAD has the fields of the refusal and no body (reliability 57)', async () => {
   const { answer } = await ask('HEAD /v1/none HTTP/1.1', key, 'HEAD');
   expect(answer.status).toBe(404);
   expect(Number(answer.header('content-length'))).toBeGreaterThan(0);
   expect(answer.body).toHaveLength(0);
 });
 
-test.each(['', 'Connection: keep-alive\r\n'])('HTTP/1.0 is served and closed (%j)', async (connection) => {
-  const bytes = `GET /v1/pets HTTP/1.0\r\n${connection}Authorization: Bearer ${key}\r\n\r\n`;
-  const { responses, closed } = await rawExchange(gateway.port, bytes, { until: 'closed' });
-  expect(responses).toHaveLength(1);
-  expect(responses[0]?.status).toBe(200);
-  expect(responses[0]?.json()).toEqual({ ok: true });
-  expect(responses[0]?.header('transfer-encoding')).toBeNull();
-  expect(closed).toBe(true);
-  expect(upstream.requests.at(-1)?.values('host')).toEqual([`127.0.0.1:${upstream.port}`]);
-  expect(upstream.requests.at(-1)?.values('x-forwarded-host')).toEqual([]);
-});
+test.each(['', 'Connection: keep-alive\r\n'])(
+  'HTTP/1.0 is served and closed (%j) (reliability 24)',
+  async (connection) => {
+    const bytes = `GET /v1/pets HTTP/1.0\r\n${connection}Authorization: Bearer ${key}\r\n\r\n`;
+    const { responses, closed } = await rawExchange(gateway.port, bytes, { until: 'closed' });
+    expect(responses).toHaveLength(1);
+    expect(responses[0]?.status).toBe(200);
+    expect(responses[0]?.json()).toEqual({ ok: true });
+    expect(responses[0]?.header('transfer-encoding')).toBeNull();
+    expect(closed).toBe(true);
+    expect(upstream.requests.at(-1)?.values('host')).toEqual([`127.0.0.1:${upstream.port}`]);
+    expect(upstream.requests.at(-1)?.values('x-forwarded-host')).toEqual([]);
+  },
+);
 
 test('a refused HTTP/1.0 request is closed too, keep-alive or not', async () => {
   const bytes = `GET /v1/none HTTP/1.0\r\nConnection: keep-alive\r\nAuthorization: Bearer ${key}\r\n\r\n`;

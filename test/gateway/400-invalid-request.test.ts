@@ -30,21 +30,24 @@ test.each([
   ['a dot segment', 'GET /v1/../v1/pets', (own: string) => `Host: a\r\n${own}`],
   ['the URL of another host', 'GET http://b/v1/pets', (own: string) => `Host: a\r\n${own}`],
   ['a malformed field', 'GET /v1/pets', (own: string) => `Host: a\r\n${own}: nameless\r\n`],
-])('400 invalid_request: %s is refused and closed, costs nothing and reaches nobody', async (_what, line, fields) => {
-  const before = await remaining();
-  const seen = upstream.requests.length;
-  const bytes = `${line} HTTP/1.1\r\n${fields(`Authorization: Bearer ${key}\r\n`)}\r\n`;
-  const { responses, closed } = await rawExchange(gateway.port, bytes, { until: 'closed' });
-  expect(responses).toHaveLength(1);
-  expect(responses[0]?.status).toBe(400);
-  expect(responses[0]?.json()).toEqual({ code: 'invalid_request', message: expect.any(String), status: 400 });
-  expect(responses[0]?.header('connection')).toBe('close');
-  expect(closed).toBe(true);
-  expect(upstream.requests).toHaveLength(seen);
-  expect(await remaining()).toBe(before - 1);
-});
+])(
+  '400 invalid_request: %s is refused and closed, costs nothing and reaches nobody (reliability 8, 33, 34, 54)',
+  async (_what, line, fields) => {
+    const before = await remaining();
+    const seen = upstream.requests.length;
+    const bytes = `${line} HTTP/1.1\r\n${fields(`Authorization: Bearer ${key}\r\n`)}\r\n`;
+    const { responses, closed } = await rawExchange(gateway.port, bytes, { until: 'closed' });
+    expect(responses).toHaveLength(1);
+    expect(responses[0]?.status).toBe(400);
+    expect(responses[0]?.json()).toEqual({ code: 'invalid_request', message: expect.any(String), status: 400 });
+    expect(responses[0]?.header('connection')).toBe('close');
+    expect(closed).toBe(true);
+    expect(upstream.requests).toHaveLength(seen);
+    expect(await remaining()).toBe(before - 1);
+  },
+);
 
-test('400 invalid_request: chunks that go wrong after admission break the request off at the upstream too', async () => {
+test('400 invalid_request: chunks that go wrong after admission break the request off at the upstream too (reliability 14)', async () => {
   const before = await remaining();
   const head = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nTransfer-Encoding: chunked\r\n\r\n`;
   const { responses, closed } = await rawExchange(gateway.port, [head, '4\r\nbody\r\n', 'zz\r\n'], {

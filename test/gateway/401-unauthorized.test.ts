@@ -30,7 +30,7 @@ test.each([
   ['Basic', ' Basic dXNlcjpwYXNz'],
   ['the key without a scheme', ' tg_live_0000000000000000000000000000000000000'],
   ['a scheme that begins with bearer', ' Bearerx tg_live_00'],
-])('401 missing_api_key: %s gets a challenge without an error', async (_what, authorization) => {
+])('401 missing_api_key: %s gets a challenge without an error (reliability 55, 57)', async (_what, authorization) => {
   const answer = await ask(authorization);
   expect(answer.status).toBe(401);
   expect(answer.json()).toEqual({ code: 'missing_api_key', message: expect.any(String), status: 401 });
@@ -46,7 +46,7 @@ test.each([
   ['a property of every object', ' Bearer __proto__'],
   ['8 kB', ` Bearer ${'a'.repeat(8192)}`],
   ['a byte that is no ASCII', ' Bearer a\xff'],
-])('401 invalid_api_key: %s is told that it is invalid', async (_what, authorization) => {
+])('401 invalid_api_key: %s is told that it is invalid (reliability 55, 56, 57)', async (_what, authorization) => {
   const answer = await ask(authorization);
   expect(answer.status).toBe(401);
   expect(answer.json()).toEqual({ code: 'invalid_api_key', message: expect.any(String), status: 401 });
@@ -64,7 +64,7 @@ test('401 expired_api_key: a key is refused from the moment it expires', async (
   expect(answer.header('www-authenticate')).toContain('error="invalid_token"');
 });
 
-test('401 invalid_api_key: a revoked key is refused within a second of its revocation', async () => {
+test('401 invalid_api_key: a revoked key is refused within a second of its revocation (reliability 60)', async () => {
   const revoked = await gateway.createKey('free');
   expect((await ask(` Bearer ${revoked.key}`)).status).toBe(200);
   await gateway.command('keys', 'revoke', revoked.id);
@@ -81,7 +81,7 @@ test('every failure costs the address one, whatever its kind and its route, and 
   expect(await left(null)).toBe(first - 2);
 });
 
-test('a refused request never reaches the upstream, and its body is not waited for', async () => {
+test('a refused request never reaches the upstream, and its body is not waited for (reliability 58)', async () => {
   const seen = upstream.requests.length;
   const bytes = 'POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nhalf';
   const { responses, closed } = await rawExchange(gateway.port, bytes, { until: 'closed' });
@@ -91,11 +91,11 @@ test('a refused request never reaches the upstream, and its body is not waited f
   expect(upstream.requests).toHaveLength(seen);
 });
 
-test.each(['bearer', 'BEARER', 'bEaReR  '])('the scheme may be written %j', async (scheme) => {
+test.each(['bearer', 'BEARER', 'bEaReR  '])('the scheme may be written %j (reliability 55)', async (scheme) => {
   expect((await ask(` ${scheme} ${key}`)).status).toBe(200);
 });
 
-test('a key in the query is no key', async () => {
+test('a key in the query is no key (reliability 51)', async () => {
   expect((await ask(null, `/v1/pets?api_key=${key}&access_token=${key}`)).json()).toMatchObject({
     code: 'missing_api_key',
   });

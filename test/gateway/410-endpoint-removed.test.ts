@@ -49,7 +49,16 @@ test('a route is removed from the millisecond of its sunset on, and not before',
 
 test('what is served before the sunset is 410 from then on', () => {
   const router = compileRoutes([
-    { path: '/old', methods: ['GET'], upstream: 'a', cost: 1, allowsBody: false, deprecated: DEPRECATED },
+    {
+      path: '/old',
+      methods: ['GET'],
+      upstream: 'a',
+      cost: 1,
+      allowsBody: false,
+      allowsUpgrade: false,
+      perAddress: null,
+      deprecated: DEPRECATED,
+    },
   ]);
   const head = readHead(
     { method: 'GET', url: '/old', httpVersion: '1.1', rawHeaders: ['Host', 'a'] },

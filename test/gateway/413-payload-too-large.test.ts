@@ -34,7 +34,7 @@ test.each([
   ['with it', 'a'.repeat(MAX + 1)],
   ['with a client that waits for 100 Continue', ''],
 ])(
-  '413 payload_too_large: a declared byte more is refused %s, closed, costs nothing, reaches nobody',
+  '413 payload_too_large: a declared byte more is refused %s, closed, costs nothing, reaches nobody (reliability 66)',
   async (how, body) => {
     const before = await remaining();
     const seen = upstream.requests.length;
@@ -55,7 +55,7 @@ test.each([
   },
 );
 
-test('413 payload_too_large: chunks are counted as they pass; the upstream never gets the request whole', async () => {
+test('413 payload_too_large: chunks are counted as they pass; the upstream never gets the request whole (reliability 14, 66)', async () => {
   const before = await remaining();
   const { responses, closed } = await rawExchange(
     gateway.port,
@@ -71,7 +71,7 @@ test('413 payload_too_large: chunks are counted as they pass; the upstream never
   expect(await remaining()).toBe(before - 2);
 });
 
-test('413 payload_too_large: chunk extensions are no way round the limit', async () => {
+test('413 payload_too_large: chunk extensions are no way round the limit (reliability 12)', async () => {
   const { responses, closed } = await rawExchange(
     gateway.port,
     `${head('Transfer-Encoding: chunked')}1;${'x'.repeat(20_000)}\r\na\r\n0\r\n\r\n`,

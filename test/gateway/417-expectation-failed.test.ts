@@ -18,7 +18,7 @@ const post = (fields: string, version = '1.1') =>
   `POST /v1/pets HTTP/${version}\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${fields}\r\n\r\n`;
 
 test.each(['200-ok', 'y 100-continue', '100-continue, 200-ok'])(
-  '417 expectation_failed: `Expect: %s` is refused, costs nothing, reaches nobody',
+  '417 expectation_failed: `Expect: %s` is refused, costs nothing, reaches nobody (reliability 21)',
   async (expectation) => {
     const before = await remaining();
     const seen = upstream.requests.length;

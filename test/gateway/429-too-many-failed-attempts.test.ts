@@ -22,7 +22,7 @@ const statuses = async (times: number, address: (i: number) => string) => {
   return all;
 };
 
-test('429 too_many_failed_attempts: the 31st failure of a minute from one address is not looked at any more', async () => {
+test('429 too_many_failed_attempts: the 31st failure of a minute from one address is not looked at any more (reliability 49)', async () => {
   expect(await statuses(30, () => '192.0.2.1')).toEqual(Array(30).fill(401));
   const answer = await from('192.0.2.1', 'wrong');
   const retryAfter = Number(answer.headers.get('retry-after'));
@@ -44,7 +44,7 @@ test('429 too_many_failed_attempts: the 31st failure of a minute from one addres
   expect(answer.headers.get('www-authenticate')).toBeNull();
 });
 
-test('a good key from that very address passes, and is told of its own quota', async () => {
+test('a good key from that very address passes, and is told of its own quota (reliability 49)', async () => {
   await statuses(31, () => '192.0.2.2');
   const answer = await from('192.0.2.2', key);
   expect(answer.status).toBe(200);
@@ -74,7 +74,7 @@ test('a request that is malformed costs the address nothing', async () => {
   expect((await from('192.0.2.6')).headers.get('x-ratelimit-remaining')).toBe('29');
 });
 
-test('without a trusted proxy an X-Forwarded-For buys no new budget', async () => {
+test('without a trusted proxy an X-Forwarded-For buys no new budget (reliability 31, 49)', async () => {
   const plain = await startGateway({ upstream: upstream.origin });
   const left: (string | null)[] = [];
   for (let i = 0; i < 3; i++) {

@@ -25,7 +25,7 @@ beforeAll(async () => {
 const remaining = async () => Number((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-remaining'));
 
 test.each(['reset', 'closed', 'garbage', 'half'])(
-  '502 upstream_unavailable: an upstream that answers with %s; it counts, and no name of a server leaks',
+  '502 upstream_unavailable: an upstream that answers with %s; it counts, and no name of a server leaks (reliability 77, 78, 89)',
   async (how) => {
     const before = await remaining();
     const answer = await gateway.get(`/v1/pets?${how}`, key);
@@ -38,7 +38,7 @@ test.each(['reset', 'closed', 'garbage', 'half'])(
   },
 );
 
-test('502 upstream_unavailable: a connection that is refused, at once', async () => {
+test('502 upstream_unavailable: a connection that is refused, at once (reliability 73)', async () => {
   const alone = await startGateway({ upstream: `http://127.0.0.1:${await freePort()}` });
   const own = await alone.createKey('free');
   const beganAtMs = performance.now();
@@ -49,7 +49,7 @@ test('502 upstream_unavailable: a connection that is refused, at once', async ()
   expect((await alone.get('/v1/pets', own.key, { method: 'POST', body: 'a body' })).status).toBe(502);
 });
 
-test('502 upstream_unavailable: a name that has no address', async () => {
+test('502 upstream_unavailable: a name that has no address (reliability 73)', async () => {
   const alone = await startGateway({
     upstream: 'http://nowhere.invalid:80',
     upstreamSettings: { connectTimeout: '15s' },
@@ -61,7 +61,7 @@ test('502 upstream_unavailable: a name that has no address', async () => {
 });
 
 test.each(['Content-Length: 100', 'Transfer-Encoding: chunked'])(
-  '502 upstream_unavailable: reaches a client that is still sending its body (%s)',
+  '502 upstream_unavailable: reaches a client that is still sending its body (%s) (reliability 84)',
   async (framing) => {
     const head = `POST /v1/pets?early HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${framing}\r\n\r\n`;
     const { responses, closed } = await rawExchange(gateway.port, [head, '4\r\nhalf\r\n'], {

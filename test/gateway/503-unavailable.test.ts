@@ -7,7 +7,7 @@ import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
 
-test('503 overloaded: connections and queue are full; told at once, with Retry-After; it counts', async () => {
+test('503 overloaded: connections and queue are full; told at once, with Retry-After; it counts (reliability 68)', async () => {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream((_request, response) => held.push(response));
   const gateway = await startGateway({

@@ -1,14 +1,11 @@
-import { once } from 'node:events';
-import { createConnection, type Socket } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
+import { startDeafListener } from '../support/deaf-listener.ts';
 import { startGateway } from '../support/gateway.ts';
-import { startProcess } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startRawUpstream, startUpstream } from '../support/upstream.ts';
 
-test('504 upstream_timeout: no head within responseTimeout; it counts, and the upstream’s connection is closed', async () => {
+test('504 upstream_timeout: no head within responseTimeout; it counts, and the upstream’s connection is closed (reliability 74)', async () => {
   const upstream = await startUpstream(() => {});
   const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
   const { key } = await gateway.createKey('free');
@@ -35,7 +32,7 @@ test('504 upstream_timeout: half a head, and a drip of it, are no head', async (
   await eventually(() => expect(upstream.open).toBe(0), { withinMs: 1_000 });
 });
 
-test('504 upstream_timeout: interim answers do not put the deadline off', async () => {
+test('504 upstream_timeout: interim answers do not put the deadline off (reliability 82)', async () => {
   const upstream = await startRawUpstream((socket) => {
     const drip = setInterval(() => socket.write('HTTP/1.1 102 Processing\r\n\r\n'), 100);
     socket.once('close', () => clearInterval(drip));
@@ -70,7 +67,7 @@ test('504 upstream_timeout: it is the upstream that is late when it does not rea
   expect(JSON.parse(line)).toMatchObject({ status: 504, code: 'upstream_timeout' });
 });
 
-test('504 upstream_timeout: no connection within connectTimeout, to a listener whose backlog is full', async () => {
+test('504 upstream_timeout: no connection within connectTimeout, to a listener whose backlog is full (reliability 73)', async () => {
   const port = await startDeafListener();
   const gateway = await startGateway({
     upstream: `http://127.0.0.1:${port}`,
@@ -85,19 +82,3 @@ test('504 upstream_timeout: no connection within connectTimeout, to a listener w
   expect(tookMs).toBeGreaterThan(680);
   expect(tookMs).toBeLessThan(700 + 350);
 });
-
-/** A listener of a stopped process with a backlog of one, filled: the system drops what else wants to connect. */
-async function startDeafListener(): Promise<number> {
-  const program = `require('node:net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, function () {
-    console.log('listens on ' + this.address().port); })`;
-  const listener = startProcess(process.execPath, ['-e', program]);
-  const port = Number((await listener.until(/listens on (\d+)/))[1]);
-  listener.signal('SIGSTOP');
-  for (;;) {
-    const socket: Socket = createConnection(port, '127.0.0.1');
-    socket.on('error', () => {});
-    socket.unref();
-    const connected = await Promise.race([once(socket, 'connect').then(() => true), delay(300).then(() => false)]);
-    if (!connected) return port;
-  }
-}

@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 
 test.each(['2.0', '3.0', '1.2', '0.9'])(
-  '505 http_version_not_supported: HTTP/%s is refused, closed, costs nothing',
+  '505 http_version_not_supported: HTTP/%s is refused, closed, costs nothing (reliability 24)',
   async (version) => {
     const before = Number((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-remaining'));
     const seen = upstream.requests.length;

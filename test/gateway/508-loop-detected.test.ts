@@ -36,7 +36,7 @@ test('508 loop_detected: a request that has this gateway in its Via is refused a
   );
 });
 
-test('a Via that only looks alike is no loop, and is handed on with ours behind it', async () => {
+test('a Via that only looks alike is no loop, and is handed on with ours behind it (reliability 38)', async () => {
   expect((await ask('Via: 1.1 tollgate\r\nVia: 1.1 tollgate-0000000000x\r\n')).status).toBe(200);
   expect(upstream.requests.at(-1)?.values('via')[0]).toMatch(
     /^1\.1 tollgate, 1\.1 tollgate-0000000000x, 1\.1 tollgate-[0-9a-f]{10}$/,

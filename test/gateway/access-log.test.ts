@@ -15,7 +15,7 @@ interface Line {
 }
 
 // One run with every kind of request, and all that the process said about it.
-test('each request has one access line, refusals from memory are summed up, and no line has a key or a query', async () => {
+test('each request has one access line, refusals from memory are summed up, and no line has a key or a query (reliability 51, 52, 53)', async () => {
   const upstream = await startRawUpstream((socket, bytes) => {
     const text = bytes.toString('latin1');
     if (text.includes('hang')) return;

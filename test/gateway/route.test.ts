@@ -4,7 +4,16 @@ import { Failure } from '../../src/failure.ts';
 import { compileRoutes, faultOfPattern, findCollisions, type Route } from '../../src/gateway/route.ts';
 
 function route(path: string, methods: readonly string[] = ['GET']): Route {
-  return { path, methods, upstream: 'store', cost: 1, allowsBody: false, deprecated: null };
+  return {
+    path,
+    methods,
+    upstream: 'store',
+    cost: 1,
+    allowsBody: false,
+    allowsUpgrade: false,
+    perAddress: null,
+    deprecated: null,
+  };
 }
 
 function matcher(...paths: string[]) {

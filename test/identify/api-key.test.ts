@@ -37,7 +37,7 @@ describe('the secret of a key', () => {
   });
 
   test.each(['', 'tg_live_', '__proto__', '*', 'a.b.c', `tg_live_${'é'.repeat(38)}`, 'x'.repeat(8_192)])(
-    'is not %j',
+    'is not %j (reliability 56)',
     (text) => {
       expect(isWellFormed(text)).toBe(false);
     },
@@ -67,7 +67,7 @@ describe('what a store keeps', () => {
     expect(new Set(digests).size).toBe(3);
   });
 
-  test('is compared as a whole, and other lengths are simply different', () => {
+  test('is compared as a whole, and other lengths are simply different (reliability 48)', () => {
     const digest = digestOf('a', 'p');
     expect(isSameDigest(digest, digestOf('a', 'p'))).toBe(true);
     expect(isSameDigest(digest, digestOf('b', 'p'))).toBe(false);

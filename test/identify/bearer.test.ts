@@ -6,9 +6,12 @@ const of = (...values: string[]) =>
   readBearer(['Host', 'a', ...values.flatMap((value) => ['Authorization', value]), 'Accept', '*/*']);
 
 describe('credentials', () => {
-  test.each(['Bearer abc', 'bearer abc', 'BEARER abc', 'bEaReR    abc'])('%j brings the token', (value) => {
-    expect(of(value)).toEqual({ kind: 'token', token: 'abc' });
-  });
+  test.each(['Bearer abc', 'bearer abc', 'BEARER abc', 'bEaReR    abc'])(
+    '%j brings the token (reliability 55)',
+    (value) => {
+      expect(of(value)).toEqual({ kind: 'token', token: 'abc' });
+    },
+  );
 
   test('are found whatever the case of the field name', () => {
     expect(readBearer(['aUTHORIZATION', 'Bearer abc'])).toEqual({ kind: 'token', token: 'abc' });
@@ -47,7 +50,7 @@ describe('credentials', () => {
     'Bearer abc\xff',
     'Bearer,abc',
     'Bearer a,b',
-  ])('%j are malformed', (value) => {
+  ])('%j are malformed (reliability 55, 56)', (value) => {
     expect(of(value)).toEqual({ kind: 'malformed' });
   });
 
@@ -56,11 +59,11 @@ describe('credentials', () => {
     ['Bearer abc', 'Bearer abc'],
     ['Bearer abc', 'Basic YTpi'],
     ['', 'Bearer abc'],
-  ])('in two fields (%j and %j) are ambiguous', (first, second) => {
+  ])('in two fields (%j and %j) are ambiguous (reliability 54)', (first, second) => {
     expect(of(first, second)).toEqual({ kind: 'ambiguous' });
   });
 
-  test('in two fields whose names differ in case are ambiguous', () => {
+  test('in two fields whose names differ in case are ambiguous (reliability 54)', () => {
     expect(readBearer(['Authorization', 'Bearer a', 'authorization', 'Bearer b'])).toEqual({ kind: 'ambiguous' });
   });
 

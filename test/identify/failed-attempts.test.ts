@@ -50,7 +50,7 @@ describe('the budget of an address', () => {
     expect(failed.peek('192.0.2.2').remaining).toBe(3);
   });
 
-  test('once spent is answered from the table without asking the store', async () => {
+  test('once spent is answered from the table without asking the store (reliability 49)', async () => {
     const counter = new FakeCounter();
     const { failed, clock } = attempts(counter);
     for (let i = 0; i < 3; i++) await failed.fail('192.0.2.1');
@@ -97,7 +97,7 @@ describe('the budget of an address', () => {
     expect(allowed).toEqual([true, true, true, false]);
   });
 
-  test('takes memory for a bounded number of addresses, also behind the table', async () => {
+  test('takes memory for a bounded number of addresses, also behind the table (reliability 49, 50)', async () => {
     const counter = new FakeCounter();
     const { failed } = attempts(counter, { addresses: 10 });
     for (let i = 0; i < 1_000; i++) await failed.fail(`198.51.${i >> 8}.${i & 255}`);

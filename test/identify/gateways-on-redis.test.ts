@@ -28,7 +28,7 @@ async function refusedEverywhere(secret: string, gateways: readonly { identifier
 }
 
 describe('two gateways on one Redis', () => {
-  test('both refuse a revoked key within a second', async () => {
+  test('both refuse a revoked key within a second (reliability 60)', async () => {
     const { url } = await testRedis();
     const gateways = await Promise.all([identifierOn(url), identifierOn(url)]);
     const operator = await gatewayOn(url);
@@ -57,7 +57,7 @@ describe('two gateways on one Redis', () => {
     );
   });
 
-  test('both refuse a revoked key within a second although pub/sub brings nothing', async () => {
+  test('both refuse a revoked key within a second although pub/sub brings nothing (reliability 60)', async () => {
     const server = await privateRedis();
     const gateways = await Promise.all([identifierOn(server.url), identifierOn(server.url)]);
     const operator = await gatewayOn(server.url);
@@ -101,7 +101,7 @@ describe('two gateways on one Redis', () => {
     );
   });
 
-  test('re-hash a key under the new pepper while it is used on both', async () => {
+  test('re-hash a key under the new pepper while it is used on both (reliability 60)', async () => {
     const { url } = await testRedis();
     const gateways = await Promise.all([identifierOn(url, ['new', 'old']), identifierOn(url, ['new', 'old'])]);
     const { key, secret, digest } = someKey({}, 'old');

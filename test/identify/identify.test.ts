@@ -59,7 +59,7 @@ describe('a good key', () => {
 });
 
 describe('a bad key', () => {
-  test('with a wrong checksum or form is refused at once, without a look-up', () => {
+  test('with a wrong checksum or form is refused at once, without a look-up (reliability 56)', () => {
     const store = new FakeStore();
     const { identifier } = identifierOn(store);
     const { secret } = someKey();
@@ -71,7 +71,7 @@ describe('a bad key', () => {
     expect(identifier.remembered).toEqual({ known: 0, unknown: 0 });
   });
 
-  test('unknown or revoked is refused with the very same answer', async () => {
+  test('unknown or revoked is refused with the very same answer (reliability 48)', async () => {
     const store = new FakeStore();
     const revoked = someKey({ revokedAtMs: 1 });
     await store.create(revoked.key);
@@ -84,7 +84,7 @@ describe('a bad key', () => {
     expect(new Set(answers).size).toBe(1);
   });
 
-  test('is not looked up again and again', async () => {
+  test('is not looked up again and again (reliability 50)', async () => {
     const store = new FakeStore();
     const { identifier } = identifierOn(store);
     const { secret } = someKey();
@@ -102,7 +102,7 @@ describe('a bad key', () => {
     expect(told(await identifier.identify(secret))).toBe(key.id);
   });
 
-  test('does not match by its digest alone where the record has none like it', async () => {
+  test('does not match by its digest alone where the record has none like it (reliability 48)', async () => {
     const store = new FakeStore();
     const { key, secret } = someKey();
     store.findByDigest = async () => ({ ...key, secrets: [] });
@@ -288,7 +288,7 @@ describe('a change of peppers', () => {
 });
 
 describe('memory', () => {
-  test('has a bound against a flood of made-up keys with good checksums, and no good key is pushed out by it', async () => {
+  test('has a bound against a flood of made-up keys with good checksums, and no good key is pushed out by it (reliability 50)', async () => {
     const store = new FakeStore();
     const { key, secret } = someKey();
     await store.create(key);

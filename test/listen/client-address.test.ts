@@ -28,6 +28,11 @@ test.each([
   ['IPv6 in one form', '2001:DB8:0:0::1', [], [], '2001:db8::1'],
   ['without its zone', 'fe80::1%eth0', [], [], 'fe80::1'],
   ['without brackets', '::1', ['::1'], ['[2001:db8::1]'], '2001:db8::1'],
-])('the client is %s', (_what, peer, trusted, forwardedFor, address) => {
+  ['the peer where the chain is broken', '10.0.0.1', ['10.0.0.0/8'], [';,,', ', ,'], '10.0.0.1'],
+  ['the peer where the chain is empty', '10.0.0.1', ['10.0.0.0/8'], [''], '10.0.0.1'],
+  ['found behind 200 hops', '10.0.0.1', ['10.0.0.0/8'], [`192.0.2.1${', 10.0.0.2'.repeat(200)}`], '192.0.2.1'],
+  ['the last hop before a lie', '10.0.0.1', ['10.0.0.0/8'], ['192.0.2.1, 10.0.0.300, 10.0.0.2'], '10.0.0.2'],
+  ['nobody’s prototype', '10.0.0.1', ['10.0.0.0/8'], ['[::1], __proto__, ['], '10.0.0.1'],
+])('the client is %s (reliability 31, 32)', (_what, peer, trusted, forwardedFor, address) => {
   expect(from(peer, trusted, ...forwardedFor)).toBe(address);
 });

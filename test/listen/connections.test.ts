@@ -6,7 +6,8 @@ import { startGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream } from '../support/upstream.ts';
 
-test('connections beyond maxConnections are closed unanswered and counted, and room that is free again is used', async () => {
+// Attack: open connections and send nothing, until there is room for nobody else, or memory for nothing else.
+test('connections beyond maxConnections are closed unanswered and counted, and room that is free again is used (reliability 64)', async () => {
   const upstream = await startUpstream();
   const gateway = await startGateway({ upstream: upstream.origin, listen: { maxConnections: 3 } });
   const { key } = await gateway.createKey('free');
@@ -31,7 +32,8 @@ test('connections beyond maxConnections are closed unanswered and counted, and r
   for (const socket of idle) socket.destroy();
 });
 
-test('many connections with half a head each take nothing from a client that sends a whole one', async () => {
+// Attack: half a head on each of many connections, and then silence; all others wait for the thread that waits for it.
+test('many connections with half a head each take nothing from a client that sends a whole one (reliability 61)', async () => {
   const upstream = await startUpstream();
   const gateway = await startGateway({ upstream: upstream.origin, listen: { headersTimeout: '1s' } });
   const { key } = await gateway.createKey('free');
@@ -47,4 +49,30 @@ test('many connections with half a head each take nothing from a client that sen
   expect(performance.now() - beganAtMs).toBeLessThan(900);
   await ended;
   for (const socket of slow) socket.destroy();
+});
+
+// Attack: connect and never send a byte. No request has begun, so that a deadline for requests would never end it.
+test('connections that never send anything are closed at headersTimeout, and those that rest at idleTimeout (reliability 64)', async () => {
+  const upstream = await startUpstream();
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    listen: { headersTimeout: '700ms', idleTimeout: '1200ms' },
+  });
+  const { key } = await gateway.createKey('free');
+  const bytes = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+  const lifeMs = async (first: string) => {
+    const beganAtMs = performance.now();
+    const { closed } = await rawExchange(gateway.port, first, { until: 'closed', withinMs: 5_000 });
+    expect(closed).toBe(true);
+    return performance.now() - beganAtMs;
+  };
+  const [silent, resting] = await Promise.all([
+    Promise.all(Array.from({ length: 50 }, () => lifeMs(''))),
+    Promise.all(Array.from({ length: 5 }, () => lifeMs(bytes))),
+  ]);
+  expect(Math.min(...silent)).toBeGreaterThan(650);
+  expect(Math.max(...silent)).toBeLessThan(700 + 700);
+  expect(Math.min(...resting)).toBeGreaterThan(1_150);
+  expect(Math.max(...resting)).toBeLessThan(1_200 + 700);
+  expect(upstream.requests).toHaveLength(5);
 });

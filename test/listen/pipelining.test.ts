@@ -26,13 +26,13 @@ const get = (query: string, own = key, fields = '') =>
   `GET /v1/pets?${query} HTTP/1.1\r\nHost: a\r\n${own === '' ? '' : `Authorization: Bearer ${own}\r\n`}${fields}\r\n`;
 const urls = () => upstream.requests.map(({ url }) => url);
 
-test('answers come in the order of the requests', async () => {
+test('answers come in the order of the requests (reliability 23)', async () => {
   const bytes = [150, 80, 0, 40].map((ms, i) => get(`wait=${ms}&order=${i}`)).join('');
   const { responses } = await rawExchange(gateway.port, bytes, { until: 4 });
   expect(responses.map(({ body }) => /order=(\d)/.exec(body.toString())?.[1])).toEqual(['0', '1', '2', '3']);
 });
 
-test('each request is authenticated on its own', async () => {
+test('each request is authenticated on its own (reliability 20, 23)', async () => {
   const bytes = get('auth=1') + get('auth=2', '') + get('auth=3', 'wrong') + get('auth=4');
   const { responses } = await rawExchange(gateway.port, bytes, { until: 4 });
   expect(responses.map(({ status }) => status)).toEqual([200, 401, 401, 200]);
@@ -46,7 +46,7 @@ test('each request has an id of its own, and counts on its own', async () => {
   expect(new Set(responses.map((response) => response.header('x-request-id'))).size).toBe(3);
 });
 
-test('after `Connection: close` nothing is served', async () => {
+test('after `Connection: close` nothing is served (reliability 23)', async () => {
   const bytes = get('close=1', key, 'Connection: close\r\n') + get('close=2');
   const { responses, closed } = await rawExchange(gateway.port, bytes, { until: 'closed' });
   expect(responses.map(({ status }) => status)).toEqual([200]);
@@ -55,7 +55,7 @@ test('after `Connection: close` nothing is served', async () => {
   expect(urls().filter((url) => url.includes('close='))).toEqual(['/v1/pets?close=1']);
 });
 
-test('after HTTP/1.0 nothing is served', async () => {
+test('after HTTP/1.0 nothing is served (reliability 23)', async () => {
   const first = `GET /v1/pets?old=1 HTTP/1.0\r\nAuthorization: Bearer ${key}\r\n\r\n`;
   const { responses } = await rawExchange(gateway.port, first + get('old=2'), { until: 'closed' });
   expect(responses.map(({ status }) => status)).toEqual([200]);
@@ -66,7 +66,7 @@ test.each([
   ['400', `GET /v1//pets HTTP/1.1\r\nHost: a\r\n\r\n`],
   ['413', `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n`],
   ['401', `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n`],
-])('after an answer that closes (%s) nothing is served', async (status, first) => {
+])('after an answer that closes (%s) nothing is served (reliability 22, 23)', async (status, first) => {
   const before = upstream.requests.length;
   const { responses, closed } = await rawExchange(gateway.port, first + get(`after=${status}`).repeat(3), {
     until: 'closed',
@@ -82,7 +82,7 @@ test.each([
   ': x\r\n\r\n',
   'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n',
 ])(
-  'a good request before %j gets its own answer, whole, before anything else, and then the connection ends',
+  'a good request before %j gets its own answer, whole, before anything else, and then the connection ends (reliability 23)',
   async (tail) => {
     const { responses, closed } = await rawExchange(gateway.port, get('wait=100&good') + tail + get('smuggled'), {
       until: 'closed',
@@ -96,7 +96,7 @@ test.each([
   },
 );
 
-test('of a connection that is reset with many requests on it, nothing stays', async () => {
+test('of a connection that is reset with many requests on it, nothing stays (reliability 95)', async () => {
   await rawExchange(gateway.port, get('wait=5000&reset').repeat(30), { withinMs: 100 });
   await eventually(async () => {
     const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
@@ -105,7 +105,7 @@ test('of a connection that is reset with many requests on it, nothing stays', as
   });
 });
 
-test('thirty requests in one packet are answered, in order, and each reaches the upstream once', async () => {
+test('thirty requests in one packet are answered, in order, and each reaches the upstream once (reliability 23, 67)', async () => {
   const before = upstream.requests.length;
   const bytes = Array.from({ length: 30 }, (_, i) => get(`deep=${i}.`)).join('');
   const { responses } = await rawExchange(gateway.port, bytes, { until: 30, withinMs: 10_000 });

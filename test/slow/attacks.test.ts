@@ -41,17 +41,21 @@ function expectCut(endings: readonly Ending[], status: number, deadlineMs: numbe
   expect(Math.max(...times)).toBeLessThan(deadlineMs + LATE_MS);
 }
 
-test('200 clients that send their head byte by byte are cut with 408 at headersTimeout', async () => {
+// Attack: many connections, each of which sends a byte of its head now and then, so that it is never idle and never done
+// (slowloris). They cost the attacker nothing, and take every place there is.
+test('200 clients that send their head byte by byte are cut with 408 at headersTimeout (reliability 61)', async () => {
   const endings = await beside(() => attack('H', stage, 200));
   expectCut(endings, 408, stage.deadlinesMs.headers);
 });
 
-test('200 clients that send their body byte by byte are cut with 408 at requestTimeout', async () => {
+// Attack: the same with a body, behind a good head and a good key: each also holds a connection to the upstream.
+test('200 clients that send their body byte by byte are cut with 408 at requestTimeout (reliability 62)', async () => {
   const endings = await beside(() => attack('B', stage, 200));
   expectCut(endings, 408, stage.deadlinesMs.request);
 });
 
-test('20 clients that never read are let go at writeTimeout, with their upstream connections', async () => {
+// Attack: ask for much and read nothing. What the upstream sends is kept for the client, and its connection is busy.
+test('20 clients that never read are let go at writeTimeout, with their upstream connections (reliability 63)', async () => {
   const { gateway, deadlinesMs } = stage;
   const reads = await beside(async () => {
     const readers = neverRead(stage, 20);

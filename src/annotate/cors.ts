@@ -1,0 +1,91 @@
+/** Which pages of other origins may read the answers (`cors` in gateway.yaml). */
+export interface CorsRules {
+  /** Origins as browsers send them, `https://app.example.com`; `*` alone allows all. */
+  readonly origins: readonly string[];
+  /** Names of request fields that a page may set beside the simple ones. */
+  readonly headers: readonly string[];
+  /** Names of answer fields that a page may read beside the gateway's own. */
+  readonly expose: readonly string[];
+  /** Whether a page may send cookies. Never with `*`. */
+  readonly credentials: boolean;
+  /** How long a browser may remember the answer to a preflight, seconds. */
+  readonly maxAgeSeconds: number;
+}
+
+/** What the gateway itself says in its answers and a page may want to read. */
+const EXPOSED = [
+  'X-RateLimit-Limit',
+  'X-RateLimit-Remaining',
+  'X-RateLimit-Reset',
+  'RateLimit',
+  'RateLimit-Policy',
+  'Retry-After',
+  'X-Request-Id',
+  'Deprecation',
+  'Sunset',
+  'Link',
+  'Location',
+  'Allow',
+  'WWW-Authenticate',
+];
+
+/** The answer fields that decide what a page may read: with `cors` configured the gateway alone says them. */
+export const CORS_FIELDS: readonly string[] = [
+  'access-control-allow-origin',
+  'access-control-allow-credentials',
+  'access-control-allow-methods',
+  'access-control-allow-headers',
+  'access-control-expose-headers',
+  'access-control-max-age',
+];
+
+/** The fields of the Fetch standard (section "CORS protocol") for a set of rules. */
+export class CorsFields {
+  readonly #rules: CorsRules;
+  readonly #origins: ReadonlySet<string>;
+  readonly #any: boolean;
+  readonly #exposed: string;
+
+  constructor(rules: CorsRules) {
+    this.#rules = rules;
+    this.#origins = new Set(rules.origins);
+    this.#any = this.#origins.has('*');
+    this.#exposed = [...new Set([...EXPOSED, ...rules.expose])].join(', ');
+  }
+
+  /**
+   * What an answer to a request says, name and value in turn.
+   * @param origin the request's Origin; null where it has none, or several
+   */
+  ofAnswer(origin: string | null): string[] {
+    const fields = this.#permission(origin);
+    if (fields.length > 0) fields.push('Access-Control-Expose-Headers', this.#exposed);
+    // What one origin is told must not be served to another from a cache.
+    if (!this.#any) fields.push('Vary', 'Origin');
+    return fields;
+  }
+
+  /**
+   * What the answer to a preflight says.
+   * @param methods that the route has, `GET, HEAD`; null where there is no such route, and nothing is allowed
+   */
+  ofPreflight(origin: string | null, methods: string | null): string[] {
+    const { headers, maxAgeSeconds } = this.#rules;
+    const fields = methods === null ? [] : this.#permission(origin);
+    if (fields.length > 0) {
+      fields.push('Access-Control-Allow-Methods', methods ?? '', 'Access-Control-Allow-Headers', headers.join(', '));
+      fields.push('Access-Control-Max-Age', String(maxAgeSeconds));
+    }
+    fields.push('Vary', 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers');
+    return fields;
+  }
+
+  /** Nothing where the origin may not read anything: a browser then keeps the answer from the page. */
+  #permission(origin: string | null): string[] {
+    if (this.#any) return ['Access-Control-Allow-Origin', '*'];
+    if (origin === null || !this.#origins.has(origin)) return [];
+    const fields = ['Access-Control-Allow-Origin', origin];
+    if (this.#rules.credentials) fields.push('Access-Control-Allow-Credentials', 'true');
+    return fields;
+  }
+}

@@ -1,0 +1,78 @@
+import { resolve } from 'node:path';
+import type { GatewayFile } from './gateway-file.ts';
+
+/** One service behind the gateway. */
+export interface Upstream {
+  readonly name: string;
+  /** Origins (`http://127.0.0.1:9000`) and sockets (`unix:/run/pets.sock`). At least one. */
+  readonly targets: readonly string[];
+  readonly connectTimeoutMs: number;
+  /** Until the head of its answer. */
+  readonly responseTimeoutMs: number;
+  /** Longest silence in the body of its answer. */
+  readonly bodyTimeoutMs: number;
+  readonly maxConnections: number;
+  readonly maxQueue: number;
+  /** Null: no active checks. */
+  readonly health: Health | null;
+  /** Null: as Node does it by itself. */
+  readonly tls: UpstreamTls | null;
+}
+
+/** How targets are asked how they are. */
+export interface Health {
+  readonly path: string;
+  readonly intervalMs: number;
+  readonly timeoutMs: number;
+  readonly unhealthyAfter: number;
+  readonly healthyAfter: number;
+}
+
+/** Absolute paths of PEM files, and what is checked of a target. */
+export interface UpstreamTls {
+  readonly ca: string | null;
+  readonly cert: string | null;
+  readonly key: string | null;
+  readonly serverName: string | null;
+  readonly verify: boolean;
+}
+
+/** @param url UPSTREAM_URL, which replaces the targets; null where it is not set */
+export function upstreamsOf(file: GatewayFile, url: string | null): ReadonlyMap<string, Upstream> {
+  return new Map(
+    Object.entries(file.upstreams).map(([name, upstream]): [string, Upstream] => [
+      name,
+      {
+        name,
+        targets: url === null ? upstream.targets : [url.startsWith('unix:') ? url : new URL(url).origin],
+        connectTimeoutMs: upstream.connectTimeout,
+        responseTimeoutMs: upstream.responseTimeout,
+        bodyTimeoutMs: upstream.bodyTimeout,
+        maxConnections: upstream.maxConnections,
+        maxQueue: upstream.maxQueue,
+        health: healthOf(upstream.health),
+        tls: upstreamTlsOf(upstream.tls),
+      },
+    ]),
+  );
+}
+
+type UpstreamEntry = GatewayFile['upstreams'][string];
+
+function healthOf(health: UpstreamEntry['health']): Health | null {
+  if (health === undefined) return null;
+  const { interval, timeout, ...rest } = health;
+  return { ...rest, intervalMs: interval, timeoutMs: timeout };
+}
+
+function upstreamTlsOf(tls: UpstreamEntry['tls']): UpstreamTls | null {
+  if (tls === undefined) return null;
+  const path = (file: string | undefined) => (file === undefined ? null : resolve(file));
+  return {
+    ca: path(tls.ca),
+    cert: path(tls.cert),
+    key: path(tls.key),
+    serverName: tls.serverName ?? null,
+    verify: tls.verify,
+  };
+}

@@ -1,0 +1,191 @@
+import type { Server as HttpServer } from 'node:http';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import type { ErrorCode } from '../annotate/error.ts';
+import type { Certificates } from './certificates.ts';
+import { Http2Sessions, type Http2Settings } from './http2.ts';
+import type { BreakReason } from './http2-session.ts';
+import { listening } from './listening.ts';
+import { Networks, oneForm } from './networks.ts';
+import { comesFrom, type Source, takeProxyHeader } from './proxy-protocol.ts';
+import { createTlsStage, type TlsSettings } from './tls.ts';
+
+/** What stands between a TCP connection and the requests on it. */
+export interface EntryOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly headersTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  readonly writeTimeoutMs: number;
+  readonly maxHeaderBytes: number;
+  readonly maxUrlBytes: number;
+  readonly maxConnections: number;
+  readonly trustedProxies: readonly string[];
+  /** Whether each trusted proxy says in a header of its own who its client is. */
+  readonly proxyProtocol: boolean;
+  /** Null: nothing is encrypted. */
+  readonly tls: (TlsSettings & { readonly certificates: Certificates }) | null;
+  /** Null: HTTP/1.1 alone. Only where there is TLS. */
+  readonly http2: Http2Settings | null;
+  /** A connection was closed unanswered because there were `maxConnections` already. */
+  readonly onDrop: () => void;
+  /** A request that could not be parsed was answered with this code, or its stream was refused for that. */
+  readonly onUnparsed: (code: ErrorCode) => void;
+  /** A trusted proxy did not begin its connection as it must. */
+  readonly onBadProxyHeader: () => void;
+  readonly onHandshakeFailure: () => void;
+  readonly onSessionBroken: (reason: BreakReason) => void;
+}
+
+export interface Entry {
+  readonly host: string;
+  readonly port: number;
+  /** TCP connections that are open now. */
+  connections(): number;
+  /** Takes no new connection, closes idle ones at once and the others after their answer. */
+  stopAccepting(): void;
+  /** Resolves when the last connection has ended; those that have not by `deadlineMs` from now are cut. */
+  drained(deadlineMs: number): Promise<void>;
+}
+
+/**
+ * Accepts TCP connections and brings each to where its requests are read, through what the settings put in between:
+ * the PROXY protocol, then TLS, then HTTP/2 where the client agrees to it. So there is one count of connections, one way
+ * to stop, and one reader of requests behind all of them.
+ *
+ * @param readers node:http servers that do not listen: one for connections, one for the streams of HTTP/2, each of which
+ * is a connection to it
+ * @throws Failure `cannot_listen`
+ */
+export async function openEntry(
+  options: EntryOptions,
+  readers: { readonly connections: HttpServer; readonly streams: HttpServer },
+): Promise<Entry> {
+  const stages = new Stages(options, readers);
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => stages.take(socket));
+  server.maxConnections = options.maxConnections;
+  server.on('drop', options.onDrop);
+  await listening(server, options);
+  // They would do this when they listen: from here on they look after the deadlines of what they are given.
+  for (const reader of [readers.connections, readers.streams]) reader.emit('listening');
+  const { address, port } = server.address() as AddressInfo;
+  let closed: Promise<void> = Promise.resolve();
+  return {
+    host: address,
+    port,
+    connections: () => stages.open.size,
+    stopAccepting: () => {
+      closed = new Promise((resolve) => server.close(() => resolve()));
+      stages.stop();
+    },
+    drained: async (deadlineMs) => {
+      // A connection that answered just before the drain began did not say that it would close.
+      const sweep = setInterval(() => readers.connections.closeIdleConnections(), 50);
+      const cut = setTimeout(() => stages.cut(), deadlineMs);
+      await closed;
+      clearInterval(sweep);
+      clearTimeout(cut);
+      for (const reader of [readers.connections, readers.streams]) reader.close();
+    },
+  };
+}
+
+class Stages {
+  readonly open = new Set<Socket>();
+  /** Those of which nothing has been read that is part of a request. */
+  readonly #arriving = new Set<Socket>();
+  readonly #options: EntryOptions;
+  readonly #reader: HttpServer;
+  readonly #trusted: Networks;
+  readonly #sources = new WeakMap<Socket, Source>();
+  readonly #encrypt: ((socket: Socket) => void) | null;
+  readonly #http2: Http2Sessions | null;
+
+  constructor(options: EntryOptions, readers: { readonly connections: HttpServer; readonly streams: HttpServer }) {
+    this.#options = options;
+    this.#reader = readers.connections;
+    this.#trusted = new Networks(options.proxyProtocol ? options.trustedProxies : []);
+    this.#http2 = sessionsOf(options, readers.streams);
+    this.#encrypt = this.#encryption(options);
+  }
+
+  take(socket: Socket): void {
+    this.open.add(socket);
+    this.#arriving.add(socket);
+    socket.once('close', () => {
+      this.open.delete(socket);
+      this.#arriving.delete(socket);
+    });
+    if (!this.#isFromProxy(socket)) {
+      this.#identified(socket, null);
+      return;
+    }
+    socket.on('error', () => socket.destroy());
+    takeProxyHeader(socket, {
+      timeoutMs: this.#options.headersTimeoutMs,
+      refused: this.#options.onBadProxyHeader,
+      done: (source) => this.#identified(socket, source),
+    });
+  }
+
+  stop(): void {
+    for (const socket of this.#arriving) socket.destroy();
+    this.#reader.closeIdleConnections();
+    this.#http2?.drain();
+  }
+
+  cut(): void {
+    for (const socket of this.open) socket.destroy();
+  }
+
+  #isFromProxy(socket: Socket): boolean {
+    if (!this.#options.proxyProtocol) return false;
+    const address = oneForm(socket.remoteAddress ?? '');
+    return address !== null && this.#trusted.has(address);
+  }
+
+  #identified(socket: Socket, source: Source | null): void {
+    if (source !== null) {
+      this.#sources.set(socket, source);
+      comesFrom(socket, source);
+    }
+    if (this.#encrypt !== null) this.#encrypt(socket);
+    else {
+      this.#arriving.delete(socket);
+      this.#reader.emit('connection', socket);
+    }
+  }
+
+  #encryption({ tls, http2, headersTimeoutMs, onHandshakeFailure }: EntryOptions): ((socket: Socket) => void) | null {
+    if (tls === null) return null;
+    const stage = createTlsStage({
+      ...tls,
+      handshakeTimeoutMs: headersTimeoutMs,
+      http2: http2 !== null,
+      onSecure: (socket, raw) => this.#secured(socket, raw),
+      onFailure: onHandshakeFailure,
+    });
+    tls.certificates.onChange(stage.use);
+    return stage.take;
+  }
+
+  #secured(socket: TLSSocket, raw: Socket): void {
+    const source = this.#sources.get(raw);
+    if (source !== undefined) comesFrom(socket, source);
+    this.#arriving.delete(raw);
+    if (socket.alpnProtocol === 'h2' && this.#http2 !== null) this.#http2.take(socket);
+    else this.#reader.emit('connection', socket);
+  }
+}
+
+function sessionsOf(options: EntryOptions, server: HttpServer): Http2Sessions | null {
+  if (options.http2 === null) return null;
+  return new Http2Sessions({
+    ...options,
+    settings: options.http2,
+    server,
+    streams: { count: 0, most: options.maxConnections },
+    nowMs: () => performance.now(),
+    onBreak: options.onSessionBroken,
+  });
+}

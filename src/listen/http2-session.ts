@@ -1,0 +1,171 @@
+import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
+import type { TLSSocket } from 'node:tls';
+import type { Http2Options } from './http2.ts';
+import { Budget, OverheadBudget } from './http2-budgets.ts';
+import { readStreamHead, type StreamRequest } from './http2-fields.ts';
+import { outliveStream } from './http2-lifetime.ts';
+import { StreamConnection } from './http2-stream.ts';
+
+/** Why a session was broken off. */
+export type BreakReason = 'resets' | 'overhead' | 'protocol';
+
+const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = constants;
+const { NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+
+/** After the last frame: how long a client may take to read it and to close. */
+const CLOSE_WITHIN_MS = 1_000;
+/** Between the notice that there will be an end and the end: what the client had sent by then is still served. */
+const NOTICE_MS = 250;
+const ALL_STREAMS = 2 ** 31 - 1;
+const MAX_PAIRS = 1_000;
+const SESSION_MEMORY_MB = 10;
+
+/** One client's HTTP/2 session: its streams become requests, and what it may cost is bounded. */
+export class Http2Session {
+  readonly #options: Http2Options;
+  readonly #socket: TLSSocket;
+  readonly #session: ServerHttp2Session;
+  readonly #bornAtMs: number;
+  readonly #overhead: OverheadBudget;
+  readonly #resets: Budget;
+  #open = 0;
+  #idleSinceMs: number;
+  #hadStream = false;
+  #payload = 0;
+  #draining = false;
+  #broken = false;
+  /** Since when there is nothing left but to close the connection; null while there is. */
+  #overSinceMs: number | null = null;
+
+  constructor(socket: TLSSocket, options: Http2Options) {
+    const nowMs = options.nowMs();
+    this.#options = options;
+    this.#socket = socket;
+    this.#bornAtMs = nowMs;
+    this.#idleSinceMs = nowMs;
+    this.#overhead = new OverheadBudget(nowMs);
+    const { maxResets } = options.settings;
+    this.#resets = new Budget(maxResets, maxResets / 60, nowMs);
+    this.#session = performServerHandshake(socket, sessionOptions(options));
+    this.#session.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code?.startsWith('ERR_HTTP2_') === true) this.#report('protocol');
+    });
+    // HTTP/2 knows no half of a connection: who has ended theirs waits for nothing.
+    socket.once('end', () => this.#session.destroy());
+    this.#session.on('stream', (stream, _headers, flags, raw) => this.#take(stream, flags, raw as unknown as string[]));
+  }
+
+  onClose(listener: () => void): void {
+    this.#socket.once('close', listener);
+  }
+
+  /** Ends what waits too long or sends too much that is no request. */
+  look(nowMs: number): void {
+    const { bytesRead: read, bytesWritten: written } = this.#socket;
+    if (this.#session.destroyed || (this.#session.closed && this.#open === 0)) {
+      this.#overSinceMs ??= nowMs;
+      if (nowMs - this.#overSinceMs >= CLOSE_WITHIN_MS) this.#socket.destroy();
+    } else if (!this.#overhead.look({ read, written, payload: this.#payload }, nowMs)) this.#breakOff('overhead');
+    else if (this.#open === 0) {
+      const { headersTimeoutMs, idleTimeoutMs } = this.#options;
+      const isLate = this.#hadStream
+        ? nowMs - this.#idleSinceMs >= idleTimeoutMs
+        : nowMs - this.#bornAtMs >= Math.min(headersTimeoutMs, idleTimeoutMs);
+      if (isLate) this.#session.close();
+    }
+  }
+
+  /** Takes no new streams a moment from now, and ends with the last that runs (RFC 9113 section 6.8). */
+  drain(): void {
+    if (this.#draining || this.#session.destroyed) return;
+    this.#draining = true;
+    this.#session.goaway(NGHTTP2_NO_ERROR, ALL_STREAMS);
+    setTimeout(() => this.#session.close(), NOTICE_MS);
+  }
+
+  #take(stream: ServerHttp2Stream, flags: number, raw: readonly string[]): void {
+    stream.on('error', () => {});
+    outliveStream(this.#session, stream);
+    this.#hadStream = true;
+    const { streams, onUnparsed } = this.#options;
+    // Reset before anybody could look at it.
+    if (stream.destroyed || stream.closed) this.#spendReset();
+    else if (streams.count >= streams.most) {
+      onUnparsed('overloaded');
+      stream.close(NGHTTP2_REFUSED_STREAM);
+    } else {
+      const request = readStreamHead(raw, (flags & NGHTTP2_FLAG_END_STREAM) !== 0);
+      if (request.kind === 'request') this.#serve(stream, request);
+      else {
+        onUnparsed('invalid_request');
+        stream.close(NGHTTP2_PROTOCOL_ERROR);
+        this.#spendReset();
+      }
+    }
+  }
+
+  #serve(stream: ServerHttp2Stream, request: StreamRequest): void {
+    const { server, streams, writeTimeoutMs } = this.#options;
+    this.#payload += request.bytes;
+    const onBytes = (bytes: number) => {
+      this.#payload += bytes;
+    };
+    const connection = new StreamConnection(stream, request, this.#socket, { writeTimeoutMs, onBytes });
+    this.#open++;
+    streams.count++;
+    stream.once('close', () => this.#onStreamClose(connection));
+    server.emit('connection', connection);
+    connection.begin();
+  }
+
+  #onStreamClose(connection: StreamConnection): void {
+    this.#options.streams.count--;
+    if (--this.#open === 0) this.#idleSinceMs = this.#options.nowMs();
+    if (connection.endedBy === 'client') this.#spendReset();
+  }
+
+  /**
+   * Attack: streams that are reset as fast as they are opened never reach `maxStreams`, yet each is a request begun (rapid
+   * reset, CVE-2023-44487). So is what makes the server reset them (CVE-2025-8671). Both cost the same budget.
+   */
+  #spendReset(): void {
+    if (!this.#resets.spend(1, this.#options.nowMs())) this.#breakOff('resets');
+  }
+
+  #breakOff(reason: BreakReason): void {
+    if (this.#session.destroyed) return;
+    this.#report(reason);
+    this.#session.destroy(new Error(reason), NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+
+  #report(reason: BreakReason): void {
+    if (this.#broken) return;
+    this.#broken = true;
+    this.#options.onBreak(reason);
+  }
+}
+
+/** What Node and nghttp2 watch over by themselves, said here so that no other default of theirs comes into effect. */
+function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options) {
+  return {
+    settings: {
+      maxConcurrentStreams: settings.maxStreams,
+      maxHeaderListSize: maxHeaderBytes + maxUrlBytes,
+      initialWindowSize: 65_535,
+      enablePush: false,
+      enableConnectProtocol: false,
+    },
+    maxHeaderListPairs: MAX_PAIRS,
+    maxSessionMemory: SESSION_MEMORY_MB,
+    maxSettings: 32,
+    maxOutstandingPings: 10,
+    maxSessionInvalidFrames: 100,
+    maxSessionRejectedStreams: 100,
+    // Behind our own budget, for resets that come faster than it can look.
+    streamResetBurst: Math.max(1_000, 2 * settings.maxResets),
+    streamResetRate: Math.max(33, settings.maxResets),
+    strictFieldWhitespaceValidation: true,
+    // What upstreams repeat goes to the client repeated, as over HTTP/1.1.
+    strictSingleValueFields: false,
+  };
+}

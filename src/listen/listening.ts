@@ -1,0 +1,22 @@
+import type { Server } from 'node:net';
+import { Failure } from '../failure.ts';
+
+/**
+ * Listens, or says in a sentence why that is not possible.
+ * @throws Failure `cannot_listen`
+ */
+export function listening(
+  server: Server,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const why =
+        error.code === 'EADDRINUSE'
+          ? 'it is in use; stop what uses it or choose another port'
+          : `${error.code ?? error.message}`;
+      reject(new Failure('cannot_listen', `Cannot listen on ${host}:${port}: ${why}.`, error));
+    });
+    server.listen(port, host, 4096, resolve);
+  });
+}

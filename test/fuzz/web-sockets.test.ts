@@ -1,0 +1,8 @@
+import { expect, test } from 'vitest';
+import { runWebSockets } from './web-sockets.ts';
+
+test('500 WebSockets that are opened and dropped at random moments, by either side, leave nothing behind', async () => {
+  const { problems, opened } = await runWebSockets({ clients: 500, seed: 20_261_121 });
+  expect(problems).toEqual([]);
+  expect(opened).toBeGreaterThan(200);
+}, 60_000);

@@ -1,0 +1,164 @@
+import { once } from 'node:events';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { WebSocket } from 'ws';
+import { eventually } from '../support/conditions.ts';
+import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { rawExchange } from '../support/raw-http.ts';
+import {
+  asking,
+  logged,
+  metric,
+  openWebSocket,
+  rawClient,
+  startWebSocketUpstream,
+  WEBSOCKET_ROUTES,
+  type WebSocketUpstream,
+} from '../support/web-sockets.ts';
+
+let gateway: TestGateway;
+let upstream: WebSocketUpstream;
+
+const start = (more = '', listen = {}) =>
+  startGateway({ upstream: upstream.origin, routes: WEBSOCKET_ROUTES, more, listen });
+
+const refused = async (key: string) => {
+  const { responses } = await rawExchange(gateway.port, asking(key), { until: 'closed' });
+  return responses[0]!;
+};
+
+beforeAll(async () => {
+  upstream = await startWebSocketUpstream();
+});
+
+describe('there are so many WebSockets at a time and no more', () => {
+  let one: string;
+  let other: string;
+
+  beforeAll(async () => {
+    gateway = await start('websockets: { maxPerKey: 2, max: 3 }');
+    ({ key: one } = await gateway.createKey('free'));
+    ({ key: other } = await gateway.createKey('free'));
+  });
+
+  beforeEach(() =>
+    eventually(async () => {
+      expect(await metric(gateway, 'tollgate_websockets')).toBe(0);
+    }),
+  );
+
+  test('of one key: 503 overloaded that says so, counted, and another key is served', async () => {
+    const own = [await openWebSocket(gateway, one), await openWebSocket(gateway, one)];
+    const answer = await refused(one);
+    expect(answer.status).toBe(503);
+    expect(JSON.parse(answer.body.toString())).toMatchObject({
+      code: 'overloaded',
+      message: expect.stringContaining('This API key'),
+    });
+    expect(answer.header('retry-after')).toBe('1');
+    expect(answer.header('x-ratelimit-remaining')).toBe('57');
+    const another = await openWebSocket(gateway, other);
+    own[0]!.socket.terminate();
+    await eventually(async () => expect(await metric(gateway, 'tollgate_websockets')).toBe(2));
+    const again = await openWebSocket(gateway, one);
+    for (const { socket } of [own[1]!, another, again]) socket.terminate();
+  });
+
+  test('in all: 503 overloaded', async () => {
+    const open = [
+      await openWebSocket(gateway, one),
+      await openWebSocket(gateway, one),
+      await openWebSocket(gateway, other),
+    ];
+    const answer = await refused(other);
+    expect(answer.status).toBe(503);
+    expect(JSON.parse(answer.body.toString())).toMatchObject({
+      code: 'overloaded',
+      message: expect.stringContaining('Too many WebSockets'),
+    });
+    for (const { socket } of open) socket.terminate();
+  });
+
+  test('those that do not come about, and those asked for at once, leave no room taken and take no more than there is', async () => {
+    const { key } = await gateway.createKey('endless');
+    for (let i = 0; i < 5; i++) expect((await refused('tg_live_none')).status).toBe(401);
+    for (let i = 0; i < 5; i++) {
+      const client = await rawClient(gateway, asking(key));
+      client.socket.resetAndDestroy();
+    }
+    const sockets = Array.from({ length: 8 }, () => {
+      const headers = { Authorization: `Bearer ${key}` };
+      return new WebSocket(`ws://127.0.0.1:${gateway.port}/v1/live`, { headers });
+    });
+    const ends = await Promise.all(
+      sockets.map(
+        (socket) =>
+          new Promise<number>((resolve) => {
+            socket.on('error', () => {});
+            socket.once('open', () => resolve(101));
+            socket.once('close', () => resolve(503));
+          }),
+      ),
+    );
+    expect(ends.filter((end) => end === 101)).toHaveLength(2);
+    for (const socket of sockets) socket.terminate();
+  });
+});
+
+test("a key that is revoked loses its WebSockets within a second, and no other's", async () => {
+  gateway = await start();
+  const { key, id } = await gateway.createKey('free');
+  const { key: other } = await gateway.createKey('free');
+  const gone = await openWebSocket(gateway, key);
+  const stays = await openWebSocket(gateway, other);
+  const closed = once(gone.socket, 'close').then(([code]) => [code, performance.now()]);
+  await gateway.command('keys', 'revoke', id);
+  const revokedAtMs = performance.now();
+  const [code, closedAtMs] = await closed;
+  expect(code).toBe(1006);
+  expect(closedAtMs - revokedAtMs).toBeLessThan(1_000);
+  await eventually(() => expect(logged(gateway, 'websocket closed')).toMatchObject([{ reason: 'revoked' }]));
+  stays.socket.send('still here');
+  expect(String((await once(stays.socket, 'message'))[0])).toBe('still here');
+  stays.socket.terminate();
+});
+
+describe('a gateway that stops', () => {
+  test('takes no new WebSocket, lets those that are open go on, and says nothing in them', async () => {
+    gateway = await start('', { drainDelay: '1s', drainTimeout: '10s' });
+    const { key } = await gateway.createKey('free');
+    const { socket } = await openWebSocket(gateway, key);
+    const kept = await rawClient(gateway);
+    let said = 0;
+    socket.on('message', () => said++);
+    const stopped = gateway.process.stop();
+    const readyz = `http://127.0.0.1:${gateway.adminPort}/readyz`;
+    await eventually(async () => expect((await fetch(readyz)).status).toBe(503));
+    kept.socket.write(asking(key));
+    const answer = await kept.answer();
+    expect([answer.status, answer.header('retry-after')]).toEqual([503, '1']);
+    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    expect([socket.readyState, said]).toEqual([WebSocket.OPEN, 0]);
+    socket.send('still here');
+    expect(String((await once(socket, 'message'))[0])).toBe('still here');
+    socket.close();
+    expect((await stopped).code).toBe(0);
+  });
+
+  test('cuts those that are left at `drainTimeout`, without a word, and exits with 0', async () => {
+    gateway = await start('', { drainTimeout: '600ms' });
+    const { key } = await gateway.createKey('free');
+    const { socket } = await openWebSocket(gateway, key);
+    let said = 0;
+    socket.on('message', () => said++);
+    const closed = once(socket, 'close').then(([code]) => [code, performance.now()]);
+    const startedAtMs = performance.now();
+    const stopped = gateway.process.stop();
+    const [code, closedAtMs] = await closed;
+    expect([code, said]).toEqual([1006, 0]);
+    expect(closedAtMs - startedAtMs).toBeGreaterThan(550);
+    expect(closedAtMs - startedAtMs).toBeLessThan(1_200);
+    expect((await stopped).code).toBe(0);
+    expect(logged(gateway, 'websocket closed')).toMatchObject([{ reason: 'drained' }]);
+    await eventually(() => expect(upstream.open).toBe(0));
+  });
+});
