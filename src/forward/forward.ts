@@ -26,6 +26,9 @@ export function forward(
   return forwarding;
 }
 
+/** A small body leaves together with its head: two pieces cost a fifth of the whole request more than one. */
+const JOINED_BYTES = 16 * 1024;
+
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
 class Forwarding implements Carried, Turn, Waiting {
@@ -116,6 +119,8 @@ class Forwarding implements Carried, Turn, Waiting {
     const last = this.#held;
     this.#held = null;
     if (last === null) this.#response.end();
+    // Node joins a head with a text into one piece, and writes it in one go; with bytes it would make two of them.
+    else if (this.#isHeadHeld && last.length <= JOINED_BYTES) this.#response.end(last.toString('latin1'), 'latin1');
     else this.#response.end(last);
     this.#settle({ kind: 'answered' });
     this.#untilRead();
@@ -167,6 +172,7 @@ class Forwarding implements Carried, Turn, Waiting {
     const chunk = this.#held;
     if (chunk === null) return;
     this.#held = null;
+    this.#isHeadHeld = false;
     if (this.#response.write(chunk) || this.#wait === 'client') return;
     this.#connection?.pause();
     this.#waitFor('client', this.#hooks.writeTimeoutMs);

@@ -9,8 +9,8 @@ export interface LogOutputOptions {
   readonly onDrop: () => void;
 }
 
-/** Written as soon as so much is held, or so long after the first line. */
-const ENOUGH_BYTES = 4 * 1024;
+/** Written as soon as so much is held, or so long after the first line: each write is a trip to another thread and back. */
+const ENOUGH_BYTES = 32 * 1024;
 const HELD_MS = 500;
 const PIECE_BYTES = 64 * 1024;
 /** How soon it is tried again when the file takes nothing: at first, and at last. */

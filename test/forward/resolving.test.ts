@@ -11,17 +11,21 @@ test('a changed address is used at the latest when a connection is 30 s old, how
   let address = '127.0.0.1';
   const lookups: string[] = [];
   const seen: string[] = [];
-  const server = createServer((socket: Socket) => {
-    const local = socket.localAddress ?? '';
-    socket.on('data', () => {
-      seen.push(local);
-      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
+  const serve = async (host: string, onPort: number) => {
+    const server = createServer((socket: Socket) => {
+      socket.on('data', () => {
+        seen.push(host);
+        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
+      });
+      socket.on('error', () => {});
     });
-    socket.on('error', () => {});
-  });
-  server.listen(0, '0.0.0.0');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+    server.listen(onPort, host);
+    await once(server, 'listening');
+    return server;
+  };
+  const old = await serve('127.0.0.1', 0);
+  const { port } = old.address() as AddressInfo;
+  const moved = await serve('127.0.0.2', port);
   const upstream = new Upstream({
     targets: [`http://pets.internal:${port}`],
     connectTimeoutMs: 1_000,
@@ -72,5 +76,6 @@ test('a changed address is used at the latest when a connection is 30 s old, how
   expect(seen.at(-1)).toBe('127.0.0.2');
   expect(lookups).toEqual(['pets.internal', 'pets.internal']);
   upstream.close();
-  server.close();
+  old.close();
+  moved.close();
 });
