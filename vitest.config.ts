@@ -9,7 +9,8 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     testTimeout: 20_000,
     hookTimeout: 30_000,
-    maxWorkers: 2,
+    // Many tests wait for deadlines rather than for the processor.
+    maxWorkers: 3,
     reporters: ['default', ...(report ? [['json', { outputFile: report }] as ['json', { outputFile: string }]] : [])],
     coverage: {
       provider: 'v8',

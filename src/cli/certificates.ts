@@ -5,7 +5,7 @@ import type { GatewayMetrics } from '../telemetry/metrics.ts';
 
 /** @throws Failure `bad_settings` where certificate and key cannot be used */
 export async function openCertificates(tls: Settings['listen']['tls']): Promise<Certificates | null> {
-  return tls === null ? null : Certificates.open(tls);
+  return tls === null ? null : Certificates.open(tls, () => Date.now());
 }
 
 /** Tells the log and the metrics of every certificate that comes into force, and of every one that cannot. */

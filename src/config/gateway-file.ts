@@ -46,12 +46,12 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
   }
 }
 
-/** `GET /usage` is answered by the gateway itself (contract section 4). */
+/** `GET /usage` belongs to the gateway (contract section 4); what would be built on it now would break then. */
 function checkUsage(index: number, path: string, fault: Note, warn: Note): void {
   const at = ['routes', index, 'path'];
-  if (path === '/usage') fault(at, 'is taken: the gateway itself answers /usage. Give the route another path.');
+  if (path === '/usage') fault(at, 'is reserved: /usage belongs to the gateway itself. Give the route another path.');
   else if (path === '/**' || /^\/\{[^/]*\}$/.test(path)) {
-    warn(at, 'also covers /usage, which the gateway answers itself and never forwards.');
+    warn(at, 'also covers /usage, which is reserved: a coming version answers it itself and will not forward it.');
   }
 }
 

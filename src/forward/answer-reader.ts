@@ -14,6 +14,12 @@ export interface AnswerHandler {
   onEnd(): void;
 }
 
+export interface AnswerLimits {
+  /** Of the status line and the fields together. */
+  readonly maxHeadBytes?: number;
+  readonly maxFields?: number;
+}
+
 const MAX_HEAD_BYTES = 16 * 1024;
 const MAX_TRAILER_BYTES = 16 * 1024;
 const MAX_CHUNK_LINE_BYTES = 4 * 1024;
@@ -40,6 +46,7 @@ const CHUNK_LINE =
 export class AnswerReader {
   readonly #handler: AnswerHandler;
   readonly #maxHeadBytes: number;
+  readonly #maxFields: number | undefined;
   #state = WHOLE;
   #method = '';
   /** The beginning of a line or head whose end has not come. */
@@ -49,10 +56,10 @@ export class AnswerReader {
   #trailerBytes = 0;
   #excess = false;
 
-  /** @param maxHeadBytes of the status line and the fields together */
-  constructor(handler: AnswerHandler, maxHeadBytes = MAX_HEAD_BYTES) {
+  constructor(handler: AnswerHandler, { maxHeadBytes = MAX_HEAD_BYTES, maxFields }: AnswerLimits = {}) {
     this.#handler = handler;
     this.#maxHeadBytes = maxHeadBytes;
+    this.#maxFields = maxFields;
   }
 
   /** Whether bytes came that belong to no answer: the connection must not be used again. */
@@ -126,7 +133,8 @@ export class AnswerReader {
     const bytes = held === 0 ? chunk : Buffer.concat([this.#held, chunk.subarray(at)]);
     const from = held === 0 ? at : 0;
     const end = bytes.indexOf('\r\n\r\n', held === 0 ? at : Math.max(0, held - 3), 'latin1');
-    if ((end === -1 ? bytes.length : end) - from > this.#maxHeadBytes)
+    // Where the end has not come yet, up to three bytes of it may have.
+    if ((end === -1 ? bytes.length - 3 : end) - from > this.#maxHeadBytes)
       throw new BadAnswerError('a head that is too large');
     if (end === -1) {
       this.#held = bytes.subarray(from);
@@ -139,7 +147,7 @@ export class AnswerReader {
   }
 
   #onHead(text: string): void {
-    const head = readAnswerHead(text, this.#method);
+    const head = readAnswerHead(text, this.#method, this.#maxFields);
     if (head.status < 200) {
       this.#handler.onInformation(head.status, head.fields);
       return;
@@ -179,7 +187,7 @@ export class AnswerReader {
     else {
       this.#trailerBytes += line.length;
       if (this.#trailerBytes > MAX_TRAILER_BYTES) throw new BadAnswerError('trailers that are too large');
-      const [name] = readFields(line, 0);
+      const [name] = readFields(line, 0, 1);
       if (FRAMING.test(name!)) throw new BadAnswerError('framing in a trailer');
     }
   }

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { ClientBodyError, ClientGoneError } from './faults.ts';
+import { Pieces } from './pieces.ts';
 
 /** The body of a request, as the client is still sending it. */
 export interface RequestBody {
@@ -33,6 +34,8 @@ export class BodySender {
   readonly #events: BodyEvents;
   #bytes = 0;
   #done = false;
+  /** Pieces that have come in this turn of the event loop. */
+  readonly #held = new Pieces();
   #sips: NodeJS.Timeout | null = null;
 
   constructor(body: RequestBody, socket: Socket, events: BodyEvents) {
@@ -60,6 +63,7 @@ export class BodySender {
   stop(): void {
     if (this.#done) return;
     this.#done = true;
+    this.#held.take();
     const { source } = this.#body;
     source.removeListener('data', this.#onData);
     source.removeListener('end', this.#onEnd);
@@ -72,21 +76,30 @@ export class BodySender {
   }
 
   readonly #onData = (chunk: Buffer): void => {
-    const { framing, maxBytes, source } = this.#body;
     this.#bytes += chunk.length;
-    if (this.#bytes > maxBytes) {
+    if (this.#bytes > this.#body.maxBytes) {
       this.#fail(new ClientBodyError('payload_too_large'));
       return;
     }
-    if (framing === 'chunked') {
+    if (this.#held.add(chunk) === 1) setImmediate(this.#flush);
+  };
+
+  /**
+   * Writes what has come in this turn in one go, when all that had arrived in it has been read: an upstream that answers
+   * early and closes makes the next write fail, and with it goes what of its answer was not read before.
+   */
+  readonly #flush = (): void => {
+    const bytes = this.#held.take();
+    if (bytes === null) return;
+    if (this.#body.framing === 'chunked') {
       this.#socket.cork();
-      this.#socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
-      this.#socket.write(chunk);
+      this.#socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
+      this.#socket.write(bytes);
       this.#socket.write('\r\n', 'latin1');
-      process.nextTick(() => this.#socket.uncork());
-    } else this.#socket.write(chunk);
-    if (!this.#socket.writableNeedDrain) return;
-    source.pause();
+      this.#socket.uncork();
+    } else this.#socket.write(bytes);
+    if (this.#done || !this.#socket.writableNeedDrain) return;
+    this.#body.source.pause();
     if (this.#sips !== null) return;
     this.#sips = setInterval(this.#sip, SIP_EVERY_MS);
     this.#socket.once('drain', this.#onDrain);
@@ -111,6 +124,7 @@ export class BodySender {
 
   readonly #onEnd = (): void => {
     this.#done = true;
+    this.#flush();
     this.#flowOn();
     if (this.#body.framing === 'chunked') this.#socket.write('0\r\n\r\n', 'latin1');
     this.#events.onBodySent();

@@ -12,6 +12,8 @@ export interface Carried extends AnswerHandler {
   onBodySent(): void;
   /** The connection died, or something came on it that is no answer, before the answer was whole. */
   onBroken(error: Error): void;
+  /** Behind the end of the answer: the connection can be used again, or is gone, and its place may be given back. */
+  onFree(): void;
   /** The client's own body is at fault. */
   onBodyFault(error: Error): void;
 }
@@ -46,6 +48,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
   #keepsFor = 0;
   #used = false;
   #isSilent = true;
+  #bodyUnsent = false;
   #error: Error | null = null;
 
   /**
@@ -86,6 +89,11 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
 
   onDeadline(): void {
     this.#socket.destroy();
+  }
+
+  /** Whether some of the request's body has not been handed to the system yet. */
+  get isBodyUnsent(): boolean {
+    return this.#bodyUnsent;
   }
 
   /** The client is the slow one: it has still to send some of its body, and nothing of what it sent waits here. */
@@ -141,12 +149,33 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
     const reusable = (this.#body === null || this.#body.done) && !this.#reader.excess;
     this.#release();
     this.#used = true;
+    if (!reusable || this.#keepsFor === 0) this.#socket.destroy();
+    carried?.onEnd();
+    // Twice, so that what had arrived behind the answer, a FIN too, has been read in the turn between.
+    setImmediate(() =>
+      setImmediate(() => {
+        this.#rest();
+        carried?.onFree();
+      }),
+    );
+  }
+
+  /**
+   * Becomes idle when all that had arrived with the answer has been read.
+   *
+   * Attack: bytes behind an answer, in the next packet or in the buffer of a connection that was paused, would be taken for
+   * the answer to the request that is written next, which may be another client's. And a connection that was closed
+   * behind its answer would be given a request that nobody reads.
+   */
+  #rest(): void {
+    if (this.#socket.destroyed) return;
     const nowMs = this.#deadlines.nowMs();
-    if (reusable && this.#keepsFor > 0 && nowMs - this.#openedAtMs <= MAX_AGE_MS) {
+    if (this.#reader.excess || this.#socket.readableLength > 0 || nowMs - this.#openedAtMs > MAX_AGE_MS) {
+      this.#socket.destroy();
+    } else {
       this.deadlineAtMs = nowMs + this.#keepsFor;
       this.#keeper.onIdle(this);
-    } else this.#socket.destroy();
-    carried?.onEnd();
+    }
   }
 
   #send(body: RequestBody): BodySender {
@@ -182,6 +211,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
 
   #break(error: Error): void {
     const carried = this.#carried;
+    this.#bodyUnsent = this.#body !== null && (!this.#body.done || this.#socket.writableLength > 0);
     this.#release();
     this.#reader.abandon();
     this.#socket.destroy();

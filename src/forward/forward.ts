@@ -4,6 +4,7 @@ import type { Carried, UpstreamConnection } from './connection.ts';
 import type { Waiting } from './deadlines.ts';
 import { ClientBodyError, ClientGoneError, DeadlineError, faultOf, QueueFullError } from './faults.ts';
 import type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
+import { Pieces } from './pieces.ts';
 import type { Turn, Upstream } from './upstream.ts';
 
 export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
@@ -26,8 +27,10 @@ export function forward(
   return forwarding;
 }
 
-/** A small body leaves together with its head: two pieces cost a fifth of the whole request more than one. */
+/** A small body leaves together with its head, as one piece. */
 const JOINED_BYTES = 16 * 1024;
+/** Attack: early hints without an end, for a client that does not read, fill the memory. Further ones are left out. */
+const MAX_HINTS = 8;
 
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
@@ -45,8 +48,9 @@ class Forwarding implements Carried, Turn, Waiting {
   /** Whether a single byte of an answer has come. */
   #answerBegun = false;
   #retried = false;
-  /** A piece of the body that waits for what comes with it: head, body and end leave in as few writes as they came in. */
-  #held: Buffer | null = null;
+  #hints = 0;
+  /** Of the body: head, body and end leave in as few writes as they came in. */
+  readonly #held = new Pieces();
   #isHeadHeld = false;
 
   constructor(
@@ -71,8 +75,8 @@ class Forwarding implements Carried, Turn, Waiting {
   }
 
   onConnecting(): void {
-    // A connection has a shorter deadline of its own, kept where it is made; this one bounds the tries together.
-    this.#waitForHead();
+    // A connection has a shorter deadline of its own, kept where it is made; this one bounds all the tries together.
+    if (this.#wait === 'connection') this.#waitForHead();
   }
 
   onConnected(connection: UpstreamConnection): void {
@@ -87,7 +91,7 @@ class Forwarding implements Carried, Turn, Waiting {
 
   onInformation(status: number, fields: readonly string[]): void {
     this.#answerBegun = true;
-    if (status === 103) this.#hooks.earlyHints(fields);
+    if (status === 103 && this.#hints++ < MAX_HINTS) this.#hooks.earlyHints(fields);
   }
 
   onHead(head: AnswerHead): void {
@@ -102,11 +106,10 @@ class Forwarding implements Carried, Turn, Waiting {
 
   onData(chunk: Buffer): void {
     this.#hooks.chunk(chunk.length);
-    this.#writeHeld();
-    this.#held = chunk;
+    this.#held.add(chunk);
   }
 
-  /** All that came with it is here: Node would hold a head back until there is some body, and that may be long in coming. */
+  /** Node would hold a head back until there is some body, and that may be long in coming. */
   onPause(): void {
     if (this.#settled || !this.#response.headersSent) return;
     this.#flush();
@@ -114,16 +117,18 @@ class Forwarding implements Carried, Turn, Waiting {
   }
 
   onEnd(): void {
-    this.#leave();
     if (this.#settled) return;
-    const last = this.#held;
-    this.#held = null;
+    const last = this.#held.take();
     if (last === null) this.#response.end();
     // Node joins a head with a text into one piece, and writes it in one go; with bytes it would make two of them.
     else if (this.#isHeadHeld && last.length <= JOINED_BYTES) this.#response.end(last.toString('latin1'), 'latin1');
     else this.#response.end(last);
     this.#settle({ kind: 'answered' });
     this.#untilRead();
+  }
+
+  onFree(): void {
+    this.#leave();
   }
 
   onBodySent(): void {
@@ -137,8 +142,10 @@ class Forwarding implements Carried, Turn, Waiting {
       this.#upstream.reconnect(this);
       return;
     }
+    // While its body is still on the way a target may have closed because of the body: that is no failure of its own.
+    const isBodyOnTheWay = this.#connection?.isBodyUnsent === true;
     this.#connection = null;
-    this.#upstream.failed(this, error.message);
+    if (!isBodyOnTheWay) this.#upstream.failed(this, error.message);
     this.#fail(error);
   }
 
@@ -163,16 +170,10 @@ class Forwarding implements Carried, Turn, Waiting {
   }
 
   #flush(): void {
-    if (this.#held === null && this.#isHeadHeld) this.#response.flushHeaders();
+    const chunk = this.#held.take();
+    if (chunk === null && this.#isHeadHeld) this.#response.flushHeaders();
     this.#isHeadHeld = false;
-    this.#writeHeld();
-  }
-
-  #writeHeld(): void {
-    const chunk = this.#held;
     if (chunk === null) return;
-    this.#held = null;
-    this.#isHeadHeld = false;
     if (this.#response.write(chunk) || this.#wait === 'client') return;
     this.#connection?.pause();
     this.#waitFor('client', this.#hooks.writeTimeoutMs);

@@ -41,11 +41,11 @@ const OWN_REQUEST: ReadonlySet<string> = new Set([
   'http2-settings',
 ]);
 
-const NOTHING: ReadonlySet<string> = new Set();
-
 /** What only a trusted peer may say about where a request came from. */
 const PROVENANCE: ReadonlySet<string> = new Set(['forwarded', 'x-real-ip']);
 const PROVENANCE_PREFIX = 'x-forwarded-';
+/** What else stands there is the word of nobody who knows. */
+const SCHEME = /^https?$/i;
 
 /** The answer fields that the gateway writes itself: the upstream's own copies are dropped (contract section 4). */
 const OWN_ANSWER: ReadonlySet<string> = new Set([
@@ -87,7 +87,7 @@ export function requestFields(
     else if (PROVENANCE.has(name) || name.startsWith(PROVENANCE_PREFIX)) {
       if (!as.trustedPeer) continue;
       if (name === 'x-forwarded-for') forwardedFor.push(value);
-      else if (name === 'x-forwarded-proto') proto = value;
+      else if (name === 'x-forwarded-proto') proto = SCHEME.test(value) ? value.toLowerCase() : proto;
       else if (name === 'x-forwarded-host') host = value;
       else fields.push(rawHeaders[i]!, value);
     } else if (as.traceFields !== null && (name === 'traceparent' || name === 'tracestate')) continue;
@@ -111,19 +111,18 @@ export function requestFields(
  * @param status a 1xx or 204 must not have Content-Length (RFC 9110 section 8.6), whatever the upstream says
  */
 export function answerFields(fields: readonly string[], alsoOwn: ReadonlySet<string>, status: number): string[] {
-  let listed: ReadonlySet<string> = NOTHING;
+  let listed: Set<string> | null = null;
   for (let i = 0; i < fields.length; i += 2) {
     if (fields[i]!.length !== 10 || fields[i]!.toLowerCase() !== 'connection') continue;
-    const names = new Set(listed);
-    addConnectionNames(fields[i + 1]!, names);
-    listed = names;
+    listed ??= new Set();
+    addConnectionNames(fields[i + 1]!, listed);
   }
   const kept: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i]!.toLowerCase();
     if (name === 'content-length' && (status < 200 || status === 204)) continue;
     if (HOP_BY_HOP.has(name) || OWN_ANSWER.has(name) || alsoOwn.has(name)) continue;
-    if (listed.has(name) && name !== 'content-length') continue;
+    if (listed?.has(name) && name !== 'content-length') continue;
     kept.push(fields[i]!, fields[i + 1]!);
   }
   return kept;

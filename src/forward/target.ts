@@ -58,9 +58,9 @@ export class Target implements ConnectionKeeper {
     return this.#idle.length;
   }
 
-  /** Whether it may be given a request now. */
-  isUsable(nowMs: number): boolean {
-    return this.#healthy && nowMs >= this.#restUntilMs && this.#inFlight < this.#most;
+  /** Whether it has as much as it should have for now, after a rest. */
+  get isBusy(): boolean {
+    return this.#inFlight >= this.#most;
   }
 
   /** Whether it is left out for now. */

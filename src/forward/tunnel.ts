@@ -10,8 +10,9 @@ export type TunnelEnd =
   | 'client_lost'
   | 'upstream_lost'
   | 'idle'
-  /** Its key was revoked or has expired. */
+  /** What became of its key. */
   | 'revoked'
+  | 'expired'
   /** The gateway stopped. */
   | 'drained';
 

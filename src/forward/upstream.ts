@@ -201,17 +201,18 @@ export class Upstream {
     return this.#targets.length > 1;
   }
 
+  /** One that is let back in gently is spared only as long as there is another. */
   #choose(tried: readonly Target[]): Target | null {
     const targets = this.#targets;
-    if (targets.length === 1 && tried.length === 0) return targets[0]!.isUsable(0) ? targets[0]! : null;
-    const nowMs = this.deadlines.nowMs();
+    const nowMs = targets.length === 1 ? 0 : this.deadlines.nowMs();
     let best: Target | null = null;
     for (let i = 0; i < targets.length; i++) {
       const target = targets[(this.#next + i) % targets.length]!;
-      if (!target.isUsable(nowMs) || tried.includes(target)) continue;
-      if (best === null || target.inFlight < best.inFlight) best = target;
+      if (target.rests(nowMs) || tried.includes(target)) continue;
+      if (best === null || isBetter(target, best)) best = target;
     }
-    this.#next = (this.#next + 1) % targets.length;
+    // Behind the one that was taken, so that one that is left out does not give its whole share to its neighbour.
+    if (best !== null) this.#next = (targets.indexOf(best) + 1) % targets.length;
     return best;
   }
 
@@ -220,4 +221,8 @@ export class Upstream {
     const rests = this.#targets.flatMap((target) => target.restMs(nowMs) ?? []);
     return rests.length === 0 ? 1_000 : Math.min(...rests);
   }
+}
+
+function isBetter(one: Target, other: Target): boolean {
+  return one.isBusy === other.isBusy ? one.inFlight < other.inFlight : other.isBusy;
 }

@@ -35,11 +35,11 @@ export function callerOf(
   origin: Origin,
 ): Identified | Promise<Identified> {
   const perAddress = match?.route.perAddress ?? null;
-  if (perAddress !== null) {
+  const credentials = readBearer(head.rawHeaders);
+  if (perAddress !== null && credentials.kind !== 'ambiguous') {
     const id = `${perAddress.id}:${networkOf(origin.address)}`;
     return { kind: 'caller', caller: { id, allowance: perAddress.allowance, consumer: null } };
   }
-  const credentials = readBearer(head.rawHeaders);
   if (credentials.kind !== 'token') return withoutToken(credentials);
   const identity = parts.identifier.identify(credentials.token);
   return identity instanceof Promise ? identity.then((it) => fromIdentity(parts, it)) : fromIdentity(parts, identity);

@@ -29,7 +29,10 @@ export function formFault(head: Head, match: Match | null, via: string): ErrorAn
     if (form.kind === 'fault') return form.error;
   }
   if (head.body === 'none' || !BODYLESS.has(head.method) || match?.route.allowsBody === true) return null;
-  return errorAnswer('invalid_request', `A ${head.method} request must not have a body here.`);
+  return errorAnswer(
+    'invalid_request',
+    `${head.method === 'OPTIONS' ? 'An' : 'A'} ${head.method} request must not have a body here.`,
+  );
 }
 
 /**

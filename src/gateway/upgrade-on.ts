@@ -30,7 +30,7 @@ export function upgradeOn(
   const { head, match, caller, requestId } = admitted;
   const form = upgradeForm(head);
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
-  const room = parts.isDraining() ? 'draining' : parts.webSockets.enter(caller.id);
+  const room = parts.isDraining() ? 'draining' : parts.webSockets.enter(caller.id, caller.consumer !== null);
   if (typeof room === 'string') {
     done({ kind: 'refused', error: noRoom(room) });
     return null;

@@ -20,17 +20,22 @@ export interface WebSocketLimits {
 
 /**
  * The connections that carry another protocol than HTTP: how many there may be at a time, of one key and in all, and
- * which to end when a key is revoked or the gateway stops.
+ * which to end when a key is revoked, has expired, or the gateway stops.
  */
 export class WebSockets {
   readonly #limits: WebSocketLimits;
   /** Rooms taken, by the id of the consumer. */
   readonly #taken = new Map<string, number>();
   readonly #open = new Map<Cuttable, string>();
+  /** Open ones of each API key. */
+  readonly #ofKeys = new Map<string, number>();
+  readonly #onFirst: (keyId: string) => void;
   #total = 0;
 
-  constructor(limits: WebSocketLimits) {
+  /** @param onFirst called when a key that had none opens one */
+  constructor(limits: WebSocketLimits, onFirst: (keyId: string) => void = () => {}) {
     this.#limits = limits;
+    this.#onFirst = onFirst;
   }
 
   /** Those that are open. */
@@ -38,13 +43,13 @@ export class WebSockets {
     return this.#open.size;
   }
 
-  /** The ids of the consumers that have any open. */
-  get consumers(): ReadonlySet<string> {
-    return new Set(this.#open.values());
+  /** The ids of the API keys that have any open. */
+  get keyIds(): ReadonlySet<string> {
+    return new Set(this.#ofKeys.keys());
   }
 
   /** Takes room for one more of this consumer; or tells which limit there is no room under. */
-  enter(consumerId: string): Room | keyof WebSocketLimits {
+  enter(consumerId: string, isKey: boolean): Room | keyof WebSocketLimits {
     const own = this.#taken.get(consumerId) ?? 0;
     if (own >= this.#limits.maxPerKey) return 'maxPerKey';
     if (this.#total >= this.#limits.max) return 'max';
@@ -56,6 +61,7 @@ export class WebSockets {
       hold: (tunnel) => {
         held = tunnel;
         this.#open.set(tunnel, consumerId);
+        if (isKey) this.#countOfKey(consumerId, 1);
       },
       leave: () => {
         if (left) return;
@@ -64,9 +70,18 @@ export class WebSockets {
         const rest = this.#taken.get(consumerId)! - 1;
         if (rest === 0) this.#taken.delete(consumerId);
         else this.#taken.set(consumerId, rest);
-        if (held !== null) this.#open.delete(held);
+        if (held === null) return;
+        this.#open.delete(held);
+        if (isKey) this.#countOfKey(consumerId, -1);
       },
     };
+  }
+
+  #countOfKey(keyId: string, more: 1 | -1): void {
+    const before = this.#ofKeys.get(keyId) ?? 0;
+    if (before + more === 0) this.#ofKeys.delete(keyId);
+    else this.#ofKeys.set(keyId, before + more);
+    if (before === 0) this.#onFirst(keyId);
   }
 
   /** Ends those of one consumer, or all. */

@@ -18,6 +18,7 @@ export interface Certificate {
   readonly key: Buffer;
   readonly clientCa: Buffer | null;
   /** Unix milliseconds. */
+  readonly validFromMs: number;
   readonly expiresAtMs: number;
   /** Of all files together: what two versions differ in. */
   readonly digest: string;
@@ -44,6 +45,7 @@ const MAX_BYTES = 1024 * 1024;
  */
 export class Certificates {
   readonly #files: CertificateFiles;
+  readonly #wallMs: () => number;
   #current: Certificate;
   #signature: string;
   #timer: NodeJS.Timeout | null = null;
@@ -52,18 +54,22 @@ export class Certificates {
   #looking = false;
   readonly #users: ((certificate: Certificate) => void)[] = [];
 
-  private constructor(files: CertificateFiles, current: Certificate, signature: string) {
+  private constructor(files: CertificateFiles, current: Certificate, signature: string, wallMs: () => number) {
+    this.#wallMs = wallMs;
     this.#files = files;
     this.#current = current;
     this.#signature = signature;
   }
 
-  /** @throws Failure `bad_settings`, in a sentence that names the file and nothing that stands in it */
-  static async open(files: CertificateFiles): Promise<Certificates> {
+  /**
+   * @param wallMs Unix milliseconds
+   * @throws Failure `bad_settings`, in a sentence that names the file and nothing that stands in it
+   */
+  static async open(files: CertificateFiles, wallMs: () => number): Promise<Certificates> {
     const signature = await signatureOf(files);
     const read = await readCertificate(files);
     if ('why' in read) throw new Failure('bad_settings', `listen.tls: ${read.why}`);
-    return new Certificates(files, read, signature);
+    return new Certificates(files, read, signature, wallMs);
   }
 
   get current(): Certificate {
@@ -97,8 +103,17 @@ export class Certificates {
     }
   }
 
+  /** One that is not valid now does not take the place of one that is: every client that looks would turn away. */
+  #unlessDated(found: Certificate): Certificate | Refused {
+    const nowMs = this.#wallMs();
+    const { validFromMs, expiresAtMs, digest } = found;
+    if (this.#current.expiresAtMs <= nowMs || (validFromMs <= nowMs && expiresAtMs > nowMs)) return found;
+    return { why: `${this.#files.cert} ${expiresAtMs > nowMs ? 'is not valid yet' : 'has expired'}.`, digest };
+  }
+
   /** @returns whether this version is done with */
-  #take(read: Certificate | Refused, { onLoaded, onRefused }: CertificateEvents): boolean {
+  #take(found: Certificate | Refused, { onLoaded, onRefused }: CertificateEvents): boolean {
+    const read = 'why' in found ? found : this.#unlessDated(found);
     const { digest } = read;
     if ('why' in read) {
       // Two files are never replaced in the same moment: only what is still wrong at the next look is.
@@ -149,7 +164,14 @@ async function readCertificate(files: CertificateFiles): Promise<Certificate | R
   const leaf = check(files, { cert, key, clientCa });
   return typeof leaf === 'string'
     ? { why: leaf, digest }
-    : { cert, key, clientCa, digest, expiresAtMs: leaf.validToDate.getTime() };
+    : {
+        cert,
+        key,
+        clientCa,
+        digest,
+        validFromMs: leaf.validFromDate.getTime(),
+        expiresAtMs: leaf.validToDate.getTime(),
+      };
 }
 
 async function contentOf(file: string): Promise<Buffer | string> {

@@ -6,6 +6,7 @@ import { type StreamRequest, streamFields } from './http2-fields.ts';
 
 /** The answer of the service behind with what the gateway adds to it. */
 const MAX_ANSWER_HEAD_BYTES = 24 * 1024;
+const MAX_ANSWER_FIELDS = 1_100;
 
 /** Who is at the other end of the session. */
 export interface Peer {
@@ -71,7 +72,7 @@ export class StreamConnection extends Duplex implements AnswerHandler {
     this.#body = request.body;
     this.#writeTimeoutMs = writeTimeoutMs;
     this.#onBytes = onBytes;
-    this.#reader = new AnswerReader(this, MAX_ANSWER_HEAD_BYTES);
+    this.#reader = new AnswerReader(this, { maxHeadBytes: MAX_ANSWER_HEAD_BYTES, maxFields: MAX_ANSWER_FIELDS });
     this.#reader.begin(request.method);
   }
 
@@ -102,7 +103,9 @@ export class StreamConnection extends Duplex implements AnswerHandler {
   }
 
   onInformation(status: number, fields: readonly string[]): void {
-    const headers: Record<string, number | string | string[]> = { ':status': status };
+    // Without a prototype: a field may be called `constructor`.
+    const headers: Record<string, number | string | string[]> = Object.create(null);
+    headers[':status'] = status;
     const kept = streamFields(fields);
     for (let i = 0; i < kept.length; i += 2) {
       const before = headers[kept[i]!] as string[] | undefined;
@@ -113,8 +116,10 @@ export class StreamConnection extends Duplex implements AnswerHandler {
 
   onHead({ status, fields, framing }: AnswerHead): void {
     if (this.#stream.closed) return;
-    const head = [':status', String(status), ...streamFields(fields)];
-    this.#stream.respond(head, { endStream: framing === 'none' });
+    // A 205 has no content (RFC 9110 section 15.3.6), and HTTP/2 takes none of it.
+    const isEmpty = framing === 'none' || status === 205;
+    const kept = streamFields(status === 205 ? withoutLength(fields) : fields);
+    this.#stream.respond([':status', String(status), ...kept], { endStream: isEmpty });
   }
 
   onData(chunk: Buffer): void {
@@ -228,4 +233,8 @@ export class StreamConnection extends Duplex implements AnswerHandler {
       } else if (this.#body === 'chunked') this.push('0\r\n\r\n', 'latin1');
     }
   }
+}
+
+function withoutLength(fields: readonly string[]): string[] {
+  return fields.filter((_, i) => fields[i - (i % 2)]!.toLowerCase() !== 'content-length');
 }

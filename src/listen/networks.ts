@@ -23,10 +23,16 @@ export class Networks {
   }
 }
 
-/** The one form of an address: IPv4-mapped IPv6 addresses become IPv4, brackets and zone go. Null for anything else. */
+/** `192.0.2.1`, `192.0.2.1:443`, `2001:db8::1`, `[2001:db8::1]:443`; some proxies write the port. */
+const FORMS =
+  /^(?:([0-9.]+)(?::[0-9]{1,5})?|\[([0-9a-fA-F:.]+(?:%[^\]]*)?)\](?::[0-9]{1,5})?|([0-9a-fA-F:.]*:[0-9a-fA-F:.]*)(?:%.*)?)$/;
+/** Four decimal numbers: ipaddr.js would also read `010.1.1.1` as octal, and `10` as an address. */
+const IPV4 = /^(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})$/;
+
+/** The one form of an address: IPv4-mapped IPv6 addresses become IPv4; brackets, port and zone go. Null for anything else. */
 export function oneForm(text: string): string | null {
-  const bare = text.startsWith('[') ? text.slice(1, text.indexOf(']')) : text;
-  const unzoned = bare.split('%')[0]!;
-  if (!ipaddr.isValid(unzoned)) return null;
-  return ipaddr.process(unzoned).toString();
+  const [, ipv4, bracketed, ipv6] = FORMS.exec(text) ?? [];
+  const bare = (ipv4 ?? bracketed ?? ipv6)?.split('%')[0];
+  if (bare === undefined || (ipv4 !== undefined && !IPV4.test(ipv4)) || !ipaddr.isValid(bare)) return null;
+  return ipaddr.process(bare).toString();
 }

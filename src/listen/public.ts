@@ -47,7 +47,8 @@ export function listenPublic(options: PublicListenerOptions): Promise<PublicList
 /** Reads requests from what it is given: it does not listen itself. */
 function createReader(options: PublicListenerOptions): Server {
   const server = createServer({
-    headersTimeout: options.headersTimeoutMs,
+    // Node refuses to start with a longer one, which could never come into effect.
+    headersTimeout: Math.min(options.headersTimeoutMs, options.requestTimeoutMs),
     requestTimeout: options.requestTimeoutMs,
     keepAliveTimeout: options.idleTimeoutMs,
     keepAliveTimeoutBuffer: 0,

@@ -135,7 +135,7 @@ describe('settings', () => {
       ':1:27: listen.headersTimeout: leaves headersTimeout longer than requestTimeout, so that it never comes into effect.',
       ':1:49: listen.trustedProxies[0]: believes the X-Forwarded-For of everybody, who can then choose their address.',
       ':2:59: upstreams.idle: is used by no route.',
-      ':3:18: routes[0].path: also covers /usage, which the gateway answers itself and never forwards.',
+      ':3:18: routes[0].path: also covers /usage, which is reserved: a coming version answers it itself and will not forward it.',
     ]);
   });
 });

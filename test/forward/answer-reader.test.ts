@@ -128,6 +128,14 @@ test('the next request may begin while the end of an answer is told, and never s
   expect(readAnswer([bytes], 'GET', false)).toMatchObject({ kind: 'whole', excess: true });
 });
 
+test('much white space in a field costs no more than its bytes', () => {
+  const text = `${OK}X: \tx${' '.repeat(16_000)}x\r\nContent-Length: 0\r\n\r\n`;
+  const beganAtMs = performance.now();
+  for (let i = 0; i < 50; i++) expect(read(text).kind).toBe('whole');
+  // Quadratic work on this took 200 ms each.
+  expect(performance.now() - beganAtMs).toBeLessThan(2_000);
+});
+
 test('in whatever pieces the bytes come, they are read the same', () => {
   fc.assert(
     fc.property(answerCase, fc.array(fc.nat({ max: 400 }), { maxLength: 8 }), (answer, at) => {

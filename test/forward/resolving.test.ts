@@ -56,7 +56,8 @@ test('a changed address is used at the latest when a connection is 30 s old, how
               onBodySent: () => {},
               onBroken: reject,
               onBodyFault: reject,
-              onEnd: () => {
+              onEnd: () => {},
+              onFree: () => {
                 upstream.leave(turn);
                 resolve();
               },

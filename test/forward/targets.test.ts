@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { createServer as createEncryptedServer } from 'node:https';
-import type { Server } from 'node:net';
+import { createServer as createSilentServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createAuthority } from '../support/certificates.ts';
@@ -55,11 +55,10 @@ describe('several targets', () => {
     expect(count(await ask(even.gateway, even.key, 40))).toEqual({ '200 one': 20, '200 two': 20 });
     const uneven = await gatewayBefore([slow.origin, one.origin]);
     const waiting = ask(uneven.gateway, uneven.key, 1);
-    const second = ask(uneven.gateway, uneven.key, 1);
     await eventually(() => expect(slow.requests.length).toBe(1));
     expect(count(await ask(uneven.gateway, uneven.key, 20))).toEqual({ '200 one': 20 });
     held = false;
-    await Promise.all([waiting, second]);
+    expect(await waiting).toEqual(['200 slow']);
   });
 
   test('one that is killed is left out without a failed request where nothing had been sent to it, and is let back in', async () => {
@@ -114,6 +113,52 @@ describe('several targets', () => {
     const counts = count(await ask(gateway, key, 60));
     expect(Object.keys(counts).sort()).toEqual(['200 good', '502 upstream_unavailable']);
     expect(counts['502 upstream_unavailable']).toBe(3);
+  });
+
+  test('one client’s uploads, which targets refuse and close on, take no target out for the others', async () => {
+    const refusing = () =>
+      startRawUpstream((socket, bytes) => {
+        if (bytes.toString('latin1').startsWith('GET'))
+          socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood');
+        else
+          socket.end('HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno', () =>
+            socket.destroy(),
+          );
+      });
+    const targets = [(await refusing()).origin, (await refusing()).origin].join(', ');
+    const gateway = await startGateway({ upstream: targets, listen: { maxBodyBytes: '64MiB' } });
+    const { key } = await gateway.createKey('enterprise', ...LIMITLESS);
+    for (let i = 0; i < 8; i++) {
+      const body = Buffer.alloc(8 * 1024 * 1024);
+      await gateway.get('/v1/pets', key, { method: 'POST', body }).then(
+        (answer) => answer.text(),
+        () => {},
+      );
+    }
+    expect(await ask(gateway, key, 4)).toEqual(Array(4).fill('200 good'));
+    expect(gateway.process.stdout).not.toContain('left out');
+  });
+
+  test('a target that is left out does not give its whole share to its neighbour', async () => {
+    const targets = await Promise.all(['one', 'two', 'three'].map((name) => answering(name)));
+    const { gateway, key } = await gatewayBefore(targets.map(({ origin }) => origin));
+    await targets[2]!.close();
+    await ask(gateway, key, 6);
+    expect(count(await ask(gateway, key, 12))).toEqual({ '200 one': 6, '200 two': 6 });
+  });
+
+  test('however many targets hang while they are connected to, responseTimeout bounds all the tries together', async () => {
+    // They accept and never speak, so that the TLS handshake has no end.
+    const silent = () =>
+      listening(
+        createSilentServer((socket) => socket.on('error', () => {}).resume()),
+        { port: 0, host: '127.0.0.1' },
+      );
+    const targets = await Promise.all(Array.from({ length: 4 }, async () => `https://127.0.0.1:${await silent()}`));
+    const { gateway, key } = await gatewayBefore(targets, { connectTimeout: '500ms', responseTimeout: '800ms' });
+    const beganAtMs = performance.now();
+    expect(await ask(gateway, key, 1)).toEqual(['504 upstream_timeout']);
+    expect(performance.now() - beganAtMs).toBeLessThan(800 + 350);
   });
 
   test('a 500 of its own is an answer, and no reason to leave a target out', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
 import { startGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -52,7 +53,7 @@ describe('a preflight', () => {
   });
 
   test('is told apart in the log', async () => {
-    expect(gateway.process.stdout).toContain('"judgement":"preflight"');
+    await eventually(() => expect(gateway.process.stdout).toContain('"judgement":"preflight"'));
   });
 });
 

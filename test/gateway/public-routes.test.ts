@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { startGateway, startReplica } from '../support/gateway.ts';
+import { rawExchange } from '../support/raw-http.ts';
 import { testRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -54,6 +55,13 @@ test('a key that comes along is neither looked at nor passed on', async () => {
   const { upstream, from } = await start();
   expect((await from('192.0.2.1', '/status', { Authorization: 'Bearer wrong' })).status).toBe(200);
   expect(upstream.requests[0]?.values('authorization')).toEqual([]);
+});
+
+test('Authorization must not come twice here either', async () => {
+  const { gateway } = await start();
+  const bytes = 'GET /status HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n';
+  const { responses } = await rawExchange(gateway.port, bytes, { until: 1 });
+  expect(responses.map(({ status }) => status)).toEqual([400]);
 });
 
 test('the other routes ask for a key as ever, whatever path leads there', async () => {

@@ -33,7 +33,11 @@ export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptio
   };
   const redis = new Redis(options);
   // Without a listener every failed attempt would be printed.
-  redis.on('error', (error: Error) => onError?.(error));
+  redis.on('error', (error: Error) => {
+    // The client would go on in database 0, among the keys of somebody else.
+    if (isWrongDatabase(error)) redis.disconnect(true);
+    onError?.(error);
+  });
   return redis;
 }
 
@@ -85,14 +89,19 @@ export function addressOf({ options: { path, host, port, db } }: Redis): string 
 
 function sentenceFor(redis: Redis, error: Error): string {
   const where = `Redis at ${addressOf(redis)}`;
+  if (isWrongDatabase(error)) return `${where}: there is no such database. Choose another one in REDIS_URL.`;
   if (isRefusal(error))
     return `${where} refuses us (${error.message.split(' ')[0]}). Check user and password in REDIS_URL.`;
   const code = 'code' in error ? ` (${String(error.code)})` : '';
   return `${where} does not answer${code}. Check REDIS_URL, and that the server runs and can be reached.`;
 }
 
-function isRefusal({ message }: Error): boolean {
-  return /^(NOAUTH|WRONGPASS|NOPERM)\b|invalid password/.test(message);
+function isWrongDatabase({ message }: Error): boolean {
+  return /DB index/.test(message);
+}
+
+function isRefusal(error: Error): boolean {
+  return /^(NOAUTH|WRONGPASS|NOPERM)\b|invalid password/.test(error.message) || isWrongDatabase(error);
 }
 
 /**

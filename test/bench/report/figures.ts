@@ -1,0 +1,71 @@
+import { type Entry, entryOf, figureOf, ratioBetween, type ScenarioResult, type StartResult } from '../results.ts';
+import type { Spread } from '../statistics.ts';
+
+/** One contestant in one scenario as a row of text, the same for the terminal and the report. */
+export interface Row {
+  readonly name: string;
+  readonly cells: readonly string[];
+}
+
+export const COLUMNS = [
+  'CPU µs',
+  'min–max',
+  '× Tollgate',
+  'requests/s',
+  'p50 ms',
+  'p99 ms',
+  'p99 ms fixed',
+  'Redis µs',
+  'scripts',
+  'commands',
+  'MB',
+] as const;
+
+const NONE = '–';
+
+/** A row for each contestant, those without a valid figure too. */
+export function rowsOf(result: ScenarioResult): Row[] {
+  const ours = entryOf(result, 'tollgate');
+  return result.entries.flatMap((entry) => {
+    const row = { name: entry.title, cells: cellsOf(entry, ours, 'open') };
+    if (entry.beside.length === 0) return [row];
+    return [row, { name: `… ${result.scenario.beside?.title}`, cells: cellsOf(entry, ours, 'beside') }];
+  });
+}
+
+function cellsOf(entry: Entry, ours: Entry | undefined, phase: 'open' | 'beside'): string[] {
+  const of = (figure: Parameters<typeof figureOf>[1]) => figureOf(entry[phase], figure);
+  const cpu = of('cpuUs');
+  return [
+    median(cpu, (us) => us.toFixed(1)),
+    cpu === null ? NONE : `${cpu.min.toFixed(1)}–${cpu.max.toFixed(1)}`,
+    median(ratioBetween(entry, ours, 'cpuUs', phase), (ratio) => ratio.toFixed(2)),
+    median(of('perSecond'), (rate) => Math.round(rate).toLocaleString('en')),
+    median(of('p50Us'), inMs),
+    median(of('p99Us'), inMs),
+    median(phase === 'open' ? figureOf(entry.fixed, 'p99Us') : null, inMs),
+    median(of('redisCpuUs'), (us) => us.toFixed(1)),
+    median(of('scripts'), inThousandths),
+    median(of('commands'), inThousandths),
+    median(of('rssBytes'), (bytes) => (bytes / 1e6).toFixed(0)),
+  ];
+}
+
+/** `ready after 412 ms (398–431), 117 MB idle`. */
+export function startText({ readyMs, idleRssBytes }: StartResult): string {
+  if (readyMs === null || idleRssBytes === null) return 'not measured';
+  const range = `${readyMs.min.toFixed(0)}–${readyMs.max.toFixed(0)}`;
+  return `ready after ${readyMs.median.toFixed(0)} ms (${range}), ${(idleRssBytes.median / 1e6).toFixed(0)} MB idle`;
+}
+
+function median(spread: Spread | null, text: (value: number) => string): string {
+  return spread === null ? NONE : text(spread.median);
+}
+
+function inMs(us: number): string {
+  return (us / 1_000).toFixed(2);
+}
+
+function inThousandths(value: number): string {
+  return value.toFixed(3);
+}

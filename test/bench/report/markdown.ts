@@ -1,0 +1,64 @@
+import type { Results, ScenarioResult } from '../results.ts';
+import { COLUMNS, rowsOf, startText } from './figures.ts';
+import { targetsOf } from './targets.ts';
+
+/**
+ * The report of a run as Markdown.
+ * @param charts of each scenario, by its name: files beside the report
+ */
+export function markdown(results: Results, charts: ReadonlyMap<string, readonly string[]>): string {
+  const { start } = results;
+  return [
+    '# What a request costs',
+    preamble(results),
+    '## Targets',
+    table(
+      ['', 'wanted', 'found', ''],
+      targetsOf(results).map(({ name, wanted, found, met }) => [name, wanted, found, met]),
+    ),
+    ...results.scenarios.flatMap((result) => sectionOf(result, charts.get(result.scenario.name) ?? [])),
+    ...(start === null ? [] : ['## Start', `Tollgate is ${startText(start)}.`]),
+    '',
+  ].join('\n\n');
+}
+
+function preamble({ date, machine, versions, rounds, seconds }: Results): string {
+  const contestants = [...versions].map(([title, version]) => `${title} ${version}`).join('; ');
+  return `${date}, ${machine}. Written by \`npm run bench -- --report\`: ${rounds} rounds of ${seconds} s, in which the
+contestants take turns. Everything runs on 127.0.0.1 and shares the cores with the load generator (wrk, one thread), the
+service behind (284 bytes of JSON, unless told) and a Redis for each contestant that uses one.
+
+Tollgate runs as it ships: on Redis, with a log line for each request (into a file) and its metrics. The others have one
+worker, write no log and count nothing; nginx + Lua keeps known keys in its own memory, haproxy and caddy keep all in
+theirs. Each is tried before it is measured: that it admits, tells, counts and refuses as it says.
+
+CPU is user and system time of all processes of a contestant (Redis apart, in a column of its own) for one request. A
+figure is the median of the rounds, beside it the smallest and the largest; a ratio is the median of the ratios round by
+round. A round with a failed request counts for nothing. p99 "fixed" is at half of the slowest contestant's throughput.
+Scripts and commands are Redis calls for one request; commands include those inside scripts.
+
+Contestants: ${contestants}.`;
+}
+
+function sectionOf(result: ScenarioResult, charts: readonly string[]): string[] {
+  const { scenario, entries, missing, ratePerSecond } = result;
+  const faults = entries.flatMap(({ title, faults }) => faults.map((fault) => `- ${title}, invalid rounds: ${fault}`));
+  const absent = missing.map(({ title, reason }) => `- ${title} is missing: ${reason}`);
+  const notes = [...faults, ...absent];
+  const rate = ratePerSecond === null ? '' : `, fixed rate ${ratePerSecond.toLocaleString('en')}/s`;
+  return [
+    `## ${scenario.title}`,
+    `\`${scenario.name}\`: ${scenario.connections} connections${rate}.`,
+    ...charts.map((file) => `![${scenario.title}](${file})`),
+    table(
+      ['', ...COLUMNS],
+      rowsOf(result).map(({ name, cells }) => [name, ...cells]),
+    ),
+    ...(notes.length === 0 ? [] : [notes.join('\n')]),
+  ];
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [line(head), `|${head.map((_, i) => (i === 0 ? '---|' : '---:|')).join('')}`, ...rows.map(line)].join('\n');
+}

@@ -1,0 +1,66 @@
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Entry, figureOf, type Results, type ScenarioResult } from '../results.ts';
+import type { Spread } from '../statistics.ts';
+import { type Bar, barChart } from './chart.ts';
+import { markdown } from './markdown.ts';
+
+const FOLDER = join(import.meta.dirname, '..');
+const CHARTS = 'charts';
+
+interface Chart {
+  readonly file: string;
+  readonly svg: string;
+}
+
+/** Writes the report and its charts in place of those before. @returns the path of the report */
+export async function writeReport(results: Results, folder = FOLDER): Promise<string> {
+  await rm(join(folder, CHARTS), { recursive: true, force: true });
+  await mkdir(join(folder, CHARTS), { recursive: true });
+  const files = new Map<string, string[]>();
+  for (const result of results.scenarios) {
+    const charts = chartsOf(result);
+    for (const { file, svg } of charts) await writeFile(join(folder, file), svg);
+    files.set(
+      result.scenario.name,
+      charts.map(({ file }) => file),
+    );
+  }
+  const report = join(folder, 'REPORT.md');
+  await writeFile(report, markdown(results, files));
+  return report;
+}
+
+function chartsOf(result: ScenarioResult): Chart[] {
+  const { name, title } = result.scenario;
+  const chart = (what: string, heading: string, unit: string, bars: readonly Bar[]): Chart[] =>
+    bars.length === 0
+      ? []
+      : [{ file: `${CHARTS}/${name}-${what}.svg`, svg: barChart(`${title}: ${heading}`, unit, bars) }];
+  const rate = result.ratePerSecond?.toLocaleString('en');
+  return [
+    ...chart(
+      'cpu',
+      'CPU of one request',
+      'µs',
+      barsOf(result, (entry) => figureOf(entry.open, 'cpuUs'), 1),
+    ),
+    ...chart(
+      'p99',
+      `p99 at ${rate}/s`,
+      'ms',
+      barsOf(result, (entry) => figureOf(entry.fixed, 'p99Us'), 1e-3),
+    ),
+  ];
+}
+
+function barsOf({ entries }: ScenarioResult, figure: (entry: Entry) => Spread | null, scale: number): Bar[] {
+  return entries
+    .flatMap((entry) => {
+      const spread = figure(entry);
+      if (spread === null) return [];
+      const [value, min, max] = [spread.median * scale, spread.min * scale, spread.max * scale];
+      return [{ name: entry.title, value, min, max, isOurs: entry.name.startsWith('tollgate') }];
+    })
+    .sort((a, b) => a.value - b.value);
+}

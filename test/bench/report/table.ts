@@ -1,0 +1,28 @@
+import type { Results, ScenarioResult } from '../results.ts';
+import { COLUMNS, rowsOf, startText } from './figures.ts';
+import { targetsOf } from './targets.ts';
+
+/** All that a run has shown, for a terminal. */
+export function tables(results: Results): string {
+  const parts = results.scenarios.map(tableOf);
+  const { start } = results;
+  if (start !== null) parts.push(`start\n  ${startText(start)}\n`);
+  const measured = targetsOf(results).filter(({ met }) => met !== 'not measured');
+  const targets = measured.map(({ name, found, wanted, met }) => `  ${met.padEnd(12)} ${name}: ${found} (${wanted})\n`);
+  return `\n${parts.join('\n')}\ntargets\n${targets.join('')}`;
+}
+
+function tableOf(result: ScenarioResult): string {
+  const { scenario, entries, missing, ratePerSecond } = result;
+  const rows = [['', ...COLUMNS], ...rowsOf(result).map(({ name, cells }) => [name, ...cells])];
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const lines = rows.map((row) =>
+    row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!))).join('  '),
+  );
+  const rate = ratePerSecond === null ? '' : `, fixed rate ${ratePerSecond}/s`;
+  const notes = [
+    ...entries.flatMap(({ title, faults }) => faults.map((fault) => `INVALID ROUNDS of ${title}: ${fault}`)),
+    ...missing.map(({ title, reason }) => `missing: ${title}: ${reason}`),
+  ];
+  return `${scenario.name}: ${scenario.title}${rate}\n${[...lines, ...notes].map((line) => `  ${line}\n`).join('')}`;
+}

@@ -1,0 +1,103 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Running } from './contestants/contestant.ts';
+import { usageOf } from './proc.ts';
+import { type RedisWork, workOf } from './redis.ts';
+import { expectationOf } from './scenarios.ts';
+import type { Tool } from './tools/debian.ts';
+import type { World } from './world.ts';
+import { faultsOf, type Load, runWrk } from './wrk.ts';
+
+/** One contestant in one round. */
+export interface Measurement {
+  readonly requests: number;
+  readonly perSecond: number;
+  /** CPU of the contestant's processes, user and system, for one request. */
+  readonly cpuUs: number;
+  /** CPU of its Redis for one request; null where it has none. */
+  readonly redisCpuUs: number | null;
+  readonly p50Us: number;
+  readonly p99Us: number;
+  /** Script calls of its Redis for one request; null where it has none. */
+  readonly scripts: number | null;
+  /** All commands, those inside scripts included. */
+  readonly commands: number | null;
+  readonly rssBytes: number;
+  /** Why these figures say nothing; empty where they do. */
+  readonly faults: readonly string[];
+}
+
+export interface Means {
+  readonly wrk: Tool;
+  readonly seconds: number;
+  readonly signal: AbortSignal;
+}
+
+/** What is still under way when the load ends (log, replies of Redis) belongs to it. */
+const SETTLE_MS = 150;
+
+/** `open`: as many as it can. `fixed`: at a rate that all can serve. `beside`: with one thing different. */
+export type Phase = { readonly name: 'open' | 'beside' } | { readonly name: 'fixed'; readonly ratePerSecond: number };
+
+/** One turn of one contestant. */
+export async function measure(
+  running: Running,
+  world: World,
+  phase: Phase,
+  { wrk, seconds, signal }: Means,
+): Promise<Measurement> {
+  const { scenario } = world;
+  running.tidy?.();
+  // Asking for these costs the contestant something: before the first look at its CPU, after the last.
+  const mishapsBefore = await running.mishaps?.();
+  const before = await look(running);
+  const report = await runWrk(wrk, { ...loadOf(world, phase), port: running.port, seconds }, signal);
+  await delay(SETTLE_MS);
+  const after = await look(running);
+  const mishaps = grown(mishapsBefore, await running.mishaps?.());
+  const { requests, durationUs, p50Us, p99Us } = report;
+  const per = (total: number) => total / requests;
+  return {
+    requests,
+    perSecond: requests / (durationUs / 1e6),
+    cpuUs: per((after.cpuMs - before.cpuMs) * 1_000),
+    redisCpuUs: running.redis === null ? null : per((after.redisCpuMs - before.redisCpuMs) * 1_000),
+    p50Us,
+    p99Us,
+    scripts: after.redis && before.redis && per(after.redis.scripts - before.redis.scripts),
+    commands: after.redis && before.redis && per(after.redis.commands - before.redis.commands),
+    rssBytes: after.rssBytes,
+    faults: [...faultsOf(report, expectationOf(scenario)), ...mishaps],
+  };
+}
+
+interface Look {
+  readonly cpuMs: number;
+  readonly rssBytes: number;
+  readonly redisCpuMs: number;
+  readonly redis: RedisWork | null;
+}
+
+async function look({ pid, redis }: Running): Promise<Look> {
+  const work = redis === null ? null : await workOf(redis.port);
+  return { ...usageOf(pid), redisCpuMs: redis === null ? 0 : usageOf(redis.pid).cpuMs, redis: work };
+}
+
+function loadOf({ scenario, tokensFile, oneTokenFile }: World, phase: Phase): Omit<Load, 'port' | 'seconds'> {
+  const { connections, method, path, bodyBytes, draw } = scenario;
+  const beside = phase.name === 'beside' ? scenario.beside : undefined;
+  return {
+    ...{ method, path, bodyBytes, draw },
+    connections: beside?.connections ?? connections,
+    tokensFile: beside?.oneKey === true ? oneTokenFile : tokensFile,
+    ratePerSecond: phase.name === 'fixed' ? phase.ratePerSecond : null,
+  };
+}
+
+type Counts = ReadonlyMap<string, number>;
+
+function grown(before: Counts = new Map(), after: Counts = new Map()): string[] {
+  return [...after]
+    .map(([name, count]) => ({ name, more: count - (before.get(name) ?? 0) }))
+    .filter(({ more }) => more > 0)
+    .map(({ name, more }) => `${name} grew by ${more}`);
+}

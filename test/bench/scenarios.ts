@@ -1,0 +1,136 @@
+import type { Draw } from './wrk.ts';
+
+export type ContestantName =
+  | 'tollgate'
+  | 'tollgate-2-workers'
+  | 'nginx-lua'
+  | 'haproxy'
+  | 'nginx'
+  | 'caddy'
+  | 'fastify'
+  | 'http-proxy-3'
+  | 'bare-node';
+
+/** Which keys a load comes with: good ones, one whose day is spent, one that is banned, or made-up ones. */
+export type KeyKind = 'good' | 'spent' | 'banned' | 'made-up' | 'unknown';
+
+/** One comparison: the same load on several contestants in turn. */
+export interface Scenario {
+  readonly name: string;
+  readonly title: string;
+  readonly contestants: readonly ContestantName[];
+  readonly connections: number;
+  readonly method: 'GET' | 'POST';
+  readonly path: string;
+  readonly bodyBytes: number;
+  readonly keyKind: KeyKind;
+  readonly keys: number;
+  readonly draw: Draw;
+  /** Whether latency is measured once more at a rate that all contestants can serve. */
+  readonly fixedRate: boolean;
+  /** The same with one thing different, measured in turn with it: what that one thing costs. */
+  readonly beside?: Beside;
+}
+
+export interface Beside {
+  readonly title: string;
+  readonly connections?: number;
+  /** The first of the keys alone. */
+  readonly oneKey?: true;
+}
+
+const GATEWAYS = ['tollgate', 'nginx-lua', 'haproxy', 'nginx', 'caddy', 'fastify', 'http-proxy-3'] as const;
+const LIMITERS = ['tollgate', 'bare-node', 'nginx-lua', 'haproxy', 'fastify', 'http-proxy-3'] as const;
+const CHECKERS = ['tollgate', 'bare-node', 'nginx-lua', 'haproxy', 'caddy', 'fastify', 'http-proxy-3'] as const;
+const SHARERS = ['tollgate', 'nginx-lua'] as const;
+
+const GET = { method: 'GET', path: '/v1/pets', bodyBytes: 0 } as const;
+const ONE_KEY = { keyKind: 'good', keys: 1, draw: 'turns' } as const;
+const AT_32 = { connections: 32, fixedRate: false } as const;
+const AT_64 = { connections: 64, fixedRate: false } as const;
+
+export const SCENARIOS: readonly Scenario[] = [
+  {
+    name: 'admitted-get',
+    title: 'Admitted GET, 284 bytes of JSON',
+    contestants: [...GATEWAYS, 'bare-node'],
+    ...{ ...GET, ...ONE_KEY, connections: 32, fixedRate: true },
+  },
+  {
+    name: 'admitted-post',
+    title: 'Admitted POST of 1 KiB',
+    contestants: GATEWAYS,
+    ...{ ...ONE_KEY, connections: 32, fixedRate: true },
+    ...{ method: 'POST', path: '/v1/pets', bodyBytes: 1024 },
+  },
+  {
+    name: 'large-answer',
+    title: 'Admitted GET, 100 KiB',
+    contestants: GATEWAYS,
+    ...{ ...ONE_KEY, connections: 32, fixedRate: true },
+    ...{ method: 'GET', path: '/v1/large', bodyBytes: 0 },
+  },
+  {
+    name: 'refused-banned',
+    title: 'Refused: a banned key goes on',
+    contestants: LIMITERS,
+    ...{ ...GET, ...AT_32, keyKind: 'banned', keys: 1, draw: 'turns' },
+  },
+  {
+    name: 'refused',
+    title: 'Refused: a spent key of a plan without bans',
+    contestants: LIMITERS,
+    ...{ ...GET, ...AT_32, keyKind: 'spent', keys: 1, draw: 'turns' },
+  },
+  {
+    name: 'bad-key',
+    title: 'Made-up keys, each another (wrong checksum)',
+    contestants: CHECKERS,
+    ...{ ...GET, ...AT_32, keyKind: 'made-up', keys: 100_000, draw: 'turns' },
+  },
+  {
+    name: 'bad-key-unknown',
+    title: 'Unknown keys, each another (right checksum)',
+    contestants: CHECKERS,
+    ...{ ...GET, ...AT_32, keyKind: 'unknown', keys: 100_000, draw: 'turns' },
+  },
+  keys(1, 'turns'),
+  keys(1_000, 'turns'),
+  keys(1_000_000, 'uniform'),
+  keys(1_000_000, 'zipf'),
+  connections(8),
+  connections(64),
+  connections(512),
+  {
+    name: 'workers-2',
+    title: 'Admitted GET, two workers',
+    contestants: ['tollgate', 'tollgate-2-workers'],
+    ...{ ...GET, ...ONE_KEY, ...AT_64 },
+  },
+];
+
+/** Not a load: how long the gateway takes to serve, and what it holds when nobody asks. */
+export const START = 'start';
+
+/** What a load has to come to. */
+export function expectationOf({ keyKind }: Scenario): 'admitted' | 'refused' {
+  return keyKind === 'good' ? 'admitted' : 'refused';
+}
+
+function keys(count: number, draw: Draw): Scenario {
+  const name = `keys-${count}${draw === 'zipf' ? '-zipf' : ''}`;
+  const how = { turns: 'in turn', uniform: 'each as likely as another', zipf: 'few of them most of the time (Zipf)' }[
+    draw
+  ];
+  const title = count === 1 ? 'One key, 64 connections' : `${count.toLocaleString('en')} keys, ${how}, 64 connections`;
+  const beside = count === 1 ? {} : { beside: { title: 'one of these keys', oneKey: true } as const };
+  return { name, title, contestants: SHARERS, ...GET, ...AT_64, keyKind: 'good', keys: count, draw, ...beside };
+}
+
+function connections(count: number): Scenario {
+  const name = `connections-${count}`;
+  const contestants = ['tollgate', 'nginx-lua', 'fastify'] as const;
+  const beside = count > 64 ? { beside: { title: '64 connections', connections: 64 } } : {};
+  const how = { connections: count, fixedRate: false, ...beside };
+  return { name, title: `${count} connections`, contestants, ...GET, ...ONE_KEY, ...how };
+}
