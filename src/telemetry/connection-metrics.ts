@@ -49,6 +49,9 @@ export function connectionMetrics(
       else this.set(atMs / 1000);
     },
   });
+  // A series that begins with its first count shows no increase of it.
+  for (const outcome of ['loaded', 'refused']) reloads.inc({ outcome }, 0);
+  for (const reason of ['resets', 'overhead', 'protocol']) sessions.inc({ reason }, 0);
   return {
     certificateRead: (outcome) => reloads.inc({ outcome }),
     handshakeFailed: () => handshakes.inc(),

@@ -1,6 +1,17 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { TunnelEnd } from '../forward/tunnel.ts';
 
+const OUTCOMES: readonly TunnelEnd[] = [
+  'client_closed',
+  'upstream_closed',
+  'client_lost',
+  'upstream_lost',
+  'idle',
+  'revoked',
+  'expired',
+  'drained',
+];
+
 export interface WebSocketMetrics {
   webSocketClosed(outcome: TunnelEnd): void;
 }
@@ -22,5 +33,7 @@ export function webSocketMetrics(registry: Registry, open: () => number = () => 
     labelNames: ['outcome'],
     registers,
   });
+  // A series that begins with its first count shows no increase of it.
+  for (const outcome of OUTCOMES) ended.inc({ outcome }, 0);
   return { webSocketClosed: (outcome) => ended.inc({ outcome }) };
 }

@@ -130,8 +130,9 @@ test('clients that connect, send and reset at once, many times over, leave nothi
   await eventually(() => expect(upstream.open).toBe(0), WITHIN);
   expect(upstream.requests.length - seen).toBeLessThanOrEqual(100);
   const answer = gateway.get('/v1/pets/after', key);
-  await eventually(() => expect(upstream.requests.at(-1)?.url).toBe('/v1/pets/after'));
-  held.at(-1)?.end('{}');
+  // What the storm had sent may reach the upstream's own eyes behind it.
+  await eventually(() => expect(upstream.requests.map(({ url }) => url)).toContain('/v1/pets/after'));
+  for (const response of held) response.end('{}');
   expect((await answer).status).toBe(200);
   expect(gateway.process.stdout + gateway.process.stderr).not.toMatch(/a defect|uncaught/i);
 });
