@@ -135,8 +135,10 @@ describe('the demo keys', () => {
   };
   const TWO = 'plans: { free: { limits: { minute: 60 } }, big: { limits: { minute: custom } } }\n';
   const secretsOf = async (env: NodeJS.ProcessEnv) => (await demoKeys(env)).map(({ key }) => key);
-  const idsOf = async (env: NodeJS.ProcessEnv): Promise<string[]> =>
-    JSON.parse((await run(env, 'keys', 'list', '--json')).stdout).map(({ id }: { id: string }) => id);
+  const idOf = async (env: NodeJS.ProcessEnv, plan: string): Promise<string> => {
+    const listed: { id: string; plan: string }[] = JSON.parse((await run(env, 'keys', 'list', '--json')).stdout);
+    return listed.find((key) => key.plan === plan)!.id;
+  };
 
   test.each(['null', '[]', '"text"', 'no JSON', '{"free":5,"big":null}', '{"free":"tg_live_short"}'])(
     'are made anew where the file says %s',
@@ -153,13 +155,12 @@ describe('the demo keys', () => {
   test('that no longer work are replaced, each by itself', async () => {
     const env = await envWith(TWO);
     const [free, big] = await secretsOf(env);
-    const [freeId, bigId] = await idsOf(env);
-    await run(env, 'keys', 'revoke', freeId!);
+    await run(env, 'keys', 'revoke', await idOf(env, 'free'));
     const [free2, big2] = await secretsOf(env);
     expect(free2).not.toBe(free);
     expect(big2).toBe(big);
     // Rotated without overlap: the kept secret has ended, though its key has not.
-    await run(env, 'keys', 'rotate', bigId!, '--overlap', '0s');
+    await run(env, 'keys', 'rotate', await idOf(env, 'big'), '--overlap', '0s');
     const [free3, big3] = await secretsOf(env);
     expect(free3).toBe(free2);
     expect(big3).not.toBe(big2);
