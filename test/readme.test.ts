@@ -121,6 +121,7 @@ test('the fields of the log in the README are those of an access line', () => {
   const log = openLog({
     level: 'info',
     sample2xx: 0.5,
+    nowMs: () => 0,
     random: () => 0,
     onDrop: () => {},
     stream: { write: (line) => lines.push(line) },

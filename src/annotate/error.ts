@@ -64,7 +64,9 @@ export function errorAnswer(
   { fields = [], details }: { fields?: readonly string[]; details?: object } = {},
 ): ErrorAnswer {
   const status = STATUS[code];
-  const body = JSON.stringify(details === undefined ? { code, message, status } : { code, message, status, details });
+  // Put together by hand: a flood is refused with the same few, and only the message may have something to escape.
+  const more = details === undefined ? '' : `,"details":${JSON.stringify(details)}`;
+  const body = `{"code":"${code}","message":${JSON.stringify(message)},"status":${status}${more}}`;
   return { code, status, fields, body, closes: CLOSING.has(code) };
 }
 
@@ -136,6 +138,11 @@ export function apiKeyBanned({ number, untilMs, retryAtMs, nowMs }: Banned): Err
     `This API key is banned because it went on after being told to wait. Retry after ${seconds} s; each further ban lasts longer.`,
     { fields: ['Retry-After', String(seconds)], details: { bannedUntil: Math.ceil(untilMs / 1000), ban: number } },
   );
+}
+
+/** 429 as the verdict has it. */
+export function refusal(verdict: Refused | Banned): ErrorAnswer {
+  return verdict.kind === 'banned' ? apiKeyBanned(verdict) : rateLimitExceeded(verdict);
 }
 
 /** 410 after a route's sunset, with where to go instead. */

@@ -37,7 +37,12 @@ export async function runGateway(
   env: NodeJS.ProcessEnv,
 ): Promise<RunningGateway> {
   const late: { metrics?: GatewayMetrics } = {};
-  const log = openLog({ level: settings.logLevel, ...settings.log, onDrop: () => late.metrics?.logLineDropped() });
+  const log = openLog({
+    level: settings.logLevel,
+    ...settings.log,
+    nowMs: () => Date.now(),
+    onDrop: () => late.metrics?.logLineDropped(),
+  });
   for (const warning of warnings) log.logger.warn(warning);
   if (settings.workers !== 1)
     log.logger.warn('WORKERS: this version runs one process; start more gateways on one Redis instead.');

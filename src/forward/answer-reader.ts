@@ -67,6 +67,11 @@ export class AnswerReader {
     return this.#excess;
   }
 
+  /** Whether a body has begun of which more is to come. */
+  get isAmidBody(): boolean {
+    return this.#state > HEAD && this.#state < WHOLE;
+  }
+
   /** Expects the answer to a request with this method. */
   begin(method: string): void {
     this.#method = method;
@@ -137,7 +142,8 @@ export class AnswerReader {
     if ((end === -1 ? bytes.length - 3 : end) - from > this.#maxHeadBytes)
       throw new BadAnswerError('a head that is too large');
     if (end === -1) {
-      this.#held = bytes.subarray(from);
+      // A copy: what it is read from may be read into again.
+      this.#held = held === 0 ? Buffer.from(bytes.subarray(from)) : bytes;
       assertBeginning(this.#held, held);
       return chunk.length;
     }
@@ -165,7 +171,7 @@ export class AnswerReader {
     const line = this.#held.length === 0 ? piece : Buffer.concat([this.#held, piece]);
     if (line.length > MAX_CHUNK_LINE_BYTES) throw new BadAnswerError('a line of a chunk that is too long');
     if (end === -1) {
-      this.#held = line;
+      this.#held = this.#held.length === 0 ? Buffer.from(line) : line;
       return chunk.length;
     }
     this.#held = NOTHING;

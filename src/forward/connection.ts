@@ -1,68 +1,62 @@
 import type { Socket } from 'node:net';
 import { type AnswerHandler, type AnswerHead, AnswerReader } from './answer-reader.ts';
 import { BodySender, type RequestBody } from './body.ts';
-import type { Deadlines, Waiting } from './deadlines.ts';
+import type { Carried, ConnectionKeeper } from './carrying.ts';
+import { type Deadlines, UNWATCHED, type Waiting } from './deadlines.ts';
+import type { Ending, EndOfTurn } from './end-of-turn.ts';
 import type { ForwardRequest } from './forwarding.ts';
+import { idleMs } from './idle.ts';
+import type { Intake, Reader } from './intake.ts';
+import { requestHead } from './request-head.ts';
 
-/** The request that a connection is carrying, told of everything that happens to it there. */
-export interface Carried extends AnswerHandler {
-  /** All that has come so far has been told: what is held back for more goes out now. */
-  onPause(): void;
-  /** The upstream has the whole request. */
-  onBodySent(): void;
-  /** The connection died, or something came on it that is no answer, before the answer was whole. */
-  onBroken(error: Error): void;
-  /** Behind the end of the answer: the connection can be used again, or is gone, and its place may be given back. */
-  onFree(): void;
-  /** The client's own body is at fault. */
-  onBodyFault(error: Error): void;
-}
-
-/** What becomes of a connection, for those who keep it. */
-export interface ConnectionKeeper {
-  /** Its answer is whole and it may carry another request. */
-  onIdle(connection: UpstreamConnection): void;
-  onClosed(connection: UpstreamConnection): void;
-}
-
-/** An idle connection is closed before the servers in common use close theirs. */
-const IDLE_MS = 4_000;
-/** What an upstream says in Keep-Alive is used up by this much earlier, for what is on its way meanwhile. */
-const IDLE_MARGIN_MS = 1_000;
 /** Names are resolved again for each new connection: none is used for longer than this, so that a change of DNS shows. */
 const MAX_AGE_MS = 30_000;
-const FORBIDDEN = /[^\t -~\x80-\xff]/;
 
 /** One connection to a target, carrying one request at a time. */
-export class UpstreamConnection implements AnswerHandler, Waiting {
+export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reader {
   /** Of its idleness. */
   deadlineAtMs = Number.POSITIVE_INFINITY;
+  slot = UNWATCHED;
   readonly #socket: Socket;
   readonly #authority: string;
   readonly #keeper: ConnectionKeeper;
   readonly #reader: AnswerReader;
   readonly #openedAtMs: number;
   readonly #deadlines: Deadlines;
+  readonly #endOfTurn: EndOfTurn;
   #carried: Carried | null = null;
+  /** Whose answer is whole, until it has been told and the connection rests. */
+  #answered: Carried | null = null;
   #body: BodySender | null = null;
   #keepsFor = 0;
   #used = false;
   #isSilent = true;
+  #isLent = false;
   #bodyUnsent = false;
   #error: Error | null = null;
 
   /**
    * @param socket connected
+   * @param intake where its bytes come out; null: it is read as a stream
    * @param authority what Host says
    */
-  constructor(socket: Socket, authority: string, keeper: ConnectionKeeper, deadlines: Deadlines) {
+  constructor(
+    socket: Socket,
+    intake: Intake | null,
+    authority: string,
+    keeper: ConnectionKeeper,
+    deadlines: Deadlines,
+    endOfTurn: EndOfTurn,
+  ) {
     this.#socket = socket;
     this.#authority = authority;
     this.#keeper = keeper;
     this.#deadlines = deadlines;
+    this.#endOfTurn = endOfTurn;
     this.#openedAtMs = deadlines.nowMs();
     this.#reader = new AnswerReader(this);
-    socket.on('data', this.#onBytes);
+    if (intake === null) socket.on('data', (chunk: Buffer) => this.onBytes(chunk, false));
+    else intake.into(this);
     socket.on('end', this.#onFin);
     socket.on('error', (error) => {
       this.#error = error;
@@ -105,7 +99,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
     this.#carried = carried;
     this.#isSilent = true;
     this.#reader.begin(request.method);
-    this.#socket.write(headText(request, this.#authority), 'latin1');
+    this.#socket.write(requestHead(request, this.#authority), 'latin1');
     this.#body = request.body === null ? null : this.#send(request.body);
     if (this.#body === null) carried.onBodySent();
   }
@@ -140,7 +134,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
   }
 
   onData(chunk: Buffer): void {
-    this.#carried?.onData(chunk);
+    this.#carried?.onData(this.#isLent ? Buffer.from(chunk) : chunk);
   }
 
   onEnd(): void {
@@ -150,14 +144,20 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
     this.#release();
     this.#used = true;
     if (!reusable || this.#keepsFor === 0) this.#socket.destroy();
-    carried?.onEnd();
-    // Twice, so that what had arrived behind the answer, a FIN too, has been read in the turn between.
-    setImmediate(() =>
-      setImmediate(() => {
-        this.#rest();
-        carried?.onFree();
-      }),
-    );
+    this.#answered = carried;
+    this.#endOfTurn.add(this);
+  }
+
+  atEnd(): void {
+    this.#answered?.onEnd();
+  }
+
+  /** Not in the same turn: what had arrived behind the answer, a FIN too, has been read in the turn between. */
+  atNextEnd(): void {
+    const answered = this.#answered;
+    this.#answered = null;
+    this.#rest();
+    answered?.onFree();
   }
 
   /**
@@ -185,8 +185,13 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
     });
   }
 
-  readonly #onBytes = (chunk: Buffer): void => {
+  get isAmidBody(): boolean {
+    return this.#reader.isAmidBody;
+  }
+
+  onBytes(chunk: Buffer, isLent: boolean): void {
     this.#isSilent = false;
+    this.#isLent = isLent;
     try {
       this.#reader.read(chunk);
     } catch (error) {
@@ -196,7 +201,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
     // Bytes that nobody asked for would be taken for the next answer.
     if (this.#reader.excess) this.#socket.destroy();
     else this.#carried?.onPause();
-  };
+  }
 
   readonly #onFin = (): void => {
     if (this.#carried !== null && !this.#reader.end()) this.#break(new Error('the upstream closed the connection'));
@@ -224,27 +229,4 @@ export class UpstreamConnection implements AnswerHandler, Waiting {
     this.#body = null;
     if (this.#socket.isPaused()) this.#socket.resume();
   }
-}
-
-/**
- * The head of a request as it goes on the wire. Attack: a line break in a field would begin a field, or a request, of the
- * client's choosing (request splitting). What comes here was checked when it was read; this is where nothing gets past.
- */
-function headText({ method, target, fields, body }: ForwardRequest, authority: string): string {
-  let text = `${method} ${target} HTTP/1.1\r\nHost: ${authority}\r\n`;
-  for (let i = 0; i < fields.length; i += 2) {
-    if (FORBIDDEN.test(fields[i]!) || FORBIDDEN.test(fields[i + 1]!)) throw new Error(`a line break in ${fields[i]}`);
-    text += `${fields[i]}: ${fields[i + 1]}\r\n`;
-  }
-  return body?.framing === 'chunked' ? `${text}Transfer-Encoding: chunked\r\n\r\n` : `${text}\r\n`;
-}
-
-/** How long a connection may lie idle; 0 where it is not worth keeping. */
-function idleMs(fields: readonly string[]): number {
-  for (let i = 0; i < fields.length; i += 2) {
-    if (fields[i]!.length !== 10 || fields[i]!.toLowerCase() !== 'keep-alive') continue;
-    const timeout = /(?:^|[\s,])timeout=([0-9]{1,9})/i.exec(fields[i + 1]!);
-    if (timeout !== null) return Math.max(0, Math.min(IDLE_MS, Number(timeout[1]) * 1_000 - IDLE_MARGIN_MS));
-  }
-  return IDLE_MS;
 }

@@ -1,6 +1,7 @@
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { DeadlineError } from './faults.ts';
+import type { Intake } from './intake.ts';
 
 /** How an upstream's certificate is checked, and what the gateway shows of itself. PEM texts. */
 export interface UpstreamTls {
@@ -40,6 +41,7 @@ export function addressOf(target: string): Address {
 /**
  * Opens a connection, to the end of the TLS handshake, within `connectTimeoutMs`. One of the two is called, once, and
  * never before this returns.
+ * @param intake where what comes on the connection goes, not for https; null: the socket is read as a stream
  * @returns a way to give up: neither is called after it
  */
 export function dial(
@@ -47,8 +49,9 @@ export function dial(
   options: DialOptions,
   connected: (socket: Socket) => void,
   failed: (error: Error) => void,
+  intake: Intake | null = null,
 ): () => void {
-  const socket = open(address, options);
+  const socket = open(address, options, intake);
   const ended = () => {
     clearTimeout(timer);
     socket.removeAllListeners();
@@ -78,11 +81,12 @@ export function dial(
   };
 }
 
-function open(address: Address, { tls, lookup }: DialOptions): Socket {
-  if (address.kind === 'unix') return connectTcp({ path: address.path });
+function open(address: Address, { tls, lookup }: DialOptions, intake: Intake | null): Socket {
+  const onread = intake === null ? {} : { onread: intake.onread };
+  if (address.kind === 'unix') return connectTcp({ path: address.path, ...onread });
   const { host, port } = address;
   const to = { host, port, noDelay: true, keepAlive: true, ...(lookup === undefined ? {} : { lookup }) };
-  if (address.kind === 'http') return connectTcp(to);
+  if (address.kind === 'http') return connectTcp({ ...to, ...onread });
   return connectTls({ ...to, ALPNProtocols: ['http/1.1'], ...tlsOptions(host, tls) });
 }
 

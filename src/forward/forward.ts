@@ -1,11 +1,12 @@
 import type { ServerResponse } from 'node:http';
 import type { AnswerHead } from './answer-reader.ts';
-import type { Carried, UpstreamConnection } from './connection.ts';
-import type { Waiting } from './deadlines.ts';
+import type { Carried } from './carrying.ts';
+import { ClientAnswer } from './client-answer.ts';
+import type { UpstreamConnection } from './connection.ts';
+import { UNWATCHED, type Waiting } from './deadlines.ts';
 import { ClientBodyError, ClientGoneError, DeadlineError, faultOf, QueueFullError } from './faults.ts';
 import type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
-import { Pieces } from './pieces.ts';
-import type { Turn, Upstream } from './upstream.ts';
+import type { Place, Turn, Upstream } from './upstream.ts';
 
 export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
 
@@ -27,8 +28,6 @@ export function forward(
   return forwarding;
 }
 
-/** A small body leaves together with its head, as one piece. */
-const JOINED_BYTES = 16 * 1024;
 /** Attack: early hints without an end, for a client that does not read, fill the memory. Further ones are left out. */
 const MAX_HINTS = 8;
 
@@ -36,6 +35,8 @@ const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT'
 
 class Forwarding implements Carried, Turn, Waiting {
   deadlineAtMs = Number.POSITIVE_INFINITY;
+  slot = UNWATCHED;
+  place: Place | null = null;
   #wait: DeadlineError['wait'] | 'client' = 'connection';
   #waitMs = 0;
   readonly #upstream: Upstream;
@@ -49,9 +50,7 @@ class Forwarding implements Carried, Turn, Waiting {
   #answerBegun = false;
   #retried = false;
   #hints = 0;
-  /** Of the body: head, body and end leave in as few writes as they came in. */
-  readonly #held = new Pieces();
-  #isHeadHeld = false;
+  readonly #answer: ClientAnswer;
 
   constructor(
     upstream: Upstream,
@@ -63,6 +62,7 @@ class Forwarding implements Carried, Turn, Waiting {
     this.#upstream = upstream;
     this.#request = request;
     this.#response = response;
+    this.#answer = new ClientAnswer(response);
     this.#hooks = hooks;
     this.#done = done;
   }
@@ -98,18 +98,15 @@ class Forwarding implements Carried, Turn, Waiting {
     this.#answerBegun = true;
     this.#upstream.answered(this);
     const { fields, closes } = this.#hooks.head(head.status, head.fields);
-    if (closes) this.#response.shouldKeepAlive = false;
-    this.#response.writeHead(head.status, fields);
-    this.#isHeadHeld = true;
+    this.#answer.begin(head.status, fields, closes);
     this.#waitFor('body', this.#upstream.options.bodyTimeoutMs);
   }
 
   onData(chunk: Buffer): void {
     this.#hooks.chunk(chunk.length);
-    this.#held.add(chunk);
+    this.#answer.add(chunk);
   }
 
-  /** Node would hold a head back until there is some body, and that may be long in coming. */
   onPause(): void {
     if (this.#settled || !this.#response.headersSent) return;
     this.#flush();
@@ -118,13 +115,8 @@ class Forwarding implements Carried, Turn, Waiting {
 
   onEnd(): void {
     if (this.#settled) return;
-    const last = this.#held.take();
-    if (last === null) this.#response.end();
-    // Node joins a head with a text into one piece, and writes it in one go; with bytes it would make two of them.
-    else if (this.#isHeadHeld && last.length <= JOINED_BYTES) this.#response.end(last.toString('latin1'), 'latin1');
-    else this.#response.end(last);
+    this.#answer.end(this.#hooks.writeTimeoutMs);
     this.#settle({ kind: 'answered' });
-    this.#untilRead();
   }
 
   onFree(): void {
@@ -170,11 +162,7 @@ class Forwarding implements Carried, Turn, Waiting {
   }
 
   #flush(): void {
-    const chunk = this.#held.take();
-    if (chunk === null && this.#isHeadHeld) this.#response.flushHeaders();
-    this.#isHeadHeld = false;
-    if (chunk === null) return;
-    if (this.#response.write(chunk) || this.#wait === 'client') return;
+    if (this.#answer.flush() || this.#wait === 'client') return;
     this.#connection?.pause();
     this.#waitFor('client', this.#hooks.writeTimeoutMs);
     this.#response.once('drain', this.#onDrain);
@@ -238,13 +226,5 @@ class Forwarding implements Carried, Turn, Waiting {
     this.#response.removeListener('close', this.#onClientClose);
     this.#response.removeListener('drain', this.#onDrain);
     this.#done(result);
-  }
-
-  /** What is left of the answer in our buffers when the upstream has sent it all waits for the client no longer than the rest. */
-  #untilRead(): void {
-    const response = this.#response;
-    if (response.writableFinished) return;
-    const timer = setTimeout(() => response.destroy(), this.#hooks.writeTimeoutMs);
-    response.once('close', () => clearTimeout(timer));
   }
 }

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Deadlines, Waiting } from './deadlines.ts';
+import { type Deadlines, UNWATCHED, type Waiting } from './deadlines.ts';
 import { ClientGoneError, DeadlineError, faultOf } from './faults.ts';
 import type { ForwardResult } from './forwarding.ts';
 
@@ -17,6 +17,7 @@ export interface OtherAnswerOptions {
 /** The body of an answer that is no 101 to a request for an upgrade, on its way to a client whose head has been written. */
 export class OtherAnswer implements Waiting {
   deadlineAtMs = Number.POSITIVE_INFINITY;
+  slot = UNWATCHED;
   readonly #answer: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #options: OtherAnswerOptions;

@@ -3,18 +3,25 @@
  * chunks of a byte would cost 200 times their bytes on a connection that does not take them.
  */
 export class Pieces {
-  #held: Buffer[] = [];
+  /** Most often there is one. */
+  #first: Buffer | null = null;
+  #others: Buffer[] | null = null;
 
   /** @returns how many are held now */
   add(piece: Buffer): number {
-    return this.#held.push(piece);
+    if (this.#first === null) {
+      this.#first = piece;
+      return 1;
+    }
+    this.#others ??= [this.#first];
+    return this.#others.push(piece);
   }
 
   /** All of them as one; null where there are none. */
   take(): Buffer | null {
-    const held = this.#held;
-    if (held.length === 0) return null;
-    this.#held = [];
-    return held.length === 1 ? held[0]! : Buffer.concat(held);
+    const [first, others] = [this.#first, this.#others];
+    this.#first = null;
+    this.#others = null;
+    return others === null ? first : Buffer.concat(others);
   }
 }

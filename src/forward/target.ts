@@ -1,6 +1,9 @@
-import { type ConnectionKeeper, UpstreamConnection } from './connection.ts';
+import type { ConnectionKeeper } from './carrying.ts';
+import { UpstreamConnection } from './connection.ts';
 import type { Deadlines } from './deadlines.ts';
 import { type Address, addressOf, type DialOptions, dial } from './dial.ts';
+import type { EndOfTurn } from './end-of-turn.ts';
+import { Intake } from './intake.ts';
 
 /** Failures in a row until a target is left out. A connection that cannot be had counts as all of them. */
 const FAILURES = 3;
@@ -19,6 +22,7 @@ export class Target implements ConnectionKeeper {
   readonly #onChange: TargetEvents['onChange'];
   readonly #dialing: DialOptions;
   readonly #deadlines: Deadlines;
+  readonly #endOfTurn: EndOfTurn;
   /** The one used last is at the end: it is used next, so that the others can grow old. */
   readonly #idle: UpstreamConnection[] = [];
   readonly #open = new Set<UpstreamConnection>();
@@ -33,7 +37,14 @@ export class Target implements ConnectionKeeper {
   #closed = false;
 
   /** @param name as written in gateway.yaml */
-  constructor(name: string, dialing: DialOptions, deadlines: Deadlines, onChange: TargetEvents['onChange']) {
+  constructor(
+    name: string,
+    dialing: DialOptions,
+    deadlines: Deadlines,
+    endOfTurn: EndOfTurn,
+    onChange: TargetEvents['onChange'],
+  ) {
+    this.#endOfTurn = endOfTurn;
     this.#name = name;
     this.#onChange = onChange;
     this.address = addressOf(name);
@@ -98,16 +109,26 @@ export class Target implements ConnectionKeeper {
 
   /** Opens a connection of its own. @returns a way to give up */
   dial(connected: (connection: UpstreamConnection) => void, failed: (error: Error) => void): () => void {
+    // What is encrypted Node has to read.
+    const intake = this.address.kind === 'https' ? null : new Intake();
     return dial(
       this.address,
       this.#dialing,
       (socket) => {
-        const connection = new UpstreamConnection(socket, this.address.authority, this, this.#deadlines);
+        const connection = new UpstreamConnection(
+          socket,
+          intake,
+          this.address.authority,
+          this,
+          this.#deadlines,
+          this.#endOfTurn,
+        );
         this.#open.add(connection);
         if (this.#closed) connection.destroy();
         connected(connection);
       },
       failed,
+      intake,
     );
   }
 

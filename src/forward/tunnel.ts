@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Deadlines, Waiting } from './deadlines.ts';
+import { type Deadlines, UNWATCHED, type Waiting } from './deadlines.ts';
 
 /** Why a tunnel ended. */
 export type TunnelEnd =
@@ -35,6 +35,7 @@ export interface TunnelRecord {
  */
 export class Tunnel implements Waiting {
   deadlineAtMs: number;
+  slot = UNWATCHED;
   readonly #client: Socket;
   readonly #upstream: Socket;
   readonly #idleMs: number;

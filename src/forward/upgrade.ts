@@ -1,6 +1,6 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Waiting } from './deadlines.ts';
+import { UNWATCHED, type Waiting } from './deadlines.ts';
 import { dial } from './dial.ts';
 import { BadAnswerError, ClientGoneError, DeadlineError, faultOf } from './faults.ts';
 import type { ForwardResult } from './forwarding.ts';
@@ -57,6 +57,7 @@ export function upgrade(
 
 class Upgrading implements Waiting {
   deadlineAtMs = Number.POSITIVE_INFINITY;
+  slot = UNWATCHED;
   readonly #upstream: Upstream;
   readonly #request: UpgradeRequest;
   readonly #client: UpgradeClient;

@@ -1,6 +1,7 @@
 import type { UpstreamConnection } from './connection.ts';
 import { Deadlines } from './deadlines.ts';
 import type { Address, DialOptions } from './dial.ts';
+import { EndOfTurn } from './end-of-turn.ts';
 import { NoUpstreamError } from './faults.ts';
 import { Target, type TargetEvents } from './target.ts';
 
@@ -19,6 +20,8 @@ export interface UpstreamOptions extends DialOptions {
 
 /** A request on its way through an upstream. */
 export interface Turn {
+  /** Its place at a connection; null to begin with. Only the upstream looks at it. */
+  place: Place | null;
   /** It has a place, and a connection is being made for it. */
   onConnecting(): void;
   /** It has a connection to itself, until `leave`. */
@@ -34,7 +37,7 @@ export interface Loan {
   done(usable: boolean): void;
 }
 
-interface Place {
+export interface Place {
   target: Target | null;
   giveUp: (() => void) | null;
   /** Targets that could not be reached for this request. Nothing of it has been sent to them. */
@@ -48,9 +51,10 @@ interface Place {
 export class Upstream {
   readonly options: UpstreamOptions;
   readonly deadlines: Deadlines;
+  readonly #endOfTurn = new EndOfTurn();
   readonly #targets: readonly Target[];
   readonly #waiting = new Set<Turn>();
-  readonly #running = new Map<Turn, Place>();
+  #running = 0;
   /** Of targets that are equally busy each is taken in its turn. */
   #next = 0;
   #filling = false;
@@ -59,13 +63,13 @@ export class Upstream {
     this.options = options;
     this.deadlines = new Deadlines(options.monotonicMs);
     this.#targets = options.targets.map(
-      (name) => new Target(name, options, this.deadlines, options.onTarget ?? (() => {})),
+      (name) => new Target(name, options, this.deadlines, this.#endOfTurn, options.onTarget ?? (() => {})),
     );
   }
 
   /** Requests that have a connection or wait for one. */
   get inFlight(): number {
-    return this.#running.size + this.#waiting.size;
+    return this.#running + this.#waiting.size;
   }
 
   get targets(): readonly Target[] {
@@ -77,7 +81,7 @@ export class Upstream {
    * @returns false when neither a connection nor a place in the queue is free
    */
   enter(turn: Turn): boolean {
-    if (this.#running.size < this.options.maxConnections) this.#start(turn);
+    if (this.#running < this.options.maxConnections) this.#start(turn);
     else if (this.#waiting.size < this.options.maxQueue) this.#waiting.add(turn);
     else return false;
     return true;
@@ -85,29 +89,30 @@ export class Upstream {
 
   /** Gives a place back, in the queue or at a connection. */
   leave(turn: Turn): void {
-    if (this.#waiting.delete(turn)) return;
-    const place = this.#running.get(turn);
-    if (place === undefined) return;
+    if (this.#waiting.size > 0 && this.#waiting.delete(turn)) return;
+    const { place } = turn;
+    if (place === null) return;
     place.giveUp?.();
     place.target?.leave();
-    this.#running.delete(turn);
+    turn.place = null;
+    this.#running--;
     this.#fill();
   }
 
   /** Another connection, made for this very request: in the pool it might meet the next one that is dying. */
   reconnect(turn: Turn): void {
-    const place = this.#running.get(turn);
+    const { place } = turn;
     if (place?.target) this.#dial(turn, place, place.target);
   }
 
   /** The target of a turn has answered. */
   answered(turn: Turn): void {
-    this.#running.get(turn)?.target?.succeeded();
+    turn.place?.target?.succeeded();
   }
 
   /** The target of a turn gave no usable answer. */
   failed(turn: Turn, cause: string): void {
-    if (this.#leavesOut()) this.#running.get(turn)?.target?.failed(false, cause);
+    if (this.#leavesOut()) turn.place?.target?.failed(false, cause);
   }
 
   /** The target that would be taken for a request now. @throws NoUpstreamError */
@@ -131,7 +136,8 @@ export class Upstream {
 
   #start(turn: Turn): void {
     const place: Place = { target: null, giveUp: null, tried: [] };
-    this.#running.set(turn, place);
+    turn.place = place;
+    this.#running++;
     this.#connect(turn, place);
   }
 
@@ -140,7 +146,7 @@ export class Upstream {
     if (this.#filling) return;
     this.#filling = true;
     for (const next of this.#waiting) {
-      if (this.#running.size >= this.options.maxConnections) break;
+      if (this.#running >= this.options.maxConnections) break;
       this.#waiting.delete(next);
       this.#start(next);
     }

@@ -1,5 +1,8 @@
 import type { WindowLimit, WindowName } from '../admit/plan.ts';
 import type { Verdict } from '../admit/verdict.ts';
+import type { Head } from '../listen/head.ts';
+import type { Caller } from './caller.ts';
+import type { Match } from './route.ts';
 
 /** How a request was judged; one word for log and metrics. */
 export type Judgement =
@@ -62,19 +65,78 @@ export interface Exchange {
 /** The status that is logged for a client that left before it had its answer (nginx's convention). */
 export const CLIENT_CLOSED_REQUEST = 499;
 
-/** What the record tells of a decision. */
-export function decisionOf(
-  verdict: Verdict | null,
-): Pick<Exchange, 'cost' | 'limits' | 'remaining' | 'window' | 'imposedBan' | 'decidedAtMs'> {
-  if (verdict === null) {
-    return { cost: 0, limits: [], remaining: [], window: null, imposedBan: null, decidedAtMs: null };
+/** The record of a request, filled in as the request goes on. */
+export class Recording implements Exchange {
+  readonly requestId: string;
+  readonly traceId: string | null;
+  readonly method: string;
+  readonly clientAddress: string;
+  path: string | null = null;
+  route: string | null = null;
+  consumerId: string | null = null;
+  plan: string | null = null;
+  judgement: Judgement = 'malformed';
+  source: Exchange['source'] = null;
+  cost = 0;
+  limits: readonly WindowLimit[] = NONE;
+  remaining: readonly number[] = NONE;
+  window: WindowName | null = null;
+  imposedBan: number | null = null;
+  decidedAtMs: number | null = null;
+  status = 0;
+  code: string | null = null;
+  cause: string | null = null;
+  totalMs = 0;
+  storeMs = 0;
+  upstreamMs = 0;
+  bytesIn = 0;
+  bytesOut = 0;
+
+  readonly #startedAtMs: number;
+  #forwardedAtMs: number | null = null;
+
+  /** @param nowMs monotonic, as in all that follow */
+  constructor(requestId: string, traceId: string | null, method: string, clientAddress: string, nowMs: number) {
+    this.#startedAtMs = nowMs;
+    this.requestId = requestId;
+    this.traceId = traceId;
+    this.method = method;
+    this.clientAddress = clientAddress;
   }
-  return {
-    cost: verdict.cost,
-    limits: verdict.allowance.limits,
-    remaining: verdict.standings.map(({ remaining }) => remaining),
-    window: verdict.binding?.window ?? null,
-    imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
-    decidedAtMs: verdict.nowMs,
-  };
+
+  routed(head: Head, match: Match | null): void {
+    this.path = head.path;
+    this.route = match === null ? null : match.route.path;
+    this.bytesIn = head.contentLength;
+  }
+
+  identified({ consumer, allowance }: Caller): void {
+    this.consumerId = consumer === null ? null : consumer.id;
+    this.plan = allowance.plan;
+  }
+
+  decided(verdict: Verdict, source: Exchange['source']): void {
+    this.judgement = verdict.kind;
+    this.source = source;
+    this.cost = verdict.cost;
+    this.limits = verdict.allowance.limits;
+    this.remaining = verdict.standings.map(({ remaining }) => remaining);
+    this.window = verdict.binding?.window ?? null;
+    this.imposedBan = verdict.kind === 'banned' && verdict.imposed ? verdict.number : null;
+    this.decidedAtMs = verdict.nowMs;
+  }
+
+  forwarded(nowMs: number): void {
+    this.#forwardedAtMs = nowMs;
+  }
+
+  ended(status: number, code: string | null, cause: string | null, nowMs: number): void {
+    this.status = status;
+    this.code = code;
+    this.cause = cause;
+    this.totalMs = nowMs - this.#startedAtMs;
+    if (this.#forwardedAtMs !== null) this.upstreamMs = nowMs - this.#forwardedAtMs;
+  }
 }
+
+const NONE: readonly never[] = [];

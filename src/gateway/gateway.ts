@@ -2,16 +2,22 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ClientFault } from '../forward/faults.ts';
 import type { UpgradeClient } from '../forward/upgrade-client.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
+import { type ClientConnection, LastAuthorization } from './caller.ts';
 import type { Parts } from './parts.ts';
 import { RequestFlow } from './request-flow.ts';
 import { upgradeForm } from './upgrade-form.ts';
+
+interface Connection extends ClientConnection {
+  /** The request that it is busy with, for what is found wrong only while its body is read. */
+  current: RequestFlow | null;
+  client: UpgradeClient | null;
+}
 
 /** The gateway: one `handle` for each request whose head could be parsed. */
 export class Gateway {
   readonly #parts: Parts;
   #inFlight = 0;
-  /** The request that a connection is busy with, for what is found wrong only while its body is read. */
-  readonly #current = new WeakMap<object, RequestFlow>();
+  readonly #connections = new WeakMap<object, Connection>();
 
   constructor(parts: Parts) {
     this.#parts = {
@@ -44,9 +50,15 @@ export class Gateway {
     client: UpgradeClient | null = null,
   ): void {
     this.#inFlight++;
-    const flow = new RequestFlow(this.#parts, request, response, client);
-    this.#current.set(request.socket, flow);
-    void flow.run(head);
+    let connection = this.#connections.get(request.socket);
+    if (connection === undefined) {
+      connection = { current: null, client, authorization: new LastAuthorization() };
+      this.#connections.set(request.socket, connection);
+    }
+    connection.client = client;
+    const flow = new RequestFlow(this.#parts, request, response, connection);
+    connection.current = flow;
+    flow.run(head);
   }
 
   /**
@@ -54,6 +66,6 @@ export class Gateway {
    * @returns false when there is none that could still be answered
    */
   breakOff(socket: object, code: ClientFault): boolean {
-    return this.#current.get(socket)?.breakOff(code) ?? false;
+    return this.#connections.get(socket)?.current?.breakOff(code) ?? false;
   }
 }

@@ -1,6 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { type ErrorAnswer, errorAnswer, plainError } from '../annotate/error.ts';
 import type { Head } from '../listen/head.ts';
+import { Recording } from './exchange.ts';
+import type { Parts } from './parts.ts';
 import type { Match } from './route.ts';
 import { upgradeForm } from './upgrade-form.ts';
 
@@ -19,6 +21,17 @@ export function requestIdOf(rawHeaders: readonly string[]): string | null {
     id = rawHeaders[i + 1]!;
   }
   return id !== null && REQUEST_ID.test(id) ? id : null;
+}
+
+/** Begins the record of a request. */
+export function recordingOf(
+  parts: Parts,
+  request: IncomingMessage,
+  traceId: string | null,
+  address: string,
+): Recording {
+  const requestId = requestIdOf(request.rawHeaders) ?? parts.newRequestId();
+  return new Recording(requestId, traceId, request.method ?? '', address, parts.monotonicMs());
 }
 
 /** What is wrong with the form of a request beyond its framing, once its route is known; null where nothing is. */

@@ -1,18 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Admission } from '../admit/admit.ts';
 import type { Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/error.ts';
 import { ClientBodyError, type ClientFault } from '../forward/faults.ts';
-import type { UpgradeClient } from '../forward/upgrade-client.ts';
+import type { Budget } from '../identify/failed-attempts.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
 import type { RequestTrace } from '../telemetry/trace-context.ts';
-import { type Caller, callerOf } from './caller.ts';
+import { type Caller, type ClientConnection, callerOf, type Identified } from './caller.ts';
 import { isPreflight, preflightFields } from './cross-origin.ts';
-import { CLIENT_CLOSED_REQUEST, decisionOf, type Exchange, type Judgement } from './exchange.ts';
+import { CLIENT_CLOSED_REQUEST, type Recording } from './exchange.ts';
 import { budgetFields, ownFieldsOf } from './own-fields.ts';
 import type { Origin, Parts } from './parts.ts';
 import { passOn } from './pass-on.ts';
-import { formFault, isUnread, requestIdOf } from './received.ts';
+import { formFault, isUnread, recordingOf } from './received.ts';
 import { closeAfter, replyWithError, replyWithNothing } from './reply.ts';
 import type { Match } from './route.ts';
 import { servable } from './servable.ts';
@@ -28,43 +29,33 @@ export class RequestFlow {
   readonly #parts: Parts;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
-  /** Its connection, where it asks for another protocol on it. */
-  readonly #client: UpgradeClient | null;
+  readonly #connection: ClientConnection;
   readonly #origin: Origin;
-  readonly #requestId: string;
-  readonly #startedAtMs: number;
+  /** What log and metrics will learn of it. */
+  readonly #record: Recording;
   readonly #trace: RequestTrace;
   #head: Head | null = null;
   #match: Match | null = null;
   #caller: Caller | null = null;
   #verdict: Verdict | null = null;
-  #source: Exchange['source'] = null;
-  #judgement: Judgement = 'malformed';
-  #storeMs = 0;
-  #forwardedAtMs: number | null = null;
-  #bytesOut = 0;
   #forwarding: { breakOff(reason: Error): void } | null = null;
   #finished = false;
 
-  constructor(parts: Parts, request: IncomingMessage, response: ServerResponse, client: UpgradeClient | null = null) {
+  constructor(parts: Parts, request: IncomingMessage, response: ServerResponse, connection: ClientConnection) {
     this.#parts = parts;
     this.#request = request;
     this.#response = response;
-    this.#client = client;
+    this.#connection = connection;
     this.#origin = parts.originOf(request);
-    this.#requestId = requestIdOf(request.rawHeaders) ?? parts.newRequestId();
-    this.#startedAtMs = parts.monotonicMs();
     this.#trace = parts.traceOf(request.rawHeaders);
+    this.#record = recordingOf(parts, request, this.#trace.traceId, this.#origin.address);
   }
 
-  async run(head: Head | HeadFault): Promise<void> {
+  run(head: Head | HeadFault): void {
     try {
-      await this.#steps(head);
+      this.#begin(head);
     } catch (error) {
-      this.#parts.onDefect(error, this.#requestId);
-      if (this.#response.headersSent) this.#response.destroy();
-      else this.#refuse(errors.plainError('internal_error'));
-      this.#finish(500, 'internal_error', error instanceof Error ? error.message : String(error));
+      this.#onDefect(error);
     }
   }
 
@@ -76,92 +67,118 @@ export class RequestFlow {
     return true;
   }
 
-  async #steps(head: Head | HeadFault): Promise<void> {
-    if (head.kind === 'fault') return this.#refuse(errors.errorAnswer(head.code, head.message));
+  #begin(head: Head | HeadFault): void {
+    if (head.kind === 'fault') {
+      this.#refuse(errors.errorAnswer(head.code, head.message));
+      return;
+    }
+    const parts = this.#parts;
+    const match = parts.router.match(head.path);
     this.#head = head;
-    this.#match = this.#parts.router.match(head.path);
-    const wrong = formFault(head, this.#match, this.#parts.via);
-    if (wrong !== null) return this.#refuse(wrong);
-    if (this.#parts.cors !== null && isPreflight(head)) return this.#answerPreflight(this.#parts.cors, head);
-    if (!(await this.#identify(head)) || this.#isOver()) return;
-    if (!(await this.#admit()) || this.#isOver()) return;
-    const found = servable(this.#match, head, this.#parts.wallMs());
-    if (found.kind === 'match') this.#forward(head, found.match);
-    else this.#refuse(found.error);
+    this.#match = match;
+    this.#record.routed(head, match);
+    const wrong = formFault(head, match, parts.via);
+    if (wrong !== null) this.#refuse(wrong);
+    else if (parts.cors !== null && isPreflight(head)) this.#answerPreflight(parts.cors, head);
+    else this.#identify(head, match);
+  }
+
+  #identify(head: Head, match: Match | null): void {
+    this.#record.judgement = 'unauthenticated';
+    this.#await(callerOf(this.#parts, head, match, this.#origin, this.#connection.authorization), this.#onIdentified);
+  }
+
+  /** Goes on at once, or when the store has answered, unless there is nobody left to answer by then. */
+  #await<T>(value: T | Promise<T>, next: (this: RequestFlow, value: T) => void): void {
+    if (!(value instanceof Promise)) {
+      next.call(this, value);
+      return;
+    }
+    const askedAtMs = this.#parts.monotonicMs();
+    const settled = (it: T) => {
+      try {
+        this.#record.storeMs += this.#parts.monotonicMs() - askedAtMs;
+        if (!this.#isOver()) next.call(this, it);
+      } catch (error) {
+        this.#onDefect(error);
+      }
+    };
+    value.then(settled, (error) => this.#onDefect(error));
+  }
+
+  #onDefect(error: unknown): void {
+    this.#parts.onDefect(error, this.#record.requestId);
+    if (this.#response.headersSent) this.#response.destroy();
+    else this.#refuse(errors.plainError('internal_error'));
+    this.#finish(500, 'internal_error', error instanceof Error ? error.message : String(error));
   }
 
   #answerPreflight(cors: CorsFields, head: Head): void {
-    this.#judgement = 'preflight';
+    this.#record.judgement = 'preflight';
     if (this.#closes(head)) this.#response.shouldKeepAlive = false;
-    const fields = [...budgetFields(this.#parts, this.#origin), 'X-Request-Id', this.#requestId];
+    const fields = [...budgetFields(this.#parts, this.#origin), 'X-Request-Id', this.#record.requestId];
     replyWithNothing(this.#response, [...fields, ...preflightFields(cors, head, this.#match)]);
     this.#finish(this.#response.statusCode, null, null);
   }
 
-  /** @returns false when the request has been answered */
-  async #identify(head: Head): Promise<boolean> {
-    this.#judgement = 'unauthenticated';
-    const askedAtMs = this.#parts.monotonicMs();
-    const identifying = callerOf(this.#parts, head, this.#match, this.#origin);
-    const identified = identifying instanceof Promise ? await identifying : identifying;
-    this.#storeMs += this.#parts.monotonicMs() - askedAtMs;
-    if (identified.kind === 'caller') {
-      this.#caller = identified.caller;
-      return true;
-    }
-    if (identified.kind === 'unknown') await this.#refuseUnknown(identified.code);
+  #onIdentified(identified: Identified): void {
+    if (identified.kind === 'caller') this.#admit(identified.caller);
+    else if (identified.kind === 'unknown') this.#refuseUnknown(identified.code);
     else if (identified.kind === 'ambiguous') {
-      this.#judgement = 'malformed';
+      this.#record.judgement = 'malformed';
       this.#refuse(errors.errorAnswer('invalid_request', 'Authorization must come once.'));
     } else {
-      this.#judgement = 'undecided';
+      this.#record.judgement = 'undecided';
       this.#refuse(errors.plainError('store_unavailable'));
     }
-    return false;
   }
 
-  /** @returns false when the request has been answered */
-  async #admit(): Promise<boolean> {
-    const askedAtMs = this.#parts.monotonicMs();
+  #admit(caller: Caller): void {
+    this.#caller = caller;
+    this.#record.identified(caller);
     const cost = this.#match?.route.cost ?? 1;
-    const admitting = this.#parts.admitter.admit(this.#caller!.id, this.#caller!.allowance, cost);
-    const admission = admitting instanceof Promise ? await admitting : admitting;
-    this.#storeMs += this.#parts.monotonicMs() - askedAtMs;
+    this.#await(this.#parts.admitter.admit(caller.id, caller.allowance, cost), this.#onAdmission);
+  }
+
+  #onAdmission(admission: Admission): void {
     if (admission.kind === 'unavailable') {
-      this.#judgement = 'undecided';
+      this.#record.judgement = 'undecided';
       this.#refuse(errors.plainError('store_unavailable'));
-      return false;
+      return;
     }
-    const { verdict } = admission;
+    const { verdict, source } = admission;
     this.#verdict = verdict;
-    this.#source = admission.source;
-    this.#judgement = verdict.kind;
-    if (verdict.kind === 'admitted') return true;
-    this.#refuse(verdict.kind === 'banned' ? errors.apiKeyBanned(verdict) : errors.rateLimitExceeded(verdict));
-    return false;
+    this.#record.decided(verdict, source);
+    if (verdict.kind !== 'admitted') {
+      this.#refuse(errors.refusal(verdict));
+      return;
+    }
+    const found = servable(this.#match, this.#head!, this.#parts.wallMs());
+    if (found.kind === 'match') this.#forward(this.#head!, found.match);
+    else this.#refuse(found.error);
   }
 
   #forward(head: Head, match: Match): void {
     if (head.expectsContinue) this.#response.writeContinue();
-    this.#forwardedAtMs = this.#parts.monotonicMs();
+    this.#record.forwarded(this.#parts.monotonicMs());
     const admitted = {
       head,
       match,
-      requestId: this.#requestId,
+      requestId: this.#record.requestId,
       traceFields: this.#trace.forward(),
       caller: this.#caller!,
       origin: this.#origin,
       ownFields: this.#ownFields(),
       closes: () => this.#closes(head),
       sent: (bytes: number) => {
-        this.#bytesOut += bytes;
+        this.#record.bytesOut += bytes;
       },
       done: (result: UpgradeOnResult) => this.#forwarded(result),
     };
     this.#forwarding =
-      this.#client === null
+      this.#connection.client === null
         ? passOn(this.#parts, this.#request, this.#response, admitted)
-        : upgradeOn(this.#parts, this.#client, this.#response, admitted, admitted.done);
+        : upgradeOn(this.#parts, this.#connection.client, this.#response, admitted, admitted.done);
   }
 
   #forwarded(result: UpgradeOnResult): void {
@@ -176,28 +193,28 @@ export class RequestFlow {
   }
 
   /** 401, or 429 where the address has used up what it may fail. */
-  async #refuseUnknown(code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key'): Promise<void> {
-    const failing = this.#parts.failedAttempts.fail(this.#origin.address);
-    const budget = failing instanceof Promise ? await failing : failing;
-    if (this.#isOver()) return;
-    const nowMs = this.#parts.wallMs();
-    const error = budget.allowed ? errors.unauthorized(code) : errors.tooManyFailedAttempts(budget, nowMs);
-    this.#refuse(error, null, this.#parts.rateLimitFields.ofBudget(budget, nowMs));
+  #refuseUnknown(code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key'): void {
+    const refuse = (budget: Budget) => {
+      const nowMs = this.#parts.wallMs();
+      const error = budget.allowed ? errors.unauthorized(code) : errors.tooManyFailedAttempts(budget, nowMs);
+      this.#refuse(error, null, this.#parts.rateLimitFields.ofBudget(budget, nowMs));
+    };
+    this.#await(this.#parts.failedAttempts.fail(this.#origin.address), refuse);
   }
 
   #refuse(error: errors.ErrorAnswer, cause: string | null = null, told: string[] | null = null): void {
     if (this.#finished || this.#response.headersSent) return;
     // What could not be read without doubt is followed by nothing that can.
-    const closes = this.#head === null || this.#head.httpVersion === '1.0' || this.#parts.isDraining();
-    if (closes) this.#response.shouldKeepAlive = false;
-    this.#bytesOut = replyWithError(this.#response, error, this.#ownFields(told), this.#isUnread());
+    if (this.#head === null || this.#head.httpVersion === '1.0' || this.#parts.isDraining())
+      this.#response.shouldKeepAlive = false;
+    this.#record.bytesOut = replyWithError(this.#response, error, this.#ownFields(told), this.#isUnread());
     this.#finish(error.status, error.code, cause);
   }
 
   #ownFields(told: string[] | null = null): string[] {
     const [head, match, caller, verdict] = [this.#head, this.#match, this.#caller, this.#verdict];
-    const known = { requestId: this.#requestId, origin: this.#origin, head, match, caller, verdict };
-    return ownFieldsOf(this.#parts, known, told);
+    const { requestId } = this.#record;
+    return ownFieldsOf(this.#parts, { requestId, origin: this.#origin, head, match, caller, verdict }, told);
   }
 
   #isUnread(): boolean {
@@ -219,29 +236,8 @@ export class RequestFlow {
   #finish(status: number, code: string | null, cause: string | null): void {
     if (this.#finished) return;
     this.#finished = true;
-    const nowMs = this.#parts.monotonicMs();
-    const exchange: Exchange = {
-      requestId: this.#requestId,
-      traceId: this.#trace.traceId,
-      method: this.#request.method ?? '',
-      path: this.#head?.path ?? null,
-      route: this.#match?.route.path ?? null,
-      clientAddress: this.#origin.address,
-      consumerId: this.#caller?.consumer?.id ?? null,
-      plan: this.#caller?.allowance.plan ?? null,
-      judgement: this.#judgement,
-      ...decisionOf(this.#verdict),
-      source: this.#source,
-      status,
-      code,
-      cause,
-      totalMs: nowMs - this.#startedAtMs,
-      storeMs: this.#storeMs,
-      upstreamMs: this.#forwardedAtMs === null ? 0 : nowMs - this.#forwardedAtMs,
-      bytesIn: this.#head?.contentLength ?? 0,
-      bytesOut: this.#bytesOut,
-    };
-    this.#trace.end(exchange);
-    this.#parts.close(exchange);
+    this.#record.ended(status, code, cause, this.#parts.monotonicMs());
+    this.#trace.end(this.#record);
+    this.#parts.close(this.#record);
   }
 }

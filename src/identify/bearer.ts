@@ -35,17 +35,25 @@ const IS_TCHAR = Uint8Array.from({ length: 128 }, (_, code) =>
  * @param rawHeaders names and values in turn, as node:http has them
  */
 export function readBearer(rawHeaders: readonly string[]): Credentials {
-  let value: string | null = null;
+  const value = authorizationOf(rawHeaders);
+  if (value === undefined) return MISSING;
+  return value === null ? AMBIGUOUS : readAuthorization(value);
+}
+
+/** The value of the one Authorization field; undefined where there is none, null where there are several. */
+export function authorizationOf(rawHeaders: readonly string[]): string | undefined | null {
+  let value: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!;
     if (name.length !== 13 || (name !== 'Authorization' && name.toLowerCase() !== 'authorization')) continue;
-    if (value !== null) return AMBIGUOUS;
+    if (value !== undefined) return null;
     value = rawHeaders[i + 1] ?? '';
   }
-  return value === null ? MISSING : read(value);
+  return value;
 }
 
-function read(value: string): Credentials {
+/** Reads the value of an Authorization field. */
+export function readAuthorization(value: string): Credentials {
   if (value.length < 6 || value.slice(0, 6).toLowerCase() !== 'bearer') return MISSING;
   const after = value.charCodeAt(6);
   if (after < 128 && IS_TCHAR[after] === 1) return MISSING;

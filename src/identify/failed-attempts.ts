@@ -51,9 +51,12 @@ const MINUTE_MS = 60_000;
 export class FailedAttempts {
   readonly #options: FailedAttemptsOptions;
   readonly #standings: LRUCache<string, Standing>;
+  /** Parsing an address takes longer than all else about a failure. */
+  readonly #networks: LRUCache<string, string>;
 
   constructor(options: FailedAttemptsOptions) {
     this.#options = options;
+    this.#networks = new LRUCache({ max: options.addresses ?? 10_000 });
     this.#standings = new LRUCache({
       max: options.addresses ?? 10_000,
       dispose: (_standing, address, reason) => {
@@ -68,7 +71,7 @@ export class FailedAttempts {
     const nowMs = this.#options.monotonicMs();
     // Nothing is counted where nothing is allowed (contract section 2: a limit of 0).
     if (limit === 0) return this.#budget(0, { count: 1, endsAtMs: nowMs + MINUTE_MS }, nowMs);
-    const address = networkOf(clientAddress);
+    const address = this.#networkOf(clientAddress);
     const standing = this.#present(address, nowMs);
     if (standing !== null && standing.count >= limit) {
       return this.#budget(limit, { ...standing, count: limit + 1 }, nowMs);
@@ -80,7 +83,7 @@ export class FailedAttempts {
   peek(clientAddress: string): Budget {
     const limit = this.#options.limit();
     const nowMs = this.#options.monotonicMs();
-    const standing = this.#present(networkOf(clientAddress), nowMs) ?? { count: 0, endsAtMs: nowMs };
+    const standing = this.#present(this.#networkOf(clientAddress), nowMs) ?? { count: 0, endsAtMs: nowMs };
     return { ...this.#budget(limit, standing, nowMs), allowed: standing.count < limit };
   }
 
@@ -96,6 +99,15 @@ export class FailedAttempts {
     }
     this.#standings.set(address, standing);
     return this.#budget(this.#options.limit(), standing, this.#options.monotonicMs());
+  }
+
+  #networkOf(clientAddress: string): string {
+    let network = this.#networks.get(clientAddress);
+    if (network === undefined) {
+      network = networkOf(clientAddress);
+      this.#networks.set(clientAddress, network);
+    }
+    return network;
   }
 
   #present(address: string, nowMs: number): Standing | null {

@@ -67,9 +67,8 @@ export class Identifier {
   }
 
   /** At once where memory suffices, else when the store has answered. Never rejects. */
-  identify(token: string): Identity | Promise<Identity> {
-    if (!isWellFormed(token)) return INVALID;
-    const sha = hash('sha256', token, 'base64url');
+  identify(token: string, sha = fingerprintOf(token)): Identity | Promise<Identity> {
+    if (sha === null) return INVALID;
     const entry = this.#known.get(sha);
     if (entry === undefined) return this.#identifyUnknown(sha, token);
     const nowMs = this.#options.monotonicMs();
@@ -203,6 +202,11 @@ export class Identifier {
       this.#options.onStoreFailure?.(error);
     }
   }
+}
+
+/** Under what a secret is remembered: its SHA-256. Null where it cannot be a secret at all. */
+export function fingerprintOf(token: string): string | null {
+  return isWellFormed(token) ? hash('sha256', token, 'base64url') : null;
 }
 
 interface Found {

@@ -10,9 +10,9 @@ export interface LogOutputOptions {
 }
 
 /** Written as soon as so much is held, or so long after the first line: each write is a trip to another thread and back. */
-const ENOUGH_BYTES = 32 * 1024;
+const ENOUGH_BYTES = 64 * 1024;
 const HELD_MS = 500;
-const PIECE_BYTES = 64 * 1024;
+const PIECE_BYTES = 128 * 1024;
 /** How soon it is tried again when the file takes nothing: at first, and at last. */
 const AGAIN_MS = 5;
 const AGAIN_AT_LAST_MS = 250;

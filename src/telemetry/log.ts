@@ -1,6 +1,7 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { Exchange } from '../gateway/exchange.ts';
 import type { ClosedWebSocket } from '../gateway/upgrade-on.ts';
+import { AccessLines } from './access-line.ts';
 import { LogOutput } from './log-output.ts';
 
 /** Lines held while standard output does not take them; beyond it lines are dropped and counted. */
@@ -25,6 +26,8 @@ export interface LogOptions {
   readonly onDrop: () => void;
   /** Share of the 2xx answers that get an access line, 0 to 1. */
   readonly sample2xx: number;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
   /** From 0 up to 1. */
   readonly random?: () => number;
   /** Where lines go; standard output unless a test says otherwise. */
@@ -35,13 +38,19 @@ export interface LogOptions {
  * The log: one JSON object a line, on standard output, written in pieces so that no request waits for it. An access
  * line is made of an Exchange alone, which has no place for a key, a query or a header.
  */
-export function openLog({ level, onDrop, sample2xx, random = Math.random, stream }: LogOptions): GatewayLog {
+export function openLog({ level, onDrop, sample2xx, nowMs, random = Math.random, stream }: LogOptions): GatewayLog {
   // Asking for `process.stdout` makes a pipe one that says when it is full, instead of holding up whoever writes.
   const out = new LogOutput({ fd: process.stdout.fd, maxBytes: BUFFER_BYTES, onDrop });
-  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, stream ?? out);
+  const sink = stream ?? out;
+  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, sink);
+  const lines = new AccessLines();
+  const isWritten = logger.isLevelEnabled('info');
+  const write = (exchange: Exchange, more: string, message: string) => {
+    if (isWritten) sink.write(lines.lineOf(exchange, nowMs(), more, message));
+  };
   const summaries = new Map<string, { exchange: Exchange; count: number }>();
   const flush = () => {
-    for (const { exchange, count } of summaries.values()) logger.info({ ...lineOf(exchange), count }, 'refusals');
+    for (const { exchange, count } of summaries.values()) write(exchange, `,"count":${count}`, 'refusals');
     summaries.clear();
   };
   const timer = setInterval(flush, SUMMARY_MS);
@@ -51,42 +60,25 @@ export function openLog({ level, onDrop, sample2xx, random = Math.random, stream
     access: (exchange) => {
       if (sample2xx < 1 && exchange.status >= 200 && exchange.status < 300) {
         // The share stands in the line, so that whoever counts lines can count requests.
-        if (random() < sample2xx) logger.info({ ...lineOf(exchange), sample: sample2xx }, 'request');
+        if (random() < sample2xx) write(exchange, `,"sample":${sample2xx}`, 'request');
         return;
       }
       if (exchange.source !== 'memory' || exchange.consumerId === null) {
-        logger.info(lineOf(exchange), 'request');
+        write(exchange, '', 'request');
         return;
       }
       const key = `${exchange.consumerId} ${exchange.code} ${exchange.route}`;
       const summary = summaries.get(key);
       if (summary !== undefined) summary.count++;
       else if (summaries.size < MAX_SUMMARIES) summaries.set(key, { exchange, count: 1 });
-      else logger.info(lineOf(exchange), 'request');
+      else write(exchange, '', 'request');
     },
     webSocketClosed: ({ end, durationMs, ...rest }) =>
-      logger.info({ ...rest, durationMs: rounded(durationMs), reason: end }, 'websocket closed'),
+      logger.info({ ...rest, durationMs: Math.round(durationMs * 1_000) / 1_000, reason: end }, 'websocket closed'),
     close: () => {
       clearInterval(timer);
       flush();
       return out.close();
     },
   };
-}
-
-/** The fields of an access line; their meaning stands with `Exchange`. */
-function lineOf(exchange: Exchange): object {
-  const { limits, remaining, totalMs, storeMs, upstreamMs, ...rest } = exchange;
-  return {
-    ...rest,
-    limits: Object.fromEntries(limits.map(({ window, limit }) => [window, limit])),
-    remaining: Object.fromEntries(limits.map(({ window }, i) => [window, remaining[i]])),
-    totalMs: rounded(totalMs),
-    storeMs: rounded(storeMs),
-    upstreamMs: rounded(upstreamMs),
-  };
-}
-
-function rounded(ms: number): number {
-  return Math.round(ms * 1000) / 1000;
 }

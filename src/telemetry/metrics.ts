@@ -1,6 +1,8 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Exchange } from '../gateway/exchange.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
+import { Durations } from './durations.ts';
+import { Tally } from './tally.ts';
 import { type WebSocketMetrics, webSocketMetrics } from './web-socket-metrics.ts';
 
 export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics {
@@ -34,6 +36,7 @@ export interface UpstreamState {
   readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
 }
 
+const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx'];
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 /** An admitted request that leaves at most this share of its window is near the limit. */
 const NEAR = 0.1;
@@ -83,41 +86,38 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
 type Recorder = (exchange: Exchange) => void;
 
 function recordRequests(registry: Registry): Recorder {
-  const requests = new Counter({
-    name: 'tollgate_requests_total',
-    help: 'Requests that have ended, by route pattern, plan, judgement, status class, error code and who decided.',
-    labelNames: ['route', 'plan', 'judgement', 'status', 'code', 'source'],
-    registers: [registry],
-  });
-  return ({ route, plan, judgement, status, code, source }) => {
-    requests.inc({
-      route: route ?? 'none',
-      plan: plan ?? 'none',
+  const requests = new Tally(
+    registry,
+    'tollgate_requests_total',
+    'Requests that have ended, by route pattern, plan, judgement, status class, error code and who decided.',
+    ['route', 'plan', 'judgement', 'status', 'code', 'source'],
+  );
+  return ({ route, plan, judgement, status, code, source }) =>
+    requests.count(
+      route ?? 'none',
+      plan ?? 'none',
       judgement,
-      status: status === 499 ? '499' : `${Math.floor(status / 100)}xx`,
-      code: code ?? 'none',
-      source: source ?? 'none',
-    });
-  };
+      status === 499 ? '499' : STATUS_CLASSES[Math.floor(status / 100)]!,
+      code ?? 'none',
+      source ?? 'none',
+    );
 }
 
 function recordDurations(registry: Registry): Recorder {
-  const duration = new Histogram({
-    name: 'tollgate_request_duration_seconds',
-    help: 'Time of a request: total, waiting for the store, with the upstream, and the rest in the gateway itself.',
-    labelNames: ['part'],
-    buckets: SECONDS,
-    registers: [registry],
-  });
-  const total = duration.labels('total');
-  const store = duration.labels('store');
-  const upstream = duration.labels('upstream');
-  const gateway = duration.labels('gateway');
+  const durations = new Durations(
+    registry,
+    'tollgate_request_duration_seconds',
+    'Time of a request: total, waiting for the store, with the upstream, and the rest in the gateway itself.',
+    SECONDS,
+  );
+  const [total, store, upstream, gateway] = ['total', 'store', 'upstream', 'gateway'].map((part) =>
+    durations.part(part),
+  );
   return ({ totalMs, storeMs, upstreamMs, source }) => {
-    total.observe(totalMs / 1000);
-    if (source === 'store') store.observe(storeMs / 1000);
-    if (upstreamMs > 0) upstream.observe(upstreamMs / 1000);
-    gateway.observe(Math.max(totalMs - storeMs - upstreamMs, 0) / 1000);
+    total!.add(totalMs / 1000);
+    if (source === 'store') store!.add(storeMs / 1000);
+    if (upstreamMs > 0) upstream!.add(upstreamMs / 1000);
+    gateway!.add(Math.max(totalMs - storeMs - upstreamMs, 0) / 1000);
   };
 }
 
@@ -128,12 +128,12 @@ function recordQuotas(registry: Registry): Recorder {
     labelNames: ['plan', 'window'],
     registers: [registry],
   });
-  const over = new Counter({
-    name: 'tollgate_quota_refusals_total',
-    help: 'Requests refused for the quota or under a ban, by the window that refused.',
-    labelNames: ['plan', 'window', 'judgement'],
-    registers: [registry],
-  });
+  const over = new Tally(
+    registry,
+    'tollgate_quota_refusals_total',
+    'Requests refused for the quota or under a ban, by the window that refused.',
+    ['plan', 'window', 'judgement'],
+  );
   const bans = new Counter({
     name: 'tollgate_bans_total',
     help: 'Bans imposed, by their rung on the ladder; the highest label counts all from there on.',
@@ -142,11 +142,12 @@ function recordQuotas(registry: Registry): Recorder {
   });
   return ({ plan, window, judgement, limits, remaining, imposedBan }) => {
     if (plan === null || window === null) return;
-    if (judgement === 'refused' || judgement === 'banned') over.inc({ plan, window, judgement });
+    if (judgement === 'refused' || judgement === 'banned') over.count(plan, window, judgement);
     if (imposedBan !== null) bans.inc({ plan, rung: imposedBan < RUNGS ? String(imposedBan) : `${RUNGS}+` });
     if (judgement !== 'admitted') return;
-    const i = limits.findIndex((limit) => limit.window === window);
-    if (remaining[i]! <= limits[i]!.limit * NEAR) near.inc({ plan, window });
+    for (let i = 0; i < limits.length; i++) {
+      if (limits[i]!.window === window && remaining[i]! <= limits[i]!.limit * NEAR) near.inc({ plan, window });
+    }
   };
 }
 

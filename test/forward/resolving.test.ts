@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import type { AnswerHead } from '../../src/forward/answer-reader.ts';
 import type { UpstreamConnection } from '../../src/forward/connection.ts';
-import { Upstream } from '../../src/forward/upstream.ts';
+import { type Turn, Upstream } from '../../src/forward/upstream.ts';
 
 // The service moves: its name gets another address, while the gateway has good connections to the old one.
 test('a changed address is used at the latest when a connection is 30 s old, however busy it is', async () => {
@@ -42,7 +42,8 @@ test('a changed address is used at the latest when a connection is 30 s old, how
   });
   const ask = () =>
     new Promise<void>((resolve, reject) => {
-      const turn = {
+      const turn: Turn = {
+        place: null,
         onConnecting: () => {},
         onNotConnected: reject,
         onConnected: (connection: UpstreamConnection) =>

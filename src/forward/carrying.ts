@@ -1,0 +1,23 @@
+import type { AnswerHandler } from './answer-reader.ts';
+import type { UpstreamConnection } from './connection.ts';
+
+/** The request that a connection is carrying, told of everything that happens to it there. */
+export interface Carried extends AnswerHandler {
+  /** All that has come so far has been told: what is held back for more goes out now. */
+  onPause(): void;
+  /** The upstream has the whole request. */
+  onBodySent(): void;
+  /** The connection died, or something came on it that is no answer, before the answer was whole. */
+  onBroken(error: Error): void;
+  /** Behind the end of the answer: the connection can be used again, or is gone, and its place may be given back. */
+  onFree(): void;
+  /** The client's own body is at fault. */
+  onBodyFault(error: Error): void;
+}
+
+/** What becomes of a connection, for those who keep it. */
+export interface ConnectionKeeper {
+  /** Its answer is whole and it may carry another request. */
+  onIdle(connection: UpstreamConnection): void;
+  onClosed(connection: UpstreamConnection): void;
+}

@@ -1,0 +1,52 @@
+import type { ServerResponse } from 'node:http';
+import { Pieces } from './pieces.ts';
+
+/** A small body leaves together with its head, as one piece. */
+const JOINED_BYTES = 16 * 1024;
+
+/** An upstream's answer on its way to the client: head, body and end leave in as few writes as they came in. */
+export class ClientAnswer {
+  readonly #response: ServerResponse;
+  readonly #held = new Pieces();
+  #isHeadHeld = false;
+
+  constructor(response: ServerResponse) {
+    this.#response = response;
+  }
+
+  /** @param closes whether the client's connection ends with this answer */
+  begin(status: number, fields: string[], closes: boolean): void {
+    if (closes) this.#response.shouldKeepAlive = false;
+    this.#response.writeHead(status, fields);
+    this.#isHeadHeld = true;
+  }
+
+  add(chunk: Buffer): void {
+    this.#held.add(chunk);
+  }
+
+  /**
+   * Writes what is held. Node would hold a head back until there is some body, and that may be long in coming.
+   * @returns false where the client must read before there is more (`drain`)
+   */
+  flush(): boolean {
+    const chunk = this.#held.take();
+    if (chunk === null && this.#isHeadHeld) this.#response.flushHeaders();
+    this.#isHeadHeld = false;
+    return chunk === null || this.#response.write(chunk);
+  }
+
+  /** Writes the rest. Where the client does not take it in time, its connection is given up. */
+  end(writeTimeoutMs: number): void {
+    const response = this.#response;
+    const last = this.#held.take();
+    if (last === null) response.end();
+    // Node joins a head with a text into one piece, and writes it in one go; with bytes it would make two of them.
+    else if (this.#isHeadHeld && last.length <= JOINED_BYTES) response.end(last.toString('latin1'), 'latin1');
+    else response.end(last);
+    // Nearly always the system has taken it all by now.
+    if (response.writableFinished || response.socket?.writableLength === 0) return;
+    const timer = setTimeout(() => response.destroy(), writeTimeoutMs);
+    response.once('close', () => clearTimeout(timer));
+  }
+}

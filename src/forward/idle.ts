@@ -1,0 +1,17 @@
+/** An idle connection is closed before the servers in common use close theirs. */
+const IDLE_MS = 4_000;
+/** What an upstream says in Keep-Alive is used up by this much earlier, for what is on its way meanwhile. */
+const IDLE_MARGIN_MS = 1_000;
+
+/**
+ * How long a connection may lie idle, in milliseconds; 0 where it is not worth keeping.
+ * @param fields of its last answer
+ */
+export function idleMs(fields: readonly string[]): number {
+  for (let i = 0; i < fields.length; i += 2) {
+    if (fields[i]!.length !== 10 || fields[i]!.toLowerCase() !== 'keep-alive') continue;
+    const timeout = /(?:^|[\s,])timeout=([0-9]{1,9})/i.exec(fields[i + 1]!);
+    if (timeout !== null) return Math.max(0, Math.min(IDLE_MS, Number(timeout[1]) * 1_000 - IDLE_MARGIN_MS));
+  }
+  return IDLE_MS;
+}

@@ -1,0 +1,81 @@
+import type { Exchange } from '../gateway/exchange.ts';
+
+/** JSON needs no escape for any of these. */
+const PLAIN = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
+
+/**
+ * Writes access lines: their members stand with `Exchange`. They are put together by hand because there is one for each
+ * request, and the general serializer took a quarter of the time that a request costs.
+ */
+export class AccessLines {
+  /** What the same moments were written as before: requests that were decided together have the same. */
+  #second = Number.NaN;
+  #secondText = '';
+  #decidedAtMs: number | null = null;
+  #decidedText = 'null';
+
+  /**
+   * @param nowMs Unix milliseconds
+   * @param more members of this line alone, each with a comma before it
+   * @returns the line as pino would write it, with its line feed
+   */
+  lineOf(exchange: Exchange, nowMs: number, more: string, message: string): string {
+    return `{"level":30,"time":"${this.#isoTime(nowMs)}"${this.#membersOf(exchange)}${more},"msg":"${message}"}\n`;
+  }
+
+  #membersOf(exchange: Exchange): string {
+    const { limits, remaining } = exchange;
+    let told = '';
+    let left = '';
+    for (let i = 0; i < limits.length; i++) {
+      const { window, limit } = limits[i]!;
+      const comma = i === 0 ? '' : ',';
+      told += `${comma}"${window}":${limit}`;
+      left += `${comma}"${window}":${remaining[i]}`;
+    }
+    return (
+      `,"requestId":${text(exchange.requestId)},"traceId":${text(exchange.traceId)},"method":${text(exchange.method)}` +
+      `,"path":${text(exchange.path)},"route":${text(exchange.route)},"clientAddress":${text(exchange.clientAddress)}` +
+      `,"consumerId":${text(exchange.consumerId)},"plan":${text(exchange.plan)},"judgement":"${exchange.judgement}"` +
+      `,"cost":${exchange.cost},"window":${text(exchange.window)},"imposedBan":${exchange.imposedBan}` +
+      `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"source":${text(exchange.source)},"status":${exchange.status}` +
+      `,"code":${text(exchange.code)},"cause":${text(exchange.cause)},"bytesIn":${exchange.bytesIn}` +
+      `,"bytesOut":${exchange.bytesOut},"limits":{${told}},"remaining":{${left}},"totalMs":${thousandths(exchange.totalMs)}` +
+      `,"storeMs":${thousandths(exchange.storeMs)},"upstreamMs":${thousandths(exchange.upstreamMs)}`
+    );
+  }
+
+  #decided(ms: number | null): string {
+    if (ms !== this.#decidedAtMs) {
+      this.#decidedAtMs = ms;
+      this.#decidedText = String(ms);
+    }
+    return this.#decidedText;
+  }
+
+  /** `2026-11-21T10:00:00.000Z`. All but the milliseconds is worked out once a second. */
+  #isoTime(ms: number): string {
+    const second = Math.floor(ms / 1_000);
+    if (second !== this.#second) {
+      this.#second = second;
+      this.#secondText = new Date(second * 1_000).toISOString().slice(0, -4);
+    }
+    return `${this.#secondText}${String(ms - second * 1_000).padStart(3, '0')}Z`;
+  }
+}
+
+const THOUSANDTHS: readonly string[] = Array.from({ length: 1_000 }, (_, i) =>
+  i === 0 ? '' : `.${String(i).padStart(3, '0')}`,
+);
+
+/** Milliseconds with three digits behind the point. From two whole numbers: those are written out faster than a fraction. */
+function thousandths(ms: number): string {
+  const us = Math.round(ms * 1_000);
+  const whole = Math.floor(us / 1_000);
+  return `${whole}${THOUSANDTHS[us - whole * 1_000]}`;
+}
+
+function text(value: string | null): string {
+  if (value === null) return 'null';
+  return PLAIN.test(value) ? `"${value}"` : JSON.stringify(value);
+}
