@@ -37,6 +37,8 @@ figure is the median of the rounds, beside it the smallest and the largest; a ra
 round. A round with a failed request counts for nothing. p99 "fixed" is at half of the slowest contestant's throughput.
 Scripts and commands are Redis calls for one request; commands include those inside scripts.
 
+What was tried to get here, and where the time goes now, stands in [TUNING.md](TUNING.md).
+
 Contestants: ${contestants}.`;
 }
 
