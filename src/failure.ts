@@ -21,8 +21,10 @@ export type FailureCode =
   | 'bad_usage'
   /** A command names a key, plan or ban that is not there. */
   | 'not_found'
-  /** A command asks for something that the rules refuse (a custom plan without limits, a revoked key rotated). */
+  /** A command asks for something that the rules refuse (a custom plan without limits, a name of two lines). */
   | 'refused'
+  /** A command asks for something that the present state of a key does not allow (a revoked key rotated). */
+  | 'conflict'
   /** The store does not answer, or answers with an error. */
   | 'store_unavailable'
   /** Another gateway owns this embedded store. */

@@ -12,10 +12,16 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'keys rotate': async () => (await import('./cli/keys-rotate.ts')).keysRotate,
   'keys revoke': async () => (await import('./cli/keys-revoke.ts')).keysRevoke,
   'keys update': async () => (await import('./cli/keys-update.ts')).keysUpdate,
+  'keys import': async () => (await import('./cli/keys-import.ts')).keysImport,
+  'keys export': async () => (await import('./cli/keys-export.ts')).keysExport,
+  'plans show': async () => (await import('./cli/plans-show.ts')).plansShow,
   'plans check': async () => (await import('./cli/plans-check.ts')).plansCheck,
+  'plans diff': async () => (await import('./cli/plans-diff.ts')).plansDiff,
+  'plans simulate': async () => (await import('./cli/plans-simulate.ts')).plansSimulate,
   'bans list': async () => (await import('./cli/bans-list.ts')).bansList,
   'bans lift': async () => (await import('./cli/bans-lift.ts')).bansLift,
   usage: async () => (await import('./cli/usage.ts')).usage,
+  deprecations: async () => (await import('./cli/deprecations.ts')).deprecations,
   schema: async () => (await import('./cli/schema.ts')).schema,
 };
 

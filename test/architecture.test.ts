@@ -69,6 +69,10 @@ describe('the check of', () => {
       ['src/admit/a.ts', "import { type Key } from '../identify/key-store.ts';"],
       ['src/admit/b.ts', "import '../telemetry/log.ts';"],
     ],
+    'simulate is pure: it imports nothing but itself, admit, failure.ts and types': [
+      ['src/simulate/a.ts', "import { readSync } from 'node:fs';"],
+      ['src/simulate/b.ts', "import { parsePlans } from '../config/plans.ts';"],
+    ],
     'a store loads only itself, the interfaces of the steps, admit/decide.ts, admit/plan.ts and failure.ts': [
       ['src/stores/redis/a.ts', "import { x } from '../embedded/keys.ts';"],
       ['src/stores/embedded/a.ts', "import { admit } from '../../admit/admit.ts';"],

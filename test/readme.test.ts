@@ -29,6 +29,7 @@ const EXCHANGE: Exchange = {
   imposedBan: null,
   source: 'store',
   decidedAtMs: 0,
+  shadow: null,
   status: 200,
   code: null,
   cause: null,
@@ -120,7 +121,7 @@ test('the fields of the log in the README are those of an access line', () => {
   const lines: string[] = [];
   const log = openLog({
     level: 'info',
-    sample2xx: 0.5,
+    sample2xx: () => 0.5,
     nowMs: () => 0,
     random: () => 0,
     onDrop: () => {},

@@ -30,11 +30,19 @@ secret admin-token 1000 "${ADMIN_TOKEN:-}"
 secret redis-password 999 "${REDIS_PASSWORD:-}"
 secret grafana-password 472 "${GRAFANA_PASSWORD:-}"
 password=$(cat redis-password)
-printf 'requirepass %s\n' "$password" | write redis-auth.conf 999
+# The second line is for replicas, which the nodes of a cluster may become.
+printf 'requirepass %s\nmasterauth %s\n' "$password" "$password" | write redis-auth.conf 999
 printf 'redis://:%s@redis:6379\n' "$password" | write redis-url 1000
+nodes='cluster-1 cluster-2 cluster-3 cluster-4 cluster-5 cluster-6'
+printf 'redis+cluster://:%s@%s\n' "$password" "$(echo "$nodes" | tr ' ' ,)" | write redis-cluster-url 1000
 
 # A volume belongs to root until somebody says otherwise.
 chown 999:1000 /redis-data
+for node in $nodes; do
+  mkdir -p -m 700 "/cluster-data/$node"
+  chown 999:1000 "/cluster-data/$node"
+done
+chmod 755 /cluster-data
 
 cat <<TEXT
 Once all are healthy, make a key and use it:

@@ -38,6 +38,10 @@ export interface Plan {
   readonly limits: Readonly<Partial<Record<WindowName, Limit | 'custom'>>>;
   /** Null where the plan says `bans: off`. */
   readonly bans: BanRule | null;
+  /** False: its limits are counted and reported, and refuse nobody. */
+  readonly enforce: boolean;
+  /** Limits that are counted beside those above and refuse nobody; empty where there are none. */
+  readonly shadow: Readonly<Partial<Record<WindowName, number>>>;
 }
 
 /** plans.yaml as a whole. Frozen; a reload makes a new one. */
@@ -62,6 +66,21 @@ export interface Allowance {
   /** The windows without a bound, shortest first; they are told, not counted. */
   readonly unlimited: readonly { readonly window: WindowName; readonly lengthMs: number }[];
   readonly bans: BanRule | null;
+  /** What is counted beside it, under `shadowIdOf`, and refuses nobody. */
+  readonly shadow?: Allowance;
+  /** Nothing of this consumer is decided: only its shadow is counted. */
+  readonly isShadowOnly?: true;
+}
+
+/** What stands behind a consumer's id where its shadow is counted; no consumer's own id has it. */
+const SHADOW = '~shadow';
+
+export function shadowIdOf(consumerId: string): string {
+  return `${consumerId}${SHADOW}`;
+}
+
+export function isShadowId(id: string): boolean {
+  return id.endsWith(SHADOW);
 }
 
 /**
@@ -80,5 +99,19 @@ export function allowanceOf(plan: Plan, own: Limits): Allowance | { readonly mis
     else limits.push({ window, lengthMs: WINDOW_MS[window], limit });
   }
   if (missing.length > 0) return { missing };
-  return Object.freeze({ plan: plan.name, limits, unlimited, bans: plan.bans });
+  const live = { plan: plan.name, limits, unlimited, bans: plan.bans };
+  if (!plan.enforce) return Object.freeze({ ...withoutBounds(live), shadow: Object.freeze(live), isShadowOnly: true });
+  const watched = WINDOWS.flatMap((window) => {
+    const limit = plan.shadow[window];
+    return limit === undefined ? [] : [{ window, lengthMs: WINDOW_MS[window], limit }];
+  });
+  if (watched.length === 0) return Object.freeze(live);
+  return Object.freeze({ ...live, shadow: Object.freeze({ ...live, limits: watched, unlimited: [] }) });
+}
+
+/** What the caller is told of a plan that is not enforced: the same windows without a bound. */
+function withoutBounds({ plan, limits, unlimited }: Allowance): Allowance {
+  const all = [...limits, ...unlimited].map(({ window, lengthMs }) => ({ window, lengthMs }));
+  const told = all.sort((a, b) => a.lengthMs - b.lengthMs);
+  return { plan, limits: [], unlimited: told, bans: null };
 }

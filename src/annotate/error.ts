@@ -1,4 +1,5 @@
 import type { Banned, Refused } from '../admit/verdict.ts';
+import type { JwtRefusal } from '../identify/jwt-refusal.ts';
 import { type AddressBudget, retryAfterSeconds } from './rate-limit.ts';
 
 /** Every code that a client can be answered with, and its status (contract section 4). The only such table. */
@@ -22,6 +23,7 @@ const STATUS = {
   not_implemented: 501,
   upstream_unavailable: 502,
   store_unavailable: 503,
+  identity_unavailable: 503,
   overloaded: 503,
   no_upstream: 503,
   upstream_timeout: 504,
@@ -78,6 +80,7 @@ const SENTENCES = {
   payload_too_large: 'The body of the request is too large.',
   loop_detected: 'This request has come through this gateway before.',
   store_unavailable: 'The request cannot be decided at the moment. Retry shortly.',
+  identity_unavailable: 'The token cannot be checked at the moment. Retry shortly, with the same token.',
   upstream_unavailable: 'The service behind the gateway cannot be reached or gave no valid answer.',
   upstream_timeout: 'The service behind the gateway did not answer in time.',
   overloaded: 'Too many requests are waiting for the service behind the gateway. Retry shortly.',
@@ -91,8 +94,30 @@ export function plainError(code: keyof typeof SENTENCES, retryAfterMs = 0): Erro
   return errorAnswer(code, SENTENCES[code], STATUS[code] === 503 ? { fields: ['Retry-After', String(seconds)] } : {});
 }
 
-/** 401 with the challenge that RFC 6750 section 3 asks for: no error where nothing was presented. */
-export function unauthorized(code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key'): ErrorAnswer {
+/** What is wrong with a JSON Web Token, for whoever made the request with it. */
+const TOKEN_SENTENCES: Readonly<Record<JwtRefusal, string>> = {
+  malformed: 'This is no JSON Web Token that can be read. Check that it is complete.',
+  too_long: 'This token is too long. Ask for one of at most 8192 characters.',
+  algorithm: 'This token is not signed in a way that is accepted here.',
+  unknown_key: 'This token names no key of the issuer (`kid`). Ask for a new one.',
+  signature: 'The signature of this token is not that of the issuer.',
+  issuer: 'This token comes from another issuer (`iss`) than those accepted here.',
+  audience: 'This token is meant for another audience (`aud`).',
+  expired: 'This token has expired (`exp`). Ask for a new one.',
+  no_expiry: 'This token does not say when it expires (`exp`).',
+  not_yet: 'This token is not valid yet (`nbf`, `iat`). Check the clock of its issuer.',
+  subject: 'This token does not say whose it is (`sub`).',
+  plan: 'This token names no plan that there is here. Ask whoever issues it.',
+};
+
+/**
+ * 401 with the challenge that RFC 6750 section 3 asks for: no error where nothing was presented.
+ * @param token what was wrong with the token; null where it was an API key, or nothing
+ */
+export function unauthorized(
+  code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key',
+  token: JwtRefusal | null = null,
+): ErrorAnswer {
   const challenge =
     code === 'missing_api_key' ? `Bearer realm="${REALM}"` : `Bearer realm="${REALM}", error="invalid_token"`;
   const message = {
@@ -100,7 +125,8 @@ export function unauthorized(code: 'missing_api_key' | 'invalid_api_key' | 'expi
     invalid_api_key: 'This API key is not valid. Check that it is complete and has not been revoked.',
     expired_api_key: 'This API key has expired. Ask for a new one.',
   }[code];
-  return errorAnswer(code, message, { fields: ['WWW-Authenticate', challenge] });
+  const sentence = token === null ? message : TOKEN_SENTENCES[token];
+  return errorAnswer(code, sentence, { fields: ['WWW-Authenticate', challenge] });
 }
 
 /** 429 for an address that failed too often (contract section 4). Times in Unix milliseconds. */
@@ -143,6 +169,14 @@ export function apiKeyBanned({ number, untilMs, retryAtMs, nowMs }: Banned): Err
 /** 429 as the verdict has it. */
 export function refusal(verdict: Refused | Banned): ErrorAnswer {
   return verdict.kind === 'banned' ? apiKeyBanned(verdict) : rateLimitExceeded(verdict);
+}
+
+/** 410 in a brownout: the route is away for a while, before it goes for good. Times in Unix milliseconds. */
+export function endpointAway(successor: string | null, untilMs: number, nowMs: number): ErrorAnswer {
+  const seconds = retryAfterSeconds(untilMs, nowMs);
+  const instead = successor === null ? '' : ` Use ${successor} instead.`;
+  const message = `This endpoint is about to be removed and away until ${new Date(untilMs).toISOString()}, as announced.${instead}`;
+  return errorAnswer('endpoint_removed', message, { fields: ['Retry-After', String(seconds)] });
 }
 
 /** 410 after a route's sunset, with where to go instead. */

@@ -1,6 +1,5 @@
-import { Failure } from '../failure.ts';
 import type { Command, ExitCode } from './command.ts';
-import { ledgerOf } from './ledger-view.ts';
+import { operationsOn } from './keys-operations.ts';
 import { withStore } from './open-store.ts';
 
 /** `tollgate bans lift`: ends a ban now. */
@@ -13,10 +12,10 @@ export const bansLift: Command = {
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     return withStore<ExitCode>(terminal.env, async (store) => {
-      if ((await store.keys.get(id)) === null) throw new Failure('not_found', `There is no key ${id}.`);
-      const lifted = await ledgerOf(store).lift(id);
-      if (!lifted) throw new Failure('not_found', `Key ${id} is not banned.`);
-      terminal.out(options.json === true ? `${JSON.stringify({ id, lifted })}\n` : `The ban of ${id} is lifted.\n`);
+      await operationsOn(store).lift(id);
+      terminal.out(
+        options.json === true ? `${JSON.stringify({ id, lifted: true })}\n` : `The ban of ${id} is lifted.\n`,
+      );
       return 0;
     });
   },

@@ -1,5 +1,6 @@
+import { banReport } from '../admin/ban-report.ts';
 import type { Command, ExitCode } from './command.ts';
-import { ledgerOf } from './ledger-view.ts';
+import { operationsOn } from './keys-operations.ts';
 import { withStore } from './open-store.ts';
 import { table } from './table.ts';
 
@@ -13,15 +14,10 @@ export const bansList: Command = {
   },
   async run({ options }, terminal) {
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const bans = [...(await ledgerOf(store).bans())].sort((a, b) => a.ban.untilMs - b.ban.untilMs);
+      const inForce = await operationsOn(store).bans();
+      const bans = [...inForce].sort((a, b) => a.ban.untilMs - b.ban.untilMs);
       if (options.json === true) {
-        const rows = bans.map(({ consumerId, ban }) => ({
-          id: consumerId,
-          number: ban.number,
-          window: ban.window,
-          until: Math.ceil(ban.untilMs / 1000),
-        }));
-        terminal.out(`${JSON.stringify(rows, null, 2)}\n`);
+        terminal.out(`${JSON.stringify(bans.map(banReport), null, 2)}\n`);
       } else if (bans.length === 0) terminal.out('No key is banned.\n');
       else {
         const rows = bans.map(({ consumerId, ban }) => [

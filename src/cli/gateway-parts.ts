@@ -1,73 +1,41 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { Admitter } from '../admit/admit.ts';
 import { type Allowance, allowanceOf, type Plans } from '../admit/plan.ts';
 import { CorsFields } from '../annotate/cors.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
-import type { Settings } from '../config/settings.ts';
+import type { Configuration, Settings } from '../config/settings.ts';
 import type { Upstream } from '../forward/upstream.ts';
-import { Gateway } from '../gateway/gateway.ts';
 import type { Parts } from '../gateway/parts.ts';
 import { compileRoutes } from '../gateway/route.ts';
-import { FailedAttempts } from '../identify/failed-attempts.ts';
-import { type Consumer, Identifier } from '../identify/identify.ts';
+import type { Consumer } from '../identify/identify.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
-import type { GatewayStores } from './gateway-stores.ts';
+import type { TokenIssuers } from './jwt.ts';
+import type { Services } from './services.ts';
 
-/** Consumers whose last known state is kept in memory. */
-const REMEMBERED = 100_000;
+/** What surrounds a gateway, whatever its settings are. */
+export interface Surroundings extends Pick<Parts, 'traceOf' | 'isDraining' | 'webSockets'> {
+  readonly log: GatewayLog;
+  readonly metrics: GatewayMetrics;
+  readonly tokens: TokenIssuers;
+}
 
-/** Puts the gateway together from the settings and what has been opened for it. */
-export function gatewayOf(
-  settings: Settings,
-  plans: Plans,
-  stores: GatewayStores,
+/** What requests are served by under these settings and plans. */
+export function partsOf(
+  { settings, plans }: Pick<Configuration, 'settings' | 'plans'>,
+  services: Services,
   upstreams: ReadonlyMap<string, Upstream>,
-  {
-    log,
-    metrics,
-    traceOf,
-    isDraining,
-    webSockets,
-  }: Pick<Parts, 'traceOf' | 'isDraining' | 'webSockets'> & { log: GatewayLog; metrics: GatewayMetrics },
-): Gateway {
-  const monotonicMs = () => performance.now();
-  const wallMs = () => Date.now();
-  const clocks = { monotonicMs, wallMs };
-  const onStoreFailure = () => metrics.storeFailed();
-  const { onFailure, staleKeysMs } = settings.redis;
-  const identifier = new Identifier({
-    keyStore: stores.keys,
-    peppers: stores.peppers,
-    staleKeysMs,
-    onStoreFailure,
-    ...clocks,
-  });
-  const admitter = new Admitter({
-    ledger: stores.ledger,
-    onFailure,
-    remembered: REMEMBERED,
-    onStoreFailure,
-    ...clocks,
-  });
-  const failedAttempts = new FailedAttempts({
-    counter: stores.attempts,
-    limit: () => plans.failedAuthenticationPerMinute,
-    ...clocks,
-  });
-  stores.changes.subscribe(({ kind, keyId }) => {
-    stores.applyLifts();
-    if (kind !== 'ban') identifier.forget(keyId);
-    if (kind !== 'key') admitter.forget();
-  });
+  { log, metrics, tokens, ...surroundings }: Surroundings,
+): Parts {
   const addresses = new ClientAddresses(settings.listen.trustedProxies);
-  return new Gateway({
+  const { deprecatedCalls, ...deciding } = services;
+  const deprecated = new Set(settings.routes.flatMap((route) => (route.deprecated === null ? [] : route.path)));
+  return {
     router: compileRoutes(settings.routes),
     upstreams,
-    identifier,
-    failedAttempts,
-    admitter,
+    ...deciding,
+    ...surroundings,
+    jwt: tokens.under(settings.jwt),
     allowanceFor: allowancesUnder(plans),
     rateLimitFields: new RateLimitFields(settings.headers.draft),
     cors: settings.cors === null ? null : new CorsFields(settings.cors),
@@ -76,9 +44,6 @@ export function gatewayOf(
     via: settings.listen.via ?? viaOf(settings),
     originOf: (request) => addresses.of(request),
     newRequestId: randomUUID,
-    traceOf,
-    isDraining,
-    webSockets,
     webSocketIdleMs: settings.websockets.idleTimeoutMs,
     closeWebSocket: (closed) => {
       metrics.webSocketClosed(closed.end);
@@ -86,11 +51,15 @@ export function gatewayOf(
     },
     close: (exchange) => {
       metrics.record(exchange);
+      if (exchange.route !== null && exchange.judgement === 'admitted' && deprecated.has(exchange.route)) {
+        deprecatedCalls.count(exchange.route, exchange.consumerId);
+      }
       log.access(exchange);
     },
     onDefect: (error, requestId) => log.logger.error({ err: error, requestId }, 'a defect'),
-    ...clocks,
-  });
+    monotonicMs: () => performance.now(),
+    wallMs: () => Date.now(),
+  };
 }
 
 /** Consumers keep their identity from request to request, so their allowance is worked out once. */

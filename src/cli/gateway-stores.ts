@@ -1,5 +1,7 @@
-import type { Ledger } from '../admit/ledger.ts';
+import type { Ledger, Returns } from '../admit/ledger.ts';
+import type { DeprecatedCalls } from '../annotate/deprecated-calls.ts';
 import type { Settings } from '../config/settings.ts';
+import { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
 
@@ -7,11 +9,16 @@ import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
 export interface GatewayStores {
   readonly keys: KeyStore;
   readonly ledger: Ledger;
+  /** Where a gateway brings what it admitted alone; null where the ledger is never away. */
+  readonly returns: Returns | null;
   readonly attempts: AttemptCounter;
   readonly changes: ChangeFeed;
+  readonly deprecatedCalls: DeprecatedCalls;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   state(): StoreState;
+  /** Why the store is away and since when; null while it is not. */
+  outage(): Outage | null;
   /** Obeys the lifts that commands have left; nothing to do where the ledger is shared. */
   applyLifts(): void;
   close(): Promise<void>;
@@ -19,15 +26,25 @@ export interface GatewayStores {
 
 export type StoreState = 'embedded' | 'present' | 'away' | 'never_reached';
 
+export interface Outage {
+  /** A sentence for operators. */
+  readonly reason: string;
+  /** Milliseconds so far. */
+  readonly lastsMs: number;
+}
+
 export interface StoreEvents {
-  readonly onStoreChange: (state: StoreState) => void;
+  /** Called once per change. `outage`: the one that begins, or the one that is over. */
+  readonly onStoreChange: (state: 'present' | 'away', outage: Outage) => void;
   readonly onFailure: (error: unknown) => void;
+  /** Called once with each sentence about the store that an operator should know. */
+  readonly onWarning?: (sentence: string) => void;
 }
 
 /**
  * Opens the store that the settings name: Redis where there is a REDIS_URL, else the embedded one, which only one
  * gateway at a time may own. Redis need not be there yet (contract section 6).
- * @throws Failure `store_owned`, `store_corrupt`, `bad_settings`
+ * @throws Failure `store_owned`, `store_corrupt`, `bad_settings` (also for a Redis that cannot be counted on)
  */
 export async function openGatewayStores(settings: Settings, events: StoreEvents): Promise<GatewayStores> {
   return settings.redis.url === null ? openEmbedded(settings, events) : openRedis(settings, settings.redis.url, events);
@@ -38,45 +55,67 @@ const FAILURES = 3;
 const PROBE_EVERY_MS = 200;
 /** How long the start waits for Redis before it goes on without. */
 const REACHED_WITHIN_MS = 1_000;
+/** Different complaints between two links that are told. */
+const MOST_COMPLAINTS = 20;
 
 async function openRedis(settings: Settings, url: string, events: StoreEvents): Promise<GatewayStores> {
   const [
-    { Circuit },
+    { circuitFor },
     { connectRedis, untilReady },
     { RedisKeys },
     { RedisLedger },
     { RedisChanges },
     { RedisAttemptCounter },
+    { RedisReturns, trialOn },
+    { insistOnServers, watchServers },
+    { RedisDeprecatedCalls },
   ] = await Promise.all([
-    import('../stores/redis/circuit.ts'),
+    import('../stores/redis/shards.ts'),
     import('../stores/redis/connection.ts'),
     import('../stores/redis/keys.ts'),
     import('../stores/redis/ledger.ts'),
     import('../stores/redis/changes.ts'),
     import('../stores/redis/failed-attempts.ts'),
+    import('../stores/redis/give-back.ts'),
+    import('../stores/redis/inspection.ts'),
+    import('../stores/redis/deprecated-calls.ts'),
   ]);
-  const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: quietly(events.onFailure) });
-  const circuit = new Circuit({
+  const complaints = quietly(events.onFailure);
+  const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: complaints.tell });
+  redis.on('ready', complaints.forget);
+  const outages = watchOutages(events);
+  const circuit = circuitFor(redis, {
     timeoutMs: settings.redis.timeoutMs,
     failures: FAILURES,
     probeEveryMs: PROBE_EVERY_MS,
-    probe: () => redis.ping(),
-    onChange: events.onStoreChange,
+    ...trialOn(redis),
+    onChange: (state, change) => outages.changed(state, change?.reason),
+    onShardChange: (address, state) => events.onWarning?.(`The part of the cluster at ${address} is ${state}.`),
   });
+  watchServers(redis, (sentence) => events.onWarning?.(sentence));
   // Most often it is there at once. If not, the gateway starts without it.
   await untilReady(redis, REACHED_WITHIN_MS)
     .then(() => circuit.run(() => redis.ping()))
-    .catch(events.onFailure);
+    .then(() => circuit.run(() => insistOnServers(redis)))
+    .catch((error) => {
+      if (!(error instanceof Failure && error.code === 'bad_settings')) return events.onFailure(error);
+      circuit.close();
+      redis.disconnect();
+      throw error;
+    });
   const changes = new RedisChanges({ redis, circuit });
   const publish = changes.publish.bind(changes);
   return {
     keys: new RedisKeys({ redis, circuit, publish }),
     ledger: new RedisLedger({ redis, circuit, publish }),
+    returns: new RedisReturns({ redis, circuit }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
+    deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
     changes,
     peppers: settings.peppers,
     state: () =>
       circuit.state === 'present' && circuit.reached ? 'present' : circuit.reached ? 'away' : 'never_reached',
+    outage: outages.present,
     applyLifts: () => {},
     close: async () => {
       changes.close();
@@ -86,14 +125,37 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
   };
 }
 
-/** The same complaint once, not four times a second for as long as Redis is away. */
-function quietly(tell: (error: unknown) => void): (error: Error) => void {
-  let last = '';
-  return (error) => {
-    if (error.message === last) return;
-    last = error.message;
-    tell(error);
+/** Keeps why the store is away and since when, for whoever asks, and tells of each change. */
+function watchOutages({ onStoreChange }: StoreEvents) {
+  let outage: { readonly reason: string; readonly sinceMs: number } | null = null;
+  const present = (): Outage | null =>
+    outage === null ? null : { reason: outage.reason, lastsMs: Math.round(performance.now() - outage.sinceMs) };
+  const changed = (state: 'present' | 'away', reason = 'Nobody answers.') => {
+    if (state === 'away') outage = { reason, sinceMs: performance.now() };
+    const told = present();
+    if (state === 'present') outage = null;
+    if (told !== null) onStoreChange(state, told);
   };
+  return { present, changed };
+}
+
+/** The same complaint once, not four times a second for as long as Redis, or a node of a cluster, is away. */
+function quietly(tell: (error: unknown) => void): { tell(error: Error): void; forget(): void } {
+  const told = new Set<string>();
+  return {
+    tell: (error) => {
+      if (told.has(error.message) || told.size > MOST_COMPLAINTS) return;
+      told.add(error.message);
+      tell(withoutCommand(error));
+    },
+    forget: () => told.clear(),
+  };
+}
+
+/** The client's errors carry the command that was refused, and that of a login has the password in it. */
+function withoutCommand(error: Error): Error {
+  const { message, stack } = error;
+  return Object.assign(new Error(message), { stack }, 'code' in error ? { code: error.code } : {});
 }
 
 async function openEmbedded({ dataFolder, peppers }: Settings, events: StoreEvents): Promise<GatewayStores> {
@@ -105,6 +167,7 @@ async function openEmbedded({ dataFolder, peppers }: Settings, events: StoreEven
     { EmbeddedLedger },
     { EmbeddedChanges },
     attempts,
+    { EmbeddedDeprecatedCalls },
   ] = await Promise.all([
     import('../stores/embedded/owner.ts'),
     import('../stores/embedded/database.ts'),
@@ -113,6 +176,7 @@ async function openEmbedded({ dataFolder, peppers }: Settings, events: StoreEven
     import('../stores/embedded/ledger.ts'),
     import('../stores/embedded/changes.ts'),
     import('../stores/embedded/failed-attempts.ts'),
+    import('../stores/embedded/deprecated-calls.ts'),
   ]);
   const owner = ownStore(dataFolder);
   try {
@@ -128,9 +192,12 @@ async function openEmbedded({ dataFolder, peppers }: Settings, events: StoreEven
       keys: new EmbeddedKeys({ db, changes }),
       ledger,
       attempts: new attempts.MemoryAttemptCounter(),
+      deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       changes,
       peppers: peppersOf(dataFolder, db, peppers),
       state: () => 'embedded',
+      returns: null,
+      outage: () => null,
       applyLifts: () => ledger.applyLifts(),
       close: async () => {
         changes.close();

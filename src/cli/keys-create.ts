@@ -1,11 +1,11 @@
-import { randomBytes } from 'node:crypto';
+import { keyReportWithSecret } from '../admin/key-report.ts';
 import type { Limits } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
-import { newKey } from '../identify/key-changes.ts';
 import type { Command, ExitCode, Words } from './command.ts';
 import { readMoment } from './duration.ts';
 import { readLimits } from './keys-limits.ts';
-import { json, keyReportWithSecret, limitsText } from './keys-report.ts';
+import { operationsOn } from './keys-operations.ts';
+import { json, limitsText } from './keys-report.ts';
 import { withStore } from './open-store.ts';
 
 /** `tollgate keys create` (contract section 5). */
@@ -17,6 +17,7 @@ export const keysCreate: Command = {
     plan: { type: 'string', value: 'PLAN', about: 'The plan that it belongs to, one of plans.yaml. Required.' },
     name: { type: 'string', value: 'NAME', about: 'What to call it, up to 100 characters.' },
     owner: { type: 'string', value: 'OWNER', about: 'Whose it is, up to 100 characters.' },
+    notes: { type: 'string', value: 'TEXT', about: 'Notes for those who look after keys, up to 1000 characters.' },
     limit: {
       type: 'string',
       multiple: true,
@@ -34,12 +35,11 @@ export const keysCreate: Command = {
     },
   },
   async run(words, terminal) {
-    const nowMs = Date.now();
-    const wishes = wishesOf(words, nowMs);
-    return withStore<ExitCode>(terminal.env, async ({ keys, plans, peppers }) => {
-      const { key, secret } = newKey(wishes, { plans: plans.plans, pepper: peppers[0]!, random: randomBytes, nowMs });
-      await keys.create(key);
-      const report = keyReportWithSecret(key, secret, plans);
+    // Faults of the words are told before a store is opened.
+    wishesOf(words, Date.now());
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const { key, secret } = await operationsOn(store).create((nowMs) => wishesOf(words, nowMs));
+      const report = keyReportWithSecret(key, secret, store.plans);
       if (words.options.json === true) terminal.out(json(report));
       else {
         const ends = report.expiresAt === null ? '' : `, until ${report.expiresAt}`;
@@ -52,7 +52,7 @@ export const keysCreate: Command = {
 };
 
 function wishesOf(words: Words, nowMs: number) {
-  const { plan, name, owner, expires } = words.options as Readonly<Record<string, string | undefined>>;
+  const { plan, name, owner, notes, expires } = words.options as Readonly<Record<string, string | undefined>>;
   if (plan === undefined) {
     throw new Failure('bad_usage', '--plan is missing. See `tollgate keys create --help`.');
   }
@@ -60,6 +60,7 @@ function wishesOf(words: Words, nowMs: number) {
     plan,
     name: name ?? null,
     owner: owner ?? null,
+    notes: notes ?? null,
     limits: readLimits(words, false) as Limits,
     expiresAtMs: expires === undefined ? null : readMoment('--expires', expires, nowMs),
   };

@@ -1,10 +1,9 @@
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import { keyReport, timeOf } from '../admin/key-report.ts';
 import type { Command, ExitCode } from './command.ts';
-import { json, keyReport, limitsText, stateOf, timeOf } from './keys-report.ts';
+import { operationsOn } from './keys-operations.ts';
+import { endOf, json, limitsText, stateOf } from './keys-report.ts';
 import { withStore } from './open-store.ts';
 import { table } from './table.ts';
-
-const PAGE = 500;
 
 /** `tollgate keys list` (contract section 5). */
 export const keysList: Command = {
@@ -16,9 +15,10 @@ export const keysList: Command = {
     json: { type: 'boolean', about: 'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt.' },
   },
   async run({ options }, terminal) {
-    return withStore<ExitCode>(terminal.env, async ({ keys, plans }) => {
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const { plans } = store;
       const all = options.all === true;
-      const found = (await everyKey(keys)).filter(({ revokedAtMs }) => all || revokedAtMs === null);
+      const found = await Array.fromAsync(operationsOn(store).everyKey({ all }));
       if (options.json === true) {
         const reports = found.map((key) => ({
           ...keyReport(key, plans),
@@ -29,7 +29,7 @@ export const keysList: Command = {
       else {
         const rows = found.map((key) => {
           const { id, plan, name, owner, limits, createdAt, expiresAt } = keyReport(key, plans);
-          const ends = key.secrets[0] === undefined ? '' : `…${key.secrets[0].last4}`;
+          const ends = key.secrets[0] === undefined ? '' : endOf(key.secrets[0]);
           const state = stateOf(key, Date.now());
           return [
             id,
@@ -50,14 +50,3 @@ export const keysList: Command = {
     });
   },
 };
-
-async function everyKey(store: KeyStore): Promise<readonly StoredKey[]> {
-  const found: StoredKey[] = [];
-  let cursor: string | null = null;
-  do {
-    const page = await store.list({ limit: PAGE, cursor });
-    found.push(...page.keys);
-    cursor = page.cursor;
-  } while (cursor !== null);
-  return found;
-}

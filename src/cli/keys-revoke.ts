@@ -1,7 +1,7 @@
-import { Failure } from '../failure.ts';
-import { revoked } from '../identify/key-changes.ts';
+import { keyReport, timeOf } from '../admin/key-report.ts';
 import type { Command, ExitCode } from './command.ts';
-import { json, keyReport, timeOf } from './keys-report.ts';
+import { operationsOn } from './keys-operations.ts';
+import { json } from './keys-report.ts';
 import { withStore } from './open-store.ts';
 
 /** `tollgate keys revoke`: ends a key for good; running gateways obey within a second (contract section 1). */
@@ -12,13 +12,11 @@ export const keysRevoke: Command = {
   options: { json: { type: 'boolean', about: 'Prints the key as `keys list` does, with revokedAt.' } },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
-    return withStore<ExitCode>(terminal.env, async ({ keys, plans }) => {
-      const nowMs = Date.now();
-      const key = await keys.update(id, (before) => revoked(before, nowMs));
-      if (key === null)
-        throw new Failure('not_found', `There is no key ${id}. \`tollgate keys list\` tells which there are.`);
-      if (options.json === true) terminal.out(json({ ...keyReport(key, plans), revokedAt: timeOf(key.revokedAtMs) }));
-      else if (key.revokedAtMs === nowMs) terminal.out(`${id} is revoked.\n`);
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const { before, key } = await operationsOn(store).revoke(id);
+      if (options.json === true)
+        terminal.out(json({ ...keyReport(key, store.plans), revokedAt: timeOf(key.revokedAtMs) }));
+      else if (before.revokedAtMs === null) terminal.out(`${id} is revoked.\n`);
       else terminal.out(`${id} has been revoked since ${timeOf(key.revokedAtMs)}.\n`);
       return 0;
     });

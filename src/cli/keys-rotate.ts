@@ -1,9 +1,8 @@
-import { randomBytes } from 'node:crypto';
-import { Failure } from '../failure.ts';
-import { newSecret, rotated } from '../identify/key-changes.ts';
+import { keyReportWithSecret, timeOf } from '../admin/key-report.ts';
 import type { Command, ExitCode } from './command.ts';
 import { readDuration } from './duration.ts';
-import { json, keyReportWithSecret, timeOf } from './keys-report.ts';
+import { operationsOn } from './keys-operations.ts';
+import { json } from './keys-report.ts';
 import { withStore } from './open-store.ts';
 
 /** `tollgate keys rotate` (contract section 5). */
@@ -22,15 +21,12 @@ export const keysRotate: Command = {
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     const overlapMs = readDuration('--overlap', (options.overlap as string | undefined) ?? '24h');
-    return withStore<ExitCode>(terminal.env, async ({ keys, plans, peppers }) => {
-      const nowMs = Date.now();
-      const { secret, stored } = newSecret({ random: randomBytes, pepper: peppers[0]!, nowMs });
-      const key = await keys.update(id, (before) => rotated(before, stored, overlapMs, nowMs));
-      if (key === null)
-        throw new Failure('not_found', `There is no key ${id}. \`tollgate keys list\` tells which there are.`);
-      if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, plans)));
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const { key, secret } = await operationsOn(store).rotate(id, overlapMs);
+      if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, store.plans)));
       else {
-        const old = overlapMs === 0 ? 'no longer works' : `works until ${timeOf(nowMs + overlapMs)}`;
+        const old =
+          overlapMs === 0 ? 'no longer works' : `works until ${timeOf(key.secrets[0]!.createdAtMs + overlapMs)}`;
         terminal.out(`${id} has a new secret; the old one ${old}.\n\n  ${secret}\n\n`);
         terminal.out('This is the only time that it is shown. Keep it where you keep secrets.\n');
       }

@@ -1,6 +1,7 @@
-import { Failure } from '../failure.ts';
+import { wholeKeyReport } from '../admin/key-report.ts';
 import type { Command, ExitCode } from './command.ts';
-import { json, keyReport, limitsText, stateOf, timeOf } from './keys-report.ts';
+import { operationsOn } from './keys-operations.ts';
+import { endOf, json, limitsText, stateOf } from './keys-report.ts';
 import { withStore } from './open-store.ts';
 
 /** `tollgate keys show`: all that is known of one key. */
@@ -13,21 +14,12 @@ export const keysShow: Command = {
   },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
-    return withStore<ExitCode>(terminal.env, async ({ keys, plans }) => {
-      const key = await keys.get(id);
-      if (key === null)
-        throw new Failure('not_found', `There is no key ${id}. \`tollgate keys list\` tells which there are.`);
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const key = await operationsOn(store).show(id);
       const nowMs = Date.now();
-      const report = keyReport(key, plans);
-      const secrets = key.secrets
-        .filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs)
-        .map(({ last4, createdAtMs, expiresAtMs }) => ({
-          last4,
-          createdAt: timeOf(createdAtMs),
-          expiresAt: timeOf(expiresAtMs),
-        }));
+      const { ownLimits: _, ...report } = wholeKeyReport(key, store.plans, nowMs);
       if (options.json === true) {
-        terminal.out(json({ ...report, revokedAt: timeOf(key.revokedAtMs), secrets }));
+        terminal.out(json(report));
         return 0;
       }
       const rows: [string, string][] = [
@@ -37,12 +29,15 @@ export const keysShow: Command = {
         ['limits', limitsText(report.limits)],
         ['name', report.name ?? '-'],
         ['owner', report.owner ?? '-'],
+        ...(report.notes === null
+          ? []
+          : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
         ['created', report.createdAt],
         ['expires', report.expiresAt ?? 'never'],
-        ...(key.revokedAtMs === null ? [] : ([['revoked', timeOf(key.revokedAtMs)]] as [string, string][])),
-        ...secrets.map(({ last4, createdAt, expiresAt }): [string, string] => [
+        ...(report.revokedAt === null ? [] : ([['revoked', report.revokedAt]] as [string, string][])),
+        ...report.secrets.map(({ last4, createdAt, expiresAt }): [string, string] => [
           'secret',
-          `…${last4}, made ${createdAt}${expiresAt === null ? '' : `, until ${expiresAt}`}`,
+          `${endOf({ last4 })}, made ${createdAt}${expiresAt === null ? '' : `, until ${expiresAt}`}`,
         ]),
       ];
       terminal.out(rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join(''));

@@ -1,15 +1,17 @@
+import { keyReport } from '../admin/key-report.ts';
 import { Failure } from '../failure.ts';
-import { edited, type KeyEdits } from '../identify/key-changes.ts';
+import type { KeyEdits } from '../identify/key-changes.ts';
 import type { Command, ExitCode, Words } from './command.ts';
 import { readMoment } from './duration.ts';
 import { readLimits } from './keys-limits.ts';
-import { json, keyReport, limitsText } from './keys-report.ts';
+import { operationsOn } from './keys-operations.ts';
+import { json, limitsText } from './keys-report.ts';
 import { withStore } from './open-store.ts';
 
 /** `tollgate keys update`: changes what a key is; its secrets, counters and bans stay. */
 export const keysUpdate: Command = {
   name: 'keys update',
-  about: 'Changes the plan, limits, name, owner or end of an API key. What it has used and its bans stay.',
+  about: 'Changes the plan, limits, name, owner, notes or end of an API key. What it has used and its bans stay.',
   positionals: ['KEY_ID'],
   options: {
     plan: { type: 'string', value: 'PLAN', about: 'Moves it to another plan of plans.yaml.' },
@@ -23,6 +25,7 @@ export const keysUpdate: Command = {
       value: 'OWNER',
       about: 'Whose it is, up to 100 characters; an empty one takes the owner away.',
     },
+    notes: { type: 'string', value: 'TEXT', about: 'Notes, up to 1000 characters; empty ones take the notes away.' },
     limit: {
       type: 'string',
       multiple: true,
@@ -39,13 +42,10 @@ export const keysUpdate: Command = {
   },
   async run(words, terminal) {
     const [id] = words.positionals as [string];
-    const nowMs = Date.now();
-    const edits = editsOf(words, nowMs);
-    return withStore<ExitCode>(terminal.env, async ({ keys, plans }) => {
-      const key = await keys.update(id, (before) => edited(before, edits, { plans: plans.plans, nowMs }));
-      if (key === null)
-        throw new Failure('not_found', `There is no key ${id}. \`tollgate keys list\` tells which there are.`);
-      const report = keyReport(key, plans);
+    const edits = editsOf(words, Date.now());
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const { key } = await operationsOn(store).update(id, edits);
+      const report = keyReport(key, store.plans);
       if (words.options.json === true) terminal.out(json(report));
       else {
         const ends = report.expiresAt === null ? 'never expires' : `expires ${report.expiresAt}`;
@@ -57,12 +57,13 @@ export const keysUpdate: Command = {
 };
 
 function editsOf(words: Words, nowMs: number): KeyEdits {
-  const { plan, name, owner, expires } = words.options as Readonly<Record<string, string | undefined>>;
+  const { plan, name, owner, notes, expires } = words.options as Readonly<Record<string, string | undefined>>;
   const limits = readLimits(words, true);
   const edits: KeyEdits = {
     ...(plan === undefined ? {} : { plan }),
     ...(name === undefined ? {} : { name }),
     ...(owner === undefined ? {} : { owner }),
+    ...(notes === undefined ? {} : { notes }),
     ...(Object.keys(limits).length === 0 ? {} : { limits }),
     ...(expires === undefined
       ? {}

@@ -1,5 +1,4 @@
 import type { DatabaseSync } from 'node:sqlite';
-import type { Redis } from 'ioredis';
 import type { Plans } from '../admit/plan.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Change, KeyStore } from '../identify/key-store.ts';
@@ -8,15 +7,18 @@ import { openDatabase } from '../stores/embedded/database.ts';
 import { EmbeddedKeys } from '../stores/embedded/keys.ts';
 import { peppersOf } from '../stores/embedded/pepper.ts';
 import { RedisChanges } from '../stores/redis/changes.ts';
-import { Circuit } from '../stores/redis/circuit.ts';
-import { connectRedis, untilReady } from '../stores/redis/connection.ts';
+import { connectRedis, type RedisClient, untilReady } from '../stores/redis/connection.ts';
+import { insistOnServers } from '../stores/redis/inspection.ts';
 import { RedisKeys } from '../stores/redis/keys.ts';
+import { type Calls, circuitFor } from '../stores/redis/shards.ts';
 import { configurationFrom } from './configuration.ts';
 
 /** The gateway's store, opened for one command. */
 export interface OpenStore {
   readonly settings: Settings;
   readonly plans: Plans;
+  /** What an operator should know about the store. */
+  readonly warnings: readonly string[];
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   readonly keys: KeyStore;
@@ -24,7 +26,7 @@ export interface OpenStore {
   readonly publish: (change: Change) => Promise<void>;
   /** What the store is made of, for the parts that a command adds to it. */
   readonly technology:
-    | { readonly kind: 'redis'; readonly redis: Redis; readonly circuit: Circuit }
+    | { readonly kind: 'redis'; readonly redis: RedisClient; readonly circuit: Calls }
     | { readonly kind: 'embedded'; readonly db: DatabaseSync };
   close(): Promise<void>;
 }
@@ -45,9 +47,17 @@ export async function openStore(env: NodeJS.ProcessEnv): Promise<OpenStore> {
   return { settings, plans, ...store };
 }
 
-/** Opens the store for one piece of work and closes it whatever comes of that. */
-export async function withStore<T>(env: NodeJS.ProcessEnv, work: (store: OpenStore) => Promise<T>): Promise<T> {
+/**
+ * Opens the store for one piece of work and closes it whatever comes of that.
+ * @param warn told of what an operator should know about the store; standard error unless told
+ */
+export async function withStore<T>(
+  env: NodeJS.ProcessEnv,
+  work: (store: OpenStore) => Promise<T>,
+  warn: (line: string) => void = (line) => process.stderr.write(line),
+): Promise<T> {
   const store = await openStore(env);
+  for (const warning of store.warnings) warn(`warning: ${warning}\n`);
   try {
     return await work(store);
   } finally {
@@ -60,6 +70,7 @@ function openEmbedded({ dataFolder, peppers }: Settings): Omit<OpenStore, 'setti
   try {
     const changes = new EmbeddedChanges({ db });
     return {
+      warnings: [],
       peppers: peppersOf(dataFolder, db, peppers),
       keys: new EmbeddedKeys({ db, changes }),
       publish: (change) => changes.publish(change),
@@ -74,22 +85,22 @@ function openEmbedded({ dataFolder, peppers }: Settings): Omit<OpenStore, 'setti
 
 async function openRedis({ peppers }: Settings, url: string): Promise<Omit<OpenStore, 'settings' | 'plans'>> {
   const redis = connectRedis({ url, connectTimeoutMs: CONNECT_WITHIN_MS });
-  try {
-    await untilReady(redis, CONNECT_WITHIN_MS);
-  } catch (error) {
-    redis.disconnect();
-    throw error;
-  }
   // Each call is made: a command has no later one that could find the store back.
-  const circuit = new Circuit({
+  const circuit = circuitFor(redis, {
     timeoutMs: PATIENCE_MS,
     failures: Number.POSITIVE_INFINITY,
     probeEveryMs: PATIENCE_MS,
-    probe: () => redis.ping(),
   });
+  const warnings = await untilReady(redis, CONNECT_WITHIN_MS)
+    .then(() => circuit.run(() => insistOnServers(redis)))
+    .catch((error) => {
+      redis.disconnect();
+      throw error;
+    });
   const changes = new RedisChanges({ redis, circuit });
   const publish = (change: Change) => changes.publish(change);
   return {
+    warnings,
     peppers,
     keys: new RedisKeys({ redis, circuit, publish }),
     publish,

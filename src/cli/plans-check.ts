@@ -1,42 +1,63 @@
 import type { BanRule, Plans } from '../admit/plan.ts';
 import { type Fault, printFault } from '../config/fault.ts';
-import { parsePlans } from '../config/plans.ts';
-import { readSettingsFile } from '../config/read-file.ts';
 import { DEFAULT_PLANS_FILE } from '../config/settings.ts';
-import type { Command } from './command.ts';
+import type { Command, Terminal } from './command.ts';
+import { withStore } from './open-store.ts';
+import { checkPlansFile } from './plans-file.ts';
+import { countLiveKeys } from './plans-live-keys.ts';
+import { Progress } from './plans-progress.ts';
+import { type PlacedPlans, warningsAgainst, warningsOf } from './plans-warnings.ts';
 
-/** `tollgate plans check`: the same check that a gateway makes before it serves (contract sections 1 and 2). */
+/** `tollgate plans check`: the same check that a gateway makes before it serves (contract sections 1 and 2), and more. */
 export const plansCheck: Command = {
   name: 'plans check',
-  about: 'Checks plans.yaml and tells every fault with its line and column.',
+  about: 'Checks plans.yaml: tells every fault with its line and column, and what is probably wrong.',
   positionals: ['[FILE]'],
   options: {
+    against: {
+      type: 'boolean',
+      about: 'Looks at the keys of the store and the routes of gateway.yaml too, as the settings name them.',
+    },
+    strict: { type: 'boolean', about: 'Warnings make the exit code 1 too.' },
     json: { type: 'boolean', about: 'Prints one JSON object: file, valid, faults, warnings.' },
   },
   async run({ options, positionals }, terminal) {
     const file = positionals[0] ?? (terminal.env.TOLLGATE_PLANS || DEFAULT_PLANS_FILE);
-    const result = check(file);
-    const faults = 'faults' in result ? result.faults : [];
+    const checked = checkPlansFile(
+      file,
+      'Give the file as in `tollgate plans check FILE`, or name it in TOLLGATE_PLANS.',
+    );
+    const faults = 'faults' in checked ? checked.faults : [];
+    const more = 'value' in checked ? await furtherWarnings(checked, file, options.against === true, terminal) : [];
+    const warnings = inOrder([...checked.warnings, ...more]);
     if (options.json === true) {
-      const report = {
-        file,
-        valid: faults.length === 0,
-        faults: faults.map(told),
-        warnings: result.warnings.map(told),
-      };
+      const report = { file, valid: faults.length === 0, faults: faults.map(told), warnings: warnings.map(told) };
       terminal.out(`${JSON.stringify(report, null, 2)}\n`);
     } else {
       for (const fault of faults) terminal.error(`${printFault(fault)}\n`);
-      for (const warning of result.warnings) terminal.error(`warning: ${printFault(warning)}\n`);
-      if ('value' in result) terminal.out(`${file}: ${summaryOf(result.value)}\n`);
+      for (const warning of warnings) terminal.error(`warning: ${printFault(warning)}\n`);
+      if ('value' in checked) terminal.out(`${file}: ${summaryOf(checked.value)}\n`);
     }
-    return faults.length === 0 ? 0 : 1;
+    return faults.length > 0 || (options.strict === true && warnings.length > 0) ? 1 : 0;
   },
 };
 
-function check(file: string): ReturnType<typeof parsePlans> {
-  const read = readSettingsFile(file, 'Give the file as in `tollgate plans check FILE`, or name it in TOLLGATE_PLANS.');
-  return 'fault' in read ? { faults: [read.fault], warnings: [] } : parsePlans(read.text, file);
+async function furtherWarnings(plans: PlacedPlans, file: string, against: boolean, terminal: Terminal) {
+  const warnings = warningsOf(plans);
+  if (!against) return warnings;
+  const progress = new Progress(terminal, () => performance.now());
+  // The store and the routes of the settings, with the plans that are checked.
+  const env = { ...terminal.env, TOLLGATE_PLANS: file };
+  const work = async ({ keys, settings }: Parameters<Parameters<typeof withStore>[1]>[0]) => {
+    const live = await countLiveKeys(keys, Date.now(), (looked) => progress.show('keys', looked, null, String));
+    progress.end();
+    return warningsAgainst(plans, { live, routes: settings.routes, hasTokens: settings.jwt !== null });
+  };
+  return [...warnings, ...(await withStore(env, work, terminal.error))];
+}
+
+function inOrder(faults: readonly Fault[]): readonly Fault[] {
+  return faults.toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
 
 function told({ line, column, path, message }: Fault) {

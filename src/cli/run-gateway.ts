@@ -1,17 +1,23 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Plans } from '../admit/plan.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
-import type { Gateway } from '../gateway/gateway.ts';
-import { listenAdmin, type Readiness } from '../listen/admin.ts';
+import { Gateway } from '../gateway/gateway.ts';
+import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../listen/admin.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
+import { adminApiOn } from './admin-api.ts';
 import { followCertificates, openCertificates } from './certificates.ts';
-import { gatewayOf } from './gateway-parts.ts';
+import type { ExitCode } from './command.ts';
+import { partsOf } from './gateway-parts.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
+import { TokenIssuers } from './jwt.ts';
+import { LiveSettings } from './live-settings.ts';
+import { openServices } from './services.ts';
+import { warnOfSunsets } from './sunset-warnings.ts';
 import { tracing } from './tracing.ts';
-import { openUpstreams } from './upstreams.ts';
+import { Upstreams } from './upstreams.ts';
 import { keepWebSockets } from './web-sockets.ts';
+import type { Place } from './workers/place.ts';
 
 export interface RunningGateway {
   readonly host: string;
@@ -22,90 +28,106 @@ export interface RunningGateway {
   readonly adminPort: number;
   /** Logs what was thrown and caught by nobody. */
   reportDefect(error: unknown): void;
-  /** Drains and closes everything (contract section 7). */
-  stop(): Promise<void>;
+  /**
+   * Drains and closes everything (contract section 7).
+   * @returns 0, or 1 where something broke on the way
+   */
+  stop(): Promise<ExitCode>;
 }
 
 type Closer = () => Promise<void> | void;
 
 /**
  * Brings one gateway up: stores first, then the listeners, so that nothing is served before everything stands.
+ * @param place null: this process is the whole gateway; else it is one worker of several, which listens for nothing itself
  * @throws Failure `store_owned`, `store_corrupt`, `cannot_listen` …; what had been opened by then is closed again
  */
 export async function runGateway(
-  { settings, plans, warnings }: Configuration,
+  configuration: Configuration,
   env: NodeJS.ProcessEnv,
+  place: Place | null = null,
 ): Promise<RunningGateway> {
+  const live = new LiveSettings(configuration);
+  const { settings, warnings } = configuration;
   const late: { metrics?: GatewayMetrics } = {};
-  const log = openLog({
+  const opened = openLog({
     level: settings.logLevel,
-    ...settings.log,
+    sample2xx: () => live.settings.log.sample2xx,
     nowMs: () => Date.now(),
     onDrop: () => late.metrics?.logLineDropped(),
   });
+  const log = place === null ? opened : { ...opened, logger: opened.logger.child({ worker: place.worker }) };
   for (const warning of warnings) log.logger.warn(warning);
-  if (settings.workers !== 1)
-    log.logger.warn('WORKERS: this version runs one process; start more gateways on one Redis instead.');
   const closers: Closer[] = [() => log.close()];
   const close = async () => {
     for (const closer of closers.reverse()) await closer();
   };
   try {
-    const running = await bringUp(settings, plans, log, { late, closers, env });
+    const running = await bringUp(live, log, { late, closers, env, place });
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
-    return { ...running, reportDefect, stop: () => running.drain().then(close) };
+    const stop = async (): Promise<ExitCode> => {
+      await running.drain();
+      await close();
+      return 0;
+    };
+    return { ...running, reportDefect, stop };
   } catch (error) {
     await close();
     throw error;
   }
 }
 
-async function bringUp(
-  settings: Settings,
-  plans: Plans,
-  log: GatewayLog,
-  { late, closers, env }: { late: { metrics?: GatewayMetrics }; closers: Closer[]; env: NodeJS.ProcessEnv },
-) {
+interface Beginning {
+  readonly late: { metrics?: GatewayMetrics };
+  readonly closers: Closer[];
+  readonly env: NodeJS.ProcessEnv;
+  readonly place: Place | null;
+}
+
+async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env, place }: Beginning) {
+  const { settings } = live;
+  const ownOf = (whole: Settings) => place?.share(whole) ?? whole;
   const certificates = await openCertificates(settings.listen.tls);
   closers.push(() => certificates?.close());
   const stores = await openGatewayStores(settings, {
-    onStoreChange: (state) =>
-      log.logger[state === 'away' ? 'error' : 'info']({ store: state }, 'the store is %s', state),
+    onStoreChange: (state, { reason, lastsMs }) => {
+      if (state === 'away')
+        log.logger.error({ store: state, reason, onFailure: settings.redis.onFailure }, 'the store is away');
+      else log.logger.info({ store: state, reason, awayMs: lastsMs }, 'the store is back');
+    },
     onFailure: (error) => log.logger.error({ err: error }, 'the store failed'),
+    onWarning: (sentence) => log.logger.warn(sentence),
   });
   closers.push(() => stores.close());
-  const opened = openUpstreams(settings.upstreams, log);
-  const upstreams = opened.byName;
-  closers.push(() => opened.close());
-  const webSockets = keepWebSockets(settings.websockets, stores);
+  const upstreams = new Upstreams(ownOf(settings).upstreams, log);
+  closers.push(() => upstreams.close());
+  const webSockets = keepWebSockets(() => ownOf(live.settings).websockets, stores);
   let listener: PublicListener | null = null;
   let gateway: Gateway | null = null;
   const metrics = createMetrics({
     connections: () => listener?.connections() ?? 0,
     inFlight: () => gateway?.inFlight ?? 0,
     webSockets: () => webSockets.open,
-    upstreams: opened.states,
+    upstreams: () => upstreams.states(),
+    versions: () => live.versions,
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
     certificateExpiresAtMs: () => certificates?.current.expiresAtMs ?? null,
   });
   late.metrics = metrics;
   let draining = false;
-  const served = gatewayOf(settings, plans, stores, upstreams, {
-    log,
-    metrics,
-    traceOf: await tracing(env, closers),
-    isDraining: () => draining,
-    webSockets,
-  });
+  const services = openServices(settings, live, stores, metrics);
+  closers.push(() => services.deprecatedCalls.close());
+  const traceOf = await tracing(env, closers);
+  const tokens = new TokenIssuers(log);
+  const surroundings = { log, metrics, tokens, traceOf, isDraining: () => draining, webSockets };
+  const served = new Gateway(partsOf(live, services, upstreams.byName, surroundings));
   gateway = served;
-  const admin = await listenAdmin({
-    ...settings.admin,
-    readiness: () => readinessOf(settings, stores, draining || listener === null),
-    metrics: async () => ({ text: await metrics.registry.metrics(), contentType: metrics.registry.contentType }),
-  });
-  closers.push(() => admin.close());
+  const readiness = () => readinessOf(live, stores, draining || listener === null);
+  const api = adminApiOn(live, async () => stores, log.logger);
+  const admin = place === null ? await adminOf(settings, metrics, { readiness, api }, closers) : settings.admin;
+  place?.show({ readiness, metrics: () => metrics.registry.getMetricsAsJSON() });
   listener = await listenPublic({
-    ...settings.listen,
+    ...ownOf(settings).listen,
     tls: certificates === null ? null : { ...settings.listen.tls!, certificates },
     handle: (...received) => served.handle(...received),
     mayUpgrade: (head) => served.mayUpgrade(head),
@@ -115,14 +137,34 @@ async function bringUp(
     onBadProxyHeader: metrics.proxyHeaderRefused,
     onHandshakeFailure: metrics.handshakeFailed,
     onSessionBroken: metrics.sessionBroken,
+    feed: place?.feed ?? null,
   });
   if (certificates !== null) followCertificates(certificates, log, metrics);
   const { host, port, stopAccepting, drained } = listener;
-  log.logger.info({ host, port, admin: admin.port, store: stores.state() }, 'serving');
+  // One process speaks for all.
+  if (place === null || place.worker === 1) {
+    closers.push(
+      warnOfSunsets(
+        () => live.settings.routes,
+        log,
+        () => Date.now(),
+      ),
+    );
+  }
+  const use = (next: Configuration) => {
+    // The steps that can fail come first.
+    tokens.under(next.settings.jwt);
+    upstreams.use(ownOf(next.settings).upstreams);
+    served.use(partsOf(next, services, upstreams.byName, surroundings));
+  };
+  closers.push(live.follow({ env, log, use, count: metrics.settingsRead }));
+  const store = stores.state();
+  if (place === null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
+  else log.logger.info({ pid: process.pid, store }, 'worker serving');
   const drain = async () => {
     draining = true;
     log.logger.info('draining');
-    await delay(settings.listen.drainDelayMs);
+    await (place === null ? delay(settings.listen.drainDelayMs) : place.leave());
     stopAccepting();
     const cut = setTimeout(() => webSockets.cut('drained'), settings.listen.drainTimeoutMs);
     await drained(settings.listen.drainTimeoutMs);
@@ -133,8 +175,31 @@ async function bringUp(
   return { host, port, scheme, adminHost: admin.host, adminPort: admin.port, drain };
 }
 
-function readinessOf({ redis }: Settings, stores: GatewayStores, draining: boolean): Readiness {
+async function adminOf(
+  settings: Settings,
+  { registry }: GatewayMetrics,
+  answering: Pick<AdminListenerOptions, 'readiness' | 'api'>,
+  closers: Closer[],
+): Promise<AdminListener> {
+  const metrics = async () => ({ text: await registry.metrics(), contentType: registry.contentType });
+  const admin = await listenAdmin({ ...settings.admin, ...answering, metrics });
+  closers.push(() => admin.close());
+  return admin;
+}
+
+function readinessOf(
+  { settings: { redis }, isRefused }: LiveSettings,
+  stores: GatewayStores,
+  draining: boolean,
+): Readiness {
   const store = stores.state();
   const decides = store !== 'never_reached' && (store !== 'away' || redis.onFailure !== 'closed');
-  return { ready: !draining && decides, store, draining };
+  const outage = stores.outage();
+  return {
+    ready: !draining && decides,
+    store,
+    draining,
+    ...(outage === null ? {} : { outage }),
+    ...(isRefused ? { settings: 'refused' } : {}),
+  };
 }

@@ -1,8 +1,8 @@
 import type { Command } from './command.ts';
 import { configurationFrom } from './configuration.ts';
-import { runGateway } from './run-gateway.ts';
 import { serveUntil } from './serving.ts';
 import { untilSignalled } from './signals.ts';
+import { startGateway } from './workers/start-gateway.ts';
 
 /** `tollgate serve`: the gateway alone (contract section 1). */
 export const serve: Command = {
@@ -12,7 +12,7 @@ export const serve: Command = {
   options: {},
   async run(_words, terminal) {
     const signalled = untilSignalled();
-    const gateway = await runGateway(configurationFrom(terminal.env), terminal.env);
+    const gateway = await startGateway(configurationFrom(terminal.env), terminal.env);
     return serveUntil(signalled, gateway);
   },
 };

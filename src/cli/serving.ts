@@ -9,6 +9,7 @@ import type { RunningGateway } from './run-gateway.ts';
 export async function serveUntil(signalled: Promise<unknown>, gateway: RunningGateway): Promise<ExitCode> {
   const broken = Promise.withResolvers<void>();
   let code: ExitCode = 0;
+  let stopped: ExitCode = 0;
   // An unhandled rejection comes here too.
   const onDefect = (error: unknown) => {
     code = 1;
@@ -19,7 +20,7 @@ export async function serveUntil(signalled: Promise<unknown>, gateway: RunningGa
   try {
     await Promise.race([signalled, broken.promise]);
   } finally {
-    await gateway.stop().finally(() => process.off('uncaughtException', onDefect));
+    stopped = await gateway.stop().finally(() => process.off('uncaughtException', onDefect));
   }
-  return code;
+  return code === 0 ? stopped : code;
 }

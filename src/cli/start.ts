@@ -6,11 +6,12 @@ import { startPets } from '../pets/server.ts';
 import type { Command, Terminal } from './command.ts';
 import { configurationFrom } from './configuration.ts';
 import { demoKeys } from './demo-keys.ts';
-import { type RunningGateway, runGateway } from './run-gateway.ts';
+import type { RunningGateway } from './run-gateway.ts';
 import { serveUntil } from './serving.ts';
 import { untilSignalled } from './signals.ts';
+import { startGateway } from './workers/start-gateway.ts';
 
-/** `npm start`: the pet service and the gateway before it, in one process, with a demo key for each plan. */
+/** `npm start`: the pet service and the gateway before it, in one process unless WORKERS says otherwise, with a demo key for each plan. */
 export const start: Command = {
   name: 'start',
   about:
@@ -32,7 +33,7 @@ export const start: Command = {
     });
     try {
       const env = { ...terminal.env, UPSTREAM_URL: terminal.env.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
-      const gateway = await runGateway(configurationFrom(env), env);
+      const gateway = await startGateway(configurationFrom(env), env);
       const greeted = greet(terminal, gateway, pets.port, env);
       return await serveUntil(
         greeted.then(() => signalled),

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { UpstreamTls } from '../forward/dial.ts';
@@ -9,39 +10,78 @@ import type { UpstreamState } from '../telemetry/metrics.ts';
 
 type UpstreamSettings = Settings['upstreams'] extends ReadonlyMap<string, infer U> ? U : never;
 
-export interface OpenUpstreams {
-  readonly byName: ReadonlyMap<string, Upstream>;
-  /** For the metrics. */
-  readonly states: () => UpstreamState[];
-  close(): void;
+interface Open {
+  readonly settings: UpstreamSettings;
+  readonly upstream: Upstream;
+  readonly checks: readonly HealthChecks[];
 }
 
-/**
- * Opens the services behind the gateway, and begins to check how they are where the settings say so.
- * @throws Failure `bad_settings` where a file of a certificate cannot be read
- */
-export function openUpstreams(settings: Settings['upstreams'], { logger }: GatewayLog): OpenUpstreams {
-  const byName = new Map<string, Upstream>();
-  const checks: HealthChecks[] = [];
-  for (const [name, { health, ...options }] of settings) {
+/** The services behind the gateway, as the settings in force have them. */
+export class Upstreams {
+  readonly #log: GatewayLog;
+  #open = new Map<string, Open>();
+  /** Those of earlier settings, while they finish what runs. */
+  readonly #retired = new Set<Upstream>();
+
+  /** @throws Failure `bad_settings` where a file of a certificate cannot be read */
+  constructor(settings: Settings['upstreams'], log: GatewayLog) {
+    this.#log = log;
+    this.use(settings);
+  }
+
+  get byName(): ReadonlyMap<string, Upstream> {
+    return new Map([...this.#open].map(([name, { upstream }]) => [name, upstream]));
+  }
+
+  /** For the metrics. */
+  states(): UpstreamState[] {
+    return [...this.#open].map(([name, { upstream }]) => stateOf(name, upstream));
+  }
+
+  /**
+   * Opens what is new or has changed, keeps what is as it was with its connections, and retires the rest.
+   * @throws Failure `bad_settings`; then all is as it was before
+   */
+  use(settings: Settings['upstreams']): void {
+    const open = new Map<string, Open>();
+    for (const [name, one] of settings) {
+      const before = this.#open.get(name);
+      const isSame = before !== undefined && isDeepStrictEqual(before.settings, one);
+      open.set(name, isSame ? before : this.#opened(name, one));
+    }
+    const before = this.#open;
+    this.#open = open;
+    for (const [name, one] of before) if (open.get(name) !== one) this.#retire(one);
+  }
+
+  close(): void {
+    for (const { checks, upstream } of this.#open.values()) {
+      for (const check of checks) check.close();
+      upstream.close();
+    }
+    for (const upstream of this.#retired) upstream.close();
+  }
+
+  #opened(name: string, settings: UpstreamSettings): Open {
+    const { health, ...options } = settings;
     const tls = readTls(options);
+    const { logger } = this.#log;
     const onTarget = (target: string, usable: boolean, cause: string) =>
       logger[usable ? 'info' : 'error']({ upstream: name, target, cause }, usable ? 'let back in' : 'left out');
     const upstream = new Upstream({ ...options, tls, onTarget, monotonicMs: () => performance.now() });
-    byName.set(name, upstream);
-    if (health === null) continue;
-    for (const target of upstream.targets) {
-      checks.push(new HealthChecks(target, { ...health, tls }, { onChange: onTarget }));
-    }
+    const checks =
+      health === null
+        ? []
+        : upstream.targets.map((target) => new HealthChecks(target, { ...health, tls }, { onChange: onTarget }));
+    return { settings, upstream, checks };
   }
-  return {
-    byName,
-    states: () => [...byName].map(([name, upstream]) => stateOf(name, upstream)),
-    close: () => {
-      for (const check of checks) check.close();
-      for (const upstream of byName.values()) upstream.close();
-    },
-  };
+
+  #retire({ upstream, checks }: Open): void {
+    for (const check of checks) check.close();
+    upstream.retire();
+    for (const one of this.#retired) if (one.inFlight === 0) this.#retired.delete(one);
+    this.#retired.add(upstream);
+  }
 }
 
 function stateOf(name: string, { inFlight, targets, deadlines }: Upstream): UpstreamState {

@@ -8,7 +8,7 @@ const LOOK_EVERY_MS = 1_000;
  * change of a key is obeyed.
  */
 export function keepWebSockets(
-  limits: { readonly maxPerKey: number; readonly max: number },
+  limits: () => { readonly maxPerKey: number; readonly max: number },
   { keys, changes }: Pick<GatewayStores, 'keys' | 'changes'>,
 ): WebSockets {
   const changed = new Set<string>();

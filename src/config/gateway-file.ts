@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { findCollisions } from '../gateway/route.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
+import { checkKeyFormats } from './key-formats.ts';
 import { asArray, field, isMapping } from './raw.ts';
 import { instant } from './values.ts';
 import { type FileKind, type Note, type Parsed, parseYaml } from './yaml.ts';
@@ -23,6 +24,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     checkListen(listen, warn);
     checkStages(listen, fault);
     checkCors(field(raw, 'cors'), fault);
+    checkKeyFormats(field(raw, 'keys'), fault, warn);
   },
 };
 
@@ -46,12 +48,12 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
   }
 }
 
-/** `GET /usage` belongs to the gateway (contract section 4); what would be built on it now would break then. */
+/** `GET /usage` belongs to the gateway (contract section 4). */
 function checkUsage(index: number, path: string, fault: Note, warn: Note): void {
   const at = ['routes', index, 'path'];
   if (path === '/usage') fault(at, 'is reserved: /usage belongs to the gateway itself. Give the route another path.');
   else if (path === '/**' || /^\/\{[^/]*\}$/.test(path)) {
-    warn(at, 'also covers /usage, which is reserved: a coming version answers it itself and will not forward it.');
+    warn(at, 'also covers /usage, which the gateway answers itself and does not forward.');
   }
 }
 

@@ -1,5 +1,8 @@
 import { z } from 'zod';
+import { brownout } from './brownouts.ts';
 import { corsSchema } from './cors.ts';
+import { jwtSchema } from './jwt.ts';
+import { keysSchema } from './key-formats.ts';
 import { addressLimits } from './limits.ts';
 import { upstreamSchema } from './upstream-schema.ts';
 import * as values from './values.ts';
@@ -112,6 +115,10 @@ const deprecated = z.strictObject({
     .describe('When it will be removed, for the Sunset field (RFC 8594); from then on 410.'),
   successor: values.uriReference().optional().describe('What replaces it, as Link rel="successor-version".'),
   link: values.uriReference().optional().describe('Page about it, as Link rel="deprecation" and rel="sunset".'),
+  brownouts: z
+    .array(brownout)
+    .prefault([])
+    .describe('Announced short refusals (410 with Retry-After) before the sunset.'),
 });
 
 export const routeSchema = z.strictObject({
@@ -155,7 +162,9 @@ export const gatewaySchema = z
     redis: redis.describe('How Redis is used where REDIS_URL names one.'),
     headers: headers.describe('Which rate-limit fields answers have.'),
     cors: corsSchema.optional().describe('Lets pages of other origins read answers. Preflights cost nothing.'),
+    jwt: jwtSchema.optional().describe('Callers who bring a JSON Web Token of an issuer instead of an API key.'),
     log: log.describe('The access log.'),
+    keys: keysSchema.describe('API keys that were made elsewhere.'),
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),
     upstreams: z
       .record(values.name(), upstreamSchema)
@@ -166,4 +175,4 @@ export const gatewaySchema = z
   .meta({ title: 'Tollgate gateway.yaml', description: 'How the gateway runs.' });
 
 /** What is described for later releases; `*` is any name or index. */
-export const LATER_GATEWAY_KEYS = ['jwt', 'routes.*.deprecated.brownouts'] as const;
+export const LATER_GATEWAY_KEYS = [] as const;

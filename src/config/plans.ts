@@ -17,6 +17,13 @@ const limit = z
   .union([z.int(limitRule).min(0, limitRule).max(MAX_LIMIT, limitRule), z.enum(['unlimited', 'custom'])], limitRule)
   .describe('Requests that one window admits. unlimited: no bound. custom: each key brings its own number.');
 
+const shadowRule = `must be a whole number from 0 to ${MAX_LIMIT}`;
+const shadowLimit = z
+  .int(shadowRule)
+  .min(0, shadowRule)
+  .max(MAX_LIMIT, shadowRule)
+  .describe('Requests that one window would admit.');
+
 const banFields = {
   after: wholeNumber(1, 1_000_000).describe('Requests refused for the quota that make a ban.'),
   within: duration('1ms', '366d').describe('Refusals are counted anew when this has passed since the first of them.'),
@@ -54,6 +61,22 @@ const plan = z.strictObject({
     .strictObject({ second: limit.optional(), minute: limit.optional(), hour: limit.optional(), day: limit.optional() })
     .meta({ minProperties: 1, description: 'What a key of this plan may use in each window.' }),
   bans: bans.optional().describe('Bans of this plan: off, or what differs from the bans of all plans.'),
+  enforce: z
+    .boolean('must be true or false')
+    .prefault(true)
+    .describe('false: the limits are counted and reported, refuse nobody and are not in headers.'),
+  shadow: z
+    .strictObject({
+      second: shadowLimit.optional(),
+      minute: shadowLimit.optional(),
+      hour: shadowLimit.optional(),
+      day: shadowLimit.optional(),
+    })
+    .optional()
+    .meta({
+      minProperties: 1,
+      description: 'Limits that are counted and reported beside those in force, and refuse nobody.',
+    }),
 });
 
 /** plans.yaml (contract section 2). */
@@ -77,7 +100,7 @@ export const plansSchema = z
 
 const PLANS_FILE: FileKind<typeof plansSchema> = {
   schema: plansSchema,
-  later: ['plans.*.enforce', 'plans.*.shadow'],
+  later: [],
   check(raw, fault, warn) {
     const own = soundBans(field(raw, 'bans'));
     const common = mergeBans(DEFAULT_BANS, own);
@@ -87,6 +110,7 @@ const PLANS_FILE: FileKind<typeof plansSchema> = {
       const ofPlan = soundBans(field(entry, 'bans'));
       checkBans(mergeBans(common ?? DEFAULT_BANS, ofPlan), ofPlan, ['plans', name, 'bans'], fault);
       checkLimits(name, field(entry, 'limits'), fault, warn);
+      checkShadow(name, entry, fault);
     }
   },
 };
@@ -129,9 +153,19 @@ function checkLimits(plan: string, limits: unknown, fault: Note, warn: Note): vo
   }
 }
 
+function checkShadow(plan: string, entry: unknown, fault: Note): void {
+  const shadow = field(entry, 'shadow');
+  const path = ['plans', plan, 'shadow'];
+  if (isMapping(shadow) && Object.keys(shadow).length === 0) {
+    fault(path, `is empty; give a limit for at least one of ${WINDOWS.join(', ')}.`);
+  } else if (shadow !== undefined && field(entry, 'enforce') === false) {
+    fault(path, 'stands beside `enforce: false`, which makes `limits` a shadow already; leave out one of the two.');
+  }
+}
+
 function plansOf(file: z.output<typeof plansSchema>): Plans {
   const common = mergeBans(DEFAULT_BANS, file.bans);
-  const plans = Object.entries(file.plans).map(([name, { limits, bans: own }]): [string, Plan] => [
+  const plans = Object.entries(file.plans).map(([name, { limits, bans: own, enforce, shadow }]): [string, Plan] => [
     name,
     {
       name,
@@ -140,6 +174,10 @@ function plansOf(file: z.output<typeof plansSchema>): Plans {
       ),
       // A plan with bans of its own where bans are off for all starts from the contract's rule.
       bans: own === undefined ? common : mergeBans(common ?? DEFAULT_BANS, own),
+      enforce,
+      shadow: Object.fromEntries(
+        WINDOWS.flatMap((window) => (shadow?.[window] === undefined ? [] : [[window, shadow[window]]])),
+      ),
     },
   ]);
   return deepFreeze({

@@ -23,6 +23,7 @@ export function routeOf(entry: RouteEntry): Route {
             sunsetMs: deprecated.sunset ?? null,
             successor: deprecated.successor ?? null,
             link: deprecated.link ?? null,
+            brownouts: deprecated.brownouts,
           },
   };
 }

@@ -2,16 +2,20 @@ import { resolve } from 'node:path';
 import type { Plans } from '../admit/plan.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import type { Route } from '../gateway/route.ts';
+import type { KeyFormat } from '../identify/key-format.ts';
 import { corsOf } from './cors.ts';
 import { type Encryption, encryptionOf } from './encryption.ts';
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault } from './fault.ts';
 import { deepFreeze } from './frozen.ts';
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
+import { type JwtSettings, jwtOf } from './jwt.ts';
+import { keyFormatsOf } from './key-formats.ts';
 import { parsePlans } from './plans.ts';
 import { readSettingsFile } from './read-file.ts';
 import { routeOf } from './routes.ts';
 import { type Upstream, upstreamsOf } from './upstreams.ts';
+import { versionOf } from './version.ts';
 import type { Parsed } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
@@ -51,6 +55,10 @@ export interface Settings {
   readonly websockets: { readonly maxPerKey: number; readonly max: number; readonly idleTimeoutMs: number };
   /** Null: no page of another origin reads answers. */
   readonly cors: CorsRules | null;
+  /** Null: a JSON Web Token is no key here. */
+  readonly jwt: JwtSettings | null;
+  /** Of API keys that were made elsewhere. */
+  readonly keyFormats: readonly KeyFormat[];
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** In the order of the file; every `upstream` is a key of `upstreams`. */
   readonly routes: readonly Route[];
@@ -67,6 +75,8 @@ export interface Configuration {
   readonly plans: Plans;
   /** What is probably wrong but can be served, one line each. */
   readonly warnings: readonly string[];
+  /** The beginning of the SHA-256 of each file's text: which version of it this is. */
+  readonly versions: { readonly settings: string; readonly plans: string };
 }
 
 export const DEFAULT_GATEWAY_FILE = 'config/gateway.yaml';
@@ -95,12 +105,18 @@ export function loadConfiguration(env: Variables): Configuration | { readonly fa
     settings: deepFreeze(settings),
     plans: plans.value,
     warnings: [...gateway.warnings, ...plans.warnings].map(printFault),
+    versions: { settings: gateway.version, plans: plans.version },
   };
 }
 
-function parseFile<T>(file: string, variable: string, parse: (text: string, file: string) => Parsed<T>): Parsed<T> {
+function parseFile<T>(
+  file: string,
+  variable: string,
+  parse: (text: string, file: string) => Parsed<T>,
+): Parsed<T> & { readonly version: string } {
   const read = readSettingsFile(file, `Name another file in ${variable}, or start in the folder that has it.`);
-  return 'fault' in read ? { faults: [read.fault], warnings: [] } : parse(read.text, file);
+  if ('fault' in read) return { faults: [read.fault], warnings: [], version: '' };
+  return { ...parse(read.text, file), version: versionOf(read.text) };
 }
 
 /** Lays the environment over the file. */
@@ -139,6 +155,8 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
     headers: file.headers,
     log: file.log,
     cors: corsOf(file.cors),
+    jwt: jwtOf(file.jwt),
+    keyFormats: keyFormatsOf(file.keys),
     websockets: {
       maxPerKey: file.websockets.maxPerKey,
       max: file.websockets.max,

@@ -35,6 +35,7 @@ export class Target implements ConnectionKeeper {
   /** What the active checks say; true where there are none. */
   #healthy = true;
   #closed = false;
+  #retired = false;
 
   /** @param name as written in gateway.yaml */
   constructor(
@@ -166,7 +167,7 @@ export class Target implements ConnectionKeeper {
   }
 
   onIdle(connection: UpstreamConnection): void {
-    if (this.#closed) connection.destroy();
+    if (this.#closed || this.#retired) connection.destroy();
     else this.#idle.push(connection);
   }
 
@@ -174,6 +175,12 @@ export class Target implements ConnectionKeeper {
     this.#open.delete(connection);
     const at = this.#idle.indexOf(connection);
     if (at !== -1) this.#idle.splice(at, 1);
+  }
+
+  /** Nobody asks for it any more: what runs is finished, and no connection is kept. */
+  retire(): void {
+    this.#retired = true;
+    while (this.closeOldestIdle());
   }
 
   close(): void {

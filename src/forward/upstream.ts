@@ -130,6 +130,11 @@ export class Upstream {
     };
   }
 
+  /** Takes no new request: the settings have no such upstream any more. What runs is finished. */
+  retire(): void {
+    for (const target of this.#targets) target.retire();
+  }
+
   close(): void {
     for (const target of this.#targets) target.close();
   }

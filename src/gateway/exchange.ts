@@ -14,10 +14,19 @@ export type Judgement =
   | 'unauthenticated'
   /** A browser asked whether a page may send a request: answered without a key and not counted. */
   | 'preflight'
+  /** The caller asked where it stands: answered and not counted. */
+  | 'usage'
   /** Its form is refused. */
   | 'malformed'
   /** The store did not answer and the settings say to refuse then. */
   | 'undecided';
+
+/** How a request stood against limits that refuse nobody. */
+export interface Shadow {
+  readonly judgement: 'admitted' | 'refused' | 'banned';
+  /** The window that would have refused it; null for an admitted one. */
+  readonly window: WindowName | null;
+}
 
 /** The closing record of one request: all that log and metrics ever learn of it. It has no place for a secret. */
 export interface Exchange {
@@ -46,6 +55,8 @@ export interface Exchange {
   readonly source: 'store' | 'memory' | 'local' | null;
   /** The moment of the decision on the store's clock, Unix milliseconds; null where nothing was decided. */
   readonly decidedAtMs: number | null;
+  /** What would have become of it under limits that are only watched; null where there are none. */
+  readonly shadow: Shadow | null;
   /** As sent, or 499 where the client left before. */
   readonly status: number;
   /** The error's code; null where the upstream answered. */
@@ -83,6 +94,7 @@ export class Recording implements Exchange {
   window: WindowName | null = null;
   imposedBan: number | null = null;
   decidedAtMs: number | null = null;
+  shadow: Shadow | null = null;
   status = 0;
   code: string | null = null;
   cause: string | null = null;
@@ -110,7 +122,9 @@ export class Recording implements Exchange {
     this.bytesIn = head.contentLength;
   }
 
-  identified({ consumer, allowance }: Caller): void {
+  identified({ consumer, allowance, tokenExpiresAtMs }: Caller): void {
+    // A token is checked without the store: what was waited for until now was its issuer.
+    if (tokenExpiresAtMs !== null) this.storeMs = 0;
     this.consumerId = consumer === null ? null : consumer.id;
     this.plan = allowance.plan;
   }

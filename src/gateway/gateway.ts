@@ -6,6 +6,7 @@ import { type ClientConnection, LastAuthorization } from './caller.ts';
 import type { Parts } from './parts.ts';
 import { RequestFlow } from './request-flow.ts';
 import { upgradeForm } from './upgrade-form.ts';
+import { withUsage } from './usage-route.ts';
 
 interface Connection extends ClientConnection {
   /** The request that it is busy with, for what is found wrong only while its body is read. */
@@ -15,18 +16,17 @@ interface Connection extends ClientConnection {
 
 /** The gateway: one `handle` for each request whose head could be parsed. */
 export class Gateway {
-  readonly #parts: Parts;
+  #parts: Parts;
   #inFlight = 0;
   readonly #connections = new WeakMap<object, Connection>();
 
   constructor(parts: Parts) {
-    this.#parts = {
-      ...parts,
-      close: (exchange) => {
-        this.#inFlight--;
-        parts.close(exchange);
-      },
-    };
+    this.#parts = this.#counting(parts);
+  }
+
+  /** Serves the requests that come from now on by these parts; those that run end by the parts they began with. */
+  use(parts: Parts): void {
+    this.#parts = this.#counting(parts);
   }
 
   /** Requests that have not ended. */
@@ -67,5 +67,16 @@ export class Gateway {
    */
   breakOff(socket: object, code: ClientFault): boolean {
     return this.#connections.get(socket)?.current?.breakOff(code) ?? false;
+  }
+
+  #counting(parts: Parts): Parts {
+    return {
+      ...parts,
+      router: withUsage(parts.router),
+      close: (exchange) => {
+        this.#inFlight--;
+        parts.close(exchange);
+      },
+    };
   }
 }

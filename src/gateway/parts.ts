@@ -6,10 +6,12 @@ import type { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Consumer, Identifier } from '../identify/identify.ts';
+import type { JwtVerifier } from '../identify/jwt.ts';
 import type { RequestTrace } from '../telemetry/trace-context.ts';
 import type { Exchange } from './exchange.ts';
 import type { Router } from './route.ts';
 import type { ClosedWebSocket } from './upgrade-on.ts';
+import type { Usage } from './usage.ts';
 import type { WebSockets } from './web-sockets.ts';
 
 /** Where a request comes from. */
@@ -28,8 +30,11 @@ export interface Parts {
   readonly router: Router;
   readonly upstreams: ReadonlyMap<string, Upstream>;
   readonly identifier: Identifier;
+  /** Null where no JSON Web Token is accepted. */
+  readonly jwt: JwtVerifier | null;
   readonly failedAttempts: FailedAttempts;
   readonly admitter: Admitter;
+  readonly usage: Usage;
   /** The allowance of a consumer under the plans in force; null where its plan is gone or lacks a limit. */
   readonly allowanceFor: (consumer: Consumer) => Allowance | null;
   readonly rateLimitFields: RateLimitFields;

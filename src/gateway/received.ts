@@ -65,6 +65,15 @@ export function isUnread(request: IncomingMessage, head: Head | null): boolean {
   return !request.complete && (head === null ? announcesBody(request) : head.body !== 'none');
 }
 
+/** Whether the client's connection ends with the answer to this request. */
+export function endsConnection(
+  { isDraining }: Pick<Parts, 'isDraining'>,
+  request: IncomingMessage,
+  head: Head,
+): boolean {
+  return head.httpVersion === '1.0' || isUnread(request, head) || isDraining();
+}
+
 function announcesBody({ headers }: IncomingMessage): boolean {
   return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }

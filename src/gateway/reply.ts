@@ -28,8 +28,30 @@ export function replyWithError(
   return response.req.method === 'HEAD' ? 0 : bytes;
 }
 
+/**
+ * Writes an answer of the gateway's own that is no error.
+ * @param closes whether the connection ends with it
+ * @returns the bytes of the body
+ */
+export function replyWithJson(
+  response: ServerResponse,
+  value: object,
+  fields: readonly string[],
+  closes: boolean,
+): number {
+  if (closes) response.shouldKeepAlive = false;
+  const body = JSON.stringify(value);
+  const length = String(Buffer.byteLength(body));
+  // It is about one caller at one moment.
+  const own = ['Cache-Control', 'no-store', 'Content-Type', 'application/json', 'Content-Length', length];
+  response.writeHead(200, [...fields, ...own]);
+  response.end(response.req.method === 'HEAD' ? undefined : body);
+  return response.req.method === 'HEAD' ? 0 : Buffer.byteLength(body);
+}
+
 /** Writes an answer without a body. */
-export function replyWithNothing(response: ServerResponse, fields: readonly string[]): void {
+export function replyWithNothing(response: ServerResponse, fields: readonly string[], closes: boolean): void {
+  if (closes) response.shouldKeepAlive = false;
   response.writeHead(204, [...fields]);
   response.end();
 }

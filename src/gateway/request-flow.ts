@@ -4,22 +4,26 @@ import type { Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/error.ts';
 import { ClientBodyError, type ClientFault } from '../forward/faults.ts';
-import type { Budget } from '../identify/failed-attempts.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
 import type { RequestTrace } from '../telemetry/trace-context.ts';
 import { type Caller, type ClientConnection, callerOf, type Identified } from './caller.ts';
 import { isPreflight, preflightFields } from './cross-origin.ts';
-import { CLIENT_CLOSED_REQUEST, type Recording } from './exchange.ts';
+import { CLIENT_CLOSED_REQUEST, type Exchange, type Recording, type Shadow } from './exchange.ts';
+import { forwardedEnd } from './forwarded.ts';
+import { notIdentified, type Refusal } from './not-identified.ts';
 import { budgetFields, ownFieldsOf } from './own-fields.ts';
 import type { Origin, Parts } from './parts.ts';
 import { passOn } from './pass-on.ts';
-import { formFault, isUnread, recordingOf } from './received.ts';
-import { closeAfter, replyWithError, replyWithNothing } from './reply.ts';
+import { endsConnection, formFault, isUnread, recordingOf } from './received.ts';
+import { closeAfter, replyWithError, replyWithJson, replyWithNothing } from './reply.ts';
 import type { Match } from './route.ts';
 import { servable } from './servable.ts';
+import { countInShadow, uncounted } from './shadow.ts';
+import { tellUsage } from './tell-usage.ts';
 import { type UpgradeOnResult, upgradeOn } from './upgrade-on.ts';
-
-const SWITCHING_PROTOCOLS = 101;
+import type { ToldUsage } from './usage.ts';
+import { asksForUsage } from './usage-route.ts';
+import { type Step, whenThere } from './when-there.ts';
 
 /**
  * One request on its way: route, identify, admit, annotate, forward or answer (the README's "way of a request").
@@ -39,6 +43,8 @@ export class RequestFlow {
   #caller: Caller | null = null;
   #verdict: Verdict | null = null;
   #forwarding: { breakOff(reason: Error): void } | null = null;
+  /** How it stands against limits that are only watched. */
+  #shadow: Promise<Shadow | null> | null = null;
   #finished = false;
 
   constructor(parts: Parts, request: IncomingMessage, response: ServerResponse, connection: ClientConnection) {
@@ -89,21 +95,13 @@ export class RequestFlow {
   }
 
   /** Goes on at once, or when the store has answered, unless there is nobody left to answer by then. */
-  #await<T>(value: T | Promise<T>, next: (this: RequestFlow, value: T) => void): void {
-    if (!(value instanceof Promise)) {
-      next.call(this, value);
-      return;
-    }
-    const askedAtMs = this.#parts.monotonicMs();
-    const settled = (it: T) => {
-      try {
-        this.#record.storeMs += this.#parts.monotonicMs() - askedAtMs;
-        if (!this.#isOver()) next.call(this, it);
-      } catch (error) {
-        this.#onDefect(error);
-      }
+  #await<T>(value: T | Promise<T>, next: Step<RequestFlow, T>, note?: Step<RequestFlow, T>): void {
+    const goOn = (it: T, waitedMs: number) => {
+      this.#record.storeMs += waitedMs;
+      note?.call(this, it);
+      if (!this.#isOver()) next.call(this, it);
     };
-    value.then(settled, (error) => this.#onDefect(error));
+    whenThere(value, this.#parts.monotonicMs, goOn, (error) => this.#onDefect(error));
   }
 
   #onDefect(error: unknown): void {
@@ -115,44 +113,64 @@ export class RequestFlow {
 
   #answerPreflight(cors: CorsFields, head: Head): void {
     this.#record.judgement = 'preflight';
-    if (this.#closes(head)) this.#response.shouldKeepAlive = false;
     const fields = [...budgetFields(this.#parts, this.#origin), 'X-Request-Id', this.#record.requestId];
-    replyWithNothing(this.#response, [...fields, ...preflightFields(cors, head, this.#match)]);
+    replyWithNothing(this.#response, [...fields, ...preflightFields(cors, head, this.#match)], this.#closes());
     this.#finish(this.#response.statusCode, null, null);
   }
 
   #onIdentified(identified: Identified): void {
     if (identified.kind === 'caller') this.#admit(identified.caller);
-    else if (identified.kind === 'unknown') this.#refuseUnknown(identified.code);
-    else if (identified.kind === 'ambiguous') {
-      this.#record.judgement = 'malformed';
-      this.#refuse(errors.errorAnswer('invalid_request', 'Authorization must come once.'));
-    } else {
-      this.#record.judgement = 'undecided';
-      this.#refuse(errors.plainError('store_unavailable'));
-    }
+    else this.#await(notIdentified(this.#parts, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
+  }
+
+  #refuseAs({ judgement, error, told }: Refusal): void {
+    this.#record.judgement = judgement;
+    this.#refuse(error, null, told);
   }
 
   #admit(caller: Caller): void {
     this.#caller = caller;
     this.#record.identified(caller);
-    const cost = this.#match?.route.cost ?? 1;
-    this.#await(this.#parts.admitter.admit(caller.id, caller.allowance, cost), this.#onAdmission);
+    const [{ admitter, wallMs }, cost] = [this.#parts, this.#match?.route.cost ?? 1];
+    if (asksForUsage(this.#match)) {
+      const answer = tellUsage(this.#parts, this.#match, this.#head!, caller, this.#record.storeMs);
+      this.#await(answer, this.#onUsage);
+    } else if (caller.allowance.isShadowOnly) this.#decided(uncounted(caller.allowance, wallMs(), cost), null);
+    else {
+      const admission = admitter.admit(caller.id, caller.allowance, cost, this.#record.storeMs);
+      this.#await(admission, this.#onAdmission, this.#noteAdmission);
+    }
+  }
+
+  /** What the store has counted stands in the record, whoever is left to hear of it. */
+  #noteAdmission(admission: Admission): void {
+    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source);
   }
 
   #onAdmission(admission: Admission): void {
-    if (admission.kind === 'unavailable') {
-      this.#record.judgement = 'undecided';
-      this.#refuse(errors.plainError('store_unavailable'));
+    if (admission.kind === 'decided') this.#decided(admission.verdict, admission.source);
+    else this.#refuseAs({ judgement: 'undecided', error: errors.plainError('store_unavailable'), told: null });
+  }
+
+  #onUsage(answer: ToldUsage | Refusal): void {
+    if ('error' in answer) {
+      this.#refuseAs(answer);
       return;
     }
-    const { verdict, source } = admission;
+    this.#record.judgement = 'usage';
+    this.#verdict = answer.verdict;
+    this.#record.bytesOut = replyWithJson(this.#response, answer.report, this.#ownFields(), this.#closes());
+    this.#finish(200, null, null);
+  }
+
+  #decided(verdict: Verdict, source: Exchange['source']): void {
     this.#verdict = verdict;
     this.#record.decided(verdict, source);
     if (verdict.kind !== 'admitted') {
       this.#refuse(errors.refusal(verdict));
       return;
     }
+    this.#shadow = countInShadow(this.#parts.admitter, this.#caller!, verdict.cost);
     const found = servable(this.#match, this.#head!, this.#parts.wallMs());
     if (found.kind === 'match') this.#forward(this.#head!, found.match);
     else this.#refuse(found.error);
@@ -169,7 +187,7 @@ export class RequestFlow {
       caller: this.#caller!,
       origin: this.#origin,
       ownFields: this.#ownFields(),
-      closes: () => this.#closes(head),
+      closes: () => this.#closes(),
       sent: (bytes: number) => {
         this.#record.bytesOut += bytes;
       },
@@ -182,24 +200,10 @@ export class RequestFlow {
   }
 
   #forwarded(result: UpgradeOnResult): void {
-    if (result.kind === 'answered') {
-      if (this.#isUnread()) closeAfter(this.#response, true);
-      this.#finish(this.#response.statusCode, null, null);
-    } else if (result.kind === 'upgraded') this.#finish(SWITCHING_PROTOCOLS, null, null);
-    else if (result.kind === 'client_gone') this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
-    else if (result.kind === 'refused') this.#refuse(result.error);
-    else if (result.kind === 'broken') this.#finish(this.#response.statusCode, result.fault.code, result.fault.cause);
-    else this.#refuse(errors.plainError(result.fault.code, result.fault.retryAfterMs), result.fault.cause);
-  }
-
-  /** 401, or 429 where the address has used up what it may fail. */
-  #refuseUnknown(code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key'): void {
-    const refuse = (budget: Budget) => {
-      const nowMs = this.#parts.wallMs();
-      const error = budget.allowed ? errors.unauthorized(code) : errors.tooManyFailedAttempts(budget, nowMs);
-      this.#refuse(error, null, this.#parts.rateLimitFields.ofBudget(budget, nowMs));
-    };
-    this.#await(this.#parts.failedAttempts.fail(this.#origin.address), refuse);
+    if (result.kind === 'answered' && isUnread(this.#request, this.#head)) closeAfter(this.#response, true);
+    const end = forwardedEnd(result, this.#response.statusCode);
+    if (end.kind === 'refused') this.#refuse(end.error, end.cause);
+    else this.#finish(end.status, end.code, end.cause);
   }
 
   #refuse(error: errors.ErrorAnswer, cause: string | null = null, told: string[] | null = null): void {
@@ -207,7 +211,8 @@ export class RequestFlow {
     // What could not be read without doubt is followed by nothing that can.
     if (this.#head === null || this.#head.httpVersion === '1.0' || this.#parts.isDraining())
       this.#response.shouldKeepAlive = false;
-    this.#record.bytesOut = replyWithError(this.#response, error, this.#ownFields(told), this.#isUnread());
+    const unread = isUnread(this.#request, this.#head);
+    this.#record.bytesOut = replyWithError(this.#response, error, this.#ownFields(told), unread);
     this.#finish(error.status, error.code, cause);
   }
 
@@ -217,12 +222,8 @@ export class RequestFlow {
     return ownFieldsOf(this.#parts, { requestId, origin: this.#origin, head, match, caller, verdict }, told);
   }
 
-  #isUnread(): boolean {
-    return isUnread(this.#request, this.#head);
-  }
-
-  #closes(head: Head): boolean {
-    return head.httpVersion === '1.0' || this.#isUnread() || this.#parts.isDraining();
+  #closes(): boolean {
+    return endsConnection(this.#parts, this.#request, this.#head!);
   }
 
   /** Whether there is nobody left to answer: the client went away while something was awaited. */
@@ -237,6 +238,12 @@ export class RequestFlow {
     if (this.#finished) return;
     this.#finished = true;
     this.#record.ended(status, code, cause, this.#parts.monotonicMs());
+    if (this.#shadow === null) this.#close(null);
+    else void this.#shadow.then((shadow) => this.#close(shadow));
+  }
+
+  #close(shadow: Shadow | null): void {
+    this.#record.shadow = shadow;
     this.#trace.end(this.#record);
     this.#parts.close(this.#record);
   }

@@ -1,4 +1,5 @@
 import type { Allowance } from '../admit/plan.ts';
+import type { Brownout } from '../annotate/brownout.ts';
 import { Failure } from '../failure.ts';
 
 /** One entry of `routes` in gateway.yaml. */
@@ -28,6 +29,8 @@ export interface Deprecation {
   readonly successor: string | null;
   /** URI reference of a page about the deprecation. */
   readonly link: string | null;
+  /** Announced short refusals before the sunset. */
+  readonly brownouts: readonly Brownout[];
 }
 
 export interface Match {

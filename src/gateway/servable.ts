@@ -1,5 +1,6 @@
+import { brownoutEndMs } from '../annotate/brownout.ts';
 import { isPastSunset } from '../annotate/deprecation.ts';
-import { type ErrorAnswer, endpointRemoved, errorAnswer } from '../annotate/error.ts';
+import { type ErrorAnswer, endpointAway, endpointRemoved, errorAnswer } from '../annotate/error.ts';
 import type { Head } from '../listen/head.ts';
 import type { Match } from './route.ts';
 
@@ -32,5 +33,7 @@ export function servable(
   if (route.deprecated !== null && isPastSunset(route.deprecated, nowMs)) {
     return { kind: 'error', error: endpointRemoved(route.deprecated.successor) };
   }
+  const untilMs = route.deprecated === null ? null : brownoutEndMs(route.deprecated.brownouts, nowMs);
+  if (untilMs !== null) return { kind: 'error', error: endpointAway(route.deprecated!.successor, untilMs, nowMs) };
   return { kind: 'match', match };
 }

@@ -3,8 +3,10 @@ import { type ErrorAnswer, errorAnswer } from '../annotate/error.ts';
 import type { TunnelRecord } from '../forward/tunnel.ts';
 import { type UpgradeResult, upgrade } from '../forward/upgrade.ts';
 import type { UpgradeClient } from '../forward/upgrade-client.ts';
+import type { Caller } from './caller.ts';
 import type { Parts } from './parts.ts';
 import { type Admitted, answerFieldsOf, requestFieldsOf } from './pass-on.ts';
+import { endAtExpiry } from './token-expiry.ts';
 import { upgradeForm } from './upgrade-form.ts';
 import type { WebSocketLimits } from './web-sockets.ts';
 
@@ -30,11 +32,12 @@ export function upgradeOn(
   const { head, match, caller, requestId } = admitted;
   const form = upgradeForm(head);
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
-  const room = parts.isDraining() ? 'draining' : parts.webSockets.enter(caller.id, caller.consumer !== null);
+  const room = parts.isDraining() ? 'draining' : parts.webSockets.enter(caller.id, isKey(caller));
   if (typeof room === 'string') {
     done({ kind: 'refused', error: noRoom(room) });
     return null;
   }
+  let forgetExpiry = () => {};
   return upgrade(
     parts.upstreams.get(match.route.upstream)!,
     { target: head.target, fields: requestFieldsOf(parts.via, admitted), ...form },
@@ -46,6 +49,7 @@ export function upgradeOn(
       writeTimeoutMs: parts.writeTimeoutMs,
       idleTimeoutMs: parts.webSocketIdleMs,
       closed: (record) => {
+        forgetExpiry();
         room.leave();
         parts.closeWebSocket({
           requestId,
@@ -56,11 +60,18 @@ export function upgradeOn(
       },
     },
     (result) => {
-      if (result.kind === 'upgraded') room.hold(result.tunnel);
-      else room.leave();
+      if (result.kind === 'upgraded') {
+        room.hold(result.tunnel);
+        forgetExpiry = endAtExpiry(result.tunnel, caller.tokenExpiresAtMs, parts.wallMs);
+      } else room.leave();
       done(result);
     },
   );
+}
+
+/** Whether there is a record of an API key, which may be revoked or expire. A token says itself when it ends. */
+function isKey({ consumer, tokenExpiresAtMs }: Caller): boolean {
+  return consumer !== null && tokenExpiresAtMs === null;
 }
 
 const NO_ROOM: Readonly<Record<keyof WebSocketLimits | 'draining', string>> = {

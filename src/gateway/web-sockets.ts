@@ -23,7 +23,7 @@ export interface WebSocketLimits {
  * which to end when a key is revoked, has expired, or the gateway stops.
  */
 export class WebSockets {
-  readonly #limits: WebSocketLimits;
+  readonly #limits: () => WebSocketLimits;
   /** Rooms taken, by the id of the consumer. */
   readonly #taken = new Map<string, number>();
   readonly #open = new Map<Cuttable, string>();
@@ -33,7 +33,7 @@ export class WebSockets {
   #total = 0;
 
   /** @param onFirst called when a key that had none opens one */
-  constructor(limits: WebSocketLimits, onFirst: (keyId: string) => void = () => {}) {
+  constructor(limits: () => WebSocketLimits, onFirst: (keyId: string) => void = () => {}) {
     this.#limits = limits;
     this.#onFirst = onFirst;
   }
@@ -51,8 +51,8 @@ export class WebSockets {
   /** Takes room for one more of this consumer; or tells which limit there is no room under. */
   enter(consumerId: string, isKey: boolean): Room | keyof WebSocketLimits {
     const own = this.#taken.get(consumerId) ?? 0;
-    if (own >= this.#limits.maxPerKey) return 'maxPerKey';
-    if (this.#total >= this.#limits.max) return 'max';
+    if (own >= this.#limits().maxPerKey) return 'maxPerKey';
+    if (this.#total >= this.#limits().max) return 'max';
     this.#taken.set(consumerId, own + 1);
     this.#total++;
     let held: Cuttable | null = null;

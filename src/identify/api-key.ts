@@ -53,14 +53,22 @@ export function isWellFormed(secret: string): boolean {
   return given === crc32(secret.slice(0, SUMMED_LENGTH));
 }
 
+/** Whether a text begins as our own keys do: then only `isWellFormed` can say that it is a key. */
+export function isOwnForm(text: string): boolean {
+  return text.startsWith(PREFIX);
+}
+
 /**
  * What a store keeps instead of a secret: HMAC-SHA-256(pepper, SHA-256(secret)) in base64url (contract section 5).
  * Without the pepper a stolen store does not even tell whether a guessed secret is right.
  */
 export function digestOf(secret: string, pepper: string): string {
-  return createHmac('sha256', pepper)
-    .update(hash('sha256', secret, 'buffer'))
-    .digest('base64url');
+  return digestOfHash(hash('sha256', secret, 'buffer'), pepper);
+}
+
+/** The same where only the SHA-256 of the secret is known: a key that was made elsewhere and moved here. */
+export function digestOfHash(sha256: Uint8Array, pepper: string): string {
+  return createHmac('sha256', pepper).update(sha256).digest('base64url');
 }
 
 /** Compares two digests in a time that does not depend on where they differ. */

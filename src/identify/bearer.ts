@@ -62,6 +62,17 @@ export function readAuthorization(value: string): Credentials {
   return from > 6 && isToken68(value, from) ? { kind: 'token', token: value.slice(from) } : MALFORMED;
 }
 
+/**
+ * Whether a token can be a JSON Web Token: three parts with dots between, the first of which is the base64url of a text
+ * that begins with `{` (RFC 7515 section 7.1; `ey` stands for `{"` and `{ `). No API key of ours has a dot.
+ */
+export function isJwtForm(token: string): boolean {
+  if (!token.startsWith('ey')) return false;
+  const first = token.indexOf('.');
+  const second = token.indexOf('.', first + 1);
+  return first !== -1 && second !== -1 && token.indexOf('.', second + 1) === -1;
+}
+
 function isToken68(value: string, from: number): boolean {
   let at = from;
   while (at < value.length && IS_TOKEN68[value.charCodeAt(at)] === 1) at++;

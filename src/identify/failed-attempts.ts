@@ -26,6 +26,8 @@ export interface FailedAttemptsOptions {
   readonly counter: AttemptCounter;
   /** Failures per minute and address; asked each time, since plans.yaml may change. */
   readonly limit: () => number;
+  /** No request waits for the counter longer than this, what it has waited before included. Left out: as long as it takes. */
+  readonly timeoutMs?: number;
   readonly monotonicMs: () => number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
@@ -65,8 +67,11 @@ export class FailedAttempts {
     });
   }
 
-  /** A request from this address failed to authenticate. Costs one. Never rejects. */
-  fail(clientAddress: string): Budget | Promise<Budget> {
+  /**
+   * A request from this address failed to authenticate. Costs one. Never rejects.
+   * @param waitedMs how long this request has waited for the store before
+   */
+  fail(clientAddress: string, waitedMs = 0): Budget | Promise<Budget> {
     const limit = this.#options.limit();
     const nowMs = this.#options.monotonicMs();
     // Nothing is counted where nothing is allowed (contract section 2: a limit of 0).
@@ -76,7 +81,7 @@ export class FailedAttempts {
     if (standing !== null && standing.count >= limit) {
       return this.#budget(limit, { ...standing, count: limit + 1 }, nowMs);
     }
-    return this.#count(address);
+    return this.#count(address, waitedMs);
   }
 
   /** Where an address stands as far as this gateway knows. Free. */
@@ -87,10 +92,10 @@ export class FailedAttempts {
     return { ...this.#budget(limit, standing, nowMs), allowed: standing.count < limit };
   }
 
-  async #count(address: string): Promise<Budget> {
+  async #count(address: string, waitedMs: number): Promise<Budget> {
     let standing: Standing;
     try {
-      const { count, endsInMs } = await this.#options.counter.add(address);
+      const { count, endsInMs } = await this.#within(this.#options.counter.add(address), waitedMs);
       standing = { count, endsAtMs: this.#options.monotonicMs() + endsInMs };
     } catch {
       const nowMs = this.#options.monotonicMs();
@@ -99,6 +104,16 @@ export class FailedAttempts {
     }
     this.#standings.set(address, standing);
     return this.#budget(this.#options.limit(), standing, this.#options.monotonicMs());
+  }
+
+  /** Rejects when the time of the request is up. One turn more: an answer that has arrived is read before. */
+  #within<T>(counted: Promise<T>, waitedMs: number): Promise<T> {
+    const { timeoutMs } = this.#options;
+    if (timeoutMs === undefined || waitedMs <= 0) return counted;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => setImmediate(reject), Math.max(timeoutMs - waitedMs, 0));
+      counted.then(resolve, reject).finally(() => clearTimeout(timer));
+    });
   }
 
   #networkOf(clientAddress: string): string {

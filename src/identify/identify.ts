@@ -1,11 +1,11 @@
-import { hash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { digestOf, isSameDigest, isWellFormed } from './api-key.ts';
+import { digestOf, isSameDigest } from './api-key.ts';
 import { type Consumer, consumerOf } from './consumer.ts';
+import { fingerprintOf, foreignFingerprintOf, type KeyFormat } from './key-format.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 import { CHANGED, type Known, KnownSecrets } from './known-secrets.ts';
 
-export type { Consumer };
+export { type Consumer, fingerprintOf };
 
 /** Who calls, or why that cannot be said. */
 export type Identity =
@@ -19,6 +19,8 @@ export interface IdentifierOptions {
   readonly keyStore: KeyStore;
   /** Newest first; at least one. Keys found under an older one are re-hashed under the newest. */
   readonly peppers: readonly string[];
+  /** Of keys that were made elsewhere; asked each time, since gateway.yaml may change. */
+  readonly formats?: () => readonly KeyFormat[];
   /** Milliseconds that never jump. */
   readonly monotonicMs: () => number;
   /** Unix milliseconds. */
@@ -43,6 +45,9 @@ const CONFIRM_AFTER_MS = 10_000;
 const UNKNOWN_FOR_MS = 500;
 /** After a failed look-up of a known key. */
 const RETRY_AFTER_MS = 500;
+/** When anything may have changed, known keys are used so long while they are confirmed, so many at a time. */
+const GRACE_MS = 250;
+const CONFIRMED_AT_ONCE = 32;
 
 /**
  * Tells whose secret a token is (contract section 5). A known secret costs one SHA-256 and a look in a table; the table
@@ -56,6 +61,10 @@ export class Identifier {
   readonly #unknown: LRUCache<string, number>;
   readonly #underWay = new Map<string, Promise<Settled>>();
   #epoch = 0;
+  /** What was confirmed in this epoch or later may be used until then, although there is a newer one. */
+  #grace = { epoch: 0, untilMs: 0 };
+  readonly #toConfirm = new Map<string, string>();
+  #confirming = 0;
   /** Counts every `forget`: an answer that was under way meanwhile may be older than the change. */
   #changes = 0;
 
@@ -67,26 +76,36 @@ export class Identifier {
   }
 
   /** At once where memory suffices, else when the store has answered. Never rejects. */
-  identify(token: string, sha = fingerprintOf(token)): Identity | Promise<Identity> {
+  identify(token: string, own = fingerprintOf(token)): Identity | Promise<Identity> {
+    const sha = own ?? foreignFingerprintOf(token, this.#options.formats?.() ?? []);
     if (sha === null) return INVALID;
     const entry = this.#known.get(sha);
     if (entry === undefined) return this.#identifyUnknown(sha, token);
     const nowMs = this.#options.monotonicMs();
-    if (entry.epoch !== this.#epoch && nowMs >= entry.retryAtMs) return this.#askFirst(sha, token);
-    if (nowMs >= entry.freshUntilMs) {
-      if (nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs) return this.#askFirst(sha, token);
+    const isChanged = entry.epoch !== this.#epoch && nowMs >= entry.retryAtMs;
+    if (isChanged || nowMs >= entry.freshUntilMs) {
+      const hasGrace = entry.epoch >= this.#grace.epoch && nowMs < this.#grace.untilMs;
+      const isStale = nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs;
+      if (isStale || (isChanged && !hasGrace)) return this.#askFirst(sha, token);
       entry.freshUntilMs = nowMs + RETRY_AFTER_MS;
-      void this.#lookUp(sha, token);
+      this.#confirm(sha, token);
     }
     return this.#answer(entry);
   }
 
-  /** A key may have changed; null: all of them. Before it is used again, the store is asked. */
+  /**
+   * A key may have changed: the store is asked before it is used again. Null: any may have, as after an outage. For 250 ms
+   * they are then asked about in the background, a few at a time: a store that has just come back is not run down.
+   */
   forget(keyId: string | null): void {
     this.#changes++;
     this.#underWay.clear();
-    if (keyId === null) this.#epoch++;
-    else this.#known.markChanged(keyId);
+    if (keyId === null) {
+      const nowMs = this.#options.monotonicMs();
+      // Said again within a grace it neither ends nor prolongs it: an outage ends with several such words.
+      if (nowMs >= this.#grace.untilMs) this.#grace = { epoch: this.#epoch, untilMs: nowMs + GRACE_MS };
+      this.#epoch++;
+    } else this.#known.markChanged(keyId);
   }
 
   /** Secrets that are remembered, for a metric. */
@@ -102,6 +121,21 @@ export class Identifier {
   async #askFirst(sha: string, token: string): Promise<Identity> {
     const settled = await this.#lookUp(sha, token);
     return 'known' in settled ? this.#answer(settled.known) : settled.identity;
+  }
+
+  /** Looks a known secret up in the background, with a few others at a time. */
+  #confirm(sha: string, token: string): void {
+    this.#toConfirm.set(sha, token);
+    if (this.#confirming < CONFIRMED_AT_ONCE) void this.#confirmAll();
+  }
+
+  async #confirmAll(): Promise<void> {
+    this.#confirming++;
+    for (const [sha, token] of this.#toConfirm) {
+      this.#toConfirm.delete(sha);
+      await this.#lookUp(sha, token);
+    }
+    this.#confirming--;
   }
 
   /** Expiry is looked at each time, not only when the store is asked. */
@@ -165,8 +199,8 @@ export class Identifier {
   #withoutStore(sha: string): Settled {
     const entry = this.#known.peek(sha);
     const nowMs = this.#options.monotonicMs();
-    if (entry === undefined || nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs)
-      return { identity: UNAVAILABLE };
+    const isStale = entry === undefined || nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs;
+    if (isStale) return { identity: UNAVAILABLE };
     entry.retryAtMs = nowMs + RETRY_AFTER_MS;
     return { known: entry };
   }
@@ -202,11 +236,6 @@ export class Identifier {
       this.#options.onStoreFailure?.(error);
     }
   }
-}
-
-/** Under what a secret is remembered: its SHA-256. Null where it cannot be a secret at all. */
-export function fingerprintOf(token: string): string | null {
-  return isWellFormed(token) ? hash('sha256', token, 'base64url') : null;
 }
 
 interface Found {

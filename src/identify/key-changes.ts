@@ -9,6 +9,8 @@ export interface KeyWishes {
   readonly limits: Limits;
   readonly name: string | null;
   readonly owner: string | null;
+  /** Absent: none. */
+  readonly notes?: string | null;
   readonly expiresAtMs: number | null;
 }
 
@@ -23,6 +25,7 @@ export interface Means {
 }
 
 const LONGEST_NAME = 100;
+const LONGEST_NOTES = 1_000;
 /** Secrets of one key that work at the same time. A bound, so that a record cannot grow without end. */
 const MOST_SECRETS = 8;
 
@@ -32,22 +35,40 @@ const MOST_SECRETS = 8;
  * @throws Failure `refused`
  */
 export function newKey(wishes: KeyWishes, means: Means): { readonly key: StoredKey; readonly secret: string } {
-  refuseUnusable(wishes, means.plans);
-  refusePast(wishes.expiresAtMs, means.nowMs);
+  refuseWishes(wishes, means);
   const { secret, stored } = newSecret(means);
-  const { plan, limits, name, owner, expiresAtMs } = wishes;
-  const key: StoredKey = {
-    id: newKeyId(means.random),
+  const key = keyOf(wishes, { id: newKeyId(means.random), createdAtMs: means.nowMs, secret: stored });
+  return { key, secret };
+}
+
+/**
+ * @throws Failure `refused` where a key made by these wishes now could not be used
+ */
+export function refuseWishes(wishes: KeyWishes, { plans, nowMs }: Pick<Means, 'plans' | 'nowMs'>): void {
+  refuseUnusable(wishes, plans);
+  refusePast(wishes.expiresAtMs, nowMs);
+}
+
+/**
+ * The record of a key with what distinguishes it; whether it can be used is not looked at.
+ * @throws Failure `refused` for a name, owner or notes that cannot be kept
+ */
+export function keyOf(
+  { plan, limits, name, owner, notes, expiresAtMs }: KeyWishes,
+  { id, createdAtMs, secret }: { readonly id: string; readonly createdAtMs: number; readonly secret: StoredSecret },
+): StoredKey {
+  return {
+    id,
     plan,
     limits,
     name: label('name', name),
     owner: label('owner', owner),
-    createdAtMs: means.nowMs,
+    ...noted(notes ?? null),
+    createdAtMs,
     expiresAtMs,
     revokedAtMs: null,
-    secrets: [stored],
+    secrets: [secret],
   };
-  return { key, secret };
 }
 
 /** A fresh secret, and what the store keeps of it. */
@@ -56,14 +77,18 @@ export function newSecret({ random, pepper, nowMs }: Pick<Means, 'random' | 'pep
   readonly stored: StoredSecret;
 } {
   const secret = mint(random);
-  const stored = { digest: digestOf(secret, pepper), last4: secret.slice(-4), createdAtMs: nowMs, expiresAtMs: null };
-  return { secret, stored };
+  return { secret, stored: storedSecret(secret, pepper, nowMs) };
+}
+
+/** What the store keeps of a secret. */
+export function storedSecret(secret: string, pepper: string, createdAtMs: number): StoredSecret {
+  return { digest: digestOf(secret, pepper), last4: secret.slice(-4), createdAtMs, expiresAtMs: null };
 }
 
 /**
  * Gives a key a second secret and lets the present ones live for `overlapMs` at most; with 0 they end at once.
  * Secrets that have already ended are dropped.
- * @throws Failure `refused` for a key that is revoked or expired
+ * @throws Failure `conflict` for a key that is revoked or expired, or has too many secrets
  */
 export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, nowMs: number): StoredKey {
   refuseDead(key, nowMs, 'rotated');
@@ -73,7 +98,7 @@ export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, 
     .filter((secret) => secret.expiresAtMs > nowMs);
   if (retired.length >= MOST_SECRETS) {
     throw new Failure(
-      'refused',
+      'conflict',
       `Key ${key.id} has ${retired.length} secrets that still work, the most there can be. Rotate with an overlap of 0s to end them, or wait.`,
     );
   }
@@ -90,26 +115,29 @@ export interface KeyEdits {
   readonly plan?: string;
   readonly name?: string | null;
   readonly owner?: string | null;
+  readonly notes?: string | null;
   readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
   readonly expiresAtMs?: number | null;
 }
 
 /**
  * Changes what a key is, not what it is known by.
- * @throws Failure `refused` for a revoked key, or where the outcome could not be used
+ * @throws Failure `conflict` for a revoked key, `refused` where the outcome could not be used
  */
 export function edited(
   key: StoredKey,
   edits: KeyEdits,
   { plans, nowMs }: { readonly plans: ReadonlyMap<string, Plan>; readonly nowMs: number },
 ): StoredKey {
-  if (key.revokedAtMs !== null) throw new Failure('refused', `Key ${key.id} is revoked; make a new one instead.`);
+  if (key.revokedAtMs !== null) throw new Failure('conflict', `Key ${key.id} is revoked; make a new one instead.`);
   if (edits.expiresAtMs !== undefined) refusePast(edits.expiresAtMs, nowMs);
   const limits = Object.fromEntries(
     Object.entries({ ...key.limits, ...edits.limits }).filter(([, limit]) => limit !== null),
   );
+  const { notes: notesBefore, ...rest } = key;
   const next: StoredKey = {
-    ...key,
+    ...rest,
+    ...noted(edits.notes === undefined ? (notesBefore ?? null) : edits.notes),
     plan: edits.plan ?? key.plan,
     limits,
     name: edits.name === undefined ? key.name : label('name', edits.name),
@@ -140,7 +168,7 @@ function refuseUnusable({ plan: name, limits }: Pick<StoredKey, 'plan' | 'limits
 function refuseDead(key: StoredKey, nowMs: number, what: string): void {
   const why =
     key.revokedAtMs !== null ? 'revoked' : key.expiresAtMs !== null && nowMs >= key.expiresAtMs ? 'expired' : null;
-  if (why !== null) throw new Failure('refused', `Key ${key.id} is ${why} and cannot be ${what}.`);
+  if (why !== null) throw new Failure('conflict', `Key ${key.id} is ${why} and cannot be ${what}.`);
 }
 
 function refusePast(expiresAtMs: number | null, nowMs: number): void {
@@ -155,5 +183,17 @@ function label(what: 'name' | 'owner', text: string | null): string | null {
   throw new Failure(
     'refused',
     `The ${what} must be at most ${LONGEST_NAME} characters in one line, without control characters.`,
+  );
+}
+
+/** Notes are for people who look after keys: text of several lines, bounded. Empty is none. */
+function noted(text: string | null): Pick<StoredKey, 'notes'> {
+  if (text === null || text === '') return {};
+  if ([...text].length <= LONGEST_NOTES && text.isWellFormed() && !/(?![\n\t])[\p{Cc}\p{Cf}]/u.test(text)) {
+    return { notes: text };
+  }
+  throw new Failure(
+    'refused',
+    `The notes must be at most ${LONGEST_NOTES} characters, without control characters other than line breaks and tabs.`,
   );
 }

@@ -6,7 +6,7 @@ import { Failure } from '../failure.ts';
 export interface StoredSecret {
   /** HMAC-SHA-256(pepper, SHA-256(secret)), base64url. */
   readonly digest: string;
-  /** The last four characters of the secret, to recognise it by. */
+  /** The last four characters of the secret, to recognise it by; empty where only its hash was ever known. */
   readonly last4: string;
   readonly createdAtMs: number;
   /** Null: lives as long as its key. Set when a rotation retires it. */
@@ -21,14 +21,18 @@ export interface StoredKey {
   readonly limits: Limits;
   readonly name: string | null;
   readonly owner: string | null;
+  /** Absent where there are none, as in the records of earlier versions. */
+  readonly notes?: string;
   readonly createdAtMs: number;
   readonly expiresAtMs: number | null;
   readonly revokedAtMs: number | null;
   /** Newest first. */
   readonly secrets: readonly StoredSecret[];
+  /** How its creation is told from another when it is asked for again (repeatable.ts); absent where it cannot be. */
+  readonly creation?: { readonly salt: string; readonly body: string };
 }
 
-/** A page of keys in the order of their creation. `cursor` is null on the last page. */
+/** A page of keys in the order of their creation. `cursor` is the id of its last key, and null on the last page. */
 export interface KeyPage {
   readonly keys: readonly StoredKey[];
   readonly cursor: string | null;
@@ -42,9 +46,16 @@ export interface KeyStore {
   /** The key that has a secret with this digest, whatever its state (revoked and expired ones are found too). */
   findByDigest(digest: string): Promise<StoredKey | null>;
   get(id: string): Promise<StoredKey | null>;
+  /** The keys behind the one whose id is `cursor`, which stays where it is whatever is added. `refused` for any other. */
   list(page: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage>;
   /** Stores a new key, whole or not at all. Rejects with `refused` when its id or a digest is taken. */
   create(key: StoredKey): Promise<void>;
+  /**
+   * Stores many new keys, each whole or not at all. Nobody is told: what was unknown is asked again within a second.
+   * @returns per key, in order, whether it was stored; `taken` when its id or a digest belongs to a key already. When it
+   *   rejects, some may have been stored and others not.
+   */
+  createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'taken')[]>;
   /**
    * Replaces a key by `change(key)` atomically: two changes at once both take effect, one after the other (`change` may
    * run more than once and must be pure). Digests that the new version lacks can no longer be found.
@@ -86,7 +97,9 @@ const STORED_KEY = z.looseObject({
   createdAtMs: moment,
   expiresAtMs: moment.nullable(),
   revokedAtMs: moment.nullable(),
+  notes: z.string().optional(),
   secrets: z.array(SECRET),
+  creation: z.looseObject({ salt: z.string(), body: z.string() }).optional(),
 });
 
 /**

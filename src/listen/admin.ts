@@ -7,14 +7,22 @@ export interface Readiness {
   readonly ready: boolean;
   readonly store: 'embedded' | 'present' | 'away' | 'never_reached';
   readonly draining: boolean;
+  /** Why the store is away and for how long; left out while it is not. */
+  readonly outage?: { readonly reason: string; readonly lastsMs: number };
+  /** `refused`: the settings' files hold something that cannot be used, and what was in force before still is. */
+  readonly settings?: 'refused';
+  /** How each worker is; where there is one process only, it is left out. */
+  readonly workers?: readonly object[];
 }
 
 export interface AdminListenerOptions {
   readonly host: string;
   readonly port: number;
-  readonly readiness: () => Readiness;
+  readonly readiness: () => Readiness | Promise<Readiness>;
   /** The metrics as text, with their content type. */
   readonly metrics: () => Promise<{ readonly text: string; readonly contentType: string }>;
+  /** Answers everything under `/admin`. Never rejects. */
+  readonly api: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 }
 
 export interface AdminListener {
@@ -24,8 +32,8 @@ export interface AdminListener {
 }
 
 /**
- * The operators' listener (contract section 7): health and metrics, open to whoever reaches it, so it belongs on
- * loopback or an internal network.
+ * The operators' listener (contract section 7): health and metrics, open to whoever reaches it, and the admin API, which
+ * asks for a token. It belongs on loopback or an internal network.
  * @throws Failure `cannot_listen`
  */
 export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
@@ -49,12 +57,10 @@ async function answer(
   options: AdminListenerOptions,
 ): Promise<void> {
   const path = (request.url ?? '').split('?')[0]!;
+  if (path.startsWith('/admin/') || path === '/admin') return options.api(request, response);
   request.resume();
-  if (path.startsWith('/admin/') || path === '/admin') {
-    return sendError(response, 403, 'forbidden', 'There is no admin token: set ADMIN_TOKEN to use the admin API.');
-  }
   if (path !== '/livez' && path !== '/readyz' && path !== '/metrics') {
-    return sendError(response, 404, 'not_found', 'Here are /livez, /readyz and /metrics.');
+    return sendError(response, 404, 'not_found', 'Here are /livez, /readyz, /metrics and /admin.');
   }
   if (request.method !== 'GET' && request.method !== 'HEAD') {
     response.setHeader('Allow', 'GET, HEAD');
@@ -62,8 +68,8 @@ async function answer(
   }
   if (path === '/livez') return sendJson(response, 200, { status: 'alive' });
   if (path === '/readyz') {
-    const { ready, store, draining } = options.readiness();
-    return sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not_ready', store, draining });
+    const { ready, ...detail } = await options.readiness();
+    return sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not_ready', ...detail });
   }
   const { text, contentType } = await options.metrics();
   response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': Buffer.byteLength(text) });

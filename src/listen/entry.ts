@@ -10,6 +10,12 @@ import { Networks, oneForm } from './networks.ts';
 import { comesFrom, type Source, takeProxyHeader } from './proxy-protocol.ts';
 import { createTlsStage, type TlsSettings } from './tls.ts';
 
+/** Where connections come from when another process accepts them. */
+export interface ConnectionFeed {
+  /** @param take gets each connection; nothing of it has been read */
+  open(take: (socket: Socket) => void): void;
+}
+
 /** What stands between a TCP connection and the requests on it. */
 export interface EntryOptions {
   readonly host: string;
@@ -35,6 +41,8 @@ export interface EntryOptions {
   readonly onBadProxyHeader: () => void;
   readonly onHandshakeFailure: () => void;
   readonly onSessionBroken: (reason: BreakReason) => void;
+  /** Null: this process listens on `host` and `port` itself. */
+  readonly feed: ConnectionFeed | null;
 }
 
 export interface Entry {
@@ -62,20 +70,16 @@ export async function openEntry(
   readers: { readonly connections: HttpServer; readonly streams: HttpServer },
 ): Promise<Entry> {
   const stages = new Stages(options, readers);
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => stages.take(socket));
-  server.maxConnections = options.maxConnections;
-  server.on('drop', options.onDrop);
-  await listening(server, options);
+  const arrivals = options.feed === null ? await accepted(options, stages) : fed(options, options.feed, stages);
   // They would do this when they listen: from here on they look after the deadlines of what they are given.
   for (const reader of [readers.connections, readers.streams]) reader.emit('listening');
-  const { address, port } = server.address() as AddressInfo;
   let closed: Promise<void> = Promise.resolve();
   return {
-    host: address,
-    port,
+    host: arrivals.host,
+    port: arrivals.port,
     connections: () => stages.open.size,
     stopAccepting: () => {
-      closed = new Promise((resolve) => server.close(() => resolve()));
+      closed = arrivals.close();
       stages.stop();
     },
     drained: async (deadlineMs) => {
@@ -90,6 +94,32 @@ export async function openEntry(
   };
 }
 
+interface Arrivals {
+  readonly host: string;
+  readonly port: number;
+  /** Resolves when the last connection that had come has ended. */
+  close(): Promise<void>;
+}
+
+async function accepted(options: EntryOptions, stages: Stages): Promise<Arrivals> {
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => stages.take(socket));
+  server.maxConnections = options.maxConnections;
+  server.on('drop', options.onDrop);
+  await listening(server, options);
+  const { address, port } = server.address() as AddressInfo;
+  return { host: address, port, close: () => new Promise((resolve) => server.close(() => resolve())) };
+}
+
+/** Whoever feeds has the bound on connections, listens, and stops feeding before this is closed. */
+function fed({ host, port }: EntryOptions, feed: ConnectionFeed, stages: Stages): Arrivals {
+  feed.open((socket) => {
+    // As a server of ours would have opened it; it is asked for when the client's end of data comes.
+    socket.allowHalfOpen = true;
+    stages.take(socket);
+  });
+  return { host, port, close: () => stages.emptied() };
+}
+
 class Stages {
   readonly open = new Set<Socket>();
   /** Those of which nothing has been read that is part of a request. */
@@ -100,6 +130,7 @@ class Stages {
   readonly #sources = new WeakMap<Socket, Source>();
   readonly #encrypt: ((socket: Socket) => void) | null;
   readonly #http2: Http2Sessions | null;
+  #onEmpty: (() => void) | null = null;
 
   constructor(options: EntryOptions, readers: { readonly connections: HttpServer; readonly streams: HttpServer }) {
     this.#options = options;
@@ -115,6 +146,7 @@ class Stages {
     socket.once('close', () => {
       this.open.delete(socket);
       this.#arriving.delete(socket);
+      if (this.open.size === 0) this.#onEmpty?.();
     });
     if (!this.#isFromProxy(socket)) {
       this.#identified(socket, null);
@@ -132,6 +164,14 @@ class Stages {
     for (const socket of this.#arriving) socket.destroy();
     this.#reader.closeIdleConnections();
     this.#http2?.drain();
+  }
+
+  /** Resolves when no connection is open, which may be at once. */
+  emptied(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onEmpty = resolve;
+      if (this.open.size === 0) resolve();
+    });
   }
 
   cut(): void {

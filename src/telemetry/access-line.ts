@@ -38,7 +38,7 @@ export class AccessLines {
       `,"path":${text(exchange.path)},"route":${text(exchange.route)},"clientAddress":${text(exchange.clientAddress)}` +
       `,"consumerId":${text(exchange.consumerId)},"plan":${text(exchange.plan)},"judgement":"${exchange.judgement}"` +
       `,"cost":${exchange.cost},"window":${text(exchange.window)},"imposedBan":${exchange.imposedBan}` +
-      `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"source":${text(exchange.source)},"status":${exchange.status}` +
+      `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"source":${text(exchange.source)},"shadow":${text(exchange.shadow === null ? null : exchange.shadow.judgement)},"status":${exchange.status}` +
       `,"code":${text(exchange.code)},"cause":${text(exchange.cause)},"bytesIn":${exchange.bytesIn}` +
       `,"bytesOut":${exchange.bytesOut},"limits":{${told}},"remaining":{${left}},"totalMs":${thousandths(exchange.totalMs)}` +
       `,"storeMs":${thousandths(exchange.storeMs)},"upstreamMs":${thousandths(exchange.upstreamMs)}`

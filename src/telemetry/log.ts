@@ -25,7 +25,7 @@ export interface LogOptions {
   readonly level: string;
   readonly onDrop: () => void;
   /** Share of the 2xx answers that get an access line, 0 to 1. */
-  readonly sample2xx: number;
+  readonly sample2xx: () => number;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
   /** From 0 up to 1. */
@@ -58,9 +58,10 @@ export function openLog({ level, onDrop, sample2xx, nowMs, random = Math.random,
   return {
     logger,
     access: (exchange) => {
-      if (sample2xx < 1 && exchange.status >= 200 && exchange.status < 300) {
+      const share = sample2xx();
+      if (share < 1 && exchange.status >= 200 && exchange.status < 300) {
         // The share stands in the line, so that whoever counts lines can count requests.
-        if (random() < sample2xx) write(exchange, `,"sample":${sample2xx}`, 'request');
+        if (random() < share) write(exchange, `,"sample":${share}`, 'request');
         return;
       }
       if (exchange.source !== 'memory' || exchange.consumerId === null) {

@@ -1,11 +1,15 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import type { AloneCount } from '../admit/alone.ts';
+import type { ReturnOutcome } from '../admit/debts.ts';
+import type { WindowName } from '../admit/plan.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
 import { Durations } from './durations.ts';
+import { type SettingsMetrics, settingsMetrics, type Versions } from './settings-metrics.ts';
 import { Tally } from './tally.ts';
 import { type WebSocketMetrics, webSocketMetrics } from './web-socket-metrics.ts';
 
-export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics {
+export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, SettingsMetrics {
   readonly registry: Registry;
   record(exchange: Exchange): void;
   /** A connection was closed unanswered because there were too many. */
@@ -13,6 +17,12 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics {
   /** A request whose head could not be parsed was answered with this error code. */
   unparsed(code: string): void;
   storeFailed(): void;
+  /** Requests were decided without the store. */
+  decidedAlone(count: AloneCount, requests: number): void;
+  /** What was counted here alone has been brought to the store, or not. */
+  givenBack(window: WindowName, outcome: ReturnOutcome, spent: number): void;
+  /** Where to read how many consumers have still to be settled with the store. */
+  owingFrom(read: () => number): void;
   logLineDropped(): void;
 }
 
@@ -25,6 +35,8 @@ export interface Gauges {
   readonly store: () => number;
   /** When the certificate in force expires, Unix milliseconds; null, or left out, where there is no TLS. */
   readonly certificateExpiresAtMs?: () => number | null;
+  /** Of the settings and plans in force. */
+  readonly versions?: () => Versions;
   /** WebSockets that are open; left out where there can be none. */
   readonly webSockets?: () => number;
 }
@@ -36,6 +48,16 @@ export interface UpstreamState {
   readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
 }
 
+/** Counted by whoever listens, which is the supervisor where there are several workers. */
+export const CONNECTIONS_DROPPED = {
+  name: 'tollgate_connections_dropped_total',
+  help: 'Connections closed unanswered: maxConnections.',
+};
+/** Counted by the supervisor; there from the start wherever there is none. */
+export const WORKERS_LOST = {
+  name: 'tollgate_workers_lost_total',
+  help: 'Workers that stopped or ended without being told to.',
+};
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx'];
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 /** An admitted request that leaves at most this share of its window is near the limit. */
@@ -51,11 +73,8 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const recorders = [recordRequests(registry), recordDurations(registry), recordQuotas(registry)];
-  const dropped = counter(
-    registry,
-    'tollgate_connections_dropped_total',
-    'Connections closed unanswered: maxConnections.',
-  );
+  const dropped = counter(registry, CONNECTIONS_DROPPED.name, CONNECTIONS_DROPPED.help);
+  counter(registry, WORKERS_LOST.name, WORKERS_LOST.help);
   const storeFailures = counter(
     registry,
     'tollgate_store_failures_total',
@@ -73,13 +92,41 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     registry,
     ...connectionMetrics(registry, gauges.certificateExpiresAtMs),
     ...webSocketMetrics(registry, gauges.webSockets),
+    ...settingsMetrics(registry, gauges.versions),
     record: (exchange) => {
       for (const record of recorders) record(exchange);
     },
     connectionDropped: () => dropped.inc(),
     unparsed: (code) => unparsed.inc({ code }),
     storeFailed: () => storeFailures.inc(),
+    ...outageMetrics(registry),
     logLineDropped: () => logDrops.inc(),
+  };
+}
+
+function outageMetrics(registry: Registry): Pick<GatewayMetrics, 'decidedAlone' | 'givenBack' | 'owingFrom'> {
+  let owing = () => 0;
+  const help = 'Keys of which requests admitted without the store have still to be added to it.';
+  gauge(registry, 'tollgate_store_owing', help, () => owing());
+  const alone = new Counter({
+    name: 'tollgate_local_decisions_total',
+    help: 'Requests decided without the store, by how they are counted in it.',
+    labelNames: ['count'],
+    registers: [registry],
+  });
+  for (const count of ['owed', 'sent', 'uncounted'] satisfies AloneCount[]) alone.inc({ count }, 0);
+  const back = new Counter({
+    name: 'tollgate_given_back_total',
+    help: 'Cost admitted without the store that was brought to it when it was back, by window and what became of it.',
+    labelNames: ['window', 'outcome'],
+    registers: [registry],
+  });
+  return {
+    owingFrom: (read) => {
+      owing = read;
+    },
+    decidedAlone: (count, requests) => alone.inc({ count }, requests),
+    givenBack: (window, outcome, spent) => back.inc({ window, outcome }, spent),
   };
 }
 
@@ -140,7 +187,14 @@ function recordQuotas(registry: Registry): Recorder {
     labelNames: ['plan', 'rung'],
     registers: [registry],
   });
-  return ({ plan, window, judgement, limits, remaining, imposedBan }) => {
+  const shadows = new Tally(
+    registry,
+    'tollgate_shadow_refusals_total',
+    'Requests that limits which are only watched would have refused, by their window; they were served all the same.',
+    ['plan', 'window', 'judgement'],
+  );
+  return ({ plan, window, judgement, limits, remaining, imposedBan, shadow }) => {
+    if (plan !== null && shadow?.window) shadows.count(plan, shadow.window, shadow.judgement);
     if (plan === null || window === null) return;
     if (judgement === 'refused' || judgement === 'banned') over.count(plan, window, judgement);
     if (imposedBan !== null) bans.inc({ plan, rung: imposedBan < RUNGS ? String(imposedBan) : `${RUNGS}+` });
@@ -159,6 +213,7 @@ function addGauges(registry: Registry, { connections, inFlight, upstreams, store
   gauge(registry, 'tollgate_connections', 'Client connections that are open.', connections);
   gauge(registry, 'tollgate_in_flight', 'Requests that have not ended.', inFlight);
   gauge(registry, 'tollgate_store_up', '1 while the store answers, 0 while it is away.', store);
+  gauge(registry, 'tollgate_workers', 'Processes that serve.', () => 1);
   new Gauge({
     name: 'tollgate_upstream_in_flight',
     help: 'Requests with an upstream or waiting for a connection to it.',

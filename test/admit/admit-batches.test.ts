@@ -38,11 +38,30 @@ test('the next turn is the next call, also while the one before is under way', a
   ledger.onTheWay = () => underWay;
   const first = admitter.admit('a', plan, 1);
   await new Promise(setImmediate);
-  const second = [admitter.admit('a', plan, 1), admitter.admit('b', plan, 1)];
+  const second = [admitter.admit('b', plan, 1), admitter.admit('c', plan, 1)];
   await new Promise(setImmediate);
   expect(ledger.calls.map((asks) => asks.length)).toEqual([1, 2]);
   arrive();
   expect((await Promise.all([first, ...second])).map(kindOf)).toEqual(['admitted', 'admitted', 'admitted']);
+});
+
+test('of one key there is one call under way at a time: what comes meanwhile travels together, in its order', async () => {
+  const { admitter, ledger } = admitterOn();
+  const five = allowance({ minute: 5 });
+  let arrive = () => {};
+  const underWay = new Promise<void>((resolve) => (arrive = resolve));
+  ledger.onTheWay = () => underWay;
+  const answers = [admitter.admit('a', five, 1)];
+  for (let turn = 0; turn < 3; turn++) {
+    await new Promise(setImmediate);
+    answers.push(admitter.admit('a', five, 1), admitter.admit('a', five, 1));
+  }
+  await new Promise(setImmediate);
+  expect(ledger.calls).toHaveLength(1);
+  arrive();
+  const told = (await Promise.all(answers)).map((it) => (it.kind === 'decided' ? it.verdict.binding?.remaining : null));
+  expect(told).toEqual([4, 3, 2, 1, 0, 0, 0]);
+  expect(ledger.calls.map((asks) => asks.map(({ n }) => n))).toEqual([[1], [6]]);
 });
 
 test('a reload in the middle of a turn: each request is decided by the plan that it came under', async () => {

@@ -14,6 +14,7 @@ test('every plain error is an Error of the interface: code, a sentence, and the 
     'upstream_timeout',
     'overloaded',
     'store_unavailable',
+    'identity_unavailable',
   ] as const;
   for (const code of codes) {
     const answer = errors.plainError(code);
@@ -52,6 +53,16 @@ test('a ban: Retry-After is the end of the ban or of what would refuse after it,
   const answer = errors.apiKeyBanned(verdict);
   expect(answer.fields).toEqual(['Retry-After', '60']);
   expect(JSON.parse(answer.body).details).toEqual({ bannedUntil: Math.ceil((NOW_MS + 5_000) / 1000), ban: 1 });
+});
+
+test('what is wrong with a token is told in a sentence of its own, with the challenge of a wrong key', () => {
+  const answer = errors.unauthorized('invalid_api_key', 'audience');
+  expect(answer.fields).toEqual(errors.unauthorized('invalid_api_key').fields);
+  expect(JSON.parse(answer.body)).toEqual({
+    code: 'invalid_api_key',
+    message: 'This token is meant for another audience (`aud`).',
+    status: 401,
+  });
 });
 
 test('the challenge of a missing key names no error, that of a wrong one does (RFC 6750 section 3)', () => {

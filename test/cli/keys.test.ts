@@ -48,6 +48,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const shown = await run(env, 'keys', 'show', made.id, '--json');
     expect(JSON.parse(shown.stdout)).toEqual({
       ...rest,
+      notes: null,
       revokedAt: null,
       secrets: [{ last4: key.slice(-4), createdAt: made.createdAt, expiresAt: null }],
     });

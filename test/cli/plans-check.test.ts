@@ -1,4 +1,7 @@
 import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 function plansCheck(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
@@ -56,6 +59,25 @@ describe('tollgate plans check', () => {
       ],
       warnings: [],
     });
+  });
+
+  test('warns of windows that make no difference, and fails for it only with --strict', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tollgate-plans-'));
+    const file = join(folder, 'plans.yaml');
+    writeFileSync(
+      file,
+      'plans:\n  a: { limits: { minute: 60, hour: 60, day: 50 } }\n  b: { limits: { second: 0, minute: 0 } }\n',
+    );
+    const { status, stderr } = plansCheck([file]);
+    const strict = plansCheck([file, '--strict']);
+    rmSync(folder, { recursive: true });
+    expect(stderr.trimEnd().split('\n')).toEqual([
+      `warning: ${file}:2:36: plans.a.limits.hour: is no more than the minute limit, which then makes no difference.`,
+      expect.stringContaining(`warning: ${file}:2:45: plans.a.limits.day: is below the minute limit of 60`),
+      expect.stringContaining('plans.b.limits.second: is 0 and refuses every request'),
+      expect.stringContaining('plans.b.limits.minute: is 0 and refuses every request'),
+    ]);
+    expect([status, strict.status]).toEqual([0, 1]);
   });
 
   test('a missing file, a directory and a wrong word are told in a sentence, without a stack trace', () => {

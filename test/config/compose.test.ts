@@ -63,14 +63,15 @@ describe('docker-compose.yml', () => {
   });
 
   test.each(Object.entries(services))('asks %s whether it is healthy, if it lasts', (name, { healthcheck }) => {
-    if (['secrets', 'load'].includes(name)) expect(healthcheck).toEqual({ disable: true });
+    if (['secrets', 'cluster', 'load'].includes(name)) expect(healthcheck).toEqual({ disable: true });
     else expect(healthcheck?.test?.length).toBeGreaterThan(0);
   });
 
   test('publishes on 127.0.0.1 alone', () => {
     for (const port of Object.values(services).flatMap(({ ports = [] }) => ports))
       expect(port).toMatch(/^127\.0\.0\.1:/);
-    expect(Object.keys(services).filter((name) => services[name]?.ports)).toEqual(['haproxy', 'prometheus', 'grafana']);
+    const published = Object.keys(services).filter((name) => services[name]?.ports);
+    expect(published).toEqual(['haproxy', 'cluster-haproxy', 'prometheus', 'grafana']);
   });
 
   test('starts nothing by default that is only for looking on or for load', () => {

@@ -99,14 +99,28 @@ describe('REDIS_URL', () => {
     'redis://[::1]:6379',
     'unix:///run/redis.sock',
     'redis+unix:///run/redis.sock',
+    'redis+cluster://a,b:2,[::1]:7000',
+    'rediss+cluster://user:p%40ss@a.internal:1',
+    'redis+sentinel://a:1,b/main',
+    'redis+sentinel://user:pass@a:1,b:2/main/3?sentinelUsername=u&sentinelPassword=p',
+    'rediss+sentinel://a/my%20primary',
   ])('%s is accepted', (url) => {
     expect(valuesOf({ REDIS_URL: url, KEY_PEPPER: PEPPER }).redisUrl).toBe(url);
   });
 
   test.each([
-    ['redis+cluster://a:1,b:2', 'does not support'],
-    ['rediss+cluster://a:1', 'does not support'],
-    ['redis+sentinel://a:1,b:2/main', 'does not support'],
+    ['redis+cluster://:hunter2@a:1,,b:2', 'host that is none'],
+    ['redis+cluster://:hunter2@', 'host that is none'],
+    ['redis+cluster://a:99999', 'host that is none'],
+    ['redis+cluster://a:1/1', 'only one'],
+    ['redis+cluster://a:1/main', 'a cluster has none'],
+    ['redis+cluster://a:1?password=hunter2', 'there are none'],
+    ['redis+cluster://:hunter2@x@a:1', '%40'],
+    ['redis+cluster:a:1', 'cannot be read'],
+    ['redis+sentinel://:hunter2@a:1,b:2', 'what the Sentinels call the primary'],
+    ['redis+sentinel://a:1/main/name', 'database number'],
+    ['redis+sentinel://a:1/main?password=hunter2', 'sentinelPassword'],
+    ['redis+sentinel://:hunter2%zz@a:1/main', '%25'],
     ['http://hunter2', 'scheme'],
     ['hunter2', 'no URL'],
     ['redis://:hunter2@', 'it must be redis://'],

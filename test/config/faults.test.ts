@@ -50,6 +50,8 @@ describe('a fault says what is allowed', () => {
       'duration-unknown-unit',
       'must be a duration from 1ms to 24d, such as 250ms, 10s, 1m, 24h or 7d, not "10 seconds"',
     ],
+    ['jwt-algorithm-shared-secret', 'must be one of RS256, RS384,'],
+    ['jwt-jwks-unencrypted', 'http://… only on this machine'],
     ['limit-word', 'must be a whole number from 0 to 999999999999999, `unlimited` or `custom`, not "infinite"'],
     ['route-equally-specific', 'matches the same paths as routes[0] (/v1/pets/{petId})'],
     ['route-upstream-unknown', 'it must be store'],
@@ -63,5 +65,6 @@ describe('a fault says what is allowed', () => {
   test('a password in an address is never repeated', () => {
     expect(faultsOf('target-with-password').join('\n')).toContain('has credentials');
     expect(faultsOf('target-with-password').join('\n')).not.toMatch(/hunter2|me:/);
+    expect(faultsOf('jwt-jwks-with-password').join('\n')).not.toMatch(/hunter2|me:/);
   });
 });

@@ -47,6 +47,7 @@ describe('the committed files', () => {
       sunsetMs: Date.UTC(2030, 11, 5),
       successor: '/v1/pets',
       link: null,
+      brownouts: [],
     });
     expect([...plans.plans.values()].map(({ name, limits }) => [name, limits])).toEqual([
       ['free', { minute: 60, day: 1000 }],
@@ -135,7 +136,7 @@ describe('settings', () => {
       ':1:27: listen.headersTimeout: leaves headersTimeout longer than requestTimeout, so that it never comes into effect.',
       ':1:49: listen.trustedProxies[0]: believes the X-Forwarded-For of everybody, who can then choose their address.',
       ':2:59: upstreams.idle: is used by no route.',
-      ':3:18: routes[0].path: also covers /usage, which is reserved: a coming version answers it itself and will not forward it.',
+      ':3:18: routes[0].path: also covers /usage, which the gateway answers itself and does not forward.',
     ]);
   });
 });

@@ -30,6 +30,8 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
         limits: { minute: 5, day: 'unlimited' },
         name: 'Ünïcode 🐟',
         owner: 'o',
+        notes: 'two\nlines',
+        creation: { salt: 's', body: 'b' },
         expiresAtMs: 9,
       });
       await here.create(key);
@@ -62,6 +64,31 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       expect(await here.get(thief.key.id)).toBeNull();
       expect((await here.findByDigest(digest))?.id).toBe(key.id);
       expect((await everyKey()).flat()).toEqual([key]);
+    });
+  });
+
+  describe('many keys at once', () => {
+    test('are each created whole or not at all, and of each it is said', async () => {
+      const [one, two, three] = [someKey(), someKey(), someKey()];
+      await there.create(one.key);
+      const sameId = someKey({ id: one.key.id });
+      const sameSecret = someKey({ secrets: one.key.secrets });
+      const keys = [two.key, sameId.key, sameSecret.key, three.key];
+      expect(await here.createEach(keys)).toEqual(['created', 'taken', 'taken', 'created']);
+      for (const { key, digest } of [one, two, three]) expect(await there.findByDigest(digest)).toEqual(key);
+      expect(await there.findByDigest(sameId.digest)).toBeNull();
+      expect(await there.get(sameSecret.key.id)).toBeNull();
+      expect((await everyKey()).flat()).toHaveLength(3);
+    });
+
+    test('that are the same one are created once', async () => {
+      const { key } = someKey();
+      expect([...(await here.createEach([key, key]))].sort()).toEqual(['created', 'taken']);
+      expect((await everyKey()).flat()).toEqual([key]);
+    });
+
+    test('may be none', async () => {
+      expect(await here.createEach([])).toEqual([]);
     });
   });
 

@@ -7,7 +7,13 @@ import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const SUNSET_MS = Date.UTC(2030, 11, 5);
-const DEPRECATED = { sinceMs: Date.UTC(2025, 11, 5), sunsetMs: SUNSET_MS, successor: '/v1/pets', link: null };
+const DEPRECATED = {
+  sinceMs: Date.UTC(2025, 11, 5),
+  sunsetMs: SUNSET_MS,
+  successor: '/v1/pets',
+  link: null,
+  brownouts: [],
+};
 
 let gateway: TestGateway;
 let upstream: Upstream;

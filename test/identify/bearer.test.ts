@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { readBearer } from '../../src/identify/bearer.ts';
+import { isJwtForm, readBearer } from '../../src/identify/bearer.ts';
 
 const of = (...values: string[]) =>
   readBearer(['Host', 'a', ...values.flatMap((value) => ['Authorization', value]), 'Accept', '*/*']);
@@ -83,4 +83,17 @@ describe('credentials', () => {
     for (let i = 0; i < 100; i++) of(`Bearer ${' '.repeat(4_000)}${'a='.repeat(2_000)},`);
     expect(performance.now() - startedMs).toBeLessThan(500);
   });
+});
+
+describe('the form of a JSON Web Token', () => {
+  test.each(['eyJhbGciOiJub25lIn0.e30.', 'eyJhbGciOiJFUzI1NiJ9.e30.AAAA', 'eyAi.a.b'])('%j has it', (token) => {
+    expect(isJwtForm(token)).toBe(true);
+  });
+
+  test.each(['', 'ey', 'eyJh.e30', 'eyJh.e30.a.b', 'eyJh.e30.a.b.c', 'a.b.c', 'tg_live_a.b.c', '..', 'abc.eyJh.c'])(
+    '%j has not',
+    (token) => {
+      expect(isJwtForm(token)).toBe(false);
+    },
+  );
 });

@@ -32,6 +32,11 @@ export class FakeStore implements KeyStore {
     this.keys.set(key.id, key);
   }
 
+  async createEach(keys: readonly StoredKey[]) {
+    for (const key of keys) await this.create(key);
+    return keys.map(() => 'created' as const);
+  }
+
   async update(id: string, change: (key: StoredKey) => StoredKey) {
     this.updates++;
     this.#answer();

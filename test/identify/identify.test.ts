@@ -1,5 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import type { Identity } from '../../src/identify/identify.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
 import { someKey } from './some-key.ts';
 
@@ -137,19 +138,60 @@ describe('the end of a key', () => {
     expect(told(await identifier.identify(fresh.secret))).toBe(old.key.id);
   });
 
-  test.each([
-    ['the key', true],
-    ['anything', false],
-  ])('by revocation is obeyed at the next request once it is told that %s has changed', async (_, precise) => {
+  test('by revocation is obeyed at the next request once it is told that the key has changed', async () => {
     const store = new FakeStore();
     const { key, secret } = someKey();
     await store.create(key);
     const { identifier } = identifierOn(store);
     await identifier.identify(secret);
     await store.create({ ...key, revokedAtMs: 1 });
-    identifier.forget(precise ? key.id : null);
+    identifier.forget(key.id);
     expect(told(await identifier.identify(secret))).toBe('invalid_api_key');
     expect(identifier.remembered.known).toBe(0);
+  });
+
+  test('by revocation, where anything may have changed, is obeyed when the store has said so, at most 250 ms later', async () => {
+    const store = new FakeStore();
+    const [used, unused] = [someKey(), someKey()];
+    const { identifier, pass } = identifierOn(store);
+    for (const { key, secret } of [used, unused]) {
+      await store.create(key);
+      await identifier.identify(secret);
+      await store.create({ ...key, revokedAtMs: 1 });
+    }
+    identifier.forget(null);
+    expect(told(await identifier.identify(used.secret))).toBe(used.key.id);
+    await turn();
+    expect(told(await identifier.identify(used.secret))).toBe('invalid_api_key');
+    // Said again and again, it is no excuse for more.
+    for (let i = 0; i < 5; i++) {
+      pass(50);
+      identifier.forget(null);
+    }
+    expect(told(await identifier.identify(unused.secret))).toBe('invalid_api_key');
+    expect(identifier.remembered.known).toBe(0);
+  });
+
+  test('is asked about a few keys at a time, while all of them go on, when anything may have changed', async () => {
+    const store = new FakeStore();
+    const keys = Array.from({ length: 200 }, () => someKey());
+    const { identifier } = identifierOn(store);
+    for (const { key, secret } of keys) {
+      await store.create(key);
+      await identifier.identify(secret);
+    }
+    const { promise, resolve } = Promise.withResolvers<void>();
+    store.gate = promise;
+    const before = store.lookUps;
+    identifier.forget(null);
+    // Several feeds say it when they are back.
+    identifier.forget(null);
+    for (const { key, secret } of keys) expect(told(identifier.identify(secret) as Identity)).toBe(key.id);
+    expect(store.lookUps - before).toBe(32);
+    store.gate = null;
+    resolve();
+    await turn();
+    expect(store.lookUps - before).toBe(200);
   });
 
   test('by revocation holds against a look-up that was under way and had read the old record', async () => {
@@ -217,6 +259,7 @@ describe('while the store is away', () => {
     const asked = store.lookUps;
     expect(told(await identifier.identify(secret))).toBe(key.id);
     expect(store.lookUps).toBe(asked);
+    await turn();
     await store.create({ ...key, revokedAtMs: 1 });
     store.isAway = false;
     pass(999);

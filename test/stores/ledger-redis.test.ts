@@ -161,12 +161,13 @@ test('a Redis that has forgotten the scripts is given them again', async () => {
 
 test('a Redis that is full refuses without counting anything', async () => {
   const server = await privateRedis();
-  const { ledger } = ledgerOn(server.url);
+  const { ledger, circuit } = ledgerOn(server.url);
   const ask = (consumerId: string) => ({ consumerId, allowance: allowance({ minute: 5 }), cost: 1, n: 1 });
   await ledger.decide([ask('a')]);
   await redisCommand(server.url, 'CONFIG', 'SET', 'maxmemory', '1');
   await expect(ledger.decide([ask('a'), ask('b')])).rejects.toMatchObject({ code: 'store_unavailable' });
   await redisCommand(server.url, 'CONFIG', 'SET', 'maxmemory', '0');
+  await eventually(() => circuit.state === 'present');
   const [a, b] = await ledger.decide([
     { ...ask('a'), n: 0 },
     { ...ask('b'), n: 0 },

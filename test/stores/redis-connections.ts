@@ -1,13 +1,13 @@
 import { RedisChanges } from '../../src/stores/redis/changes.ts';
-import { Circuit } from '../../src/stores/redis/circuit.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
+import { circuitFor } from '../../src/stores/redis/shards.ts';
 import { atEnd } from '../support/endings.ts';
 
 /** The keys and changes of one gateway: connections of its own, closed at the end of the test. */
 export async function gatewayOn(url: string, { timeoutMs = 2_000 } = {}) {
   const redis = connectRedis({ url, connectTimeoutMs: 1_000 });
-  const circuit = new Circuit({ timeoutMs, failures: 3, probeEveryMs: 50, probe: () => redis.ping() });
+  const circuit = circuitFor(redis, { timeoutMs, failures: 3, probeEveryMs: 50 });
   const changes = new RedisChanges({ redis, circuit });
   const keys = new RedisKeys({ redis, circuit, publish: (change) => changes.publish(change) });
   atEnd(() => {

@@ -1,3 +1,4 @@
+import type { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
@@ -109,6 +110,28 @@ describe('what is not ours', () => {
     expect(listed).toContain(good.key.id);
     expect(listed).not.toContain(typed.key.id);
   });
+});
+
+test('look-ups of one turn of the event loop are one write, however many', async () => {
+  const { url } = await testRedis();
+  const { keys, redis } = await gatewayOn(url);
+  const { key, digest } = someKey();
+  await keys.create(key);
+  let writes = 0;
+  const socket = (redis as Redis).stream as unknown as Record<'_write' | '_writev', (...words: unknown[]) => unknown>;
+  for (const name of ['_write', '_writev'] as const) {
+    const original = socket[name].bind(socket);
+    socket[name] = (...words) => {
+      writes++;
+      return original(...words);
+    };
+  }
+  const unknown = await Promise.all(Array.from({ length: 50 }, (_, i) => keys.findByDigest(`unknown${i}`)));
+  expect(unknown.every((found) => found === null)).toBe(true);
+  expect(writes).toBe(1);
+  // Known ones take two steps, the pointer and the record.
+  await Promise.all(Array.from({ length: 50 }, () => keys.findByDigest(digest)));
+  expect(writes).toBe(3);
 });
 
 test('the secret of a key is nowhere in Redis, not even in part', async () => {

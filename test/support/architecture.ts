@@ -7,7 +7,13 @@ export type Rule = (sources: Sources) => string[];
 const STEPS = ['identify', 'admit', 'annotate', 'forward'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'pets', 'admin'];
 // The interfaces that the steps own and stores implement, and the one decision with its numbers.
-const FOR_STORES = ['src/identify/key-store.ts', 'src/admit/ledger.ts', 'src/admit/decide.ts', 'src/admit/plan.ts'];
+const FOR_STORES = [
+  'src/identify/key-store.ts',
+  'src/admit/ledger.ts',
+  'src/admit/decide.ts',
+  'src/admit/plan.ts',
+  'src/annotate/deprecated-calls.ts',
+];
 const LONGEST = 250;
 
 /** The arrows between the rooms of `src`, and what goes with them. */
@@ -31,6 +37,14 @@ export const RULES: Readonly<Record<string, Rule>> = {
       sources,
       (it) => STEPS.includes(room(it.from)) && loads(it) && ![room(it.from), 'failure'].includes(room(it.to)),
       'steps know neither each other nor stores, listen, config, telemetry and cli: take it as an argument, or use `import type`',
+    ),
+
+  'simulate is pure: it imports nothing but itself, admit, failure.ts and types': (sources) =>
+    offenders(
+      sources,
+      ({ from, to, typeOnly }) =>
+        room(from) === 'simulate' && !typeOnly && !['simulate', 'admit', 'failure'].includes(inSrc(to) ? room(to) : to),
+      'it decides what was recorded: files, clocks and terminals are for cli, which hands them in',
     ),
 
   'a store loads only itself, the interfaces of the steps, admit/decide.ts, admit/plan.ts and failure.ts': (sources) =>

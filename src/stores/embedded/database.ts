@@ -14,6 +14,9 @@ const MIGRATIONS: readonly string[] = [
    CREATE INDEX keys_by_creation ON keys (created_at_ms, id);
    CREATE TABLE digests (digest TEXT PRIMARY KEY, key_id TEXT NOT NULL) STRICT, WITHOUT ROWID;
    CREATE TABLE changes (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, key_id TEXT, author TEXT NOT NULL) STRICT;`,
+  `CREATE TABLE deprecated_calls (
+     day TEXT NOT NULL, route TEXT NOT NULL, consumer TEXT NOT NULL, calls INTEGER NOT NULL, PRIMARY KEY (day, route, consumer)
+   ) STRICT, WITHOUT ROWID;`,
 ];
 
 /** `Toll`: marks the file as ours, so that somebody else's database is not taken for a new one. */

@@ -1,8 +1,8 @@
-import type { Redis } from 'ioredis';
 import type { Change, ChangeFeed } from '../../identify/key-store.ts';
-import type { Circuit } from './circuit.ts';
-import { subscriberOf } from './connection.ts';
+import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import type { Calls } from './shards.ts';
+import { type Subscription, subscribe } from './subscription.ts';
 
 /**
  * Counts a change and tells it with its number, in one step: nobody can see the one without the other. Where this user
@@ -18,8 +18,8 @@ interface Scripted {
 }
 
 export interface RedisChangesOptions {
-  readonly redis: Redis;
-  readonly circuit: Circuit;
+  readonly redis: RedisClient;
+  readonly circuit: Calls;
   /** How often the number of changes is compared, 250 ms unless told. What was missed is assumed at the second look. */
   readonly pollEveryMs?: number;
 }
@@ -29,12 +29,12 @@ export interface RedisChangesOptions {
  * cut, a subscriber too slow) by the number of changes, which each gateway compares four times a second.
  */
 export class RedisChanges implements ChangeFeed {
-  readonly #redis: Redis & Scripted;
-  readonly #circuit: Circuit;
+  readonly #redis: RedisClient & Scripted;
+  readonly #circuit: Calls;
   readonly #channel: string;
   readonly #pollEveryMs: number;
   readonly #listeners: ((change: Change) => void)[] = [];
-  #subscriber: Redis | null = null;
+  #subscription: Subscription | null = null;
   #timer: NodeJS.Timeout | null = null;
   /** The number of changes that listeners know of; null before the first look. */
   #seen: number | null = null;
@@ -46,43 +46,38 @@ export class RedisChanges implements ChangeFeed {
 
   constructor({ redis, circuit, pollEveryMs }: RedisChangesOptions) {
     redis.defineCommand('tollgateAnnounce', { lua: ANNOUNCE_LUA, numberOfKeys: 1 });
-    this.#redis = redis as Redis & Scripted;
+    this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
-    this.#channel = keyspace.changesChannel(redis.options.db ?? 0);
+    this.#channel = keyspace.changesChannel('db' in redis.options ? (redis.options.db ?? 0) : 0);
     this.#pollEveryMs = pollEveryMs ?? 250;
   }
 
   /** Tells every gateway. Rejects with Failure `store_unavailable` when the store does not answer. */
   async publish({ kind, keyId }: Change): Promise<void> {
     const what = `${kind} ${keyId ?? '*'}`;
-    await this.#circuit.run(() => this.#redis.tollgateAnnounce(keyspace.changes, this.#channel, what));
+    await this.#circuit.run(
+      () => this.#redis.tollgateAnnounce(keyspace.changes, this.#channel, what),
+      keyspace.changes,
+    );
   }
 
   subscribe(listener: (change: Change) => void): void {
     this.#listeners.push(listener);
-    if (this.#subscriber === null) this.#start();
+    if (this.#subscription === null) this.#start();
   }
 
   /** Stops listening. Does not end the connection it was given. */
   close(): void {
     this.#isClosed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#subscriber?.disconnect();
+    this.#subscription?.close();
   }
 
   #start(): void {
-    const subscriber = subscriberOf(this.#redis);
-    this.#subscriber = subscriber;
-    subscriber.on('message', (_channel: string, message: string) => this.#hear(message));
-    // Each new link may have begun after a change, and the server behind it may have another past.
-    subscriber.on('ready', () => {
-      subscriber.subscribe(this.#channel).then(
-        () => this.#assumeAny(),
-        // Not allowed to, or cut at once: the polling alone suffices, and the next link tries again.
-        () => {},
-      );
+    this.#subscription = subscribe(this.#redis, this.#channel, {
+      onMessage: (message) => this.#hear(message),
+      onLink: () => this.#assumeAny(),
     });
-    subscriber.connect().catch(() => {});
     this.#pollLater();
   }
 
@@ -108,7 +103,7 @@ export class RedisChanges implements ChangeFeed {
   async #poll(): Promise<void> {
     const seenBefore = this.#seen;
     try {
-      const count = Number(await this.#circuit.run(() => this.#redis.get(keyspace.changes)));
+      const count = Number(await this.#circuit.run(() => this.#redis.get(keyspace.changes), keyspace.changes));
       if (!this.#isClosed) this.#compare(count, seenBefore);
     } catch {
       // Away: what changes meanwhile is found when the store is back, since the number is then another.
@@ -124,7 +119,7 @@ export class RedisChanges implements ChangeFeed {
       // Fewer than before: the store was emptied or has fallen back. Or pub/sub had its time and did not bring it all.
       this.#catchUp(count);
       // Its link may be dead without knowing it.
-      this.#subscriber?.disconnect(true);
+      this.#subscription?.renew();
     } else {
       this.#awaited = count > this.#seen ? count : null;
     }

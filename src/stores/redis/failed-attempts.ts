@@ -1,8 +1,8 @@
-import type { Redis } from 'ioredis';
 import { RateLimiterMemory, RateLimiterRedis } from 'rate-limiter-flexible';
 import type { AttemptCounter } from '../../identify/failed-attempts.ts';
-import type { Circuit } from './circuit.ts';
+import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import type { Calls } from './shards.ts';
 
 const MINUTE_S = 60;
 
@@ -16,7 +16,7 @@ export class RedisAttemptCounter implements AttemptCounter {
   readonly #insurance: RateLimiterMemory;
   readonly #limiter: RateLimiterRedis;
 
-  constructor({ redis, circuit }: { readonly redis: Redis; readonly circuit: Circuit }) {
+  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
     const options = { points: 1, duration: MINUTE_S, keyPrefix: keyspace.failedAttemptsPrefix };
     this.#insurance = new RateLimiterMemory(options);
     this.#limiter = new RateLimiterRedis({
@@ -44,10 +44,11 @@ interface Scripted {
  * What the limiter sees of the client: the one script it defines and runs, under the circuit's deadline. A call that is
  * given up goes to the insurance like any other failure.
  */
-function withDeadlines(redis: Redis, circuit: Circuit) {
+function withDeadlines(redis: RedisClient, circuit: Calls) {
   return {
     defineCommand: (name: string, definition: { lua: string; numberOfKeys: number }) =>
       redis.defineCommand(name, definition),
-    rlflxIncr: (args: readonly string[]) => circuit.run(() => (redis as Redis & Scripted).rlflxIncr(args)),
+    rlflxIncr: (args: readonly string[]) =>
+      circuit.run(() => (redis as RedisClient & Scripted).rlflxIncr(args), args[0]),
   };
 }

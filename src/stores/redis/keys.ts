@@ -1,8 +1,9 @@
-import type { Redis } from 'ioredis';
 import { Failure } from '../../failure.ts';
 import { type Change, type KeyPage, type KeyStore, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
-import type { Circuit } from './circuit.ts';
+import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import { TurnWrites } from './one-write.ts';
+import { type Calls, runSteps } from './shards.ts';
 
 /** Replaces a value if it is still the one that was read. */
 const REPLACE_LUA = `
@@ -21,8 +22,8 @@ interface Scripted {
 }
 
 export interface RedisKeysOptions {
-  readonly redis: Redis;
-  readonly circuit: Circuit;
+  readonly redis: RedisClient;
+  readonly circuit: Calls;
   /** Tells every gateway. */
   readonly publish: (change: Change) => Promise<void>;
 }
@@ -36,30 +37,35 @@ const MOST_ATTEMPTS = 50;
  * at most a pointer that leads nowhere: pointers are written before the record that has them and removed after.
  */
 export class RedisKeys implements KeyStore {
-  readonly #redis: Redis & Scripted;
-  readonly #circuit: Circuit;
+  readonly #redis: RedisClient & Scripted;
+  readonly #circuit: Calls;
+  readonly #writes: TurnWrites;
   readonly #publish: (change: Change) => Promise<void>;
 
   constructor({ redis, circuit, publish }: RedisKeysOptions) {
     redis.defineCommand('tollgateReplace', { lua: REPLACE_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateDrop', { lua: DROP_LUA, numberOfKeys: 1 });
-    this.#redis = redis as Redis & Scripted;
+    this.#redis = redis as RedisClient & Scripted;
+    this.#writes = new TurnWrites(redis);
     this.#circuit = circuit;
     this.#publish = publish;
   }
 
   async findByDigest(digest: string): Promise<StoredKey | null> {
+    const pointer = keyspace.digest(digest);
     // Both steps under one deadline: a request waits for them together.
-    const text = await this.#circuit.run(async () => {
-      const id = await this.#value(keyspace.digest(digest));
-      return id === null || id === FOREIGN ? id : await this.#value(keyspace.apiKey(id));
+    const text = await runSteps(this.#circuit, async (step) => {
+      const id = await step(() => this.#value(pointer), pointer);
+      if (id === null || id === FOREIGN) return id;
+      const name = keyspace.apiKey(id);
+      return step(() => this.#value(name), name);
     });
     const key = read(text);
     return key?.secrets.some((secret) => secret.digest === digest) ? key : null;
   }
 
   async get(id: string): Promise<StoredKey | null> {
-    return read(await this.#circuit.run(() => this.#value(keyspace.apiKey(id))));
+    return read(await this.#record(id));
   }
 
   async list({ limit, cursor }: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
@@ -67,8 +73,8 @@ export class RedisKeys implements KeyStore {
     let from = cursor === null ? 0 : await this.#rankAfter(cursor);
     for (;;) {
       // One more than wanted tells whether there is another page.
-      const ids = await this.#circuit.run(() => this.#redis.zrange(keyspace.apiKeys, from, `${from + limit}`));
-      const texts = await this.#circuit.run(() => Promise.all(ids.map((id) => this.#value(keyspace.apiKey(id)))));
+      const ids = await this.#inIndex(() => this.#redis.zrange(keyspace.apiKeys, from, `${from + limit}`));
+      const texts = await Promise.all(ids.map((id) => this.#record(id)));
       for (const key of texts.map(readable).filter((key) => key !== null)) {
         if (keys.length === limit) return { keys, cursor: keys.at(-1)!.id };
         keys.push(key);
@@ -79,21 +85,23 @@ export class RedisKeys implements KeyStore {
   }
 
   async create(key: StoredKey): Promise<void> {
-    const text = JSON.stringify(key);
-    if ((await this.get(key.id)) !== null) throw taken('id');
-    for (const { digest } of key.secrets) {
-      if (!(await this.#point(digest, key.id))) throw taken('secret');
-    }
-    await this.#circuit.run(() => this.#redis.zadd(keyspace.apiKeys, key.createdAtMs, key.id));
-    const stored = await this.#circuit.run(() => this.#redis.set(keyspace.apiKey(key.id), text, 'NX'));
-    if (stored === null) throw taken('id');
+    await this.#store(key);
     // Nobody has to hear of it: what was unknown is asked again within a second anyway.
     await this.#publish({ kind: 'key', keyId: key.id }).catch(() => {});
   }
 
+  async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'taken')[]> {
+    const settled = await Promise.allSettled(keys.map((key) => this.#store(key)));
+    return settled.map((one) => {
+      if (one.status === 'fulfilled') return 'created';
+      if (one.reason instanceof Failure && one.reason.code === 'refused') return 'taken';
+      throw one.reason;
+    });
+  }
+
   async update(id: string, change: (key: StoredKey) => StoredKey): Promise<StoredKey | null> {
     for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-      const before = await this.#circuit.run(() => this.#value(keyspace.apiKey(id)));
+      const before = await this.#record(id);
       const key = read(before);
       if (key === null || typeof before !== 'string') return null;
       const next = change(key);
@@ -105,6 +113,18 @@ export class RedisKeys implements KeyStore {
     throw new Failure('store_unavailable', `Key ${id} is being changed by others all the time. Try again.`);
   }
 
+  async #store(key: StoredKey): Promise<void> {
+    const text = JSON.stringify(key);
+    if ((await this.get(key.id)) !== null) throw taken('id');
+    for (const { digest } of key.secrets) {
+      if (!(await this.#point(digest, key.id))) throw taken('secret');
+    }
+    await this.#inIndex(() => this.#redis.zadd(keyspace.apiKeys, key.createdAtMs, key.id));
+    const name = keyspace.apiKey(key.id);
+    const stored = await this.#circuit.run(() => this.#redis.set(name, text, 'NX'), name);
+    if (stored === null) throw taken('id');
+  }
+
   /** @returns false when somebody else has changed the record meanwhile */
   async #replace(before: string, key: StoredKey, next: StoredKey): Promise<boolean> {
     const after = JSON.stringify(next);
@@ -114,7 +134,7 @@ export class RedisKeys implements KeyStore {
       if (!(await this.#point(digest, key.id))) throw taken('secret');
     }
     const name = keyspace.apiKey(key.id);
-    if ((await this.#circuit.run(() => this.#redis.tollgateReplace(name, before, after))) === 0) return false;
+    if ((await this.#circuit.run(() => this.#redis.tollgateReplace(name, before, after), name)) === 0) return false;
     // Once more: a change that had just removed the same digest may have taken the pointer along.
     for (const digest of added) await this.#point(digest, key.id);
     for (const digest of digestsOnlyIn(key, next)) await this.#unpoint(digest, key.id);
@@ -126,24 +146,36 @@ export class RedisKeys implements KeyStore {
     const name = keyspace.digest(digest);
     return this.#circuit.run(async () => {
       return (await this.#redis.set(name, id, 'NX')) !== null || (await this.#value(name)) === id;
-    });
+    }, name);
   }
 
   async #unpoint(digest: string, id: string): Promise<void> {
-    await this.#circuit.run(() => this.#redis.tollgateDrop(keyspace.digest(digest), id));
+    const name = keyspace.digest(digest);
+    await this.#circuit.run(() => this.#redis.tollgateDrop(name, id), name);
     const key = await this.get(id);
     // It has come back between the two steps; whoever brought it may have seen the pointer that is now gone.
     if (key?.secrets.some((secret) => secret.digest === digest)) await this.#point(digest, id);
   }
 
   async #rankAfter(cursor: string): Promise<number> {
-    const rank = await this.#circuit.run(() => this.#redis.zrank(keyspace.apiKeys, cursor));
+    const rank = await this.#inIndex(() => this.#redis.zrank(keyspace.apiKeys, cursor));
     if (rank === null) throw new Failure('refused', 'The cursor is none that this list has given out.');
     return rank + 1;
   }
 
+  #record(id: string): Promise<string | null | typeof FOREIGN> {
+    const name = keyspace.apiKey(id);
+    return this.#circuit.run(() => this.#value(name), name);
+  }
+
+  #inIndex<T>(call: () => Promise<T>): Promise<T> {
+    return this.#circuit.run(call, keyspace.apiKeys);
+  }
+
   /** A value of another type is somebody else's: this one key fails, not the store. */
   #value(name: string): Promise<string | null | typeof FOREIGN> {
+    // A flood of unknown keys is one write for each turn of the event loop, not one for each of them.
+    this.#writes.join();
     return this.#redis.get(name).catch((error: Error) => {
       if (error.message.startsWith('WRONGTYPE')) return FOREIGN;
       throw error;

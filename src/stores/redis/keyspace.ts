@@ -18,6 +18,10 @@ export const keyspace = {
    * are the whole server's, so the database stands in the name.
    */
   changesChannel: (database: number) => `tg:changes:${database}`,
+  /** Hash: calls of a deprecated route in a day, by consumer. Lives for `KEPT_DAYS` after the last of them. */
+  deprecatedCalls: (day: string, route: string) => `tg:deprecated:{${day} ${route}}`,
+  /** String that nobody reads: written to see whether writing works. Lives for a second. */
+  trial: 'tg:trial',
   /** String, integer: failed authentications of one client address (rate-limiter-flexible adds the address). */
   failedAttemptsPrefix: 'tg:fail',
 } as const;

@@ -1,11 +1,14 @@
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
 import type { AccountState, Ban, Outcome, WindowCount } from '../../admit/decide.ts';
-import type { Ask, BanInForce, Ledger } from '../../admit/ledger.ts';
+import { type Ask, type BanInForce, type Ledger, NothingDone } from '../../admit/ledger.ts';
 import { type Allowance, WINDOWS, type WindowName } from '../../admit/plan.ts';
 import type { Change } from '../../identify/key-store.ts';
-import type { Circuit } from './circuit.ts';
+import { ClusterClient } from './cluster.ts';
+import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import { holdWrites } from './one-write.ts';
+import type { Calls } from './shards.ts';
 
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
 
@@ -19,31 +22,61 @@ interface Scripted {
 }
 
 export interface RedisLedgerOptions {
-  readonly redis: Redis;
-  readonly circuit: Circuit;
+  readonly redis: RedisClient;
+  readonly circuit: Calls;
   /** Tells every gateway. */
   readonly publish: (change: Change) => Promise<void>;
 }
 
-/** The ledger in Redis: one hash per consumer, one script call for all asks of a turn, Redis's clock. */
+/**
+ * The ledger in Redis: one hash per consumer, one script call for all asks of a turn, Redis's clock. In a cluster one
+ * script call for each consumer of the turn, in one write for each primary.
+ */
 export class RedisLedger implements Ledger {
-  readonly #redis: Redis & Scripted;
-  readonly #circuit: Circuit;
+  readonly #redis: RedisClient & Scripted;
+  readonly #circuit: Calls;
   readonly #publish: (change: Change) => Promise<void>;
 
   constructor({ redis, circuit, publish }: RedisLedgerOptions) {
     redis.defineCommand('tollgateDecide', { lua: DECIDE_LUA });
     redis.defineCommand('tollgateLift', { lua: script('./lift.lua'), numberOfKeys: 1 });
-    this.#redis = redis as Redis & Scripted;
+    this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#publish = publish;
   }
 
-  async decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
+  decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
+    return this.#redis instanceof ClusterClient ? this.#decideApart(asks) : this.#decideTogether(asks);
+  }
+
+  async #decideTogether(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
     const keys = asks.map(({ consumerId }) => keyspace.account(consumerId));
     const args = asks.flatMap(argumentsOf);
-    const reply = await this.#circuit.run(() => this.#redis.tollgateDecide(keys.length, ...keys, ...args));
+    const call = () => this.#redis.tollgateDecide(keys.length, ...keys, ...args);
+    const reply = await this.#circuit.run(call, keys[0]);
     return asks.map((ask, i) => outcomeOf(ask, reply[0], reply[i + 1] as string | number[]));
+  }
+
+  /**
+   * A script may only touch one slot. Two consumers of one turn share one so seldom that they are not put together: a
+   * call for one name is never told TRYAGAIN while its slot moves. A primary that does not answer leaves its own
+   * consumers without an outcome, nobody else's.
+   */
+  async #decideApart(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
+    const groups = [...Map.groupBy(asks, ({ consumerId }) => consumerId).values()];
+    const held = holdWrites(this.#redis);
+    const calls = groups.map((group) => this.#decideTogether(group));
+    held.release();
+    const settled = await Promise.allSettled(calls);
+    const failures = settled.flatMap((one) => (one.status === 'rejected' ? [one.reason as Error] : []));
+    const undone = failures.find((failure) => failure instanceof NothingDone);
+    if (undone === undefined && failures[0] !== undefined && failures.length === groups.length) throw failures[0];
+    const outcomes = new Map(groups.flatMap((group, i) => group.map((ask, j) => [ask, decidedOf(settled[i]!, j)])));
+    if (undone !== undefined) {
+      const butFor = asks.map((ask) => outcomes.get(ask));
+      throw new NothingDone(undone.message, undone.cause, butFor);
+    }
+    return asks.map((ask) => outcomes.get(ask) ?? null);
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
@@ -52,42 +85,61 @@ export class RedisLedger implements Ledger {
   }
 
   async lift(consumerId: string): Promise<boolean> {
-    const lifted = await this.#circuit.run(() => this.#redis.tollgateLift(keyspace.account(consumerId)));
+    const name = keyspace.account(consumerId);
+    const lifted = await this.#circuit.run(() => this.#redis.tollgateLift(name), name);
     if (lifted === 1) await this.#publish({ kind: 'ban', keyId: consumerId });
     return lifted === 1;
   }
 
   /** Looks through all accounts, a thousand at a time, so that there is no index that could disagree with them. */
   async bans(): Promise<readonly BanInForce[]> {
-    const prefix = keyspace.account('').slice(0, -1);
     const found = new Map<string, BanInForce>();
+    const servers = this.#redis instanceof ClusterClient ? this.#redis.nodes('master') : [this.#redis];
+    await Promise.all(servers.map((server) => this.#bansOn(server, found)));
+    return [...found.values()];
+  }
+
+  async #bansOn(server: Redis, found: Map<string, BanInForce>): Promise<void> {
+    const prefix = keyspace.account('').slice(0, -1);
     let cursor = '0';
     do {
-      const [next, names] = await this.#circuit.run(() =>
-        this.#redis.scan(cursor, 'MATCH', `${prefix}*`, 'COUNT', 1000),
-      );
+      const scan = () => server.scan(cursor, 'MATCH', `${prefix}*`, 'COUNT', 1000);
+      const [next, names] = await this.#circuit.run(scan, server);
       cursor = next;
       if (names.length === 0) continue;
-      const [seconds, microseconds] = await this.#circuit.run(() => this.#redis.time());
+      const [seconds, microseconds] = await this.#circuit.run(() => server.time(), server);
       const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
       for (const [i, ban] of (await this.#banFields(names)).entries()) {
         const consumerId = names[i]!.slice(prefix.length, -1);
         if (ban !== null && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
       }
     } while (cursor !== '0');
-    return [...found.values()];
   }
 
+  /** Of the cluster and not of one node: a slot may have moved since the node named the account. */
   async #banFields(names: readonly string[]): Promise<(Ban | null)[]> {
-    const pipeline = this.#redis.pipeline();
-    for (const name of names) pipeline.hmget(name, 'b', 'B', 'w');
-    const rows = (await this.#circuit.run(() => pipeline.exec())) ?? [];
-    return rows.map(([error, fields]) => {
-      if (error !== null) return null;
-      const [number, untilMs, window] = (fields as (string | null)[]).map(Number);
-      return banOf(number!, untilMs!, window!);
-    });
+    const held = holdWrites(this.#redis);
+    const calls = names.map((name) => this.#circuit.run(() => this.#banOf(name), name));
+    held.release();
+    return Promise.all(calls);
   }
+
+  async #banOf(name: string): Promise<Ban | null> {
+    const fields = await this.#redis.hmget(name, 'b', 'B', 'w').catch((error: Error) => {
+      if (error.message.startsWith('WRONGTYPE')) return [];
+      throw error;
+    });
+    const [number = 0, untilMs = 0, window = 0] = fields.map(Number);
+    return banOf(number, untilMs, window);
+  }
+}
+
+type Answer = PromiseSettledResult<readonly (Outcome | null)[]>;
+
+/** Undefined where nothing was done, null where that is not known. */
+function decidedOf(answer: Answer, i: number): Outcome | null | undefined {
+  if (answer.status === 'fulfilled') return answer.value[i] ?? null;
+  return answer.reason instanceof NothingDone ? undefined : null;
 }
 
 function argumentsOf({ allowance, cost, n }: Ask): number[] {

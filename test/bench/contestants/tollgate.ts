@@ -13,8 +13,6 @@ import type { Contestant, Running } from './contestant.ts';
 
 export const TOLLGATE = join(import.meta.dirname, '..', '..', '..', 'bin', 'tollgate.js');
 const PEPPER = 'a pepper for the bench alone';
-/** Its own words where WORKERS does nothing. */
-const ONE_PROCESS = 'this version runs one process';
 const MUST_NOT_GROW = ['tollgate_log_lines_dropped_total', 'tollgate_store_failures_total'];
 
 /** The gateway of this checkout as it ships: on Redis, a line in the log for each request, metrics counted. */
@@ -51,7 +49,9 @@ async function start(world: World, workers: number): Promise<Running> {
   });
   world.atEnd(gateway.end);
   await untilListening(gateway, port);
-  if (workers > 1 && (await saysOneProcess(gateway))) throw new Error('the gateway says that it runs one process only');
+  if (workers > 1 && !(await says(gateway, `"workers":${workers},`))) {
+    throw new Error(`the gateway does not say that it runs ${workers} workers`);
+  }
   return {
     port,
     pid: gateway.pid,
@@ -63,9 +63,9 @@ async function start(world: World, workers: number): Promise<Running> {
 }
 
 /** Its log is written behind its back, so what it says at the start may come a little later. */
-async function saysOneProcess({ output }: Started): Promise<boolean> {
-  for (let i = 0; i < 50 && !output().includes('"serving"'); i++) await delay(20);
-  return output().includes(ONE_PROCESS);
+async function says({ output }: Started, words: string): Promise<boolean> {
+  for (let i = 0; i < 50 && !output().includes('"msg":"serving"'); i++) await delay(20);
+  return output().includes(words);
 }
 
 export interface Place {

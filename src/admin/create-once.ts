@@ -1,0 +1,75 @@
+import type { Plan } from '../admit/plan.ts';
+import { Failure } from '../failure.ts';
+import type { Random } from '../identify/api-key.ts';
+import { type KeyWishes, keyOf, refuseWishes, storedSecret } from '../identify/key-changes.ts';
+import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import { type Candidate, candidatesOf, REPEATABLE_MS, type Repeatable, secretOf } from '../identify/repeatable.ts';
+
+/** What became of a creation that may be asked for again. */
+export type Created =
+  | {
+      readonly kind: 'made' | 'repeated';
+      /** The key as it was made, whatever has become of it since. */
+      readonly key: StoredKey;
+      readonly secret: string;
+    }
+  /** The name stands for something else already. */
+  | { readonly kind: 'reused' };
+
+interface Means {
+  readonly keys: KeyStore;
+  readonly peppers: readonly string[];
+  readonly plans: ReadonlyMap<string, Plan>;
+  readonly random: Random;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+type WishesAt = (nowMs: number) => KeyWishes;
+
+/**
+ * Makes a key, or finds the one that was made under the same name in the last 24 h.
+ * @throws Failure as the making of keys does
+ */
+export async function createOnce(repeatable: Repeatable, wishesAt: WishesAt, means: Means): Promise<Created> {
+  const found = await find(repeatable, wishesAt, means);
+  if (found !== null) return found;
+  const wishes = wishesAt(means.nowMs);
+  refuseWishes(wishes, means);
+  const [candidate] = candidatesOf(repeatable.name, means.peppers, means.nowMs) as [Candidate];
+  const salt = Buffer.from(means.random(16)).toString('base64url');
+  const made = make(repeatable, wishes, { ...candidate, salt, createdAtMs: means.nowMs });
+  try {
+    await means.keys.create(made.key);
+    return { kind: 'made', ...made };
+  } catch (error) {
+    if (!(error instanceof Failure) || error.code !== 'refused') throw error;
+    // Somebody has made it at the same moment, perhaps through another gateway.
+    const theirs = await find(repeatable, wishesAt, means);
+    if (theirs === null) throw error;
+    return theirs;
+  }
+}
+
+async function find(repeatable: Repeatable, wishesAt: WishesAt, means: Means): Promise<Created | null> {
+  const { keys, peppers, nowMs } = means;
+  for (const candidate of candidatesOf(repeatable.name, peppers, nowMs)) {
+    const key = await keys.get(candidate.id);
+    if (key?.creation === undefined || key.createdAtMs <= nowMs - REPEATABLE_MS) continue;
+    const { creation, createdAtMs } = key;
+    if (creation.body !== repeatable.body) return { kind: 'reused' };
+    const made = make(repeatable, wishesAt(createdAtMs), { ...candidate, salt: creation.salt, createdAtMs });
+    return { kind: 'repeated', ...made };
+  }
+  return null;
+}
+
+function make(
+  { name, body }: Repeatable,
+  wishes: KeyWishes,
+  { id, pepper, salt, createdAtMs }: Candidate & { readonly salt: string; readonly createdAtMs: number },
+): { readonly key: StoredKey; readonly secret: string } {
+  const secret = secretOf(name, salt, pepper);
+  const key = keyOf(wishes, { id, createdAtMs, secret: storedSecret(secret, pepper, createdAtMs) });
+  return { key: { ...key, creation: { salt, body } }, secret };
+}

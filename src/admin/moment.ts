@@ -1,0 +1,27 @@
+import { durationMs, instant } from '../config/values.ts';
+
+/** Ten years: longer is a mistake, or `never`. */
+const LONGEST_MS = 3_660 * 86_400_000;
+
+export const DURATION_RULE = 'must be a duration of at most 3660d, such as 30m, 24h or 90d';
+export const MOMENT_RULE =
+  'must be a duration such as 90d (at most 3660d), a date such as 2030-12-31, or a time such as 2030-12-31T12:00:00Z';
+
+/** @returns the milliseconds of `30m`, `24h`, `90d`, also `0s`; null for what is no such duration */
+export function durationFrom(text: string): number | null {
+  const ms = durationMs(text);
+  return ms >= 0 && ms <= LONGEST_MS ? ms : null;
+}
+
+/**
+ * Reads a moment: a duration from now (`90d`), a date (midnight UTC) or an RFC 3339 time.
+ * @returns Unix milliseconds; null for what is none of these
+ */
+export function momentFrom(text: string, nowMs: number): number | null {
+  const fromNowMs = durationFrom(text);
+  if (fromNowMs !== null) return nowMs + fromNowMs;
+  // RFC 3339 allows a fraction of a second, and our own answers have one.
+  const [, seconds, fraction = '', zone = ''] = /^([^.]*)(?:(\.[0-9]{1,9})(Z|[+-].*))?$/.exec(text) ?? [];
+  if (seconds === undefined || !instant().safeParse(seconds + zone).success) return null;
+  return Date.parse(seconds + fraction + zone);
+}

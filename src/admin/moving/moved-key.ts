@@ -1,0 +1,128 @@
+import { hash } from 'node:crypto';
+import type { Limit, Limits, Plan } from '../../admit/plan.ts';
+import { MAX_LIMIT, WINDOWS } from '../../admit/plan.ts';
+import { Failure } from '../../failure.ts';
+import { digestOfHash, isOwnForm, isWellFormed } from '../../identify/api-key.ts';
+import { type KeyWishes, keyOf, refuseWishes } from '../../identify/key-changes.ts';
+import { isForeign, type KeyFormat } from '../../identify/key-format.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
+import { idOfMoved } from '../../identify/repeatable.ts';
+import { isWindow, limitFrom } from '../limit-words.ts';
+import { MOMENT_RULE, momentFrom } from '../moment.ts';
+import type { Row } from './rows.ts';
+
+export interface MovedKeyMeans {
+  readonly plans: ReadonlyMap<string, Plan>;
+  readonly formats: readonly KeyFormat[];
+  /** Newest first; at least one. */
+  readonly peppers: readonly string[];
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+/** A key that is to be moved here, and the digests under which it may be here already. */
+export interface MovedKey {
+  readonly key: StoredKey;
+  readonly digests: readonly string[];
+}
+
+/**
+ * What a line asks for. Its id follows from its secret, so that it is one key however often it is moved.
+ * @throws Failure `refused` with what is wrong; never with a secret in it
+ */
+export function movedKey(row: Row, means: MovedKeyMeans): MovedKey {
+  const { sha256, last4 } = secretOf(row, means.formats);
+  const wishes = wishesOf(row, means.nowMs);
+  refuseWishes(wishes, means);
+  const createdAtMs = createdAt(row, means.nowMs);
+  const digests = means.peppers.map((pepper) => digestOfHash(sha256, pepper));
+  const secret = { digest: digests[0]!, last4, createdAtMs, expiresAtMs: null };
+  return { key: keyOf(wishes, { id: idOfMoved(sha256, means.peppers[0]!), createdAtMs, secret }), digests };
+}
+
+function secretOf({ key, sha256, last4 }: Row, formats: readonly KeyFormat[]) {
+  if ((key === undefined) === (sha256 === undefined)) {
+    throw refused(key === undefined ? 'key or sha256 is missing.' : 'key and sha256 are both given; give one of them.');
+  }
+  if (key !== undefined) {
+    const secret = textOf('key', key);
+    if (!isWellFormed(secret) && !isForeign(secret, formats)) throw refused(whyUnusable(secret, formats));
+    return { sha256: hash('sha256', secret, 'buffer'), last4: secret.slice(-4) };
+  }
+  const bytes = bytesOf(textOf('sha256', sha256));
+  if (bytes === null) throw refused('sha256 must be the SHA-256 of the secret, 64 hexadecimal digits or in base64.');
+  const end = last4 === undefined || last4 === null ? '' : textOf('last4', last4);
+  if (end !== '' && !/^[\x21-\x7e]{4}$/.test(end))
+    throw refused('last4 must be the last four characters of the secret.');
+  return { sha256: bytes, last4: end };
+}
+
+function whyUnusable(secret: string, formats: readonly KeyFormat[]): string {
+  if (isOwnForm(secret)) return 'key begins as those of Tollgate do, and its checksum is wrong.';
+  if (formats.length === 0) return 'key is none of Tollgate, and gateway.yaml has no keys.formats that it could be of.';
+  return 'key is of none of the formats that keys.formats in gateway.yaml has, so it would never be looked up.';
+}
+
+function bytesOf(text: string): Buffer | null {
+  if (/^[0-9a-fA-F]{64}$/.test(text)) return Buffer.from(text, 'hex');
+  return /^[A-Za-z0-9+/_-]{43}=?$/.test(text) ? Buffer.from(text, 'base64') : null;
+}
+
+function wishesOf(row: Row, nowMs: number): KeyWishes {
+  if (row.plan === undefined || row.plan === null) throw refused('plan is missing.');
+  const text = (column: 'name' | 'owner' | 'notes') => {
+    const value = row[column] ?? null;
+    return value === null ? null : textOf(column, value);
+  };
+  return {
+    plan: textOf('plan', row.plan),
+    name: text('name'),
+    owner: text('owner'),
+    notes: text('notes'),
+    limits: limitsOf(row.limits ?? {}),
+    expiresAtMs: momentOf('expires', row.expires ?? null, nowMs),
+  };
+}
+
+/** `minute=500 day=unlimited`, or an object. */
+function limitsOf(given: unknown): Limits {
+  const words =
+    typeof given === 'string'
+      ? given.split(/[ ,;]+/).filter((word) => word !== '')
+      : typeof given === 'object' && given !== null
+        ? Object.entries(given).map(([window, limit]) => `${window}=${limit}`)
+        : [''];
+  const limits: Partial<Record<string, Limit>> = {};
+  for (const word of words) {
+    const one = limitFrom(word);
+    if (one === null || one.limit === null || !isWindow(one.window) || one.window in limits) {
+      throw refused(
+        `limits must be such as minute=500 day=unlimited, each of ${WINDOWS.join(', ')} at most once, numbers whole from 0 to ${MAX_LIMIT}.`,
+      );
+    }
+    limits[one.window] = one.limit;
+  }
+  return limits;
+}
+
+function createdAt({ created }: Row, nowMs: number): number {
+  const atMs = momentOf('created', created ?? null, nowMs) ?? nowMs;
+  if (atMs > nowMs) throw refused('created is in the future.');
+  return atMs;
+}
+
+function momentOf(column: 'expires' | 'created', value: unknown, nowMs: number): number | null {
+  if (value === null) return null;
+  const atMs = momentFrom(textOf(column, value), nowMs);
+  if (atMs === null) throw refused(`${column} ${MOMENT_RULE}.`);
+  return atMs;
+}
+
+function textOf(column: string, value: unknown): string {
+  if (typeof value === 'string') return value;
+  throw refused(`${column} must be text.`);
+}
+
+function refused(message: string): Failure {
+  return new Failure('refused', message);
+}

@@ -1,0 +1,73 @@
+import type { Plans } from '../admit/plan.ts';
+import { KEPT_DAYS } from '../annotate/deprecated-calls.ts';
+import type { Admin, Handler } from './admin.ts';
+import { type Answer, answer } from './answer.ts';
+import { banReport } from './ban-report.ts';
+import type { Call } from './call.ts';
+import { createKey, listKeys, revokeKey, rotateKey, showKey, showUsage, updateKey } from './keys-resource.ts';
+import { linkToNext, readPage, wrong } from './queries.ts';
+
+const ID = ':id';
+const DEFAULT_DAYS = 30;
+
+/** Every path under `/admin/` and its methods (contract section 7). */
+export const RESOURCES: readonly {
+  readonly path: readonly string[];
+  readonly methods: Readonly<Record<string, Handler>>;
+}[] = [
+  { path: ['keys'], methods: { GET: listKeys, POST: createKey } },
+  { path: ['keys', ID], methods: { GET: showKey, PATCH: updateKey, DELETE: revokeKey } },
+  { path: ['keys', ID, 'rotate'], methods: { POST: rotateKey } },
+  { path: ['keys', ID, 'usage'], methods: { GET: showUsage } },
+  { path: ['bans'], methods: { GET: listBans } },
+  { path: ['bans', ID], methods: { DELETE: liftBan } },
+  { path: ['plans'], methods: { GET: showPlans } },
+  { path: ['deprecations'], methods: { GET: listDeprecations } },
+];
+
+/** By id, so that a ban that begins or ends while somebody turns the pages moves no other from one to the next. */
+async function listBans({ query }: Call, { operations }: Admin): Promise<Answer> {
+  const page = readPage(query, []);
+  if ('refusal' in page) return page.refusal;
+  const { limit, cursor: from } = page;
+  const bans = (await operations.bans())
+    .map(banReport)
+    .filter(({ id }) => from === null || id > from)
+    .sort((a, b) => (a.id < b.id ? -1 : 1));
+  const cursor = bans.length > limit ? bans[limit - 1]!.id : null;
+  return answer(200, { bans: bans.slice(0, limit), cursor }, linkToNext('/admin/bans', query, cursor));
+}
+
+async function liftBan(call: Call, admin: Admin): Promise<Answer> {
+  const [id] = call.ids as [string];
+  await admin.operations.lift(id);
+  const { clientAddress, requestId } = call;
+  admin.audit({ action: 'ban.lift', who: 'admin', clientAddress, requestId, id, before: null, after: null });
+  return answer(200, { id, lifted: true });
+}
+
+async function showPlans(_: Call, { operations, versions }: Admin): Promise<Answer> {
+  const { plans, failedAuthenticationPerMinute }: Plans = operations.plans;
+  const shown = [...plans.values()];
+  return answer(200, {
+    versions: versions(),
+    plans: shown,
+    failedAuthentication: { minute: failedAuthenticationPerMinute },
+  });
+}
+
+async function listDeprecations({ query }: Call, { deprecations }: Admin): Promise<Answer> {
+  const page = readPage(query, ['days']);
+  if ('refusal' in page) return page.refusal;
+  const days = page.given.days ?? String(DEFAULT_DAYS);
+  if (!/^[1-9][0-9]?$/.test(days) || Number(days) > KEPT_DAYS) {
+    return wrong(`days must be a whole number from 1 to ${KEPT_DAYS}.`).refusal;
+  }
+  const all = await deprecations(Number(days));
+  const at = page.cursor === null ? -1 : all.findIndex(({ route }) => route === page.cursor);
+  if (page.cursor !== null && at === -1) return wrong('The cursor is none that this list has given out.').refusal;
+  const rest = all.slice(at + 1);
+  const cursor = rest.length > page.limit ? rest[page.limit - 1]!.route : null;
+  const link = linkToNext('/admin/deprecations', query, cursor);
+  return answer(200, { deprecations: rest.slice(0, page.limit), cursor }, link);
+}

@@ -1,0 +1,79 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { Logger } from 'pino';
+import { parse } from 'yaml';
+import { type AdminApi, adminApi } from '../admin/api.ts';
+import { Door, WRONG_TOKENS_PER_MINUTE } from '../admin/door.ts';
+import { Operations } from '../admin/operations.ts';
+import type { Plans } from '../admit/plan.ts';
+import type { Configuration, Settings } from '../config/settings.ts';
+import { FailedAttempts } from '../identify/failed-attempts.ts';
+import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
+import { deprecationReports } from './deprecations-report.ts';
+import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
+
+/** What is in force, read each time it is needed. */
+export interface InForce {
+  readonly settings: Settings;
+  readonly plans: Plans;
+  readonly versions: Configuration['versions'];
+}
+
+type Stores = Pick<GatewayStores, 'keys' | 'ledger' | 'peppers' | 'deprecatedCalls'>;
+
+/** The admin API of a gateway, on its own stores. */
+export function adminApiOn(inForce: InForce, stores: () => Promise<Stores>, logger: Logger): AdminApi {
+  const nowMs = () => Date.now();
+  // An audit line is no matter of taste: it is written whatever level the log has, unless there is no log at all.
+  const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
+  const description: object = parse(readFileSync(new URL('../admin/openapi.yaml', import.meta.url), 'utf8'));
+  const attempts = new FailedAttempts({
+    counter: new MemoryAttemptCounter(),
+    limit: () => WRONG_TOKENS_PER_MINUTE,
+    monotonicMs: () => performance.now(),
+    wallMs: nowMs,
+  });
+  return adminApi({
+    door: new Door({ token: inForce.settings.admin.token, attempts, nowMs }),
+    admin: async () => {
+      const opened = await stores();
+      const { keys, ledger, peppers } = opened;
+      return {
+        operations: new Operations({ keys, ledger, plans: () => inForce.plans, peppers, random: randomBytes, nowMs }),
+        versions: () => inForce.versions,
+        audit: (line) => audit.info(line, 'audit'),
+        deprecations: (days) => deprecationReports(inForce.settings.routes, opened, { days, nowMs: nowMs() }),
+        nowMs,
+      };
+    },
+    description,
+    onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
+  });
+}
+
+/**
+ * The same for a process that has no stores open because it does nothing of what a request needs: they are opened when
+ * somebody first uses the API.
+ * @returns the API, and how it is closed
+ */
+export function adminApiAlone(
+  inForce: InForce,
+  logger: Logger,
+): { readonly api: AdminApi; readonly close: () => Promise<void> } {
+  let opened: Promise<GatewayStores> | null = null;
+  const open = () => {
+    opened ??= openGatewayStores(inForce.settings, {
+      onStoreChange: () => {},
+      onFailure: (error) => logger.error({ err: error }, 'the store failed'),
+      // Those who serve have said it.
+      onWarning: () => {},
+    });
+    return opened;
+  };
+  return {
+    api: adminApiOn(inForce, open, logger),
+    close: async () => {
+      await (await opened)?.close();
+    },
+  };
+}

@@ -1,0 +1,69 @@
+import { timeOf } from '../admin/key-report.ts';
+import { lastDays } from '../annotate/deprecated-call-counter.ts';
+import type { DeprecatedCalls } from '../annotate/deprecated-calls.ts';
+import type { Route } from '../gateway/route.ts';
+import type { KeyStore } from '../identify/key-store.ts';
+
+/** A deprecated route and who has called it lately. Times RFC 3339 or null. */
+export interface DeprecationReport {
+  readonly route: string;
+  readonly since: string | null;
+  readonly sunset: string | null;
+  readonly successor: string | null;
+  readonly calls: number;
+  /** The most calls first. */
+  readonly callers: readonly Caller[];
+}
+
+interface Caller {
+  /** Of an API key; `*others` for those beyond what is told apart, `*public` for calls without a key. */
+  readonly id: string;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string | null;
+  readonly calls: number;
+  /** `2026-11-21`, UTC. */
+  readonly lastDay: string;
+}
+
+/**
+ * Who still calls the deprecated routes of the settings.
+ * @param days how far back, today included
+ * @param nowMs Unix milliseconds
+ */
+export function deprecationReports(
+  routes: readonly Route[],
+  store: { readonly deprecatedCalls: DeprecatedCalls; readonly keys: Pick<KeyStore, 'get'> },
+  { days, nowMs }: { readonly days: number; readonly nowMs: number },
+): Promise<readonly DeprecationReport[]> {
+  const deprecated = routes.filter((route) => route.deprecated !== null);
+  return Promise.all(deprecated.map((route) => reportOf(route, store, lastDays(nowMs, days))));
+}
+
+async function reportOf(
+  { path, deprecated }: Route,
+  { deprecatedCalls, keys }: Parameters<typeof deprecationReports>[1],
+  days: readonly string[],
+): Promise<DeprecationReport> {
+  const called = [...(await deprecatedCalls.of(days, path))].sort(([, a], [, b]) => b.calls - a.calls);
+  const callers: Caller[] = [];
+  for (const [id, { calls, lastDay }] of called) {
+    const key = await keys.get(id);
+    callers.push({
+      id,
+      name: key?.name ?? null,
+      owner: key?.owner ?? null,
+      plan: key?.plan ?? null,
+      calls,
+      lastDay,
+    });
+  }
+  return {
+    route: path,
+    since: timeOf(deprecated!.sinceMs),
+    sunset: timeOf(deprecated!.sunsetMs),
+    successor: deprecated!.successor,
+    calls: callers.reduce((sum, { calls }) => sum + calls, 0),
+    callers,
+  };
+}

@@ -1,0 +1,62 @@
+import { KEPT_DAYS } from '../annotate/deprecated-calls.ts';
+import { Failure } from '../failure.ts';
+import type { Command, ExitCode } from './command.ts';
+import { deprecatedCallsOf } from './deprecated-calls.ts';
+import { deprecationReports } from './deprecations-report.ts';
+import { withStore } from './open-store.ts';
+import { table } from './table.ts';
+
+const DEFAULT_DAYS = 30;
+
+/** `tollgate deprecations`: who still calls what is deprecated. */
+export const deprecations: Command = {
+  name: 'deprecations',
+  about: 'Lists the deprecated routes and who still calls them.',
+  positionals: [],
+  options: {
+    days: {
+      type: 'string',
+      value: 'DAYS',
+      about: `How far back, today included: 1 to ${KEPT_DAYS}, ${DEFAULT_DAYS} unless told.`,
+    },
+    json: {
+      type: 'boolean',
+      about: 'Prints an array of {"route","since","sunset","successor","calls","callers"}.',
+    },
+  },
+  async run({ options }, terminal) {
+    const days = daysOf(options.days);
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const from = { deprecatedCalls: deprecatedCallsOf(store), keys: store.keys };
+      const reports = await deprecationReports(store.settings.routes, from, { days, nowMs: Date.now() });
+      if (options.json === true) terminal.out(`${JSON.stringify(reports, null, 2)}\n`);
+      else if (reports.length === 0) terminal.out('No route is deprecated.\n');
+      else {
+        const rows = reports.flatMap(({ route, sunset, callers }) =>
+          callers.length === 0
+            ? [[route, sunset?.slice(0, 10) ?? '', 'nobody', '', '', '0', '']]
+            : callers.map(({ id, name, plan, calls, lastDay }) => [
+                route,
+                sunset?.slice(0, 10) ?? '',
+                id,
+                name ?? '',
+                plan ?? '',
+                String(calls),
+                lastDay,
+              ]),
+        );
+        terminal.out(table(['route', 'sunset', 'caller', 'name', 'plan', 'calls', 'last day'], rows, terminal));
+      }
+      return 0;
+    });
+  },
+};
+
+function daysOf(given: unknown): number {
+  if (given === undefined) return DEFAULT_DAYS;
+  const days = Number(given);
+  if (!/^[0-9]{1,3}$/.test(String(given)) || days < 1 || days > KEPT_DAYS) {
+    throw new Failure('bad_usage', `--days must be a whole number from 1 to ${KEPT_DAYS}.`);
+  }
+  return days;
+}

@@ -1,0 +1,172 @@
+import { createReadStream, statSync } from 'node:fs';
+import type { Readable } from 'node:stream';
+import { Unreadable } from '../admin/moving/csv.ts';
+import { type LineOutcome, moveKeys } from '../admin/moving/move.ts';
+import { COLUMNS, readRows } from '../admin/moving/rows.ts';
+import { Failure } from '../failure.ts';
+import type { Command, ExitCode, Terminal, Words } from './command.ts';
+import { withStore } from './open-store.ts';
+import { Progress } from './plans-progress.ts';
+
+/** Lines that a JSON report tells one by one; of those beyond only the number is told. */
+const MOST_TOLD = 1_000;
+
+/** `tollgate keys import`: moves keys here that were made elsewhere. */
+export const keysImport: Command = {
+  name: 'keys import',
+  about:
+    'Takes in API keys that were made elsewhere, from a file or standard input (-): CSV with a header, or NDJSON. ' +
+    'Each line is taken in whole or refused with a reason; keys that are there already are left as they are.',
+  positionals: ['FILE|-'],
+  options: {
+    format: {
+      type: 'string',
+      value: 'csv|ndjson',
+      about: `How the file is written; by its name, or its first character, unless told. Columns: ${COLUMNS.join(', ')}.`,
+    },
+    'dry-run': { type: 'boolean', about: 'Says what would become of each line, and writes nothing.' },
+    json: {
+      type: 'boolean',
+      about: `Prints {"moved","already","refused","dryRun","lines"}; lines are those with something to tell, at most ${MOST_TOLD}.`,
+    },
+  },
+  async run({ options, positionals }, terminal) {
+    const [file] = positionals as [string];
+    const wanted = formatNamed(options.format);
+    const source = await openSource(file);
+    const format = wanted ?? formatOf(file, source.head);
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const report = new ImportReport(file, terminal, options);
+      const progress = new Progress(terminal, () => performance.now());
+      const outcomes = moveKeys(readRows(source.chunks(), format), {
+        keys: store.keys,
+        plans: store.plans.plans,
+        formats: store.settings.keyFormats,
+        peppers: store.peppers,
+        nowMs: () => Date.now(),
+        dryRun: options['dry-run'] === true,
+      });
+      try {
+        for await (const outcome of outcomes) {
+          report.add(outcome, () => progress.end());
+          progress.show('importing', source.bytesRead(), source.bytes, megabytes);
+        }
+      } catch (error) {
+        progress.end();
+        if (!(error instanceof Unreadable)) {
+          report.print();
+          throw error;
+        }
+        report.stop(error);
+      }
+      progress.end();
+      return report.print();
+    });
+  },
+};
+
+/** Counts what became of the lines and tells those that there is something to say of. Never a secret. */
+class ImportReport {
+  readonly #file: string;
+  readonly #terminal: Terminal;
+  readonly #isJson: boolean;
+  readonly #isDry: boolean;
+  readonly #counts = { moved: 0, already: 0, refused: 0 };
+  readonly #told: { line: number; kind: string; id: string | null; why: string }[] = [];
+  #stopped: string | null = null;
+
+  constructor(file: string, terminal: Terminal, options: Words['options']) {
+    this.#file = file === '-' ? 'standard input' : file;
+    this.#terminal = terminal;
+    this.#isJson = options.json === true;
+    this.#isDry = options['dry-run'] === true;
+  }
+
+  add({ line, kind, id, why }: LineOutcome, clear: () => void): void {
+    this.#counts[kind]++;
+    if (why === null) return;
+    if (this.#isJson) {
+      if (this.#told.length < MOST_TOLD) this.#told.push({ line, kind, id, why });
+      return;
+    }
+    clear();
+    this.#terminal.error(`${this.#file}:${line}: ${kind === 'refused' ? `refused: ${why}` : why}\n`);
+  }
+
+  /** There is no way to read on. */
+  stop({ line, message }: Unreadable): void {
+    this.#stopped = `${this.#file}:${line}: ${message} Nothing from there on was read.`;
+    this.#terminal.error(`${this.#stopped}\n`);
+  }
+
+  print(): ExitCode {
+    const { moved, already, refused } = this.#counts;
+    if (this.#isJson) {
+      const report = { ...this.#counts, dryRun: this.#isDry, lines: this.#told };
+      this.#terminal.out(`${JSON.stringify(report, null, 2)}\n`);
+    } else {
+      const verb = this.#isDry ? 'would be imported' : 'imported';
+      this.#terminal.out(`${moved} ${verb}, ${already} there already, ${refused} refused.\n`);
+    }
+    return refused > 0 || this.#stopped !== null ? 1 : 0;
+  }
+}
+
+/** A file as it is read. */
+interface Source {
+  /** Its beginning, to tell its format by. */
+  readonly head: string;
+  /** Null where it is not known. */
+  readonly bytes: number | null;
+  bytesRead(): number;
+  chunks(): AsyncGenerator<string>;
+}
+
+async function openSource(file: string): Promise<Source> {
+  const stream: Readable = file === '-' ? process.stdin : createReadStream(file);
+  const iterator = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  let bytesRead = 0;
+  let hasEnded = false;
+  const next = async (): Promise<string | null> => {
+    const { value, done } = await iterator.next().catch((cause: Error) => {
+      throw new Failure('refused', `${file} cannot be read: ${cause.message}.`, cause);
+    });
+    if (hasEnded) return null;
+    hasEnded = done === true;
+    bytesRead += hasEnded ? 0 : value.length;
+    try {
+      return hasEnded ? decoder.decode() : decoder.decode(value, { stream: true });
+    } catch (cause) {
+      throw new Failure(
+        'refused',
+        `${file} is not UTF-8 text from some character on. What stands before that was read.`,
+        cause,
+      );
+    }
+  };
+  const head = (await next()) ?? '';
+  return {
+    head,
+    bytes: file === '-' ? null : statSync(file).size,
+    bytesRead: () => bytesRead,
+    chunks: async function* () {
+      for (let chunk: string | null = head; chunk !== null; chunk = await next()) yield chunk;
+    },
+  };
+}
+
+function formatNamed(given: unknown): 'csv' | 'ndjson' | null {
+  if (given === undefined) return null;
+  if (given === 'csv' || given === 'ndjson') return given;
+  throw new Failure('bad_usage', `--format is '${given}'; it must be csv or ndjson.`);
+}
+
+function formatOf(file: string, head: string): 'csv' | 'ndjson' {
+  if (/\.(ndjson|jsonl)$/i.test(file)) return 'ndjson';
+  return /^\s*\{/.test(head) && !/\.csv$/i.test(file) ? 'ndjson' : 'csv';
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}

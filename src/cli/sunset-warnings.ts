@@ -1,0 +1,31 @@
+import type { Route } from '../gateway/route.ts';
+import type { GatewayLog } from '../telemetry/log.ts';
+
+const DAY_MS = 86_400_000;
+/** How long before a sunset it is spoken of. */
+const NEAR_DAYS = 30;
+
+/**
+ * Warns of deprecated routes whose sunset is near: now, and once a day.
+ * @param routes those in force
+ * @returns a way to stop
+ */
+export function warnOfSunsets(
+  routes: () => readonly Route[],
+  { logger }: GatewayLog,
+  wallMs: () => number,
+): () => void {
+  const look = () => {
+    for (const { path, deprecated } of routes()) {
+      const sunsetMs = deprecated?.sunsetMs ?? null;
+      if (sunsetMs === null) continue;
+      const days = Math.ceil((sunsetMs - wallMs()) / DAY_MS);
+      if (days < 1 || days > NEAR_DAYS) continue;
+      const sunset = new Date(sunsetMs).toISOString();
+      logger.warn({ route: path, sunset, days }, 'a route goes soon; `tollgate deprecations` tells who still calls it');
+    }
+  };
+  look();
+  const timer = setInterval(look, DAY_MS).unref();
+  return () => clearInterval(timer);
+}

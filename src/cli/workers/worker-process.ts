@@ -1,0 +1,174 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { getCompileCacheDir } from 'node:module';
+import type { Socket } from 'node:net';
+import { dirname, join } from 'node:path';
+import type { Readable } from 'node:stream';
+import type { Configuration } from '../../config/settings.ts';
+import { Failure } from '../../failure.ts';
+import type { Readiness } from '../../listen/admin.ts';
+import type { Snapshot } from '../../telemetry/joined-metrics.ts';
+import type { Taker } from './dispatcher.ts';
+import type { FromWorker, Question, ToWorker } from './messages.ts';
+
+export interface WorkerSetup {
+  /** From 1. */
+  readonly worker: number;
+  readonly workers: number;
+  readonly configuration: Configuration;
+  readonly env: NodeJS.ProcessEnv;
+}
+
+/** How a worker ended. */
+export interface WorkerEnd {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** What becomes of a worker, in this order. */
+export interface WorkerEvents {
+  onServing(of: WorkerProcess): void;
+  /** It cannot start: what to do is for whoever runs the gateway. */
+  onFailed(of: WorkerProcess, failure: Failure): void;
+  onTaken(of: WorkerProcess): void;
+  onConnectionsEnded(of: WorkerProcess, connections: number): void;
+  /** It stops by itself. */
+  onLeaving(of: WorkerProcess): void;
+  /** It has ended. */
+  onEnd(of: WorkerProcess, end: WorkerEnd): void;
+  /** Nothing will be heard of it any more. */
+  onSilent(of: WorkerProcess): void;
+}
+
+interface Answers {
+  readonly readiness: Readiness;
+  readonly metrics: Snapshot;
+}
+
+const PROGRAM = join(import.meta.dirname, 'worker.ts');
+
+/** What was compiled at an earlier start is not compiled again, in workers as in their supervisor. */
+function keptCompiled(): NodeJS.ProcessEnv {
+  const folder = getCompileCacheDir();
+  return folder === undefined ? {} : { NODE_COMPILE_CACHE: dirname(folder) };
+}
+
+/** One worker: a process with a gateway in it that is fed with connections, asked how it is, and told to stop. */
+export class WorkerProcess implements Taker {
+  readonly worker: number;
+  state: 'starting' | 'serving' | 'leaving' = 'starting';
+  /** What it counted, as it last told. */
+  lastMetrics: Snapshot = [];
+  readonly #child: ChildProcess;
+  readonly #events: WorkerEvents;
+  readonly #questions = new Map<number, (value: unknown) => void>();
+  #asked = 0;
+  #servesSinceMs: number | null = null;
+
+  constructor({ worker, workers, configuration, env }: WorkerSetup, events: WorkerEvents) {
+    this.worker = worker;
+    this.#events = events;
+    // Its number stands in its command line for whoever looks at a list of processes. Its lines are read here, so that
+    // those of several are not mixed; structured messages carry settings and numbers as they are.
+    this.#child = fork(PROGRAM, [String(worker)], {
+      env: { ...keptCompiled(), ...env },
+      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+      serialization: 'advanced',
+    });
+    this.#child.on('message', (message: FromWorker) => this.#hear(message));
+    // The channel breaks when the process does, and that is told below.
+    this.#child.on('error', () => {});
+    // Not 'close': that waits for whoever reads the log, who may never do so.
+    this.#child.once('exit', (code, signal) => {
+      this.#untilSilent();
+      events.onEnd(this, { code, signal });
+    });
+    this.#tell({ kind: 'begin', worker, workers, configuration });
+  }
+
+  get pid(): number | null {
+    return this.#child.pid ?? null;
+  }
+
+  /** How long it has served; 0 when it never did. */
+  get servedMs(): number {
+    return this.#servesSinceMs === null ? 0 : performance.now() - this.#servesSinceMs;
+  }
+
+  get output(): Readable {
+    return this.#child.stdout!;
+  }
+
+  hand(socket: Socket): void {
+    // Our own end stays open until the worker has taken the connection.
+    if (this.#child.connected) this.#child.send({ kind: 'connection' } satisfies ToWorker, socket, { keepOpen: true });
+  }
+
+  /** The gateway stops. One that has not begun to serve has nothing to finish. */
+  drain(): void {
+    if (this.state === 'starting') this.kill();
+    else this.#tell({ kind: 'drain' });
+  }
+
+  /** No connection comes any more. */
+  noMore(): void {
+    this.#tell({ kind: 'closed' });
+  }
+
+  kill(): void {
+    this.#child.kill('SIGKILL');
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#child.kill(signal);
+  }
+
+  /** @returns null when it has not answered `withinMs`, or is gone */
+  ask<Q extends Question>(question: Q, withinMs: number): Promise<Answers[Q] | null> {
+    if (!this.#child.connected) return Promise.resolve(null);
+    const number = this.#asked++;
+    return new Promise((resolve) => {
+      const settle = (value: unknown) => {
+        clearTimeout(late);
+        this.#questions.delete(number);
+        if (question === 'metrics' && value !== null) this.lastMetrics = value as Snapshot;
+        resolve(value as Answers[Q] | null);
+      };
+      const late = setTimeout(() => settle(null), withinMs);
+      this.#questions.set(number, settle);
+      this.#tell({ kind: 'ask', number, question });
+    });
+  }
+
+  #tell(message: ToWorker): void {
+    if (this.#child.connected) this.#child.send(message);
+  }
+
+  /**
+   * What it said last may still be on its way when it has ended. Node.js tells that a channel is at its end with an event,
+   * but not while it waits for the receipt of a connection, which is when it matters.
+   */
+  #untilSilent(): void {
+    if (this.#child.connected) {
+      setImmediate(() => this.#untilSilent());
+      return;
+    }
+    for (const settle of this.#questions.values()) settle(null);
+    this.#events.onSilent(this);
+  }
+
+  #hear(message: FromWorker): void {
+    const events = this.#events;
+    if (message.kind === 'taken') events.onTaken(this);
+    else if (message.kind === 'ended') events.onConnectionsEnded(this, message.connections);
+    else if (message.kind === 'answer') this.#questions.get(message.number)?.(message.value);
+    else if (message.kind === 'serving') {
+      this.state = 'serving';
+      this.#servesSinceMs = performance.now();
+      events.onServing(this);
+    } else if (message.kind === 'leaving') {
+      this.state = 'leaving';
+      events.onLeaving(this);
+    } else if (message.kind === 'failed') events.onFailed(this, new Failure(message.code, message.message));
+    else this.lastMetrics = message.metrics as Snapshot;
+  }
+}

@@ -1,0 +1,77 @@
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import type { JwtRules } from '../identify/jwt.ts';
+import type { JwksSource } from '../identify/jwt-source.ts';
+
+/** What a caller's JSON Web Token has to be like, and where the keys of its issuer are (contract section 5). */
+export interface JwtSettings extends JwtRules {
+  readonly jwks: JwksSource;
+}
+
+/** Those whose keys can be published. `none` is no signature, and HS256 and its like are a secret that both sides have. */
+const ALGORITHMS = [
+  'RS256',
+  'RS384',
+  'RS512',
+  'PS256',
+  'PS384',
+  'PS512',
+  'ES256',
+  'ES384',
+  'ES512',
+  'EdDSA',
+  'Ed25519',
+] as const;
+
+const text = (message: string) => z.string(message).regex(/^\S(.{0,2046}\S)?$/, message);
+
+const audienceRule = 'must be the name that tokens for this gateway have in `aud`, or a list of such names';
+const algorithmRule = `must be one of ${ALGORITHMS.join(', ')}`;
+const algorithmsRule = 'must be a list of at least one algorithm, such as [ES256]';
+const jwksRule =
+  'must be https://… or the path of a file; http://… only on this machine (127.0.0.1, [::1] or localhost)';
+
+/** `jwt` in gateway.yaml. */
+export const jwtSchema = z.strictObject({
+  issuer: text('must be what the issuer writes into `iss`, such as https://id.example.com/').describe(
+    'Who issues the tokens: their `iss`, to the letter.',
+  ),
+  audience: z
+    .union([text(audienceRule), z.array(text(audienceRule), audienceRule).min(1, audienceRule)], audienceRule)
+    .describe('What the `aud` of a token must name: this, or one of these.'),
+  jwks: z
+    .string(jwksRule)
+    .regex(/^[^\0]{1,4096}$/, { error: jwksRule, abort: true })
+    .refine(isSource, jwksRule)
+    .describe("The issuer's JSON Web Key Set: an https URL, or a file, which is re-read when it changes."),
+  algorithms: z
+    .array(z.enum(ALGORITHMS, algorithmRule), algorithmsRule)
+    .min(1, algorithmsRule)
+    .describe('How tokens may be signed, whatever they say themselves.'),
+  planClaim: text('must be the name of a claim, such as plan')
+    .prefault('plan')
+    .describe('The claim that names the plan of a token, one of plans.yaml without `custom` limits.'),
+});
+
+export function jwtOf(jwt: z.output<typeof jwtSchema> | undefined): JwtSettings | null {
+  if (jwt === undefined) return null;
+  const { audience, jwks, ...rest } = jwt;
+  return {
+    ...rest,
+    audience: typeof audience === 'string' ? [audience] : audience,
+    jwks: isUrl(jwks) ? { kind: 'url', url: new URL(jwks).href } : { kind: 'file', path: resolve(jwks) },
+  };
+}
+
+function isUrl(jwks: string): boolean {
+  return /^[a-z][a-z0-9+.-]*:\/\//i.test(jwks);
+}
+
+/** Whoever can change the keys on their way can be anybody, so they do not come unencrypted from elsewhere. */
+function isSource(jwks: string): boolean {
+  if (!isUrl(jwks)) return true;
+  const url = URL.parse(jwks);
+  if (url === null || url.username !== '' || url.password !== '' || url.hash !== '') return false;
+  const isHere = ['127.0.0.1', '[::1]', 'localhost'].includes(url.hostname);
+  return url.protocol === 'https:' || (url.protocol === 'http:' && isHere);
+}

@@ -1,0 +1,134 @@
+import type { Plans } from '../admit/plan.ts';
+import type { Census } from './recording.ts';
+import type { KeyReplay, PlanReplay, Replay } from './replay.ts';
+import type { Counts } from './tally.ts';
+
+/** Which files a replay was made of, as they were named. */
+export interface Sources {
+  readonly plans: string;
+  /** Null: read off the log. */
+  readonly fromPlans: string | null;
+  readonly logs: readonly string[];
+}
+
+/** What `plans simulate --json` prints, but for the keys, which may be a million. Times are RFC 3339. */
+export interface Report extends Sources {
+  readonly from: string;
+  readonly to: string;
+  /** Counts were worked out from a share of the lines. */
+  readonly isEstimate: boolean;
+  /** How far the replay is from what the log says: both 0 where the plans are those that were in force. */
+  readonly differs: Replay['differs'];
+  readonly notes: readonly string[];
+  readonly lines: Readonly<Census>;
+  readonly inForce: Readonly<Record<string, unknown>>;
+  readonly totals: Counts;
+  readonly byPlan: readonly PlanReplay[];
+  /** Requests that gateways decided alone while their store was away; they are in none of the other counts. */
+  readonly withoutStore: Counts;
+}
+
+export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report {
+  const { census, totals, local, differs, inForce } = replay;
+  return {
+    ...sources,
+    from: new Date(replay.fromMs).toISOString(),
+    to: new Date(replay.toMs).toISOString(),
+    isEstimate: census.sampled > 0,
+    differs,
+    notes: [...notesOn(census), ...notesOnPlans(replay, plans, sources)],
+    lines: census,
+    inForce: Object.fromEntries(inForce),
+    totals,
+    byPlan: replay.plans,
+    withoutStore: local,
+  };
+}
+
+/** A key as `--json` prints it. */
+export function keyReport({ id, plan, counts, bannedAtMs }: KeyReplay) {
+  return { id, plan, ...counts, bannedAt: bannedAtMs === null ? null : new Date(bannedAtMs).toISOString() };
+}
+
+/** Keys of which something was or would be refused. */
+export function* touchedKeys({ keys }: Replay): Generator<KeyReplay> {
+  for (const key of keys) {
+    const { recorded, simulated, unserved } = key.counts;
+    if (recorded.refused + recorded.banned + simulated.refused + simulated.banned + unserved > 0) yield key;
+  }
+}
+
+/** The keys for which most would change, those first. Only as many as asked for are held at a time, twice over. */
+export function mostChanged(replay: Replay, most: number): readonly KeyReplay[] {
+  const found: KeyReplay[] = [];
+  const cut = () => found.sort((a, b) => weight(b) - weight(a) || (a.id < b.id ? -1 : 1)).splice(most);
+  for (const key of touchedKeys(replay)) {
+    found.push(key);
+    if (found.length >= 2 * most + 64) cut();
+  }
+  cut();
+  return found;
+}
+
+function weight({ counts }: KeyReplay): number {
+  const { newlyRefused, newlyAdmitted, unserved, recorded, simulated } = counts;
+  // Where nothing changes, whoever is refused most comes first.
+  return newlyRefused + newlyAdmitted + unserved + (recorded.refused + simulated.refused) / 1e12;
+}
+
+function notesOn({ sampled, local, undecided, broken, summaries }: Census): string[] {
+  const notes: string[] = [];
+  if (sampled > 0) {
+    notes.push(
+      `${some(sampled, 'line')} of sampled answers (log.sample2xx): all counts are estimates, and recorded verdicts cannot be reproduced.`,
+    );
+  }
+  if (local > 0) {
+    notes.push(
+      `${some(local, 'request')} decided by gateways alone while the store was away: told apart, and what came after may differ from the record.`,
+    );
+  }
+  if (undecided > 0) {
+    notes.push(
+      `${some(undecided, 'request')} of known callers without a decision in the log (the store was away, or the client left before it came): what was counted of them is missing here.`,
+    );
+  }
+  if (summaries > 0) {
+    notes.push(
+      `${some(summaries, 'line')} with summed up refusals: those of one key and second are replayed at one moment.`,
+    );
+  }
+  if (broken > 0) notes.push(`${some(broken, 'line')} left out, which could not be read.`);
+  return notes;
+}
+
+function notesOnPlans({ inForce, plans: replayed }: Replay, { plans }: Plans, sources: Sources): string[] {
+  const notes = replayed
+    .filter(({ counts }) => counts.unserved > 0)
+    .map(({ plan, counts }) => {
+      const why = plans.has(plan) ? 'wants limits of each key, and these have none' : `is not in ${sources.plans}`;
+      return `${some(counts.unserved, 'request')} could not be served at all: the plan ${plan} ${why}.`;
+    });
+  for (const [plan, { isInferred, ownShare, limits }] of inForce) {
+    if (isInferred && sources.fromPlans !== null) {
+      notes.push(`The plan ${plan} is not in ${sources.fromPlans}; its limits were read off the log.`);
+    }
+    const expected = Object.values(limits).includes('custom');
+    if (!isInferred && ownShare > 0.5 && !expected) {
+      const share = Math.round(ownShare * 100);
+      notes.push(
+        `${share} % of the keys of plan ${plan} had other limits than ${sources.fromPlans} says, and are taken to keep them. If other plans were in force, name those with --from-plans.`,
+      );
+    }
+  }
+  if (sources.fromPlans === null) {
+    notes.push(
+      'The limits in force were read off the log, as what most keys of each plan had. With --from-plans it is certain which limits are of the keys themselves.',
+    );
+  }
+  return notes;
+}
+
+function some(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
+}

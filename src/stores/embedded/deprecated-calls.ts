@@ -1,0 +1,59 @@
+import type { DatabaseSync } from 'node:sqlite';
+import {
+  type Called,
+  type DeprecatedCalls,
+  KEPT_DAYS,
+  MAX_CONSUMERS,
+  OTHERS,
+} from '../../annotate/deprecated-calls.ts';
+import { answering, transaction } from './database.ts';
+
+/** A row for each day, route and consumer. */
+export class EmbeddedDeprecatedCalls implements DeprecatedCalls {
+  readonly #db: DatabaseSync;
+
+  constructor({ db }: { readonly db: DatabaseSync }) {
+    this.#db = db;
+  }
+
+  async add(day: string, route: string, calls: ReadonlyMap<string, number>): Promise<void> {
+    answering(() =>
+      transaction(this.#db, () => {
+        const known = new Set(
+          this.#db
+            .prepare('SELECT consumer FROM deprecated_calls WHERE day = ? AND route = ?')
+            .all(day, route)
+            .map(({ consumer }) => String(consumer)),
+        );
+        const add = this.#db.prepare(
+          `INSERT INTO deprecated_calls (day, route, consumer, calls) VALUES (?, ?, ?, ?)
+           ON CONFLICT DO UPDATE SET calls = calls + excluded.calls`,
+        );
+        for (const [consumerId, n] of calls) {
+          const isRoom = known.has(consumerId) || known.size < MAX_CONSUMERS;
+          if (isRoom) known.add(consumerId);
+          add.run(day, route, isRoom ? consumerId : OTHERS, n);
+        }
+        this.#db.prepare(`DELETE FROM deprecated_calls WHERE day <= date(?, '-${KEPT_DAYS} days')`).run(day);
+      }),
+    );
+  }
+
+  async of(days: readonly string[], route: string): Promise<ReadonlyMap<string, Called>> {
+    const [from, to] = [days.reduce((a, b) => (a < b ? a : b)), days.reduce((a, b) => (a > b ? a : b))];
+    const rows = answering(() =>
+      this.#db
+        .prepare(
+          `SELECT consumer, sum(calls) AS calls, max(day) AS lastDay FROM deprecated_calls
+           WHERE route = ? AND day BETWEEN ? AND ? GROUP BY consumer`,
+        )
+        .all(route, from, to),
+    );
+    return new Map(
+      rows.map(({ consumer, calls, lastDay }) => [
+        String(consumer),
+        { calls: Number(calls), lastDay: String(lastDay) },
+      ]),
+    );
+  }
+}

@@ -1,0 +1,65 @@
+import {
+  type Called,
+  type DeprecatedCalls,
+  KEPT_DAYS,
+  MAX_CONSUMERS,
+  OTHERS,
+} from '../../annotate/deprecated-calls.ts';
+import type { RedisClient } from './connection.ts';
+import { keyspace } from './keyspace.ts';
+import type { Calls } from './shards.ts';
+
+/** ARGV: most fields, the field for those beyond, seconds to live, then consumer and calls in turn. */
+const ADD_LUA = `
+local fields = redis.call('HLEN', KEYS[1])
+for i = 4, #ARGV, 2 do
+  local field = ARGV[i]
+  if redis.call('HEXISTS', KEYS[1], field) == 0 then
+    if fields >= tonumber(ARGV[1]) then field = ARGV[2] else fields = fields + 1 end
+  end
+  redis.call('HINCRBY', KEYS[1], field, ARGV[i + 1])
+end
+redis.call('EXPIRE', KEYS[1], ARGV[3])
+return fields`;
+
+interface Scripted {
+  tollgateDeprecatedCalls(key: string, ...args: (string | number)[]): Promise<number>;
+}
+
+const LIVES_SECONDS = KEPT_DAYS * 86_400;
+/** Arguments of one script call. */
+const CONSUMERS_AT_A_TIME = 1_000;
+
+/** One hash for each day and route, with a field for each consumer. */
+export class RedisDeprecatedCalls implements DeprecatedCalls {
+  readonly #redis: RedisClient & Scripted;
+  readonly #circuit: Calls;
+
+  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+    redis.defineCommand('tollgateDeprecatedCalls', { lua: ADD_LUA, numberOfKeys: 1 });
+    this.#redis = redis as RedisClient & Scripted;
+    this.#circuit = circuit;
+  }
+
+  async add(day: string, route: string, calls: ReadonlyMap<string, number>): Promise<void> {
+    const key = keyspace.deprecatedCalls(day, route);
+    const all = [...calls];
+    for (let from = 0; from < all.length; from += CONSUMERS_AT_A_TIME) {
+      const args = all.slice(from, from + CONSUMERS_AT_A_TIME).flat();
+      const call = () => this.#redis.tollgateDeprecatedCalls(key, MAX_CONSUMERS, OTHERS, LIVES_SECONDS, ...args);
+      await this.#circuit.run(call, key);
+    }
+  }
+
+  async of(days: readonly string[], route: string): Promise<ReadonlyMap<string, Called>> {
+    const found = new Map<string, Called>();
+    for (const day of [...days].sort()) {
+      const key = keyspace.deprecatedCalls(day, route);
+      const fields = await this.#circuit.run(() => this.#redis.hgetall(key), key);
+      for (const [consumerId, calls] of Object.entries(fields)) {
+        found.set(consumerId, { calls: (found.get(consumerId)?.calls ?? 0) + Number(calls), lastDay: day });
+      }
+    }
+    return found;
+  }
+}

@@ -1,0 +1,202 @@
+import { connect } from 'node:net';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import { ask, auditLines, STORES, startWithAdmin, TOKEN } from './operator.ts';
+
+const embedded = STORES['the embedded store']!;
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startWithAdmin(await embedded());
+});
+
+/** Asks as {@link ask} does, with another Authorization field, or none. */
+const askAs = (of: TestGateway, authorization: string, method = 'GET', path = '/admin/keys') =>
+  ask(of, method, path, undefined, { Authorization: authorization });
+
+/** What comes back for bytes that no HTTP library would send. */
+function askRaw({ adminPort }: TestGateway, text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(adminPort, '127.0.0.1', () => socket.write(text));
+    let answer = '';
+    socket.setEncoding('latin1').on('data', (part: string) => {
+      answer += part;
+    });
+    socket.on('end', () => resolve(answer)).on('error', reject);
+  });
+}
+
+describe('without ADMIN_TOKEN', () => {
+  test('all of /admin is refused with 403, whatever is presented, and health and metrics are open', async () => {
+    const closed = await startWithAdmin({ ...(await embedded()), ADMIN_TOKEN: '' });
+    for (const path of ['/admin', '/admin/', '/admin/keys', '/admin/openapi.json', '/admin/none']) {
+      for (const method of ['GET', 'POST', 'DELETE']) {
+        const told = await askAs(closed, 'Bearer anything', method, path);
+        expect([told.status, told.body.code]).toEqual([403, 'forbidden']);
+      }
+    }
+    expect((await ask(closed, 'GET', '/livez')).status).toBe(200);
+    expect((await fetch(`http://127.0.0.1:${closed.adminPort}/metrics`)).status).toBe(200);
+  });
+});
+
+describe('with ADMIN_TOKEN', () => {
+  test('its bearer comes in, the scheme in any case', async () => {
+    for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
+      expect((await askAs(gateway, `${scheme} ${TOKEN}`)).status).toBe(200);
+    }
+  });
+
+  test('no token is 401 without an error in its challenge, a wrong one 401 with it', async () => {
+    const own = await startWithAdmin(await embedded());
+    const none = await fetch(`http://127.0.0.1:${own.adminPort}/admin/keys`);
+    expect([none.status, none.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="tollgate admin"']);
+    expect(await none.json()).toMatchObject({ code: 'missing_admin_token', status: 401 });
+    const basic = await askAs(own, `Basic ${TOKEN}`);
+    expect([basic.status, basic.body.code]).toEqual([401, 'missing_admin_token']);
+    for (const wrong of [`${TOKEN}x`, TOKEN.slice(0, -1), TOKEN.toUpperCase()]) {
+      const told = await askAs(own, `Bearer ${wrong}`);
+      expect([told.status, told.body.code]).toEqual([401, 'invalid_admin_token']);
+      expect(told.headers.get('www-authenticate')).toBe('Bearer realm="tollgate admin", error="invalid_token"');
+    }
+  });
+
+  test('a key of the API is no admin token', async () => {
+    const { key } = await gateway.createKey('free');
+    expect((await askAs(gateway, `Bearer ${key}`)).status).toBe(401);
+  });
+
+  test('two Authorization fields are refused, whichever is right', async () => {
+    for (const [first, second] of [
+      [TOKEN, 'x'],
+      ['x', TOKEN],
+    ]) {
+      const answer = await askRaw(
+        gateway,
+        `GET /admin/keys HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${first}\r\nAuthorization: Bearer ${second}\r\nConnection: close\r\n\r\n`,
+      );
+      expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+      expect(answer).toContain('more than one Authorization');
+    }
+  });
+
+  test('after ten wrong tokens in a minute an address is not listened to, the right one included', async () => {
+    const own = await startWithAdmin(await embedded());
+    const statuses: number[] = [];
+    for (let i = 0; i < 11; i++) statuses.push((await askAs(own, `Bearer wrong${i}`)).status);
+    expect(statuses).toEqual([...Array(10).fill(401), 429]);
+    const right = await ask(own, 'GET', '/admin/keys');
+    expect([right.status, right.body.code]).toEqual([429, 'too_many_failed_attempts']);
+    const seconds = Number(right.headers.get('retry-after'));
+    expect(seconds).toBeGreaterThan(50);
+    expect(seconds).toBeLessThanOrEqual(60);
+    // Health and metrics are nobody's secret.
+    expect((await ask(own, 'GET', '/readyz')).status).toBe(200);
+  });
+});
+
+describe('what cannot be asked', () => {
+  test.each([
+    ['PUT', '/admin/keys', 'GET, HEAD, POST'],
+    ['DELETE', '/admin/keys', 'GET, HEAD, POST'],
+    ['POST', '/admin/keys/key_x', 'GET, HEAD, PATCH, DELETE'],
+    ['GET', '/admin/keys/key_x/rotate', 'POST'],
+    ['POST', '/admin/keys/key_x/usage', 'GET, HEAD'],
+    ['GET', '/admin/bans/key_x', 'DELETE'],
+    ['POST', '/admin/plans', 'GET, HEAD'],
+    ['POST', '/admin/openapi.json', 'GET, HEAD'],
+    ['OPTIONS', '/admin/keys', 'GET, HEAD, POST'],
+  ])('%s %s is 405 with Allow: %s', async (method, path, allow) => {
+    const told = await ask(gateway, method, path);
+    expect([told.status, told.body.code, told.headers.get('allow')]).toEqual([405, 'method_not_allowed', allow]);
+  });
+
+  test.each(['/admin', '/admin/', '/admin/none', '/admin/keys/', '/admin/keys/a/b', '/admin/keys/%zz', '/admin/KEYS'])(
+    '%s is 404',
+    async (path) => {
+      const told = await ask(gateway, 'GET', path);
+      expect([told.status, told.body.code]).toEqual([404, 'not_found']);
+    },
+  );
+
+  test.each(['toString', '__proto__', 'constructor'])('the method %s is no method of a resource', async (method) => {
+    const answer = await askRaw(
+      gateway,
+      `${method} /admin/keys HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${TOKEN}\r\nConnection: close\r\n\r\n`,
+    );
+    expect(answer).toMatch(/^HTTP\/1\.1 40[05] /);
+  });
+
+  test.each(['limit=0', 'limit=1001', 'limit=x', 'limit=1&limit=2', 'page=1', 'all=yes', 'cursor=key_none'])(
+    'GET /admin/keys?%s is 400',
+    async (query) => {
+      const told = await ask(gateway, 'GET', `/admin/keys?${query}`);
+      expect([told.status, told.body.code]).toEqual([400, 'invalid_request']);
+      expect(told.body.message).toMatch(/limit|page|all|cursor/);
+    },
+  );
+
+  test('a body that is not declared as JSON is 415, one that is too large 413, and both are told', async () => {
+    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/json; charset=latin1']) {
+      const told = await ask(gateway, 'POST', '/admin/keys', '{"plan":"free"}', { 'Content-Type': type });
+      expect([told.status, told.body.code]).toEqual([415, 'unsupported_media_type']);
+    }
+    const large = await ask(
+      gateway,
+      'POST',
+      '/admin/keys',
+      JSON.stringify({ plan: 'free', notes: 'x'.repeat(70_000) }),
+    );
+    expect([large.status, large.body.code]).toEqual([413, 'payload_too_large']);
+    const chunk = `${(70_000).toString(16)}\r\n${'x'.repeat(70_000)}\r\n`;
+    const answer = await askRaw(
+      gateway,
+      `POST /admin/keys HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}0\r\n\r\n`,
+    );
+    expect(answer).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  test('HEAD tells what GET would, without a body', async () => {
+    const [get, head] = [await ask(gateway, 'GET', '/admin/plans'), await ask(gateway, 'HEAD', '/admin/plans')];
+    expect([head.status, head.text]).toEqual([200, '']);
+    expect(head.headers.get('content-length')).toBe(get.headers.get('content-length'));
+  });
+
+  test('no answer is for a cache, and each has the id of its request', async () => {
+    const told = await ask(gateway, 'GET', '/admin/keys', undefined, { 'X-Request-Id': 'mine-1' });
+    expect([told.headers.get('cache-control'), told.headers.get('x-request-id')]).toEqual(['no-store', 'mine-1']);
+    const other = await ask(gateway, 'GET', '/admin/none', undefined, { 'X-Request-Id': 'not mine' });
+    expect(other.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+  });
+});
+
+test('each change is an audit line that tells who, what and when, and no secret', async () => {
+  const header = { 'X-Request-Id': 'audited' };
+  const made = await ask(gateway, 'POST', '/admin/keys', { plan: 'free', owner: 'o' }, header);
+  const { id } = made.body;
+  await ask(gateway, 'PATCH', `/admin/keys/${id}`, { plan: 'small', limits: { minute: 7 } }, header);
+  const rotated = await ask(gateway, 'POST', `/admin/keys/${id}/rotate`, { overlap: '0s' }, header);
+  await ask(gateway, 'DELETE', `/admin/keys/${id}`, undefined, header);
+  await ask(gateway, 'DELETE', `/admin/keys/${id}`, undefined, header);
+  await ask(gateway, 'PATCH', `/admin/keys/${id}`, { plan: 'free' }, header);
+  const lines = await eventually(() => {
+    const found = auditLines(gateway).filter(({ requestId }) => requestId === 'audited');
+    expect(found.length).toBeGreaterThanOrEqual(4);
+    return found;
+  });
+  expect(lines).toMatchObject([
+    { action: 'key.create', before: null, after: { plan: 'free', limits: {}, owner: 'o', revokedAt: null } },
+    { action: 'key.update', before: { plan: 'free', limits: {} }, after: { plan: 'small', limits: { minute: 7 } } },
+    {
+      action: 'key.rotate',
+      before: { secrets: [made.body.key.slice(-4)] },
+      after: { secrets: [rotated.body.key.slice(-4)] },
+    },
+    { action: 'key.revoke', before: { revokedAt: null }, after: { revokedAt: expect.any(String) } },
+  ]);
+  for (const line of lines) {
+    expect(line).toMatchObject({ who: 'admin', clientAddress: '127.0.0.1', id, time: expect.any(String), level: 30 });
+  }
+  for (const { key } of [made.body, rotated.body]) expect(gateway.process.stdout).not.toContain(key.slice(8, -4));
+  expect(gateway.process.stdout).not.toContain(TOKEN);
+});

@@ -1,0 +1,256 @@
+import { readFileSync } from 'node:fs';
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { RESOURCES } from '../../src/admin/resources.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import { privateRedis } from '../support/redis.ts';
+import { ask, STORES, startWithAdmin, type Told } from './operator.ts';
+
+const committed = parse(readFileSync(new URL('../../src/admin/openapi.yaml', import.meta.url), 'utf8'));
+
+interface Answered {
+  readonly headers?: Readonly<Record<string, { required?: boolean; schema: object }>>;
+  readonly content: Readonly<Record<string, { schema: object; example?: unknown }>>;
+}
+interface Operation {
+  readonly operationId: string;
+  readonly requestBody?: { readonly content: Readonly<Record<string, { schema: object }>> };
+  readonly responses: Readonly<Record<string, Answered>>;
+}
+interface Description {
+  readonly openapi: string;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: {
+    readonly schemas: Record<string, { examples?: unknown[] }>;
+    readonly responses: Record<string, Answered>;
+  };
+}
+
+type What = Parameters<typeof ask> extends [unknown, ...infer Rest] ? Rest : never;
+
+/** Holds every answer to the description, and keeps account of what it has seen. */
+class Referee {
+  readonly seen = new Set<string>();
+  readonly #description: Description;
+  readonly #ajv = addFormats.default(new Ajv2020({ strict: false }));
+  readonly #coercing = new Ajv2020({ strict: false, coerceTypes: true });
+
+  constructor(description: Description) {
+    this.#description = description;
+  }
+
+  accepts(schema: object, value: unknown): boolean {
+    return this.#ajv.validate(schema, value);
+  }
+
+  /** Asks, and fails where the answer is not as described. */
+  async ask(gateway: Pick<TestGateway, 'adminPort'>, ...what: What): Promise<Told> {
+    const told = await ask(gateway, ...what);
+    const [method, path] = what;
+    expect([method, path, this.#faultsOf(method, path, told)]).toEqual([method, path, []]);
+    return told;
+  }
+
+  #faultsOf(method: string, path: string, told: Told): readonly string[] {
+    const operation = this.#operationOf(method, path);
+    const responses = operation?.responses ?? { default: this.#description.components.responses.Other! };
+    const described = responses[told.status] ?? responses.default!;
+    if (operation !== undefined) this.seen.add(`${operation.operationId} ${told.status}`);
+    const faults = Object.entries(described.headers ?? {}).flatMap(([name, { required, schema }]) => {
+      const value = told.headers.get(name);
+      if (value === null) return required ? [`${name} is missing`] : [];
+      return this.#coercing.validate({ type: 'object', properties: { value: schema } }, { value })
+        ? []
+        : [`${name}: ${value}`];
+    });
+    const schema = described.content[String(told.headers.get('content-type'))]?.schema;
+    if (schema === undefined) return [...faults, 'Content-Type is not described'];
+    const validate = this.#ajv.compile(schema) as ValidateFunction;
+    if (!validate(told.body)) faults.push(this.#ajv.errorsText(validate.errors));
+    if (told.status >= 400 && told.body.status !== told.status) faults.push('status in the body is another one');
+    return faults;
+  }
+
+  #operationOf(method: string, path: string): Operation | undefined {
+    const parts = path.split('?')[0]!.replace('/admin', '').split('/');
+    const template = Object.keys(this.#description.paths).find((one) => {
+      const names = one.split('/');
+      return names.length === parts.length && names.every((name, i) => name === '{id}' || name === parts[i]);
+    });
+    return template === undefined ? undefined : this.#description.paths[template]![method.toLowerCase()];
+  }
+}
+
+let description: Description;
+let referee: Referee;
+beforeAll(async () => {
+  const validator = new Validator();
+  const outcome = await validator.validate(structuredClone(committed));
+  if (!outcome.valid) throw new Error(JSON.stringify(outcome.errors));
+  description = validator.resolveRefs() as unknown as Description;
+  referee = new Referee(description);
+});
+
+const METHODS = ['get', 'post', 'patch', 'delete'];
+
+describe('openapi.yaml', () => {
+  test('is valid OpenAPI 3.1 and is served as it was committed', async () => {
+    expect(description.openapi).toMatch(/^3\.1\./);
+    const gateway = await startWithAdmin(await STORES['the embedded store']!());
+    const served = await referee.ask(gateway, 'GET', '/admin/openapi.json');
+    expect([served.status, served.body]).toEqual([200, committed]);
+  });
+
+  test('has every resource that there is, and no other', () => {
+    const described = Object.entries(description.paths).flatMap(([path, operations]) =>
+      METHODS.filter((method) => method in operations).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    const there = RESOURCES.flatMap(({ path, methods }) =>
+      Object.keys(methods).map((method) => `${method} /${path.join('/').replace(':id', '{id}')}`),
+    );
+    expect(described.sort()).toEqual([...there, 'GET /openapi.json'].sort());
+  });
+
+  test('its examples obey its own schemas', () => {
+    const examples = [
+      ...Object.values(description.components.schemas).flatMap((schema) =>
+        (schema.examples ?? []).map((example) => ({ schema, example })),
+      ),
+      ...Object.values(description.components.responses).flatMap(({ content }) =>
+        Object.values(content).filter(({ example }) => example !== undefined),
+      ),
+    ];
+    expect(examples.length).toBeGreaterThan(10);
+    for (const { schema, example } of examples)
+      expect(referee.accepts(schema, example), JSON.stringify(example)).toBe(true);
+  });
+});
+
+describe('the API held to openapi.yaml', () => {
+  test('takes the bodies that the schema takes and refuses those that it refuses', async () => {
+    const gateway = await startWithAdmin(await STORES['the embedded store']!());
+    const schemaOf = (path: string, method: string) =>
+      description.paths[path]![method]!.requestBody!.content['application/json']!.schema;
+    const made = await ask(gateway, 'POST', '/admin/keys', { plan: 'free' });
+    const bodies = [
+      { plan: 'free' },
+      { plan: 'free', name: null, owner: 'o', notes: 'x\ny', limits: {}, expiresAt: null },
+      { plan: 'free', limits: { minute: 0, day: 'unlimited' } },
+      { plan: 'free', limits: { minute: null } },
+      { plan: 'free', limits: { minute: -1 } },
+      { plan: 'free', limits: { minute: 1e15 } },
+      { plan: 'free', limits: { minute: '5' } },
+      { plan: 'free', limits: { week: 5 } },
+      { plan: 'free', name: 'x'.repeat(100) },
+      { plan: 'free', name: '🐟'.repeat(100) },
+      { plan: 'free', name: 'x'.repeat(101) },
+      { plan: 'free', notes: 'x'.repeat(1001) },
+      { plan: 'free', other: 1 },
+      { plan: 5 },
+      { name: 'n' },
+      {},
+      [],
+      'free',
+    ];
+    for (const [path, method, on, status] of [
+      ['/keys', 'post', '/admin/keys', 201],
+      ['/keys/{id}', 'patch', `/admin/keys/${made.body.id}`, 200],
+    ] as const) {
+      for (const body of bodies) {
+        const told = await referee.ask(gateway, method.toUpperCase(), on, JSON.stringify(body));
+        const expected = referee.accepts(schemaOf(path, method), body) ? status : 400;
+        expect([method, JSON.stringify(body), told.status]).toEqual([method, JSON.stringify(body), expected]);
+      }
+    }
+  });
+
+  test('gives every answer that is described, each as described', async () => {
+    const server = await privateRedis();
+    const store = { REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use' };
+    const gateway = await startWithAdmin(store);
+    const closed = await startWithAdmin({ ...store, ADMIN_TOKEN: '' });
+    const it = (...what: What) => referee.ask(gateway, ...what);
+    const { id, key } = (await it('POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'a' })).body;
+    await it('POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'a' });
+    await it('POST', '/admin/keys', { plan: 'free' }, { 'Idempotency-Key': 'a' });
+    for (let i = 0; i < 14; i++) await gateway.get('/v1/pets', key);
+    await gateway.get('/v1/pets/1', (await it('POST', '/admin/keys', { plan: 'free' })).body.key);
+    const each: [string, string, unknown?][] = [
+      ['GET', '/admin/keys?limit=1'],
+      ['GET', '/admin/keys?limit=0'],
+      ['GET', `/admin/keys/${id}`],
+      ['GET', '/admin/keys/none'],
+      ['PATCH', `/admin/keys/${id}`, { owner: 'o' }],
+      ['PATCH', `/admin/keys/${id}`, {}],
+      ['PATCH', '/admin/keys/none', { owner: 'o' }],
+      ['POST', `/admin/keys/${id}/rotate`, { overlap: '1h' }],
+      ['POST', `/admin/keys/${id}/rotate`, { overlap: 1 }],
+      ['POST', '/admin/keys/none/rotate'],
+      ['GET', `/admin/keys/${id}/usage`],
+      ['GET', '/admin/keys/none/usage'],
+      ['POST', '/admin/keys', {}],
+      ['GET', '/admin/bans'],
+      ['GET', '/admin/bans?limit=0'],
+      ['DELETE', `/admin/bans/${id}`],
+      ['DELETE', '/admin/bans/none'],
+      ['GET', '/admin/plans'],
+      ['GET', '/admin/deprecations'],
+      ['GET', '/admin/deprecations?days=0'],
+      ['GET', '/admin/openapi.json'],
+      ['GET', '/admin/none'],
+      ['PUT', '/admin/keys'],
+    ];
+    for (const [method, path, body] of each) await it(method, path, body);
+    const bodies = [
+      ['POST', '/admin/keys'],
+      ['PATCH', `/admin/keys/${id}`],
+      ['POST', `/admin/keys/${id}/rotate`],
+    ] as const;
+    for (const [method, path] of bodies) {
+      await it(method, path, '{}', { 'Content-Type': 'text/plain' });
+      await it(method, path, ' '.repeat(70_000));
+    }
+    const changes = [
+      ['PATCH', '', { owner: 'p' }],
+      ['POST', '/rotate', undefined],
+      ['DELETE', '', undefined],
+    ] as const;
+    for (const tag of ['"x"', 'x']) {
+      for (const [method, path, body] of changes)
+        await it(method, `/admin/keys/${id}${path}`, body, { 'If-Match': tag });
+    }
+    await it('DELETE', `/admin/keys/${id}`);
+    await it('DELETE', '/admin/keys/none');
+    for (const [method, path, body] of changes) await it(method, `/admin/keys/${id}${path}`, body);
+    // A plan that has left plans.yaml: what its keys may do cannot be told.
+    const without = await startWithAdmin(store, { plans: 'plans: { free: { limits: { minute: 60 } } }' });
+    await referee.ask(without, 'GET', `/admin/keys/${id}/usage`);
+    const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
+      METHODS.filter((method) => method in methods).map((method) => [method, path, methods[method]!] as const),
+    );
+    const bodyFor = (method: string) =>
+      method === 'patch' ? { owner: 'o' } : method === 'post' ? { plan: 'free' } : undefined;
+    const everywhere = async (of: TestGateway, header: Record<string, string>) => {
+      for (const [method, path] of operations) {
+        const body = path.endsWith('/rotate') ? undefined : bodyFor(method);
+        await referee.ask(of, method.toUpperCase(), `/admin${path.replace('{id}', id)}`, body, header);
+      }
+    };
+    await everywhere(closed, {});
+    await everywhere(gateway, { Authorization: 'Basic x' });
+    await server.pause();
+    await everywhere(gateway, {});
+    await server.resume();
+    for (let i = 0; i < 11; i++) await ask(gateway, 'GET', '/admin/keys', undefined, { Authorization: `Bearer ${i}` });
+    await everywhere(gateway, {});
+    const described = operations.flatMap(([, , { operationId, responses }]) =>
+      Object.keys(responses)
+        .filter((status) => status !== 'default')
+        .map((status) => `${operationId} ${status}`),
+    );
+    expect(described.filter((one) => !referee.seen.has(one))).toEqual([]);
+  });
+});

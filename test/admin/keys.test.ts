@@ -1,0 +1,331 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import { runCommand } from '../support/run-command.ts';
+import { ask, STORES, startWithAdmin, type Told } from './operator.ts';
+
+describe.each(Object.keys(STORES))('on %s', (name) => {
+  let gateway: TestGateway;
+  beforeAll(async () => {
+    gateway = await startWithAdmin(await STORES[name]!());
+  });
+  const make = async (body: object = { plan: 'free' }) => (await ask(gateway, 'POST', '/admin/keys', body)).body;
+  const show = async (id: string) => (await ask(gateway, 'GET', `/admin/keys/${id}`)).body;
+  const command = async (...words: string[]) => {
+    const { code, stdout, stderr } = await runCommand(gateway.env, ...words);
+    expect([code, stderr]).toEqual([0, '']);
+    return JSON.parse(stdout);
+  };
+  const invalid = (told: Told, message: RegExp) => {
+    expect([told.status, told.body.code]).toEqual([400, 'invalid_request']);
+    expect(told.body.message).toMatch(message);
+  };
+
+  test('a key is made with its secret shown once, and it works at once', async () => {
+    const told = await ask(gateway, 'POST', '/admin/keys', {
+      plan: 'free',
+      name: 'Ünïcode 🐟',
+      owner: 'o',
+      notes: 'two\nlines',
+      limits: { minute: 5, hour: 'unlimited' },
+      expiresAt: '2099-12-31',
+    });
+    expect([told.status, told.headers.get('location')]).toEqual([201, `/admin/keys/${told.body.id}`]);
+    const { key, ...rest } = told.body;
+    expect(rest).toEqual({
+      id: expect.stringMatching(/^key_/),
+      plan: 'free',
+      name: 'Ünïcode 🐟',
+      owner: 'o',
+      limits: { minute: 5, hour: 'unlimited', day: 1000 },
+      createdAt: expect.any(String),
+      expiresAt: '2099-12-31T00:00:00.000Z',
+      notes: 'two\nlines',
+      ownLimits: { minute: 5, hour: 'unlimited' },
+      revokedAt: null,
+      secrets: [{ last4: key.slice(-4), createdAt: rest.createdAt, expiresAt: null }],
+    });
+    const answer = await gateway.get('/v1/pets', key);
+    expect([answer.status, answer.headers.get('x-ratelimit-limit')]).toEqual([200, '5']);
+    const shown = await ask(gateway, 'GET', `/admin/keys/${rest.id}`);
+    expect(shown.body).toEqual(rest);
+    expect(shown.text).not.toContain(key.slice(8, -4));
+  });
+
+  test('what the API makes the command shows, and what the command makes the API shows', async () => {
+    const made = await make({ plan: 'free', name: 'n', notes: 'x', limits: { day: 7 } });
+    const { ownLimits: _, key: __, ...report } = made;
+    expect(await command('keys', 'show', made.id, '--json')).toEqual(report);
+    const other = await command('keys', 'create', '--plan', 'small', '--owner', 'me', '--notes', 'y', '--json');
+    const { key: ___, ...told } = other;
+    expect(await show(other.id)).toMatchObject({ ...told, notes: 'y' });
+  });
+
+  test('the command refuses what the API refuses, in the same words', async () => {
+    for (const [body, words] of [
+      [{ plan: 'gold' }, ['--plan', 'gold']],
+      [{ plan: 'enterprise', limits: { minute: 5 } }, ['--plan', 'enterprise', '--limit', 'minute=5']],
+      [{ plan: 'free', name: 'a\nb' }, ['--plan', 'free', '--name', 'a\nb']],
+      [{ plan: 'free', notes: 'x'.repeat(1001) }, ['--plan', 'free', '--notes', 'x'.repeat(1001)]],
+      [{ plan: 'free', expiresAt: '2020-01-01' }, ['--plan', 'free', '--expires', '2020-01-01']],
+    ] as const) {
+      const told = await ask(gateway, 'POST', '/admin/keys', body);
+      const { code, stderr } = await runCommand(gateway.env, 'keys', 'create', ...words);
+      expect([told.status, code, `${told.body.message}\n`]).toEqual([400, 1, stderr]);
+    }
+  });
+
+  test.each([
+    [{}, /^plan is missing/],
+    [{ plan: 7 }, /^plan must be/],
+    [{ plan: null }, /^plan must be/],
+    [{ plan: 'constructor' }, /no plan 'constructor'/],
+    [{ plan: 'free', colour: 'red' }, /"colour"/],
+    [{ plan: 'free', key: 'tg_live_x' }, /"key"/],
+    [{ plan: 'free', id: 'key_x' }, /"id"/],
+    [{ plan: 'free', name: 7 }, /^name must be/],
+    [{ plan: 'free', limits: [] }, /^limits must be/],
+    [{ plan: 'free', limits: { week: 1 } }, /"limits\.week"/],
+    [{ plan: 'free', limits: { minute: -1 } }, /^limits\.minute must be/],
+    [{ plan: 'free', limits: { minute: 1.5 } }, /^limits\.minute must be/],
+    [{ plan: 'free', limits: { minute: 1e15 } }, /^limits\.minute must be/],
+    [{ plan: 'free', limits: { minute: null } }, /^limits\.minute must be/],
+    [{ plan: 'free', expiresAt: 'soon' }, /^expiresAt must be/],
+    [{ plan: 'free', expiresAt: '2030-02-30' }, /^expiresAt must be/],
+    [[], /must be a JSON object/],
+    ['"free"', /must be a JSON object/],
+    ['{"plan":"free"', /not valid JSON/],
+    ['{"plan":"free","__proto__":{"plan":"pro"}}', /"__proto__"/],
+  ])('a body such as %j is refused with a sentence that names the member', async (body, message) => {
+    invalid(await ask(gateway, 'POST', '/admin/keys', body), message);
+  });
+
+  test('two members that are wrong are both named', async () => {
+    const told = await ask(gateway, 'POST', '/admin/keys', { name: 1, plan: 2 });
+    invalid(told, /plan must be .*name must be/);
+  });
+
+  test('a change takes what it names and nothing else, and binds at once', async () => {
+    const { key, ...made } = await make({ plan: 'free', name: 'n', limits: { minute: 5 }, expiresAt: '1d' });
+    const patch = async (body: object) => (await ask(gateway, 'PATCH', `/admin/keys/${made.id}`, body)).body;
+    expect(await patch({ plan: 'small' })).toEqual({ ...made, plan: 'small' });
+    expect(await patch({ limits: { minute: null, day: 9 } })).toMatchObject({
+      limits: { minute: 3, day: 9 },
+      ownLimits: { day: 9 },
+    });
+    expect(await patch({ name: null, owner: 'o', notes: 'x', expiresAt: null })).toMatchObject({
+      name: null,
+      owner: 'o',
+      notes: 'x',
+      expiresAt: null,
+    });
+    expect(await patch({ notes: '' })).toMatchObject({ notes: null, owner: 'o' });
+    await eventually(async () => {
+      const answer = await gateway.get('/v1/pets', key);
+      expect(answer.headers.get('x-ratelimit-limit')).toBe('3');
+    });
+    for (const body of [{}, { plan: 'enterprise' }, { key: 'x' }, { revokedAt: null }]) {
+      invalid(await ask(gateway, 'PATCH', `/admin/keys/${made.id}`, body), /./);
+    }
+    expect(await show(made.id)).toMatchObject({ plan: 'small', limits: { minute: 3, day: 9 } });
+  });
+
+  test('a rotation has both secrets work under one quota, and with an overlap of 0s the first no longer', async () => {
+    const made = await make({ plan: 'endless', limits: { minute: 10 } });
+    const rotated = await ask(gateway, 'POST', `/admin/keys/${made.id}/rotate`);
+    expect(rotated.body).toMatchObject({ id: made.id, key: expect.stringMatching(/^tg_live_/) });
+    expect(rotated.body.secrets).toHaveLength(2);
+    const [, old] = rotated.body.secrets;
+    expect(Date.parse(old.expiresAt) - Date.now()).toBeGreaterThan(86_000_000);
+    const remaining: (string | null)[] = [];
+    for (const key of [made.key, rotated.body.key]) {
+      remaining.push((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-remaining'));
+    }
+    expect(remaining).toEqual(['9', '8']);
+    const last = await ask(gateway, 'POST', `/admin/keys/${made.id}/rotate`, { overlap: '0s' });
+    await eventually(async () => expect((await gateway.get('/v1/pets', made.key)).status).toBe(401), {
+      withinMs: 1_000,
+    });
+    expect((await gateway.get('/v1/pets', last.body.key)).status).toBe(200);
+    invalid(await ask(gateway, 'POST', `/admin/keys/${made.id}/rotate`, { overlap: 'long' }), /^overlap must be/);
+    invalid(await ask(gateway, 'POST', `/admin/keys/${made.id}/rotate`, { overlap: 5 }), /^overlap must be/);
+  });
+
+  test('a revoked key is refused within a second, stays to be read, and can be neither rotated nor changed', async () => {
+    const made = await make();
+    expect((await gateway.get('/v1/pets', made.key)).status).toBe(200);
+    const first = await ask(gateway, 'DELETE', `/admin/keys/${made.id}`);
+    expect([first.status, first.body.revokedAt]).toEqual([200, expect.any(String)]);
+    await eventually(async () => expect((await gateway.get('/v1/pets', made.key)).status).toBe(401), {
+      withinMs: 1_000,
+    });
+    const again = await ask(gateway, 'DELETE', `/admin/keys/${made.id}`);
+    expect([again.status, again.body]).toEqual([200, first.body]);
+    for (const [method, path, body] of [
+      ['PATCH', '', { plan: 'small' }],
+      ['POST', '/rotate', undefined],
+    ] as const) {
+      const told = await ask(gateway, method, `/admin/keys/${made.id}${path}`, body);
+      expect([told.status, told.body.code]).toEqual([409, 'conflict']);
+      expect(told.body.message).toContain('revoked');
+    }
+    const listed = async (query: string) => (await ask(gateway, 'GET', `/admin/keys?limit=1000${query}`)).body.keys;
+    const ids = (keys: { id: string }[]) => keys.map(({ id }) => id);
+    expect(ids(await listed(''))).not.toContain(made.id);
+    expect(ids(await listed('&all=true'))).toContain(made.id);
+  });
+
+  test('If-Match lets a change through for the version that was read, and for no other', async () => {
+    const made = await ask(gateway, 'POST', '/admin/keys', { plan: 'free' });
+    const path = `/admin/keys/${made.body.id}`;
+    const etag = made.headers.get('etag')!;
+    expect((await ask(gateway, 'GET', path)).headers.get('etag')).toBe(etag);
+    const stale = { 'If-Match': etag };
+    const changed = await ask(gateway, 'PATCH', path, { name: 'one' }, stale);
+    expect(changed.status).toBe(200);
+    for (const [method, on, body] of [
+      ['PATCH', path, { name: 'two' }],
+      ['POST', `${path}/rotate`, undefined],
+      ['DELETE', path, undefined],
+    ] as const) {
+      const told = await ask(gateway, method, on, body, stale);
+      expect([told.status, told.body.code]).toEqual([412, 'precondition_failed']);
+      // A weak tag compares with nothing (RFC 9110 section 13.1.1).
+      expect((await ask(gateway, method, on, body, { 'If-Match': `W/${changed.headers.get('etag')}` })).status).toBe(
+        412,
+      );
+      expect((await ask(gateway, method, on, body, { 'If-Match': 'none' })).status).toBe(400);
+    }
+    expect(await show(made.body.id)).toMatchObject({ name: 'one', revokedAt: null, secrets: [{}] });
+    const several = { 'If-Match': `"x", ${changed.headers.get('etag')}` };
+    expect((await ask(gateway, 'POST', `${path}/rotate`, undefined, several)).status).toBe(200);
+    expect((await ask(gateway, 'DELETE', path, undefined, { 'If-Match': '*' })).status).toBe(200);
+  });
+
+  test('of two changes of one version at the same time one is made', async () => {
+    const made = await ask(gateway, 'POST', '/admin/keys', { plan: 'free' });
+    const header = { 'If-Match': made.headers.get('etag')! };
+    const told = await Promise.all(
+      ['a', 'b', 'c', 'd'].map((name) => ask(gateway, 'PATCH', `/admin/keys/${made.body.id}`, { name }, header)),
+    );
+    expect(told.map(({ status }) => status).sort()).toEqual([200, 412, 412, 412]);
+  });
+
+  test('a list has every key once, page by page, though keys are made and revoked meanwhile', async () => {
+    const own = await startWithAdmin(await STORES[name]!());
+    const made: string[] = [];
+    for (let i = 0; i < 7; i++) made.push((await ask(own, 'POST', '/admin/keys', { plan: 'free' })).body.id);
+    await ask(own, 'DELETE', `/admin/keys/${made[2]}`);
+    const seen: string[] = [];
+    let path: string | null = '/admin/keys?limit=2';
+    while (path !== null) {
+      const told: Told = await ask(own, 'GET', path);
+      expect(told.body.keys.length).toBeLessThanOrEqual(2);
+      seen.push(...told.body.keys.map(({ id }: { id: string }) => id));
+      if (seen.length === 2) await ask(own, 'DELETE', `/admin/keys/${seen[1]}`);
+      const [, next = null] = /^<(.+)>; rel="next"$/.exec(told.headers.get('link') ?? '') ?? [];
+      expect(next === null).toBe(told.body.cursor === null);
+      path = next;
+    }
+    expect(seen.length).toBe(6);
+    expect([...seen].sort()).toEqual(made.filter((_, i) => i !== 2).sort());
+  });
+
+  test('usage tells what GET /usage would', async () => {
+    const made = await make({ plan: 'small' });
+    for (let i = 0; i < 4; i++) await gateway.get('/v1/pets', made.key);
+    const usage = await eventually(async () => {
+      const { body } = await ask(gateway, 'GET', `/admin/keys/${made.id}/usage`);
+      expect(body.windows.minute.used).toBe(3);
+      return body;
+    });
+    expect(usage).toMatchObject({
+      id: made.id,
+      plan: 'small',
+      windows: { minute: { limit: 3, remaining: 0 } },
+      strikes: 1,
+      ban: null,
+    });
+  });
+
+  test.each([
+    ['GET', ''],
+    ['PATCH', ''],
+    ['DELETE', ''],
+    ['POST', '/rotate'],
+    ['GET', '/usage'],
+  ])('%s /admin/keys/key_none%s is 404', async (method, path) => {
+    const body = method === 'PATCH' ? { plan: 'free' } : undefined;
+    const told = await ask(gateway, method, `/admin/keys/key_none${path}`, body);
+    expect([told.status, told.body]).toEqual([
+      404,
+      { code: 'not_found', message: 'There is no key key_none.', status: 404 },
+    ]);
+  });
+
+  test('a ban is listed, and lifted for the gateway that runs', async () => {
+    const made = await make({ plan: 'small' });
+    for (let i = 0; i < 14; i++) await gateway.get('/v1/pets', made.key);
+    expect(await (await gateway.get('/v1/pets', made.key)).json()).toMatchObject({ code: 'api_key_banned' });
+    const bans = async (query = '') => (await ask(gateway, 'GET', `/admin/bans${query}`)).body;
+    const ban = { id: made.id, number: 1, window: 'minute', until: expect.any(Number) };
+    expect((await bans()).bans).toEqual([ban]);
+    expect(await bans(`?cursor=${made.id}`)).toEqual({ bans: [], cursor: null });
+    expect((await ask(gateway, 'DELETE', `/admin/bans/${made.id}`)).body).toEqual({ id: made.id, lifted: true });
+    expect((await bans()).bans).toEqual([]);
+    await eventually(
+      async () =>
+        expect(await (await gateway.get('/v1/pets', made.key)).json()).toMatchObject({ code: 'rate_limit_exceeded' }),
+      { withinMs: 1_000 },
+    );
+    expect((await ask(gateway, 'DELETE', `/admin/bans/${made.id}`)).body).toMatchObject({
+      status: 404,
+      message: `Key ${made.id} is not banned.`,
+    });
+    expect((await ask(gateway, 'DELETE', '/admin/bans/key_none')).body.message).toBe('There is no key key_none.');
+  });
+
+  test('bans are told page by page', async () => {
+    const ids: string[] = [];
+    for (let i = 0; i < 3; i++) {
+      const { id, key } = await make({ plan: 'small' });
+      ids.push(id);
+      for (let n = 0; n < 13; n++) await gateway.get('/v1/pets', key);
+    }
+    const first = await ask(gateway, 'GET', '/admin/bans?limit=2');
+    expect(first.body.bans).toHaveLength(2);
+    const [, next] = /^<(.+)>; rel="next"$/.exec(first.headers.get('link')!)!;
+    const second = await ask(gateway, 'GET', next!);
+    const told = [...first.body.bans, ...second.body.bans].map(({ id }) => id);
+    expect(told).toEqual(ids.toSorted());
+    expect(second.body.cursor).toBeNull();
+  });
+
+  test('the plans in force are told with the versions of their files', async () => {
+    const { body } = await ask(gateway, 'GET', '/admin/plans');
+    expect(body).toMatchObject({
+      versions: { settings: expect.stringMatching(/^[0-9a-f]{12}$/), plans: expect.stringMatching(/^[0-9a-f]{12}$/) },
+      failedAuthentication: { minute: 30 },
+    });
+    const [free] = body.plans.filter(({ name: plan }: { name: string }) => plan === 'free');
+    expect(free).toMatchObject({ limits: { minute: 60, day: 1000 }, bans: { after: 10, firstMs: 60_000 } });
+  });
+
+  test('who still calls a deprecated route is told', async () => {
+    const made = await make();
+    await gateway.get('/v1/pets/1', made.key);
+    await eventually(
+      async () => {
+        const { body } = await ask(gateway, 'GET', '/admin/deprecations?days=1');
+        const [route] = body.deprecations.filter(({ route: path }: { route: string }) => path === '/v1/pets/{petId}');
+        expect(route.callers).toContainEqual(expect.objectContaining({ id: made.id, calls: 1 }));
+      },
+      { withinMs: 4_000 },
+    );
+    const first = await ask(gateway, 'GET', '/admin/deprecations?limit=1');
+    expect([first.body.deprecations.length, first.body.cursor]).toEqual([1, '/v1/pets/{petId}']);
+    for (const query of ['days=0', 'days=93', 'cursor=none']) {
+      invalid(await ask(gateway, 'GET', `/admin/deprecations?${query}`), /days|cursor/);
+    }
+  });
+});

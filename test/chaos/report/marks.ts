@@ -1,0 +1,18 @@
+import { legend as legendOf } from '../../load/report/charts.ts';
+import type { Outcome } from '../answers.ts';
+import { OUTCOMES } from '../answers.ts';
+
+export { escapeHtml } from '../../load/report/chart.ts';
+
+export const NAMES: Readonly<Record<Outcome, string>> = {
+  admitted: '200',
+  refused: '429 quota',
+  banned: '429 ban',
+  unauthenticated: '401',
+  uncounted: '503 and others',
+  lost: 'no answer',
+};
+
+export function legend(): string {
+  return legendOf(OUTCOMES.map((outcome) => [outcome, NAMES[outcome]]));
+}

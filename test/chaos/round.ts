@@ -1,0 +1,210 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Answer, outcomeOf, Tally } from './answers.ts';
+import { Callers, type Lane } from './callers.ts';
+import type { Fault } from './fault.ts';
+import { type Facts, judge, type Seen } from './judge.ts';
+import { accountField, leftoversIn } from './leftovers.ts';
+import { Pulse } from './pulse.ts';
+import type { Chance } from './random.ts';
+import type { Row } from './row.ts';
+import type { ChaosKey } from './stand/keys.ts';
+import type { Stand } from './stand/stand.ts';
+import type { Timeline } from './timeline.ts';
+
+export interface RoundOptions {
+  readonly stand: Stand;
+  readonly chance: Chance;
+  readonly timeline: Timeline;
+}
+
+const PLENTY = 1_000_000;
+const LIMIT = 200;
+const LATE_LIMIT = 30;
+const BEFORE_MS = 800;
+/** A revocation is obeyed within a second, and what gateways admitted alone has been added by then. */
+const AFTER_MS = 1_500;
+const GIVEN_UP_AFTER_MS = 25_000;
+/** What a request takes besides waiting for the store, and beyond what the machine keeps everybody waiting. */
+const WORK_MS = 100;
+
+/** Clients of every kind call, a fault comes and goes, and what they saw is held against the written bounds. */
+export async function round(fault: Fault, { stand, chance, timeline }: RoundOptions): Promise<Row> {
+  const startedAtMs = performance.now();
+  const tally = new Tally();
+  const answered = (answer: Answer) => {
+    timeline.add(answer);
+    // What makes keys known, spends the one and bans the other beforehand is not what is judged.
+    if (answer.lane !== 'before') tally.add(answer);
+  };
+  const origins = stand.gateways.map(({ origin }) => origin);
+  const callers = new Callers(origins, answered);
+  try {
+    const keys = await makeKeys(stand);
+    await useBefore(callers, stand, keys);
+    const pulse = new Pulse(origins);
+    const played = await play(fault, { stand, chance, timeline, callers, keys }).finally(() => pulse.stop());
+    const machineMs = await pulse.stop();
+    const longestWaitMs = tally.longest?.latencyMs ?? 0;
+    const revokedPassed = await exhaust(callers, stand, keys);
+    const facts: Facts = {
+      ...played,
+      allowed: fault.allowed,
+      disturbed: machineMs > stand.timeoutMs / 2,
+      deciders: stand.deciders,
+      tally,
+      seen: await lookAt(stand, tally, keys),
+      longestWaitMs,
+      // It passes the load's process and the gateway's twice, on its way to the service and back.
+      waitAllowedMs: stand.timeoutMs + WORK_MS + 2 * machineMs,
+      revokedPassed,
+      leftovers: await leftoversIn(stand.store),
+      deaths: [...played.complaints, ...deathsOf(stand)],
+    };
+    return rowOf(fault, facts, machineMs, startedAtMs);
+  } finally {
+    await callers.close();
+    stand.keys.forget();
+  }
+}
+
+function rowOf({ name, about }: Fault, facts: Facts, machineMs: number, startedAtMs: number): Row {
+  const { tally, longestWaitMs, waitAllowedMs, normalAfterMs, leftovers, disturbed } = facts;
+  const busy = `The machine kept everybody waiting for ${machineMs.toFixed(0)} ms, so that gateways may have lost Redis once more.`;
+  return {
+    scenario: name,
+    about,
+    answers: [...tally.labels].toSorted(([, a], [, b]) => b - a),
+    longestWaitMs,
+    waitAllowedMs,
+    ...judge(facts),
+    normalAfterMs,
+    leftovers,
+    notes: disturbed ? [busy] : [],
+    tookMs: performance.now() - startedAtMs,
+  };
+}
+
+interface RoundKeys {
+  readonly steady: ChaosKey;
+  /** Reaches its limit early in the fault, and `slow` about when it ends. */
+  readonly fast: ChaosKey;
+  readonly slow: ChaosKey;
+  readonly spent: ChaosKey;
+  readonly banned: ChaosKey;
+  /** Not used before the fault. */
+  readonly fresh: ChaosKey;
+  readonly revoked: ChaosKey;
+  /** Not used before all is normal again. */
+  readonly late: ChaosKey;
+}
+
+async function makeKeys({ keys }: Stand): Promise<RoundKeys> {
+  const limits = [PLENTY, LIMIT, LIMIT, 20, PLENTY, PLENTY, LATE_LIMIT];
+  const [steady, fast, slow, spent, fresh, revoked, late] = (await keys.make('counted', limits)) as [
+    ChaosKey,
+    ChaosKey,
+    ChaosKey,
+    ChaosKey,
+    ChaosKey,
+    ChaosKey,
+    ChaosKey,
+  ];
+  const [banned] = (await keys.make('strict', [5])) as [ChaosKey];
+  return { steady, fast, slow, spent, banned, fresh, revoked, late };
+}
+
+/** Every gateway has seen the keys that are in use, that one is spent and another banned. */
+async function useBefore(callers: Callers, { gateways }: Stand, keys: RoundKeys): Promise<void> {
+  for (const gateway of gateways.keys()) {
+    await callers.until('before', keys.spent, gateway, 30, (answer) => outcomeOf(answer) === 'refused');
+    await callers.until('before', keys.banned, gateway, 30, (answer) => outcomeOf(answer) === 'banned');
+    for (const name of ['steady', 'fast', 'slow', 'revoked'] as const) {
+      await callers.until('before', keys[name], gateway, 10, ({ status }) => status === 200);
+    }
+  }
+}
+
+type Playing = RoundOptions & { readonly callers: Callers; readonly keys: RoundKeys };
+
+async function play(fault: Fault, { stand, chance, timeline, callers, keys }: Playing) {
+  callers.begin(
+    ...lanesOf(keys, ['steady', 50], ['fast', 40], ['slow', 15], ['spent', 10], ['banned', 10], ['revoked', 10]),
+  );
+  await delay(BEFORE_MS + chance.below(400));
+  const struckAtMs = performance.now();
+  await fault.strike(stand, chance);
+  callers.begin(...lanesOf(keys, ['fresh', 10]));
+  await delay(fault.holdMs / 2);
+  // Not where the store itself is what is away: then as soon as it is back.
+  const revoking = stand.keys.revoke(keys.revoked).then(
+    () => true,
+    () => false,
+  );
+  await delay(Math.max(struckAtMs + fault.holdMs - performance.now(), 0));
+  await fault.heal?.(stand, chance);
+  const healedAtMs = performance.now();
+  timeline.stretch('faults', fault.name, struckAtMs, healedAtMs);
+  const normalAfterMs = await untilNormal(stand, healedAtMs);
+  const complaints = normalAfterMs === null ? await Promise.all(stand.gateways.map((it) => it.describe())) : [];
+  if (!(await revoking)) await stand.keys.revoke(keys.revoked);
+  await delay(AFTER_MS);
+  await callers.rest();
+  return { normalAfterMs, complaints };
+}
+
+function lanesOf(keys: RoundKeys, ...rates: readonly (readonly [name: keyof RoundKeys, perSecond: number])[]): Lane[] {
+  return rates.map(([name, perSecond]) => ({ name, key: keys[name], perSecond }));
+}
+
+/** Every gateway says that it is ready and that its store is there. Null where they do not. */
+async function untilNormal({ gateways }: Stand, sinceMs: number): Promise<number | null> {
+  for (;;) {
+    const health = await Promise.all(gateways.map((gateway) => gateway.health()));
+    const sinceThenMs = performance.now() - sinceMs;
+    if (health.every((it) => it?.ready === true && it.store === 'present')) return sinceThenMs;
+    if (sinceThenMs > GIVEN_UP_AFTER_MS) return null;
+    await delay(25);
+  }
+}
+
+/** Asks for more than there is left, everywhere; tells at how many gateways the revoked key still passed. */
+async function exhaust(callers: Callers, { gateways }: Stand, keys: RoundKeys): Promise<number> {
+  let passed = 0;
+  for (const gateway of gateways.keys()) {
+    for (const name of ['fast', 'slow', 'late'] as const) {
+      const refused = (answer: Answer) => outcomeOf(answer) === 'refused';
+      await callers.until(name, keys[name], gateway, LIMIT + 5, refused);
+    }
+    for (const name of ['spent', 'banned'] as const) await callers.ask(name, keys[name], gateway);
+    if (outcomeOf(await callers.ask('revoked', keys.revoked, gateway)) === 'admitted') passed++;
+  }
+  return passed;
+}
+
+async function lookAt({ store, upstream }: Stand, tally: Tally, keys: RoundKeys): Promise<Seen[]> {
+  const names = ['steady', 'fast', 'slow', 'late', 'spent'] as const;
+  return Promise.all(
+    names.map(async (name) => {
+      const { id, limit } = keys[name];
+      // What reached the service was admitted, also where the client did not live to hear of it.
+      const admitted = Math.max(upstream.reached(id), tally.ofKey(id, 'admitted'));
+      return {
+        key: name,
+        limit,
+        admitted,
+        unanswered: tally.ofKey(id, 'lost'),
+        exhausted: name !== 'steady',
+        counted: await accountField(store, id, 'd'),
+        settled: name === 'late' || name === 'spent',
+      };
+    }),
+  );
+}
+
+/** Gateways that ended although nobody ended them, and defects that they logged; each is told once. */
+function deathsOf({ gateways }: Stand): string[] {
+  return gateways.flatMap((gateway) => {
+    const ended = gateway.ended();
+    return [...(ended === null ? [] : [`${gateway.name} ended: ${ended}.`]), ...gateway.defects.splice(0)];
+  });
+}

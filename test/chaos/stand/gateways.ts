@@ -1,0 +1,125 @@
+import { join } from 'node:path';
+import { eventually } from '../../support/conditions.ts';
+import { freePort } from '../../support/free-port.ts';
+import { type Child, familyOf, startChild } from './child.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+const TOLLGATE = join(ROOT, 'bin', 'tollgate.js');
+const MOVED_CLOCK = join(ROOT, 'test', 'exhaustion', 'moved-clock.ts');
+const READY_WITHIN_MS = 20_000;
+
+/** What `/readyz` says of one gateway; null where nobody answers. */
+export interface Health {
+  readonly ready: boolean;
+  readonly store: string;
+}
+
+/** A gateway as a process of its own, on ports that stay the same when it is started again. */
+export class GatewayProcess {
+  readonly origin: string;
+  readonly adminOrigin: string;
+  readonly name: string;
+  /** Lines that tell of a defect of the gateway's own, of all its lives. */
+  readonly defects: string[] = [];
+  readonly #ports: { readonly public: number; readonly admin: number };
+  readonly #env: Readonly<Record<string, string>>;
+  #child: Child | null = null;
+
+  private constructor(
+    name: string,
+    ports: { readonly public: number; readonly admin: number },
+    env: Readonly<Record<string, string>>,
+  ) {
+    this.name = name;
+    this.#ports = ports;
+    this.#env = env;
+    this.origin = `http://127.0.0.1:${ports.public}`;
+    this.adminOrigin = `http://127.0.0.1:${ports.admin}`;
+  }
+
+  /** @throws Error with what it printed when it does not become ready */
+  static async start(name: string, env: Readonly<Record<string, string>>, clockHours = 0): Promise<GatewayProcess> {
+    const clock = clockHours === 0 ? {} : { NODE_OPTIONS: `--import ${MOVED_CLOCK}`, MOVE: String(clockHours) };
+    const gateway = new GatewayProcess(
+      name,
+      { public: await freePort(), admin: await freePort() },
+      { ...env, ...clock },
+    );
+    await gateway.start();
+    if (clockHours !== 0) {
+      gateway.signal('SIGUSR2');
+      await eventually(() => gateway.#child!.printed().includes('the clock was moved'), { withinMs: 5_000 });
+    }
+    return gateway;
+  }
+
+  get pid(): number {
+    return this.#child?.pid ?? 0;
+  }
+
+  /** The processes that it has for its work, without the one that was started, where there is more than that one. */
+  get workers(): number[] {
+    return familyOf(this.pid).slice(1);
+  }
+
+  async start(): Promise<void> {
+    const { public: port, admin } = this.#ports;
+    const env = { LOG_LEVEL: 'error', ...this.#env, PORT: String(port), ADMIN_PORT: String(admin) };
+    this.#child = startChild([TOLLGATE, 'serve'], env, (line) => this.#read(line));
+    const child = this.#child;
+    await eventually(
+      async () => {
+        if (child.ended() !== null) return true;
+        return (await this.health())?.ready === true;
+      },
+      { withinMs: READY_WITHIN_MS, everyMs: 25 },
+    ).catch((error) => {
+      throw new Error(`${this.name} did not become ready. It printed:\n${child.printed()}`, { cause: error });
+    });
+    if (child.ended() !== null)
+      throw new Error(`${this.name} ended: ${child.ended()}. It printed:\n${child.printed()}`);
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#child?.signal(signal);
+  }
+
+  /** As when its machine loses power. */
+  async kill(): Promise<void> {
+    await this.#child?.kill();
+  }
+
+  async stop(): Promise<void> {
+    await this.#child?.stop();
+  }
+
+  /** How it ended although nobody ended it, or null. */
+  ended(): string | null {
+    return this.#child?.ended() ?? null;
+  }
+
+  /** How it is, and what it last said, for whoever has to find out why. */
+  async describe(): Promise<string> {
+    const health = await this.health();
+    const state = health === null ? 'does not answer' : `says that its store is ${health.store}`;
+    return `${this.name} ${state}. It last logged: ${this.#child?.printed().trim().slice(-600) || 'nothing'}`;
+  }
+
+  async health(): Promise<Health | null> {
+    try {
+      const answer = await fetch(`${this.adminOrigin}/readyz`, {
+        headers: { Connection: 'close' },
+        signal: AbortSignal.timeout(2_000),
+      });
+      const { store } = (await answer.json()) as { store?: unknown };
+      return { ready: answer.status === 200, store: String(store) };
+    } catch {
+      return null;
+    }
+  }
+
+  #read(line: string): void {
+    if (/"msg":"a defect|"level":60|internal_error|^\s+at /.test(line))
+      this.defects.push(`${this.name}: ${line.slice(0, 400)}`);
+  }
+}

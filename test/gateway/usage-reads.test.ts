@@ -1,0 +1,132 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Allowance } from '../../src/admit/plan.ts';
+import { type ToldUsage, Usage } from '../../src/gateway/usage.ts';
+import { FakeLedger } from '../admit/fake-ledger.ts';
+import { allowance } from '../support/allowance.ts';
+
+/** A ledger that counts how often it is read, and answers when the test lets it. */
+class CountedLedger extends FakeLedger {
+  reads = 0;
+  gate: Promise<void> | null = null;
+
+  override async present(consumerId: string, own: Allowance) {
+    this.reads++;
+    if (this.gate !== null) await this.gate;
+    if (this.away) throw new Error('away');
+    return super.present(consumerId, own);
+  }
+}
+
+let ledger: CountedLedger;
+let monotonicMs: number;
+const PLAN = allowance({ minute: 3, day: 100 }, { after: 2 });
+
+const usageOn = (more: { timeoutMs?: number; remembered?: number } = {}) =>
+  new Usage({ ledger, monotonicMs: () => monotonicMs, ...more });
+const pass = (ms: number) => {
+  monotonicMs += ms;
+  ledger.nowMs += ms;
+};
+const spend = (n: number, id = 'key_1') => ledger.decide([{ consumerId: id, allowance: PLAN, cost: 1, n }]);
+const told = async (answer: ReturnType<Usage['of']>): Promise<ToldUsage> => {
+  const it = await answer;
+  if (it === null) throw new Error('the store did not answer');
+  return it;
+};
+
+beforeEach(() => {
+  ledger = new CountedLedger();
+  monotonicMs = 1_000;
+});
+
+describe('the usage of a caller', () => {
+  test('is read from the store once a second, and in between the last answer is told', async () => {
+    const usage = usageOn();
+    await spend(1);
+    expect((await told(usage.of('key_1', PLAN, 0))).report.windows.minute).toMatchObject({ used: 1, remaining: 2 });
+    await spend(1);
+    pass(999);
+    for (let i = 0; i < 100; i++)
+      expect(usage.of('key_1', PLAN, 0)).toMatchObject({ report: { windows: { minute: { used: 1 } } } });
+    expect(ledger.reads).toBe(1);
+    pass(1);
+    expect((await told(usage.of('key_1', PLAN, 0))).report.windows.minute).toMatchObject({ used: 2 });
+    expect(ledger.reads).toBe(2);
+  });
+
+  test('is read once for all who ask at the same time, and once for each caller', async () => {
+    const usage = usageOn();
+    await Promise.all(Array.from({ length: 100 }, () => usage.of('key_1', PLAN, 0)));
+    expect(ledger.reads).toBe(1);
+    await usage.of('key_2', PLAN, 0);
+    expect(ledger.reads).toBe(2);
+  });
+
+  test('is never told as of the past: what has ended since the answer is gone from it', async () => {
+    const short = allowance({ second: 5, day: 100 });
+    const usage = usageOn();
+    await ledger.decide([{ consumerId: 'key_1', allowance: short, cost: 1, n: 2 }]);
+    pass(900);
+    const first = await told(usage.of('key_1', short, 0));
+    expect(first.report.windows.second).toMatchObject({ used: 2, resetAt: 1_800_000_001 });
+    pass(200);
+    const second = await told(usage.of('key_1', short, 0));
+    expect(second.report.windows.second).toMatchObject({ used: 0, resetAt: 1_800_000_003 });
+    expect(second.report.windows.day).toMatchObject({ used: 2 });
+    expect(ledger.reads).toBe(1);
+  });
+
+  test('follows a limit that was changed, at once', async () => {
+    const usage = usageOn();
+    await spend(2);
+    await usage.of('key_1', PLAN, 0);
+    const raised = await told(usage.of('key_1', allowance({ minute: 10, day: 100 }), 0));
+    expect(raised.report.windows.minute).toMatchObject({ limit: 10, used: 2, remaining: 8 });
+  });
+
+  test('under a ban says until when, and its fields describe the window that made it', async () => {
+    await spend(5);
+    const { report, verdict } = await told(usageOn().of('key_1', PLAN, 0));
+    expect(report).toMatchObject({ strikes: 0, ban: { number: 1, until: 1_800_000_060 } });
+    expect(verdict).toMatchObject({ kind: 'banned', binding: { window: 'minute', remaining: 0 } });
+  });
+
+  test('after a ban tells none, although the ban is remembered for the next', async () => {
+    await spend(5);
+    pass(60_000);
+    const { report, verdict } = await told(usageOn().of('key_1', PLAN, 0));
+    expect(report.ban).toBeNull();
+    expect(verdict).toMatchObject({ kind: 'admitted', binding: { remaining: 3 } });
+  });
+});
+
+describe('a store that does not answer', () => {
+  test('is asked once a second all the same', async () => {
+    const usage = usageOn();
+    ledger.away = true;
+    for (let i = 0; i < 100; i++) expect(await usage.of('key_1', PLAN, 0)).toBeNull();
+    expect(ledger.reads).toBe(1);
+    pass(1_000);
+    ledger.away = false;
+    expect(await usage.of('key_1', PLAN, 0)).not.toBeNull();
+  });
+
+  test('is waited for no longer than is left of the time that a request may wait in total', async () => {
+    const usage = usageOn({ timeoutMs: 100 });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    ledger.gate = promise;
+    const beganAtMs = performance.now();
+    const answers = await Promise.all([usage.of('key_1', PLAN, 90), usage.of('key_1', PLAN, 500)]);
+    expect(answers).toEqual([null, null]);
+    expect(performance.now() - beganAtMs).toBeLessThan(95);
+    expect(ledger.reads).toBe(1);
+    resolve();
+    await expect.poll(() => usage.of('key_1', PLAN, 0)).not.toBeNull();
+  });
+});
+
+test('callers that are remembered are bounded: the least recently seen is forgotten', async () => {
+  const usage = usageOn({ remembered: 1 });
+  for (const id of ['key_1', 'key_2', 'key_1']) await usage.of(id, PLAN, 0);
+  expect(ledger.reads).toBe(3);
+});

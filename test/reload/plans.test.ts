@@ -1,0 +1,178 @@
+import { mkdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { startGateway, startReplica, type TestGateway } from '../support/gateway.ts';
+import { testRedis } from '../support/redis.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+const plansWith = (minute: number | 'custom', more = '') =>
+  `plans: { small: { limits: { minute: ${minute}, day: 1000 } }${more} }\nbans: { after: 1000, within: 1m, first: 1m, factor: 2, longest: 24h, forget: 24h }\n`;
+
+/** Well within the second that a change may take (contract section 2). */
+const WITHIN_MS = 950;
+
+async function gatewayWith(plans: string, env = {}): Promise<TestGateway> {
+  const upstream = await startUpstream((_request, response) => response.end('{}'));
+  return startGateway({ upstream: upstream.origin, plans, env });
+}
+
+const statusOf = async (gateway: TestGateway, key: string) => (await gateway.get('/v1/pets', key)).status;
+const metricsOf = async ({ adminPort }: TestGateway) => (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
+const readinessOf = async ({ adminPort }: TestGateway) =>
+  (await fetch(`http://127.0.0.1:${adminPort}/readyz`)).json() as Promise<{ ready?: boolean; settings?: string }>;
+
+/** The ways in which a file is replaced: in place, by a rename over it, and Kubernetes's link to a link to a folder. */
+const WAYS: Readonly<Record<string, (file: string) => Promise<(text: string) => Promise<void>>>> = {
+  'written in place': async (file) => (text) => writeFile(file, text),
+  'renamed over': async (file) => async (text) => {
+    await writeFile(`${file}.draft`, text);
+    await rename(`${file}.draft`, file);
+  },
+  'swapped by a link': async (file) => {
+    const folder = dirname(file);
+    let version = 0;
+    const swap = async (text: string) => {
+      const next = join(folder, `..version-${++version}`);
+      await mkdir(next);
+      await writeFile(join(next, 'plans.yaml'), text);
+      await symlink(next, join(folder, '..draft'));
+      await rename(join(folder, '..draft'), join(folder, '..data'));
+    };
+    await swap(await readFile(file, 'utf8'));
+    await symlink(join('..data', 'plans.yaml'), join(folder, 'draft'));
+    await rename(join(folder, 'draft'), file);
+    return swap;
+  },
+};
+
+for (const [way, begin] of Object.entries(WAYS)) {
+  test(`a plan that is ${way}: a raised limit frees a throttled key and a lowered one binds, both within a second, and what was counted stays`, async () => {
+    const gateway = await gatewayWith(plansWith(3));
+    const { key } = await gateway.createKey('small');
+    const write = await begin(gateway.env.TOLLGATE_PLANS!);
+    for (let i = 0; i < 3; i++) expect(await statusOf(gateway, key)).toBe(200);
+    expect(await statusOf(gateway, key)).toBe(429);
+
+    await write(plansWith(5));
+    const raisedAtMs = performance.now();
+    await eventually(async () => expect(await statusOf(gateway, key)).toBe(200), { withinMs: WITHIN_MS });
+    expect(performance.now() - raisedAtMs).toBeLessThan(WITHIN_MS);
+    // Three were counted before, one just now.
+    const answer = await gateway.get('/v1/pets', key);
+    expect([
+      answer.status,
+      answer.headers.get('x-ratelimit-limit'),
+      answer.headers.get('x-ratelimit-remaining'),
+    ]).toEqual([200, '5', '0']);
+
+    await write(plansWith(4));
+    await eventually(
+      async () => {
+        const refused = await gateway.get('/v1/pets', key);
+        expect([refused.status, refused.headers.get('x-ratelimit-limit')]).toEqual([429, '4']);
+      },
+      { withinMs: WITHIN_MS },
+    );
+  });
+}
+
+test('a ban outlives a change of plans, and one that the new rule would have made shorter ends sooner', async () => {
+  const banned = (first: string) =>
+    plansWith(1).replace('after: 1000', 'after: 1').replace('first: 1m', `first: ${first}`);
+  const gateway = await gatewayWith(banned('1h'));
+  const { key } = await gateway.createKey('small');
+  await statusOf(gateway, key);
+  const untilOf = async () => {
+    const { details } = (await (await gateway.get('/v1/pets', key)).json()) as { details: { bannedUntil?: number } };
+    return details.bannedUntil ?? 0;
+  };
+  const until = await untilOf();
+  await writeFile(gateway.env.TOLLGATE_PLANS!, `${banned('1h')}# another version\n`);
+  await gateway.process.until(/"msg":"settings and plans in force"/);
+  expect(await untilOf()).toBe(until);
+});
+
+test('a file with a fault changes nothing and is loud: a line with the position, a metric, /readyz; mended, it counts', async () => {
+  const gateway = await gatewayWith(plansWith(3));
+  const { key } = await gateway.createKey('small');
+  expect((await readinessOf(gateway)).settings).toBeUndefined();
+  await writeFile(gateway.env.TOLLGATE_PLANS!, 'plans: { small: { limits: { minute: many } } }\n');
+  const [line] = await gateway.process.until(/^\{.*the changed settings are not taken.*\}$/m);
+  expect((JSON.parse(line) as { fault: string }).fault).toMatch(/plans\.yaml:1:\d+: .*minute/);
+  expect(await statusOf(gateway, key)).toBe(200);
+  expect(await readinessOf(gateway)).toMatchObject({ settings: 'refused' });
+  expect(await metricsOf(gateway)).toMatch(/^tollgate_reloads_total\{outcome="refused"\} 1$/m);
+
+  await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(9));
+  await eventually(async () => expect((await readinessOf(gateway)).settings).toBeUndefined(), { withinMs: WITHIN_MS });
+  expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-limit')).toBe('9');
+  const metrics = await metricsOf(gateway);
+  expect(metrics).toMatch(/^tollgate_reloads_total\{outcome="loaded"\} 1$/m);
+  expect(metrics).toMatch(/^tollgate_settings_info\{settings="[0-9a-f]{12}",plans="[0-9a-f]{12}"\} 1$/m);
+});
+
+test('a file that is gone for a moment changes nothing', async () => {
+  const gateway = await gatewayWith(plansWith(3));
+  const { key } = await gateway.createKey('small');
+  const file = gateway.env.TOLLGATE_PLANS!;
+  await rename(file, `${file}.away`);
+  await gateway.process.until(/the changed settings are not taken/);
+  expect(await statusOf(gateway, key)).toBe(200);
+  await rename(`${file}.away`, file);
+  await eventually(async () => expect((await readinessOf(gateway)).settings).toBeUndefined(), { withinMs: WITHIN_MS });
+});
+
+test('SIGHUP takes a change at once, and without one it does nothing', async () => {
+  const gateway = await gatewayWith(plansWith(3));
+  const { key } = await gateway.createKey('small');
+  process.kill(gateway.process.pid, 'SIGHUP');
+  expect(await statusOf(gateway, key)).toBe(200);
+  await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(7));
+  process.kill(gateway.process.pid, 'SIGHUP');
+  await gateway.process.until(/"msg":"settings and plans in force"/);
+  expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-limit')).toBe('7');
+});
+
+test('while plans change again and again under load, no request is lost and none too many is admitted, on two gateways', async () => {
+  const redis = await testRedis();
+  const gateway = await gatewayWith(plansWith(200), {
+    REDIS_URL: redis.url,
+    KEY_PEPPER: 'a pepper for this test alone',
+  });
+  const other = await startReplica(gateway);
+  const { key } = await gateway.createKey('small');
+  const statuses: number[] = [];
+  const call = async (on: TestGateway) => {
+    for (let i = 0; i < 150; i++) statuses.push(await statusOf(on, key));
+  };
+  let changing = true;
+  const change = (async () => {
+    // The limit is never above 200, so no more than 200 may pass whatever is in force at which moment.
+    for (let i = 0; changing; i++) {
+      await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(i % 2 === 0 ? 150 : 200));
+      for (const one of [gateway, other]) process.kill(one.process.pid, 'SIGHUP');
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(200));
+    for (const one of [gateway, other]) process.kill(one.process.pid, 'SIGHUP');
+  })();
+  await Promise.all([gateway, gateway, other, other].map(call));
+  changing = false;
+  await change;
+  expect(statuses).toHaveLength(600);
+  expect(statuses.every((status) => status === 200 || status === 429)).toBe(true);
+  const admitted = statuses.filter((status) => status === 200).length;
+  expect(admitted).toBeGreaterThanOrEqual(150);
+  expect(admitted).toBeLessThanOrEqual(200);
+  // What is left under the limit in force can still be had, and not one more.
+  await eventually(
+    async () => {
+      expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-limit')).toBe('200');
+    },
+    { withinMs: WITHIN_MS },
+  );
+  let more = 0;
+  while ((await statusOf(gateway, key)) === 200) more++;
+  expect(admitted + more).toBeLessThanOrEqual(200);
+});

@@ -1,0 +1,122 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Exchange } from '../../src/gateway/exchange.ts';
+import { LogLine } from '../../src/simulate/log-line.ts';
+import { lineOf } from './recorded.ts';
+
+/** What is read of a line of the log, and of the same line as another program would write it. */
+function read(line: string) {
+  const reader = new LogLine();
+  const latin1 = Buffer.from(line).toString('latin1').trimEnd();
+  // A line stands between others.
+  const text = `{"msg":"serving"}\n${latin1}\n${latin1}\n`;
+  const kind = reader.read(text, 18, 18 + latin1.length);
+  return { kind, ...reader };
+}
+
+const rewritten = (line: string) => `${JSON.stringify(JSON.parse(line), null, 1).replaceAll('\n', ' ')}\n`;
+const reversed = (line: string) =>
+  `${JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(line)).reverse()))}\n`;
+
+const LIMITS: Exchange['limits'] = [
+  { window: 'minute', lengthMs: 60_000, limit: 60 },
+  { window: 'day', lengthMs: 86_400_000, limit: 999_999_999_999_999 },
+];
+
+describe('a line of a request', () => {
+  test('is read to what a replay needs', () => {
+    const line = lineOf({
+      limits: LIMITS,
+      remaining: [58, 900],
+      judgement: 'banned',
+      imposedBan: 3,
+      cost: 2,
+      status: 429,
+    });
+    expect(read(line)).toEqual({
+      kind: 'decided',
+      consumerId: 'key_1',
+      plan: 'free',
+      judgement: 2,
+      cost: 2,
+      imposedBan: 3,
+      decidedAtMs: 1_790_000_000_000,
+      isLocal: false,
+      isFromMemory: false,
+      limits: '"minute":60,"day":999999999999999',
+      used: 2,
+      count: 1,
+      sample: 1,
+    });
+  });
+
+  test('is told apart by where it was decided, and by how many requests it stands for', () => {
+    expect(read(lineOf({ source: 'local' }))).toMatchObject({ kind: 'decided', isLocal: true });
+    expect(read(lineOf({ source: 'memory' }, ',"count":4711', 'refusals'))).toMatchObject({
+      kind: 'decided',
+      isFromMemory: true,
+      count: 4711,
+    });
+    expect(read(lineOf({}, ',"sample":0.05'))).toMatchObject({ kind: 'decided', sample: 0.05 });
+    expect(read(lineOf({ source: null, shadow: { judgement: 'refused', window: 'minute' } }))).toMatchObject({
+      kind: 'decided',
+      judgement: 0,
+      isLocal: false,
+    });
+  });
+
+  test('without a decision, without a key, and what is no request are told apart', () => {
+    const undecided = { judgement: 'undecided', source: null, decidedAtMs: null } as const;
+    expect(read(lineOf(undecided)).kind).toBe('undecided');
+    expect(read(lineOf({ ...undecided, judgement: 'unauthenticated', status: 499 })).kind).toBe('undecided');
+    expect(read(lineOf({ ...undecided, judgement: 'usage' })).kind).toBe('other');
+    expect(read(rewritten(lineOf({ ...undecided, judgement: 'usage' }))).kind).toBe('other');
+    expect(read(lineOf({ ...undecided, consumerId: null, judgement: 'unauthenticated' })).kind).toBe('other');
+    expect(read(lineOf({ consumerId: null, plan: 'public' })).kind).toBe('public');
+    expect(read(lineOf({ cost: 0 })).kind).toBe('other');
+    expect(read('{"level":30,"msg":"websocket closed","consumerId":"key_1"}').kind).toBe('foreign');
+    expect(read('gateway-1  | starting').kind).toBe('foreign');
+    expect(read('{"level":30,"time":"2026-11-2').kind).toBe('broken');
+    expect(read(lineOf({ decidedAtMs: null })).kind).toBe('broken');
+  });
+
+  test('is the same whatever a client puts into it, and however its JSON is written', () => {
+    const text = fc.oneof(
+      fc.string({ unit: 'binary' }),
+      fc.constantFrom(
+        '","consumerId":"key_2","plan":"pro',
+        '"judgement":"banned"',
+        '\\',
+        '"msg":"request"}',
+        '}\n{',
+        'ä€𝄞',
+      ),
+    );
+    const exchange = fc.record({
+      requestId: text,
+      path: fc.option(text),
+      cause: fc.option(text),
+      consumerId: fc.option(text),
+      plan: fc.option(text),
+      cost: fc.integer({ min: 1, max: 1_000_000_000 }),
+      judgement: fc.constantFrom('admitted', 'refused', 'banned'),
+      source: fc.constantFrom('store', 'memory', 'local'),
+      decidedAtMs: fc.integer({ min: 1, max: 4e12 }),
+      imposedBan: fc.option(fc.integer({ min: 1, max: 1000 })),
+      limits: fc.constantFrom([], LIMITS, LIMITS.slice(1)),
+      remaining: fc.constant([7, 11]),
+    });
+    fc.assert(
+      fc.property(exchange, fc.constantFrom('', ',"count":12', ',"sample":0.25'), (some, more) => {
+        const line = lineOf(some as Partial<Exchange>, more, more.startsWith(',"c') ? 'refusals' : 'request');
+        const told = read(line);
+        expect(told.kind).toBe(some.consumerId === null ? 'public' : 'decided');
+        if (told.kind === 'public') return;
+        expect(told.consumerId).toBe(some.consumerId);
+        expect(read(rewritten(line))).toEqual(told);
+        expect(read(reversed(line))).toEqual(told);
+      }),
+      { seed: 20261121, numRuns: 500 },
+    );
+  });
+});

@@ -1,0 +1,93 @@
+import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import type { Allowance, BanRule, Plan, Plans } from '../../src/admit/plan.ts';
+import { verdictOf } from '../../src/admit/verdict.ts';
+import type { Exchange } from '../../src/gateway/exchange.ts';
+import { Recording, type Shelf } from '../../src/simulate/recording.ts';
+import { AccessLines } from '../../src/telemetry/access-line.ts';
+import { BANS } from '../support/allowance.ts';
+
+export const EXCHANGE: Exchange = {
+  requestId: '0f2a',
+  traceId: null,
+  method: 'GET',
+  path: '/v1/pets',
+  route: '/v1/pets',
+  clientAddress: '203.0.113.9',
+  consumerId: 'key_1',
+  plan: 'free',
+  cost: 1,
+  limits: [],
+  remaining: [],
+  judgement: 'admitted',
+  window: null,
+  imposedBan: null,
+  source: 'store',
+  decidedAtMs: 1_790_000_000_000,
+  shadow: null,
+  status: 200,
+  code: null,
+  cause: null,
+  totalMs: 2.5,
+  storeMs: 0.25,
+  upstreamMs: 2,
+  bytesIn: 0,
+  bytesOut: 12,
+};
+
+/** The line as the gateway would write it; `more` and `message` as in src/telemetry/log.ts. */
+export function lineOf(exchange: Partial<Exchange>, more = '', message = 'request'): string {
+  return new AccessLines().lineOf({ ...EXCHANGE, ...exchange }, 1_790_000_000_500, more, message);
+}
+
+/** `n` requests of `cost` at one moment. */
+export interface Call {
+  readonly atMs: number;
+  readonly cost?: number;
+  readonly n?: number;
+}
+
+/** What a gateway with an empty store writes about the calls of one key. */
+export function linesOf(consumerId: string, allowance: Allowance, calls: readonly Call[]): string[] {
+  let state = UNSEEN;
+  return calls.flatMap(({ atMs, cost = 1, n = 1 }) => {
+    const outcome = decide(state, allowance, atMs, cost, n);
+    state = outcome.state;
+    return Array.from({ length: n }, (_, index) => {
+      const verdict = verdictOf(outcome, allowance, index);
+      return lineOf({
+        consumerId,
+        plan: allowance.plan,
+        judgement: verdict.kind,
+        status: verdict.kind === 'admitted' ? 200 : 429,
+        cost,
+        limits: allowance.limits,
+        remaining: verdict.standings.map(({ remaining }) => remaining),
+        imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
+        decidedAtMs: atMs,
+      });
+    });
+  });
+}
+
+/** Plans by name; the ban rule of the contract unless told. */
+export function plansOf(
+  plans: Readonly<Record<string, Plan['limits']>>,
+  { bans = BANS, ...more }: { readonly bans?: BanRule | null; readonly enforce?: boolean } = {},
+): Plans {
+  const entries = Object.entries(plans).map(
+    ([name, limits]) => [name, { name, limits, bans, enforce: true, shadow: {}, ...more }] as const,
+  );
+  return { plans: new Map(entries), failedAuthenticationPerMinute: 30 };
+}
+
+const IN_MEMORY: Shelf = {
+  put: (run) => ({ bytes: run.length, read: (into, from) => into.set(run.subarray(from, from + into.length)) }),
+};
+
+/** @param runRows rows that are sorted in one go: few, so that there is something to merge */
+export function recordingOf(lines: readonly string[], runRows = 8): Recording {
+  const recording = new Recording(IN_MEMORY, runRows);
+  recording.read(lines.join(''));
+  recording.close();
+  return recording;
+}
