@@ -13,7 +13,7 @@ export interface AdminApiOptions {
   /** Asked for when somebody has come through the door for the first time: it may have to be opened. */
   readonly admin: () => Promise<Admin>;
   /** The API's own description, served as it is. */
-  readonly description: object;
+  readonly description: () => object;
   /** A defect, or something broken in the store; the client is told nothing of it. */
   readonly onDefect: (error: unknown, requestId: string) => void;
 }
@@ -44,7 +44,8 @@ async function answerTo(request: IncomingMessage, requestId: string, options: Ad
   if (refusal !== null) return refusal;
   const [path = '', query = ''] = splitAt(request.url ?? '', '?');
   const method = request.method === 'HEAD' ? 'GET' : (request.method ?? '');
-  if (path === '/admin/openapi.json') return method === 'GET' ? answer(200, options.description) : wrongMethod(['GET']);
+  if (path === '/admin/openapi.json')
+    return method === 'GET' ? answer(200, options.description()) : wrongMethod(['GET']);
   const match = matchOf(path);
   if (match === null) return refuse('not_found', 'There is nothing here. GET /admin/openapi.json describes the API.');
   const handler = Object.hasOwn(match.methods, method) ? match.methods[method] : undefined;

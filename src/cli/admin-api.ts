@@ -21,12 +21,20 @@ export interface InForce {
 
 type Stores = Pick<GatewayStores, 'keys' | 'ledger' | 'peppers' | 'deprecatedCalls'>;
 
+/** Read when somebody first asks for it: it is long, and hardly anybody ever does. */
+function apiDescription(): () => object {
+  let description: object | null = null;
+  return () => {
+    description ??= parse(readFileSync(new URL('../admin/openapi.yaml', import.meta.url), 'utf8')) as object;
+    return description;
+  };
+}
+
 /** The admin API of a gateway, on its own stores. */
 export function adminApiOn(inForce: InForce, stores: () => Promise<Stores>, logger: Logger): AdminApi {
   const nowMs = () => Date.now();
   // An audit line is no matter of taste: it is written whatever level the log has, unless there is no log at all.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
-  const description: object = parse(readFileSync(new URL('../admin/openapi.yaml', import.meta.url), 'utf8'));
   const attempts = new FailedAttempts({
     counter: new MemoryAttemptCounter(),
     limit: () => WRONG_TOKENS_PER_MINUTE,
@@ -46,7 +54,7 @@ export function adminApiOn(inForce: InForce, stores: () => Promise<Stores>, logg
         nowMs,
       };
     },
-    description,
+    description: apiDescription(),
     onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
   });
 }
