@@ -1,5 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { digestOf } from '../../src/identify/api-key.ts';
 import type { Identity } from '../../src/identify/identify.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
 import { someKey } from './some-key.ts';
@@ -46,6 +47,24 @@ describe('a good key', () => {
     await store.create({ ...key, plan: 'free' });
     identifier.forget(key.id);
     expect(await consumer()).toMatchObject({ plan: 'free' });
+  });
+
+  test('that another gateway puts under the new pepper between the two look-ups is found all the same', async () => {
+    const { key, secret, digest } = someKey({}, 'old');
+    const newDigest = digestOf(secret, 'new');
+    const moved = { ...key, secrets: key.secrets.map((one) => ({ ...one, digest: newDigest })) };
+    class MovingStore extends FakeStore {
+      override async findByDigest(asked: string) {
+        // The new one is looked for before the move, the old one after it.
+        if (asked === digest) this.keys.set(key.id, moved);
+        return super.findByDigest(asked);
+      }
+    }
+    const store = new MovingStore();
+    await store.create(key);
+    const { identifier } = identifierOn(store, { peppers: ['new', 'old'] });
+    expect(told(await identifier.identify(secret))).toBe(key.id);
+    expect(store.lookUps).toBe(3);
   });
 
   test('asked for a hundred times at once is looked up once', async () => {
