@@ -1,6 +1,6 @@
 import { STYLE } from '../../load/report/style.ts';
 import type { Results } from '../run.ts';
-import { cellsOf, HEADS } from './cells.ts';
+import { BETWEEN, cellsOf, HEADS } from './cells.ts';
 import { answersChart, holdingsChart, waitsChart } from './charts.ts';
 import { escapeHtml, legend } from './marks.ts';
 
@@ -16,7 +16,8 @@ export function pageOf({ rows, timeline }: Results, seed: number): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Tollgate chaos: ${verdict}</title>
 <style>${STYLE}
-td { white-space: normal; vertical-align: top; } td.text { min-width: 9rem; }
+th { text-align: left; } td { vertical-align: top; } td.text { white-space: nowrap; }
+td.text:first-child { white-space: normal; min-width: 15rem; } body { max-width: 80rem; }
 .fault { fill: var(--bad); opacity: .12; } .memory { stroke: var(--p50); } .files { stroke: var(--p95); }
 .key.memory { --colour: var(--p50); } .key.files { --colour: var(--p95); } .key.waits { --colour: var(--p99); }
 .waits { stroke: var(--p99); }</style>
@@ -57,7 +58,7 @@ function table(rows: Results['rows']): string {
     const mark = row.broken.length === 0 ? 'held' : 'broken';
     const written = cells.map((cell, i) => {
       const more = i === 0 ? `<br><small>${escapeHtml([row.about, ...row.notes].join(' '))}</small>` : '';
-      return `<td class="${i === cells.length - 1 ? mark : 'text'}">${escapeHtml(cell)}${more}</td>`;
+      return `<td class="${i === cells.length - 1 ? mark : 'text'}">${escapeHtml(cell).replaceAll(BETWEEN, '<br>')}${more}</td>`;
     });
     return `<tr>${written.join('')}</tr>`;
   });

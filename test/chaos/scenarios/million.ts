@@ -16,9 +16,9 @@ import { openStand, type Stand } from '../stand/stand.ts';
 const GATEWAYS = 2;
 const BATCH = 10_000;
 const AT_ONCE = 64;
-/** By then every table of a gateway is full. */
-const EARLY = 0.4;
 const GROWTH_MIB = 64;
+/** The tables of a gateway, which are full after so many keys, have to be so in the first third. */
+const LEAST_KEYS = 3 * 100_000 * GATEWAYS;
 const REDIS_GROWTH_MIB = 8;
 const GONE_WITHIN_MS = 10_000;
 
@@ -49,14 +49,15 @@ async function useAll(stand: Stand, { keys: total, timeline, tell, signal }: Con
   const store = await openStore(stand.keys.env);
   const redis = new Redis(stand.store.url);
   const before = await memoryOf(stand);
-  let early = stand.holdings();
+  const looks: number[] = [];
   try {
     for (let used = 0; used < total && !signal.aborted; used += BATCH) {
       const batch = await makeBatch(redis, store, Math.min(BATCH, total - used));
       await useEach(callers, batch, stand.gateways.length);
       await redis.unlink(...batch.flatMap(({ names }) => names));
-      timeline.hold(stand.holdings());
-      if (used <= total * EARLY) early = stand.holdings();
+      const holdings = stand.holdings();
+      timeline.hold(holdings);
+      if (holdings !== null) looks.push(holdings.rssMib);
       tell(`${used + batch.length} of ${total} keys`);
     }
     await eventually(async () => Number(await stand.store.command('DBSIZE')) <= 1, {
@@ -66,7 +67,7 @@ async function useAll(stand: Stand, { keys: total, timeline, tell, signal }: Con
     const left = Number(await stand.store.command('DBSIZE'));
     // The table of names shrinks a little at a time.
     await delay(1_000);
-    return rowOf({ stand, tally, startedAtMs, total, early, before, after: await memoryOf(stand), left });
+    return rowOf({ stand, tally, startedAtMs, total, looks, before, after: await memoryOf(stand), left });
   } finally {
     redis.disconnect();
     await store.close();
@@ -118,20 +119,23 @@ interface Seen {
   readonly tally: Tally;
   readonly startedAtMs: number;
   readonly total: number;
-  readonly early: ReturnType<Stand['holdings']>;
+  /** What the gateways held after each batch, MiB. */
+  readonly looks: readonly number[];
   /** Redis, MiB. */
   readonly before: number;
   readonly after: number;
   readonly left: number;
 }
 
-async function rowOf({ stand, tally, startedAtMs, total, early, before, after, left }: Seen): Promise<Row> {
-  const end = stand.holdings();
+async function rowOf({ stand, tally, startedAtMs, total, looks, before, after, left }: Seen): Promise<Row> {
   const leftovers = await leftoversIn(stand.store);
-  const mib = (value: number | undefined) => `${value?.toFixed(1) ?? '?'} MiB`;
+  const mib = (value: number) => `${value.toFixed(1)} MiB`;
+  const held = leastHeld(looks);
   const notes = [
     `Redis held ${mib(before)} before and ${mib(after)} after; entries left: ${left}.`,
-    `${GATEWAYS} gateways held ${mib(early?.rssMib)} after ${EARLY * 100} % of the keys and ${mib(end?.rssMib)} at the end.`,
+    held === null
+      ? 'Too few keys to say whether the memory of the gateways is flat.'
+      : `${GATEWAYS} gateways held at least ${mib(held.early)} in the middle and ${mib(held.late)} in the last third.`,
   ];
   const broken: string[] = [];
   const others = [...tally.labels].filter(([label]) => label !== '200');
@@ -139,7 +143,7 @@ async function rowOf({ stand, tally, startedAtMs, total, early, before, after, l
   // `tg:changes` may be there.
   if (left > 1) broken.push(`${left} entries are left in Redis.`);
   if (after - before > REDIS_GROWTH_MIB) broken.push(`Redis did not give its memory back: ${notes[0]}`);
-  if (end !== null && early !== null && end.rssMib - early.rssMib > GROWTH_MIB * GATEWAYS) {
+  if (held !== null && held.late - held.early > GROWTH_MIB * GATEWAYS) {
     broken.push(`The gateways grow with the keys that they have seen: ${notes[1]}`);
   }
   if (leftovers.length > 0) broken.push(`Entries without an expiry in Redis: ${leftovers.join(', ')}.`);
@@ -157,4 +161,11 @@ async function rowOf({ stand, tally, startedAtMs, total, early, before, after, l
     broken,
     tookMs: performance.now() - startedAtMs,
   };
+}
+
+/** Between two collections memory only rises; what is left after them is what is kept. In the first third tables fill. */
+function leastHeld(looks: readonly number[]): { readonly early: number; readonly late: number } | null {
+  const third = Math.floor(looks.length / 3);
+  if (looks.length * BATCH < LEAST_KEYS) return null;
+  return { early: Math.min(...looks.slice(third, 2 * third)), late: Math.min(...looks.slice(-third)) };
 }

@@ -102,7 +102,7 @@ export class GatewayProcess {
   async describe(): Promise<string> {
     const health = await this.health();
     const state = health === null ? 'does not answer' : `says that its store is ${health.store}`;
-    return `${this.name} ${state}. It last logged: ${this.#child?.printed().trim().slice(-600) || 'nothing'}`;
+    return `${this.name} ${state}. It last logged: ${lastWords(this.#child?.printed() ?? '')}`;
   }
 
   async health(): Promise<Health | null> {
@@ -121,5 +121,16 @@ export class GatewayProcess {
   #read(line: string): void {
     if (/"msg":"a defect|"level":60|internal_error|^\s+at /.test(line))
       this.defects.push(`${this.name}: ${line.slice(0, 400)}`);
+  }
+}
+
+/** The message of the last line, and of the error in it. */
+function lastWords(printed: string): string {
+  const line = printed.trim().split('\n').at(-1) ?? '';
+  try {
+    const { msg, err } = JSON.parse(line) as { readonly msg: string; readonly err?: { readonly message?: string } };
+    return err?.message === undefined ? msg : `${msg}: ${err.message}`;
+  } catch {
+    return line.slice(0, 400) || 'nothing';
   }
 }
