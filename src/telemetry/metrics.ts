@@ -1,15 +1,13 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import type { AloneCount } from '../admit/alone.ts';
-import type { ReturnOutcome } from '../admit/debts.ts';
-import type { WindowName } from '../admit/plan.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
 import { Durations } from './durations.ts';
+import { type OutageMetrics, outageMetrics } from './outage-metrics.ts';
 import { type SettingsMetrics, settingsMetrics, type Versions } from './settings-metrics.ts';
 import { Tally } from './tally.ts';
 import { type WebSocketMetrics, webSocketMetrics } from './web-socket-metrics.ts';
 
-export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, SettingsMetrics {
+export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, SettingsMetrics, OutageMetrics {
   readonly registry: Registry;
   record(exchange: Exchange): void;
   /** A connection was closed unanswered because there were too many. */
@@ -17,12 +15,6 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, Set
   /** A request whose head could not be parsed was answered with this error code. */
   unparsed(code: string): void;
   storeFailed(): void;
-  /** Requests were decided without the store. */
-  decidedAlone(count: AloneCount, requests: number): void;
-  /** What was counted here alone has been brought to the store, or not. */
-  givenBack(window: WindowName, outcome: ReturnOutcome, spent: number): void;
-  /** Where to read how many consumers have still to be settled with the store. */
-  owingFrom(read: () => number): void;
   logLineDropped(): void;
 }
 
@@ -101,32 +93,6 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     storeFailed: () => storeFailures.inc(),
     ...outageMetrics(registry),
     logLineDropped: () => logDrops.inc(),
-  };
-}
-
-function outageMetrics(registry: Registry): Pick<GatewayMetrics, 'decidedAlone' | 'givenBack' | 'owingFrom'> {
-  let owing = () => 0;
-  const help = 'Keys of which requests admitted without the store have still to be added to it.';
-  gauge(registry, 'tollgate_store_owing', help, () => owing());
-  const alone = new Counter({
-    name: 'tollgate_local_decisions_total',
-    help: 'Requests decided without the store, by how they are counted in it.',
-    labelNames: ['count'],
-    registers: [registry],
-  });
-  for (const count of ['owed', 'sent', 'uncounted'] satisfies AloneCount[]) alone.inc({ count }, 0);
-  const back = new Counter({
-    name: 'tollgate_given_back_total',
-    help: 'Cost admitted without the store that was brought to it when it was back, by window and what became of it.',
-    labelNames: ['window', 'outcome'],
-    registers: [registry],
-  });
-  return {
-    owingFrom: (read) => {
-      owing = read;
-    },
-    decidedAlone: (count, requests) => alone.inc({ count }, requests),
-    givenBack: (window, outcome, spent) => back.inc({ window, outcome }, spent),
   };
 }
 

@@ -79,7 +79,8 @@ function rowOf(rounds: readonly { fault: string; row: Row }[], looks: readonly L
   const answers = new Map<string, number>();
   for (const [label, count] of rows.flatMap((row) => row.answers))
     answers.set(label, (answers.get(label) ?? 0) + count);
-  const worst = rows.toSorted((a, b) => b.longestWaitMs - b.waitAllowedMs - (a.longestWaitMs - a.waitAllowedMs))[0];
+  const judged = rows.filter(({ waitAllowedMs }) => Number.isFinite(waitAllowedMs));
+  const worst = judged.toSorted((a, b) => b.longestWaitMs - b.waitAllowedMs - (a.longestWaitMs - a.waitAllowedMs))[0];
   const flat = flatness(looks);
   const normal = rows.map(({ normalAfterMs }) => normalAfterMs);
   return {
