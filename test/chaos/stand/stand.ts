@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { whenWeAreGone } from '../../support/end-with-us.ts';
 import { holdingsOf } from './child.ts';
 import { Endings } from './endings.ts';
 import { GatewayProcess } from './gateways.ts';
@@ -51,7 +52,8 @@ export async function openStand(options: StandOptions): Promise<Stand> {
 async function bringUp(options: StandOptions, endings: Endings): Promise<Stand> {
   const { gateways: size, workers = 1, timeoutMs = 100, clockHours = [] } = options;
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-chaos-'));
-  endings.add(() => rm(folder, { recursive: true, force: true }));
+  const release = whenWeAreGone('rm -rf -- "$1"', [folder]);
+  endings.add(() => rm(folder, { recursive: true, force: true }).then(release));
   const store = await startStore(options.store);
   endings.add(() => store.close());
   const link = store.port === null ? null : await Link.open(store.port);
