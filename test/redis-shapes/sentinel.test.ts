@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import type { Change } from '../../src/identify/key-store.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import type { ServerClient } from '../../src/stores/redis/server-client.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
 import { ledgerContract } from '../contracts/ledger.ts';
 import { someKey } from '../identify/some-key.ts';
@@ -47,6 +48,24 @@ test('a primary name that the Sentinels do not know is said', async () => {
   await expect(untilReady(redis, 1_000)).rejects.toThrow(
     /Redis at mian .*: the Sentinels know no primary of this name/,
   );
+});
+
+test('a link that is dropped while the next one is looked for is made again, until we close it', async () => {
+  const redis = connectRedis({ url: sentinels.url, connectTimeoutMs: 500 }) as ServerClient;
+  atEnd(() => redis.disconnect());
+  await untilReady(redis, 2_000);
+  const end = () => new Promise((resolve) => redis.once('end', resolve));
+  const ended = end();
+  // As ioredis's failover detector does when it is told of a failover a second time.
+  const { connector } = redis as unknown as { readonly connector: { disconnect(): void } };
+  redis.once('connecting', () => connector.disconnect());
+  redis.stream.destroy();
+  await ended;
+  await untilReady(redis, 2_000);
+  const closed = end();
+  redis.disconnect();
+  await closed;
+  await expect(untilReady(redis, 500)).rejects.toThrow('does not answer');
 });
 
 test('a Sentinel that is away is made up for by the others', async () => {

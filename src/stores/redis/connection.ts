@@ -1,7 +1,8 @@
-import { Redis, type RedisOptions } from 'ioredis';
+import type { Redis, RedisOptions } from 'ioredis';
 import { Failure } from '../../failure.ts';
 import { type Credentials, describeAddress, type RedisAddress, readRedisUrl } from './address.ts';
 import { ClusterClient, type LinkOptions } from './cluster.ts';
+import { ServerClient } from './server-client.ts';
 
 export interface ConnectionOptions {
   /** Any form of REDIS_URL (contract section 2). */
@@ -32,7 +33,7 @@ export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptio
     cluster.on('node error', (error: Error) => onError?.(error));
     return cluster;
   }
-  const redis = new Redis({ ...shared, ...placeOf(address, connectTimeoutMs) });
+  const redis = new ServerClient({ ...shared, ...placeOf(address, connectTimeoutMs) });
   redis.on('error', (error: Error) => {
     // The client would go on in database 0, among the keys of somebody else.
     if (isWrongDatabase(error)) redis.disconnect(true);

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
+import { ServerClient } from './server-client.ts';
 
 export interface SubscriptionEvents {
   readonly onMessage: (message: string) => void;
@@ -32,7 +33,7 @@ const LISTENING = {
 } as const;
 
 function subscribeBeside(redis: Redis, channel: string, events: SubscriptionEvents): Subscription {
-  const subscriber = redis.duplicate(LISTENING);
+  const subscriber = new ServerClient({ ...redis.options, ...LISTENING, replyMapping: 'legacy' });
   listen(subscriber, channel, events);
   return { renew: () => subscriber.disconnect(true), close: () => subscriber.disconnect() };
 }
