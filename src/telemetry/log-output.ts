@@ -1,4 +1,4 @@
-import { write } from 'node:fs';
+import { PieceWriter } from './piece-writer.ts';
 
 export interface LogOutputOptions {
   /** An open file: 1 is standard output. */
@@ -13,9 +13,6 @@ export interface LogOutputOptions {
 const ENOUGH_BYTES = 64 * 1024;
 const HELD_MS = 500;
 const PIECE_BYTES = 128 * 1024;
-/** How soon it is tried again when the file takes nothing: at first, and at last. */
-const AGAIN_MS = 5;
-const AGAIN_AT_LAST_MS = 250;
 /** The end of the process waits so long for a reader that takes nothing. */
 const CLOSE_WITHIN_MS = 500;
 
@@ -27,18 +24,22 @@ const CLOSE_WITHIN_MS = 500;
  */
 export class LogOutput {
   readonly #options: LogOutputOptions;
+  readonly #writer: PieceWriter;
   #held: string[] = [];
   #heldBytes = 0;
-  /** What is being written: a buffer, how far it is written, and the lines in it. */
-  #piece: { readonly bytes: Buffer; readonly lines: number; at: number } | null = null;
+  /** The lines in what is being written. */
+  #linesOfPiece = 0;
   #timer: NodeJS.Timeout | null = null;
-  #againMs = AGAIN_MS;
   /** There will be no reader any more. */
   #abandoned = false;
   #idle: (() => void) | null = null;
 
   constructor(options: LogOutputOptions) {
     this.#options = options;
+    this.#writer = new PieceWriter(options.fd, {
+      onWritten: (bytes) => this.#wrote(bytes),
+      onGone: () => this.#abandon(),
+    });
   }
 
   /** Takes one line. Never throws and never waits. */
@@ -50,15 +51,15 @@ export class LogOutput {
     }
     this.#held.push(line);
     this.#heldBytes += bytes;
-    if (this.#piece !== null) return;
+    if (this.#writer.isBusy) return;
     if (this.#heldBytes >= ENOUGH_BYTES) this.#writeSome();
     else this.#timer ??= setTimeout(() => this.#writeSome(), HELD_MS).unref();
   }
 
   /** Writes out what is held, for as long as there is a reader for it; what is left then is dropped and counted. */
   async close(): Promise<void> {
-    if (this.#piece === null && this.#held.length > 0) this.#writeSome();
-    if (this.#piece === null) return;
+    if (!this.#writer.isBusy && this.#held.length > 0) this.#writeSome();
+    if (!this.#writer.isBusy) return;
     let late: NodeJS.Timeout | undefined;
     await Promise.race([
       new Promise<void>((resolve) => {
@@ -81,48 +82,25 @@ export class LogOutput {
       this.#idle?.();
       return;
     }
-    this.#piece = { bytes: Buffer.from(this.#held.splice(0, lines).join('')), lines, at: 0 };
-    this.#writePiece();
+    this.#linesOfPiece = lines;
+    this.#writer.write(Buffer.from(this.#held.splice(0, lines).join('')));
   }
 
-  #writePiece(): void {
-    const { bytes, at } = this.#piece!;
-    write(this.#options.fd, bytes, at, bytes.length - at, null, (error, written) => this.#wrote(error, written));
-  }
-
-  #wrote(error: NodeJS.ErrnoException | null, written: number): void {
-    const piece = this.#piece;
-    if (piece === null) return;
-    if (error !== null) {
-      if (error.code === 'EPIPE' || error.code === 'EBADF') this.#abandon();
-      else this.#again();
-      return;
-    }
-    this.#againMs = AGAIN_MS;
-    piece.at += written;
-    if (piece.at < piece.bytes.length) {
-      this.#writePiece();
-      return;
-    }
-    this.#heldBytes -= piece.bytes.length;
-    this.#piece = null;
+  #wrote(bytes: number): void {
+    this.#linesOfPiece = 0;
+    this.#heldBytes -= bytes;
     if (this.#heldBytes >= ENOUGH_BYTES || this.#idle !== null) this.#writeSome();
     else if (this.#heldBytes > 0) this.#timer = setTimeout(() => this.#writeSome(), HELD_MS).unref();
   }
 
-  /** A full pipe is soon read further; a full disk may be so for hours. */
-  #again(): void {
-    this.#timer = setTimeout(() => this.#writePiece(), this.#againMs).unref();
-    this.#againMs = Math.min(this.#againMs * 2, AGAIN_AT_LAST_MS);
-  }
-
   #abandon(): void {
     this.#stopTimer();
+    this.#writer.abandon();
     this.#abandoned = true;
-    const lost = this.#held.length + (this.#piece?.lines ?? 0);
+    const lost = this.#held.length + this.#linesOfPiece;
     this.#held = [];
     this.#heldBytes = 0;
-    this.#piece = null;
+    this.#linesOfPiece = 0;
     for (let i = 0; i < lost; i++) this.#options.onDrop();
     this.#idle?.();
   }

@@ -1,12 +1,9 @@
-import { write } from 'node:fs';
 import type { Readable } from 'node:stream';
+import { PieceWriter } from '../../telemetry/piece-writer.ts';
 
 /** So much is held before those who write are made to wait; they have room for more, and count what they have none for. */
 const ENOUGH_BYTES = 1024 * 1024;
 const PIECE_BYTES = 256 * 1024;
-/** How soon it is tried again when the file takes nothing: at first, and at last. */
-const AGAIN_MS = 5;
-const AGAIN_AT_LAST_MS = 250;
 /** The end of the process waits so long for a reader that takes nothing. */
 const CLOSE_WITHIN_MS = 500;
 const NEW_LINE = 10;
@@ -18,20 +15,20 @@ const NEW_LINE = 10;
  * serving and drops and counts what it cannot hold.
  */
 export class JoinedLines {
-  readonly #fd: number;
+  readonly #writer: PieceWriter;
   readonly #sources = new Set<Readable>();
   #held: Buffer[] = [];
   #heldBytes = 0;
-  #piece: { readonly bytes: Buffer; at: number } | null = null;
-  #againMs = AGAIN_MS;
-  #timer: NodeJS.Timeout | null = null;
   /** There will be no reader any more. */
   #abandoned = false;
   #idle: (() => void) | null = null;
 
   /** @param fd an open file: 1 is standard output */
   constructor(fd: number) {
-    this.#fd = fd;
+    this.#writer = new PieceWriter(fd, {
+      onWritten: (bytes) => this.#wrote(bytes),
+      onGone: () => this.#abandon(),
+    });
   }
 
   /** Takes all that comes from `source`, until it ends. A line that its writer did not live to finish is left out. */
@@ -65,7 +62,7 @@ export class JoinedLines {
     await Promise.all([...this.#sources].map((source) => new Promise((resolve) => source.once('close', resolve))));
     await new Promise<void>((resolve) => {
       this.#idle = resolve;
-      if (this.#piece === null) resolve();
+      if (!this.#writer.isBusy) resolve();
     });
     clearTimeout(late);
   }
@@ -78,7 +75,7 @@ export class JoinedLines {
   }
 
   #writeSome(): void {
-    if (this.#piece !== null || this.#abandoned) return;
+    if (this.#writer.isBusy || this.#abandoned) return;
     let bytes = 0;
     let parts = 0;
     while (parts < this.#held.length && bytes < PIECE_BYTES) bytes += this.#held[parts++]!.length;
@@ -86,48 +83,21 @@ export class JoinedLines {
       this.#idle?.();
       return;
     }
-    this.#piece = { bytes: Buffer.concat(this.#held.splice(0, parts), bytes), at: 0 };
-    this.#writePiece();
+    this.#writer.write(Buffer.concat(this.#held.splice(0, parts), bytes));
   }
 
-  #writePiece(): void {
-    const { bytes, at } = this.#piece!;
-    write(this.#fd, bytes, at, bytes.length - at, null, (error, written) => this.#wrote(error, written));
-  }
-
-  #wrote(error: NodeJS.ErrnoException | null, written: number): void {
-    const piece = this.#piece;
-    if (piece === null) return;
-    if (error !== null) {
-      if (error.code === 'EPIPE' || error.code === 'EBADF') this.#abandon();
-      else this.#again();
-      return;
-    }
-    this.#againMs = AGAIN_MS;
-    piece.at += written;
-    if (piece.at < piece.bytes.length) {
-      this.#writePiece();
-      return;
-    }
-    this.#heldBytes -= piece.bytes.length;
-    this.#piece = null;
+  #wrote(bytes: number): void {
+    this.#heldBytes -= bytes;
     if (this.#heldBytes < ENOUGH_BYTES) for (const source of this.#sources) source.resume();
     this.#writeSome();
   }
 
-  /** A full pipe is soon read further; a full disk may be so for hours. */
-  #again(): void {
-    this.#timer = setTimeout(() => this.#writePiece(), this.#againMs);
-    this.#againMs = Math.min(this.#againMs * 2, AGAIN_AT_LAST_MS);
-  }
-
   /** The workers' pipes break with ours, so that each of them counts what nobody will read. */
   #abandon(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#writer.abandon();
     this.#abandoned = true;
     this.#held = [];
     this.#heldBytes = 0;
-    this.#piece = null;
     for (const source of this.#sources) source.destroy();
     this.#idle?.();
   }
