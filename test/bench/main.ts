@@ -1,5 +1,6 @@
 import { cpus, release, totalmem } from 'node:os';
 import { Failure } from '../../src/failure.ts';
+import { runProgram } from '../support/program.ts';
 import { expectedS, longestS } from './duration.ts';
 import { help, type Options, readOptions } from './options.ts';
 import { tables } from './report/table.ts';
@@ -9,52 +10,40 @@ import { measureStart } from './start-up.ts';
 import { findTool } from './tools/debian.ts';
 import { CACHE } from './world.ts';
 
-const interrupted = new AbortController();
-for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.on(signal, () => {
-    // The second one is meant: what was started ends with this process in any case.
-    if (interrupted.signal.aborted) process.exit(1);
-    say('Interrupted: ending what was started …');
-    interrupted.abort();
-  });
-}
+await runProgram({ readOptions, help, run: bench });
 
-try {
-  const options = readOptions(process.argv.slice(2));
-  if (options === null) process.stdout.write(help());
-  else await bench(options);
-} catch (error) {
-  if (!(error instanceof Failure)) throw error;
-  say(error.message);
-  process.exitCode = error.code === 'bad_usage' ? 2 : 1;
-}
-
-async function bench(options: Options): Promise<void> {
+async function bench(options: Options, interrupted: AbortSignal): Promise<0 | 1> {
   const minutes = (seconds: number) => Math.ceil(seconds / 60);
   say(`about ${minutes(expectedS(options))} minutes, ${minutes(longestS(options))} at most; ${options.rounds} rounds`);
-  const late = setTimeout(() => interrupted.abort(), longestS(options) * 1_000);
-  late.unref();
+  const signal = AbortSignal.any([interrupted, AbortSignal.timeout(longestS(options) * 1_000)]);
+  signal.addEventListener('abort', () => say('Interrupted: ending what was started …'));
   const wrk = await findTool({ program: 'wrk', inPackage: 'usr/bin/wrk', packages: ['wrk'] }, CACHE).catch(
     (error: Error) => {
       throw new Failure('refused', `Without wrk there is no load: ${error.message}`, error);
     },
   );
-  const plan: Plan = { ...options, wrk, signal: interrupted.signal, say };
+  const plan: Plan = { ...options, wrk, signal, say };
   const scenarios: ScenarioResult[] = [];
   for (const scenario of options.scenarios) {
-    if (!interrupted.signal.aborted) scenarios.push(await runScenario(scenario, plan));
+    if (!signal.aborted) scenarios.push(await runScenario(scenario, plan));
   }
-  const start = options.start && !interrupted.signal.aborted ? await measureStart(plan) : null;
-  const results = resultsOf(options, scenarios, start);
+  const start = options.start && !signal.aborted ? await measureStart(plan) : null;
+  const results = resultsOf(options, scenarios, start, !signal.aborted);
   process.stdout.write(tables(results));
-  if (interrupted.signal.aborted) process.exitCode = 1;
-  else if (options.report) {
+  if (signal.aborted) return 1;
+  if (options.report) {
     const { writeReport } = await import('./report/report.ts');
     say(`Report: ${await writeReport(results)}`);
   }
+  return 0;
 }
 
-function resultsOf({ rounds, seconds }: Options, scenarios: ScenarioResult[], start: Results['start']): Results {
+function resultsOf(
+  { rounds, seconds }: Options,
+  scenarios: ScenarioResult[],
+  start: Results['start'],
+  complete: boolean,
+): Results {
   const [cpu] = cpus();
   const memory = `${Math.round(totalmem() / 2 ** 30)} GiB`;
   const entries = scenarios.flatMap((scenario) => scenario.entries);
@@ -66,7 +55,7 @@ function resultsOf({ rounds, seconds }: Options, scenarios: ScenarioResult[], st
     seconds,
     scenarios,
     start,
-    complete: !interrupted.signal.aborted,
+    complete,
   };
 }
 

@@ -1,30 +1,13 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { Failure } from '../../src/failure.ts';
+import { runProgram } from '../support/program.ts';
 import { help, type Options, readOptions } from './options.ts';
 import { follow } from './progress.ts';
 import { pageOf } from './report/page.ts';
 import { tableText } from './report/table.ts';
 import { run } from './run.ts';
 
-const interrupted = new AbortController();
-for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.on(signal, () => {
-    // The second one is meant: what was started ends with this process in any case.
-    if (interrupted.signal.aborted) process.exit(1);
-    interrupted.abort();
-  });
-}
-
-try {
-  const options = readOptions(process.argv.slice(2));
-  if (options === null) process.stdout.write(help());
-  else process.exitCode = await chaos(options, interrupted.signal);
-} catch (error) {
-  if (!(error instanceof Failure)) throw error;
-  process.stderr.write(`${error.message}\n`);
-  process.exitCode = error.code === 'bad_usage' ? 2 : 1;
-}
+await runProgram({ readOptions, help, run: chaos });
 
 async function chaos({ reportFile, json, ...options }: Options, signal: AbortSignal): Promise<0 | 1> {
   const progress = follow({

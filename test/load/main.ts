@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { Failure } from '../../src/failure.ts';
+import { runProgram } from '../support/program.ts';
 import { help, type Options, readOptions } from './options.ts';
 import { watch } from './progress.ts';
 import { reportHtml } from './report/report.ts';
@@ -9,24 +9,7 @@ import type { Stand } from './stand.ts';
 import { summarise, summaryText } from './summary.ts';
 import { targetStand } from './target-stand.ts';
 
-const interrupted = new AbortController();
-for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.on(signal, () => {
-    // The second one is meant: what was started ends with this process in any case.
-    if (interrupted.signal.aborted) process.exit(1);
-    interrupted.abort();
-  });
-}
-
-try {
-  const options = readOptions(process.argv.slice(2));
-  if (options === null) process.stdout.write(help());
-  else process.exitCode = await load(options, interrupted.signal);
-} catch (error) {
-  if (!(error instanceof Failure)) throw error;
-  process.stderr.write(`${error.message}\n`);
-  process.exitCode = error.code === 'bad_usage' ? 2 : 1;
-}
+await runProgram({ readOptions, help, run: load });
 
 async function load(options: Options, signal: AbortSignal): Promise<0 | 1> {
   const { scenarios, json, reportFile } = options;
