@@ -97,7 +97,8 @@ export class Usage {
     const { nowMs, state } = answer.outcome;
     const sinceMs = Math.floor(this.#options.monotonicMs() - answer.answeredAtMs);
     const present = decide(state, allowance, nowMs + sinceMs, 1, 0);
-    const { shadow } = answer;
+    // Asked under another allowance, a reload ago or for a token of another plan, it may know of a shadow that is no more.
+    const shadow = allowance.shadow === undefined ? null : answer.shadow;
     const watched = shadow && decide(shadow.state, allowance.shadow!, shadow.nowMs + sinceMs, 1, 0);
     return { report: usageReport(id, allowance, present, watched), verdict: verdictNow(allowance, present) };
   }

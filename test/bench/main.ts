@@ -15,7 +15,7 @@ await runProgram({ readOptions, help, run: bench });
 async function bench(options: Options, interrupted: AbortSignal): Promise<0 | 1> {
   const minutes = (seconds: number) => Math.ceil(seconds / 60);
   say(`about ${minutes(expectedS(options))} minutes, ${minutes(longestS(options))} at most; ${options.rounds} rounds`);
-  const signal = AbortSignal.any([interrupted, AbortSignal.timeout(longestS(options) * 1_000)]);
+  const signal = AbortSignal.any([interrupted, AbortSignal.timeout(Math.ceil(longestS(options) * 1_000))]);
   signal.addEventListener('abort', () => say('Interrupted: ending what was started …'));
   const wrk = await findTool({ program: 'wrk', inPackage: 'usr/bin/wrk', packages: ['wrk'] }, CACHE).catch(
     (error: Error) => {

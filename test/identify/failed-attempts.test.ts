@@ -155,13 +155,14 @@ describe('counting', () => {
 
   test('goes on in memory while Redis is away or silent, without waiting beyond the deadline', async () => {
     const server = await privateRedis();
-    const gateway = await gatewayOn(server.url, { timeoutMs: 100 });
+    const gateway = await gatewayOn(server.url, { timeoutMs: 1_000 });
     const counter = new RedisAttemptCounter(gateway);
     await counter.add('192.0.2.1');
     await server.pause();
     const startedMs = performance.now();
     expect(await counter.add('192.0.2.1')).toMatchObject({ count: 1 });
-    expect(performance.now() - startedMs).toBeLessThan(250);
+    // Whoever tried again would wait for another deadline.
+    expect(performance.now() - startedMs).toBeLessThan(1_000 + 800);
     await server.resume();
     await server.kill();
     expect(await counter.add('192.0.2.1')).toMatchObject({ count: 2 });
