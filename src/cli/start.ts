@@ -15,14 +15,15 @@ import { startGateway } from './workers/start-gateway.ts';
 export const start: Command = {
   name: 'start',
   about:
-    'Runs the bundled pet service and the gateway before it, and prints a demo key for each plan. ' +
-    'Obeys PORT (8080), ADMIN_PORT (9090) and PETS_PORT (9000).',
+    'Runs the bundled pet service and the gateway before it, and prints a demo key for each plan: for trying. ' +
+    'Before a service of yours run `tollgate serve`. Obeys PORT (8080), ADMIN_PORT (9090) and PETS_PORT (9000).',
   positionals: [],
   options: {},
   async run(_words, terminal) {
     const signalled = untilSignalled();
     const petsPort = portOf(terminal.env, 'PETS_PORT', 9000);
     if ('faults' in petsPort) throw new Failure('bad_settings', petsPort.faults.join('\n'));
+    const unused = targetsInPlaceOfPets(terminal.env);
     const dataFolder = resolve(terminal.env.TOLLGATE_DATA || 'data');
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
     const pets = await startPets({
@@ -34,7 +35,7 @@ export const start: Command = {
     try {
       const env = { ...terminal.env, UPSTREAM_URL: terminal.env.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
       const gateway = await startGateway(configurationFrom(env), env);
-      const greeted = greet(terminal, gateway, pets.port, env);
+      const greeted = greet(terminal, gateway, pets.port, env, unused);
       return await serveUntil(
         greeted.then(() => signalled),
         gateway,
@@ -45,7 +46,30 @@ export const start: Command = {
   },
 };
 
-async function greet(terminal: Terminal, gateway: RunningGateway, petsPort: number, env: NodeJS.ProcessEnv) {
+/**
+ * The targets of gateway.yaml that the pets take the place of, other than where they usually are.
+ * @throws Failure `bad_settings` where there are several upstreams, or other faults
+ */
+function targetsInPlaceOfPets(env: NodeJS.ProcessEnv): readonly string[] {
+  if (env.UPSTREAM_URL) return [];
+  const { upstreams } = configurationFrom(env).settings;
+  if (upstreams.size > 1) {
+    const names = [...upstreams.keys()].join(', ');
+    const remedy = 'Run `tollgate serve`, which forwards to what gateway.yaml says.';
+    throw new Failure('bad_settings', `The pet service can stand for one upstream, and there are ${names}. ${remedy}`);
+  }
+  return [...upstreams.values()].flatMap(({ targets }) => targets).filter((target) => target !== USUAL_PETS);
+}
+
+const USUAL_PETS = 'http://127.0.0.1:9000';
+
+async function greet(
+  terminal: Terminal,
+  gateway: RunningGateway,
+  petsPort: number,
+  env: NodeJS.ProcessEnv,
+  unused: readonly string[],
+) {
   const keys = await demoKeys(env);
   const width = Math.max(...keys.map(({ plan }) => plan.length));
   const origin = originOf(gateway.host, gateway.port, gateway.scheme);
@@ -54,6 +78,9 @@ async function greet(terminal: Terminal, gateway: RunningGateway, petsPort: numb
     `Tollgate   ${origin}`,
     `admin      ${originOf(gateway.adminHost, gateway.adminPort)}  (/livez, /readyz, /metrics)`,
     `pets       http://127.0.0.1:${petsPort}  (asks for no key; only the gateway should reach it)`,
+    ...(unused.length === 0
+      ? []
+      : [`           They stand for ${unused.join(', ')} of gateway.yaml, which \`tollgate serve\` forwards to.`]),
     '',
     'A demo key for each plan:',
     ...keys.map(({ plan, key }) => `  ${plan.padEnd(width)}  ${key}`),

@@ -105,6 +105,28 @@ describe('tollgate start', () => {
     expect(stderr).toMatch(/^environment: PETS_PORT: .*nine.*\n$/);
   });
 
+  test('says which targets of gateway.yaml its pets stand for, and stands for one upstream alone', async () => {
+    const TOLLGATE_DATA = await temporaryFolder();
+    const TOLLGATE_CONFIG = join(TOLLGATE_DATA, 'gateway.yaml');
+    const env = { ...ANY_PORTS, TOLLGATE_DATA, TOLLGATE_CONFIG };
+    const of = (names: readonly string[]) =>
+      names.map((name) => `  ${name}: { targets: [http://${name}.internal:9100] }\n`).join('');
+    const routes = (names: readonly string[]) =>
+      names.map((name) => `  - { path: /${name}, methods: [GET], upstream: ${name} }\n`).join('');
+    writeFileSync(TOLLGATE_CONFIG, `upstreams:\n${of(['shop'])}routes:\n${routes(['shop'])}`);
+    const running = await startTollgate(['start'], { env });
+    await running.until(
+      /They stand for http:\/\/shop\.internal:9100 of gateway\.yaml, which `tollgate serve` forwards to/,
+    );
+    await running.stop();
+    writeFileSync(TOLLGATE_CONFIG, `upstreams:\n${of(['shop', 'till'])}routes:\n${routes(['shop', 'till'])}`);
+    expect(await run(env, 'start')).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringMatching(/can stand for one upstream, and there are shop, till\. Run `tollgate serve`/),
+    });
+  });
+
   test('where a gateway already owns the store is refused, and its keys are not touched', async () => {
     const { env } = await startGateway({ upstream: (await startUpstream()).origin });
     const running = await startTollgate(['start'], { env: { ...env, ...ANY_PORTS } });
