@@ -38,6 +38,11 @@ export function refuse(code: RefusalCode, message: string, fields: Readonly<Reco
   return answer(status, { code, message, status }, fields);
 }
 
+/** The code of a refusal. */
+export function codeOf({ body }: Answer): string {
+  return 'code' in body ? String(body.code) : 'internal_error';
+}
+
 /** What is told of a failure; null where it is a defect of ours, or of the store's content, and stays private. */
 export function refusalOf({ code, message }: Failure): Answer | null {
   if (code === 'store_unavailable') {

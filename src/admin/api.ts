@@ -1,17 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Failure } from '../failure.ts';
-import type { Admin } from './admin.ts';
-import { type Answer, answer, refusalOf, refuse, send } from './answer.ts';
+import type { Admin, Handler } from './admin.ts';
+import { type Answer, answer, codeOf, refusalOf, refuse, send } from './answer.ts';
+import { type Action, type AuditLine, failedLine, strangerLine } from './audit.ts';
 import { type Call, fieldsOf, readBody } from './call.ts';
 import type { Door } from './door.ts';
 import { PreconditionFailed } from './etag.ts';
+import { OneByOne } from './one-by-one.ts';
 import { RESOURCES } from './resources.ts';
 
 export interface AdminApiOptions {
   readonly door: Door;
   /** Asked for when somebody has come through the door for the first time: it may have to be opened. */
-  readonly admin: () => Promise<Admin>;
+  readonly admin: () => Promise<Omit<Admin, 'audit'>>;
+  readonly audit: (line: AuditLine) => void;
   /** The API's own description, served as it is. */
   readonly description: () => object;
   /** A defect, or something broken in the store; the client is told nothing of it. */
@@ -22,12 +25,13 @@ export interface AdminApiOptions {
 export type AdminApi = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
 export function adminApi(options: AdminApiOptions): AdminApi {
+  const lists = new OneByOne();
   return async (request, response) => {
     const [given] = fieldsOf(request.rawHeaders, 'x-request-id');
     const requestId = given !== undefined && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
     let told: Answer;
     try {
-      told = await answerTo(request, requestId, options);
+      told = await answerTo(request, requestId, options, lists);
     } catch (error) {
       // A client that left in the middle of its body is no defect, and hears nothing any more.
       if (!response.destroyed) options.onDefect(error, requestId);
@@ -38,10 +42,18 @@ export function adminApi(options: AdminApiOptions): AdminApi {
 }
 
 /** The flow: who it is, what is meant, what was sent, what comes of it. */
-async function answerTo(request: IncomingMessage, requestId: string, options: AdminApiOptions): Promise<Answer> {
+async function answerTo(
+  request: IncomingMessage,
+  requestId: string,
+  options: AdminApiOptions,
+  lists: OneByOne,
+): Promise<Answer> {
   const clientAddress = (request.socket.remoteAddress ?? 'unknown').replace(/^::ffff:(?=[0-9.]+$)/, '');
   const refusal = await options.door.refusalFor(request.rawHeaders, clientAddress);
-  if (refusal !== null) return refusal;
+  if (refusal !== null) {
+    if (codeOf(refusal) === 'invalid_admin_token') options.audit(strangerLine(clientAddress, requestId));
+    return refusal;
+  }
   const [path = '', query = ''] = splitAt(request.url ?? '', '?');
   const method = request.method === 'HEAD' ? 'GET' : (request.method ?? '');
   if (path === '/admin/openapi.json')
@@ -60,29 +72,50 @@ async function answerTo(request: IncomingMessage, requestId: string, options: Ad
     clientAddress,
     requestId,
   };
+  const work = () => outcomeOf(handler, call, match.changes?.[method] ?? null, options);
+  return match.isList === true && method === 'GET' ? lists.run(work) : work();
+}
+
+/** @param change null where nothing is to be changed */
+async function outcomeOf(
+  handler: Handler,
+  call: Call,
+  change: Action | null,
+  { admin, audit }: AdminApiOptions,
+): Promise<Answer> {
+  const failed = (outcome: 'refused' | 'unknown', code: string) => {
+    if (change !== null) audit(failedLine(call, change, outcome, code));
+  };
   try {
-    return await handler(call, await options.admin());
+    const told = await handler(call, { ...(await admin()), audit });
+    if (told.status >= 400) failed('refused', codeOf(told));
+    return told;
   } catch (error) {
-    return knownRefusal(error);
+    const refusal = knownRefusal(error);
+    if (refusal === null) {
+      failed('unknown', 'internal_error');
+      throw error;
+    }
+    // The store may have done what was asked, and its answer was lost.
+    failed(refusal.status === 503 ? 'unknown' : 'refused', codeOf(refusal));
+    return refusal;
   }
 }
 
-function knownRefusal(error: unknown): Answer {
+function knownRefusal(error: unknown): Answer | null {
   if (error instanceof PreconditionFailed) {
     return refuse('precondition_failed', 'The key has been changed since. Read it again and look at what has changed.');
   }
-  const refusal = error instanceof Failure ? refusalOf(error) : null;
-  if (refusal === null) throw error;
-  return refusal;
+  return error instanceof Failure ? refusalOf(error) : null;
 }
 
 function matchOf(path: string) {
   const parts = path.split('/').slice(2);
-  for (const { path: template, methods } of RESOURCES) {
+  for (const { path: template, ...resource } of RESOURCES) {
     if (template.length !== parts.length) continue;
     if (!template.every((part, i) => part.startsWith(':') || part === parts[i])) continue;
     const ids = parts.filter((_, i) => template[i]!.startsWith(':')).map(decoded);
-    if (ids.every((id) => id !== null)) return { methods, ids };
+    if (ids.every((id) => id !== null)) return { ...resource, ids };
   }
   return null;
 }

@@ -1,14 +1,25 @@
 import type { StoredKey } from '../identify/key-store.ts';
+import type { Call } from './call.ts';
 import { timeOf } from './key-report.ts';
 
-/** One change that an operator made. The log adds when. No secret has a place in it. */
+export type Action = 'key.create' | 'key.update' | 'key.rotate' | 'key.revoke' | 'ban.lift';
+
+/** One change that an operator made or tried, or a wrong admin token. The log adds when. No secret has a place in it. */
 export interface AuditLine {
-  readonly action: 'key.create' | 'key.update' | 'key.rotate' | 'key.revoke' | 'ban.lift';
-  readonly who: 'admin';
+  readonly action: Action | 'admin.access';
+  /**
+   * `repeated`: what was made before was told again, its secret too. `refused`: nothing was changed. `unknown`: something
+   * broke on the way, and the change may have been made.
+   */
+  readonly outcome: 'done' | 'repeated' | 'refused' | 'unknown';
+  /** Of the answer; null where it was no error. */
+  readonly code: string | null;
+  /** `stranger`: somebody without the admin token. */
+  readonly who: 'admin' | 'stranger';
   readonly clientAddress: string;
   readonly requestId: string;
-  /** The key, or whoever was banned. */
-  readonly id: string;
+  /** The key, or whoever was banned; null where none was named or made. */
+  readonly id: string | null;
   readonly before: KeyState | null;
   readonly after: KeyState | null;
 }
@@ -34,4 +45,31 @@ export function stateOf({ plan, limits, name, owner, expiresAtMs, revokedAtMs, s
     revokedAt: timeOf(revokedAtMs),
     secrets: secrets.map(({ last4 }) => last4),
   };
+}
+
+/** A change that was made. */
+export function doneLine(
+  { clientAddress, requestId }: Call,
+  action: Action,
+  id: string,
+  states: Pick<AuditLine, 'before' | 'after'> = { before: null, after: null },
+): AuditLine {
+  return { action, outcome: 'done', code: null, who: 'admin', clientAddress, requestId, id, ...states };
+}
+
+/** A change that was not made, as far as is known. */
+export function failedLine(
+  { clientAddress, requestId, ids }: Call,
+  action: Action,
+  outcome: 'refused' | 'unknown',
+  code: string,
+): AuditLine {
+  const id = ids[0] ?? null;
+  return { action, outcome, code, who: 'admin', clientAddress, requestId, id, before: null, after: null };
+}
+
+/** Somebody came with a token that is not the admin token. */
+export function strangerLine(clientAddress: string, requestId: string): AuditLine {
+  const [action, outcome, code] = ['admin.access', 'refused', 'invalid_admin_token'] as const;
+  return { action, outcome, code, who: 'stranger', clientAddress, requestId, id: null, before: null, after: null };
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Limits } from '../admit/plan.ts';
 import { MAX_LIMIT, WINDOWS } from '../admit/plan.ts';
 import type { KeyEdits, KeyWishes } from '../identify/key-changes.ts';
+import { visible } from '../identify/visible.ts';
 import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom } from './moment.ts';
 
 /** What a body was read as, or a sentence that names the members that are wrong. */
@@ -103,7 +104,7 @@ function read<S extends z.ZodType, T>(schema: S, body: unknown, use: (value: z.o
 function sentencesOf(issue: z.core.$ZodIssue, body: unknown): readonly string[] {
   const path = issue.path.map(String);
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => `There is no member ${JSON.stringify([...path, key].join('.'))}.`);
+    return issue.keys.map((key) => `There is no member "${visible([...path, key].join('.'))}".`);
   }
   if (path.length === 0) return ['The body must be a JSON object.'];
   const isMissing = path.length === 1 && !Object.hasOwn(body as object, path[0]!);

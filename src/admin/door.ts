@@ -2,6 +2,7 @@ import { hash, timingSafeEqual } from 'node:crypto';
 import { authorizationOf } from '../identify/bearer.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import { type Answer, refuse } from './answer.ts';
+import { OneByOne } from './one-by-one.ts';
 
 /** Wrong tokens that one address may present in a minute. */
 export const WRONG_TOKENS_PER_MINUTE = 10;
@@ -23,14 +24,23 @@ export interface DoorOptions {
 export class Door {
   readonly #options: DoorOptions;
   readonly #digest: Buffer | null;
+  readonly #judgements = new OneByOne();
 
   constructor(options: DoorOptions) {
     this.#options = options;
     this.#digest = options.token === null ? null : digestOf(options.token);
   }
 
-  /** @returns null for who may come in, else what to tell */
-  async refusalFor(rawHeaders: readonly string[], address: string): Promise<Answer | null> {
+  /**
+   * One after the other. The attack: many guesses at once, all of which would be looked at before the first wrong one is
+   * counted.
+   * @returns null for who may come in, else what to tell
+   */
+  refusalFor(rawHeaders: readonly string[], address: string): Promise<Answer | null> {
+    return this.#judgements.run(() => this.#judge(rawHeaders, address));
+  }
+
+  async #judge(rawHeaders: readonly string[], address: string): Promise<Answer | null> {
     if (this.#digest === null) {
       return refuse('forbidden', 'There is no admin token: set ADMIN_TOKEN to use the admin API.');
     }

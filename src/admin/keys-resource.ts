@@ -2,7 +2,7 @@ import type { StoredKey } from '../identify/key-store.ts';
 import { bodyDigestOf } from '../identify/repeatable.ts';
 import type { Admin } from './admin.ts';
 import { type Answer, answer, refuse } from './answer.ts';
-import { type AuditLine, stateOf } from './audit.ts';
+import { type Action, doneLine, stateOf } from './audit.ts';
 import { readCreation, readEdits, readRotation } from './bodies.ts';
 import type { Call } from './call.ts';
 import { etagOf, guardOf } from './etag.ts';
@@ -37,7 +37,7 @@ export async function createKey(call: Call, admin: Admin): Promise<Answer> {
     );
   }
   const { key, secret, kind } = made;
-  if (kind === 'made') tell(call, admin, 'key.create', null, key);
+  tell(call, admin, 'key.create', null, key, kind === 'made' ? 'done' : 'repeated');
   const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs);
   return answer(
     201,
@@ -84,8 +84,10 @@ export async function rotateKey(call: Call, admin: Admin): Promise<Answer> {
   });
 }
 
-export async function showUsage({ ids }: Call, { operations }: Admin): Promise<Answer> {
-  return answer(200, await operations.usage(ids[0]!));
+export async function showUsage({ ids, query }: Call, { operations }: Admin): Promise<Answer> {
+  const [plan = null, ...more] = query.getAll('plan');
+  if (more.length > 0) return wrong('plan is given more than once.').refusal;
+  return answer(200, await operations.usage(ids[0]!, plan));
 }
 
 async function guarded(call: Call, change: (guard: Guard | undefined) => Promise<Answer>): Promise<Answer> {
@@ -103,14 +105,15 @@ function fieldsOfKey(key: StoredKey): Record<string, string> {
 }
 
 function tell(
-  { clientAddress, requestId }: Call,
+  call: Call,
   { audit }: Admin,
-  action: AuditLine['action'],
+  action: Action,
   before: StoredKey | null,
   key: StoredKey,
+  outcome: 'done' | 'repeated' = 'done',
 ): void {
   const states = { before: before === null ? null : stateOf(before), after: stateOf(key) };
-  audit({ action, who: 'admin', clientAddress, requestId, id: key.id, ...states });
+  audit({ ...doneLine(call, action, key.id, states), outcome });
 }
 
 /** With the quotes of a structured field or without them (draft-ietf-httpapi-idempotency-key-header). */

@@ -3,6 +3,9 @@ import { durationMs, instant } from '../config/values.ts';
 /** Ten years: longer is a mistake, or `never`. */
 const LONGEST_MS = 3_660 * 86_400_000;
 
+/** An offset can lead beyond: RFC 3339 has four digits for the year, and we could not say it back. */
+const LAST_MS = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
+
 export const DURATION_RULE = 'must be a duration of at most 3660d, such as 30m, 24h or 90d';
 export const MOMENT_RULE =
   'must be a duration such as 90d (at most 3660d), a date such as 2030-12-31, or a time such as 2030-12-31T12:00:00Z';
@@ -23,5 +26,6 @@ export function momentFrom(text: string, nowMs: number): number | null {
   // RFC 3339 allows a fraction of a second, and our own answers have one.
   const [, seconds, fraction = '', zone = ''] = /^([^.]*)(?:(\.[0-9]{1,9})(Z|[+-].*))?$/.exec(text) ?? [];
   if (seconds === undefined || !instant().safeParse(seconds + zone).success) return null;
-  return Date.parse(seconds + fraction + zone);
+  const atMs = Date.parse(seconds + fraction + zone);
+  return atMs > LAST_MS ? null : atMs;
 }

@@ -1,10 +1,12 @@
 import type { BanInForce, LedgerView } from '../admit/ledger.ts';
-import { allowanceOf, isShadowId, type Plans, shadowIdOf } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, isShadowId, type Plans, shadowIdOf } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
+import { isTokenHolder } from '../identify/jwt-claims.ts';
 import { edited, type KeyEdits, type KeyWishes, newKey, newSecret, revoked, rotated } from '../identify/key-changes.ts';
 import type { KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
+import { visible } from '../identify/visible.ts';
 import { type Created, createOnce } from './create-once.ts';
 
 export interface OperationsOptions {
@@ -96,7 +98,7 @@ export class Operations {
     const found: StoredKey[] = [];
     let { cursor } = page;
     do {
-      const next = await this.#options.keys.list({ limit: Math.max(page.limit, LEAST_READ), cursor });
+      const next = await this.#options.keys.list({ limit: READ_AT_ONCE, cursor });
       for (const [i, key] of next.keys.entries()) {
         if (!page.all && key.revokedAtMs !== null) continue;
         found.push(key);
@@ -118,15 +120,12 @@ export class Operations {
     } while (cursor !== null);
   }
 
-  /** What a key may do, and where it stands. */
-  async usage(id: string): Promise<UsageReport> {
-    const key = await this.show(id);
-    const plan = this.plans.plans.get(key.plan);
-    if (plan === undefined) throw new Failure('conflict', `The plan ${key.plan} of key ${id} is not in plans.yaml.`);
-    const allowance = allowanceOf(plan, key.limits);
-    if ('missing' in allowance) {
-      throw new Failure('conflict', `Key ${id} has no limit for ${allowance.missing.join(', ')}.`);
-    }
+  /**
+   * What a caller may do, and where it stands.
+   * @param plan of a caller with tokens, whose plan stands in them and nowhere else; null for a key, which has its own
+   */
+  async usage(id: string, plan: string | null = null): Promise<UsageReport> {
+    const allowance = isTokenHolder(id) ? this.#allowanceUnder(id, plan) : await this.#allowanceOfKey(id, plan);
     const outcome = await this.#options.ledger.present(id, allowance);
     if (outcome === null) throw new Failure('store_corrupt', `What the store holds for ${id} cannot be read.`);
     const { shadow } = allowance;
@@ -144,7 +143,34 @@ export class Operations {
     if (await this.#options.ledger.lift(id)) return;
     // Not only keys can be banned: callers with a token of another issuer have no record here.
     if (id.startsWith('key_')) await this.show(id);
-    throw new Failure('not_found', `${id.startsWith('key_') ? 'Key ' : ''}${id} is not banned.`);
+    throw new Failure('not_found', `${id.startsWith('key_') ? 'Key ' : ''}${visible(id)} is not banned.`);
+  }
+
+  #allowanceUnder(id: string, name: string | null): Allowance {
+    if (name === null) {
+      throw new Failure(
+        'refused',
+        `The plan of ${id} stands in its tokens and nowhere else. Say which it is: \`tollgate usage ${id} --plan PLAN\`, or GET /admin/keys/${id}/usage?plan=PLAN.`,
+      );
+    }
+    const { plans } = this.plans;
+    const plan = plans.get(name);
+    const allowance = plan === undefined ? null : allowanceOf(plan, {});
+    if (allowance !== null && !('missing' in allowance)) return allowance;
+    throw new Failure(
+      'refused',
+      `There is no plan '${visible(name)}' that a token can have. The plans are: ${[...plans.keys()].join(', ')}.`,
+    );
+  }
+
+  async #allowanceOfKey(id: string, name: string | null): Promise<Allowance> {
+    const key = await this.show(id);
+    if (name !== null && name !== key.plan) throw new Failure('refused', `Key ${id} is on the plan ${key.plan}.`);
+    const plan = this.plans.plans.get(key.plan);
+    if (plan === undefined) throw new Failure('conflict', `The plan ${key.plan} of key ${id} is not in plans.yaml.`);
+    const allowance = allowanceOf(plan, key.limits);
+    if (!('missing' in allowance)) return allowance;
+    throw new Failure('conflict', `Key ${id} has no limit for ${allowance.missing.join(', ')}.`);
   }
 
   async #change(id: string, change: (key: StoredKey) => StoredKey, guard?: Guard): Promise<Changed> {
@@ -164,9 +190,12 @@ export class Operations {
 }
 
 const PAGE = 500;
-/** Keys that are read at once: of a page of one, revoked ones before it would be a call each. */
-const LEAST_READ = 100;
+/**
+ * Keys that are read at once: of a page of one, revoked ones before it would be a call each; of a page of a thousand, all in
+ * one go would keep the requests of callers waiting behind them.
+ */
+const READ_AT_ONCE = 100;
 
 function unknownKey(id: string): never {
-  throw new Failure('not_found', `There is no key ${id}.`);
+  throw new Failure('not_found', `There is no key ${visible(id)}.`);
 }

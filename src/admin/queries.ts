@@ -1,3 +1,4 @@
+import { visible } from '../identify/visible.ts';
 import { type Answer, refuse } from './answer.ts';
 
 /** A page of a list that is asked for. */
@@ -20,7 +21,7 @@ export function readPage<More extends string>(
   const known: readonly string[] = ['limit', 'cursor', ...more];
   for (const name of query.keys()) {
     if (!known.includes(name)) {
-      return wrong(`There is no parameter ${JSON.stringify(name)}; there are ${known.join(', ')}.`);
+      return wrong(`There is no parameter "${visible(name)}"; there are ${known.join(', ')}.`);
     }
     if (query.getAll(name).length > 1) return wrong(`${name} is given more than once.`);
   }

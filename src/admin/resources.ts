@@ -2,6 +2,7 @@ import type { Plans } from '../admit/plan.ts';
 import { KEPT_DAYS } from '../annotate/deprecated-calls.ts';
 import type { Admin, Handler } from './admin.ts';
 import { type Answer, answer } from './answer.ts';
+import { type Action, doneLine } from './audit.ts';
 import { banReport } from './ban-report.ts';
 import type { Call } from './call.ts';
 import { createKey, listKeys, revokeKey, rotateKey, showKey, showUsage, updateKey } from './keys-resource.ts';
@@ -14,15 +15,23 @@ const DEFAULT_DAYS = 30;
 export const RESOURCES: readonly {
   readonly path: readonly string[];
   readonly methods: Readonly<Record<string, Handler>>;
+  /** Those of its methods that change something: what they try is told in audit lines. */
+  readonly changes?: Readonly<Record<string, Action>>;
+  /** Its GET reads much of the store: one at a time, so that callers are not kept waiting behind many of them. */
+  readonly isList?: true;
 }[] = [
-  { path: ['keys'], methods: { GET: listKeys, POST: createKey } },
-  { path: ['keys', ID], methods: { GET: showKey, PATCH: updateKey, DELETE: revokeKey } },
-  { path: ['keys', ID, 'rotate'], methods: { POST: rotateKey } },
+  { path: ['keys'], methods: { GET: listKeys, POST: createKey }, changes: { POST: 'key.create' }, isList: true },
+  {
+    path: ['keys', ID],
+    methods: { GET: showKey, PATCH: updateKey, DELETE: revokeKey },
+    changes: { PATCH: 'key.update', DELETE: 'key.revoke' },
+  },
+  { path: ['keys', ID, 'rotate'], methods: { POST: rotateKey }, changes: { POST: 'key.rotate' } },
   { path: ['keys', ID, 'usage'], methods: { GET: showUsage } },
-  { path: ['bans'], methods: { GET: listBans } },
-  { path: ['bans', ID], methods: { DELETE: liftBan } },
+  { path: ['bans'], methods: { GET: listBans }, isList: true },
+  { path: ['bans', ID], methods: { DELETE: liftBan }, changes: { DELETE: 'ban.lift' } },
   { path: ['plans'], methods: { GET: showPlans } },
-  { path: ['deprecations'], methods: { GET: listDeprecations } },
+  { path: ['deprecations'], methods: { GET: listDeprecations }, isList: true },
 ];
 
 /** By id, so that a ban that begins or ends while somebody turns the pages moves no other from one to the next. */
@@ -41,8 +50,7 @@ async function listBans({ query }: Call, { operations }: Admin): Promise<Answer>
 async function liftBan(call: Call, admin: Admin): Promise<Answer> {
   const [id] = call.ids as [string];
   await admin.operations.lift(id);
-  const { clientAddress, requestId } = call;
-  admin.audit({ action: 'ban.lift', who: 'admin', clientAddress, requestId, id, before: null, after: null });
+  admin.audit(doneLine(call, 'ban.lift', id));
   return answer(200, { id, lifted: true });
 }
 

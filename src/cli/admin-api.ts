@@ -49,11 +49,11 @@ export function adminApiOn(inForce: InForce, stores: () => Promise<Stores>, logg
       return {
         operations: new Operations({ keys, ledger, plans: () => inForce.plans, peppers, random: randomBytes, nowMs }),
         versions: () => inForce.versions,
-        audit: (line) => audit.info(line, 'audit'),
         deprecations: (days) => deprecationReports(inForce.settings.routes, opened, { days, nowMs: nowMs() }),
         nowMs,
       };
     },
+    audit: (line) => audit.info(line, 'audit'),
     description: apiDescription(),
     onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
   });

@@ -128,21 +128,22 @@ async function openSource(file: string): Promise<Source> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let bytesRead = 0;
   let hasEnded = false;
+  let isGzip = false;
   const next = async (): Promise<string | null> => {
     const { value, done } = await iterator.next().catch((cause: Error) => {
       throw new Failure('refused', `${file} cannot be read: ${cause.message}.`, cause);
     });
     if (hasEnded) return null;
     hasEnded = done === true;
+    if (bytesRead === 0 && !hasEnded) isGzip = value[0] === 0x1f && value[1] === 0x8b;
     bytesRead += hasEnded ? 0 : value.length;
     try {
       return hasEnded ? decoder.decode() : decoder.decode(value, { stream: true });
     } catch (cause) {
-      throw new Failure(
-        'refused',
-        `${file} is not UTF-8 text from some character on. What stands before that was read.`,
-        cause,
-      );
+      const what = isGzip
+        ? `is a gzip file. Unpack it first: \`gunzip -c ${file} | tollgate keys import -\`.`
+        : 'is not UTF-8 text from some character on. What stands before that was read.';
+      throw new Failure('refused', `${file} ${what}`, cause);
     }
   };
   const head = (await next()) ?? '';

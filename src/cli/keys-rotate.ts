@@ -1,4 +1,5 @@
 import { keyReportWithSecret, timeOf } from '../admin/key-report.ts';
+import type { StoredKey } from '../identify/key-store.ts';
 import type { Command, ExitCode } from './command.ts';
 import { readDuration } from './duration.ts';
 import { operationsOn } from './keys-operations.ts';
@@ -25,12 +26,17 @@ export const keysRotate: Command = {
       const { key, secret } = await operationsOn(store).rotate(id, overlapMs);
       if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, store.plans)));
       else {
-        const old =
-          overlapMs === 0 ? 'no longer works' : `works until ${timeOf(key.secrets[0]!.createdAtMs + overlapMs)}`;
-        terminal.out(`${id} has a new secret; the old one ${old}.\n\n  ${secret}\n\n`);
+        terminal.out(`${id} has a new secret; the old one ${fateOf(key)}.\n\n  ${secret}\n\n`);
         terminal.out('This is the only time that it is shown. Keep it where you keep secrets.\n');
       }
       return 0;
     });
   },
 };
+
+/** What becomes of the secret that a rotation has retired: no secret lives longer than its key. */
+function fateOf({ secrets, expiresAtMs }: StoredKey): string {
+  const [, old] = secrets;
+  if (old === undefined) return 'no longer works';
+  return `works until ${timeOf(Math.min(old.expiresAtMs ?? Infinity, expiresAtMs ?? Infinity))}`;
+}

@@ -102,6 +102,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   const upstreams = new Upstreams(ownOf(settings).upstreams, log);
   closers.push(() => upstreams.close());
   const webSockets = keepWebSockets(() => ownOf(live.settings).websockets, stores);
+  const tokens = new TokenIssuers(log);
   let listener: PublicListener | null = null;
   let gateway: Gateway | null = null;
   const metrics = createMetrics({
@@ -110,6 +111,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
     webSockets: () => webSockets.open,
     upstreams: () => upstreams.states(),
     versions: () => live.versions,
+    tokenKeysUp: () => tokens.keysUp,
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
     certificateExpiresAtMs: () => certificates?.current.expiresAtMs ?? null,
   });
@@ -118,7 +120,6 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   const services = openServices(settings, live, stores, metrics);
   closers.push(() => services.deprecatedCalls.close());
   const traceOf = await tracing(env, closers);
-  const tokens = new TokenIssuers(log);
   const surroundings = { log, metrics, tokens, traceOf, isDraining: () => draining, webSockets };
   const served = new Gateway(partsOf(live, services, upstreams.byName, surroundings));
   gateway = served;

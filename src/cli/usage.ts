@@ -9,11 +9,19 @@ export const usage: Command = {
   name: 'usage',
   about: 'Tells what a key has used in each window of its plan, its strikes and its ban.',
   positionals: ['KEY_ID'],
-  options: { json: { type: 'boolean', about: 'Prints the same object as GET /usage, times in Unix seconds.' } },
+  options: {
+    plan: {
+      type: 'string',
+      value: 'PLAN',
+      about: 'For a caller with JSON Web Tokens (jwt_…), whose plan stands only in them: which it is.',
+    },
+    json: { type: 'boolean', about: 'Prints the same object as GET /usage, times in Unix seconds.' },
+  },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
+    const plan = (options.plan as string | undefined) ?? null;
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const report = await operationsOn(store).usage(id);
+      const report = await operationsOn(store).usage(id, plan);
       if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
       else terminal.out(asText(report, terminal));
       return 0;

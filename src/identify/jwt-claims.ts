@@ -33,3 +33,8 @@ export function consumerOfClaims(
 export function jwtConsumerId(issuer: string, subject: string): string {
   return `jwt_${hash('sha256', JSON.stringify([issuer, subject]), 'base64url').slice(0, 32)}`;
 }
+
+/** Whether an id is one that `jwtConsumerId` makes. */
+export function isTokenHolder(consumerId: string): boolean {
+  return /^jwt_[A-Za-z0-9_-]{32}$/.test(consumerId);
+}

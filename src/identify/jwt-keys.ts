@@ -44,6 +44,8 @@ export class JwtKeys {
   readonly #options: JwtKeysOptions;
   #set: KeySet | null = null;
   #text = '';
+  /** The last one that had a key that could not be used. */
+  #broken: KeySet | null = null;
   /** Monotonic milliseconds, as all that follow. */
   #readAtMs = 0;
   #failures = 0;
@@ -56,6 +58,11 @@ export class JwtKeys {
     this.#options = options;
     if (options.first === undefined) void this.#read();
     else this.#use(options.first, options.monotonicMs());
+  }
+
+  /** Whether keys are there and the last look at them went well. Those that cannot be read again are used for a while yet. */
+  get isUp(): boolean {
+    return this.#set !== null && this.#failures === 0 && this.#trouble === null;
   }
 
   /** The keys in force; at once where they are young enough. Never rejects. */
@@ -82,9 +89,12 @@ export class JwtKeys {
     return this.#failures === 0 ? this.#present() : this.#away();
   }
 
-  /** A key of the set cannot be used: tells of it. */
-  unusable(error: unknown): KeysAway {
+  /** A key of this set cannot be used: tells of it, and looks for newer ones as an unknown key makes it. */
+  unusable(seen: KeySet, error: unknown): KeysAway {
+    this.#broken = seen;
     this.#tell(error);
+    const nowMs = this.#options.monotonicMs();
+    if (nowMs >= this.#pausedUntilMs && nowMs - this.#readAtMs >= this.#options.cooldownMs) void this.#read();
     return { retryAfterMs: FIRST_PAUSE_MS };
   }
 
@@ -110,6 +120,8 @@ export class JwtKeys {
     try {
       this.#use(await this.#options.read(), askedAtMs);
       this.#failures = 0;
+      // To have read once more what cannot be used is no better.
+      if (this.#set === this.#broken) return;
       if (this.#trouble !== null) this.#options.onTrouble?.(null);
       this.#trouble = null;
     } catch (error) {

@@ -110,7 +110,7 @@ export class JwtVerifier {
     try {
       return this.#accept(await this.#claims(token, set), sha, set);
     } catch (error) {
-      if (!(error instanceof errors.JWKSNoMatchingKey)) return this.#refusal(error);
+      if (!(error instanceof errors.JWKSNoMatchingKey)) return this.#refusal(error, set);
     }
     const newer = await this.#options.keys.newerThan(set);
     if ('retryAfterMs' in newer) return { kind: 'unavailable', ...newer };
@@ -118,7 +118,7 @@ export class JwtVerifier {
     try {
       return this.#accept(await this.#claims(token, newer), sha, newer);
     } catch (error) {
-      return this.#refusal(error);
+      return this.#refusal(error, newer);
     }
   }
 
@@ -166,11 +166,11 @@ export class JwtVerifier {
     return identity;
   }
 
-  #refusal(error: unknown): JwtIdentity {
+  #refusal(error: unknown, set: KeySet): JwtIdentity {
     const why = refusalOf(error);
     if (why !== null) return refused(why);
     // A key that cannot be used is the issuer's mistake, not the caller's.
-    return { kind: 'unavailable', ...this.#options.keys.unusable(error) };
+    return { kind: 'unavailable', ...this.#options.keys.unusable(set, error) };
   }
 }
 

@@ -2,6 +2,7 @@ import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from './api-key.ts';
 import type { StoredKey, StoredSecret } from './key-store.ts';
+import { visible } from './visible.ts';
 
 /** What a new key is to be. */
 export interface KeyWishes {
@@ -153,7 +154,7 @@ function refuseUnusable({ plan: name, limits }: Pick<StoredKey, 'plan' | 'limits
   const plan = plans.get(name);
   if (plan === undefined) {
     const known = [...plans.keys()].join(', ');
-    throw new Failure('refused', `There is no plan '${name}' in plans.yaml. The plans are: ${known}.`);
+    throw new Failure('refused', `There is no plan '${visible(name)}' in plans.yaml. The plans are: ${known}.`);
   }
   const missing = Object.entries(plan.limits)
     .filter(([window, limit]) => limit === 'custom' && limits[window as keyof Limits] === undefined)

@@ -23,11 +23,12 @@ export interface Candidate {
  * does not suffice where that name is one that nobody guesses. The id follows from the name too, so the store itself
  * refuses to make a second key, whichever gateways are asked at the same time.
  *
- * A name means the same for 24 h: it counts together with the day, and yesterday's is looked at too.
+ * A name means the same for 24 h: it counts together with the day, and yesterday's is looked at too. So is tomorrow's: where
+ * the clock of another gateway is ahead, its day begins before ours has ended.
  */
 export function candidatesOf(name: string, peppers: readonly string[], nowMs: number): readonly Candidate[] {
   const day = Math.floor(nowMs / REPEATABLE_MS);
-  return [day, day - 1].flatMap((one) =>
+  return [day, day - 1, day + 1].flatMap((one) =>
     peppers.map((pepper) => ({ id: newKeyId(randomFrom(pepper, 'creation', name, String(one))), pepper })),
   );
 }

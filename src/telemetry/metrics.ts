@@ -5,6 +5,7 @@ import { Durations } from './durations.ts';
 import { type OutageMetrics, outageMetrics } from './outage-metrics.ts';
 import { type SettingsMetrics, settingsMetrics, type Versions } from './settings-metrics.ts';
 import { Tally } from './tally.ts';
+import { tokenMetrics } from './token-metrics.ts';
 import { type WebSocketMetrics, webSocketMetrics } from './web-socket-metrics.ts';
 
 export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, SettingsMetrics, OutageMetrics {
@@ -29,6 +30,8 @@ export interface Gauges {
   readonly certificateExpiresAtMs?: () => number | null;
   /** Of the settings and plans in force. */
   readonly versions?: () => Versions;
+  /** Whether the keys of the tokens' issuer can be had; null, or left out, where no token is accepted. */
+  readonly tokenKeysUp?: () => boolean | null;
   /** WebSockets that are open; left out where there can be none. */
   readonly webSockets?: () => number;
 }
@@ -80,6 +83,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     registers: [registry],
   });
   addGauges(registry, gauges);
+  tokenMetrics(registry, gauges.tokenKeysUp);
   return {
     registry,
     ...connectionMetrics(registry, gauges.certificateExpiresAtMs),

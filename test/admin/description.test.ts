@@ -191,6 +191,8 @@ describe('the API held to openapi.yaml', () => {
       ['POST', '/admin/keys/none/rotate'],
       ['GET', `/admin/keys/${id}/usage`],
       ['GET', '/admin/keys/none/usage'],
+      ['GET', `/admin/keys/${id}/usage?plan=gold`],
+      ['GET', `/admin/keys/jwt_${'a'.repeat(32)}/usage?plan=free`],
       ['POST', '/admin/keys', {}],
       ['GET', '/admin/bans'],
       ['GET', '/admin/bans?limit=0'],
@@ -226,8 +228,18 @@ describe('the API held to openapi.yaml', () => {
     await it('DELETE', '/admin/keys/none');
     for (const [method, path, body] of changes) await it(method, `/admin/keys/${id}${path}`, body);
     // A plan that has left plans.yaml: what its keys may do cannot be told.
-    const without = await startWithAdmin(store, { plans: 'plans: { free: { limits: { minute: 60 } } }' });
+    const plans = `plans:
+  free: { limits: { minute: 60, hour: unlimited }, shadow: { minute: 30 }, bans: off }
+  watched: { limits: { minute: 5 }, enforce: false }
+  own: { limits: { day: custom } }`;
+    const without = await startWithAdmin(store, { plans });
     await referee.ask(without, 'GET', `/admin/keys/${id}/usage`);
+    await referee.ask(without, 'GET', '/admin/plans');
+    for (const body of [{ plan: 'free' }, { plan: 'watched' }, { plan: 'own', limits: { day: 'unlimited' } }]) {
+      const made = (await referee.ask(without, 'POST', '/admin/keys', body)).body;
+      await without.get('/v1/pets', made.key);
+      await referee.ask(without, 'GET', `/admin/keys/${made.id}/usage`);
+    }
     const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
       METHODS.filter((method) => method in methods).map((method) => [method, path, methods[method]!] as const),
     );

@@ -1,6 +1,7 @@
 import { hash, randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { mint } from '../../src/identify/api-key.ts';
 import { startGateway, startReplica } from '../support/gateway.ts';
@@ -193,6 +194,46 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
     expect(stderr).toMatch(message);
     expect(stderr).toContain('Nothing from there on was read');
     expect(await list()).toHaveLength(text.startsWith('key,plan') && text.includes('\n"x') ? 1 : 0);
+  });
+
+  test.each([
+    ['that has no header', (key: string) => `${key},pro\n`],
+    ['whose header has a secret in it', (key: string) => `key,plan,${key}\na,pro,b\n`],
+    ['whose lines end with CR alone', (key: string) => `key,plan\r${key},pro\r`],
+    ['of objects that have the secret as a name', (key: string) => `{"${key}":"pro"}\n`],
+  ])('shows no secret of a file %s', async (_, textWith) => {
+    const file = await fileOf(textWith(foreign(1)), 'keys');
+    for (const words of [[], ['--json']]) {
+      const { code, stdout, stderr } = await run(env, 'keys', 'import', file, ...words);
+      expect(code).toBe(1);
+      expect(stdout + stderr).toMatch(/header|member that is not known/);
+      expect(stdout + stderr).not.toContain(foreign(1));
+    }
+  });
+
+  test('shows nothing of a file that a terminal would obey', async () => {
+    const text = `{"key":"${foreign(1)}","plan":"\\u001b]0;x\\u0007\\u009b2J"}\n{"\\u009b2J":1}\n`;
+    const { code, stderr } = await run(env, 'keys', 'import', await fileOf(text, 'keys.ndjson'));
+    expect([code, stderr.split('\n')]).toEqual([
+      1,
+      [expect.stringContaining('\\u{1b}]0;x\\u{7}\\u{9b}2J'), expect.anything(), ''],
+    ]);
+    expect(stderr).not.toMatch(/(?!\n)\p{Cc}/u);
+  });
+
+  test.each(['[]', '[5]', '5', '{"minute":[5]}', '{"minute":null}', '{"__proto__":5}'])(
+    'takes no limits such as %s',
+    async (limits) => {
+      const text = `{"key":"${foreign(1)}","plan":"pro","limits":${limits}}\n`;
+      const { code, stderr } = await run(env, 'keys', 'import', await fileOf(text, 'keys.ndjson'));
+      expect([code, stderr]).toEqual([1, expect.stringContaining('limits must be')]);
+    },
+  );
+
+  test('says of a gzip file how to read it', async () => {
+    const file = await fileOf(gzipSync(`key,plan\n${foreign(1)},pro\n`), 'keys.csv.gz');
+    const { code, stderr } = await run(env, 'keys', 'import', file);
+    expect([code, stderr]).toEqual([1, expect.stringContaining(`gunzip -c ${file} | tollgate keys import -`)]);
   });
 
   test('stops at what is no UTF-8, and is refused for a file that is not there', async () => {

@@ -119,6 +119,16 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(after.secrets.map((secret: { last4: string }) => secret.last4)).toEqual([last.key.slice(-4)]);
   });
 
+  test('a rotation does not promise the first secret a longer life than its key has', async () => {
+    const made = await create(env, '--plan', 'free', '--expires', '1h');
+    const rotate = async (overlap: string) => (await run(env, 'keys', 'rotate', made.id, '--overlap', overlap)).stdout;
+    expect(await rotate('30d')).toContain(`the old one works until ${made.expiresAt}.`);
+    const { secrets } = JSON.parse((await run(env, 'keys', 'show', made.id, '--json')).stdout);
+    expect(await rotate('1m')).not.toContain(made.expiresAt);
+    expect(secrets).toHaveLength(2);
+    expect(await rotate('0s')).toContain('the old one no longer works.');
+  });
+
   test('a revoked key is listed no more unless asked for, and can be neither rotated nor changed', async () => {
     const made = await create(env, '--plan', 'free');
     const kept = await create(env, '--plan', 'free');

@@ -16,10 +16,9 @@ export async function sendNonsense({ composition }: Stage): Promise<void> {
  */
 export async function dashboardHasData(stage: Stage, user: MadeKey, banned: MadeKey): Promise<void> {
   const deadlineMs = performance.now() + 45_000;
-  // There is no certificate here: HAProxy stands before the gateways.
-  // The set has no TLS of its own and no plan that is only watched.
+  // The set has no TLS of its own (HAProxy stands before the gateways), no plan that is only watched and no tokens.
   const hasData = ({ promql }: Expression) =>
-    !promql.includes('tollgate_tls_certificate_expiry') && !promql.includes('tollgate_shadow_refusals');
+    !/tollgate_(tls_certificate_expiry|shadow_refusals|token_keys_up)/.test(promql);
   let waiting: readonly Expression[] = dashboardExpressions(readDashboard()).filter(hasData);
   while (waiting.length > 0) {
     assert.ok(performance.now() < deadlineMs, `no data for ${waiting.map(({ where }) => where).join(', ')}`);

@@ -152,6 +152,32 @@ describe('a caller with a token of the issuer', () => {
     expect(responses[0]?.status).toBe(400);
   });
 
+  test('has a usage that the operator is told, who has to say the plan', async () => {
+    const env = { ADMIN_TOKEN: 'let-me-in' };
+    const more = settings(await keyFile(one));
+    const own = await startGateway({ upstream: upstream.origin, plans: PLANS, more, env });
+    const seen = await own.get('/usage', await one.sign());
+    const { id } = (await seen.json()) as { id: string };
+    await own.get('/v1/pets', await one.sign());
+    const usage = async (query: string) => {
+      const headers = { Authorization: 'Bearer let-me-in' };
+      const answer = await fetch(`http://127.0.0.1:${own.adminPort}/admin/keys/${id}/usage${query}`, { headers });
+      return { status: answer.status, body: (await answer.json()) as object };
+    };
+    const told = await usage('?plan=free');
+    expect([told.status, told.body]).toEqual([200, expect.objectContaining({ id, plan: 'free', ban: null })]);
+    expect(told.body).toMatchObject({ windows: { minute: { limit: 60, used: 1 }, day: { limit: 1000, used: 1 } } });
+    expect(await usage('')).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('Say which it is') },
+    });
+    for (const query of ['?plan=gold', '?plan=enterprise', '?plan=free&plan=small']) {
+      expect((await usage(query)).status).toBe(400);
+    }
+    const { code, stderr } = await own.command('usage', id);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('Say which it is')]);
+  });
+
   test('stands beside callers with keys', async () => {
     const { key } = await gateway.createKey('free');
     expect((await gateway.get('/v1/pets', key)).status).toBe(200);

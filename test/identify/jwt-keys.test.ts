@@ -119,6 +119,43 @@ describe('the keys of an issuer', () => {
     expect(issuer.reads).toBe(1);
   });
 
+  test('are up while the last look at them went well, whether or not older ones are still used', async () => {
+    const { issuer, keys } = keysOf();
+    expect(keys.isUp).toBe(false);
+    await keys.current();
+    expect(keys.isUp).toBe(true);
+    issuer.nowMs += 6 * MINUTE;
+    issuer.answer = away;
+    expect(isAway(await keys.current())).toBe(false);
+    await settled();
+    expect(keys.isUp).toBe(false);
+    issuer.nowMs += MINUTE;
+    issuer.answer = async () => jwksOf(one);
+    await keys.current();
+    await settled();
+    expect(keys.isUp).toBe(true);
+    keys.unusable((await keys.current()) as KeySet, new Error('a broken key'));
+    expect(keys.isUp).toBe(false);
+  });
+
+  test('of which one cannot be used are looked at again after 10 s, and told of once until they are others', async () => {
+    const { issuer, keys, troubles } = keysOf();
+    const seen = (await keys.current()) as KeySet;
+    const spoil = () => keys.unusable(seen, new Error('a broken key'));
+    for (let i = 0; i < 3; i++) spoil();
+    expect(issuer.reads).toBe(1);
+    issuer.nowMs += 10_000;
+    spoil();
+    await settled();
+    spoil();
+    expect([issuer.reads, troubles, keys.isUp]).toEqual([2, ['a broken key'], false]);
+    issuer.nowMs += 10_000;
+    issuer.answer = async () => jwksOf(one, two);
+    spoil();
+    await settled();
+    expect([issuer.reads, troubles, keys.isUp]).toEqual([3, ['a broken key', null], true]);
+  });
+
   test('in trouble are told of once, and when it is over', async () => {
     const { issuer, keys, troubles } = keysOf();
     await keys.current();

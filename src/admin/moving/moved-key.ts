@@ -89,8 +89,8 @@ function limitsOf(given: unknown): Limits {
   const words =
     typeof given === 'string'
       ? given.split(/[ ,;]+/).filter((word) => word !== '')
-      : typeof given === 'object' && given !== null
-        ? Object.entries(given).map(([window, limit]) => `${window}=${limit}`)
+      : typeof given === 'object' && given !== null && !Array.isArray(given)
+        ? Object.entries(given).map(([window, limit]) => (typeof limit === 'object' ? '' : `${window}=${limit}`))
         : [''];
   const limits: Partial<Record<string, Limit>> = {};
   for (const word of words) {

@@ -45,11 +45,13 @@ async function* fromCsv(chunks: AsyncIterable<string>): AsyncGenerator<Line> {
 
 function columnsOf(line: number, cells: readonly string[]): readonly Column[] {
   const names = cells.map((cell) => cell.trim());
+  const known = COLUMNS.join(', ');
+  if (!names.some(isColumn)) {
+    const what = `the first line must be the header, with commas between its columns; there are ${known}.`;
+    throw new Unreadable(line, what);
+  }
   for (const name of names) {
-    if (!isColumn(name)) {
-      const what = `the header has a column ${JSON.stringify(name)}, which is not known; there are ${COLUMNS.join(', ')}.`;
-      throw new Unreadable(line, what);
-    }
+    if (!isColumn(name)) throw new Unreadable(line, `the header has ${unknown('a column', name)}; there are ${known}.`);
     if (names.indexOf(name) !== names.lastIndexOf(name)) {
       throw new Unreadable(line, `the header has the column ${name} twice.`);
     }
@@ -75,11 +77,16 @@ function rowFrom(text: string): { readonly row: Row } | { readonly fault: string
     return { fault: 'is not valid JSON.' };
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return { fault: 'is no JSON object.' };
-  const unknown = Object.keys(value).find((name) => !isColumn(name));
-  if (unknown !== undefined) {
-    return { fault: `has a member ${JSON.stringify(unknown)}, which is not known; there are ${COLUMNS.join(', ')}.` };
+  const other = Object.keys(value).find((name) => !isColumn(name));
+  if (other !== undefined) {
+    return { fault: `has ${unknown('a member', other)}; there are ${COLUMNS.join(', ')}.` };
   }
   return { row: value };
+}
+
+/** Told by its name only where it looks like one: in the place of a name may stand a secret, as where columns are mixed up. */
+function unknown(what: string, name: string): string {
+  return /^[A-Za-z _-]{1,24}$/.test(name) ? `${what} "${name}", which is not known` : `${what} that is not known`;
 }
 
 function isColumn(name: string): name is Column {

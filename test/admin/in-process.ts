@@ -1,0 +1,32 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { pino } from 'pino';
+import { adminApiOn } from '../../src/cli/admin-api.ts';
+import { loadConfiguration } from '../../src/config/settings.ts';
+import type { KeyStore } from '../../src/identify/key-store.ts';
+import { atEnd } from '../support/endings.ts';
+import { ask, TOKEN } from './operator.ts';
+
+/** The admin API in this process, on a store of the test's, and the lines that it has written into the log. */
+export async function adminApiWith(keys: KeyStore, level = 'info') {
+  const lines: Record<string, unknown>[] = [];
+  const logger = pino({ level }, { write: (line) => lines.push(JSON.parse(line)) });
+  const configuration = loadConfiguration({ ADMIN_TOKEN: TOKEN });
+  if ('faults' in configuration) throw new Error(configuration.faults.join());
+  const nothing = {
+    bans: async () => [],
+    lift: async () => false,
+    present: async () => null,
+    decide: async () => [],
+    of: async () => new Map(),
+    add: async () => {},
+  };
+  const stores = { keys, ledger: nothing, peppers: ['a pepper for the tests'], deprecatedCalls: nothing };
+  const server = createServer(adminApiOn(configuration, async () => stores, logger));
+  atEnd(() => server.close());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port: adminPort } = server.address() as AddressInfo;
+  const it = (method: string, path: string, body?: unknown, headers = {}) =>
+    ask({ adminPort }, method, path, body, headers);
+  return { it, lines };
+}
