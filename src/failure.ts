@@ -32,4 +32,6 @@ export type FailureCode =
   /** The store holds something that this version cannot read. */
   | 'store_corrupt'
   /** An address cannot be listened on. */
-  | 'cannot_listen';
+  | 'cannot_listen'
+  /** None of a gateway's workers could be started. */
+  | 'no_worker';

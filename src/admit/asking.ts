@@ -113,11 +113,19 @@ export class Asking {
       if (!outcome) this.#answerAlone(batch, outcome === undefined);
       else {
         memories.told(batch.consumerId, outcome, askedAtMs, generation);
+        this.#rememberOwed(batch.consumerId, outcome);
         answer(batch, (index) => {
           return { kind: 'decided', verdict: verdictOf(outcome, batch.allowance, index), source: 'store' };
         });
       }
     }
+  }
+
+  /** The store's word is without what was admitted alone meanwhile; in its next outage that still counts. */
+  #rememberOwed(consumerId: string, { state, nowMs }: Outcome): void {
+    const { debts, memories } = this.#options;
+    const whole = debts?.laidOver(consumerId, state, nowMs) ?? null;
+    if (whole !== null) memories.decidedAlone(consumerId, whole, { state, nowMs, isOwnClock: false });
   }
 
   /** Undefined: nothing of it has been counted. Null: it may have been. */

@@ -1,4 +1,4 @@
-import type { Outcome } from './decide.ts';
+import type { AccountState, Outcome } from './decide.ts';
 import type { Debt, OwedWindow, Returned, Returns } from './ledger.ts';
 import type { Allowance, WindowName } from './plan.ts';
 
@@ -22,6 +22,12 @@ interface Owed {
   readonly windows: Partial<Record<WindowName, OwedWindow>>;
 }
 
+interface UnderWay {
+  readonly owed: Owed;
+  /** Whether the store has taken it. */
+  readonly isTaken: Promise<boolean>;
+}
+
 /** So many are brought in one go: a store that has just come back is not run down. */
 const AT_ONCE = 64;
 const AGAIN_AFTER_MS = 200;
@@ -39,7 +45,7 @@ export class Debts {
   /** In the order in which they were made. */
   readonly #owed = new Map<string, Owed>();
   readonly #inDoubt = new Set<string>();
-  readonly #underWay = new Map<string, Promise<boolean>>();
+  readonly #underWay = new Map<string, UnderWay>();
   #background: NodeJS.Timeout | null = null;
   #isBusy = false;
 
@@ -81,6 +87,26 @@ export class Debts {
   }
 
   /**
+   * What the store said of a consumer at `nowMs`, and what it has yet to be told laid over it. What is just being brought may
+   * be in both: it is then counted once more, so that nothing is admitted for a second time.
+   * @returns null where the store had been told everything
+   */
+  laidOver(consumerId: string, state: AccountState, nowMs: number): AccountState | null {
+    const all = [this.#owed.get(consumerId), this.#underWay.get(consumerId)?.owed].filter((owed) => owed !== undefined);
+    if (all.length === 0) return null;
+    const windows = { ...state.windows };
+    for (const { isOwnClock, windows: owed } of all) {
+      const shiftMs = isOwnClock ? nowMs - this.#options.wallMs() : 0;
+      for (const { window, spent, endsAtMs } of Object.values(owed)) {
+        const open = windows[window];
+        const endMs = Math.min(endsAtMs + shiftMs, open?.endsAtMs ?? Number.POSITIVE_INFINITY);
+        if (endMs > nowMs) windows[window] = { used: (open?.used ?? 0) + spent, endsAtMs: endMs };
+      }
+    }
+    return { ...state, windows };
+  }
+
+  /**
    * Brings what these consumers owe.
    * @returns those that owe nothing any more: the store may decide about them
    */
@@ -88,7 +114,7 @@ export class Debts {
     const ids = [...new Set(consumerIds)];
     const due = ids.filter((id) => !this.#underWay.has(id) && this.#owed.has(id));
     if (due.length > 0) void this.#bring(due);
-    const settled = await Promise.all(ids.map(async (id) => (await this.#underWay.get(id)) !== false));
+    const settled = await Promise.all(ids.map(async (id) => (await this.#underWay.get(id)?.isTaken) !== false));
     return new Set(ids.filter((id, i) => settled[i] && !this.has(id)));
   }
 
@@ -109,10 +135,7 @@ export class Debts {
       return returned.map(({ kind }) => kind === 'added');
     });
     for (const [i, id] of ids.entries()) {
-      this.#underWay.set(
-        id,
-        sent.then((added) => added[i]!),
-      );
+      this.#underWay.set(id, { owed: taken[i]!.owed, isTaken: sent.then((added) => added[i]!) });
     }
     return (await sent).some((isAdded) => isAdded);
   }
@@ -153,13 +176,21 @@ export class Debts {
     const windows = before?.isOwnClock === isOwnClock ? { ...before.windows } : {};
     for (const one of more) {
       const known = windows[one.window];
-      const isNext = known === undefined || known.endsAtMs < one.endsAtMs;
-      if (known !== undefined && isNext) this.#tell(known, { kind: 'added', added: [] });
-      windows[one.window] = isNext ? one : { ...one, spent: known.spent + one.spent };
+      windows[one.window] = known === undefined ? one : this.#together(known, one);
     }
     this.#owed.set(consumerId, { windows, isOwnClock });
     if (this.#owed.size > this.#options.most) this.#letOff();
     this.#settleLater(AGAIN_AFTER_MS);
+  }
+
+  /** What is owed in one window; or, of two windows, in the later one: the other has ended. */
+  #together(known: OwedWindow, one: OwedWindow): OwedWindow {
+    const laterByMs = one.endsAtMs - known.endsAtMs;
+    // The next window opens when the one before has ended. What is less apart is one whose end the store has moved.
+    if (Math.abs(laterByMs) < one.lengthMs) return joined(known, one);
+    const [ended, next] = laterByMs > 0 ? [known, one] : [one, known];
+    this.#tell(ended, { kind: 'added', added: [] });
+    return next;
   }
 
   #letOff(): void {
@@ -187,4 +218,9 @@ export class Debts {
     this.#isBusy = false;
     if (this.#owed.size > 0 || this.#inDoubt.size > 0) this.#settleLater(goesWell ? 0 : AGAIN_AFTER_MS);
   }
+}
+
+/** As where the store joins two: they end with the first of them. */
+function joined(a: OwedWindow, b: OwedWindow): OwedWindow {
+  return { ...a, spent: a.spent + b.spent, endsAtMs: Math.min(a.endsAtMs, b.endsAtMs) };
 }

@@ -42,6 +42,8 @@ export interface Outcome {
   readonly admitted: number;
   /** The index of the first that gets the ban answer; `n` when none does. */
   readonly bannedFrom: number;
+  /** The ban was made here, by the first of them that gets the ban answer; left out where none was, or it was found in force. */
+  readonly imposesBan?: true;
   /** The state after the last of them. */
   readonly state: AccountState;
 }
@@ -153,7 +155,7 @@ function strike(
     const number = (state.ban?.number ?? 0) + 1;
     const ban = { number, untilMs: nowMs + banLengthMs(rule, number), window: refusing.window };
     const bannedFrom = admitted + Math.max(rule.after - before - 1, 0);
-    return { ...what, bannedFrom, state: { windows: state.windows, strikes: NO_STRIKES, ban } };
+    return { ...what, bannedFrom, imposesBan: true, state: { windows: state.windows, strikes: NO_STRIKES, ban } };
   }
   const since = before === 0 ? nowMs + rule.withinMs : state.strikes.endsAtMs;
   const strikes = { count: total, endsAtMs: Math.min(since, refusing.endsAtMs) };

@@ -109,7 +109,11 @@ function stillRefuses(memory: Memory, allowance: Allowance, cost: number, nowMs:
     // Made under a rule with longer bans than the one in force: the store is about to shorten it.
     return allowance.bans === null || ban.untilMs <= memory.nowMs + allowance.bans.longestMs;
   }
-  if (isHopeless(allowance, cost)) return nowMs - memory.nowMs < HOPELESS_MEMORY_MS;
+  if (isHopeless(allowance, cost)) {
+    // Where a cheaper request fits, refusals of such ones may have become a ban meanwhile, at another gateway.
+    const mayBeBanned = allowance.bans !== null && !isHopeless(allowance, 1);
+    return !mayBeBanned && nowMs - memory.nowMs < HOPELESS_MEMORY_MS;
+  }
   if (allowance.bans !== null) return false;
   return allowance.limits.some(({ window, limit }) => {
     const open = windows[window];

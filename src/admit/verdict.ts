@@ -1,4 +1,4 @@
-import { type AccountState, banLengthMs, isHopeless, type Outcome } from './decide.ts';
+import { type AccountState, isHopeless, type Outcome } from './decide.ts';
 import { type Allowance, WINDOW_MS, type WindowName } from './plan.ts';
 
 /** How one counted window stands after a request. */
@@ -60,7 +60,7 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
   const told = { nowMs, allowance, cost, standings };
   if (index < outcome.admitted) return { kind: 'admitted', ...told, binding: fewest(standings) };
   if (index >= outcome.bannedFrom && state.ban !== null)
-    return banned(told, state.ban, isImposed(outcome, allowance, index));
+    return banned(told, state.ban, outcome.imposesBan === true && index === outcome.bannedFrom);
   return refused(told);
 }
 
@@ -115,12 +115,6 @@ function refused(told: Omit<Told, 'binding'>): Refused {
     }
   }
   return { kind: 'refused', ...told, binding, retryAtMs, hopeless: isHopeless(told.allowance, cost) };
-}
-
-/** A ban that begins at the moment of the decision was made by its first banned request; any other was found in force. */
-function isImposed({ nowMs, bannedFrom, state }: Outcome, { bans }: Allowance, index: number): boolean {
-  const { ban } = state;
-  return index === bannedFrom && ban !== null && bans !== null && ban.untilMs - nowMs === banLengthMs(bans, ban.number);
 }
 
 function banned(told: Omit<Told, 'binding'>, ban: NonNullable<AccountState['ban']>, imposed: boolean): Banned {

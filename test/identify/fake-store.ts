@@ -1,6 +1,6 @@
 import { Failure } from '../../src/failure.ts';
 import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
-import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import type { KeyPage, KeyStore, StoredKey } from '../../src/identify/key-store.ts';
 import { PEPPER } from './some-key.ts';
 
 /** A store of keys in memory that counts what it is asked, and can be away or slow. */
@@ -24,7 +24,7 @@ export class FakeStore implements KeyStore {
     return this.keys.get(id) ?? null;
   }
 
-  async list() {
+  async list(_page?: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
     return { keys: [...this.keys.values()], cursor: null };
   }
 

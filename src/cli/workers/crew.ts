@@ -81,7 +81,7 @@ export class Crew {
       for (const one of unsettled) if (one.state !== 'starting' || !this.#running.has(one)) unsettled.delete(one);
       if (unsettled.size > 0) return;
       if ([...this.#running].some(({ state }) => state === 'serving')) started.resolve();
-      else started.reject(new Failure('cannot_listen', NONE_STARTED));
+      else started.reject(new Failure('no_worker', NONE_STARTED));
     };
     for (const slot of this.slots) unsettled.add(this.#start(slot));
     try {

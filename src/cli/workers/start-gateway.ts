@@ -8,7 +8,7 @@ const EMBEDDED =
 /**
  * Brings one gateway up: in this process, or in as many workers as WORKERS says (`auto`: one for each core), which this
  * process then supervises without loading what a request needs. Several need Redis, where they share one quota.
- * @throws Failure `store_owned`, `store_corrupt`, `cannot_listen`, `bad_settings`
+ * @throws Failure `store_owned`, `store_corrupt`, `cannot_listen`, `no_worker`, `bad_settings`
  */
 export async function startGateway(configuration: Configuration, env: NodeJS.ProcessEnv): Promise<RunningGateway> {
   const { workers, redis } = configuration.settings;

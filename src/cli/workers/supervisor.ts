@@ -10,6 +10,7 @@ import { LiveSettings } from '../live-settings.ts';
 import type { RunningGateway } from '../run-gateway.ts';
 import { Crew } from './crew.ts';
 import { Dispatcher } from './dispatcher.ts';
+import { countsOf } from './joined-counts.ts';
 import { JoinedLines } from './joined-lines.ts';
 import { joinReadiness, type WorkerReport } from './joined-readiness.ts';
 import type { WorkerProcess } from './worker-process.ts';
@@ -89,7 +90,7 @@ async function bringUp(settings: Settings, { crew, dispatcher, metrics, log, api
   const admin = await listenAdmin({
     ...settings.admin,
     readiness: () => readinessOf(crew, dispatcher, draining),
-    metrics: () => metricsOf(crew, metrics),
+    metrics: () => countsOf(crew.running, metrics, ANSWER_WITHIN_MS),
     api,
   });
   const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
@@ -197,10 +198,4 @@ async function readinessOf(crew: Crew, dispatcher: Dispatcher<WorkerProcess>, dr
     reports.map(({ report }) => report),
     draining,
   );
-}
-
-async function metricsOf(crew: Crew, metrics: JoinedMetrics) {
-  const workers = [...crew.running];
-  await Promise.all(workers.map((worker) => worker.ask('metrics', ANSWER_WITHIN_MS)));
-  return metrics.text(workers.map(({ worker, lastMetrics }) => ({ worker, metrics: lastMetrics })));
 }

@@ -33,10 +33,10 @@ export interface WorkerEvents {
   onConnectionsEnded(of: WorkerProcess, connections: number): void;
   /** It stops by itself. */
   onLeaving(of: WorkerProcess): void;
-  /** It has ended. */
-  onEnd(of: WorkerProcess, end: WorkerEnd): void;
   /** Nothing will be heard of it any more. */
   onSilent(of: WorkerProcess): void;
+  /** It has ended, and all that it said has been heard. */
+  onEnd(of: WorkerProcess, end: WorkerEnd): void;
 }
 
 interface Answers {
@@ -78,10 +78,7 @@ export class WorkerProcess implements Taker {
     // The channel breaks when the process does, and that is told below.
     this.#child.on('error', () => {});
     // Not 'close': that waits for whoever reads the log, who may never do so.
-    this.#child.once('exit', (code, signal) => {
-      this.#untilSilent();
-      events.onEnd(this, { code, signal });
-    });
+    this.#child.once('exit', (code, signal) => this.#untilSilent(() => events.onEnd(this, { code, signal })));
     this.#tell({ kind: 'begin', worker, workers, configuration });
   }
 
@@ -144,16 +141,17 @@ export class WorkerProcess implements Taker {
   }
 
   /**
-   * What it said last may still be on its way when it has ended. Node.js tells that a channel is at its end with an event,
-   * but not while it waits for the receipt of a connection, which is when it matters.
+   * What it said last, what it had counted among it, may still be on its way when it has ended. Node.js tells that a channel
+   * is at its end with an event, but not while it waits for the receipt of a connection, which is when it matters.
    */
-  #untilSilent(): void {
+  #untilSilent(then: () => void): void {
     if (this.#child.connected) {
-      setImmediate(() => this.#untilSilent());
+      setImmediate(() => this.#untilSilent(then));
       return;
     }
     for (const settle of this.#questions.values()) settle(null);
     this.#events.onSilent(this);
+    then();
   }
 
   #hear(message: FromWorker): void {

@@ -54,6 +54,7 @@ export class Circuit {
   #room = Number.POSITIVE_INFINITY;
   #underWay = 0;
   readonly #queue = new Set<Waiting>();
+  #answeredAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: CircuitOptions) {
     this.#options = options;
@@ -80,7 +81,7 @@ export class Circuit {
       this.#succeeded();
       return value;
     } catch (error) {
-      this.#failed(error);
+      if (!this.#isOwnQueue(error, leftMs)) this.#failed(error);
       throw asFailure(error);
     } finally {
       this.#underWay--;
@@ -123,6 +124,7 @@ export class Circuit {
   }
 
   #succeeded(): void {
+    this.#answeredAtMs = performance.now();
     this.#failures = 0;
     this.#reached = true;
     if (this.#state === 'away') {
@@ -140,6 +142,12 @@ export class Circuit {
     this.#reached = true;
     this.#room = FIRST_ROOM;
     this.#change('present');
+  }
+
+  /** It had waited for its turn and so had less than the whole deadline, of a store that answers: that is not its failure. */
+  #isOwnQueue(error: unknown, leftMs: number): boolean {
+    const { timeoutMs } = this.#options;
+    return error instanceof Late && leftMs < timeoutMs && performance.now() - this.#answeredAtMs < timeoutMs;
   }
 
   #failed(error: unknown): void {
@@ -187,6 +195,13 @@ export class Circuit {
   }
 }
 
+/** No answer came before the deadline. */
+class Late extends Failure {
+  constructor(withinMs: number) {
+    super('store_unavailable', `Redis did not answer within ${withinMs} ms.`);
+  }
+}
+
 interface Waiting {
   enter(): void;
   refuse(): void;
@@ -227,7 +242,7 @@ function reasonOf(error: unknown): string {
 function withDeadline<T>(promise: Promise<T>, timeoutMs: number, told: number): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
-      setImmediate(() => reject(new Failure('store_unavailable', `Redis did not answer within ${told} ms.`)));
+      setImmediate(() => reject(new Late(told)));
     }, timeoutMs);
     promise.then(resolve, reject).finally(() => clearTimeout(timer));
   });

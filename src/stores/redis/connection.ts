@@ -2,6 +2,8 @@ import type { Redis, RedisOptions } from 'ioredis';
 import { Failure } from '../../failure.ts';
 import { type Credentials, describeAddress, type RedisAddress, readRedisUrl } from './address.ts';
 import { ClusterClient, type LinkOptions } from './cluster.ts';
+import { sentinelConnector, serverConnector } from './connectors.ts';
+import { Names } from './names.ts';
 import { ServerClient } from './server-client.ts';
 
 export interface ConnectionOptions {
@@ -45,7 +47,9 @@ export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptio
 const SILENCE_MS = 5_000;
 
 function linkOptions(address: RedisAddress, connectTimeoutMs: number): LinkOptions {
+  const names = new Names();
   return {
+    Connector: address.kind === 'sentinel' ? sentinelConnector(names) : serverConnector(names),
     ...address.credentials,
     ...('isEncrypted' in address && address.isEncrypted ? { tls: {} } : {}),
     connectTimeout: connectTimeoutMs,

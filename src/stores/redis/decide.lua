@@ -5,7 +5,8 @@
 -- ARGV  per key: n, cost, after, within, first, factor, longest, forget (after 0: no bans), number of windows,
 --       then per window: its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
 -- reply now, then per key either a string (that hash holds something foreign) or
---       admitted, bannedFrom, strikes, their end, ban number, its end, its window, then per window used, end.
+--       admitted, bannedFrom, strikes, their end, ban number, its end, its window, 1 where it was made here (else 0),
+--       then per window used, end.
 --
 -- Fields of the hash, short because a million of them are kept:
 --   s m h d  used in a window     S M H D  its end     x X  strikes, their end     b B w  ban number, its end, its window
@@ -103,7 +104,7 @@ local function decide(key)
     room = math.min(room, math.floor((window.limit - window.used) / cost))
   end
 
-  local admitted, bannedFrom = 0, n
+  local admitted, bannedFrom, imposes = 0, n, 0
   local lasting = false
   if number > 0 and now < banEnd then
     bannedFrom = 0
@@ -131,6 +132,7 @@ local function decide(key)
       if strikes + refused >= after then
         bannedFrom = admitted + math.max(after - strikes - 1, 0)
         number = number + 1
+        imposes = 1
         banEnd = now + banLength(first, factor, longest, number)
         banWindow = last
         strikes, strikesEnd = 0, 0
@@ -159,7 +161,7 @@ local function decide(key)
     end
   end
 
-  local reply = { admitted, bannedFrom, strikes, strikesEnd, number, banEnd, banWindow }
+  local reply = { admitted, bannedFrom, strikes, strikesEnd, number, banEnd, banWindow, imposes }
   for _, window in ipairs(windows) do
     reply[#reply + 1] = window.used
     reply[#reply + 1] = window.ends

@@ -152,22 +152,16 @@ function argumentsOf({ allowance, cost, n }: Ask): number[] {
   return [n, cost, ...rule, limits.length, ...windows];
 }
 
+type Told = [number, number, number, number, number, number, number, number];
+
 /** Reads one consumer's part of the reply (its shape stands at the head of decide.lua). */
 function outcomeOf(ask: Ask, nowMs: number, reply: string | number[]): Outcome | null {
   if (typeof reply === 'string') return null;
-  const [admitted, bannedFrom, strikes, strikesEnd, number, untilMs, window] = reply as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-  ];
+  const [admitted, bannedFrom, strikes, strikesEnd, number, untilMs, window, imposes] = reply as Told;
   const windows: Partial<Record<WindowName, WindowCount>> = {};
   for (const [i, limit] of ask.allowance.limits.entries()) {
-    const used = reply[7 + 2 * i]!;
-    const endsAtMs = reply[8 + 2 * i]!;
+    const used = reply[8 + 2 * i]!;
+    const endsAtMs = reply[9 + 2 * i]!;
     if (endsAtMs > 0) windows[limit.window] = { used, endsAtMs };
   }
   const state: AccountState = {
@@ -175,7 +169,8 @@ function outcomeOf(ask: Ask, nowMs: number, reply: string | number[]): Outcome |
     strikes: { count: strikes, endsAtMs: strikesEnd },
     ban: banOf(number, untilMs, window),
   };
-  return { nowMs, cost: ask.cost, n: ask.n, admitted, bannedFrom, state };
+  const ban = imposes === 1 ? ({ imposesBan: true } as const) : {};
+  return { nowMs, cost: ask.cost, n: ask.n, admitted, bannedFrom, ...ban, state };
 }
 
 function banOf(number: number, untilMs: number, window: number): Ban | null {
