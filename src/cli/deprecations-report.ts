@@ -30,25 +30,38 @@ interface Caller {
  * Who still calls the deprecated routes of the settings.
  * @param days how far back, today included
  * @param nowMs Unix milliseconds
+ * @param onCaller called for each caller that has been looked up
  */
-export function deprecationReports(
+export async function deprecationReports(
   routes: readonly Route[],
-  store: { readonly deprecatedCalls: DeprecatedCalls; readonly keys: Pick<KeyStore, 'get'> },
-  { days, nowMs }: { readonly days: number; readonly nowMs: number },
+  store: DeprecationSources,
+  { days, nowMs, onCaller }: { readonly days: number; readonly nowMs: number; readonly onCaller?: () => void },
 ): Promise<readonly DeprecationReport[]> {
-  const deprecated = routes.filter((route) => route.deprecated !== null);
-  return Promise.all(deprecated.map((route) => reportOf(route, store, lastDays(nowMs, days))));
+  const reports: DeprecationReport[] = [];
+  for (const route of routes) {
+    if (route.deprecated === null) continue;
+    // One after the other: what thousands of callers did in a day comes in one piece, and a gateway has requests to answer.
+    reports.push(await reportOf(route, store, lastDays(nowMs, days), onCaller));
+  }
+  return reports;
+}
+
+interface DeprecationSources {
+  readonly deprecatedCalls: DeprecatedCalls;
+  readonly keys: Pick<KeyStore, 'get'>;
 }
 
 async function reportOf(
   { path, deprecated }: Route,
-  { deprecatedCalls, keys }: Parameters<typeof deprecationReports>[1],
+  { deprecatedCalls, keys }: DeprecationSources,
   days: readonly string[],
+  onCaller?: () => void,
 ): Promise<DeprecationReport> {
   const called = [...(await deprecatedCalls.of(days, path))].sort(([, a], [, b]) => b.calls - a.calls);
   const callers: Caller[] = [];
   for (const [id, { calls, lastDay }] of called) {
     const key = await keys.get(id);
+    onCaller?.();
     callers.push({
       id,
       name: key?.name ?? null,

@@ -4,6 +4,7 @@ import type { Command, ExitCode } from './command.ts';
 import { deprecatedCallsOf } from './deprecated-calls.ts';
 import { deprecationReports } from './deprecations-report.ts';
 import { withStore } from './open-store.ts';
+import { Progress } from './plans-progress.ts';
 import { table } from './table.ts';
 
 const DEFAULT_DAYS = 30;
@@ -28,7 +29,11 @@ export const deprecations: Command = {
     const days = daysOf(options.days);
     return withStore<ExitCode>(terminal.env, async (store) => {
       const from = { deprecatedCalls: deprecatedCallsOf(store), keys: store.keys };
-      const reports = await deprecationReports(store.settings.routes, from, { days, nowMs: Date.now() });
+      const progress = new Progress(terminal, () => performance.now());
+      let callers = 0;
+      const onCaller = () => progress.show('callers', ++callers, null, String);
+      const reports = await deprecationReports(store.settings.routes, from, { days, nowMs: Date.now(), onCaller });
+      progress.end();
       if (options.json === true) terminal.out(`${JSON.stringify(reports, null, 2)}\n`);
       else if (reports.length === 0) terminal.out('No route is deprecated.\n');
       else {

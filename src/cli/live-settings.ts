@@ -7,6 +7,9 @@ import type { GatewayLog } from '../telemetry/log.ts';
 /** What stays as it was at the start: ports, stores, and what was built on them. */
 const LASTING = ['listen', 'admin', 'redis', 'dataFolder', 'peppers', 'logLevel', 'workers'] as const;
 
+/** Of the faults of one version so many are lines in the log: thousands would push out what else happens. */
+const MOST_FAULTS = 100;
+
 export interface LiveSettingsOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly log: GatewayLog;
@@ -21,7 +24,8 @@ export interface LiveSettingsOptions {
 /** The settings and plans in force, which follow their files (contract section 2). */
 export class LiveSettings {
   #current: Configuration;
-  #refused = false;
+  /** What is wrong with what the files hold; null where that is in force. */
+  #refused: string | null = null;
 
   constructor(current: Configuration) {
     this.#current = current;
@@ -41,15 +45,17 @@ export class LiveSettings {
 
   /** Whether the files hold something that cannot be used, so that what is in force is older than they are. */
   get isRefused(): boolean {
-    return this.#refused;
+    return this.#refused !== null;
   }
 
   /** Takes what the files hold from now on; at once when the process gets SIGHUP. @returns a way to stop that */
   follow({ env, log, use, count }: LiveSettingsOptions): () => void {
     const refuse = (faults: readonly string[]) => {
-      if (!this.#refused) count('refused');
-      this.#refused = true;
-      for (const fault of faults) log.logger.error({ fault }, 'the changed settings are not taken, those before stay');
+      const what = faults.join('\n');
+      // A signal reads the same version again: that is told again, and is no further change.
+      if (what !== this.#refused) count('refused');
+      this.#refused = what;
+      tellFaults(log, faults);
     };
     const files = new SettingsFiles(env, this.#current, {
       onRefused: refuse,
@@ -62,19 +68,19 @@ export class LiveSettings {
           refuse([error instanceof Error ? error.message : String(error)]);
           return false;
         }
+        const before = this.#current.plans;
         this.#current = next;
-        this.#refused = false;
+        this.#refused = null;
         count('loaded');
-        for (const warning of read.warnings) log.logger.warn(warning);
-        if (restart.length > 0) log.logger.warn({ settings: restart }, 'changed, and take effect at the next start');
-        log.logger.info({ versions: read.versions }, 'settings and plans in force');
+        tellChange(log, read, before, restart);
         return true;
       },
       onSame: () => {
-        this.#refused = false;
+        if (this.#refused !== null) log.logger.info('the files hold again what is in force');
+        this.#refused = null;
       },
     });
-    const onHangUp = () => files.read();
+    const onHangUp = () => files.readSoon();
     process.on('SIGHUP', onHangUp);
     files.follow();
     return () => {
@@ -82,6 +88,22 @@ export class LiveSettings {
       files.close();
     };
   }
+}
+
+function tellChange({ logger }: GatewayLog, now: Configuration, before: Plans, restart: readonly string[]): void {
+  for (const warning of now.warnings) logger.warn(warning);
+  if (restart.length > 0) logger.warn({ settings: restart }, 'changed, and take effect at the next start');
+  const gone = [...before.plans.keys()].filter((name) => !now.plans.plans.has(name));
+  if (gone.length > 0) logger.warn({ plans: gone }, 'gone from the plans: keys that have them are not served');
+  logger.info({ versions: now.versions }, 'settings and plans in force');
+}
+
+function tellFaults({ logger }: GatewayLog, faults: readonly string[]): void {
+  for (const fault of faults.slice(0, MOST_FAULTS)) {
+    logger.error({ fault }, 'the changed settings are not taken, those before stay');
+  }
+  const more = faults.length - MOST_FAULTS;
+  if (more > 0) logger.error({ more }, 'further faults, which `tollgate plans check` tells');
 }
 
 /** The new settings with what cannot change while running as it was, and the names of what has changed there. */

@@ -1,5 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
@@ -24,10 +25,38 @@ const PIECE_BYTES = 1024 * 1024;
 const LONGEST_LINE = 16 * PIECE_BYTES;
 const GZIP = [0x1f, 0x8b];
 
-/** @throws Failure `bad_usage` for a file that cannot be read */
+/** @throws Failure `bad_usage` for a file that cannot be read, or is given twice: its requests would count twice */
 export async function findLogs(names: readonly string[]): Promise<readonly LogFile[]> {
-  if (names.filter((name) => name === '-').length > 1) throw new Failure('bad_usage', '--log - is given twice.');
-  return Promise.all(names.map(findLog));
+  const found = await Promise.all(names.map(findLog));
+  const seen = new Set<string>();
+  for (const name of names) {
+    const file = name === '-' ? name : await identityOf(name);
+    if (file !== null && seen.has(file)) throw new Failure('bad_usage', `--log ${name} is given twice.`);
+    if (file !== null) seen.add(file);
+  }
+  return found;
+}
+
+/**
+ * Refuses a file to write that is one of those that are read, under whatever name, or has no folder: before the long work.
+ * @throws Failure `bad_usage`, `refused`
+ */
+export async function refuseToWrite(file: string, inputs: readonly string[]): Promise<void> {
+  const folder = await stat(dirname(file)).catch((error: unknown) => {
+    throw new Failure('refused', `${file} cannot be written: its folder ${reasonOf(error)}.`, error);
+  });
+  if (!folder.isDirectory()) throw new Failure('refused', `${file} cannot be written: ${dirname(file)} is no folder.`);
+  const written = await identityOf(file);
+  for (const input of inputs) {
+    if (written === null || written !== (await identityOf(input))) continue;
+    throw new Failure('bad_usage', `--html: ${file} is read as ${input}, and the report would take its place.`);
+  }
+}
+
+/** The same for all names of one file; null for what is no file. */
+async function identityOf(name: string): Promise<string | null> {
+  const found = await stat(name).catch(() => null);
+  return found?.isFile() === true ? `${found.dev} ${found.ino}` : null;
 }
 
 async function findLog(name: string): Promise<LogFile> {
@@ -63,15 +92,20 @@ export async function readLog({ name }: LogFile, { onText, onBytes }: LogReader)
 }
 
 async function takeLines(pieces: AsyncIterable<Buffer>, onText: (text: string) => void): Promise<void> {
-  let rest = '';
+  let rest: string | null = null;
   for await (const piece of pieces) {
-    const text = rest + piece.toString('latin1');
+    const text: string = rest === null ? withoutMark(piece.toString('latin1')) : rest + piece.toString('latin1');
     const end = text.lastIndexOf('\n') + 1;
     if (end > 0) onText(text.slice(0, end));
     rest = text.slice(end);
     if (rest.length > LONGEST_LINE) throw new Failure('refused', 'A line of the log has no end: this is no log.');
   }
-  if (rest !== '') onText(rest);
+  if (rest !== null && rest !== '') onText(rest);
+}
+
+/** Editors put a byte order mark before the first line, which would not be read with it. */
+function withoutMark(latin1: string): string {
+  return latin1.startsWith('\u00EF\u00BB\u00BF') ? latin1.slice(3) : latin1;
 }
 
 async function* counting(source: Readable, onBytes: (bytes: number) => void): AsyncGenerator<Buffer> {

@@ -1,29 +1,19 @@
+import { visible } from '../identify/visible.ts';
+import { COUNT_HEADS } from '../simulate/count-heads.ts';
 import type { KeyReplay } from '../simulate/replay.ts';
 import type { Report } from '../simulate/report.ts';
 import type { Counts } from '../simulate/tally.ts';
 import type { Terminal } from './command.ts';
 import { table } from './table.ts';
 
-const COUNT_HEADS = [
-  'requests',
-  'refused',
-  'would be',
-  'banned',
-  'would be',
-  'bans',
-  'would be',
-  'newly refused',
-  'newly admitted',
-];
-
 /**
  * Tables on a terminal. Elsewhere a line for each plan and each key, cells parted by tabs: the word `plan` or `key`, its
  * name, the plan of a key or the number of keys of a plan, and the counts in the order of the heads. The notes stand apart:
- * they are for whoever reads it, not for `cut`.
+ * they are for whoever reads it, not for `cut`. What a log says is shown so that no terminal obeys it.
  */
 export function simulationText(report: Report, keys: readonly KeyReplay[], terminal: Terminal): string {
-  const plans = report.byPlan.map(({ plan, keys, counts }) => [plan, String(keys), ...countCells(counts)]);
-  const keyRows = keys.map(({ id, plan, counts }) => [id, plan, ...countCells(counts)]);
+  const plans = report.byPlan.map(({ plan, keys, counts }) => [visible(plan), String(keys), ...countCells(counts)]);
+  const keyRows = keys.map(({ id, plan, counts }) => [visible(id), visible(plan), ...countCells(counts)]);
   if (!terminal.isTerminal) {
     const rows = [...plans.map((row) => ['plan', ...row]), ...keyRows.map((row) => ['key', ...row])];
     return table([], rows, terminal);

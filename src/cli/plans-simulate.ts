@@ -8,7 +8,7 @@ import { type Replay, replay } from '../simulate/replay.ts';
 import { keyReport, mostChanged, type Report, reportOf, type Sources, touchedKeys } from '../simulate/report.ts';
 import type { Command, Terminal, Words } from './command.ts';
 import { readPlansFile } from './plans-file.ts';
-import { findLogs, readLog } from './plans-log-files.ts';
+import { findLogs, readLog, refuseToWrite } from './plans-log-files.ts';
 import { Progress } from './plans-progress.ts';
 import { RunShelf } from './plans-shelf.ts';
 import { simulationText } from './plans-simulate-text.ts';
@@ -49,18 +49,15 @@ export const plansSimulate: Command = {
     const before = sources.fromPlans === null ? null : readPlansFile(sources.fromPlans, terminal);
     if (plans === null || (before === null && sources.fromPlans !== null)) return 1;
     const files = await findLogs(logs);
+    const html = options.html as string | undefined;
+    if (html !== undefined) await refuseToWrite(html, [...logs, sources.plans, sources.fromPlans ?? sources.plans]);
     const shelf = new RunShelf();
     const progress = new Progress(terminal, () => performance.now());
     try {
       const recording = await record(files, shelf, progress);
       const came = replay(recording, { plans, before, onProgress: showReplay(progress, recording) });
       progress.end();
-      await tell(
-        came,
-        plans,
-        { sources, most, html: options.html as string | undefined, json: options.json === true },
-        terminal,
-      );
+      await tell(came, plans, { sources, most, html, json: options.json === true }, terminal);
     } finally {
       progress.end();
       shelf.close();
@@ -134,7 +131,8 @@ async function tell(
   if (json) printJson(report, came, terminal);
   else {
     terminal.out(simulationText(report, keys, terminal));
-    for (const note of report.notes) terminal.error(`note: ${note}\n`);
+    // A note may name a plan as a log does.
+    for (const note of report.notes) terminal.error(`note: ${note.replace(/\p{Cc}/gu, '?')}\n`);
   }
 }
 

@@ -8,7 +8,10 @@ export function table(
   { isTerminal }: { readonly isTerminal: boolean },
 ): string {
   if (!isTerminal) return rows.map((row) => `${row.join('\t')}\n`).join('');
-  const widths = heads.map((head, i) => Math.max(head.length, ...rows.map((row) => row[i]?.length ?? 0)));
+  const widths = heads.map((head, i) =>
+    // Not Math.max of all: there may be more rows than a call takes arguments.
+    rows.reduce((width, row) => Math.max(width, row[i]?.length ?? 0), head.length),
+  );
   const line = (cells: readonly string[]) =>
     `${cells
       .map((cell, i) => cell.padEnd(widths[i]!))

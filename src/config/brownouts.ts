@@ -28,7 +28,8 @@ export const brownout = z
     if (begins === null) fault('from', `must be ${allowed}`);
     if (ends === null) fault('to', `must be ${allowed}`);
     if (begins === null || ends === null) return z.NEVER;
-    if (ends <= begins) fault('to', 'must be later than `from`');
+    const overMidnight = days === undefined ? '' : '; over midnight it is two, one to 24:00 and one from 00:00';
+    if (ends <= begins) fault('to', `must be later than \`from\`${overMidnight}`);
     if (days === undefined) return { kind: 'once', fromMs: begins, toMs: ends };
     return { kind: 'weekly', days: days.map((day) => DAYS.indexOf(day)), fromMinute: begins, toMinute: ends };
   });

@@ -14,11 +14,14 @@ export function faultsOfIssues(
   issues: readonly Issue[],
   { tree, schema, later }: { tree: Tree; schema: z.ZodType; later: readonly string[] },
 ): TreeFault[] {
+  let json: Json | null = null;
   const faults = issues
     .flatMap((issue) => flatten(issue, []))
     .flatMap(({ issue, path }): TreeFault[] => {
       if (issue.code === 'unrecognized_keys') {
-        const known = keysAt(schema, path);
+        // Worked out once: a file may have thousands of unknown keys, and a gateway that reads it serves nobody meanwhile.
+        json ??= z.toJSONSchema(schema, { io: 'input' }) as Json;
+        const known = keysAt(json, path);
         return issue.keys.map((key) => ({
           ...tree.locate([...path, key], 'key'),
           path: [...path, key],
@@ -91,12 +94,13 @@ function isLater(path: Path, later: readonly string[]): boolean {
   });
 }
 
-/** The keys that the schema allows at a path, read from its JSON Schema. */
-function keysAt(schema: z.ZodType, path: Path): readonly string[] {
-  type Json = Exclude<z.core.JSONSchema._JSONSchema, boolean>;
+type Json = Exclude<z.core.JSONSchema._JSONSchema, boolean>;
+
+/** The keys that a JSON Schema allows at a path. */
+function keysAt(schema: Json, path: Path): readonly string[] {
   const isSchema = (value: unknown): value is Json => typeof value === 'object' && value !== null;
   const alternatives = (json: Json): Json[] => [json, ...(json.anyOf ?? []).filter(isSchema)];
-  let schemas = alternatives(z.toJSONSchema(schema, { io: 'input' }) as Json);
+  let schemas = alternatives(schema);
   for (const step of path) {
     schemas = schemas
       .map((json) => (typeof step === 'number' ? json.items : (json.properties?.[step] ?? json.additionalProperties)))

@@ -31,6 +31,8 @@ export type Identified =
     }
   /** Authorization came more than once. */
   | { readonly kind: 'ambiguous' }
+  /** Its key is good and plans.yaml is not: the plan is gone, or wants a number that the key does not bring. */
+  | { readonly kind: 'planless'; readonly id: string; readonly plan: string }
   /** The store is away, and the key was not seen before; or the keys of the token's issuer are. */
   | {
       readonly kind: 'unavailable';
@@ -87,7 +89,6 @@ function presented(credentials: Credentials): Presented {
  * Who calls. On a route with `auth: none` that is the client's address, an IPv6 client by its /64; a key that comes
  * along is not looked at there. Everywhere else it is whoever the API key belongs to, or the JSON Web Token was issued
  * for, where the settings name an issuer.
- * @throws Error where the plan of a key is gone
  */
 export function callerOf(
   parts: Parts,
@@ -118,7 +119,7 @@ function fromIdentity(parts: Parts, identity: Identity): Identified {
   if (identity.kind === 'unavailable') return { kind: 'unavailable', code: 'store_unavailable', retryAfterMs: 0 };
   const { key } = identity;
   const allowance = parts.allowanceFor(key);
-  if (allowance === null) throw new Error(`key ${key.id}: its plan is gone or lacks a limit`);
+  if (allowance === null) return { kind: 'planless', id: key.id, plan: key.plan };
   return { kind: 'caller', caller: { id: key.id, allowance, consumer: key, tokenExpiresAtMs: null } };
 }
 

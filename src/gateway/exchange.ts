@@ -18,7 +18,7 @@ export type Judgement =
   | 'usage'
   /** Its form is refused. */
   | 'malformed'
-  /** The store did not answer and the settings say to refuse then. */
+  /** The store did not answer and the settings say to refuse then; or the plan of its key is gone. */
   | 'undecided';
 
 /** How a request stood against limits that refuse nobody. */

@@ -10,11 +10,14 @@ export interface Refusal {
   readonly error: ErrorAnswer;
   /** The rate-limit fields, where they have been made already. */
   readonly told: string[] | null;
+  /** What broke, for operators; left out where nothing did. */
+  readonly cause?: string;
 }
 
 /**
  * 401, or 429 where the address has used up what it may fail; 400 for two Authorization fields; 503 where it cannot be
- * said who calls, which is no failure of the caller's and counts as none (contract section 4).
+ * said who calls, and 500 where plans.yaml has no plan for its key, which are no failures of the caller's and count as
+ * none (contract section 4).
  * @param waitedMs how long the request has waited for the store before
  */
 export function notIdentified(
@@ -29,6 +32,10 @@ export function notIdentified(
   }
   if (identified.kind === 'unavailable') {
     return { judgement: 'undecided', error: plainError(identified.code, identified.retryAfterMs), told: null };
+  }
+  if (identified.kind === 'planless') {
+    const cause = `plans.yaml has no usable plan '${identified.plan}' for ${identified.id}`;
+    return { judgement: 'undecided', error: plainError('internal_error'), told: null, cause };
   }
   const { code, token } = identified;
   const answer = (budget: Budget): Refusal => {

@@ -123,9 +123,9 @@ export class RequestFlow {
     else this.#await(notIdentified(this.#parts, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
   }
 
-  #refuseAs({ judgement, error, told }: Refusal): void {
+  #refuseAs({ judgement, error, told, cause }: Refusal): void {
     this.#record.judgement = judgement;
-    this.#refuse(error, null, told);
+    this.#refuse(error, cause ?? null, told);
   }
 
   #admit(caller: Caller): void {

@@ -2,7 +2,7 @@ import { brownoutEndMs } from '../annotate/brownout.ts';
 import { isPastSunset } from '../annotate/deprecation.ts';
 import { type ErrorAnswer, endpointAway, endpointRemoved, errorAnswer } from '../annotate/error.ts';
 import type { Head } from '../listen/head.ts';
-import type { Match } from './route.ts';
+import type { Deprecation, Match } from './route.ts';
 
 /** Longest piece of a path that is repeated in an answer. */
 const SHOWN_PATH = 200;
@@ -30,10 +30,17 @@ export function servable(
     const message = 'Max-Forwards is 0, so this gateway has to answer, and it has no OPTIONS of its own.';
     return { kind: 'error', error: errorAnswer('method_not_allowed', message, { fields: ['Allow', others] }) };
   }
-  if (route.deprecated !== null && isPastSunset(route.deprecated, nowMs)) {
-    return { kind: 'error', error: endpointRemoved(route.deprecated.successor) };
-  }
-  const untilMs = route.deprecated === null ? null : brownoutEndMs(route.deprecated.brownouts, nowMs);
-  if (untilMs !== null) return { kind: 'error', error: endpointAway(route.deprecated!.successor, untilMs, nowMs) };
-  return { kind: 'match', match };
+  const gone = route.deprecated === null ? null : goneAt(route.deprecated, nowMs);
+  return gone === null ? { kind: 'match', match } : { kind: 'error', error: gone };
+}
+
+/** Null where a deprecated route still serves. One whose brownout lasts until its sunset does not come back. */
+function goneAt(deprecation: Deprecation, nowMs: number): ErrorAnswer | null {
+  const { brownouts, successor, sunsetMs } = deprecation;
+  if (isPastSunset(deprecation, nowMs)) return endpointRemoved(successor);
+  const untilMs = brownoutEndMs(brownouts, nowMs);
+  if (untilMs === null) return null;
+  return sunsetMs !== null && untilMs >= sunsetMs
+    ? endpointRemoved(successor)
+    : endpointAway(successor, untilMs, nowMs);
 }

@@ -48,45 +48,48 @@ export class LogLine {
 
   /** @param text in which each byte of the log is one character (latin1) */
   read(text: string, start: number, end: number): LineKind {
-    if (!text.startsWith('{', start)) return 'foreign';
     const isOurs = text.startsWith(END, end - END.length) || text.startsWith(SUMMARY_END, end - SUMMARY_END.length);
-    return (isOurs ? this.#readInOrder(text, start, end) : null) ?? this.#parse(text, start, end);
+    // A line of a request with something before it, as programs that gather logs put it there.
+    if (!text.startsWith('{', start)) return isOurs ? 'broken' : 'foreign';
+    // By itself: what is sought in it and is not there must not be sought in all that follows.
+    const line = text.slice(start, end);
+    return (isOurs ? this.#readInOrder(line) : null) ?? this.#parse(line);
   }
 
   /** Null where the line is not as the gateway writes it. */
-  #readInOrder(text: string, start: number, end: number): LineKind | null {
-    let at = behind(text, '"consumerId":', start, end);
+  #readInOrder(text: string): LineKind | null {
+    let at = behind(text, '"consumerId":', 0);
     if (at === -1) return null;
     const isKnown = text.charCodeAt(at) === QUOTE;
     if (isKnown) {
       const close = text.indexOf('"', at + 1);
       this.consumerId = text.slice(at + 1, close);
-      at = behind(text, ',"plan":"', close, end);
+      at = behind(text, ',"plan":"', close);
       if (at === -1 || !isPlain(this.consumerId)) return null;
       const planEnd = text.indexOf('"', at);
       this.plan = text.slice(at, planEnd);
       if (!isPlain(this.plan)) return null;
       at = planEnd;
     }
-    at = behind(text, ',"judgement":"', at, end);
+    at = behind(text, ',"judgement":"', at);
     const judgement = at === -1 ? undefined : judgementAt(text, at);
     if (at === -1) return null;
     if (judgement === undefined)
       return isKnown && WITHOUT_VERDICT.test(text.slice(at, at + 16)) ? 'undecided' : 'other';
     if (!isKnown) return 'public';
     this.judgement = judgement;
-    return this.#readDecision(text, at, end);
+    return this.#readDecision(text, at);
   }
 
-  #readDecision(text: string, from: number, end: number): LineKind | null {
-    const cost = behind(text, ',"cost":', from, end);
-    const ban = behind(text, ',"imposedBan":', cost, end);
-    const decided = behind(text, ',"decidedAtMs":', ban, end);
-    const source = behind(text, ',"source":', decided, end);
-    const limits = behind(text, ',"limits":{', source, end);
-    const remaining = behind(text, ',"remaining":{', limits, end);
+  #readDecision(text: string, from: number): LineKind | null {
+    const cost = behind(text, ',"cost":', from);
+    const ban = behind(text, ',"imposedBan":', cost);
+    const decided = behind(text, ',"decidedAtMs":', ban);
+    const source = behind(text, ',"source":', decided);
+    const limits = behind(text, ',"limits":{', source);
+    const remaining = behind(text, ',"remaining":{', limits);
     const rest = remaining === -1 ? -1 : text.indexOf('}', remaining);
-    const last = behind(text, ',"upstreamMs":', rest, end);
+    const last = behind(text, ',"upstreamMs":', rest);
     if (cost === -1 || ban === -1 || decided === -1 || source === -1 || limits === -1 || last === -1) return null;
     this.cost = numberAt(text, cost);
     this.imposedBan = numberAt(text, ban);
@@ -102,12 +105,12 @@ export class LogLine {
     return this.#checked();
   }
 
-  #parse(text: string, start: number, end: number): LineKind {
+  #parse(text: string): LineKind {
     let line: Record<string, unknown>;
     try {
-      line = JSON.parse(Buffer.from(text.slice(start, end), 'latin1').toString());
+      line = JSON.parse(Buffer.from(text, 'latin1').toString());
     } catch {
-      return text.startsWith('{"level":', start) ? 'broken' : 'foreign';
+      return text.startsWith('{"level":') ? 'broken' : 'foreign';
     }
     if (line.msg !== 'request' && line.msg !== 'refusals') return 'foreign';
     const judgement = JUDGEMENTS.indexOf(line.judgement as (typeof JUDGEMENTS)[number]);
@@ -119,7 +122,7 @@ export class LogLine {
     this.plan = String(line.plan);
     this.judgement = judgement;
     this.cost = Number(line.cost);
-    this.imposedBan = Number(line.imposedBan);
+    this.imposedBan = Number(line.imposedBan ?? 0);
     this.decidedAtMs = Number(line.decidedAtMs ?? Number.NaN);
     this.isLocal = line.source === 'local';
     this.isFromMemory = line.source === 'memory';
@@ -131,13 +134,28 @@ export class LogLine {
   }
 
   #checked(): LineKind {
-    const whole =
-      Number.isSafeInteger(this.decidedAtMs) && Number.isSafeInteger(this.cost) && Number.isSafeInteger(this.count);
-    const isSound = whole && this.decidedAtMs > 0 && this.count > 0 && this.sample > 0 && this.sample <= 1;
-    if (!isSound) return 'broken';
+    const { cost, decidedAtMs, imposedBan, count, sample } = this;
+    const isSound =
+      isWhole(decidedAtMs, LAST_MOMENT_MS) &&
+      isWhole(cost, MOST_IN_A_WORD) &&
+      isWhole(imposedBan, MOST_IN_A_WORD) &&
+      isWhole(count, MOST_IN_A_WORD) &&
+      sample > 0 &&
+      sample <= 1 &&
+      count / sample <= MOST_IN_A_WORD;
+    if (!isSound || decidedAtMs === 0 || count === 0) return 'broken';
     // What costs nothing is not counted in any window.
-    return this.cost > 0 ? 'decided' : 'other';
+    return cost > 0 ? 'decided' : 'other';
   }
+}
+
+/** The end of the year 9999: times behind it have no common form. */
+const LAST_MOMENT_MS = 253_402_300_799_999;
+/** What a row of the recording has room for. */
+const MOST_IN_A_WORD = 2 ** 32 - 1;
+
+function isWhole(value: number, most: number): boolean {
+  return Number.isInteger(value) && value >= 0 && value <= most;
 }
 
 const END = '"msg":"request"}';
@@ -151,11 +169,11 @@ const WITHOUT_VERDICT = /^(?:undecided|unauthenticated)/;
 const CLOSED_JUDGEMENTS = JUDGEMENTS.map((word) => `${word}"`);
 
 /** The place behind a name, which cannot stand within a text: its quotes would have a backslash. -1 where it is missing. */
-function behind(text: string, name: string, from: number, end: number): number {
+function behind(text: string, name: string, from: number): number {
   if (from === -1) return -1;
   if (text.startsWith(name, from)) return from + name.length;
   const at = text.indexOf(name, from);
-  return at === -1 || at >= end ? -1 : at + name.length;
+  return at === -1 ? -1 : at + name.length;
 }
 
 /** Bytes above ASCII and escapes are left to the JSON parser. */

@@ -1,4 +1,4 @@
-import { appendFile, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -122,6 +122,7 @@ describe('tollgate plans simulate', () => {
     await writeFile(inFolder('cut.gz'), gzipSync(lines.join('')).subarray(0, -12));
     await writeFile(inFolder('other.log'), 'nothing of ours\n');
     await writeFile(inFolder('bad.yaml'), 'plans: 1\n');
+    await symlink('access.ndjson', inFolder('link.html'));
     const refusals: [words: string[], code: number, sentence: RegExp][] = [
       [
         ['--log', inFolder('cut.gz')],
@@ -134,7 +135,18 @@ describe('tollgate plans simulate', () => {
       [['--log', '-', '--log', '-'], 2, /^--log - is given twice\.\n$/],
       [['--log', log, '--keys', 'all'], 2, /^--keys is 'all'; it must be a whole number/],
       [['--log', log, '--from-plans', inFolder('bad.yaml')], 1, /bad\.yaml:1:8: plans: must be a mapping/],
-      [['--log', log, '--html', join(folder, 'no', 'where')], 1, /where cannot be written: it does not exist\.\n$/],
+      [
+        ['--log', log, '--html', join(folder, 'no', 'where')],
+        1,
+        /where cannot be written: its folder does not exist\.\n$/,
+      ],
+      [['--log', log, '--log', join(folder, '.', 'access.ndjson')], 2, /^--log .+access\.ndjson is given twice\.\n$/],
+      [
+        ['--log', log, '--html', inFolder('link.html')],
+        2,
+        /link\.html is read as .+access\.ndjson, and the report would/,
+      ],
+      [['--log', log, '--html', inFolder('new.yaml')], 2, /new\.yaml is read as .+new\.yaml, and the report would/],
       [[], 2, /^--log is missing/],
     ];
     for (const [words, code, sentence] of refusals) {
@@ -143,6 +155,18 @@ describe('tollgate plans simulate', () => {
       expect(came.stderr).toMatch(sentence);
     }
     expect(await runCommand({}, 'plans', 'simulate', '--log', log)).toMatchObject({ code: 2, stdout: '' });
+    expect(await readFile(log, 'utf8')).toBe(lines.join(''));
+  });
+
+  test('what a log says is shown, and no terminal obeys it; a byte order mark hides no line', async () => {
+    const log = inFolder('control.log');
+    const free = { ...allowance({ minute: 1 }), plan: 'free\u001b[2J' };
+    const calls = Array.from({ length: 9 }, (_, i) => ({ atMs: T + i }));
+    await writeFile(log, `\uFEFF${linesOf('key_\u001b[31m\t\n1', free, calls).join('')}`);
+    const { stdout, stderr } = await simulate('--log', log);
+    expect(stdout).toContain('key\tkey_\\u{1b}[31m\\u{9}\\u{a}1\tfree\\u{1b}[2J\t9\t');
+    expect(stderr).toContain('the plan free?[2J is not in');
+    expect(stdout + stderr).not.toContain('\u001b');
   });
 
   test('a line that was cut off is left out, and told', async () => {

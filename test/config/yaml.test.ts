@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { parsePlans } from '../../src/config/plans.ts';
+import { processorMs } from '../support/stopwatch.ts';
 
 const SOUND = 'plans: { free: { limits: { minute: 60 } } }\n';
 
@@ -94,9 +95,8 @@ describe('reading YAML', () => {
 
   test('twenty thousand faults are told in linear time', () => {
     const text = Array.from({ length: 20_000 }, (_, i) => `key${i}: 1`).join('\n');
-    const began = performance.now();
-    expect(placesOf(text)).toHaveLength(20_001);
-    expect(performance.now() - began).toBeLessThan(4_000);
+    const tookMs = processorMs(() => expect(placesOf(text)).toHaveLength(20_001));
+    expect(tookMs).toBeLessThan(4_000);
   });
 
   test('names that objects have anyway are ordinary names, but for __proto__, which is refused', () => {

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { isPastSunset } from '../../src/annotate/deprecation.ts';
-import { compileRoutes } from '../../src/gateway/route.ts';
+import { compileRoutes, type Deprecation } from '../../src/gateway/route.ts';
 import { servable } from '../../src/gateway/servable.ts';
 import { type Head, readHead } from '../../src/listen/head.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
@@ -53,7 +53,8 @@ test('a route is removed from the millisecond of its sunset on, and not before',
   expect(isPastSunset({ ...DEPRECATED, sunsetMs: null }, Number.MAX_SAFE_INTEGER)).toBe(false);
 });
 
-test('what is served before the sunset is 410 from then on', () => {
+/** What the gateway makes of an admitted GET of the one route, deprecated as told. */
+function served(deprecated: Deprecation, nowMs: number) {
   const router = compileRoutes([
     {
       path: '/old',
@@ -63,16 +64,30 @@ test('what is served before the sunset is 410 from then on', () => {
       allowsBody: false,
       allowsUpgrade: false,
       perAddress: null,
-      deprecated: DEPRECATED,
+      deprecated,
     },
   ]);
   const head = readHead(
     { method: 'GET', url: '/old', httpVersion: '1.1', rawHeaders: ['Host', 'a'] },
     { maxUrlBytes: 100, maxHeaderBytes: 100, maxBodyBytes: 100 },
   ) as Head;
-  expect(servable(router.match('/old'), head, SUNSET_MS - 1).kind).toBe('match');
-  expect(servable(router.match('/old'), head, SUNSET_MS)).toMatchObject({
+  return servable(router.match('/old'), head, nowMs);
+}
+
+test('what is served before the sunset is 410 from then on', () => {
+  expect(served(DEPRECATED, SUNSET_MS - 1).kind).toBe('match');
+  expect(served(DEPRECATED, SUNSET_MS)).toMatchObject({
     kind: 'error',
     error: { code: 'endpoint_removed', status: 410 },
   });
+});
+
+test('a brownout says when the route is back, unless its sunset comes before that', () => {
+  const fieldsIn = (toMs: number) => {
+    const brownouts = [{ kind: 'once', fromMs: SUNSET_MS - 3_600_000, toMs }] as const;
+    const found = served({ ...DEPRECATED, brownouts }, SUNSET_MS - 1_800_000);
+    return found.kind === 'error' ? found.error.fields : null;
+  };
+  expect(fieldsIn(SUNSET_MS - 1_000)).toContain('Retry-After');
+  expect(fieldsIn(SUNSET_MS)).not.toContain('Retry-After');
 });

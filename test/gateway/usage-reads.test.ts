@@ -85,6 +85,16 @@ describe('the usage of a caller', () => {
     expect(raised.report.windows.minute).toMatchObject({ limit: 10, used: 2, remaining: 8 });
   });
 
+  test('follows a shadow that was taken away, or is not that of the plan that another token names, at once', async () => {
+    const usage = usageOn();
+    const watched = { ...PLAN, shadow: allowance({ minute: 1 }) };
+    expect((await told(usage.of('key_1', watched, 0))).report.shadow).toBeDefined();
+    const without = await told(usage.of('key_1', PLAN, 0));
+    expect(without.report).not.toHaveProperty('shadow');
+    expect(without.report.windows.minute).toMatchObject({ limit: 3, used: 0 });
+    expect(ledger.reads).toBe(2);
+  });
+
   test('under a ban says until when, and its fields describe the window that made it', async () => {
     await spend(5);
     const { report, verdict } = await told(usageOn().of('key_1', PLAN, 0));

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -123,6 +124,44 @@ test('a file that is gone for a moment changes nothing', async () => {
   await eventually(async () => expect((await readinessOf(gateway)).settings).toBeUndefined(), { withinMs: WITHIN_MS });
 });
 
+test('a pipe in the place of the file holds nobody up', async () => {
+  const gateway = await gatewayWith(plansWith(3));
+  const { key } = await gateway.createKey('small');
+  const file = gateway.env.TOLLGATE_PLANS!;
+  execFileSync('mkfifo', [`${file}.pipe`]);
+  await rename(`${file}.pipe`, file);
+  const [line] = await gateway.process.until(/^\{.*the changed settings are not taken.*\}$/m);
+  expect((JSON.parse(line) as { fault: string }).fault).toMatch(/plans\.yaml: is a pipe or a device/);
+  expect(await statusOf(gateway, key)).toBe(200);
+});
+
+test('each version that is refused counts once, however often it is read, and going back to what is in force is told', async () => {
+  const gateway = await gatewayWith(plansWith(3));
+  const file = gateway.env.TOLLGATE_PLANS!;
+  const refused = (count: number) =>
+    eventually(async () =>
+      expect(await metricsOf(gateway)).toContain(`tollgate_reloads_total{outcome="refused"} ${count}\n`),
+    );
+  await writeFile(file, 'plans: { small: { limits: { minute: many } } }\n');
+  await refused(1);
+  process.kill(gateway.process.pid, 'SIGHUP');
+  await gateway.process.until(/(minute: must be [\s\S]*){2}/);
+  await refused(1);
+  await writeFile(file, `plans:\n${Array.from({ length: 200 }, (_, i) => `  p${i}: 1\n`).join('')}`);
+  await refused(2);
+  await gateway.process.until(/"more":100,"msg":"further faults/);
+  expect(gateway.process.stdout.match(/plans\.p[0-9]+: must be/g)).toHaveLength(100);
+  await writeFile(file, plansWith(3));
+  await gateway.process.until(/"msg":"the files hold again what is in force"/);
+  expect((await readinessOf(gateway)).settings).toBeUndefined();
+});
+
+test('a plan that is gone is named in the log, because its keys are not served', async () => {
+  const gateway = await gatewayWith(plansWith(3, ', large: { limits: { minute: 9 } }'));
+  await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(3));
+  await gateway.process.until(/"level":40.*"plans":\["large"\],"msg":"gone from the plans/);
+});
+
 test('SIGHUP takes a change at once, and without one it does nothing', async () => {
   const gateway = await gatewayWith(plansWith(3));
   const { key } = await gateway.createKey('small');
@@ -152,7 +191,8 @@ test('while plans change again and again under load, no request is lost and none
     for (let i = 0; changing; i++) {
       await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(i % 2 === 0 ? 150 : 200));
       for (const one of [gateway, other]) process.kill(one.process.pid, 'SIGHUP');
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      // Longer than a file has to be still.
+      await new Promise((resolve) => setTimeout(resolve, 150));
     }
     await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(200));
     for (const one of [gateway, other]) process.kill(one.process.pid, 'SIGHUP');

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { LogLine } from '../../src/simulate/log-line.ts';
+import { processorMs } from '../support/stopwatch.ts';
 import { lineOf } from './recorded.ts';
 
 /** What is read of a line of the log, and of the same line as another program would write it. */
@@ -78,6 +79,39 @@ describe('a line of a request', () => {
     expect(read('gateway-1  | starting').kind).toBe('foreign');
     expect(read('{"level":30,"time":"2026-11-2').kind).toBe('broken');
     expect(read(lineOf({ decidedAtMs: null })).kind).toBe('broken');
+    // A program that gathers logs has put something before it: such lines are missing in a replay, and that is told.
+    expect(read(`gateway-1  | ${lineOf({})}`).kind).toBe('broken');
+  });
+
+  test('is left out where its numbers are none that a gateway writes, and never taken for others', () => {
+    const bad: string[] = [
+      lineOf({ decidedAtMs: 253_402_300_800_000 }),
+      lineOf({ cost: 2 ** 32 }),
+      lineOf({ imposedBan: 2 ** 32 }),
+      lineOf({}, ',"count":4294967296', 'refusals'),
+      lineOf({}, ',"sample":0.0000000001'),
+      lineOf({}, ',"sample":-1'),
+      lineOf({}, ',"sample":2'),
+    ];
+    for (const line of bad) {
+      expect([line, read(line).kind]).toEqual([line, 'broken']);
+      expect([line, read(rewritten(line)).kind]).toEqual([line, 'broken']);
+    }
+    expect(read(lineOf({ decidedAtMs: 253_402_300_799_999, cost: 1_000_000_000 })).kind).toBe('decided');
+    expect(read(rewritten(lineOf({}).replace('"imposedBan":null,', ''))).kind).toBe('decided');
+  });
+
+  test('of another program is passed over in the time that its own length takes, not that of all behind it', () => {
+    const line = '{"level":30,"pid":1,"hostname":"pod","msg":"request"}';
+    const text = `${line}\n`.repeat(50_000);
+    const reader = new LogLine();
+    const kinds = new Set<string>();
+    const tookMs = processorMs(() => {
+      for (let at = 0; at < text.length; at += line.length + 1) kinds.add(reader.read(text, at, at + line.length));
+    });
+    expect([...kinds]).toEqual(['other']);
+    // It takes a tenth of a second; looked for to the end of the text each time, most of a minute.
+    expect(tookMs).toBeLessThan(3_000);
   });
 
   test('is the same whatever a client puts into it, and however its JSON is written', () => {

@@ -1,20 +1,9 @@
+import { COUNT_HEADS } from '../count-heads.ts';
 import type { KeyReplay } from '../replay.ts';
 import type { Report } from '../report.ts';
 import type { Counts } from '../tally.ts';
 import { escapeHtml, legend, plansChart, type Times, timesChart, timeText } from './charts.ts';
 import { STYLE } from './style.ts';
-
-const HEADS = [
-  'requests',
-  'refused',
-  'would be',
-  'banned',
-  'would be',
-  'bans',
-  'would be',
-  'newly refused',
-  'newly admitted',
-];
 
 /** The report as one HTML file that needs nothing else: no script, no font, no picture from elsewhere. */
 export function reportPage(report: Report, times: Times, keys: readonly KeyReplay[]): string {
@@ -40,7 +29,7 @@ ${timesChart(times, 'simulated')}
 <h2>By plan</h2>
 ${plansChart(byPlan)}
 ${tableOf(
-  ['plan', 'keys', 'keys newly refused', 'keys banned', 'would be', ...HEADS],
+  ['plan', 'keys', 'keys newly refused', 'keys banned', 'would be', ...COUNT_HEADS],
   byPlan.map((it) => [
     it.plan,
     String(it.keys),
@@ -83,7 +72,7 @@ function keysTable(keys: readonly KeyReplay[]): string {
     ...cellsOf(counts),
     bannedAtMs === null ? '' : timeText(bannedAtMs),
   ]);
-  return tableOf(['key', 'plan', ...HEADS, 'first banned'], rows);
+  return tableOf(['key', 'plan', ...COUNT_HEADS, 'first banned'], rows);
 }
 
 type Cell = string | { readonly text: string; readonly mark?: 'more' | 'less' };

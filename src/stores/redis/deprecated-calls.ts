@@ -55,11 +55,25 @@ export class RedisDeprecatedCalls implements DeprecatedCalls {
     const found = new Map<string, Called>();
     for (const day of [...days].sort()) {
       const key = keyspace.deprecatedCalls(day, route);
-      const fields = await this.#circuit.run(() => this.#redis.hgetall(key), key);
-      for (const [consumerId, calls] of Object.entries(fields)) {
-        found.set(consumerId, { calls: (found.get(consumerId)?.calls ?? 0) + Number(calls), lastDay: day });
+      // A scan may tell a field twice.
+      for (const [consumerId, calls] of await this.#fieldsOf(key)) {
+        found.set(consumerId, { calls: (found.get(consumerId)?.calls ?? 0) + calls, lastDay: day });
       }
     }
     return found;
+  }
+
+  /** Page by page: neither Redis nor this process does anything else while it handles one answer. */
+  async #fieldsOf(key: string): Promise<ReadonlyMap<string, number>> {
+    const fields = new Map<string, number>();
+    let cursor = '0';
+    do {
+      const at = cursor;
+      const scan = () => this.#redis.hscan(key, at, 'COUNT', CONSUMERS_AT_A_TIME);
+      const [next, flat] = await this.#circuit.run(scan, key);
+      for (let i = 0; i < flat.length; i += 2) fields.set(flat[i]!, Number(flat[i + 1]));
+      cursor = next;
+    } while (cursor !== '0');
+    return fields;
   }
 }
