@@ -1,6 +1,6 @@
 import type { Command, ExitCode } from './command.ts';
 import { operationsOn } from './keys-operations.ts';
-import { withStore } from './open-store.ts';
+import { type OpenStore, withStore } from './open-store.ts';
 
 /** `tollgate bans lift`: ends a ban now. */
 export const bansLift: Command = {
@@ -11,12 +11,13 @@ export const bansLift: Command = {
   options: { json: { type: 'boolean', about: 'Prints {"id","lifted"}.' } },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
-    return withStore<ExitCode>(terminal.env, async (store) => {
+    const work = async (store: OpenStore): Promise<ExitCode> => {
       await operationsOn(store).lift(id);
       terminal.out(
         options.json === true ? `${JSON.stringify({ id, lifted: true })}\n` : `The ban of ${id} is lifted.\n`,
       );
       return 0;
-    });
+    };
+    return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };

@@ -1,7 +1,7 @@
 import { banReport } from '../admin/ban-report.ts';
 import type { Command, ExitCode } from './command.ts';
 import { operationsOn } from './keys-operations.ts';
-import { withStore } from './open-store.ts';
+import { type OpenStore, withStore } from './open-store.ts';
 import { table } from './table.ts';
 
 /** `tollgate bans list`: the bans in force. */
@@ -13,22 +13,24 @@ export const bansList: Command = {
     json: { type: 'boolean', about: 'Prints an array of {"id","number","window","until"}, times in Unix seconds.' },
   },
   async run({ options }, terminal) {
-    return withStore<ExitCode>(terminal.env, async (store) => {
+    const work = async (store: OpenStore): Promise<ExitCode> => {
       const inForce = await operationsOn(store).bans();
       const bans = [...inForce].sort((a, b) => a.ban.untilMs - b.ban.untilMs);
       if (options.json === true) {
         terminal.out(`${JSON.stringify(bans.map(banReport), null, 2)}\n`);
       } else if (bans.length === 0) terminal.out('No key is banned.\n');
       else {
-        const rows = bans.map(({ consumerId, ban }) => [
-          consumerId,
-          String(ban.number),
-          ban.window,
-          new Date(ban.untilMs).toISOString(),
-        ]);
-        terminal.out(table(['id', 'ban', 'window', 'until'], rows, terminal));
+        const rows: string[][] = [];
+        for (const { consumerId, ban } of bans) {
+          // None where the caller came with a token.
+          const key = await store.keys.get(consumerId);
+          const whose = [key?.plan ?? '', key?.name ?? ''];
+          rows.push([consumerId, String(ban.number), ban.window, new Date(ban.untilMs).toISOString(), ...whose]);
+        }
+        terminal.out(table(['id', 'ban', 'window', 'until', 'plan', 'name'], rows, terminal));
       }
       return 0;
-    });
+    };
+    return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };

@@ -2,7 +2,7 @@ import { keyReport, timeOf } from '../admin/key-report.ts';
 import type { Command, ExitCode } from './command.ts';
 import { operationsOn } from './keys-operations.ts';
 import { json } from './keys-report.ts';
-import { withStore } from './open-store.ts';
+import { type OpenStore, withStore } from './open-store.ts';
 
 /** `tollgate keys revoke`: ends a key for good; running gateways obey within a second (contract section 1). */
 export const keysRevoke: Command = {
@@ -12,13 +12,14 @@ export const keysRevoke: Command = {
   options: { json: { type: 'boolean', about: 'Prints the key as `keys list` does, with revokedAt.' } },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
-    return withStore<ExitCode>(terminal.env, async (store) => {
+    const work = async (store: OpenStore): Promise<ExitCode> => {
       const { before, key } = await operationsOn(store).revoke(id);
       if (options.json === true)
         terminal.out(json({ ...keyReport(key, store.plans), revokedAt: timeOf(key.revokedAtMs) }));
       else if (before.revokedAtMs === null) terminal.out(`${id} is revoked.\n`);
       else terminal.out(`${id} has been revoked since ${timeOf(key.revokedAtMs)}.\n`);
       return 0;
-    });
+    };
+    return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };

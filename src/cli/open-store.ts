@@ -1,6 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Plans } from '../admit/plan.ts';
-import type { Settings } from '../config/settings.ts';
+import { loadConfiguration, type Settings } from '../config/settings.ts';
+import { Failure } from '../failure.ts';
 import type { Change, KeyStore } from '../identify/key-store.ts';
 import { EmbeddedChanges } from '../stores/embedded/changes.ts';
 import { openDatabase } from '../stores/embedded/database.ts';
@@ -31,6 +32,11 @@ export interface OpenStore {
   close(): Promise<void>;
 }
 
+export interface OpenOptions {
+  /** False for what can be done whatever plans.yaml says, or does not: a leaked key is revoked while it is being mended. */
+  readonly needsPlans?: boolean;
+}
+
 /** A person waits: longer than a request would, and no longer than a person does; first for the link, then for each call. */
 const CONNECT_WITHIN_MS = 1_500;
 const PATIENCE_MS = 2_500;
@@ -38,25 +44,36 @@ const PATIENCE_MS = 2_500;
 /**
  * Opens the store that the settings name, the same one that a gateway with these settings uses, whether or not one runs
  * (contract section 1).
- * @throws Failure `bad_settings` with every fault; `store_unavailable` within 3 s when Redis does not answer;
+ * @throws Failure `bad_settings` with every fault on a line of its own; `store_unavailable` within 3 s when Redis does not answer;
  *   `store_corrupt`
  */
-export async function openStore(env: NodeJS.ProcessEnv): Promise<OpenStore> {
-  const { settings, plans } = configurationFrom(env);
+export async function openStore(env: NodeJS.ProcessEnv, options: OpenOptions = {}): Promise<OpenStore> {
+  const { settings, plans, missing } = configurationFor(env, options);
   const store = settings.redis.url === null ? openEmbedded(settings) : await openRedis(settings, settings.redis.url);
-  return { settings, plans, ...store };
+  return { settings, plans, ...store, warnings: [...missing, ...store.warnings] };
 }
+
+function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: OpenOptions) {
+  if (needsPlans) return { ...configurationFrom(env), missing: [] };
+  const read = loadConfiguration(env);
+  if (!('faults' in read)) return { ...read, missing: [] };
+  if (read.settings === undefined) throw new Failure('bad_settings', read.faults.join('\n'));
+  return { settings: read.settings, plans: NO_PLANS, missing: [WITHOUT_PLANS] };
+}
+
+const WITHOUT_PLANS = 'plans.yaml cannot be used (`tollgate plans check` says why); this goes on without it.';
+const NO_PLANS: Plans = { plans: new Map(), failedAuthenticationPerMinute: 0 };
 
 /**
  * Opens the store for one piece of work and closes it whatever comes of that.
- * @param warn told of what an operator should know about the store; standard error unless told
+ * @param options `warn` is told of what an operator should know about the store; standard error unless told
  */
 export async function withStore<T>(
   env: NodeJS.ProcessEnv,
   work: (store: OpenStore) => Promise<T>,
-  warn: (line: string) => void = (line) => process.stderr.write(line),
+  { warn = (line) => process.stderr.write(line), ...options }: OpenOptions & { warn?: (line: string) => void } = {},
 ): Promise<T> {
-  const store = await openStore(env);
+  const store = await openStore(env, options);
   for (const warning of store.warnings) warn(`warning: ${warning}\n`);
   try {
     return await work(store);

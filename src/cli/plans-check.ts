@@ -53,7 +53,7 @@ async function furtherWarnings(plans: PlacedPlans, file: string, against: boolea
     progress.end();
     return warningsAgainst(plans, { live, routes: settings.routes, hasTokens: settings.jwt !== null });
   };
-  return [...warnings, ...(await withStore(env, work, terminal.error))];
+  return [...warnings, ...(await withStore(env, work, { warn: terminal.error }))];
 }
 
 function inOrder(faults: readonly Fault[]): readonly Fault[] {

@@ -43,7 +43,7 @@ function liveKeys(plans: string, terminal: Terminal) {
       progress.end();
       return live;
     },
-    terminal.error,
+    { warn: terminal.error },
   );
 }
 

@@ -17,7 +17,9 @@ export function faultOfRedisUrl(text: string): string | null {
   return faultOfEscapes(url.username + url.password);
 }
 
-const ALLOWED = 'it must be redis://host:port, rediss://host:port, either with /database, or unix:///path/to/socket';
+const ALLOWED =
+  'it must be redis://host:port, rediss://host:port, either with /database, or unix:///path/to/socket; ' +
+  'redis+cluster:// and redis+sentinel:// name several servers';
 const OF_SEVERAL = {
   cluster: 'it must be redis+cluster://host:port,host:port or rediss+cluster://host:port,host:port',
   sentinel: 'it must be redis+sentinel://host:port,host:port/name, with /database after the name where it is not 0',

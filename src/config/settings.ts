@@ -79,6 +79,14 @@ export interface Configuration {
   readonly versions: { readonly settings: string; readonly plans: string };
 }
 
+/** What cannot be used. */
+export interface Faulty {
+  /** In all three places, one printable line each. */
+  readonly faults: readonly string[];
+  /** The settings, where plans.yaml alone is at fault. */
+  readonly settings?: Settings;
+}
+
 export const DEFAULT_GATEWAY_FILE = 'config/gateway.yaml';
 export const DEFAULT_PLANS_FILE = 'plans.yaml';
 
@@ -86,9 +94,9 @@ export const DEFAULT_PLANS_FILE = 'plans.yaml';
  * Reads and checks everything that a gateway runs by: the environment, gateway.yaml and plans.yaml (contract
  * section 2). Files are sought from the working directory. Both must exist: a gateway that was started in the wrong
  * folder says so instead of answering 404 to everybody.
- * @returns the configuration, or every fault in all three places, one printable line each
+ * @returns the configuration, or every fault
  */
-export function loadConfiguration(env: Variables): Configuration | { readonly faults: readonly string[] } {
+export function loadConfiguration(env: Variables): Configuration | Faulty {
   const read = readEnvironment(env);
   const gateway = parseFile(env.TOLLGATE_CONFIG || DEFAULT_GATEWAY_FILE, 'TOLLGATE_CONFIG', parseGatewayFile);
   const plans = parseFile(env.TOLLGATE_PLANS || DEFAULT_PLANS_FILE, 'TOLLGATE_PLANS', parsePlans);
@@ -97,12 +105,13 @@ export function loadConfiguration(env: Variables): Configuration | { readonly fa
     ...('faults' in gateway ? gateway.faults : []).map(printFault),
     ...('faults' in plans ? plans.faults : []).map(printFault),
   ];
-  if ('faults' in read || 'faults' in gateway || 'faults' in plans) return { faults };
-  const settings = settingsOf(gateway.value, read.environment);
+  if ('faults' in read || 'faults' in gateway) return { faults };
+  const settings = deepFreeze(settingsOf(gateway.value, read.environment));
   const clashes = faultsBetween(settings, gateway, read.environment);
-  if (clashes.length > 0) return { faults: clashes };
+  if (clashes.length > 0) return { faults: [...clashes, ...faults] };
+  if ('faults' in plans) return { faults, settings };
   return {
-    settings: deepFreeze(settings),
+    settings,
     plans: plans.value,
     warnings: [...gateway.warnings, ...plans.warnings].map(printFault),
     versions: { settings: gateway.version, plans: plans.version },

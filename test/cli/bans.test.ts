@@ -1,5 +1,8 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { allowance } from '../support/allowance.ts';
+import { temporaryFolder } from '../support/processes.ts';
 import { privateRedis } from '../support/redis.ts';
 import { runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';
@@ -38,12 +41,14 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   test('for people they are a table on a terminal, and elsewhere a line each', async () => {
     expect(await run(env, 'bans', 'list')).toEqual({ code: 0, stdout: 'No key is banned.\n', stderr: '' });
     expect((await run(env, 'bans', 'list', '--json')).stdout).toBe('[]\n');
-    const id = await createKey(env, '--plan', 'pro');
+    const id = await createKey(env, '--plan', 'pro', '--name', 'shop');
     await spend(env, id, hourly, 2);
     const moment = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
-    expect((await run(env, 'bans', 'list')).stdout).toMatch(new RegExp(`^${id}\t1\thour\t${moment}\n$`));
+    expect((await run(env, 'bans', 'list')).stdout).toMatch(new RegExp(`^${id}\t1\thour\t${moment}\tpro\tshop\n$`));
     const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'bans', 'list');
-    expect(stdout).toMatch(new RegExp(`^ID +BAN +WINDOW +UNTIL\n${id}  1    hour    ${moment}\n$`));
+    expect(stdout).toMatch(
+      new RegExp(`^ID +BAN +WINDOW +UNTIL +PLAN +NAME\n${id}  1    hour    ${moment}  pro   shop\n$`),
+    );
   });
 
   test('a lift ends the ban, says so, and can be made once', async () => {
@@ -69,6 +74,26 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(usage).toMatchObject({ windows: { hour: { used: 1 } }, strikes: 0, ban: null });
     await spend(env, id, hourly, 1);
     expect(JSON.parse((await run(env, 'bans', 'list', '--json')).stdout)).toMatchObject([{ id, number: 1 }]);
+  });
+
+  test('a key is revoked and a ban lifted also while plans.yaml cannot be used, and that is said', async () => {
+    const id = await createKey(env, '--plan', 'pro');
+    await spend(env, id, hourly, 2);
+    const TOLLGATE_PLANS = join(await temporaryFolder(), 'plans.yaml');
+    await writeFile(TOLLGATE_PLANS, 'plans: { pro: { limits: { minut: 1 } } }\n');
+    const broken = { ...env, TOLLGATE_PLANS };
+    const warning = expect.stringMatching(/^warning: plans\.yaml cannot be used .*`tollgate plans check`.*\n$/);
+    expect(await run(broken, 'bans', 'list', '--json')).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining(id),
+      stderr: warning,
+    });
+    expect(await run(broken, 'bans', 'lift', id)).toMatchObject({ code: 0, stderr: warning });
+    expect(await run(broken, 'keys', 'revoke', id)).toMatchObject({ code: 0, stderr: warning });
+    expect(await run(broken, 'keys', 'create', '--plan', 'pro')).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/plans\.yaml:1:\d+: plans\.pro\.limits\.minut: /),
+    });
   });
 
   test('a lift of an unknown key, or of none, is refused with a sentence', async () => {
