@@ -8,11 +8,13 @@ import { startGateway } from '../support/gateway.ts';
 import { ROOT } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { privateRedis } from '../support/redis.ts';
+import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const HEAD_MS = 1_000;
 const BODY_MS = 1_500;
 const ANSWER_MS = 1_200;
+const STALL_MS = 1_500;
 /** A deadline is kept within 250 ms (contract section 2); the rest is for a busy machine. */
 const LATE_MS = 250 + 350;
 
@@ -31,9 +33,9 @@ test.each([1, -1])(
     const { key } = await gateway.createKey('endless');
     const own = `Host: a\r\nAuthorization: Bearer ${key}\r\n`;
     const timed = async (bytes: string) => {
-      const beganAtMs = performance.now();
+      const stop = stopwatch(gateway.process.pid);
       const { responses } = await rawExchange(gateway.port, bytes, { withinMs: 6_000 });
-      return { status: responses[0]?.status, tookMs: performance.now() - beganAtMs };
+      return { status: responses[0]?.status, took: stop() };
     };
     const running = [
       timed('GET /v1/pets HTTP/1.1\r\nX-'),
@@ -49,8 +51,8 @@ test.each([1, -1])(
     const ended = await Promise.all(running);
     expect(ended.map(({ status }) => status)).toEqual([408, 408, 504]);
     for (const [i, ms] of [HEAD_MS, BODY_MS, ANSWER_MS].entries()) {
-      expect(ended[i]?.tookMs).toBeGreaterThan(ms - 50);
-      expect(ended[i]?.tookMs).toBeLessThan(ms + LATE_MS);
+      expect(ended[i]?.took.ms).toBeGreaterThan(ms - 50);
+      expect(ended[i]?.took.fairMs).toBeLessThan(ms + LATE_MS);
     }
   },
 );
@@ -74,12 +76,12 @@ test('a stall longer than redis.timeout calls no reply late, is seen in the metr
   const redis = await privateRedis();
   const gateway = await startGateway({
     upstream: upstream.origin,
-    more: 'redis: { timeout: 100ms }',
+    more: 'redis: { timeout: 300ms }',
     env: {
       REDIS_URL: redis.url,
       KEY_PEPPER: 'a pepper that only the tests use',
       NODE_OPTIONS: `--import ${join(import.meta.dirname, 'stalls.ts')}`,
-      STALL_MS: '600',
+      STALL_MS: String(STALL_MS),
     },
   });
   const { key } = await gateway.createKey('endless');
@@ -91,8 +93,10 @@ test('a stall longer than redis.timeout calls no reply late, is seen in the metr
   const statuses = (await Promise.all(asked)).map(({ status }) => status);
   expect(new Set(statuses)).toEqual(new Set([200]));
   await gateway.process.until(/stalled/);
-  expect(seen).toBeLessThan(0.5);
-  expect(await metricOf(gateway.adminPort, 'nodejs_eventloop_lag_max_seconds')).toBeGreaterThan(0.5);
+  expect(seen).toBeLessThan((STALL_MS - 100) / 1_000);
+  expect(await metricOf(gateway.adminPort, 'nodejs_eventloop_lag_max_seconds')).toBeGreaterThan(
+    (STALL_MS - 100) / 1_000,
+  );
   expect(await metricOf(gateway.adminPort, 'tollgate_store_failures_total')).toBe(0);
   expect(await metricOf(gateway.adminPort, 'tollgate_store_up')).toBe(1);
 });

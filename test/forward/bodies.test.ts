@@ -13,6 +13,8 @@ import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const MiB = 2 ** 20;
 const LARGE = 64 * MiB;
+/** So much that what is kept of it cannot be taken for garbage that a busy machine has not yet collected. */
+const HUGE = 192 * MiB;
 const PIECE = Buffer.alloc(64 * 1024, 'x');
 
 let gateway: TestGateway;
@@ -67,11 +69,11 @@ test.each([0, 1, 65_537, MiB])('%d bytes up and down again are the same bytes, s
 });
 
 test.each(['sized', 'chunked'])(
-  '64 MiB down (%s) pass whole, and the memory of the gateway stays flat (reliability 63, 70)',
+  '192 MiB down (%s) pass whole, and the memory of the gateway stays flat (reliability 63, 70)',
   async (how) => {
     const before = rssBytes();
     let most = before;
-    const outgoing = request(`${gateway.origin}/v1/pets?down=${LARGE}&${how}`, {
+    const outgoing = request(`${gateway.origin}/v1/pets?down=${HUGE}&${how}`, {
       headers: { Authorization: `Bearer ${key}` },
     });
     outgoing.end();
@@ -81,9 +83,9 @@ test.each(['sized', 'chunked'])(
       length += chunk.length;
       if (length % (4 * MiB) < chunk.length) most = Math.max(most, rssBytes());
     }
-    expect(length).toBe(LARGE);
+    expect(length).toBe(HUGE);
     expect(answer.complete).toBe(true);
-    expect(most - before).toBeLessThan(60 * MiB);
+    expect(most - before).toBeLessThan(96 * MiB);
   },
 );
 

@@ -42,7 +42,8 @@ test('server-sent events arrive one by one, each at once, and the head before th
     const writtenAtMs = performance.now();
     streams[0]?.write(`data: ${event}\n\n`);
     await eventually(() => expect(text).toContain(`data: ${event}`), { everyMs: 2 });
-    expect(performance.now() - writtenAtMs).toBeLessThan(200);
+    // The next is not written before this one is there: what is held until more comes never is.
+    expect(performance.now() - writtenAtMs).toBeLessThan(1_000);
     await delay(50);
   }
   socket.destroy();

@@ -9,6 +9,7 @@ import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
+import { stopwatch } from '../support/stopwatch.ts';
 import { startRawUpstream, startUpstream } from '../support/upstream.ts';
 
 const LIMITLESS = ['--limit', 'minute=1000000', '--limit', 'day=1000000'];
@@ -112,7 +113,9 @@ describe('several targets', () => {
     const { gateway, key } = await gatewayBefore([good.origin, odd.origin]);
     const counts = count(await ask(gateway, key, 60));
     expect(Object.keys(counts).sort()).toEqual(['200 good', '502 upstream_unavailable']);
-    expect(counts['502 upstream_unavailable']).toBe(3);
+    // Half of all, if it were not. It is tried again after a while, so that a slow machine sees one more now and then.
+    expect(counts['502 upstream_unavailable']).toBeGreaterThanOrEqual(3);
+    expect(counts['502 upstream_unavailable']).toBeLessThanOrEqual(8);
   });
 
   test('one client’s uploads, which targets refuse and close on, take no target out for the others', async () => {
@@ -144,7 +147,10 @@ describe('several targets', () => {
     const { gateway, key } = await gatewayBefore(targets.map(({ origin }) => origin));
     await targets[2]!.close();
     await ask(gateway, key, 6);
-    expect(count(await ask(gateway, key, 12))).toEqual({ '200 one': 6, '200 two': 6 });
+    const counts = count(await ask(gateway, key, 24));
+    expect(Object.keys(counts).sort()).toEqual(['200 one', '200 two']);
+    // A neighbour that took it all would get 16. Now and then the one that is gone is tried, and its request goes elsewhere.
+    expect(Math.max(...Object.values(counts))).toBeLessThanOrEqual(14);
   });
 
   test('however many targets hang while they are connected to, responseTimeout bounds all the tries together', async () => {
@@ -156,9 +162,10 @@ describe('several targets', () => {
       );
     const targets = await Promise.all(Array.from({ length: 4 }, async () => `https://127.0.0.1:${await silent()}`));
     const { gateway, key } = await gatewayBefore(targets, { connectTimeout: '500ms', responseTimeout: '800ms' });
-    const beganAtMs = performance.now();
+    const stop = stopwatch(gateway.process.pid);
     expect(await ask(gateway, key, 1)).toEqual(['504 upstream_timeout']);
-    expect(performance.now() - beganAtMs).toBeLessThan(800 + 350);
+    // Four tries of 500 ms, one after the other, would take 2 s.
+    expect(stop().fairMs).toBeLessThan(800 + 550);
   });
 
   test('a 500 of its own is an answer, and no reason to leave a target out', async () => {

@@ -5,6 +5,7 @@ import { mint } from '../../src/identify/api-key.ts';
 import { eventually } from '../support/conditions.ts';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
+import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 test('503 overloaded: connections and queue are full; told at once, with Retry-After; it counts (reliability 68)', async () => {
@@ -24,7 +25,8 @@ test('503 overloaded: connections and queue are full; told at once, with Retry-A
   });
   const beganAtMs = performance.now();
   const third = await gateway.get('/v1/pets?third', key);
-  expect(performance.now() - beganAtMs).toBeLessThan(500);
+  // A place in the queue would be waited for as long as an answer, which is 30 s.
+  expect(performance.now() - beganAtMs).toBeLessThan(5_000);
   expect(third.status).toBe(503);
   expect(await third.json()).toEqual({ code: 'overloaded', message: expect.any(String), status: 503 });
   expect(third.headers.get('retry-after')).toMatch(/^[1-9]\d*$/);
@@ -52,13 +54,13 @@ test('503 overloaded: a place in the queue is waited for no longer than an answe
   });
   const { key } = await gateway.createKey('free');
   const first = await gateway.get('/v1/pets', key);
-  const beganAtMs = performance.now();
+  const stop = stopwatch(gateway.process.pid);
   const second = await gateway.get('/v1/pets', key);
-  const tookMs = performance.now() - beganAtMs;
+  const took = stop();
   expect(second.status).toBe(503);
   expect(await second.json()).toMatchObject({ code: 'overloaded' });
-  expect(tookMs).toBeGreaterThan(480);
-  expect(tookMs).toBeLessThan(500 + 350);
+  expect(took.ms).toBeGreaterThan(480);
+  expect(took.fairMs).toBeLessThan(500 + 550);
   await first.body?.cancel();
 });
 

@@ -3,20 +3,24 @@ import { eventually } from '../support/conditions.ts';
 import { startDeafListener } from '../support/deaf-listener.ts';
 import { startGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
+import { stopwatch } from '../support/stopwatch.ts';
 import { startRawUpstream, startUpstream } from '../support/upstream.ts';
+
+/** Each deadline is kept within 250 ms (contract section 2); the rest is what a busy machine needs to send and read. */
+const LATE_MS = 250 + 300;
 
 test('504 upstream_timeout: no head within responseTimeout; it counts, and the upstream’s connection is closed (reliability 74)', async () => {
   const upstream = await startUpstream(() => {});
   const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
   const { key } = await gateway.createKey('free');
-  const beganAtMs = performance.now();
+  const stop = stopwatch(gateway.process.pid);
   const answer = await gateway.get('/v1/pets', key);
-  const tookMs = performance.now() - beganAtMs;
+  const took = stop();
   expect(answer.status).toBe(504);
   expect(await answer.json()).toEqual({ code: 'upstream_timeout', message: expect.any(String), status: 504 });
   expect(answer.headers.get('x-ratelimit-remaining')).toBe('59');
-  expect(tookMs).toBeGreaterThan(480);
-  expect(tookMs).toBeLessThan(500 + 350);
+  expect(took.ms).toBeGreaterThan(480);
+  expect(took.fairMs).toBeLessThan(500 + LATE_MS);
   await eventually(() => expect(upstream.open).toBe(0), { withinMs: 1_000 });
 });
 
@@ -74,11 +78,11 @@ test('504 upstream_timeout: no connection within connectTimeout, to a listener w
     upstreamSettings: { connectTimeout: '700ms' },
   });
   const { key } = await gateway.createKey('free');
-  const beganAtMs = performance.now();
+  const stop = stopwatch(gateway.process.pid);
   const answer = await gateway.get('/v1/pets', key);
-  const tookMs = performance.now() - beganAtMs;
+  const took = stop();
   expect(answer.status).toBe(504);
   expect(await answer.json()).toMatchObject({ code: 'upstream_timeout' });
-  expect(tookMs).toBeGreaterThan(680);
-  expect(tookMs).toBeLessThan(700 + 350);
+  expect(took.ms).toBeGreaterThan(680);
+  expect(took.fairMs).toBeLessThan(700 + LATE_MS);
 });

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Failure } from '../../src/failure.ts';
 import { compileRoutes, faultOfPattern, findCollisions, type Route } from '../../src/gateway/route.ts';
+import { processorMs } from '../support/stopwatch.ts';
 
 function route(path: string, methods: readonly string[] = ['GET']): Route {
   return {
@@ -184,8 +185,9 @@ test('a hostile path costs no more than an ordinary one: what lies behind the lo
     ),
   );
   const hostile = ['/a'.repeat(4096), '/'.repeat(8192), `/${'a'.repeat(8191)}`, `/b${'/a'.repeat(4095)}`];
-  const began = performance.now();
-  for (let i = 0; i < 2_500; i += 1) for (const path of hostile) router.match(path);
+  const tookMs = processorMs(() => {
+    for (let i = 0; i < 2_500; i += 1) for (const path of hostile) router.match(path);
+  });
   // 10,000 matches of 8 KiB each; a matcher that cuts or walks the whole path needs seconds.
-  expect(performance.now() - began).toBeLessThan(500);
+  expect(tookMs).toBeLessThan(500);
 });

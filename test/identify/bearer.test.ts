@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { isJwtForm, readBearer } from '../../src/identify/bearer.ts';
+import { processorMs } from '../support/stopwatch.ts';
 
 const of = (...values: string[]) =>
   readBearer(['Host', 'a', ...values.flatMap((value) => ['Authorization', value]), 'Accept', '*/*']);
@@ -79,9 +80,10 @@ describe('credentials', () => {
   });
 
   test('of 8 KiB of hostile text are read in no time', () => {
-    const startedMs = performance.now();
-    for (let i = 0; i < 100; i++) of(`Bearer ${' '.repeat(4_000)}${'a='.repeat(2_000)},`);
-    expect(performance.now() - startedMs).toBeLessThan(500);
+    const tookMs = processorMs(() => {
+      for (let i = 0; i < 100; i++) of(`Bearer ${' '.repeat(4_000)}${'a='.repeat(2_000)},`);
+    });
+    expect(tookMs).toBeLessThan(500);
   });
 });
 

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { mint } from '../../src/identify/api-key.ts';
 import { storedSecret } from '../../src/identify/key-changes.ts';
 import { ALPHABETS, foreignFingerprintOf, isForeign, type KeyFormat } from '../../src/identify/key-format.ts';
+import { processorMs } from '../support/stopwatch.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
 import { PEPPER, someKey } from './some-key.ts';
 
@@ -55,9 +56,10 @@ describe('a key that was made elsewhere', () => {
 
   test('costs one look at each character, however long it is', () => {
     const all = Array.from({ length: 20 }, () => format({ least: 8, most: 512, alphabet: 'hex' }));
-    const startedMs = performance.now();
-    for (let i = 0; i < 1_000; i++) isForeign(`k_${'a'.repeat(508)}!`, all);
-    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    const tookMs = processorMs(() => {
+      for (let i = 0; i < 1_000; i++) isForeign(`k_${'a'.repeat(508)}!`, all);
+    });
+    expect(tookMs).toBeLessThan(2_000);
   });
 });
 

@@ -47,6 +47,7 @@ test.skipIf(!canUnshare)('as process 1 it ends at once at a second signal (relia
   const again = performance.now();
   signal('SIGINT');
   expect(await gateway.process.exit).toEqual({ code: 130, signal: null });
-  expect(performance.now() - again).toBeLessThan(1_000);
+  // The drain would take 30 s.
+  expect(performance.now() - again).toBeLessThan(3_000);
   expect(await answer).toBe('cut');
 });

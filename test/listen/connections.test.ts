@@ -35,7 +35,7 @@ test('connections beyond maxConnections are closed unanswered and counted, and r
 // Attack: half a head on each of many connections, and then silence; all others wait for the thread that waits for it.
 test('many connections with half a head each take nothing from a client that sends a whole one (reliability 61)', async () => {
   const upstream = await startUpstream();
-  const gateway = await startGateway({ upstream: upstream.origin, listen: { headersTimeout: '1s' } });
+  const gateway = await startGateway({ upstream: upstream.origin, listen: { headersTimeout: '2s' } });
   const { key } = await gateway.createKey('free');
   const slow = Array.from({ length: 200 }, () => createConnection(gateway.port, '127.0.0.1'));
   for (const socket of slow) {
@@ -46,7 +46,8 @@ test('many connections with half a head each take nothing from a client that sen
   const ended = Promise.all(slow.map((socket) => once(socket, 'end')));
   const beganAtMs = performance.now();
   expect((await gateway.get('/v1/pets', key)).status).toBe(200);
-  expect(performance.now() - beganAtMs).toBeLessThan(900);
+  // Before any of them is cut.
+  expect(performance.now() - beganAtMs).toBeLessThan(1_800);
   await ended;
   for (const socket of slow) socket.destroy();
 });

@@ -23,7 +23,8 @@ interface Trouble {
 
 const TROUBLES: Record<string, Trouble> = {
   'is paused by CLIENT PAUSE': {
-    begin: ({ redisSays }) => redisSays('CLIENT', 'PAUSE', 3_000, 'ALL'),
+    // Longer than it takes to ask and to see that it is away.
+    begin: ({ redisSays }) => redisSays('CLIENT', 'PAUSE', 8_000, 'ALL'),
     end: () => {},
   },
   'is stopped by SIGSTOP': {

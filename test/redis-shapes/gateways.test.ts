@@ -10,6 +10,8 @@ import { privateSentinels } from '../support/redis-sentinel.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const KEY_PEPPER = 'a pepper that only the tests use';
+/** A dozen processes are started, of Redis and of ours. */
+const PATIENCE_MS = 60_000;
 
 /** Two gateways on the store that `env` names. */
 async function gatewaysOn(env: Readonly<Record<string, string>>): Promise<[TestGateway, TestGateway]> {
@@ -42,52 +44,64 @@ async function expectOneTruth([one, other]: [TestGateway, TestGateway]): Promise
 }
 
 describe('two gateways are one truth', () => {
-  test('on a single server with TLS and a user of its own', async () => {
-    const ca = await createAuthority(await temporaryFolder());
-    const { cert, key } = await ca.issue('redis');
-    const port = String(await freePort());
-    const server = await privateRedis({
-      asProcess: true,
-      configArgs: [
-        ...['--tls-port', port, '--tls-ca-cert-file', ca.cert, '--tls-cert-file', cert, '--tls-key-file', key],
-        ...['--tls-auth-clients', 'no'],
-      ],
-    });
-    await redisCommand(server.url, 'ACL', 'SETUSER', 'gate', 'on', '>p@ss', '~tg:*', '&tg:*', ...ENOUGH);
-    const REDIS_URL = `rediss://gate:p%40ss@localhost:${port}/1`;
-    await expectOneTruth(await gatewaysOn({ REDIS_URL, NODE_EXTRA_CA_CERTS: ca.cert }));
-    const { stderr } = await runTollgate(['keys', 'list'], { env: { REDIS_URL, KEY_PEPPER } });
-    expect(stderr).toMatch(/its certificate is not trusted .* NODE_EXTRA_CA_CERTS/);
-  });
+  test(
+    'on a single server with TLS and a user of its own',
+    async () => {
+      const ca = await createAuthority(await temporaryFolder());
+      const { cert, key } = await ca.issue('redis');
+      const port = String(await freePort());
+      const server = await privateRedis({
+        asProcess: true,
+        configArgs: [
+          ...['--tls-port', port, '--tls-ca-cert-file', ca.cert, '--tls-cert-file', cert, '--tls-key-file', key],
+          ...['--tls-auth-clients', 'no'],
+        ],
+      });
+      await redisCommand(server.url, 'ACL', 'SETUSER', 'gate', 'on', '>p@ss', '~tg:*', '&tg:*', ...ENOUGH);
+      const REDIS_URL = `rediss://gate:p%40ss@localhost:${port}/1`;
+      await expectOneTruth(await gatewaysOn({ REDIS_URL, NODE_EXTRA_CA_CERTS: ca.cert }));
+      const { stderr } = await runTollgate(['keys', 'list'], { env: { REDIS_URL, KEY_PEPPER } });
+      expect(stderr).toMatch(/its certificate is not trusted .* NODE_EXTRA_CA_CERTS/);
+    },
+    PATIENCE_MS,
+  );
 
-  test('on a Redis Cluster with TLS and a user of its own', async () => {
-    const ca = await createAuthority(await temporaryFolder());
-    const cluster = await privateCluster({ tls: { ca: ca.cert, ...(await ca.issue('cluster')) } });
-    for (const { url } of cluster.nodes) {
-      await redisCommand(
-        url,
-        'ACL',
-        'SETUSER',
-        'gate',
-        'on',
-        '>p@ss',
-        '~tg:*',
-        '&tg:*',
-        ...ENOUGH,
-        '+cluster|slots',
-        '+cluster|info',
-      );
-    }
-    const REDIS_URL = cluster.url.replace('://', '://gate:p%40ss@');
-    await expectOneTruth(await gatewaysOn({ REDIS_URL, NODE_EXTRA_CA_CERTS: ca.cert }));
-    const { stderr } = await runTollgate(['keys', 'list'], { env: { REDIS_URL, KEY_PEPPER } });
-    expect(stderr).toMatch(/its certificate is not trusted .* NODE_EXTRA_CA_CERTS/);
-  });
+  test(
+    'on a Redis Cluster with TLS and a user of its own',
+    async () => {
+      const ca = await createAuthority(await temporaryFolder());
+      const cluster = await privateCluster({ tls: { ca: ca.cert, ...(await ca.issue('cluster')) } });
+      for (const { url } of cluster.nodes) {
+        await redisCommand(
+          url,
+          'ACL',
+          'SETUSER',
+          'gate',
+          'on',
+          '>p@ss',
+          '~tg:*',
+          '&tg:*',
+          ...ENOUGH,
+          '+cluster|slots',
+          '+cluster|info',
+        );
+      }
+      const REDIS_URL = cluster.url.replace('://', '://gate:p%40ss@');
+      await expectOneTruth(await gatewaysOn({ REDIS_URL, NODE_EXTRA_CA_CERTS: ca.cert }));
+      const { stderr } = await runTollgate(['keys', 'list'], { env: { REDIS_URL, KEY_PEPPER } });
+      expect(stderr).toMatch(/its certificate is not trusted .* NODE_EXTRA_CA_CERTS/);
+    },
+    PATIENCE_MS,
+  );
 
-  test('behind Sentinels', async () => {
-    const sentinels = await privateSentinels();
-    await expectOneTruth(await gatewaysOn({ REDIS_URL: sentinels.url }));
-  });
+  test(
+    'behind Sentinels',
+    async () => {
+      const sentinels = await privateSentinels();
+      await expectOneTruth(await gatewaysOn({ REDIS_URL: sentinels.url }));
+    },
+    PATIENCE_MS,
+  );
 });
 
 /** What a user of Redis has to be allowed; README, "Redis". */

@@ -17,8 +17,8 @@ export interface Stage {
 export const LARGE = '/large';
 const PIECE = Buffer.alloc(64 * 1024, 'b');
 const PIECES = 512;
-// Far enough apart for a test to tell which of them it was.
-const DEADLINES_MS = { headers: 1_000, request: 3_500, write: 1_000 };
+// Far enough apart for a test to tell which of them it was, and `write` long enough for all to be there before the first is cut.
+const DEADLINES_MS = { headers: 1_000, request: 3_500, write: 3_000 };
 
 /** Starts the upstream and the gateway; `stop` ends both. */
 export async function setStage(): Promise<Stage> {

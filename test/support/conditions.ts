@@ -1,9 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
+/** A pause that is longer than asked for by more than this was the machine's: what is waited for had no time to come true. */
+const OVERSLEPT_MS = 20;
+/** So many times `withinMs` is waited at most, however busy the machine is. */
+const MOST_PATIENCE = 3;
+
 /**
  * Waits until `check` passes, that is neither throws nor gives `false`: for what comes true soon without saying when.
  *
- * @param withinMs how long it may take, 2000 unless told
+ * @param withinMs how long it may take, 2000 unless told; stalls of this process do not count, up to twice that
  * @param everyMs pause between two looks, 10 unless told
  * @returns what `check` gave
  * @throws Error with the reason of the last look, when the time is over
@@ -12,17 +17,22 @@ export async function eventually<T>(
   check: () => T | Promise<T>,
   { withinMs = 2_000, everyMs = 10 }: { readonly withinMs?: number; readonly everyMs?: number } = {},
 ): Promise<Exclude<T, false>> {
-  const deadlineMs = performance.now() + withinMs;
+  const latestMs = performance.now() + MOST_PATIENCE * withinMs;
+  let waitedMs = 0;
   for (;;) {
+    const lookedAtMs = performance.now();
     const look = await lookOnce(check);
     if ('value' in look) return look.value;
-    if (performance.now() >= deadlineMs) {
+    waitedMs += performance.now() - lookedAtMs;
+    if (waitedMs >= withinMs || performance.now() >= latestMs) {
       const reason = look.error instanceof Error ? look.error.message : String(look.error);
       throw new Error(`The condition did not come true within ${withinMs} ms. The last look: ${reason}`, {
         cause: look.error,
       });
     }
+    const pausedAtMs = performance.now();
     await delay(everyMs);
+    waitedMs += Math.min(performance.now() - pausedAtMs, everyMs + OVERSLEPT_MS);
   }
 }
 

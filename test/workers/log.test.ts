@@ -32,15 +32,15 @@ async function pipe() {
   execFileSync('mkfifo', [path]);
   const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   const buffer = Buffer.alloc(64 * 1024);
-  const received: Buffer[] = [];
-  /** Reads a little. @returns all of it so far */
+  let text = '';
+  /** Reads a little. @returns all of it so far, which is ASCII */
   const read = () => {
     try {
-      received.push(Buffer.from(buffer.subarray(0, readSync(reader, buffer))));
+      text += buffer.toString('latin1', 0, readSync(reader, buffer));
     } catch {
       // Nothing is there at the moment.
     }
-    return Buffer.concat(received).toString();
+    return text;
   };
   return { path, reader, read };
 }
@@ -58,7 +58,7 @@ test('long lines of 2 workers come whole, each once, to a slow reader of one pip
   const told = lines.map((line) => JSON.parse(line) as { requestId?: string });
   expect(new Set(told.flatMap(({ requestId }) => requestId ?? [])).size).toBe(answered);
   expect(await metricOf(gateway, 'tollgate_log_lines_dropped_total')).toBe(0);
-});
+}, 40_000);
 
 test('a log that nobody reads holds up no request, no replacement and no stop; one whose reader has gone is counted', async () => {
   const { path, reader } = await pipe();
@@ -81,7 +81,7 @@ test('a log that nobody reads holds up no request, no replacement and no stop; o
   const beganAtMs = performance.now();
   expect(await gateway.process.stop()).toEqual({ code: 0, signal: null });
   expect(performance.now() - beganAtMs).toBeLessThan(4_000);
-});
+}, 40_000);
 
 /** Joined lines into a pipe. */
 async function join2() {
@@ -118,7 +118,8 @@ test('a reader that does not read makes the writers wait, and is waited for at t
   await eventually(() => expect([one.isPaused(), two.isPaused()]).toEqual([true, true]));
   const beganAtMs = performance.now();
   await lines.close();
-  expect(performance.now() - beganAtMs).toBeLessThan(1_500);
+  // One that is waited for without end is waited for until the test gives up.
+  expect(performance.now() - beganAtMs).toBeLessThan(2_500);
   expect([one.destroyed, two.destroyed]).toEqual([true, true]);
 });
 

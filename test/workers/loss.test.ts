@@ -9,6 +9,9 @@ import { connectionsOf, linesOf, metricOf, pidsOf, readyOf, runs, startWorkers, 
 // Attack: the kernel ends the process that uses the most memory, or a request finds a defect. One worker's callers pay for
 // that, once; nobody else notices, and what was counted stays counted.
 
+/** What comes true by work, not by a deadline, may take a busy machine this long. */
+const BUSY_MS = 10_000;
+
 const PLANTED = join(import.meta.dirname, '..', 'lifecycle', 'throws-later.ts');
 
 test('kill -9 of a worker under load breaks its own connections once and no other, and another takes its place', async () => {
@@ -16,13 +19,13 @@ test('kill -9 of a worker under load breaks its own connections once and no othe
   const gateway = await startWorkers(3, { upstream: upstream.origin });
   const { key } = await gateway.createKey('endless');
   const load = keepAsking(await callers(gateway, key, 9));
-  await eventually(() => expect(load.answered).toBeGreaterThan(100));
+  await eventually(() => expect(load.answered).toBeGreaterThan(100), { withinMs: BUSY_MS });
   expect(await connectionsOf(gateway)).toEqual([3, 3, 3]);
   const [doomed] = await pidsOf(gateway);
   const counted = await metricOf(gateway, 'tollgate_requests_total');
   process.kill(doomed!, 'SIGKILL');
   const served = load.answered;
-  await eventually(() => expect(load.answered).toBeGreaterThan(served + 200));
+  await eventually(() => expect(load.answered).toBeGreaterThan(served + 200), { withinMs: BUSY_MS });
   const pids = await untilServing(gateway, 3);
   expect(pids).not.toContain(doomed);
   const heard = await load.stop();
@@ -36,10 +39,12 @@ test('kill -9 of a worker under load breaks its own connections once and no othe
   expect(await metricOf(gateway, 'tollgate_workers_lost_total')).toBe(1);
   expect(await metricOf(gateway, 'tollgate_workers')).toBe(3);
   // Whoever adds up counters takes one that fell for a new start.
-  // What the dead one had told is in it, and all that the others have served since.
-  const since = load.answered - served;
-  await eventually(async () =>
-    expect(await metricOf(gateway, 'tollgate_requests_total')).toBeGreaterThanOrEqual(counted + since),
+  // What the dead one had told is in it, and all that the others have served since. On each of its three connections an
+  // answer of its own, which it could tell nobody any more, may still have been on its way.
+  const since = load.answered - served - 3;
+  await eventually(
+    async () => expect(await metricOf(gateway, 'tollgate_requests_total')).toBeGreaterThanOrEqual(counted + since),
+    { withinMs: BUSY_MS },
   );
 });
 

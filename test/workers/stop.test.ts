@@ -15,6 +15,9 @@ import { pidsOf, readyOf, runs, startWorkers, workersOf } from './fleet.ts';
 // Attack: none but our own stops. A worker that is left behind serves by old settings, unseen, and one that ends before its
 // connections are handed over shows callers a reset.
 
+/** What drainTimeout does not end would end after 30 s, or never. */
+const LATE_MS = 3_000;
+
 /** Two workers, and with each of them a request that is held. */
 async function start(listen: NonNullable<GatewaySetup['listen']> = {}) {
   const held: ServerResponse[] = [];
@@ -65,7 +68,7 @@ test('a request that is stuck is cut when drainTimeout is over, in any worker, a
   gateway.process.signal('SIGTERM');
   expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
   expect(performance.now() - signalledAtMs).toBeGreaterThan(580);
-  expect(performance.now() - signalledAtMs).toBeLessThan(600 + 2_000);
+  expect(performance.now() - signalledAtMs).toBeLessThan(600 + LATE_MS);
   expect(await statuses(running)).toEqual([0, 0]);
   expect(pids.filter(runs)).toEqual([]);
 });
@@ -78,7 +81,7 @@ test('a second signal, more than a second after the first, ends all of it at onc
   const again = performance.now();
   gateway.process.signal('SIGTERM');
   expect(await gateway.process.exit).toEqual({ code: 128 + 15, signal: null });
-  expect(performance.now() - again).toBeLessThan(1_000);
+  expect(performance.now() - again).toBeLessThan(LATE_MS);
   expect(await statuses(running)).toEqual([0, 0]);
   await eventually(() => expect(pids.filter(runs)).toEqual([]));
 });
