@@ -59,9 +59,12 @@ function hostile(port: number, first: string, drop: string): Promise<Ending> {
     const startedAtMs = performance.now();
     const socket = createConnection({ port, host: '127.0.0.1', noDelay: true });
     let answer = '';
-    const dripping = drop === '' ? undefined : setInterval(() => socket.write(drop), EVERY_MS);
+    let dripping: NodeJS.Timeout | undefined;
     const late = setTimeout(() => socket.destroy(), PATIENCE_MS);
-    socket.on('connect', () => socket.write(first));
+    socket.on('connect', () => {
+      socket.write(first);
+      if (drop !== '') dripping = setInterval(() => socket.write(drop), EVERY_MS);
+    });
     socket.on('error', () => {});
     socket.on('data', (chunk: Buffer) => {
       answer += chunk.toString('latin1');
