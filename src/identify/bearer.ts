@@ -10,7 +10,6 @@ export type Credentials =
 
 const MISSING: Credentials = Object.freeze({ kind: 'missing' });
 const MALFORMED: Credentials = Object.freeze({ kind: 'malformed' });
-const AMBIGUOUS: Credentials = Object.freeze({ kind: 'ambiguous' });
 
 const SPACE = 0x20;
 const EQUALS = 0x3d;
@@ -26,21 +25,13 @@ const IS_TCHAR = Uint8Array.from({ length: 128 }, (_, code) =>
 );
 
 /**
- * Reads the credentials of a request: `Authorization: Bearer TOKEN`, the scheme in any case, once, in the header only
- * (contract section 5; RFC 6750 section 2.1; RFC 9110 sections 11.1 and 11.4).
+ * The value of the one Authorization field; undefined where there is none, null where there are several.
  *
- * The attack: two Authorization fields, of which the gateway verifies one and the service behind it obeys the other.
- * So they are counted in the raw list; `headers` of node:http shows only the first.
+ * The attack: two of them, of which the gateway verifies one and the service behind it obeys the other. So they are
+ * counted in the raw list; `headers` of node:http shows only the first.
  *
  * @param rawHeaders names and values in turn, as node:http has them
  */
-export function readBearer(rawHeaders: readonly string[]): Credentials {
-  const value = authorizationOf(rawHeaders);
-  if (value === undefined) return MISSING;
-  return value === null ? AMBIGUOUS : readAuthorization(value);
-}
-
-/** The value of the one Authorization field; undefined where there is none, null where there are several. */
 export function authorizationOf(rawHeaders: readonly string[]): string | undefined | null {
   let value: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -52,7 +43,10 @@ export function authorizationOf(rawHeaders: readonly string[]): string | undefin
   return value;
 }
 
-/** Reads the value of an Authorization field. */
+/**
+ * Reads the value of an Authorization field: `Bearer TOKEN`, the scheme in any case (contract section 5; RFC 6750
+ * section 2.1; RFC 9110 sections 11.1 and 11.4).
+ */
 export function readAuthorization(value: string): Credentials {
   if (value.length < 6 || value.slice(0, 6).toLowerCase() !== 'bearer') return MISSING;
   const after = value.charCodeAt(6);

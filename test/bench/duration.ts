@@ -1,5 +1,5 @@
 import type { Options } from './options.ts';
-import { WARM_UP_TURNS } from './run.ts';
+import { WARM_UP_S } from './run.ts';
 import type { Scenario } from './scenarios.ts';
 
 /** Starting one contestant and trying what it claims. */
@@ -27,7 +27,7 @@ function scenarioS(
   { only, rounds, seconds }: Options,
 ): number {
   const taking = contestants.filter((name) => only === null || only.includes(name)).length;
-  const turns = taking * (WARM_UP_TURNS + rounds * (1 + (fixedRate ? 1 : 0) + (beside === undefined ? 0 : 1)));
+  const turns = taking * rounds * (1 + (fixedRate ? 1 : 0) + (beside === undefined ? 0 : 1));
   const keysS = keyKind === 'good' ? (keys / 1e6) * PER_MILLION_KEYS_S : 0;
-  return WORLD_S + keysS + taking * START_S + turns * (seconds + TURN_S);
+  return WORLD_S + keysS + taking * (START_S + WARM_UP_S) + turns * (seconds + TURN_S);
 }

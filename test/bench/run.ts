@@ -29,7 +29,11 @@ interface Taking {
 
 /** How long a contestant is left alone before its idle memory is read. */
 const IDLE_MS = 500;
-export const WARM_UP_TURNS = 2;
+/**
+ * Load before anything is measured, however short the turns are: a compiler has to see what is hot, and on a machine that the
+ * load keeps busy that takes seconds.
+ */
+export const WARM_UP_S = 6;
 
 /**
  * Measures all contestants of a scenario side by side, a round of each in turn, and ends all that it has started.
@@ -67,8 +71,7 @@ async function startAll(world: World, plan: Plan): Promise<{ taking: Taking[]; m
       if (name === 'tollgate') answer = steady;
       await delay(IDLE_MS);
       const idleRssBytes = usageOf(running.pid).rssBytes;
-      // Until a compiler has seen what is hot.
-      for (let turn = 0; turn < WARM_UP_TURNS; turn++) await measure(running, world, { name: 'open' }, plan);
+      await measure(running, world, { name: 'open' }, { ...plan, seconds: WARM_UP_S });
       taking.push({ contestant, running, idleRssBytes, open: [], fixed: [], beside: [], faults: new Set() });
       plan.say(`${world.scenario.name}: ${contestant.title} ${running.version} serves, refuses and counts as it says`);
     } catch (error) {

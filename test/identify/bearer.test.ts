@@ -1,10 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { isJwtForm, readBearer } from '../../src/identify/bearer.ts';
+import { LastAuthorization } from '../../src/gateway/caller.ts';
+import { isJwtForm } from '../../src/identify/bearer.ts';
 import { processorMs } from '../support/stopwatch.ts';
 
+const read = (rawHeaders: readonly string[]) => new LastAuthorization().read(rawHeaders).credentials;
+
 const of = (...values: string[]) =>
-  readBearer(['Host', 'a', ...values.flatMap((value) => ['Authorization', value]), 'Accept', '*/*']);
+  read(['Host', 'a', ...values.flatMap((value) => ['Authorization', value]), 'Accept', '*/*']);
 
 describe('credentials', () => {
   test.each(['Bearer abc', 'bearer abc', 'BEARER abc', 'bEaReR    abc'])(
@@ -15,7 +18,7 @@ describe('credentials', () => {
   );
 
   test('are found whatever the case of the field name', () => {
-    expect(readBearer(['aUTHORIZATION', 'Bearer abc'])).toEqual({ kind: 'token', token: 'abc' });
+    expect(read(['aUTHORIZATION', 'Bearer abc'])).toEqual({ kind: 'token', token: 'abc' });
   });
 
   test('may have every character of token68, and padding at the end', () => {
@@ -30,8 +33,8 @@ describe('credentials', () => {
   );
 
   test('that are not there are missing', () => {
-    expect(readBearer([])).toEqual({ kind: 'missing' });
-    expect(readBearer(['Proxy-Authorization', 'Bearer abc', 'X-Authorization', 'Bearer abc'])).toEqual({
+    expect(read([])).toEqual({ kind: 'missing' });
+    expect(read(['Proxy-Authorization', 'Bearer abc', 'X-Authorization', 'Bearer abc'])).toEqual({
       kind: 'missing',
     });
   });
@@ -65,7 +68,7 @@ describe('credentials', () => {
   });
 
   test('in two fields whose names differ in case are ambiguous (reliability 54)', () => {
-    expect(readBearer(['Authorization', 'Bearer a', 'authorization', 'Bearer b'])).toEqual({ kind: 'ambiguous' });
+    expect(read(['Authorization', 'Bearer a', 'authorization', 'Bearer b'])).toEqual({ kind: 'ambiguous' });
   });
 
   test('are a token only where the grammar says so', () => {

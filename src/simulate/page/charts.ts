@@ -1,6 +1,7 @@
 import type { PlanReplay } from '../replay.ts';
 import type { Counts, Verdicts } from '../tally.ts';
 import type { Bucket } from '../timeline.ts';
+import { escapeHtml } from './html.ts';
 
 const WIDTH = 960;
 const LEFT = 64;
@@ -88,10 +89,6 @@ export function legend(): string {
       `<span><svg viewBox="0 0 10 10"><rect class="${part}" width="10" height="10"/></svg>${NAMES[part]}</span>`,
   );
   return `<p class="legend">${keys.join('')}</p>`;
-}
-
-export function escapeHtml(text: string): string {
-  return text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 }
 
 /** `2026-11-21 10:00`, UTC. */

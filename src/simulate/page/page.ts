@@ -2,7 +2,8 @@ import { COUNT_HEADS } from '../count-heads.ts';
 import type { KeyReplay } from '../replay.ts';
 import type { Report } from '../report.ts';
 import type { Counts } from '../tally.ts';
-import { escapeHtml, legend, plansChart, type Times, timesChart, timeText } from './charts.ts';
+import { legend, plansChart, type Times, timesChart, timeText } from './charts.ts';
+import { type Cell, escapeHtml, tableOf } from './html.ts';
 import { STYLE } from './style.ts';
 
 /** The report as one HTML file that needs nothing else: no script, no font, no picture from elsewhere. */
@@ -75,8 +76,6 @@ function keysTable(keys: readonly KeyReplay[]): string {
   return tableOf(['key', 'plan', ...COUNT_HEADS, 'first banned'], rows);
 }
 
-type Cell = string | { readonly text: string; readonly mark?: 'more' | 'less' };
-
 function cellsOf({ requests, recorded, simulated, newlyRefused, newlyAdmitted }: Counts): Cell[] {
   return [
     String(requests),
@@ -91,14 +90,4 @@ function cellsOf({ requests, recorded, simulated, newlyRefused, newlyAdmitted }:
 function pair(then: number, now: number): Cell[] {
   if (then === now) return [String(then), String(now)];
   return [String(then), { text: String(now), mark: now > then ? 'more' : 'less' }];
-}
-
-function tableOf(heads: readonly string[], rows: readonly (readonly Cell[])[]): string {
-  const cell = (it: Cell) =>
-    typeof it === 'string'
-      ? `<td>${escapeHtml(it)}</td>`
-      : `<td class="${it.mark ?? 'text'}">${escapeHtml(it.text)}</td>`;
-  const head = heads.map((it) => `<th>${escapeHtml(it)}</th>`).join('');
-  const body = rows.map((row) => `<tr>${row.map(cell).join('')}</tr>`).join('\n');
-  return `<div class="wide"><table>\n<tr>${head}</tr>\n${body}\n</table></div>`;
 }

@@ -2,7 +2,7 @@ import { legend as legendOf } from '../../load/report/charts.ts';
 import type { Outcome } from '../answers.ts';
 import { OUTCOMES } from '../answers.ts';
 
-export { escapeHtml } from '../../load/report/chart.ts';
+export { escapeHtml } from '../../../src/simulate/page/html.ts';
 
 export const NAMES: Readonly<Record<Outcome, string>> = {
   admitted: '200',

@@ -1,3 +1,4 @@
+import { escapeHtml } from '../../../src/simulate/page/html.ts';
 import type { Stretch } from './series.ts';
 
 export const WIDTH = 960;
@@ -84,8 +85,4 @@ export function band({ name, fromS, toS }: Stretch, i: number, x: Scale, bottom:
 
 export function px(value: number): string {
   return value.toFixed(1);
-}
-
-export function escapeHtml(text: string): string {
-  return text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 }

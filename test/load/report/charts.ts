@@ -1,7 +1,8 @@
+import { escapeHtml } from '../../../src/simulate/page/html.ts';
 import type { Outcome } from '../judge/verdict.ts';
 import type { BanRow } from '../summary.ts';
 import type { Counts } from '../tally.ts';
-import { band, escapeHtml, plot, px, RIGHT, roundTicks, type Scale, svg, TOP, timeAxis, WIDTH } from './chart.ts';
+import { band, plot, px, RIGHT, roundTicks, type Scale, svg, TOP, timeAxis, WIDTH } from './chart.ts';
 import { OUTCOMES, type Second, type Timeline } from './series.ts';
 
 const HEIGHT = 320;

@@ -1,6 +1,6 @@
+import { escapeHtml, tableOf } from '../../../src/simulate/page/html.ts';
 import type { ScenarioResult } from '../run.ts';
 import type { PartRow, Summary } from '../summary.ts';
-import { escapeHtml } from './chart.ts';
 import { bansChart, latencyChart, legend, outcomeLegend, plansChart, throughputChart } from './charts.ts';
 import { countsByPlan, type Timeline, timelineOf } from './series.ts';
 import { STYLE } from './style.ts';
@@ -104,16 +104,4 @@ function harmTable(results: readonly ScenarioResult[]): string {
   return `<h2>Good clients without abusers and beside them</h2>
 <p>Latency in milliseconds of what was admitted. A comparison that shows harm is made again, and the second one counts.</p>
 ${tableOf(['scenario', 'p99 without', 'p99 beside', 'p99 allowed', 'errors'], rows)}`;
-}
-
-type Cell = string | { readonly text: string; readonly mark?: string };
-
-function tableOf(heads: readonly string[], rows: readonly (readonly Cell[])[]): string {
-  const cell = (it: Cell) =>
-    typeof it === 'string'
-      ? `<td>${escapeHtml(it)}</td>`
-      : `<td class="${it.mark ?? 'text'}">${escapeHtml(it.text)}</td>`;
-  const head = heads.map((it) => `<th>${escapeHtml(it)}</th>`).join('');
-  const body = rows.map((row) => `<tr>${row.map(cell).join('')}</tr>`).join('\n');
-  return `<div class="wide"><table>\n<tr>${head}</tr>\n${body}\n</table></div>`;
 }
