@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startGateway, startReplica, type TestGateway } from '../support/gateway.ts';
 import { testRedis } from '../support/redis.ts';
+import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const plansWith = (minute: number | 'custom', more = '') =>
@@ -56,9 +57,9 @@ for (const [way, begin] of Object.entries(WAYS)) {
     expect(await statusOf(gateway, key)).toBe(429);
 
     await write(plansWith(5));
-    const raisedAtMs = performance.now();
+    const took = stopwatch(gateway.process.pid);
     await eventually(async () => expect(await statusOf(gateway, key)).toBe(200), { withinMs: WITHIN_MS });
-    expect(performance.now() - raisedAtMs).toBeLessThan(WITHIN_MS);
+    expect(took().fairMs).toBeLessThan(WITHIN_MS);
     // Three were counted before, one just now.
     const answer = await gateway.get('/v1/pets', key);
     expect([
@@ -215,4 +216,4 @@ test('while plans change again and again under load, no request is lost and none
   let more = 0;
   while ((await statusOf(gateway, key)) === 200) more++;
   expect(admitted + more).toBeLessThanOrEqual(200);
-});
+}, 60_000);
