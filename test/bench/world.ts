@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { mint } from '../../src/identify/api-key.ts';
+import { altered } from '../support/altered.ts';
 import { whenWeAreGone } from '../support/end-with-us.ts';
 import { freePort } from '../support/free-port.ts';
 import { localRedis } from '../support/redis-binary.ts';
@@ -106,7 +107,7 @@ function* tokensOf(kind: KeyKind, count: number, keys: KeySet): Generator<string
     for (let i = 0; i < count; i++) {
       const secret = newSecret();
       // Another last character, and the checksum is wrong.
-      yield kind === 'unknown' ? secret : secret.slice(0, -1) + (secret.endsWith('0') ? '1' : '0');
+      yield kind === 'unknown' ? secret : altered(secret);
     }
   }
 }

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
+import { altered } from '../support/altered.ts';
 import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
@@ -144,7 +145,7 @@ describe('refused before it is opened', () => {
 
   test.each([
     ['no key', 401, () => undefined, '/v1/live'],
-    ['a wrong key', 401, () => `${key.slice(0, -1)}x`, '/v1/live'],
+    ['a wrong key', 401, () => altered(key), '/v1/live'],
     ['no route', 404, () => key, '/v1/none'],
   ] as [string, number, () => string | undefined, string][])(
     '%s: %i, with the rate-limit fields, nothing asked of the upstream',

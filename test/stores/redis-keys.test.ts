@@ -40,9 +40,13 @@ describe('a crash in the middle', () => {
 });
 
 describe('a digest that one gateway takes away and another brings back stays to be found', () => {
-  type Step = (...args: string[]) => Promise<number>;
+  type Step = (...args: string[]) => Promise<unknown>;
   /** Lets `meanwhile` happen just before a gateway takes a step. */
-  const interpose = (redis: object, step: 'tollgateDrop' | 'tollgateReplace', meanwhile: () => Promise<unknown>) => {
+  const interpose = (
+    redis: object,
+    step: 'get' | 'tollgateDrop' | 'tollgateReplace',
+    meanwhile: () => Promise<unknown>,
+  ) => {
     const steps = redis as Record<string, Step>;
     const original = steps[step]!.bind(redis);
     steps[step] = async (...args) => {
@@ -82,6 +86,19 @@ describe('a digest that one gateway takes away and another brings back stays to 
     await put(other, digest);
     await taking;
     expect(await other.keys.findByDigest(digest)).toEqual(key);
+  });
+
+  test('when the pointer is removed between being found there and being read', async () => {
+    const { one, put, key, digest } = await setUp();
+    const { url } = await testRedis();
+    await put(one, `${digest}-new`);
+    await redisCommand(url, 'SET', keyspace.digest(digest), key.id);
+    // The first read is of the record, the next one of the pointer.
+    interpose(one.redis, 'get', async () =>
+      interpose(one.redis, 'get', () => redisCommand(url, 'DEL', keyspace.digest(digest))),
+    );
+    await put(one, digest);
+    expect(await one.keys.findByDigest(digest)).toEqual(key);
   });
 });
 

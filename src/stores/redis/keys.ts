@@ -145,7 +145,16 @@ export class RedisKeys implements KeyStore {
   async #point(digest: string, id: string): Promise<boolean> {
     const name = keyspace.digest(digest);
     return this.#circuit.run(async () => {
-      return (await this.#redis.set(name, id, 'NX')) !== null || (await this.#value(name)) === id;
+      for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+        if ((await this.#redis.set(name, id, 'NX')) !== null) return true;
+        const owner = await this.#value(name);
+        // Nobody's: it was dropped between the two commands.
+        if (owner !== null) return owner === id;
+      }
+      throw new Failure(
+        'store_unavailable',
+        'This secret is being added and removed by others all the time. Try again.',
+      );
     }, name);
   }
 
