@@ -46,7 +46,9 @@ export async function startStore(kind: StoreKind): Promise<Store> {
 async function started(kind: StoreKind, binary: RedisBinary, endings: Endings): Promise<Omit<Store, 'close'>> {
   if (kind === 'sentinel') return startSentinels(binary, endings);
   if (kind === 'cluster') return startCluster(binary, endings);
-  const persistence = kind === 'aof' ? ['--appendonly', 'yes', '--appendfsync', 'everysec'] : [];
+  // Rewritten when it is small: every command in it takes a millisecond to load, see below, and a soak makes many.
+  const short = ['--auto-aof-rewrite-min-size', '200kb', '--auto-aof-rewrite-percentage', '100'];
+  const persistence = kind === 'aof' ? ['--appendonly', 'yes', '--appendfsync', 'everysec', ...short] : [];
   // A key takes a millisecond to load, and the server says LOADING meanwhile: nothing here has millions of them.
   const slowLoading = ['--key-load-delay', '1000', '--loading-process-events-interval-bytes', '1024'];
   const server = await startServer(binary, endings, [...persistence, ...slowLoading]);
