@@ -130,6 +130,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   listener = await listenPublic({
     ...ownOf(settings).listen,
     tls: certificates === null ? null : { ...settings.listen.tls!, certificates },
+    wallMs: () => Date.now(),
     handle: (...received) => served.handle(...received),
     mayUpgrade: (head) => served.mayUpgrade(head),
     breakOff: (socket, code) => served.breakOff(socket, code),

@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http';
+import type { ClientResponse } from './client.ts';
 import { Pieces } from './pieces.ts';
 
 /** A small body leaves together with its head, as one piece. */
@@ -6,11 +6,11 @@ const JOINED_BYTES = 16 * 1024;
 
 /** An upstream's answer on its way to the client: head, body and end leave in as few writes as they came in. */
 export class ClientAnswer {
-  readonly #response: ServerResponse;
+  readonly #response: ClientResponse;
   readonly #held = new Pieces();
   #isHeadHeld = false;
 
-  constructor(response: ServerResponse) {
+  constructor(response: ClientResponse) {
     this.#response = response;
   }
 

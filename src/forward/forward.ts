@@ -1,6 +1,6 @@
-import type { ServerResponse } from 'node:http';
 import type { AnswerHead } from './answer-reader.ts';
 import type { Carried } from './carrying.ts';
+import type { ClientResponse } from './client.ts';
 import { ClientAnswer } from './client-answer.ts';
 import type { UpstreamConnection } from './connection.ts';
 import { UNWATCHED, type Waiting } from './deadlines.ts';
@@ -19,7 +19,7 @@ export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.t
 export function forward(
   upstream: Upstream,
   request: ForwardRequest,
-  response: ServerResponse,
+  response: ClientResponse,
   hooks: ForwardHooks,
   done: (result: ForwardResult) => void,
 ): { readonly breakOff: (reason: Error) => void } {
@@ -41,7 +41,7 @@ class Forwarding implements Carried, Turn, Waiting {
   #waitMs = 0;
   readonly #upstream: Upstream;
   readonly #request: ForwardRequest;
-  readonly #response: ServerResponse;
+  readonly #response: ClientResponse;
   readonly #hooks: ForwardHooks;
   readonly #done: (result: ForwardResult) => void;
   #connection: UpstreamConnection | null = null;
@@ -55,7 +55,7 @@ class Forwarding implements Carried, Turn, Waiting {
   constructor(
     upstream: Upstream,
     request: ForwardRequest,
-    response: ServerResponse,
+    response: ClientResponse,
     hooks: ForwardHooks,
     done: (result: ForwardResult) => void,
   ) {

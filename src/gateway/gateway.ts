@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ClientRequest, ClientResponse } from '../forward/client.ts';
 import type { ClientFault } from '../forward/faults.ts';
 import type { UpgradeClient } from '../forward/upgrade-client.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
@@ -44,8 +44,8 @@ export class Gateway {
    * @param client its connection, where `mayUpgrade` was true and the connection has been taken from HTTP
    */
   handle(
-    request: IncomingMessage,
-    response: ServerResponse,
+    request: ClientRequest,
+    response: ClientResponse,
     head: Head | HeadFault,
     client: UpgradeClient | null = null,
   ): void {

@@ -1,8 +1,8 @@
-import type { IncomingMessage } from 'node:http';
 import type { Admitter } from '../admit/admit.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import type { RateLimitFields } from '../annotate/rate-limit.ts';
+import type { ClientRequest } from '../forward/client.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Consumer, Identifier } from '../identify/identify.ts';
@@ -48,7 +48,7 @@ export interface Parts {
   /** The name this gateway goes by in Via. */
   readonly via: string;
   /** Who the client is, and whether the peer's X-Forwarded-* are believed (`trustedProxies`). */
-  readonly originOf: (request: IncomingMessage) => Origin;
+  readonly originOf: (request: ClientRequest) => Origin;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
   /** Milliseconds that never jump. */

@@ -1,6 +1,7 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { IncomingMessage } from 'node:http';
 import { CORS_FIELDS } from '../annotate/cors.ts';
 import type { RequestBody } from '../forward/body.ts';
+import type { ClientRequest, ClientResponse } from '../forward/client.ts';
 import { type ForwardResult, forward } from '../forward/forward.ts';
 import { answerFields, requestFields } from '../forward/headers.ts';
 import type { Head } from '../listen/head.ts';
@@ -34,7 +35,7 @@ const REPLACED: readonly (readonly ReadonlySet<string>[])[] = [[], CORS_FIELDS].
 );
 
 /** Forwards an admitted request: its fields rewritten, its body bounded, the answer's fields merged with the gateway's. */
-export function passOn(parts: Parts, request: IncomingMessage, response: ServerResponse, admitted: Admitted) {
+export function passOn(parts: Parts, request: ClientRequest, response: ClientResponse, admitted: Admitted) {
   const { head, match } = admitted;
   return forward(
     parts.upstreams.get(match.route.upstream)!,
@@ -61,8 +62,9 @@ export function passOn(parts: Parts, request: IncomingMessage, response: ServerR
   );
 }
 
-function bodyOf(request: IncomingMessage, { body }: Head, maxBytes: number): RequestBody | null {
+function bodyOf(request: ClientRequest, { body }: Head, maxBytes: number): RequestBody | null {
   if (body === 'none') return null;
+  if (!(request instanceof IncomingMessage)) throw new Error('a body from a reader that takes none');
   // A write of nothing sends nothing, and fails on a connection that was reset.
   return { source: request, framing: body, maxBytes, probe: () => request.socket.write('') };
 }

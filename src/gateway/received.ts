@@ -1,5 +1,5 @@
-import type { IncomingMessage } from 'node:http';
 import { type ErrorAnswer, errorAnswer, plainError } from '../annotate/error.ts';
+import type { ClientRequest } from '../forward/client.ts';
 import type { Head } from '../listen/head.ts';
 import { Recording } from './exchange.ts';
 import type { Parts } from './parts.ts';
@@ -24,12 +24,7 @@ export function requestIdOf(rawHeaders: readonly string[]): string | null {
 }
 
 /** Begins the record of a request. */
-export function recordingOf(
-  parts: Parts,
-  request: IncomingMessage,
-  traceId: string | null,
-  address: string,
-): Recording {
+export function recordingOf(parts: Parts, request: ClientRequest, traceId: string | null, address: string): Recording {
   const requestId = requestIdOf(request.rawHeaders) ?? parts.newRequestId();
   return new Recording(requestId, traceId, request.method ?? '', address, parts.monotonicMs());
 }
@@ -61,20 +56,16 @@ function isLoop({ rawHeaders }: Head, name: string): boolean {
 }
 
 /** Whether some of a request has not been read. @param head null where it was refused */
-export function isUnread(request: IncomingMessage, head: Head | null): boolean {
+export function isUnread(request: ClientRequest, head: Head | null): boolean {
   return !request.complete && (head === null ? announcesBody(request) : head.body !== 'none');
 }
 
 /** Whether the client's connection ends with the answer to this request. */
-export function endsConnection(
-  { isDraining }: Pick<Parts, 'isDraining'>,
-  request: IncomingMessage,
-  head: Head,
-): boolean {
+export function endsConnection({ isDraining }: Pick<Parts, 'isDraining'>, request: ClientRequest, head: Head): boolean {
   return head.httpVersion === '1.0' || isUnread(request, head) || isDraining();
 }
 
-function announcesBody({ headers }: IncomingMessage): boolean {
+function announcesBody({ headers }: ClientRequest): boolean {
   return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
 

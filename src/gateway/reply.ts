@@ -1,5 +1,5 @@
-import type { ServerResponse } from 'node:http';
 import type { ErrorAnswer } from '../annotate/error.ts';
+import type { ClientResponse } from '../forward/client.ts';
 import { closeGently } from './linger.ts';
 
 /**
@@ -9,7 +9,7 @@ import { closeGently } from './linger.ts';
  * @returns the bytes of the body
  */
 export function replyWithError(
-  response: ServerResponse,
+  response: ClientResponse,
   error: ErrorAnswer,
   fields: readonly string[],
   unread: boolean,
@@ -34,7 +34,7 @@ export function replyWithError(
  * @returns the bytes of the body
  */
 export function replyWithJson(
-  response: ServerResponse,
+  response: ClientResponse,
   value: object,
   fields: readonly string[],
   closes: boolean,
@@ -50,14 +50,14 @@ export function replyWithJson(
 }
 
 /** Writes an answer without a body. */
-export function replyWithNothing(response: ServerResponse, fields: readonly string[], closes: boolean): void {
+export function replyWithNothing(response: ClientResponse, fields: readonly string[], closes: boolean): void {
   if (closes) response.shouldKeepAlive = false;
   response.writeHead(204, [...fields]);
   response.end();
 }
 
 /** Closes the connection after this answer; gently where the request has not been read to its end. */
-export function closeAfter(response: ServerResponse, unread: boolean): void {
+export function closeAfter(response: ClientResponse, unread: boolean): void {
   response.shouldKeepAlive = false;
   const { socket } = response;
   // Node calls this when the answer has been written.

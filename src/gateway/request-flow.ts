@@ -1,8 +1,8 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Admission } from '../admit/admit.ts';
 import type { Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/error.ts';
+import type { ClientRequest, ClientResponse } from '../forward/client.ts';
 import { ClientBodyError, type ClientFault } from '../forward/faults.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
 import type { RequestTrace } from '../telemetry/trace-context.ts';
@@ -31,8 +31,8 @@ import { type Step, whenThere } from './when-there.ts';
  */
 export class RequestFlow {
   readonly #parts: Parts;
-  readonly #request: IncomingMessage;
-  readonly #response: ServerResponse;
+  readonly #request: ClientRequest;
+  readonly #response: ClientResponse;
   readonly #connection: ClientConnection;
   readonly #origin: Origin;
   /** What log and metrics will learn of it. */
@@ -47,7 +47,7 @@ export class RequestFlow {
   #shadow: Promise<Shadow | null> | null = null;
   #finished = false;
 
-  constructor(parts: Parts, request: IncomingMessage, response: ServerResponse, connection: ClientConnection) {
+  constructor(parts: Parts, request: ClientRequest, response: ClientResponse, connection: ClientConnection) {
     this.#parts = parts;
     this.#request = request;
     this.#response = response;

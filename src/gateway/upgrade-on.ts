@@ -1,5 +1,6 @@
-import type { ServerResponse } from 'node:http';
+import { ServerResponse } from 'node:http';
 import { type ErrorAnswer, errorAnswer } from '../annotate/error.ts';
+import type { ClientResponse } from '../forward/client.ts';
 import type { TunnelRecord } from '../forward/tunnel.ts';
 import { type UpgradeResult, upgrade } from '../forward/upgrade.ts';
 import type { UpgradeClient } from '../forward/upgrade-client.ts';
@@ -25,13 +26,14 @@ export type UpgradeOnResult = UpgradeResult | { readonly kind: 'refused'; readon
 export function upgradeOn(
   parts: Parts,
   client: UpgradeClient,
-  response: ServerResponse,
+  response: ClientResponse,
   admitted: Admitted,
   done: (result: UpgradeOnResult) => void,
 ): { readonly breakOff: (reason: Error) => void } | null {
   const { head, match, caller, requestId } = admitted;
   const form = upgradeForm(head);
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
+  if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
   const room = parts.isDraining() ? 'draining' : parts.webSockets.enter(caller.id, isKey(caller));
   if (typeof room === 'string') {
     done({ kind: 'refused', error: noRoom(room) });

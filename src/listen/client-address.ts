@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { ClientRequest } from '../forward/client.ts';
 import { Networks, oneForm } from './networks.ts';
 
 /** Where a request comes from. */
@@ -28,12 +28,12 @@ export class ClientAddresses {
     this.#trusted = new Networks(trusted);
   }
 
-  of(request: IncomingMessage): ClientAddress {
+  of(request: ClientRequest): ClientAddress {
     const peer = this.#peerOf(request);
     return peer.trustedPeer ? { ...peer, address: this.#behind(peer.address, request.rawHeaders) } : peer;
   }
 
-  #peerOf({ socket }: IncomingMessage): ClientAddress {
+  #peerOf({ socket }: ClientRequest): ClientAddress {
     const known = this.#peers.get(socket);
     if (known !== undefined) return known;
     const address = oneForm(socket.remoteAddress ?? '') ?? '0.0.0.0';

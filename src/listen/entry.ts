@@ -16,6 +16,13 @@ export interface ConnectionFeed {
   open(take: (socket: Socket) => void): void;
 }
 
+/** Reads the requests of connections that it is given. */
+export interface Reader {
+  take(socket: Socket): void;
+  /** Closes those that wait for a request. */
+  closeIdle(): void;
+}
+
 /** What stands between a TCP connection and the requests on it. */
 export interface EntryOptions {
   readonly host: string;
@@ -61,18 +68,20 @@ export interface Entry {
  * the PROXY protocol, then TLS, then HTTP/2 where the client agrees to it. So there is one count of connections, one way
  * to stop, and one reader of requests behind all of them.
  *
- * @param readers node:http servers that do not listen: one for connections, one for the streams of HTTP/2, each of which
- * is a connection to it
+ * @param reader of connections
+ * @param servers node:http servers that do not listen: one to which the reader gives connections, one for the streams of
+ * HTTP/2, each of which is a connection to it
  * @throws Failure `cannot_listen`
  */
 export async function openEntry(
   options: EntryOptions,
-  readers: { readonly connections: HttpServer; readonly streams: HttpServer },
+  reader: Reader,
+  servers: { readonly connections: HttpServer; readonly streams: HttpServer },
 ): Promise<Entry> {
-  const stages = new Stages(options, readers);
+  const stages = new Stages(options, reader, servers.streams);
   const arrivals = options.feed === null ? await accepted(options, stages) : fed(options, options.feed, stages);
   // They would do this when they listen: from here on they look after the deadlines of what they are given.
-  for (const reader of [readers.connections, readers.streams]) reader.emit('listening');
+  for (const server of [servers.connections, servers.streams]) server.emit('listening');
   let closed: Promise<void> = Promise.resolve();
   return {
     host: arrivals.host,
@@ -84,12 +93,12 @@ export async function openEntry(
     },
     drained: async (deadlineMs) => {
       // A connection that answered just before the drain began did not say that it would close.
-      const sweep = setInterval(() => readers.connections.closeIdleConnections(), 50);
+      const sweep = setInterval(() => reader.closeIdle(), 50);
       const cut = setTimeout(() => stages.cut(), deadlineMs);
       await closed;
       clearInterval(sweep);
       clearTimeout(cut);
-      for (const reader of [readers.connections, readers.streams]) reader.close();
+      for (const server of [servers.connections, servers.streams]) server.close();
     },
   };
 }
@@ -125,18 +134,18 @@ class Stages {
   /** Those of which nothing has been read that is part of a request. */
   readonly #arriving = new Set<Socket>();
   readonly #options: EntryOptions;
-  readonly #reader: HttpServer;
+  readonly #reader: Reader;
   readonly #trusted: Networks;
   readonly #sources = new WeakMap<Socket, Source>();
   readonly #encrypt: ((socket: Socket) => void) | null;
   readonly #http2: Http2Sessions | null;
   #onEmpty: (() => void) | null = null;
 
-  constructor(options: EntryOptions, readers: { readonly connections: HttpServer; readonly streams: HttpServer }) {
+  constructor(options: EntryOptions, reader: Reader, streams: HttpServer) {
     this.#options = options;
-    this.#reader = readers.connections;
+    this.#reader = reader;
     this.#trusted = new Networks(options.proxyProtocol ? options.trustedProxies : []);
-    this.#http2 = sessionsOf(options, readers.streams);
+    this.#http2 = sessionsOf(options, streams);
     this.#encrypt = this.#encryption(options);
   }
 
@@ -162,7 +171,7 @@ class Stages {
 
   stop(): void {
     for (const socket of this.#arriving) socket.destroy();
-    this.#reader.closeIdleConnections();
+    this.#reader.closeIdle();
     this.#http2?.drain();
   }
 
@@ -192,7 +201,7 @@ class Stages {
     if (this.#encrypt !== null) this.#encrypt(socket);
     else {
       this.#arriving.delete(socket);
-      this.#reader.emit('connection', socket);
+      this.#reader.take(socket);
     }
   }
 
@@ -214,7 +223,7 @@ class Stages {
     if (source !== undefined) comesFrom(socket, source);
     this.#arriving.delete(raw);
     if (socket.alpnProtocol === 'h2' && this.#http2 !== null) this.#http2.take(socket);
-    else this.#reader.emit('connection', socket);
+    else this.#reader.take(socket);
   }
 }
 

@@ -1,21 +1,25 @@
 import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import type { ClientRequest, ClientResponse } from '../forward/client.ts';
 import type { ClientFault } from '../forward/faults.ts';
 import { UpgradeClient } from '../forward/upgrade-client.ts';
 import { closeGently } from '../gateway/linger.ts';
 import { closeAfter } from '../gateway/reply.ts';
 import { type Entry, type EntryOptions, openEntry } from './entry.ts';
+import { FastPath } from './fast-path/fast-path.ts';
 import { type Head, type HeadFault, type HeadLimits, readHead } from './head.ts';
 import { isLooseRequestLine } from './request-line.ts';
 import { Turns } from './turns.ts';
-import { onClientError, type ParseError } from './unparsed.ts';
+import { answerLate, onClientError, type ParseError } from './unparsed.ts';
 
 export interface PublicListenerOptions extends HeadLimits, EntryOptions {
   readonly requestTimeoutMs: number;
+  /** Unix milliseconds. */
+  readonly wallMs: () => number;
   /** @param client the connection, where `mayUpgrade` was true: it carries no further request of HTTP */
   readonly handle: (
-    request: IncomingMessage,
-    response: ServerResponse,
+    request: ClientRequest,
+    response: ClientResponse,
     head: Head | HeadFault,
     client: UpgradeClient | null,
   ) => void;
@@ -41,14 +45,21 @@ const CHECK_EVERY_MS = 100;
  * @throws Failure `cannot_listen`
  */
 export function listenPublic(options: PublicListenerOptions): Promise<PublicListener> {
-  return openEntry(options, { connections: createReader(options), streams: createReader(options) });
+  const [connections, streams] = [createReader(options), createReader(options)];
+  const simple = new FastPath({
+    ...options,
+    headersTimeoutMs: headersTimeoutOf(options),
+    node: connections,
+    serve: (request, response) => options.handle(request, response, headOf(request, options), null),
+    onSilent: (socket) => answerLate(socket, options),
+  });
+  return openEntry(options, simple, { connections, streams });
 }
 
 /** Reads requests from what it is given: it does not listen itself. */
 function createReader(options: PublicListenerOptions): Server {
   const server = createServer({
-    // Node refuses to start with a longer one, which could never come into effect.
-    headersTimeout: Math.min(options.headersTimeoutMs, options.requestTimeoutMs),
+    headersTimeout: headersTimeoutOf(options),
     requestTimeout: options.requestTimeoutMs,
     keepAliveTimeout: options.idleTimeoutMs,
     keepAliveTimeoutBuffer: 0,
@@ -86,13 +97,18 @@ function createReader(options: PublicListenerOptions): Server {
   return server;
 }
 
+/** Node refuses to start with one that is longer than that of the request, which could never come into effect. */
+function headersTimeoutOf({ headersTimeoutMs, requestTimeoutMs }: PublicListenerOptions): number {
+  return Math.min(headersTimeoutMs, requestTimeoutMs);
+}
+
 const LOOSE_LINE: HeadFault = {
   kind: 'fault',
   code: 'invalid_request',
   message: 'The request line must be a method, a target and HTTP/1.1, with one space between them.',
 };
 
-function headOf({ method = '', url = '', httpVersion, rawHeaders }: IncomingMessage, limits: HeadLimits) {
+function headOf({ method = '', url = '', httpVersion, rawHeaders }: ClientRequest, limits: HeadLimits) {
   return readHead({ method, url, httpVersion, rawHeaders }, limits);
 }
 

@@ -47,7 +47,8 @@ function isLooseIn(text: string, method: string, url: string, isLaterPacket: boo
   // Behind another request, or the rest of a head whose line came before.
   if (text.includes(strict)) return false;
   for (let at = text.indexOf(`${method} `); at !== -1; at = text.indexOf(`${method} `, at + 1)) {
-    if (isLineAt(text, at, method, url)) return true;
+    // The packet may end within the line of the next request, before it shows how it goes on.
+    if (isLineAt(text, at, method, url) && !strict.startsWith(text.slice(at))) return true;
   }
   return false;
 }

@@ -27,6 +27,13 @@ export function onClientError(error: ParseError, socket: Socket, options: Public
   if (waits && error.code === 'HPE_INVALID_EOF_STATE') socket.destroy(error);
 }
 
+/** Answers a new connection that has brought nothing in its time. */
+export function answerLate(socket: Socket, options: PublicListenerOptions): void {
+  answerRaw(socket, 'request_timeout', LATE, options);
+}
+
+const LATE = 'The request did not arrive in time.';
+
 /** Whether it can be found wrong with a request whose head was served already. */
 function isOfBody(code: ErrorCode): code is ClientFault {
   return ['request_timeout', 'invalid_request', 'payload_too_large', 'headers_too_large'].includes(code);
@@ -35,7 +42,7 @@ function isOfBody(code: ErrorCode): code is ClientFault {
 function meaningOf(error: ParseError, socket: Socket, { maxUrlBytes }: HeadLimits): [ErrorCode, string] {
   switch (error.code) {
     case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return ['request_timeout', 'The request did not arrive in time.'];
+      return ['request_timeout', LATE];
     case 'HPE_HEADER_OVERFLOW':
       return isTargetTooLong(error.rawPacket, socket.bytesRead, maxUrlBytes)
         ? ['uri_too_long', `The request target is longer than ${maxUrlBytes} bytes.`]

@@ -5,12 +5,14 @@ import { runAborts } from './aborts.ts';
 import { compareWithUndici } from './answer-oracle.ts';
 import { runCampaign } from './campaign.ts';
 import { runFrames } from './http2-frames.ts';
+import { compareWithNode } from './request-oracle.ts';
 import { runWebSockets } from './web-sockets.ts';
 
 const { values } = parseArgs({
   options: {
     exchanges: { type: 'string', default: '100000' },
     answers: { type: 'string', default: '50000' },
+    requests: { type: 'string', default: '200000' },
     aborts: { type: 'string', default: '10000' },
     frames: { type: 'string', default: '10000' },
     websockets: { type: 'string', default: '10000' },
@@ -22,12 +24,14 @@ const { values } = parseArgs({
 const GROWTH_MIB = 96;
 
 if (values.help) {
-  process.stdout.write(`npm run fuzz -- [--exchanges N] [--answers N] [--aborts N] [--frames N] [--websockets N] [--seed N]
+  process.stdout.write(`npm run fuzz -- [--exchanges N] [--answers N] [--requests N] [--aborts N] [--frames N] [--websockets N] [--seed N]
 
 Runs N generated exchanges (100000 unless told) through a gateway between hostile clients and a hostile upstream,
-reads N generated answers (50000 unless told) with the gateway's reader and with undici, then lets N clients (10000
-unless told) leave at random moments, then N sessions of generated HTTP/2 frames (10000 unless told), then N WebSockets
-(10000 unless told) that are dropped at random moments by either side, then slowhttptest in its four modes. The seed is printed; with it everything runs again.
+reads N generated answers (50000 unless told) with the gateway's reader and with undici, and N generated requests
+(200000 unless told) with its fast path and with node:http; then lets N clients (10000 unless told) leave at random
+moments, then N sessions of generated HTTP/2 frames (10000 unless told), then N WebSockets (10000 unless told) that are
+dropped at random moments by either side, then slowhttptest in its four modes. The seed is printed; with it everything
+runs again.
 `);
 } else process.exitCode = (await main()) ? 0 : 1;
 
@@ -45,6 +49,11 @@ async function main(): Promise<boolean> {
   const answers = Number(values.answers);
   const disagreements = await compareWithUndici({ answers, seed });
   report(`${answers} answers read like undici reads them, but for ${disagreements.length}.`);
+  const requests = Number(values.requests);
+  const { problems: misread, taken } = compareWithNode({ requests, seed });
+  report(
+    `${requests} requests, ${taken} of them read by the fast path and all like node:http reads them, but for ${misread.length}.`,
+  );
   const aborted = await runAborts({ clients: aborts, seed, onProgress: progressOf('aborts', aborts) });
   const grown = `${aborted.rssMib.before.toFixed(0)} MiB before, ${aborted.rssMib.after.toFixed(0)} MiB after`;
   report(`${aborted.clients} clients left in ${seconds(aborted.tookMs)}, ${aborted.lines} access lines, ${grown}.`);
@@ -62,6 +71,7 @@ async function main(): Promise<boolean> {
   const problems = [
     ...failures,
     ...disagreements,
+    ...misread,
     ...left.map((it) => `Left behind: ${it}`),
     ...aborted.problems,
     ...framed.problems,

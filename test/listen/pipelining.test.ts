@@ -65,7 +65,7 @@ test('after HTTP/1.0 nothing is served (reliability 23)', async () => {
 test.each([
   ['400', `GET /v1//pets HTTP/1.1\r\nHost: a\r\n\r\n`],
   ['413', `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n`],
-  ['401', `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n`],
+  ['401', `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n`],
 ])('after an answer that closes (%s) nothing is served (reliability 22, 23)', async (status, first) => {
   const before = upstream.requests.length;
   const { responses, closed } = await rawExchange(gateway.port, first + get(`after=${status}`).repeat(3), {
@@ -74,6 +74,14 @@ test.each([
   expect(responses.map((response) => response.status)).toEqual([Number(status)]);
   expect(closed).toBe(true);
   expect(upstream.requests).toHaveLength(before);
+});
+
+test('a refused request whose body came whole is followed by the next, which begins where the body ends (reliability 22, 23)', async () => {
+  const refused = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: ${get('within').length}\r\n\r\n${get('within')}`;
+  const before = upstream.requests.length;
+  const { responses } = await rawExchange(gateway.port, refused + get('behind'), { until: 2 });
+  expect(responses.map(({ status }) => status)).toEqual([401, 200]);
+  expect(urls().slice(before)).toEqual(['/v1/pets?behind']);
 });
 
 test.each([

@@ -1,0 +1,42 @@
+import type { Socket } from 'node:net';
+
+/** A request as it came: what is used of node:http's, so that another reader can take its place. */
+export interface ClientRequest {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly httpVersion: string;
+  /** Name and value in turn, as they were received. */
+  readonly rawHeaders: string[];
+  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly socket: Socket;
+  /** Whether all of it has been read. */
+  readonly complete: boolean;
+  readonly destroyed: boolean;
+}
+
+/** Where the answer to it is written: what is used of node:http's. */
+export interface ClientResponse {
+  readonly req: ClientRequest;
+  readonly statusCode: number;
+  /** Whether the head of the answer stands, written or not. */
+  readonly headersSent: boolean;
+  readonly destroyed: boolean;
+  /** Whether the system has taken all of it. */
+  readonly writableFinished: boolean;
+  readonly socket: Socket | null;
+  /** False, before the head stands: the connection ends with this answer. */
+  shouldKeepAlive: boolean;
+  writeContinue(): void;
+  writeInformation(status: number, fields: string[]): void;
+  /** @param fields name and value in turn */
+  writeHead(status: number, fields: string[]): unknown;
+  flushHeaders(): void;
+  /** @returns false where there is more to write than the client takes: go on at `drain` */
+  write(chunk: Buffer): boolean;
+  end(chunk?: string | Buffer): unknown;
+  end(chunk: string, encoding: 'latin1'): unknown;
+  /** Ends the connection at once. */
+  destroy(): unknown;
+  once(event: 'close' | 'drain', listener: () => void): unknown;
+  removeListener(event: 'close' | 'drain', listener: () => void): unknown;
+}

@@ -1,0 +1,66 @@
+import type { Server } from 'node:http';
+import type { Socket } from 'node:net';
+import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
+import { Deadlines } from '../../forward/deadlines.ts';
+import type { HeadLimits } from '../head.ts';
+import { FastConnection } from './fast-connection.ts';
+
+export interface FastPathOptions extends HeadLimits {
+  readonly headersTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  /** Unix milliseconds. */
+  readonly wallMs: () => number;
+  /** Reads all that is not simple: a connection that brings such a thing is given to it, and stays there. */
+  readonly node: Server;
+  readonly serve: (request: ClientRequest, response: ClientResponse) => void;
+  /** A new connection has brought nothing in its time. */
+  readonly onSilent: (socket: Socket) => void;
+}
+
+/** The longest head that is read here: what a packet from another machine seldom exceeds. */
+const MOST_BYTES = 16 * 1024;
+
+/**
+ * Serves requests of the simplest form without node:http, whose request and response objects, streams and timers cost
+ * more than all that the gateway does. Everything else, from its first byte on, is for node:http.
+ */
+export class FastPath {
+  readonly deadlines = new Deadlines(() => performance.now());
+  readonly keepAlive: string;
+  readonly mostBytes: number;
+  readonly options: FastPathOptions;
+  readonly #connections = new Set<FastConnection>();
+  #second = 0;
+  #date = '';
+
+  constructor(options: FastPathOptions) {
+    this.options = options;
+    this.mostBytes = Math.min(MOST_BYTES, options.maxUrlBytes + options.maxHeaderBytes);
+    this.keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(options.idleTimeoutMs / 1000)}\r\n`;
+  }
+
+  /** @param socket nothing that was read from it is still to be served */
+  take(socket: Socket): void {
+    this.#connections.add(new FastConnection(socket, this));
+  }
+
+  /** The connection has ended, or is node:http's from now on. */
+  forget(connection: FastConnection): void {
+    this.#connections.delete(connection);
+  }
+
+  closeIdle(): void {
+    for (const connection of this.#connections) connection.closeIfIdle();
+    this.options.node.closeIdleConnections();
+  }
+
+  /** Now, as a value of Date (RFC 9110 section 5.6.7). */
+  date(): string {
+    const second = Math.floor(this.options.wallMs() / 1000);
+    if (second !== this.#second) {
+      this.#second = second;
+      this.#date = new Date(second * 1000).toUTCString();
+    }
+    return this.#date;
+  }
+}

@@ -1,0 +1,191 @@
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
+
+/** What a response needs of its connection. */
+export interface Line {
+  /** The value of Date, now. */
+  date(): string;
+  /** What is said of a connection that is kept. */
+  readonly keepAlive: string;
+  /** All of it has been taken. */
+  onFinished(response: FastResponse): void;
+}
+
+type Listener = { readonly event: 'close' | 'drain'; readonly call: () => void };
+
+/** RFC 9110 section 5.5. */
+const VALUE = /^[\t -~\x80-\xff]*$/;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * The answer to a request of HTTP/1.1 that came without a body: head and a small body leave in one write. Its head is
+ * made as node:http makes it: Date, Connection and, where no length is told, chunks (RFC 9112 section 6).
+ */
+export class FastResponse implements ClientResponse {
+  readonly req: ClientRequest;
+  readonly socket: Socket;
+  statusCode = 200;
+  headersSent = false;
+  destroyed = false;
+  writableFinished = false;
+  shouldKeepAlive = true;
+  readonly #line: Line;
+  /** Made and not written yet. */
+  #head: string | null = null;
+  #framing: 'none' | 'length' | 'chunked' = 'none';
+  #ended = false;
+  #listeners: Listener[] | null = null;
+
+  constructor(req: ClientRequest, line: Line) {
+    this.req = req;
+    this.socket = req.socket;
+    this.#line = line;
+  }
+
+  writeContinue(): void {
+    this.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1');
+  }
+
+  writeInformation(status: number, fields: string[]): void {
+    this.socket.write(`${headOf(status, fields)}\r\n`, 'latin1');
+  }
+
+  writeHead(status: number, fields: string[]): void {
+    if (this.headersSent) throw new Error('a second head for one answer');
+    this.statusCode = status;
+    const known = kindsIn(fields);
+    const bodiless = this.req.method === 'HEAD' || status === 204 || status === 304;
+    let head = headOf(status, fields);
+    if ((known & DATE) === 0) head += `Date: ${this.#line.date()}\r\n`;
+    head += this.shouldKeepAlive ? this.#line.keepAlive : 'Connection: close\r\n';
+    if (bodiless) this.#framing = 'none';
+    else if ((known & LENGTH) !== 0) this.#framing = 'length';
+    else {
+      this.#framing = 'chunked';
+      head += 'Transfer-Encoding: chunked\r\n';
+    }
+    this.#head = `${head}\r\n`;
+    this.headersSent = true;
+  }
+
+  flushHeaders(): void {
+    if (this.#head === null) return;
+    this.socket.write(this.#head, 'latin1');
+    this.#head = null;
+  }
+
+  write(chunk: Buffer): boolean {
+    const { socket } = this;
+    if (this.destroyed || this.#ended) return true;
+    const head = this.#head ?? '';
+    this.#head = null;
+    if (this.#framing === 'none') return head === '' || socket.write(head, 'latin1');
+    const chunked = this.#framing === 'chunked';
+    const before = chunked ? `${head}${chunk.length.toString(16)}\r\n` : head;
+    if (before === '') return socket.write(chunk);
+    socket.cork();
+    socket.write(before, 'latin1');
+    socket.write(chunk);
+    if (chunked) socket.write('\r\n', 'latin1');
+    socket.uncork();
+    return !socket.writableNeedDrain;
+  }
+
+  end(chunk?: string | Buffer, encoding?: 'latin1'): void {
+    if (this.#ended || this.destroyed) return;
+    if (!this.headersSent) throw new Error('an answer without a head');
+    const text = typeof chunk === 'string' ? asLatin1(chunk, encoding) : null;
+    if (text !== null) this.#endWithText(text);
+    else {
+      if (chunk !== undefined && chunk.length > 0) this.write(chunk as Buffer);
+      this.#endWithText('');
+    }
+    this.#ended = true;
+    if (this.socket.writableLength === 0) this.#finished();
+    else this.socket.write(NOTHING, this.#onTaken);
+  }
+
+  destroy(): void {
+    this.socket.destroy();
+  }
+
+  once(event: 'close' | 'drain', call: () => void): void {
+    this.#listeners ??= [];
+    this.#listeners.push({ event, call });
+    if (event === 'drain') this.socket.once('drain', this.#onDrain);
+  }
+
+  removeListener(event: 'close' | 'drain', call: () => void): void {
+    const at = this.#listeners?.findIndex((it) => it.event === event && it.call === call) ?? -1;
+    if (at !== -1) this.#listeners!.splice(at, 1);
+  }
+
+  /** The connection has closed. */
+  closed(): void {
+    this.destroyed = true;
+    this.#tell('close');
+  }
+
+  #endWithText(text: string): void {
+    const head = this.#head ?? '';
+    this.#head = null;
+    let all = head;
+    if (this.#framing === 'length') all += text;
+    else if (this.#framing === 'chunked') {
+      if (text !== '') all += `${text.length.toString(16)}\r\n${text}\r\n`;
+      all += '0\r\n\r\n';
+    }
+    if (all !== '') this.socket.write(all, 'latin1');
+  }
+
+  readonly #onTaken = (error?: Error | null): void => {
+    if (error) return;
+    this.#finished();
+    this.#tell('close');
+  };
+
+  readonly #onDrain = (): void => this.#tell('drain');
+
+  #finished(): void {
+    this.writableFinished = true;
+    this.#line.onFinished(this);
+  }
+
+  #tell(event: 'close' | 'drain'): void {
+    const told = this.#listeners?.filter((it) => it.event === event) ?? [];
+    for (const listener of told) this.removeListener(event, listener.call);
+    for (const { call } of told) call();
+  }
+}
+
+const DATE = 1;
+const LENGTH = 2;
+
+/** Which of the fields that decide about others are there. */
+function kindsIn(fields: readonly string[]): number {
+  let kinds = 0;
+  for (let i = 0; i < fields.length; i += 2) {
+    const { length } = fields[i]!;
+    if (length === 4 && fields[i]!.toLowerCase() === 'date') kinds |= DATE;
+    else if (length === 14 && fields[i]!.toLowerCase() === 'content-length') kinds |= LENGTH;
+  }
+  return kinds;
+}
+
+/** Status line and fields. @throws TypeError where a character could not be sent, or would be read as another */
+function headOf(status: number, fields: readonly string[]): string {
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
+  for (let i = 0; i < fields.length; i += 2) {
+    const value = fields[i + 1]!;
+    if (!VALUE.test(value)) throw new TypeError(`the value of ${fields[i]} has a character that must not stand there`);
+    head += `${fields[i]}: ${value}\r\n`;
+  }
+  return head;
+}
+
+/** The bytes of a text as characters. */
+function asLatin1(text: string, encoding: 'latin1' | undefined): string {
+  if (encoding === 'latin1' || Buffer.byteLength(text) === text.length) return text;
+  return Buffer.from(text).toString('latin1');
+}
