@@ -3,6 +3,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../annotate/error.ts';
 import type { Certificates } from './certificates.ts';
+import { ClientSocket } from './client-socket.ts';
 import { Http2Sessions, type Http2Settings } from './http2.ts';
 import type { BreakReason } from './http2-session.ts';
 import { listening } from './listening.ts';
@@ -12,7 +13,7 @@ import { createTlsStage, type TlsSettings } from './tls.ts';
 
 /** Where connections come from when another process accepts them. */
 export interface ConnectionFeed {
-  /** @param take gets each connection; nothing of it has been read */
+  /** @param take gets each connection, half-open at the client's end of data; nothing of it has been read */
   open(take: (socket: Socket) => void): void;
 }
 
@@ -111,21 +112,25 @@ interface Arrivals {
 }
 
 async function accepted(options: EntryOptions, stages: Stages): Promise<Arrivals> {
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => stages.take(socket));
-  server.maxConnections = options.maxConnections;
-  server.on('drop', options.onDrop);
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    if (stages.open.size < options.maxConnections) stages.take(ClientSocket.around(socket));
+    else {
+      socket.destroy();
+      options.onDrop();
+    }
+  });
   await listening(server, options);
   const { address, port } = server.address() as AddressInfo;
-  return { host: address, port, close: () => new Promise((resolve) => server.close(() => resolve())) };
+  const close = () => {
+    server.close();
+    return stages.emptied();
+  };
+  return { host: address, port, close };
 }
 
 /** Whoever feeds has the bound on connections, listens, and stops feeding before this is closed. */
 function fed({ host, port }: EntryOptions, feed: ConnectionFeed, stages: Stages): Arrivals {
-  feed.open((socket) => {
-    // As a server of ours would have opened it; it is asked for when the client's end of data comes.
-    socket.allowHalfOpen = true;
-    stages.take(socket);
-  });
+  feed.open((socket) => stages.take(socket));
   return { host, port, close: () => stages.emptied() };
 }
 

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Settings } from '../../config/settings.ts';
 import type { Readiness } from '../../listen/admin.ts';
+import { ClientSocket } from '../../listen/client-socket.ts';
 import type { ConnectionFeed } from '../../listen/entry.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 import type { FromWorker, Question, ToWorker } from './messages.ts';
@@ -110,8 +111,9 @@ export class Link {
       this.#ended();
       return;
     }
-    socket.once('close', () => this.#ended());
-    this.#take(socket);
+    const client = ClientSocket.around(socket);
+    client.once('close', () => this.#ended());
+    this.#take(client);
   }
 
   /** Those of one turn in one message. */

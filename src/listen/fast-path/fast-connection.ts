@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { ClientRequest } from '../../forward/client.ts';
 import { UNWATCHED, type Waiting } from '../../forward/deadlines.ts';
+import { ClientSocket } from '../client-socket.ts';
 import type { FastPath } from './fast-path.ts';
 import { FastResponse, type Line } from './fast-response.ts';
 import { readSimpleRequest, type SimpleRequest } from './simple-request.ts';
@@ -30,7 +31,9 @@ export class FastConnection implements Line, Waiting {
     this.keepAlive = path.keepAlive;
     this.deadlineAtMs = path.deadlines.nowMs() + path.options.headersTimeoutMs;
     path.deadlines.watch(this);
-    socket.on('data', this.#onData);
+    if (socket instanceof ClientSocket) socket.taker = this.#onBytes;
+    // What had been read before; and all that comes, where it is encrypted.
+    socket.on('data', this.#onBytes);
     socket.on('end', this.#onEnd);
     socket.on('error', this.#onError);
     socket.on('close', this.#onClose);
@@ -45,7 +48,7 @@ export class FastConnection implements Line, Waiting {
       this.#socket.destroy();
       return;
     }
-    this.#isClosing = true;
+    this.#close();
     this.#path.options.onSilent(this.#socket);
   }
 
@@ -56,7 +59,7 @@ export class FastConnection implements Line, Waiting {
 
   onFinished(response: FastResponse): void {
     if (!response.shouldKeepAlive) {
-      this.#isClosing = true;
+      this.#close();
       this.#socket.destroySoon();
       return;
     }
@@ -66,15 +69,16 @@ export class FastConnection implements Line, Waiting {
     if (this.#heldBytes > 0) setImmediate(this.#goOn);
   }
 
-  readonly #onData = (chunk: Buffer): void => {
+  /** @param bytes lent: they are copied where they are to stay */
+  readonly #onBytes = (bytes: Buffer): void => {
     if (this.#isClosing) return;
-    if (this.#active === null && this.#heldBytes === 0) this.#take(chunk);
-    else this.#hold(chunk);
+    if (this.#active === null && this.#heldBytes === 0) this.#take(bytes);
+    else this.#hold(Buffer.from(bytes));
   };
 
-  #take(chunk: Buffer): void {
-    const simple = chunk.length > this.#path.mostBytes ? null : readSimpleRequest(chunk.toString('latin1'));
-    if (simple === null) this.#handOver(chunk);
+  #take(bytes: Buffer): void {
+    const simple = bytes.length > this.#path.mostBytes ? null : readSimpleRequest(bytes.toString('latin1'));
+    if (simple === null) this.#handOver(bytes);
     else this.#serve(simple);
   }
 
@@ -112,15 +116,26 @@ export class FastConnection implements Line, Waiting {
     this.#take(held);
   };
 
-  #handOver(chunk: Buffer): void {
+  #handOver(bytes: Buffer): void {
     const socket = this.#socket;
     this.#leave();
-    socket.removeListener('data', this.#onData);
+    this.#letGo();
+    socket.removeListener('data', this.#onBytes);
     socket.removeListener('end', this.#onEnd);
     socket.removeListener('error', this.#onError);
     socket.removeListener('close', this.#onClose);
     this.#path.options.node.emit('connection', socket);
-    socket.unshift(chunk);
+    socket.unshift(Buffer.from(bytes));
+  }
+
+  #close(): void {
+    this.#isClosing = true;
+    this.#letGo();
+  }
+
+  /** Whatever still comes is for who reads the stream. */
+  #letGo(): void {
+    if (this.#socket instanceof ClientSocket) this.#socket.taker = null;
   }
 
   /** As node:http does: who ends its side of the connection gets nothing more. */
@@ -133,7 +148,7 @@ export class FastConnection implements Line, Waiting {
   };
 
   readonly #onClose = (): void => {
-    this.#isClosing = true;
+    this.#close();
     this.#leave();
     const active = this.#active;
     this.#active = null;
