@@ -5,6 +5,10 @@ import type { UpstreamConnection } from './connection.ts';
 export interface Carried extends AnswerHandler {
   /** All that has come so far has been told: what is held back for more goes out now. */
   onPause(): void;
+  /** All of the answer has been told: what of it is large need not wait for its end. */
+  onWhole(): void;
+  /** Whether no piece that was told is needed any more. */
+  readonly hasLetGo: boolean;
   /** The upstream has the whole request. */
   onBodySent(): void;
   /** The connection died, or something came on it that is no answer, before the answer was whole. */

@@ -1,3 +1,4 @@
+import { Socket } from 'node:net';
 import type { ClientResponse } from './client.ts';
 import { Pieces } from './pieces.ts';
 
@@ -34,6 +35,17 @@ export class ClientAnswer {
     if (chunk === null && this.#isHeadHeld) this.#response.flushHeaders();
     this.#isHeadHeld = false;
     return chunk === null || this.#response.write(chunk);
+  }
+
+  /** Whether so much is held that it does not leave together with the head. */
+  get isLarge(): boolean {
+    return this.#held.bytes > JOINED_BYTES;
+  }
+
+  /** Whether the system has all that was added. Where something else than a socket is written to, nobody knows. */
+  get hasLetGo(): boolean {
+    const { socket } = this.#response;
+    return this.#held.bytes === 0 && socket instanceof Socket && socket.writableLength === 0;
   }
 
   /** Writes the rest. Where the client does not take it in time, its connection is given up. */

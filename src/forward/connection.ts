@@ -32,6 +32,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   #used = false;
   #isSilent = true;
   #isLent = false;
+  readonly #intake: Intake | null;
   #bodyUnsent = false;
   #error: Error | null = null;
 
@@ -55,6 +56,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
     this.#endOfTurn = endOfTurn;
     this.#openedAtMs = deadlines.nowMs();
     this.#reader = new AnswerReader(this);
+    this.#intake = intake;
     if (intake === null) socket.on('data', (chunk: Buffer) => this.onBytes(chunk, false));
     else intake.into(this);
     socket.on('end', this.#onFin);
@@ -134,7 +136,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   }
 
   onData(chunk: Buffer): void {
-    this.#carried?.onData(this.#isLent ? Buffer.from(chunk) : chunk);
+    this.#carried?.onData(this.#isLent ? this.#intake!.copyOf(chunk) : chunk);
   }
 
   onEnd(): void {
@@ -189,18 +191,20 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
     return this.#reader.isAmidBody;
   }
 
-  onBytes(chunk: Buffer, isLent: boolean): void {
+  onBytes(chunk: Buffer, isLent: boolean): boolean {
     this.#isSilent = false;
     this.#isLent = isLent;
     try {
       this.#reader.read(chunk);
     } catch (error) {
       this.#break(error instanceof Error ? error : new Error(String(error)));
-      return;
+      return false;
     }
     // Bytes that nobody asked for would be taken for the next answer.
     if (this.#reader.excess) this.#socket.destroy();
     else this.#carried?.onPause();
+    this.#answered?.onWhole();
+    return (this.#carried ?? this.#answered)?.hasLetGo === true;
   }
 
   readonly #onFin = (): void => {

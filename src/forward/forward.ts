@@ -113,6 +113,14 @@ class Forwarding implements Carried, Turn, Waiting {
     if (this.#wait === 'body') this.#waitFor('body', this.#upstream.options.bodyTimeoutMs);
   }
 
+  onWhole(): void {
+    if (!this.#settled && this.#answer.isLarge) this.#answer.flush();
+  }
+
+  get hasLetGo(): boolean {
+    return !this.#settled && this.#answer.hasLetGo;
+  }
+
   onEnd(): void {
     if (this.#settled) return;
     this.#answer.end(this.#hooks.writeTimeoutMs);

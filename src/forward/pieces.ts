@@ -6,9 +6,16 @@ export class Pieces {
   /** Most often there is one. */
   #first: Buffer | null = null;
   #others: Buffer[] | null = null;
+  #bytes = 0;
+
+  /** Held now. */
+  get bytes(): number {
+    return this.#bytes;
+  }
 
   /** @returns how many are held now */
   add(piece: Buffer): number {
+    this.#bytes += piece.length;
     if (this.#first === null) {
       this.#first = piece;
       return 1;
@@ -22,6 +29,7 @@ export class Pieces {
     const [first, others] = [this.#first, this.#others];
     this.#first = null;
     this.#others = null;
+    this.#bytes = 0;
     return others === null ? first : Buffer.concat(others);
   }
 }

@@ -1,3 +1,4 @@
+import type { Buffers } from './buffers.ts';
 import type { ConnectionKeeper } from './carrying.ts';
 import { UpstreamConnection } from './connection.ts';
 import type { Deadlines } from './deadlines.ts';
@@ -23,6 +24,7 @@ export class Target implements ConnectionKeeper {
   readonly #dialing: DialOptions;
   readonly #deadlines: Deadlines;
   readonly #endOfTurn: EndOfTurn;
+  readonly #buffers: Buffers;
   /** The one used last is at the end: it is used next, so that the others can grow old. */
   readonly #idle: UpstreamConnection[] = [];
   readonly #open = new Set<UpstreamConnection>();
@@ -43,9 +45,11 @@ export class Target implements ConnectionKeeper {
     dialing: DialOptions,
     deadlines: Deadlines,
     endOfTurn: EndOfTurn,
+    buffers: Buffers,
     onChange: TargetEvents['onChange'],
   ) {
     this.#endOfTurn = endOfTurn;
+    this.#buffers = buffers;
     this.#name = name;
     this.#onChange = onChange;
     this.address = addressOf(name);
@@ -111,7 +115,7 @@ export class Target implements ConnectionKeeper {
   /** Opens a connection of its own. @returns a way to give up */
   dial(connected: (connection: UpstreamConnection) => void, failed: (error: Error) => void): () => void {
     // What is encrypted Node has to read.
-    const intake = this.address.kind === 'https' ? null : new Intake();
+    const intake = this.address.kind === 'https' ? null : new Intake(this.#buffers);
     return dial(
       this.address,
       this.#dialing,

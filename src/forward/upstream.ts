@@ -1,3 +1,4 @@
+import { Buffers } from './buffers.ts';
 import type { UpstreamConnection } from './connection.ts';
 import { Deadlines } from './deadlines.ts';
 import type { Address, DialOptions } from './dial.ts';
@@ -62,8 +63,9 @@ export class Upstream {
   constructor(options: UpstreamOptions) {
     this.options = options;
     this.deadlines = new Deadlines(options.monotonicMs);
+    const buffers = new Buffers();
     this.#targets = options.targets.map(
-      (name) => new Target(name, options, this.deadlines, this.#endOfTurn, options.onTarget ?? (() => {})),
+      (name) => new Target(name, options, this.deadlines, this.#endOfTurn, buffers, options.onTarget ?? (() => {})),
     );
   }
 

@@ -93,7 +93,7 @@ test('a client that does not read makes the upstream wait, and costs the gateway
   const before = rssBytes();
   const socket = createConnection(gateway.port, '127.0.0.1');
   socket.on('error', () => {});
-  socket.write(`GET /v1/pets?down=${LARGE} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+  socket.write(`GET /v1/pets?down=${4 * LARGE} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
   socket.pause();
   await eventually(() => sent > 0);
   // What the upstream could send stops growing although it has far more.
@@ -107,7 +107,8 @@ test('a client that does not read makes the upstream wait, and costs the gateway
     },
     { withinMs: 5_000 },
   );
-  expect(sent).toBeLessThan(LARGE / 2);
+  // The system's own buffers may hold as much as 33 MiB for a client.
+  expect(sent).toBeLessThan(LARGE);
   expect(rssBytes() - before).toBeLessThan(40 * MiB);
   // Reading again lets it go on.
   const stood = sent;

@@ -54,6 +54,8 @@ test('a changed address is used at the latest when a connection is 30 s old, how
               onHead: (_head: AnswerHead) => {},
               onData: () => {},
               onPause: () => {},
+              onWhole: () => {},
+              hasLetGo: true,
               onBodySent: () => {},
               onBroken: reject,
               onBodyFault: reject,

@@ -119,6 +119,7 @@ describe('a WebSocket carries what is said', () => {
   test('a message of 64 MiB there and back, without being held in memory', async () => {
     const rss = () => Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${gateway.process.pid}/status`, 'utf8'))![1]);
     const { socket } = await openWebSocket(gateway, key, '/v1/live', { perMessageDeflate: false });
+    const idle = rss() / 1024;
     const size = 64 * 1024 * 1024;
     const sent = Buffer.alloc(size, 'x');
     const peaks: number[] = [];
@@ -133,7 +134,9 @@ describe('a WebSocket carries what is said', () => {
       expect(data.equals(sent)).toBe(true);
       peaks.push(peak);
     }
-    expect(Math.max(...peaks.slice(1))).toBeLessThan(peaks[0]! + 32);
+    // How much garbage lies about at a peak is the collector's choice: what is kept would show in each of them.
+    expect(Math.min(...peaks.slice(1))).toBeLessThan(peaks[0]! + 32);
+    expect(Math.max(...peaks)).toBeLessThan(idle + 128);
     socket.terminate();
   }, 60_000);
 

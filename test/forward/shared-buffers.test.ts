@@ -1,0 +1,114 @@
+import { createConnection } from 'node:net';
+import { beforeAll, expect, test } from 'vitest';
+import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+// Large answers pass through buffers that are used again.
+// Attack: a client that reads slowly while others read fast; a buffer that is read into again before its bytes have left
+// shows one client what another was sent.
+
+const CLIENTS = 40;
+const ROUNDS = 4;
+/** More than the system holds for a client that does not read. */
+const LARGE = 24 * 1024 * 1024;
+const STALLED = 6;
+
+let gateway: TestGateway;
+let key: string;
+
+/** A body that says in each of its lines whose it is. */
+function bodyFor(id: string, bytes: number): Buffer {
+  return Buffer.alloc(bytes, `${id.padEnd(15, '.')}\n`);
+}
+
+beforeAll(async () => {
+  const upstream = await startUpstream((request, response) => {
+    const { searchParams } = new URL(request.url!, 'http://a');
+    const body = bodyFor(searchParams.get('id')!, Number(searchParams.get('bytes')));
+    if (searchParams.has('chunked')) {
+      for (let at = 0; at < body.length; at += 50_000) response.write(body.subarray(at, at + 50_000));
+      response.end();
+    } else response.writeHead(200, { 'Content-Length': body.length }).end(body);
+  });
+  gateway = await startGateway({ upstream: upstream.origin });
+  ({ key } = await gateway.createKey('enterprise', '--limit', 'minute=100000', '--limit', 'day=100000'));
+});
+
+interface Wanted {
+  readonly id: string;
+  readonly bytes: number;
+  /** A POST and a request that closes are read by another reader than one that is kept. */
+  readonly method: 'GET' | 'POST';
+  readonly closes: boolean;
+  readonly chunked: boolean;
+}
+
+/** Asks, and reads the answer when it is told to. */
+function ask({ id, bytes, method, closes, chunked }: Wanted): () => Promise<void> {
+  const socket = createConnection(gateway.port, '127.0.0.1');
+  socket.pause();
+  socket.write(
+    `${method} /v1/pets?id=${id}&bytes=${bytes}${chunked ? '&chunked' : ''} HTTP/1.1\r\nHost: a\r\n` +
+      `Authorization: Bearer ${key}\r\n${closes ? 'Connection: close\r\n' : ''}` +
+      (method === 'POST' ? 'Content-Length: 2\r\n\r\n{}' : '\r\n'),
+  );
+  return async () => {
+    const reader = new Response();
+    for await (const chunk of socket) if (reader.isWholeWith(chunk as Buffer)) break;
+    socket.destroy();
+    expect(reader.status).toBe('HTTP/1.1 200 OK');
+    expect(reader.body().equals(bodyFor(id, bytes))).toBe(true);
+  };
+}
+
+/** As much of a reader of answers as is needed here. */
+class Response {
+  #all: Buffer[] = [];
+  #length = 0;
+
+  isWholeWith(chunk: Buffer): boolean {
+    this.#all.push(chunk);
+    this.#length += chunk.length;
+    const head = this.#all[0]!.toString('latin1');
+    const declared = /content-length: (\d+)/i.exec(head);
+    if (declared === null) return chunk.subarray(-5).toString() === '0\r\n\r\n';
+    return this.#length >= head.indexOf('\r\n\r\n') + 4 + Number(declared[1]);
+  }
+
+  get status(): string {
+    return this.#all[0]!.toString('latin1', 0, 15);
+  }
+
+  body(): Buffer {
+    const all = Buffer.concat(this.#all);
+    const end = all.indexOf('\r\n\r\n');
+    const rest = all.subarray(end + 4);
+    return /chunked/i.test(all.toString('latin1', 0, end)) ? unchunked(rest) : rest;
+  }
+}
+
+function unchunked(bytes: Buffer): Buffer {
+  const chunks: Buffer[] = [];
+  for (let at = 0; ; ) {
+    const line = bytes.indexOf('\r\n', at);
+    const size = Number.parseInt(bytes.toString('latin1', at, line), 16);
+    if (size === 0) return Buffer.concat(chunks);
+    chunks.push(bytes.subarray(line + 2, line + 2 + size));
+    at = line + 2 + size + 2;
+  }
+}
+
+function wanted(id: string, i: number, bytes: number): Wanted {
+  return { id, bytes, method: i % 4 === 1 ? 'POST' : 'GET', closes: i % 4 === 2, chunked: i % 3 === 1 };
+}
+
+test('each of many clients gets its own bytes and no other’s, those too that begin to read when all others are done', async () => {
+  const late = Array.from({ length: STALLED }, (_, i) => ask(wanted(`stalled-${i}`, i, LARGE)));
+  for (let round = 0; round < ROUNDS; round++) {
+    const reads = Array.from({ length: CLIENTS }, (_, i) =>
+      ask(wanted(`client-${round}-${i}`, i, 20_000 + 37_003 * (i % 20))),
+    );
+    await Promise.all(reads.map((read) => read()));
+  }
+  await Promise.all(late.map((read) => read()));
+}, 60_000);
