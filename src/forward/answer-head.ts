@@ -50,19 +50,22 @@ export function readFields(text: string, from: number, maxFields: number): strin
     const value = text.slice(colon + 1, end);
     if (!TOKEN.test(name)) throw new BadAnswerError('a malformed field name');
     if (!VALUE.test(value)) throw new BadAnswerError('a control byte in a field value');
-    fields.push(name, trimmed(value));
+    fields.push(name, trimmed(text, colon + 1, end));
     at = end + 2;
   }
   if (fields.length > 2 * maxFields) throw new BadAnswerError(`${fields.length / 2} fields`);
   return fields;
 }
 
-/** Without a pattern: one for white space at an end takes quadratic time where there is much of it in the middle. */
-function trimmed(value: string): string {
-  let [from, to] = [0, value.length];
-  while (from < to && isSpace(value.charCodeAt(from))) from++;
-  while (to > from && isSpace(value.charCodeAt(to - 1))) to--;
-  return value.slice(from, to);
+/**
+ * What stands there without the white space around it.
+ * Without a pattern: one for white space at an end takes quadratic time where there is much of it in the middle.
+ */
+export function trimmed(text: string, start: number, end: number): string {
+  let [from, to] = [start, end];
+  while (from < to && isSpace(text.charCodeAt(from))) from++;
+  while (to > from && isSpace(text.charCodeAt(to - 1))) to--;
+  return text.slice(from, to);
 }
 
 function isSpace(code: number): boolean {

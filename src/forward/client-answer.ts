@@ -48,17 +48,13 @@ export class ClientAnswer {
     return this.#held.bytes === 0 && socket instanceof Socket && socket.writableLength === 0;
   }
 
-  /** Writes the rest. Where the client does not take it in time, its connection is given up. */
-  end(writeTimeoutMs: number): void {
+  /** Writes the rest. Who reads requests gives the connection up where its client does not take it in time. */
+  end(): void {
     const response = this.#response;
     const last = this.#held.take();
     if (last === null) response.end();
     // Node joins a head with a text into one piece, and writes it in one go; with bytes it would make two of them.
     else if (this.#isHeadHeld && last.length <= JOINED_BYTES) response.end(last.toString('latin1'), 'latin1');
     else response.end(last);
-    // Nearly always the system has taken it all by now.
-    if (response.writableFinished || response.socket?.writableLength === 0) return;
-    const timer = setTimeout(() => response.destroy(), writeTimeoutMs);
-    response.once('close', () => clearTimeout(timer));
   }
 }

@@ -21,8 +21,6 @@ export interface ClientResponse {
   /** Whether the head of the answer stands, written or not. */
   readonly headersSent: boolean;
   readonly destroyed: boolean;
-  /** Whether the system has taken all of it. */
-  readonly writableFinished: boolean;
   readonly socket: Socket | null;
   /** False, before the head stands: the connection ends with this answer. */
   shouldKeepAlive: boolean;

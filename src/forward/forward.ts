@@ -123,7 +123,7 @@ class Forwarding implements Carried, Turn, Waiting {
 
   onEnd(): void {
     if (this.#settled) return;
-    this.#answer.end(this.#hooks.writeTimeoutMs);
+    this.#answer.end();
     this.#settle({ kind: 'answered' });
   }
 

@@ -75,6 +75,7 @@ function createReader(options: PublicListenerOptions): Server {
     // Node's parser drops what stands behind a request that asks for an upgrade in its packet, and reads on in the next:
     // what that finds may be the middle of anything.
     if (head.kind === 'head' && head.connectionNames.has('upgrade')) closeAfter(response, true);
+    giveUpUnread(response, options);
     options.handle(request, response, head, null);
   });
   const serve = (request: IncomingMessage, response: ServerResponse) => turns.take(request, response);
@@ -112,6 +113,17 @@ function headOf({ method = '', url = '', httpVersion, rawHeaders }: ClientReques
   return readHead({ method, url, httpVersion, rawHeaders }, limits);
 }
 
+/** A client that does not take the rest of an answer in time loses its connection. */
+function giveUpUnread(response: ServerResponse, { writeTimeoutMs }: PublicListenerOptions): void {
+  // All of it has been written.
+  response.once('prefinish', () => {
+    // Nearly always the system has taken it by now.
+    if (response.socket === null || response.socket.writableLength === 0) return;
+    const timer = setTimeout(() => response.destroy(), writeTimeoutMs);
+    response.once('close', () => clearTimeout(timer));
+  });
+}
+
 /**
  * Whether Node is to take the connection from HTTP. Anything that is not asked for as it must be is served, or refused,
  * like every other request.
@@ -137,6 +149,7 @@ function serveLast(
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);
+  giveUpUnread(response, options);
   response.once('finish', () => {
     response.detachSocket(socket);
     closeGently(socket);

@@ -1,13 +1,15 @@
 import type { Socket } from 'node:net';
 import type { ClientRequest } from '../../forward/client.ts';
 import { UNWATCHED, type Waiting } from '../../forward/deadlines.ts';
-import { ClientSocket } from '../client-socket.ts';
+import { closeAfter } from '../../gateway/reply.ts';
+import { ClientSocket, ownCopy } from '../client-socket.ts';
 import type { FastPath } from './fast-path.ts';
 import { FastResponse, type Line } from './fast-response.ts';
 import { readSimpleRequest, type SimpleRequest } from './simple-request.ts';
 
-/** What may be held of what a client sends before it has its answer; more is not read until then. */
+/** What may be held of what a client sends before it has its answer. */
 const MOST_HELD_BYTES = 64 * 1024;
+const NOTHING = Buffer.alloc(0);
 const NO_FIELDS: NodeJS.Dict<string> = Object.freeze({});
 
 /** A connection on which requests of the simplest form have come, one at a time, and nothing else. */
@@ -18,9 +20,11 @@ export class FastConnection implements Line, Waiting {
   readonly #socket: Socket;
   readonly #path: FastPath;
   #active: FastResponse | null = null;
-  /** What came behind the request that is being served. */
-  #held: Buffer[] = [];
+  /** What came behind the request that is being served: its first `#heldBytes`. */
+  #held: Buffer = NOTHING;
   #heldBytes = 0;
+  /** More came than may be held: the connection ends with the answer that is under way. */
+  #isFull = false;
   #isNew = true;
   /** Nothing that still comes is looked at. */
   #isClosing = false;
@@ -57,6 +61,10 @@ export class FastConnection implements Line, Waiting {
     if (this.#active === null && this.#heldBytes === 0) this.#socket.destroy();
   }
 
+  onUnread(): void {
+    this.deadlineAtMs = this.#path.deadlines.nowMs() + this.#path.options.writeTimeoutMs;
+  }
+
   onFinished(response: FastResponse): void {
     if (!response.shouldKeepAlive) {
       this.#close();
@@ -71,9 +79,9 @@ export class FastConnection implements Line, Waiting {
 
   /** @param bytes lent: they are copied where they are to stay */
   readonly #onBytes = (bytes: Buffer): void => {
-    if (this.#isClosing) return;
-    if (this.#active === null && this.#heldBytes === 0) this.#take(bytes);
-    else this.#hold(Buffer.from(bytes));
+    if (this.#isClosing || this.#isFull) return;
+    if (this.#active !== null || this.#heldBytes > 0) this.#hold(bytes);
+    else if (!isEmptyLine(bytes)) this.#take(bytes);
   };
 
   #take(bytes: Buffer): void {
@@ -101,18 +109,28 @@ export class FastConnection implements Line, Waiting {
   }
 
   /** A request is served when the one before it has been answered, as if they had not been sent in one go. */
-  #hold(chunk: Buffer): void {
-    this.#held.push(chunk);
-    this.#heldBytes += chunk.length;
-    if (this.#heldBytes > MOST_HELD_BYTES) this.#socket.pause();
+  #hold(bytes: Buffer): void {
+    const length = this.#heldBytes + bytes.length;
+    if (length > this.#held.length) {
+      const larger = Buffer.allocUnsafeSlow(2 * length);
+      this.#held.copy(larger, 0, 0, this.#heldBytes);
+      this.#held = larger;
+    }
+    bytes.copy(this.#held, this.#heldBytes);
+    this.#heldBytes = length;
+    if (length <= MOST_HELD_BYTES || this.#active === null) return;
+    // Who leaves is noticed only while what comes is read: so it is, and thrown away, and nothing of it is served.
+    this.#held = NOTHING;
+    this.#heldBytes = 0;
+    this.#isFull = true;
+    closeAfter(this.#active, true);
   }
 
   readonly #goOn = (): void => {
-    if (this.#socket.destroyed || this.#isClosing) return;
-    const held = Buffer.concat(this.#held);
-    this.#held = [];
+    if (!this.#socket.writable || this.#isClosing) return;
+    const held = this.#held.subarray(0, this.#heldBytes);
+    this.#held = NOTHING;
     this.#heldBytes = 0;
-    this.#socket.resume();
     this.#take(held);
   };
 
@@ -125,7 +143,8 @@ export class FastConnection implements Line, Waiting {
     socket.removeListener('error', this.#onError);
     socket.removeListener('close', this.#onClose);
     this.#path.options.node.emit('connection', socket);
-    socket.unshift(Buffer.from(bytes));
+    // To its parser this is the first packet of all.
+    socket.unshift(ownCopy(bytes));
   }
 
   #close(): void {
@@ -159,4 +178,9 @@ export class FastConnection implements Line, Waiting {
     this.#path.deadlines.forget(this);
     this.#path.forget(this);
   }
+}
+
+/** What some clients send before or behind a request (RFC 9112 section 2.2): no deadline begins with it. */
+function isEmptyLine(bytes: Buffer): boolean {
+  return bytes.length === 2 && bytes[0] === 13 && bytes[1] === 10;
 }

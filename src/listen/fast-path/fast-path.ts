@@ -8,6 +8,8 @@ import { FastConnection } from './fast-connection.ts';
 export interface FastPathOptions extends HeadLimits {
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
+  /** A client that does not take the rest of an answer is given up after this long. */
+  readonly writeTimeoutMs: number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
   /** Reads all that is not simple: a connection that brings such a thing is given to it, and stays there. */
@@ -30,7 +32,7 @@ export class FastPath {
   readonly mostBytes: number;
   readonly options: FastPathOptions;
   readonly #connections = new Set<FastConnection>();
-  #second = 0;
+  #second = Number.NaN;
   #date = '';
 
   constructor(options: FastPathOptions) {

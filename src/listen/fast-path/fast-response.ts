@@ -8,6 +8,8 @@ export interface Line {
   date(): string;
   /** What is said of a connection that is kept. */
   readonly keepAlive: string;
+  /** All of it has been written, and the client has still to take some. */
+  onUnread(): void;
   /** All of it has been taken. */
   onFinished(response: FastResponse): void;
 }
@@ -28,7 +30,6 @@ export class FastResponse implements ClientResponse {
   statusCode = 200;
   headersSent = false;
   destroyed = false;
-  writableFinished = false;
   shouldKeepAlive = true;
   readonly #line: Line;
   /** Made and not written yet. */
@@ -102,8 +103,11 @@ export class FastResponse implements ClientResponse {
       this.#endWithText('');
     }
     this.#ended = true;
-    if (this.socket.writableLength === 0) this.#finished();
-    else this.socket.write(NOTHING, this.#onTaken);
+    if (this.socket.writableLength === 0 && this.socket.writable) this.#line.onFinished(this);
+    else {
+      this.#line.onUnread();
+      this.socket.write(NOTHING, this.#onTaken);
+    }
   }
 
   destroy(): void {
@@ -141,16 +145,11 @@ export class FastResponse implements ClientResponse {
 
   readonly #onTaken = (error?: Error | null): void => {
     if (error) return;
-    this.#finished();
+    this.#line.onFinished(this);
     this.#tell('close');
   };
 
   readonly #onDrain = (): void => this.#tell('drain');
-
-  #finished(): void {
-    this.writableFinished = true;
-    this.#line.onFinished(this);
-  }
 
   #tell(event: 'close' | 'drain'): void {
     const told = this.#listeners?.filter((it) => it.event === event) ?? [];

@@ -1,3 +1,5 @@
+import { trimmed } from '../../forward/answer-head.ts';
+
 /** A request without a body, of the plainest form there is. */
 export interface SimpleRequest {
   readonly method: 'GET' | 'HEAD';
@@ -63,15 +65,4 @@ function isForNode(name: string, value: string): boolean {
     default:
       return false;
   }
-}
-
-function trimmed(text: string, start: number, end: number): string {
-  let [from, to] = [start, end];
-  while (from < to && isSpace(text.charCodeAt(from))) from++;
-  while (to > from && isSpace(text.charCodeAt(to - 1))) to--;
-  return text.slice(from, to);
-}
-
-function isSpace(code: number): boolean {
-  return code === 32 || code === 9;
 }

@@ -1,0 +1,128 @@
+import { createServer } from 'node:http';
+import type { Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import type { ClientResponse } from '../../../src/forward/client.ts';
+import { FastPath, type FastPathOptions } from '../../../src/listen/fast-path/fast-path.ts';
+import { eventually } from '../../support/conditions.ts';
+import { Wire } from './wire.ts';
+
+function open(more: Partial<FastPathOptions> = {}) {
+  const responses: ClientResponse[] = [];
+  const silent: Socket[] = [];
+  const handedOver: Socket[] = [];
+  const wire = new Wire();
+  const path = new FastPath({
+    maxUrlBytes: 8_192,
+    maxHeaderBytes: 16_384,
+    maxBodyBytes: 1_024,
+    headersTimeoutMs: 60_000,
+    idleTimeoutMs: 60_000,
+    writeTimeoutMs: 60_000,
+    wallMs: () => 0,
+    node: createServer().on('connection', (socket) => handedOver.push(socket)),
+    serve: (_, response) => responses.push(response),
+    onSilent: (socket) => silent.push(socket),
+    ...more,
+  });
+  path.take(wire as unknown as Socket);
+  return { wire, path, responses, silent, handedOver, send: (text: string) => wire.push(Buffer.from(text, 'latin1')) };
+}
+
+const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+
+function answer(response: ClientResponse | undefined): void {
+  response?.writeHead(200, ['Content-Length', '2']);
+  response?.end('{}');
+}
+
+test('a client that does not take its answer loses its connection after writeTimeout, and another is in no hurry', async () => {
+  const [stuck, slow] = [open({ writeTimeoutMs: 50 }), open({ writeTimeoutMs: 60_000 })];
+  for (const { wire, send, responses } of [stuck, slow]) {
+    wire.takes = false;
+    send(GET);
+    await eventually(() => expect(responses).toHaveLength(1));
+    answer(responses[0]);
+  }
+  await eventually(() => expect(stuck.wire.destroyed).toBe(true));
+  expect(slow.wire.destroyed).toBe(false);
+  slow.wire.go();
+  slow.send(GET);
+  await eventually(() => expect(slow.responses).toHaveLength(2));
+  slow.wire.destroy();
+});
+
+test('requests are served one at a time, each when the one before it has been answered', async () => {
+  const { wire, send, responses } = open();
+  send(GET);
+  await eventually(() => expect(responses).toHaveLength(1));
+  send(GET);
+  await new Promise(setImmediate);
+  expect(responses).toHaveLength(1);
+  answer(responses[0]);
+  await eventually(() => expect(responses).toHaveLength(2));
+  answer(responses[1]);
+  expect(wire.text.match(/HTTP\/1\.1 200/g)).toHaveLength(2);
+  wire.destroy();
+});
+
+test('of what comes behind a request no more is held than a bound; the connection then ends with the answer', async () => {
+  const { wire, send, responses } = open();
+  send(GET);
+  await eventually(() => expect(responses).toHaveLength(1));
+  for (let i = 0; i < 70; i++) {
+    send('x'.repeat(1_000));
+    await new Promise(setImmediate);
+  }
+  answer(responses[0]);
+  expect(wire.text).toContain('Connection: close');
+  await eventually(() => expect(wire.writableEnded).toBe(true));
+  expect(responses).toHaveLength(1);
+  wire.destroy();
+});
+
+test('idle connections are closed when it is asked, busy ones are not', async () => {
+  const [busy, idle, fresh] = [open(), open(), open()];
+  for (const { send, responses } of [busy, idle]) {
+    send(GET);
+    await eventually(() => expect(responses).toHaveLength(1));
+  }
+  answer(idle.responses[0]);
+  for (const { path } of [busy, idle, fresh]) path.closeIdle();
+  expect([busy, idle, fresh].map(({ wire }) => wire.destroyed)).toEqual([false, true, true]);
+  busy.wire.destroy();
+});
+
+test('headersTimeout is for a connection that has brought nothing, not for a request that takes long', async () => {
+  const [busy, fresh] = [open({ headersTimeoutMs: 50, idleTimeoutMs: 50 }), open({ headersTimeoutMs: 50 })];
+  busy.send(GET);
+  await eventually(() => expect(busy.responses).toHaveLength(1));
+  await eventually(() => expect(fresh.silent).toHaveLength(1));
+  expect([busy.wire.destroyed, busy.silent.length]).toEqual([false, 0]);
+  answer(busy.responses[0]);
+  await eventually(() => expect(busy.wire.destroyed).toBe(true));
+  fresh.wire.destroy();
+});
+
+test.each([
+  ['longer than a packet of it is', `GET /${'a'.repeat(16_384)} HTTP/1.1\r\nHost: a\r\n\r\n`],
+  ['with more than a hundred fields', `GET / HTTP/1.1\r\n${'Host: a\r\n'.repeat(101)}\r\n`],
+  ['in pieces', GET.slice(0, 5)],
+  ['and another in one go', GET + GET],
+])('a request %s is for Node’s parser', async (_, text) => {
+  const { wire, send, responses, handedOver } = open();
+  send(text);
+  await eventually(() => expect(handedOver).toEqual([wire]));
+  expect(responses).toEqual([]);
+  wire.destroy();
+});
+
+test('Date is that of the second in which it is asked', () => {
+  let nowMs = 0;
+  const { path, wire } = open({ wallMs: () => nowMs });
+  expect(path.date()).toBe('Thu, 01 Jan 1970 00:00:00 GMT');
+  nowMs = 999;
+  expect(path.date()).toBe('Thu, 01 Jan 1970 00:00:00 GMT');
+  nowMs = 61_000;
+  expect(path.date()).toBe('Thu, 01 Jan 1970 00:01:01 GMT');
+  wire.destroy();
+});
