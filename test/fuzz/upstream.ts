@@ -150,7 +150,8 @@ function requestOf({ startLine, fields }: Head, onUsedConnection: boolean, bytes
   return { method, target, fields, requestId, onUsedConnection, body: empty, complete: false, answered: false };
 }
 
-const NEVER = /^(?:authorization|proxy-(?:connection|authenticate|authorization)|te|trailer|upgrade|keep-alive|expect|http2-settings|.*_.*)$/i;
+const NEVER =
+  /^(?:authorization|proxy-(?:connection|authenticate|authorization)|te|trailer|upgrade|keep-alive|expect|http2-settings|.*_.*)$/i;
 
 function problemWith({ fields }: SeenRequest, { via, authority }: Surroundings): string | null {
   const all = (name: string) => valuesOf(fields, name);
