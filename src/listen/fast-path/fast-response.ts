@@ -78,7 +78,8 @@ export class FastResponse implements ClientResponse {
 
   write(chunk: Buffer): boolean {
     const { socket } = this;
-    if (this.destroyed || this.#ended) return true;
+    // A chunk of nothing would end the answer.
+    if (this.destroyed || this.#ended || chunk.length === 0) return true;
     const head = this.#head ?? '';
     this.#head = null;
     if (this.#framing === 'none') return head === '' || socket.write(head, 'latin1');

@@ -187,6 +187,16 @@ test.each(['a\nb: c', 'a\r\n\r\nHTTP/1.1 200 OK', 'a\0b', '\u010d\u010a', '\x7f'
   },
 );
 
+test('a piece of nothing does not end an answer in chunks', () => {
+  const { wire, response } = fast();
+  response.writeHead(200, []);
+  response.write(Buffer.alloc(0));
+  response.write(Buffer.from('a'));
+  response.write(Buffer.alloc(0));
+  response.end('b');
+  expect(wire.text).toMatch(/\r\n\r\n1\r\na\r\n1\r\nb\r\n0\r\n\r\n$/);
+});
+
 describe('a client that does not take it all', () => {
   test('is told of by `write`, and `drain` comes when there is room, once', async () => {
     const { wire, response } = fast();
