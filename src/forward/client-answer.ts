@@ -1,4 +1,3 @@
-import { Socket } from 'node:net';
 import type { ClientResponse } from './client.ts';
 import { Pieces } from './pieces.ts';
 
@@ -42,10 +41,9 @@ export class ClientAnswer {
     return this.#held.bytes > JOINED_BYTES;
   }
 
-  /** Whether the system has all that was added. Where something else than a socket is written to, nobody knows. */
+  /** Whether the system is known to have all that was added. */
   get hasLetGo(): boolean {
-    const { socket } = this.#response;
-    return this.#held.bytes === 0 && socket instanceof Socket && socket.writableLength === 0;
+    return this.#held.bytes === 0 && this.#response.isTaken === true;
   }
 
   /** Writes the rest. Who reads requests gives the connection up where its client does not take it in time. */

@@ -22,6 +22,8 @@ export interface ClientResponse {
   readonly headersSent: boolean;
   readonly destroyed: boolean;
   readonly socket: Socket | null;
+  /** Whether the system has all that was written. Of node:http's nobody knows: it may hold chunks back by itself. */
+  readonly isTaken?: boolean;
   /** False, before the head stands: the connection ends with this answer. */
   shouldKeepAlive: boolean;
   writeContinue(): void;

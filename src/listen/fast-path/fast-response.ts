@@ -44,6 +44,10 @@ export class FastResponse implements ClientResponse {
     this.#line = line;
   }
 
+  get isTaken(): boolean {
+    return this.#head === null && this.socket.writableLength === 0;
+  }
+
   writeContinue(): void {
     this.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1');
   }
