@@ -17,7 +17,8 @@ export interface AnswerHead {
 const MAX_FIELDS = 1_000;
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?$/;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-const VALUE = /^[\t -~\x80-\xff]*$/;
+/** What a field value may be made of (RFC 9110 section 5.5). */
+export const VALUE = /^[\t -~\x80-\xff]*$/;
 const LENGTH_VALUE = /^[0-9]{1,15}$/;
 
 /**

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { VALUE } from '../../forward/answer-head.ts';
 import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
 
 /** What a response needs of its connection. */
@@ -16,8 +17,6 @@ export interface Line {
 
 type Listener = { readonly event: 'close' | 'drain'; readonly call: () => void };
 
-/** RFC 9110 section 5.5. */
-const VALUE = /^[\t -~\x80-\xff]*$/;
 const NOTHING = Buffer.alloc(0);
 
 /**
@@ -108,7 +107,7 @@ export class FastResponse implements ClientResponse {
       this.#endWithText('');
     }
     this.#ended = true;
-    if (this.socket.writableLength === 0 && this.socket.writable) this.#line.onFinished(this);
+    if (this.isTaken && this.socket.writable) this.#line.onFinished(this);
     else {
       this.#line.onUnread();
       this.socket.write(NOTHING, this.#onTaken);

@@ -1,40 +1,16 @@
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import { Duplex } from 'node:stream';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { ClientResponse } from '../../../src/forward/client.ts';
 import { FastResponse } from '../../../src/listen/fast-path/fast-response.ts';
+import { Wire } from './wire.ts';
 
 const IDLE_S = 65;
 const DATE = /Date: [^\r]+/g;
 
-/** A connection that keeps what is written, and takes it at once or when told. */
-class Wire extends Duplex {
-  text = '';
-  #waiting: (() => void)[] | null = null;
-
-  hold(): void {
-    this.#waiting = [];
-  }
-
-  release(): void {
-    const waiting = this.#waiting ?? [];
-    this.#waiting = null;
-    for (const done of waiting) done();
-  }
-
-  override _read(): void {}
-
-  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
-    this.text += chunk.toString('latin1');
-    if (this.#waiting === null) done();
-    else this.#waiting.push(done);
-  }
-}
-
 /** A response of ours on a connection of its own. */
-function fast(method = 'GET', wire = new Wire({ decodeStrings: true })) {
+function fast(method = 'GET', wire = new Wire()) {
   const finished: FastResponse[] = [];
   const unread: boolean[] = [];
   const request = { method, httpVersion: '1.1', rawHeaders: [], headers: {}, complete: true, destroyed: false };
@@ -71,7 +47,7 @@ function give(response: ClientResponse, { status, fields, pieces, flushed, lastA
 /** What node:http writes. */
 async function byNode(answer: Answer): Promise<string> {
   const server = createServer({ keepAliveTimeout: IDLE_S * 1000, keepAliveTimeoutBuffer: 0 });
-  const wire = new Wire({ decodeStrings: true });
+  const wire = new Wire();
   const served = once(server, 'request');
   server.emit('connection', wire);
   wire.emit('data', Buffer.from(`${answer.method} / HTTP/1.1\r\nHost: a\r\n\r\n`));
@@ -200,13 +176,13 @@ test('a piece of nothing does not end an answer in chunks', () => {
 describe('a client that does not take it all', () => {
   test('is told of by `write`, and `drain` comes when there is room, once', async () => {
     const { wire, response } = fast();
-    wire.hold();
+    wire.takes = false;
     response.writeHead(200, []);
     expect(response.write(Buffer.alloc(100_000))).toBe(false);
     let drained = 0;
     response.once('drain', () => drained++);
     const room = once(wire, 'drain');
-    wire.release();
+    wire.go();
     await room;
     wire.emit('drain');
     expect(drained).toBe(1);
@@ -214,13 +190,13 @@ describe('a client that does not take it all', () => {
 
   test('has its answer finished when the system has taken the last byte, and `close` says so', async () => {
     const { wire, response, finished, unread } = fast();
-    wire.hold();
+    wire.takes = false;
     response.writeHead(200, ['Content-Length', '2']);
     response.end('{}');
     expect(unread).toEqual([true]);
     expect(finished).toEqual([]);
     const closed = new Promise<void>((resolve) => response.once('close', resolve));
-    wire.release();
+    wire.go();
     await closed;
     expect(finished).toEqual([response]);
   });
