@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
 import { Circuit } from '../../src/stores/redis/circuit.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { DECIDE_LUA, RedisLedger } from '../../src/stores/redis/ledger.ts';
@@ -50,11 +51,7 @@ test('decide and decide.lua give the same verdicts and states to every history',
         const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
         const expected = decide(state, plan, nowMs, cost, n);
         expect(told).toEqual(expected);
-        if (n === 0) continue;
-        const kept = Object.entries(state.windows).filter(
-          ([name]) => !plan.limits.some(({ window }) => window === name),
-        );
-        state = { ...expected.state, windows: { ...Object.fromEntries(kept), ...expected.state.windows } };
+        if (n > 0) state = afterwards(state, plan, expected.state);
       }
       if ((await redis.exists(keyspace.account(consumerId))) === 1) {
         expect(await redis.pttl(keyspace.account(consumerId))).toBeGreaterThan(0);
@@ -63,3 +60,35 @@ test('decide and decide.lua give the same verdicts and states to every history',
     { seed: 20260103, numRuns: 400 },
   );
 }, 120_000);
+
+test('one call decides what is asked of many consumers, under several plans, as so many calls would', async () => {
+  const ledger = ledgerWithClock();
+  let run = 0;
+  await fc.assert(
+    fc.asyncProperty(histories, fc.integer({ min: 1, max: 4 }), async (steps, consumers) => {
+      run++;
+      await redis.set('test:clock', T0);
+      await redis.set(keyspace.account(`foreign${run}`), 'not a hash');
+      const names = ['foreign', ...Array.from({ length: consumers }, (_, i) => `one${i}`)];
+      const asks = steps.map(({ plan, cost, n }, i) => {
+        return { consumerId: `${names[i % names.length]}${run}`, allowance: plan, cost, n };
+      });
+      const states = new Map<string, AccountState>();
+      const expected = asks.map(({ consumerId, allowance, cost, n }) => {
+        if (consumerId.startsWith('foreign')) return null;
+        const state = states.get(consumerId) ?? UNSEEN;
+        const outcome = decide(state, allowance, T0, cost, n);
+        if (n > 0) states.set(consumerId, afterwards(state, allowance, outcome.state));
+        return outcome;
+      });
+      expect(await ledger.decide(asks)).toEqual(expected);
+    }),
+    { seed: 20261121, numRuns: 200 },
+  );
+}, 120_000);
+
+/** The hash keeps what the plan of one step does not look at. */
+function afterwards(before: AccountState, plan: Allowance, told: AccountState): AccountState {
+  const kept = Object.entries(before.windows).filter(([name]) => !plan.limits.some(({ window }) => window === name));
+  return { ...told, windows: { ...Object.fromEntries(kept), ...told.windows } };
+}

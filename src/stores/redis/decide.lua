@@ -2,11 +2,12 @@
 -- Change both or none; test/admit/decide-twins.test.ts holds them together.
 --
 -- KEYS  one hash per consumer
--- ARGV  per key: n, cost, after, within, first, factor, longest, forget (after 0: no bans), number of windows,
---       then per window: its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
+-- ARGV  number of rules, then per rule: after, within, first, factor, longest, forget (after 0: no bans), number of
+--       windows, then per window: its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
+--       Then for so many keys in turn as it says: rule (from 1), n, cost, how many; until all keys are told.
 -- reply now, then per key either a string (that hash holds something foreign) or
---       admitted, bannedFrom, strikes, their end, ban number, its end, its window, 1 where it was made here (else 0),
---       then per window used, end.
+--       admitted, then per window used, end; and only where there are strikes or there is a ban:
+--       bannedFrom, strikes, their end, ban number, its end, its window, 1 where it was made here (else 0).
 --
 -- Fields of the hash, short because a million of them are kept:
 --   s m h d  used in a window     S M H D  its end     x X  strikes, their end     b B w  ban number, its end, its window
@@ -22,7 +23,8 @@ local function following()
   return tonumber(ARGV[at])
 end
 
-local function banLength(first, factor, longest, number)
+local function banLength(rule, number)
+  local first, factor, longest = rule.first, rule.factor, rule.longest
   if factor == 1 then return math.min(first, longest) end
   local length = first
   for _ = 2, number do
@@ -32,20 +34,30 @@ local function banLength(first, factor, longest, number)
   return math.min(math.floor(length), longest)
 end
 
-local function decide(key)
-  local n, cost = following(), following()
-  local after, within, first, factor, longest, forget =
-    following(), following(), following(), following(), following(), following()
-  local windows = {}
-  local fields = { 'x', 'X', 'b', 'B', 'w' }
+local function readRule()
+  local rule = {
+    after = following(),
+    within = following(),
+    first = following(),
+    factor = following(),
+    longest = following(),
+    forget = following(),
+    windows = {},
+    fields = { 'x', 'X', 'b', 'B', 'w' },
+  }
   for i = 1, following() do
-    local index, length, limit = following(), following(), following()
-    windows[i] = { index = index, length = length, limit = limit }
-    fields[#fields + 1] = USED[index]
-    fields[#fields + 1] = ENDS[index]
+    local index = following()
+    rule.windows[i] = { index = index, length = following(), limit = following() }
+    rule.fields[4 + 2 * i] = USED[index]
+    rule.fields[5 + 2 * i] = ENDS[index]
   end
+  return rule
+end
 
-  local values = redis.pcall('HMGET', key, unpack(fields))
+local function decide(key, rule, n, cost)
+  local after, within, longest, forget, windows = rule.after, rule.within, rule.longest, rule.forget, rule.windows
+
+  local values = redis.pcall('HMGET', key, unpack(rule.fields))
   if values.err then
     if string.find(values.err, 'WRONGTYPE', 1, true) then return 'WRONGTYPE' end
     return values
@@ -59,7 +71,6 @@ local function decide(key)
 
   local changes = {}
   local function put(field, value)
-    if n == 0 then return end
     changes[#changes + 1] = field
     changes[#changes + 1] = value
   end
@@ -133,7 +144,7 @@ local function decide(key)
         bannedFrom = admitted + math.max(after - strikes - 1, 0)
         number = number + 1
         imposes = 1
-        banEnd = now + banLength(first, factor, longest, number)
+        banEnd = now + banLength(rule, number)
         banWindow = last
         strikes, strikesEnd = 0, 0
         put('b', number)
@@ -150,7 +161,7 @@ local function decide(key)
     end
   end
 
-  if #changes > 0 then
+  if n > 0 and #changes > 0 then
     -- The first write of the script: where the store refuses writes, nothing has happened yet.
     local written = redis.pcall('HSET', key, unpack(changes))
     if type(written) == 'table' and written.err then return written end
@@ -161,18 +172,31 @@ local function decide(key)
     end
   end
 
-  local reply = { admitted, bannedFrom, strikes, strikesEnd, number, banEnd, banWindow, imposes }
+  local reply = { admitted }
   for _, window in ipairs(windows) do
     reply[#reply + 1] = window.used
     reply[#reply + 1] = window.ends
   end
+  if strikes > 0 or number > 0 then
+    for _, told in ipairs({ bannedFrom, strikes, strikesEnd, number, banEnd, banWindow, imposes }) do
+      reply[#reply + 1] = told
+    end
+  end
   return reply
 end
 
+local rules = {}
+for i = 1, following() do rules[i] = readRule() end
+
 local replies = { now }
-for i, key in ipairs(KEYS) do
-  local reply = decide(key)
-  if type(reply) == 'table' and reply.err then return reply end
-  replies[i + 1] = reply
+local told = 0
+while told < #KEYS do
+  local rule, n, cost = rules[following()], following(), following()
+  for _ = 1, following() do
+    told = told + 1
+    local reply = decide(KEYS[told], rule, n, cost)
+    if type(reply) == 'table' and reply.err then return reply end
+    replies[told + 1] = reply
+  end
 end
 return replies

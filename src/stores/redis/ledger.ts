@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
-import type { AccountState, Ban, Outcome, WindowCount } from '../../admit/decide.ts';
+import { type AccountState, type Ban, NO_STRIKES, type Outcome, type WindowCount } from '../../admit/decide.ts';
 import { type Ask, type BanInForce, type Ledger, NothingDone } from '../../admit/ledger.ts';
 import { type Allowance, WINDOWS, type WindowName } from '../../admit/plan.ts';
 import type { Change } from '../../identify/key-store.ts';
@@ -51,7 +51,7 @@ export class RedisLedger implements Ledger {
 
   async #decideTogether(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
     const keys = asks.map(({ consumerId }) => keyspace.account(consumerId));
-    const args = asks.flatMap(argumentsOf);
+    const args = argumentsOf(asks);
     const call = () => this.#redis.tollgateDecide(keys.length, ...keys, ...args);
     const reply = await this.#circuit.run(call, keys[0]);
     return asks.map((ask, i) => outcomeOf(ask, reply[0], reply[i + 1] as string | number[]));
@@ -142,36 +142,61 @@ function decidedOf(answer: Answer, i: number): Outcome | null | undefined {
   return answer.reason instanceof NothingDone ? undefined : null;
 }
 
-function argumentsOf({ allowance, cost, n }: Ask): number[] {
-  const { limits, bans } = allowance;
+/** The arguments of the script (their shape stands at its head): most of what a turn asks is asked under the same few rules. */
+function argumentsOf(asks: readonly Ask[]): number[] {
+  const rules = new Map<Allowance, number>();
+  const runs: number[] = [];
+  for (let i = 0; i < asks.length; ) {
+    const { allowance, cost, n } = asks[i]!;
+    const rule = rules.get(allowance) ?? rules.size + 1;
+    rules.set(allowance, rule);
+    let next = i + 1;
+    while (next < asks.length && isSame(asks[next]!, asks[i]!)) next++;
+    runs.push(rule, n, cost, next - i);
+    i = next;
+  }
+  return [rules.size, ...[...rules.keys()].flatMap(ruleOf), ...runs];
+}
+
+function isSame(one: Ask, other: Ask): boolean {
+  return one.allowance === other.allowance && one.cost === other.cost && one.n === other.n;
+}
+
+function ruleOf({ limits, bans }: Allowance): number[] {
   const rule =
     bans === null
       ? [0, 0, 0, 0, 0, 0]
       : [bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
   const windows = limits.flatMap(({ window, lengthMs, limit }) => [WINDOWS.indexOf(window) + 1, lengthMs, limit]);
-  return [n, cost, ...rule, limits.length, ...windows];
+  return [...rule, limits.length, ...windows];
 }
 
-type Told = [number, number, number, number, number, number, number, number];
-
 /** Reads one consumer's part of the reply (its shape stands at the head of decide.lua). */
-function outcomeOf(ask: Ask, nowMs: number, reply: string | number[]): Outcome | null {
+function outcomeOf({ allowance, cost, n }: Ask, nowMs: number, reply: string | number[]): Outcome | null {
   if (typeof reply === 'string') return null;
-  const [admitted, bannedFrom, strikes, strikesEnd, number, untilMs, window, imposes] = reply as Told;
+  const { limits } = allowance;
   const windows: Partial<Record<WindowName, WindowCount>> = {};
-  for (const [i, limit] of ask.allowance.limits.entries()) {
-    const used = reply[8 + 2 * i]!;
-    const endsAtMs = reply[9 + 2 * i]!;
-    if (endsAtMs > 0) windows[limit.window] = { used, endsAtMs };
+  for (let i = 0; i < limits.length; i++) {
+    const used = reply[1 + 2 * i]!;
+    const endsAtMs = reply[2 + 2 * i]!;
+    if (endsAtMs > 0) windows[limits[i]!.window] = { used, endsAtMs };
   }
+  const admitted = reply[0]!;
+  const at = 1 + 2 * limits.length;
+  if (reply.length === at) {
+    return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows, strikes: NO_STRIKES, ban: null } };
+  }
+  const [bannedFrom, strikes, strikesEnd, number, untilMs, window, imposes] = reply.slice(at) as Told;
   const state: AccountState = {
     windows,
     strikes: { count: strikes, endsAtMs: strikesEnd },
     ban: banOf(number, untilMs, window),
   };
   const ban = imposes === 1 ? ({ imposesBan: true } as const) : {};
-  return { nowMs, cost: ask.cost, n: ask.n, admitted, bannedFrom, ...ban, state };
+  return { nowMs, cost, n, admitted, bannedFrom, ...ban, state };
 }
+
+type Told = [number, number, number, number, number, number, number];
 
 function banOf(number: number, untilMs: number, window: number): Ban | null {
   const name = WINDOWS[window - 1];
