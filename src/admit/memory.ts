@@ -88,6 +88,7 @@ export class Memories {
   refusal(consumerId: string, allowance: Allowance, cost: number): Verdict | null {
     const memory = this.#memories.get(consumerId);
     if (memory === undefined || memory.generation !== this.#generation) return null;
+    if (!mayRefuse(memory, allowance, cost)) return null;
     // The store's clock lies between two bounds. The later one decides whether the refusal may still stand, the earlier
     // one how long the client is told to wait: neither errs against the client. The store tells whole milliseconds, so
     // up to one more had passed.
@@ -100,6 +101,11 @@ export class Memories {
   #since({ nowMs, answeredAtMs }: { readonly nowMs: number; readonly answeredAtMs: number }): number {
     return Math.floor(nowMs + (this.#options.monotonicMs() - answeredAtMs));
   }
+}
+
+/** Whether it is worth asking the clock: of nearly every request that will be admitted that is known without. */
+function mayRefuse({ state }: Memory, allowance: Allowance, cost: number): boolean {
+  return state.ban !== null || allowance.bans === null || isHopeless(allowance, cost);
 }
 
 /** Whether no answer of the store could differ from a refusal until `nowMs`, under the allowance as it is now. */

@@ -3,16 +3,16 @@ import { PieceWriter } from './piece-writer.ts';
 export interface LogOutputOptions {
   /** An open file: 1 is standard output. */
   readonly fd: number;
-  /** Lines held while the file does not take them; beyond it they are dropped. */
-  readonly maxBytes: number;
+  /** Characters of lines held while the file does not take them; beyond it lines are dropped. */
+  readonly maxLength: number;
   /** Called for each line that will never be written. */
   readonly onDrop: () => void;
 }
 
 /** Written as soon as so much is held, or so long after the first line: each write is a trip to another thread and back. */
-const ENOUGH_BYTES = 64 * 1024;
+const ENOUGH = 64 * 1024;
 const HELD_MS = 500;
-const PIECE_BYTES = 128 * 1024;
+const PIECE = 128 * 1024;
 /** The end of the process waits so long for a reader that takes nothing. */
 const CLOSE_WITHIN_MS = 500;
 
@@ -26,9 +26,10 @@ export class LogOutput {
   readonly #options: LogOutputOptions;
   readonly #writer: PieceWriter;
   #held: string[] = [];
-  #heldBytes = 0;
-  /** The lines in what is being written. */
+  #heldLength = 0;
+  /** The lines in what is being written, and their characters: to count bytes costs as much as to make a line. */
   #linesOfPiece = 0;
+  #lengthOfPiece = 0;
   #timer: NodeJS.Timeout | null = null;
   /** There will be no reader any more. */
   #abandoned = false;
@@ -37,22 +38,21 @@ export class LogOutput {
   constructor(options: LogOutputOptions) {
     this.#options = options;
     this.#writer = new PieceWriter(options.fd, {
-      onWritten: (bytes) => this.#wrote(bytes),
+      onWritten: () => this.#wrote(),
       onGone: () => this.#abandon(),
     });
   }
 
   /** Takes one line. Never throws and never waits. */
   write(line: string): void {
-    const bytes = Buffer.byteLength(line);
-    if (this.#abandoned || this.#heldBytes + bytes > this.#options.maxBytes) {
+    if (this.#abandoned || this.#heldLength + line.length > this.#options.maxLength) {
       this.#options.onDrop();
       return;
     }
     this.#held.push(line);
-    this.#heldBytes += bytes;
+    this.#heldLength += line.length;
     if (this.#writer.isBusy) return;
-    if (this.#heldBytes >= ENOUGH_BYTES) this.#writeSome();
+    if (this.#heldLength >= ENOUGH) this.#writeSome();
     else this.#timer ??= setTimeout(() => this.#writeSome(), HELD_MS).unref();
   }
 
@@ -75,22 +75,24 @@ export class LogOutput {
 
   #writeSome(): void {
     this.#stopTimer();
-    let bytes = 0;
+    let length = 0;
     let lines = 0;
-    while (lines < this.#held.length && bytes < PIECE_BYTES) bytes += Buffer.byteLength(this.#held[lines++]!);
+    while (lines < this.#held.length && length < PIECE) length += this.#held[lines++]!.length;
     if (lines === 0) {
       this.#idle?.();
       return;
     }
     this.#linesOfPiece = lines;
+    this.#lengthOfPiece = length;
     this.#writer.write(Buffer.from(this.#held.splice(0, lines).join('')));
   }
 
-  #wrote(bytes: number): void {
+  #wrote(): void {
+    this.#heldLength -= this.#lengthOfPiece;
     this.#linesOfPiece = 0;
-    this.#heldBytes -= bytes;
-    if (this.#heldBytes >= ENOUGH_BYTES || this.#idle !== null) this.#writeSome();
-    else if (this.#heldBytes > 0) this.#timer = setTimeout(() => this.#writeSome(), HELD_MS).unref();
+    this.#lengthOfPiece = 0;
+    if (this.#heldLength >= ENOUGH || this.#idle !== null) this.#writeSome();
+    else if (this.#heldLength > 0) this.#timer = setTimeout(() => this.#writeSome(), HELD_MS).unref();
   }
 
   #abandon(): void {
@@ -99,8 +101,9 @@ export class LogOutput {
     this.#abandoned = true;
     const lost = this.#held.length + this.#linesOfPiece;
     this.#held = [];
-    this.#heldBytes = 0;
+    this.#heldLength = 0;
     this.#linesOfPiece = 0;
+    this.#lengthOfPiece = 0;
     for (let i = 0; i < lost; i++) this.#options.onDrop();
     this.#idle?.();
   }
