@@ -8,11 +8,13 @@ const PLAIN = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
  * request, and the general serializer took a quarter of the time that a request costs.
  */
 export class AccessLines {
-  /** What the same moments were written as before: requests that were decided together have the same. */
+  /** What the same was written as before: most requests have much in common with the one that ended before them. */
   #second = Number.NaN;
   #secondText = '';
   #decidedAtMs: number | null = null;
   #decidedText = 'null';
+  #kind: Exchange | null = null;
+  #kindText = '';
 
   /**
    * @param nowMs Unix milliseconds
@@ -20,29 +22,31 @@ export class AccessLines {
    * @returns the line as pino would write it, with its line feed
    */
   lineOf(exchange: Exchange, nowMs: number, more: string, message: string): string {
-    return `{"level":30,"time":"${this.#isoTime(nowMs)}"${this.#membersOf(exchange)}${more},"msg":"${message}"}\n`;
+    const { limits, remaining } = exchange;
+    let left = '';
+    for (let i = 0; i < limits.length; i++) left += `${i === 0 ? '"' : ',"'}${limits[i]!.window}":${remaining[i]}`;
+    return (
+      `{"level":30,"time":"${this.#isoTime(nowMs)}","requestId":${text(exchange.requestId)}` +
+      `,"traceId":${text(exchange.traceId)},"path":${text(exchange.path)},"clientAddress":${text(exchange.clientAddress)}` +
+      `,"consumerId":${text(exchange.consumerId)}${this.#kindOf(exchange)}` +
+      `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"bytesIn":${exchange.bytesIn},"bytesOut":${exchange.bytesOut}` +
+      `,"remaining":{${left}},"totalMs":${thousandths(exchange.totalMs)},"storeMs":${thousandths(exchange.storeMs)}` +
+      `,"upstreamMs":${thousandths(exchange.upstreamMs)}${more},"msg":"${message}"}\n`
+    );
   }
 
-  #membersOf(exchange: Exchange): string {
-    const { limits, remaining } = exchange;
-    let told = '';
-    let left = '';
-    for (let i = 0; i < limits.length; i++) {
-      const { window, limit } = limits[i]!;
-      const comma = i === 0 ? '' : ',';
-      told += `${comma}"${window}":${limit}`;
-      left += `${comma}"${window}":${remaining[i]}`;
-    }
-    return (
-      `,"requestId":${text(exchange.requestId)},"traceId":${text(exchange.traceId)},"method":${text(exchange.method)}` +
-      `,"path":${text(exchange.path)},"route":${text(exchange.route)},"clientAddress":${text(exchange.clientAddress)}` +
-      `,"consumerId":${text(exchange.consumerId)},"plan":${text(exchange.plan)},"judgement":"${exchange.judgement}"` +
-      `,"cost":${exchange.cost},"window":${text(exchange.window)},"imposedBan":${exchange.imposedBan}` +
-      `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"source":${text(exchange.source)},"shadow":${text(exchange.shadow === null ? null : exchange.shadow.judgement)},"status":${exchange.status}` +
-      `,"code":${text(exchange.code)},"cause":${text(exchange.cause)},"bytesIn":${exchange.bytesIn}` +
-      `,"bytesOut":${exchange.bytesOut},"limits":{${told}},"remaining":{${left}},"totalMs":${thousandths(exchange.totalMs)}` +
-      `,"storeMs":${thousandths(exchange.storeMs)},"upstreamMs":${thousandths(exchange.upstreamMs)}`
-    );
+  /** The members of which there are few combinations. */
+  #kindOf(exchange: Exchange): string {
+    if (this.#kind !== null && isSameKind(this.#kind, exchange)) return this.#kindText;
+    this.#kind = exchange;
+    const limits = exchange.limits.map(({ window, limit }) => `"${window}":${limit}`).join();
+    this.#kindText =
+      `,"method":${text(exchange.method)},"route":${text(exchange.route)},"plan":${text(exchange.plan)}` +
+      `,"judgement":"${exchange.judgement}","cost":${exchange.cost},"window":${text(exchange.window)}` +
+      `,"imposedBan":${exchange.imposedBan},"source":${text(exchange.source)}` +
+      `,"shadow":${text(exchange.shadow?.judgement ?? null)},"status":${exchange.status},"code":${text(exchange.code)}` +
+      `,"cause":${text(exchange.cause)},"limits":{${limits}}`;
+    return this.#kindText;
   }
 
   #decided(ms: number | null): string {
@@ -73,6 +77,24 @@ function thousandths(ms: number): string {
   const us = Math.round(ms * 1_000);
   const whole = Math.floor(us / 1_000);
   return `${whole}${THOUSANDTHS[us - whole * 1_000]}`;
+}
+
+function isSameKind(one: Exchange, other: Exchange): boolean {
+  return (
+    one.limits === other.limits &&
+    one.method === other.method &&
+    one.route === other.route &&
+    one.plan === other.plan &&
+    one.judgement === other.judgement &&
+    one.cost === other.cost &&
+    one.window === other.window &&
+    one.imposedBan === other.imposedBan &&
+    one.source === other.source &&
+    one.shadow?.judgement === other.shadow?.judgement &&
+    one.status === other.status &&
+    one.code === other.code &&
+    one.cause === other.cause
+  );
 }
 
 function text(value: string | null): string {
