@@ -1,10 +1,11 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { type Allowance, allowanceOf, type Plans } from '../admit/plan.ts';
 import { CorsFields } from '../annotate/cors.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { Parts } from '../gateway/parts.ts';
+import { RequestIds } from '../gateway/request-ids.ts';
 import { compileRoutes } from '../gateway/route.ts';
 import type { Consumer } from '../identify/identify.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
@@ -28,6 +29,7 @@ export function partsOf(
   { log, metrics, tokens, ...surroundings }: Surroundings,
 ): Parts {
   const addresses = new ClientAddresses(settings.listen.trustedProxies);
+  const requestIds = new RequestIds();
   const { deprecatedCalls, ...deciding } = services;
   const deprecated = new Set(settings.routes.flatMap((route) => (route.deprecated === null ? [] : route.path)));
   return {
@@ -43,7 +45,7 @@ export function partsOf(
     writeTimeoutMs: settings.listen.writeTimeoutMs,
     via: settings.listen.via ?? viaOf(settings),
     originOf: (request) => addresses.of(request),
-    newRequestId: randomUUID,
+    newRequestId: () => requestIds.next(),
     webSocketIdleMs: settings.websockets.idleTimeoutMs,
     closeWebSocket: (closed) => {
       metrics.webSocketClosed(closed.end);
