@@ -1,4 +1,4 @@
-import { createHmac, hash, timingSafeEqual } from 'node:crypto';
+import { createHmac, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
 /** Bytes that nobody can guess: `randomBytes` of node:crypto, and in tests what they like. */
@@ -67,7 +67,7 @@ export function digestOf(secret: string, pepper: string): string {
 }
 
 /** The same where only the SHA-256 of the secret is known: a key that was made elsewhere and moved here. */
-export function digestOfHash(sha256: Uint8Array, pepper: string): string {
+export function digestOfHash(sha256: Uint8Array, pepper: string | KeyObject): string {
   return createHmac('sha256', pepper).update(sha256).digest('base64url');
 }
 

@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache';
-import { digestOf, isSameDigest } from './api-key.ts';
 import { type Consumer, consumerOf } from './consumer.ts';
 import { fingerprintOf, foreignFingerprintOf, type KeyFormat } from './key-format.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
-import { CHANGED, type Found, type Known, KnownSecrets } from './known-secrets.ts';
+import { CHANGED, type Known, KnownSecrets } from './known-secrets.ts';
+import { SecretSearch } from './secret-search.ts';
 
 export { type Consumer, fingerprintOf };
 
@@ -38,6 +38,7 @@ type Settled = { readonly known: Known } | { readonly identity: Identity };
 const INVALID: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key' });
 const EXPIRED: Identity = Object.freeze({ kind: 'refused', code: 'expired_api_key' });
 const UNAVAILABLE: Identity = Object.freeze({ kind: 'unavailable' });
+const NOBODYS: Settled = Object.freeze({ identity: INVALID });
 
 /** Asked again in the background after this long, should a change ever go unheard. */
 const CONFIRM_AFTER_MS = 10_000;
@@ -56,6 +57,7 @@ const CONFIRMED_AT_ONCE = 32;
  */
 export class Identifier {
   readonly #options: IdentifierOptions;
+  readonly #search: SecretSearch;
   readonly #known: KnownSecrets;
   /** Until when (monotonic milliseconds) a secret counts as unknown. */
   readonly #unknown: LRUCache<string, number>;
@@ -63,13 +65,14 @@ export class Identifier {
   #epoch = 0;
   /** What was confirmed in this epoch or later may be used until then, although there is a newer one. */
   #grace = { epoch: 0, untilMs: 0 };
-  readonly #toConfirm = new Map<string, string>();
+  readonly #toConfirm = new Set<string>();
   #confirming = 0;
   /** Counts every `forget`: an answer that was under way meanwhile may be older than the change. */
   #changes = 0;
 
   constructor(options: IdentifierOptions) {
     this.#options = options;
+    this.#search = new SecretSearch(options);
     const { known, unknown } = options.bounds ?? { known: 50_000, unknown: 10_000 };
     this.#known = new KnownSecrets(known);
     this.#unknown = new LRUCache({ max: unknown });
@@ -80,15 +83,15 @@ export class Identifier {
     const sha = own ?? foreignFingerprintOf(token, this.#options.formats?.() ?? []);
     if (sha === null) return INVALID;
     const entry = this.#known.get(sha);
-    if (entry === undefined) return this.#identifyUnknown(sha, token);
+    if (entry === undefined) return this.#identifyUnknown(sha);
     const nowMs = this.#options.monotonicMs();
     const isChanged = entry.epoch !== this.#epoch && nowMs >= entry.retryAtMs;
     if (isChanged || nowMs >= entry.freshUntilMs) {
       const hasGrace = entry.epoch >= this.#grace.epoch && nowMs < this.#grace.untilMs;
       const isStale = nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs;
-      if (isStale || (isChanged && !hasGrace)) return this.#askFirst(sha, token);
+      if (isStale || (isChanged && !hasGrace)) return this.#askFirst(sha);
       entry.freshUntilMs = nowMs + RETRY_AFTER_MS;
-      this.#confirm(sha, token);
+      this.#confirm(sha);
     }
     return this.#answer(entry);
   }
@@ -113,27 +116,30 @@ export class Identifier {
     return { known: this.#known.size, unknown: this.#unknown.size };
   }
 
-  #identifyUnknown(sha: string, token: string): Identity | Promise<Identity> {
+  #identifyUnknown(sha: string): Identity | Promise<Identity> {
     const untilMs = this.#unknown.get(sha);
-    return untilMs !== undefined && this.#options.monotonicMs() < untilMs ? INVALID : this.#askFirst(sha, token);
+    return untilMs !== undefined && this.#options.monotonicMs() < untilMs ? INVALID : this.#askFirst(sha);
   }
 
-  async #askFirst(sha: string, token: string): Promise<Identity> {
-    const settled = await this.#lookUp(sha, token);
-    return 'known' in settled ? this.#answer(settled.known) : settled.identity;
+  #askFirst(sha: string): Promise<Identity> {
+    return this.#lookUp(sha).then(this.#identityOf);
   }
+
+  /** One for all: a flood of unknown secrets has no closure of its own for each. */
+  readonly #identityOf = (settled: Settled): Identity =>
+    'known' in settled ? this.#answer(settled.known) : settled.identity;
 
   /** Looks a known secret up in the background, with a few others at a time. */
-  #confirm(sha: string, token: string): void {
-    this.#toConfirm.set(sha, token);
+  #confirm(sha: string): void {
+    this.#toConfirm.add(sha);
     if (this.#confirming < CONFIRMED_AT_ONCE) void this.#confirmAll();
   }
 
   async #confirmAll(): Promise<void> {
     this.#confirming++;
-    for (const [sha, token] of this.#toConfirm) {
+    for (const sha of this.#toConfirm) {
       this.#toConfirm.delete(sha);
-      await this.#lookUp(sha, token);
+      await this.#lookUp(sha);
     }
     this.#confirming--;
   }
@@ -144,34 +150,35 @@ export class Identifier {
   }
 
   /** Requests with the same secret share one look-up. Never rejects. */
-  #lookUp(sha: string, token: string): Promise<Settled> {
+  #lookUp(sha: string): Promise<Settled> {
     const underWay = this.#underWay.get(sha);
     if (underWay !== undefined) return underWay;
-    const lookUp = this.#ask(sha, token).finally(() => {
-      if (this.#underWay.get(sha) === lookUp) this.#underWay.delete(sha);
-    });
+    const lookUp = this.#ask(sha);
     this.#underWay.set(sha, lookUp);
     return lookUp;
   }
 
-  async #ask(sha: string, token: string): Promise<Settled> {
+  async #ask(sha: string): Promise<Settled> {
     const changes = this.#changes;
     const epoch = this.#epoch;
     const askedAtMs = this.#options.monotonicMs();
     try {
-      const found = await this.#find(token);
+      const found = await this.#search.find(sha);
       const isCurrent = changes === this.#changes;
       if (found === null || found.key.revokedAtMs !== null) {
         this.#known.delete(sha);
         if (isCurrent) this.#unknown.set(sha, this.#options.monotonicMs() + UNKNOWN_FOR_MS);
-        return { identity: INVALID };
+        return NOBODYS;
       }
       const known = this.#remember(sha, found.key, found.secret, askedAtMs, isCurrent ? epoch : CHANGED);
-      if (found.oldDigest !== null && !known.isRehashed) void this.#rehash(known, found.oldDigest, token);
+      if (found.oldDigest !== null && !known.isRehashed) void this.#rehash(known, found.oldDigest, sha);
       return { known };
     } catch (error) {
       this.#options.onStoreFailure?.(error);
       return this.#withoutStore(sha);
+    } finally {
+      // After a `forget` it is not there any more, and another one may be.
+      if (changes === this.#changes) this.#underWay.delete(sha);
     }
   }
 
@@ -205,30 +212,13 @@ export class Identifier {
     return { known: entry };
   }
 
-  #find(token: string): Promise<Found | null> {
-    const digests = this.#options.peppers.map((pepper) => digestOf(token, pepper));
-    if (digests.length === 1) return this.#among(digests);
-    // What another gateway puts under the newest pepper between two look-ups is found by neither.
-    return this.#among(digests).then((found) => found ?? this.#among(digests.slice(0, 1)));
-  }
-
-  async #among(digests: readonly string[]): Promise<Found | null> {
-    // Side by side, so that a rollover does not double the time that a request waits.
-    const keys = await Promise.all(digests.map((digest) => this.#options.keyStore.findByDigest(digest)));
-    for (const [i, key] of keys.entries()) {
-      const secret = key?.secrets.find(({ digest }) => isSameDigest(digest, digests[i]!));
-      if (key !== null && secret !== undefined) return { key, secret, oldDigest: i > 0 ? digests[i]! : null };
-    }
-    return null;
-  }
-
   /**
    * Puts a secret under the newest pepper, in the background; if that fails, its next look-up tries again. Gateways that
    * have both peppers, in whatever order, go on finding it. One that has the old pepper alone does not and refuses the
    * key: where several gateways share a store, `old,new` goes to all of them first, and only then `new,old`.
    */
-  async #rehash(known: Known, oldDigest: string, token: string): Promise<void> {
-    const newDigest = digestOf(token, this.#options.peppers[0]!);
+  async #rehash(known: Known, oldDigest: string, sha: string): Promise<void> {
+    const newDigest = this.#search.newestDigestOf(sha);
     known.isRehashed = true;
     try {
       await this.#options.keyStore.update(known.keyId, (key) => {

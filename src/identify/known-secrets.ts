@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache';
 import type { Identity } from './identify.ts';
-import type { StoredKey, StoredSecret } from './key-store.ts';
 
 /** A secret that belongs to a key that was not revoked when it was last looked up. */
 export interface Known {
@@ -18,14 +17,6 @@ export interface Known {
   retryAtMs: number;
   /** Whether this gateway has put it under the newest pepper. It does so once: others may have the peppers in another order. */
   isRehashed: boolean;
-}
-
-/** What the store has for a secret. */
-export interface Found {
-  readonly key: StoredKey;
-  readonly secret: StoredSecret;
-  /** Null when it was found under the newest pepper. */
-  readonly oldDigest: string | null;
 }
 
 /** An epoch that is never the present one. */

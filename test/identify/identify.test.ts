@@ -77,6 +77,27 @@ describe('a good key', () => {
     expect(new Set(all.map(told))).toEqual(new Set([key.id]));
     expect(store.lookUps).toBe(1);
   });
+
+  test('that may have changed is looked up once more and not again by those who wait, whenever the former look-up ends', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier } = identifierOn(store);
+    const [former, present] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    store.gate = former.promise;
+    const first = identifier.identify(secret);
+    identifier.forget(key.id);
+    store.gate = present.promise;
+    const second = identifier.identify(secret);
+    former.resolve();
+    await first;
+    // The former answer may be older than the change.
+    const third = identifier.identify(secret);
+    await turn();
+    expect(store.lookUps).toBe(2);
+    present.resolve();
+    expect([await second, await third].map(told)).toEqual([key.id, key.id]);
+  });
 });
 
 describe('a bad key', () => {
@@ -264,6 +285,20 @@ describe('while the store is away', () => {
     pass(1_000);
     expect(await identifier.identify(secret)).toEqual({ kind: 'unavailable' });
     store.isAway = false;
+    expect(told(await identifier.identify(secret))).toBe(key.id);
+  });
+
+  test('a look-up that broke before it had begun is not the last one of its secret', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const { identifier } = identifierOn(store);
+    const find = store.findByDigest;
+    store.findByDigest = () => {
+      throw new Error('broken');
+    };
+    expect(told(await identifier.identify(secret))).toBe('unavailable');
+    store.findByDigest = find;
     expect(told(await identifier.identify(secret))).toBe(key.id);
   });
 

@@ -2,8 +2,9 @@ import { Failure } from '../../failure.ts';
 import { type Change, type KeyPage, type KeyStore, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
-import { TurnWrites } from './one-write.ts';
-import { type Calls, runSteps } from './shards.ts';
+import { type LookUps, lookUpsOn } from './look-ups.ts';
+import type { Calls } from './shards.ts';
+import { FOREIGN, type Value, Values } from './values.ts';
 
 /** Replaces a value if it is still the one that was read. */
 const REPLACE_LUA = `
@@ -39,28 +40,22 @@ const MOST_ATTEMPTS = 50;
 export class RedisKeys implements KeyStore {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
-  readonly #writes: TurnWrites;
+  readonly #values: Values;
+  readonly #lookUps: LookUps;
   readonly #publish: (change: Change) => Promise<void>;
 
   constructor({ redis, circuit, publish }: RedisKeysOptions) {
     redis.defineCommand('tollgateReplace', { lua: REPLACE_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateDrop', { lua: DROP_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
-    this.#writes = new TurnWrites(redis);
+    this.#values = new Values(redis);
+    this.#lookUps = lookUpsOn({ redis, circuit, values: this.#values });
     this.#circuit = circuit;
     this.#publish = publish;
   }
 
   async findByDigest(digest: string): Promise<StoredKey | null> {
-    const pointer = keyspace.digest(digest);
-    // Both steps under one deadline: a request waits for them together.
-    const text = await runSteps(this.#circuit, async (step) => {
-      const id = await step(() => this.#value(pointer), pointer);
-      if (id === null || id === FOREIGN) return id;
-      const name = keyspace.apiKey(id);
-      return step(() => this.#value(name), name);
-    });
-    const key = read(text);
+    const key = read(await this.#lookUps.recordOf(digest));
     return key?.secrets.some((secret) => secret.digest === digest) ? key : null;
   }
 
@@ -147,7 +142,7 @@ export class RedisKeys implements KeyStore {
     return this.#circuit.run(async () => {
       for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
         if ((await this.#redis.set(name, id, 'NX')) !== null) return true;
-        const owner = await this.#value(name);
+        const owner = await this.#values.get(name);
         // Nobody's: it was dropped between the two commands.
         if (owner !== null) return owner === id;
       }
@@ -172,34 +167,23 @@ export class RedisKeys implements KeyStore {
     return rank + 1;
   }
 
-  #record(id: string): Promise<string | null | typeof FOREIGN> {
+  #record(id: string): Promise<Value> {
     const name = keyspace.apiKey(id);
-    return this.#circuit.run(() => this.#value(name), name);
+    return this.#circuit.run(() => this.#values.get(name), name);
   }
 
   #inIndex<T>(call: () => Promise<T>): Promise<T> {
     return this.#circuit.run(call, keyspace.apiKeys);
   }
-
-  /** A value of another type is somebody else's: this one key fails, not the store. */
-  #value(name: string): Promise<string | null | typeof FOREIGN> {
-    // A flood of unknown keys is one write for each turn of the event loop, not one for each of them.
-    this.#writes.join();
-    return this.#redis.get(name).catch((error: Error) => {
-      if (error.message.startsWith('WRONGTYPE')) return FOREIGN;
-      throw error;
-    });
-  }
 }
 
-const FOREIGN = Symbol('foreign');
-
-function read(text: string | null | typeof FOREIGN): StoredKey | null {
+/** A value of another type is somebody else's: this one key fails, not the store. */
+function read(text: Value): StoredKey | null {
   return text === null ? null : readStoredKey(text === FOREIGN ? '' : text);
 }
 
 /** For lists: an id without a record (its creation is under way or was cut short) or with a broken one is left out. */
-function readable(text: string | null | typeof FOREIGN): StoredKey | null {
+function readable(text: Value): StoredKey | null {
   try {
     return read(text);
   } catch {

@@ -1,0 +1,124 @@
+import { ClusterClient } from './cluster.ts';
+import type { RedisClient } from './connection.ts';
+import { keyspace } from './keyspace.ts';
+import { type Calls, runSteps } from './shards.ts';
+import type { Value, Values } from './values.ts';
+
+/** Finds records of API keys by the digests of their secrets: the pointer first, then the record that it names. */
+export interface LookUps {
+  /** What stands where the pointer of this digest leads; null where it leads nowhere, or there is none. */
+  recordOf(digest: string): Promise<Value>;
+}
+
+export interface LookUpsOptions<R extends RedisClient = RedisClient> {
+  readonly redis: R;
+  readonly circuit: Calls;
+  readonly values: Values;
+}
+
+export function lookUpsOn({ redis, circuit, values }: LookUpsOptions): LookUps {
+  return redis instanceof ClusterClient
+    ? new LookUpsApart({ circuit, values })
+    : new LookUpsTogether({ redis, circuit, values });
+}
+
+/** In a cluster each name has a slot of its own, and a part that is away costs the keys of the others nothing. */
+class LookUpsApart implements LookUps {
+  readonly #circuit: Calls;
+  readonly #values: Values;
+
+  constructor({ circuit, values }: Omit<LookUpsOptions, 'redis'>) {
+    this.#circuit = circuit;
+    this.#values = values;
+  }
+
+  recordOf(digest: string): Promise<Value> {
+    const pointer = keyspace.digest(digest);
+    // Both steps under one deadline: a request waits for them together.
+    return runSteps(this.#circuit, async (step) => {
+      const id = await step(() => this.#values.get(pointer), pointer);
+      if (typeof id !== 'string') return id;
+      const name = keyspace.apiKey(id);
+      return step(() => this.#values.get(name), name);
+    });
+  }
+}
+
+/** Names in one call at most: while Redis reads them it does nothing else. */
+const MOST_AT_ONCE = 256;
+
+interface Waiting {
+  readonly pointer: string;
+  readonly resolve: (record: Value | PromiseLike<Value>) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** A look-up whose pointer has been found. */
+interface Pointed {
+  readonly waiting: Waiting;
+  readonly name: string;
+}
+
+/**
+ * All look-ups of one turn of the event loop in one call: a flood of secrets that nobody has costs Redis and the gateway
+ * one command, one deadline and one answer for each turn, not for each of them.
+ */
+class LookUpsTogether implements LookUps {
+  readonly #redis: Exclude<RedisClient, ClusterClient>;
+  readonly #circuit: Calls;
+  readonly #values: Values;
+  #waiting: Waiting[] = [];
+
+  constructor({ redis, circuit, values }: LookUpsOptions<Exclude<RedisClient, ClusterClient>>) {
+    this.#redis = redis;
+    this.#circuit = circuit;
+    this.#values = values;
+  }
+
+  recordOf(digest: string): Promise<Value> {
+    return new Promise((resolve, reject) => {
+      if (this.#waiting.length === 0) setImmediate(this.#send);
+      this.#waiting.push({ pointer: keyspace.digest(digest), resolve, reject });
+    });
+  }
+
+  readonly #send = (): void => {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (let i = 0; i < waiting.length; i += MOST_AT_ONCE) this.#ask(waiting.slice(i, i + MOST_AT_ONCE));
+  };
+
+  #ask(batch: readonly Waiting[]): void {
+    // Both steps under one deadline: a request waits for them together.
+    this.#circuit
+      .run(() => this.#settle(batch))
+      .catch((error) => {
+        // What was answered before is settled, and stays so.
+        for (const { reject } of batch) reject(error);
+      });
+  }
+
+  async #settle(batch: readonly Waiting[]): Promise<void> {
+    const ids = await this.#redis.mget(batch.map(({ pointer }) => pointer));
+    const pointed: Pointed[] = [];
+    for (const [i, waiting] of batch.entries()) {
+      const id = ids[i] ?? null;
+      // At once: who has no pointer does not wait for the records of the others.
+      if (id === null) waiting.resolve(null);
+      else pointed.push({ waiting, name: keyspace.apiKey(id) });
+    }
+    if (pointed.length > 0) await this.#settlePointed(pointed);
+  }
+
+  async #settlePointed(pointed: readonly Pointed[]): Promise<void> {
+    const records = await this.#redis.mget(pointed.map(({ name }) => name));
+    const missing: Pointed[] = [];
+    for (const [i, one] of pointed.entries()) {
+      const record = records[i] ?? null;
+      if (record === null) missing.push(one);
+      else one.waiting.resolve(record);
+    }
+    // MGET says the same of no value and of one of another type, which is no key that nobody has.
+    await Promise.all(missing.map(async ({ waiting, name }) => waiting.resolve(await this.#values.get(name))));
+  }
+}
