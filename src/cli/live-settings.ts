@@ -13,6 +13,8 @@ const MOST_FAULTS = 100;
 export interface LiveSettingsOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly log: GatewayLog;
+  /** Loads what `use` needs for a new configuration and has not needed before; null where that is nothing. */
+  readonly loading?: (configuration: Configuration) => Promise<void> | null;
   /**
    * Brings a new configuration into force, whole or not at all.
    * @throws Failure where it cannot be; the one before stays in force
@@ -49,7 +51,8 @@ export class LiveSettings {
   }
 
   /** Takes what the files hold from now on; at once when the process gets SIGHUP. @returns a way to stop that */
-  follow({ env, log, use, count }: LiveSettingsOptions): () => void {
+  follow({ env, log, loading = () => null, use, count }: LiveSettingsOptions): () => void {
+    let isFollowing = true;
     const refuse = (faults: readonly string[]) => {
       const what = faults.join('\n');
       // A signal reads the same version again: that is told again, and is no further change.
@@ -60,6 +63,13 @@ export class LiveSettings {
     const files = new SettingsFiles(env, this.#current, {
       onRefused: refuse,
       onChange: (read) => {
+        const loaded = loading(read);
+        if (loaded !== null) {
+          // They are read again, since they may change while it is loaded.
+          const readAgain = () => isFollowing && files.readSoon();
+          void loaded.then(readAgain, (error) => refuse([error instanceof Error ? error.message : String(error)]));
+          return false;
+        }
         const { kept, restart } = lasting(this.#current.settings, read.settings);
         const next = { ...read, settings: kept };
         try {
@@ -84,6 +94,7 @@ export class LiveSettings {
     process.on('SIGHUP', onHangUp);
     files.follow();
     return () => {
+      isFollowing = false;
       process.off('SIGHUP', onHangUp);
       files.close();
     };

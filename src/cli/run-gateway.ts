@@ -103,6 +103,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   closers.push(() => upstreams.close());
   const webSockets = keepWebSockets(() => ownOf(live.settings).websockets, stores);
   const tokens = new TokenIssuers(log);
+  await tokens.loading(settings.jwt);
   let listener: PublicListener | null = null;
   let gateway: Gateway | null = null;
   const metrics = createMetrics({
@@ -159,7 +160,9 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
     upstreams.use(ownOf(next.settings).upstreams);
     served.use(partsOf(next, services, upstreams.byName, surroundings));
   };
-  closers.push(live.follow({ env, log, use, count: metrics.settingsRead }));
+  closers.push(
+    live.follow({ env, log, loading: (next) => tokens.loading(next.settings.jwt), use, count: metrics.settingsRead }),
+  );
   const store = stores.state();
   if (place === null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
   else log.logger.info({ pid: process.pid, store }, 'worker serving');
