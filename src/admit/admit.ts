@@ -1,5 +1,8 @@
 import type { AloneCount, OnFailure } from './alone.ts';
-import { Asking, type Batch } from './asking.ts';
+import { type Asker, Asking, type Batch } from './asking.ts';
+
+export type { Asker } from './asking.ts';
+
 import { Debts, type ReturnOutcome } from './debts.ts';
 import { decide } from './decide.ts';
 import type { Ledger, Returns } from './ledger.ts';
@@ -9,8 +12,8 @@ import { standingVerdict, type Verdict } from './verdict.ts';
 
 /** What admission says of one request. */
 export type Admission =
-  /** `source`: who decided, for log and metrics. */
-  | { readonly kind: 'decided'; readonly verdict: Verdict; readonly source: 'store' | 'memory' | 'local' }
+  /** `source`: who decided, for log and metrics; null where nothing is counted. */
+  | { readonly kind: 'decided'; readonly verdict: Verdict; readonly source: 'store' | 'memory' | 'local' | null }
   /** The store does not answer and the settings say `closed`. */
   | { readonly kind: 'unavailable' };
 
@@ -75,22 +78,34 @@ export class Admitter {
    * @param waitedMs how long this request has waited for the store before
    */
   admit(consumerId: string, allowance: Allowance, cost: number, waitedMs = 0): Admission | Promise<Admission> {
+    let admission: Admission | null = null;
+    const later = new Promise<Admission>((resolve) => {
+      admission = this.ask(consumerId, allowance, cost, waitedMs, { onAdmission: resolve });
+    });
+    return admission ?? later;
+  }
+
+  /**
+   * The same for who does without a promise, which costs as much as the rest of it.
+   * @returns null where `asker` is told later, never from within this call
+   */
+  ask(consumerId: string, allowance: Allowance, cost: number, waitedMs: number, asker: Asker): Admission | null {
     const refusal = this.#memories.refusal(consumerId, allowance, cost);
     if (refusal !== null) return { kind: 'decided', verdict: refusal, source: 'memory' };
     // Who has waited already has only the rest of the time; for all others the ledger's own deadline suffices.
     const withinMs = this.#timeoutMs === null || waitedMs <= 0 ? null : this.#timeoutMs - waitedMs;
     if (withinMs !== null && withinMs <= 0) return this.#asking.decideAlone(consumerId, allowance, cost);
-    return new Promise((resolve) => {
-      if (this.#batches.size === 0) setImmediate(this.#flush);
-      const batches = this.#batches.get(consumerId) ?? [];
-      if (batches.length === 0) this.#batches.set(consumerId, batches);
-      // A reload in the middle of a turn: each request is decided by the allowance that it came under.
-      const batch = batches.find((other) => {
-        return other.cost === cost && other.allowance === allowance && other.withinMs === withinMs;
-      });
-      if (batch !== undefined) batch.waiting.push(resolve);
-      else batches.push({ consumerId, allowance, cost, withinMs, waiting: [resolve], timer: null, state: 'new' });
-    });
+    if (this.#batches.size === 0) setImmediate(this.#flush);
+    const batches = this.#batches.get(consumerId) ?? [];
+    if (batches.length === 0) this.#batches.set(consumerId, batches);
+    // A reload in the middle of a turn: each request is decided by the allowance that it came under.
+    for (const other of batches) {
+      if (other.cost !== cost || other.allowance !== allowance || other.withinMs !== withinMs) continue;
+      other.waiting.push(asker);
+      return null;
+    }
+    batches.push({ consumerId, allowance, cost, withinMs, waiting: [asker], timer: null, state: 'new' });
+    return null;
   }
 
   /** Refuses nobody from memory until the store has been asked again: a ban was lifted. */

@@ -21,12 +21,18 @@ export interface AskingOptions {
   readonly onAlone?: (count: AloneCount, requests: number) => void;
 }
 
+/** A request that waits for its admission. */
+export interface Asker {
+  /** Called once. */
+  onAdmission(admission: Admission): void;
+}
+
 /** Requests of one consumer that came in one turn, under the same allowance and with the same cost. */
 export interface Batch {
   readonly consumerId: string;
   readonly allowance: Allowance;
   readonly cost: number;
-  readonly waiting: ((admission: Admission) => void)[];
+  readonly waiting: Asker[];
   /** What is left of the time that they may wait; null: all of it. */
   readonly withinMs: number | null;
   timer: NodeJS.Timeout | null;
@@ -159,5 +165,14 @@ function answer(batch: Batch, admissionOf: (index: number) => Admission): void {
   if (batch.state === 'answered') return;
   batch.state = 'answered';
   if (batch.timer !== null) clearTimeout(batch.timer);
-  for (const [i, resolve] of batch.waiting.entries()) resolve(admissionOf(i));
+  for (let i = 0; i < batch.waiting.length; i++) {
+    try {
+      batch.waiting[i]!.onAdmission(admissionOf(i));
+    } catch (error) {
+      // It reaches the process, and keeps nobody who waits for the same call from an answer.
+      setImmediate(() => {
+        throw error;
+      });
+    }
+  }
 }

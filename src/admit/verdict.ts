@@ -57,8 +57,10 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
   const { nowMs, cost, state } = outcome;
   const spentAfter = Math.max(outcome.admitted - 1 - index, 0) * cost;
   const standings = standingsOf(state, allowance, nowMs, spentAfter);
+  if (index < outcome.admitted) {
+    return { kind: 'admitted', nowMs, allowance, cost, standings, binding: fewest(standings) };
+  }
   const told = { nowMs, allowance, cost, standings };
-  if (index < outcome.admitted) return { kind: 'admitted', ...told, binding: fewest(standings) };
   if (index >= outcome.bannedFrom && state.ban !== null)
     return banned(told, state.ban, outcome.imposesBan === true && index === outcome.bannedFrom);
   return refused(told);
@@ -71,17 +73,14 @@ export function standingVerdict(state: AccountState, allowance: Allowance, nowMs
 }
 
 function standingsOf(state: AccountState, allowance: Allowance, nowMs: number, spentAfter: number): Standing[] {
-  return allowance.limits.map(({ window, lengthMs, limit }) => {
+  const standings: Standing[] = [];
+  for (const { window, lengthMs, limit } of allowance.limits) {
     const open = state.windows[window];
     const used = open === undefined ? 0 : open.used - spentAfter;
-    return {
-      window,
-      lengthMs,
-      limit,
-      remaining: Math.max(limit - used, 0),
-      resetAtMs: open?.endsAtMs ?? nowMs + lengthMs,
-    };
-  });
+    const resetAtMs = open?.endsAtMs ?? nowMs + lengthMs;
+    standings.push({ window, lengthMs, limit, remaining: Math.max(limit - used, 0), resetAtMs });
+  }
+  return standings;
 }
 
 /** The window with the fewest requests left, of equals the one that resets last (contract section 4). */

@@ -3,14 +3,51 @@ import type { Readable } from 'node:stream';
 import { ClientBodyError, ClientGoneError } from './faults.ts';
 import { Pieces } from './pieces.ts';
 
-/** The body of a request, as the client is still sending it. */
-export interface RequestBody {
+/** The body of a request. */
+export type RequestBody = WholeBody | StreamedBody;
+
+/** A body all of which has been read. It is small: it leaves together with the head of its request, in one write. */
+export interface WholeBody {
+  readonly framing: 'whole';
+  /** A character for each byte, as many as were declared. */
+  readonly text: string;
+}
+
+/** A body as the client is still sending it. */
+export interface StreamedBody {
   readonly source: Readable;
   /** A declared length was checked before and is kept by the parser; chunks are counted as they pass. */
   readonly framing: 'length' | 'chunked';
   readonly maxBytes: number;
   /** Looks whether the client is still there, while nothing is read from it: where it has reset, the source is closed. */
   readonly probe: () => void;
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/** A body that was written whole and of which some has still to be taken by the system. */
+export class UntakenBody {
+  /** It waits for the upstream, not for the client. */
+  readonly isHeldUp = true;
+  #done = false;
+
+  private constructor(socket: Socket) {
+    socket.write(NOTHING, (error) => {
+      this.#done = !error;
+    });
+  }
+
+  /** @returns null where all that was written to the socket has been taken, as nearly always */
+  static on(socket: Socket): UntakenBody | null {
+    return socket.writableLength === 0 && socket.errored === null ? null : new UntakenBody(socket);
+  }
+
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** What was written cannot be taken back. */
+  stop(): void {}
 }
 
 export interface BodyEvents {
@@ -29,7 +66,7 @@ const HELD_BYTES = 1024 * 1024;
 
 /** Passes a request's body to the upstream as it comes, no faster than the upstream reads, with the framing it came in. */
 export class BodySender {
-  readonly #body: RequestBody;
+  readonly #body: StreamedBody;
   readonly #socket: Socket;
   readonly #events: BodyEvents;
   #bytes = 0;
@@ -38,7 +75,7 @@ export class BodySender {
   readonly #held = new Pieces();
   #sips: NodeJS.Timeout | null = null;
 
-  constructor(body: RequestBody, socket: Socket, events: BodyEvents) {
+  constructor(body: StreamedBody, socket: Socket, events: BodyEvents) {
     this.#body = body;
     this.#socket = socket;
     this.#events = events;

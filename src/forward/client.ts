@@ -11,6 +11,8 @@ export interface ClientRequest {
   readonly socket: Socket;
   /** Whether all of it has been read. */
   readonly complete: boolean;
+  /** Its body, a character for each byte, of a reader that reads no other; null where it has none. Not of node:http's. */
+  readonly wholeBody?: string | null;
   readonly destroyed: boolean;
 }
 
@@ -39,4 +41,12 @@ export interface ClientResponse {
   destroy(): unknown;
   once(event: 'close' | 'drain', listener: () => void): unknown;
   removeListener(event: 'close' | 'drain', listener: () => void): unknown;
+}
+
+/**
+ * Whether a reader of requests will hand out this very array again where a client says the same in its next request: it
+ * has frozen it then, and keeps it itself. Nothing else is worth the memory of all connections that are idle.
+ */
+export function mayComeAgain(rawHeaders: readonly string[]): boolean {
+  return Object.isFrozen(rawHeaders);
 }

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { type AnswerHandler, type AnswerHead, AnswerReader } from './answer-reader.ts';
-import { BodySender, type RequestBody } from './body.ts';
+import { BodySender, type RequestBody, UntakenBody } from './body.ts';
 import type { Carried, ConnectionKeeper } from './carrying.ts';
 import { type Deadlines, UNWATCHED, type Waiting } from './deadlines.ts';
 import type { Ending, EndOfTurn } from './end-of-turn.ts';
@@ -27,7 +27,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   #carried: Carried | null = null;
   /** Whose answer is whole, until it has been told and the connection rests. */
   #answered: Carried | null = null;
-  #body: BodySender | null = null;
+  #body: BodySender | UntakenBody | null = null;
   #keepsFor = 0;
   #used = false;
   #isSilent = true;
@@ -101,9 +101,12 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
     this.#carried = carried;
     this.#isSilent = true;
     this.#reader.begin(request.method);
-    this.#socket.write(requestHead(request, this.#authority), 'latin1');
-    this.#body = request.body === null ? null : this.#send(request.body);
-    if (this.#body === null) carried.onBodySent();
+    const { body } = request;
+    const head = requestHead(request, this.#authority);
+    const isWhole = body?.framing === 'whole';
+    this.#socket.write(isWhole ? head + body.text : head, 'latin1');
+    this.#body = body === null ? null : this.#send(body);
+    if (body === null || isWhole) carried.onBodySent();
   }
 
   pause(): void {
@@ -180,7 +183,8 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
     }
   }
 
-  #send(body: RequestBody): BodySender {
+  #send(body: RequestBody): BodySender | UntakenBody | null {
+    if (body.framing === 'whole') return UntakenBody.on(this.#socket);
     return new BodySender(body, this.#socket, {
       onBodySent: () => this.#carried?.onBodySent(),
       onBodyFault: (error) => this.#carried?.onBodyFault(error),

@@ -23,18 +23,26 @@ export class EndOfTurn {
     this.#endings = [];
     this.#later = endings;
     if (endings.length > 0) setImmediate(this.#run);
-    for (const ending of later) guarded(() => ending.atNextEnd());
-    for (const ending of endings) guarded(() => ending.atEnd());
+    for (const ending of later) {
+      try {
+        ending.atNextEnd();
+      } catch (error) {
+        throwLater(error);
+      }
+    }
+    for (const ending of endings) {
+      try {
+        ending.atEnd();
+      } catch (error) {
+        throwLater(error);
+      }
+    }
   };
 }
 
 /** What one of them throws reaches the process, and keeps none of the others from its end. */
-function guarded(work: () => void): void {
-  try {
-    work();
-  } catch (error) {
-    setImmediate(() => {
-      throw error;
-    });
-  }
+function throwLater(error: unknown): void {
+  setImmediate(() => {
+    throw error;
+  });
 }

@@ -13,7 +13,7 @@ export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.t
 /**
  * Sends one request to the upstream and its answer to the client, both streaming, each side no faster than the other.
  * Every wait has a deadline: for a connection and for the head `responseTimeoutMs` each, between two pieces of the body
- * `bodyTimeoutMs`, for a client that does not read `writeTimeoutMs`. `done` is called exactly once.
+ * `bodyTimeoutMs`, for a client that does not read `writeTimeoutMs`.
  * @returns a way to break it off from outside; `reason` (a ClientBodyError) decides how it ends
  */
 export function forward(
@@ -21,9 +21,8 @@ export function forward(
   request: ForwardRequest,
   response: ClientResponse,
   hooks: ForwardHooks,
-  done: (result: ForwardResult) => void,
 ): { readonly breakOff: (reason: Error) => void } {
-  const forwarding = new Forwarding(upstream, request, response, hooks, done);
+  const forwarding = new Forwarding(upstream, request, response, hooks);
   forwarding.enter();
   return forwarding;
 }
@@ -43,35 +42,31 @@ class Forwarding implements Carried, Turn, Waiting {
   readonly #request: ForwardRequest;
   readonly #response: ClientResponse;
   readonly #hooks: ForwardHooks;
-  readonly #done: (result: ForwardResult) => void;
   #connection: UpstreamConnection | null = null;
   #settled = false;
   /** Whether a single byte of an answer has come. */
   #answerBegun = false;
   #retried = false;
   #hints = 0;
+  #drained: (() => void) | null = null;
   readonly #answer: ClientAnswer;
 
-  constructor(
-    upstream: Upstream,
-    request: ForwardRequest,
-    response: ClientResponse,
-    hooks: ForwardHooks,
-    done: (result: ForwardResult) => void,
-  ) {
+  constructor(upstream: Upstream, request: ForwardRequest, response: ClientResponse, hooks: ForwardHooks) {
     this.#upstream = upstream;
     this.#request = request;
     this.#response = response;
     this.#answer = new ClientAnswer(response);
     this.#hooks = hooks;
-    this.#done = done;
   }
 
   enter(): void {
     this.#response.once('close', this.#onClientClose);
     this.#upstream.deadlines.watch(this);
-    this.#waitFor('connection', this.#upstream.options.responseTimeoutMs);
     if (!this.#upstream.enter(this)) this.#fail(new QueueFullError());
+    // In the queue. A free connection has been had by now.
+    else if (!this.#settled && this.deadlineAtMs === Number.POSITIVE_INFINITY) {
+      this.#waitFor('connection', this.#upstream.options.responseTimeoutMs);
+    }
   }
 
   onConnecting(): void {
@@ -99,7 +94,8 @@ class Forwarding implements Carried, Turn, Waiting {
     this.#upstream.answered(this);
     const { fields, closes } = this.#hooks.head(head.status, head.fields);
     this.#answer.begin(head.status, fields, closes);
-    this.#waitFor('body', this.#upstream.options.bodyTimeoutMs);
+    // Its time begins when all that has come is told (`onPause`), where that is not the whole of it.
+    this.#wait = 'body';
   }
 
   onData(chunk: Buffer): void {
@@ -173,14 +169,16 @@ class Forwarding implements Carried, Turn, Waiting {
     if (this.#answer.flush() || this.#wait === 'client') return;
     this.#connection?.pause();
     this.#waitFor('client', this.#hooks.writeTimeoutMs);
-    this.#response.once('drain', this.#onDrain);
+    // Once, and of nobody who does without: hardly any client has to be waited for.
+    this.#drained ??= () => this.#onDrain();
+    this.#response.once('drain', this.#drained);
   }
 
-  readonly #onDrain = (): void => {
+  #onDrain(): void {
     if (this.#settled) return;
     this.#waitFor('body', this.#upstream.options.bodyTimeoutMs);
     this.#connection?.resume();
-  };
+  }
 
   /**
    * One silent retry, of a request that may be repeated (RFC 9110 section 9.2.2) and has no body, when the connection had
@@ -232,7 +230,7 @@ class Forwarding implements Carried, Turn, Waiting {
     this.#settled = true;
     this.#upstream.deadlines.forget(this);
     this.#response.removeListener('close', this.#onClientClose);
-    this.#response.removeListener('drain', this.#onDrain);
-    this.#done(result);
+    if (this.#drained !== null) this.#response.removeListener('drain', this.#drained);
+    this.#hooks.done(result);
   }
 }

@@ -6,8 +6,8 @@ export interface ForwardRequest {
   readonly method: string;
   /** Path and query, byte for byte as they were routed. */
   readonly target: string;
-  /** All fields but Host, which is the target's authority. */
-  readonly fields: readonly string[];
+  /** All fields but Host, which is the target's authority: `linesOf` them. */
+  readonly lines: string;
   /** Null where the request has no body. */
   readonly body: RequestBody | null;
 }
@@ -22,12 +22,15 @@ export type ForwardResult =
   | { readonly kind: 'broken'; readonly fault: UpstreamFault }
   | { readonly kind: 'client_gone' };
 
+/** Who has something forwarded, and is told how it goes. */
 export interface ForwardHooks {
   /** The final head as the client is to get it; called once. */
-  readonly head: (status: number, fields: readonly string[]) => { readonly fields: string[]; readonly closes: boolean };
+  head(status: number, fields: readonly string[]): { readonly fields: string[]; readonly closes: boolean };
   /** 103 Early Hints, to be passed on. */
-  readonly earlyHints: (fields: readonly string[]) => void;
-  readonly chunk: (bytes: number) => void;
+  earlyHints(fields: readonly string[]): void;
+  chunk(bytes: number): void;
+  /** Called exactly once, the last of all. */
+  done(result: ForwardResult): void;
   /** A client that does not read is given up after this long. */
   readonly writeTimeoutMs: number;
 }

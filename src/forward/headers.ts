@@ -1,8 +1,9 @@
-/** What the gateway itself says to the upstream about a request (contract section 5). */
+import { beginsWith, FieldNames } from './field-names.ts';
+
+/** What the gateway itself says to the upstream about a request (contract section 5), but for its id and its trace. */
 export interface ForwardedAs {
-  readonly requestId: string;
-  /** traceparent and tracestate in place of the client's; null: the client's pass through. */
-  readonly traceFields: readonly string[] | null;
+  /** Whether traceparent and tracestate of the gateway's own come in place of the client's, which pass through else. */
+  readonly isTraced: boolean;
   readonly consumerId: string | null;
   readonly plan: string | null;
   /** The client's address, one form for IPv4-mapped ones. */
@@ -18,7 +19,7 @@ export interface ForwardedAs {
 }
 
 /** Names that belong to one hop and are never passed on (RFC 9110 section 7.6.1), whether Connection lists them or not. */
-const HOP_BY_HOP: ReadonlySet<string> = new Set([
+const HOP_BY_HOP: readonly string[] = [
   'connection',
   'keep-alive',
   'proxy-connection',
@@ -28,10 +29,11 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'trailer',
   'transfer-encoding',
   'upgrade',
-]);
+];
 
-/** The request fields that the gateway writes itself, or that end here. */
-const OWN_REQUEST: ReadonlySet<string> = new Set([
+/** The request fields that end here, or that the gateway writes itself. */
+const ENDING = new FieldNames([
+  ...HOP_BY_HOP,
   'host',
   'authorization',
   'content-length',
@@ -40,15 +42,18 @@ const OWN_REQUEST: ReadonlySet<string> = new Set([
   'x-request-id',
   'http2-settings',
 ]);
+const CONSUMER_PREFIX = 'x-consumer-';
+const TRACE = new FieldNames(['traceparent', 'tracestate']);
 
 /** What only a trusted peer may say about where a request came from. */
-const PROVENANCE: ReadonlySet<string> = new Set(['forwarded', 'x-real-ip']);
+const PROVENANCE = new FieldNames(['forwarded', 'x-real-ip']);
 const PROVENANCE_PREFIX = 'x-forwarded-';
 /** What else stands there is the word of nobody who knows. */
 const SCHEME = /^https?$/i;
 
-/** The answer fields that the gateway writes itself: the upstream's own copies are dropped (contract section 4). */
-const OWN_ANSWER: ReadonlySet<string> = new Set([
+/** The answer fields that end here, or that the gateway writes itself (contract section 4). */
+const REPLACED = new FieldNames([
+  ...HOP_BY_HOP,
   'x-ratelimit-limit',
   'x-ratelimit-remaining',
   'x-ratelimit-reset',
@@ -76,28 +81,27 @@ export function requestFields(
   as: ForwardedAs,
 ): string[] {
   const fields: string[] = [];
-  const forwardedFor: string[] = [];
+  let forwardedFor = '';
   let via = '';
   let proto: string = as.scheme;
   let host = as.host;
   for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i]!.toLowerCase();
+    const name = rawHeaders[i]!;
     const value = rawHeaders[i + 1]!;
-    if (name === 'via') via += `${value}, `;
-    else if (PROVENANCE.has(name) || name.startsWith(PROVENANCE_PREFIX)) {
+    if (isVia(name)) via += `${value}, `;
+    else if (PROVENANCE.has(name) || beginsWith(name, PROVENANCE_PREFIX)) {
       if (!as.trustedPeer) continue;
-      if (name === 'x-forwarded-for') forwardedFor.push(value);
-      else if (name === 'x-forwarded-proto') proto = SCHEME.test(value) ? value.toLowerCase() : proto;
-      else if (name === 'x-forwarded-host') host = value;
-      else fields.push(rawHeaders[i]!, value);
-    } else if (as.traceFields !== null && (name === 'traceparent' || name === 'tracestate')) continue;
-    else if (isForwardable(name, OWN_REQUEST, connectionNames)) fields.push(rawHeaders[i]!, value);
+      const said = name.toLowerCase();
+      if (said === 'x-forwarded-for') forwardedFor += `${value}, `;
+      else if (said === 'x-forwarded-proto') proto = SCHEME.test(value) ? value.toLowerCase() : proto;
+      else if (said === 'x-forwarded-host') host = value;
+      else fields.push(name, value);
+    } else if (as.isTraced && TRACE.has(name)) continue;
+    else if (isForwardable(name, connectionNames)) fields.push(name, value);
   }
-  forwardedFor.push(as.clientAddress);
-  fields.push('X-Request-Id', as.requestId, 'Via', `${via}${as.httpVersion} ${as.via}`);
-  fields.push('X-Forwarded-For', forwardedFor.join(', '), 'X-Forwarded-Proto', proto);
+  fields.push('Via', `${via}${as.httpVersion} ${as.via}`);
+  fields.push('X-Forwarded-For', `${forwardedFor}${as.clientAddress}`, 'X-Forwarded-Proto', proto);
   if (host !== null) fields.push('X-Forwarded-Host', host);
-  if (as.traceFields !== null) fields.push(...as.traceFields);
   if (as.consumerId !== null) fields.push('X-Consumer-Id', as.consumerId);
   if (as.plan !== null) fields.push('X-Consumer-Plan', as.plan);
   if (contentLength !== null) fields.push('Content-Length', contentLength);
@@ -107,10 +111,10 @@ export function requestFields(
 /**
  * The upstream's fields that go to the client: hop-by-hop ones and those the gateway writes itself are dropped.
  * @param fields name and value in turn, as they were received
- * @param alsoOwn lower-case names that this answer's own fields replace
+ * @param alsoOwn names that this answer's own fields replace
  * @param status a 1xx or 204 must not have Content-Length (RFC 9110 section 8.6), whatever the upstream says
  */
-export function answerFields(fields: readonly string[], alsoOwn: ReadonlySet<string>, status: number): string[] {
+export function answerFields(fields: readonly string[], alsoOwn: FieldNames, status: number): string[] {
   let listed: Set<string> | null = null;
   for (let i = 0; i < fields.length; i += 2) {
     if (fields[i]!.length !== 10 || fields[i]!.toLowerCase() !== 'connection') continue;
@@ -119,11 +123,11 @@ export function answerFields(fields: readonly string[], alsoOwn: ReadonlySet<str
   }
   const kept: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
-    const name = fields[i]!.toLowerCase();
-    if (name === 'content-length' && (status < 200 || status === 204)) continue;
-    if (HOP_BY_HOP.has(name) || OWN_ANSWER.has(name) || alsoOwn.has(name)) continue;
-    if (listed?.has(name) && name !== 'content-length') continue;
-    kept.push(fields[i]!, fields[i + 1]!);
+    const name = fields[i]!;
+    if (isContentLength(name)) {
+      if (status < 200 || status === 204) continue;
+    } else if (REPLACED.has(name) || alsoOwn.has(name) || listed?.has(name.toLowerCase())) continue;
+    kept.push(name, fields[i + 1]!);
   }
   return kept;
 }
@@ -136,12 +140,15 @@ export function addConnectionNames(value: string, names: Set<string>): void {
   }
 }
 
-function isForwardable(name: string, own: ReadonlySet<string>, listed: ReadonlySet<string>): boolean {
-  return (
-    !HOP_BY_HOP.has(name) &&
-    !own.has(name) &&
-    !listed.has(name) &&
-    !name.includes('_') &&
-    !name.startsWith('x-consumer-')
-  );
+function isForwardable(name: string, listed: ReadonlySet<string>): boolean {
+  if (ENDING.has(name) || name.includes('_') || beginsWith(name, CONSUMER_PREFIX)) return false;
+  return listed.size === 0 || !listed.has(name.toLowerCase());
+}
+
+function isVia(name: string): boolean {
+  return name.length === 3 && name.toLowerCase() === 'via';
+}
+
+function isContentLength(name: string): boolean {
+  return name.length === 14 && name.toLowerCase() === 'content-length';
 }

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Allowance } from '../admit/plan.ts';
+import { mayComeAgain } from '../forward/client.ts';
 import type { UpgradeClient } from '../forward/upgrade-client.ts';
 import { authorizationOf, type Credentials, isJwtForm, readAuthorization } from '../identify/bearer.ts';
 import { networkOf } from '../identify/failed-attempts.ts';
@@ -7,6 +8,7 @@ import { type Consumer, fingerprintOf, type Identity } from '../identify/identif
 import type { JwtIdentity, JwtVerifier } from '../identify/jwt.ts';
 import type { JwtRefusal } from '../identify/jwt-refusal.ts';
 import type { Head } from '../listen/head.ts';
+import type { LastLines } from './last-lines.ts';
 import type { Origin, Parts } from './parts.ts';
 import type { Match } from './route.ts';
 
@@ -45,10 +47,13 @@ export type Identified =
  * telling a secret's form and fingerprint takes longer than telling that it is the same. It goes with its connection.
  */
 export class LastAuthorization {
+  #rawHeaders: readonly string[] | null = null;
   #value: string | null = null;
   #read: Presented = MISSING;
 
   read(rawHeaders: readonly string[]): Presented {
+    // The very same array: its reader has seen that the client says the same again.
+    if (rawHeaders === this.#rawHeaders) return this.#read;
     const value = authorizationOf(rawHeaders);
     if (value === undefined) return MISSING;
     if (value === null) return AMBIGUOUS;
@@ -57,6 +62,7 @@ export class LastAuthorization {
       this.#read = presented(credentials);
       this.#value = value;
     }
+    this.#rawHeaders = mayComeAgain(rawHeaders) ? rawHeaders : null;
     return this.#read;
   }
 }
@@ -66,6 +72,7 @@ export interface ClientConnection {
   /** The connection itself, where the request asks for another protocol on it. */
   readonly client: UpgradeClient | null;
   readonly authorization: LastAuthorization;
+  readonly lastLines: LastLines;
 }
 
 interface Presented {

@@ -105,6 +105,7 @@ export class Recording implements Exchange {
   bytesOut = 0;
 
   readonly #startedAtMs: number;
+  #askedAtMs = 0;
   #forwardedAtMs: number | null = null;
 
   /** @param nowMs monotonic, as in all that follow */
@@ -127,6 +128,16 @@ export class Recording implements Exchange {
     if (tokenExpiresAtMs !== null) this.storeMs = 0;
     this.consumerId = consumer === null ? null : consumer.id;
     this.plan = allowance.plan;
+  }
+
+  /** The store is asked for its decision. */
+  asked(nowMs: number): void {
+    this.#askedAtMs = nowMs;
+  }
+
+  /** It has been had, from whomever. */
+  answered(nowMs: number): void {
+    this.storeMs += nowMs - this.#askedAtMs;
   }
 
   decided(verdict: Verdict, source: Exchange['source']): void {

@@ -3,6 +3,7 @@ import type { ClientFault } from '../forward/faults.ts';
 import type { UpgradeClient } from '../forward/upgrade-client.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
 import { type ClientConnection, LastAuthorization } from './caller.ts';
+import { LastLines } from './last-lines.ts';
 import type { Parts } from './parts.ts';
 import { RequestFlow } from './request-flow.ts';
 import { upgradeForm } from './upgrade-form.ts';
@@ -52,7 +53,7 @@ export class Gateway {
     this.#inFlight++;
     let connection = this.#connections.get(request.socket);
     if (connection === undefined) {
-      connection = { current: null, client, authorization: new LastAuthorization() };
+      connection = { current: null, client, authorization: new LastAuthorization(), lastLines: new LastLines() };
       this.#connections.set(request.socket, connection);
     }
     connection.client = client;

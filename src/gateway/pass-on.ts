@@ -2,10 +2,14 @@ import { IncomingMessage } from 'node:http';
 import { CORS_FIELDS } from '../annotate/cors.ts';
 import type { RequestBody } from '../forward/body.ts';
 import type { ClientRequest, ClientResponse } from '../forward/client.ts';
-import { type ForwardResult, forward } from '../forward/forward.ts';
+import { FieldNames } from '../forward/field-names.ts';
+import { type ForwardHooks, type ForwardRequest, type ForwardResult, forward } from '../forward/forward.ts';
 import { answerFields, requestFields } from '../forward/headers.ts';
+import { linesOf } from '../forward/request-head.ts';
 import type { Head } from '../listen/head.ts';
 import type { Caller } from './caller.ts';
+import type { Recording } from './exchange.ts';
+import type { LastLines, LinesFrom } from './last-lines.ts';
 import type { Origin, Parts } from './parts.ts';
 import { declaredLength } from './received.ts';
 import type { Match } from './route.ts';
@@ -14,56 +18,90 @@ import type { Match } from './route.ts';
 export interface Admitted {
   readonly head: Head;
   readonly match: Match;
-  readonly requestId: string;
+  readonly record: Recording;
   /** What carries the trace on; null: the client's own fields do. */
   readonly traceFields: readonly string[] | null;
   readonly caller: Caller;
   readonly origin: Origin;
   /** What the gateway adds to the answer. */
   readonly ownFields: readonly string[];
+  readonly flow: Flow;
+  /** Of its connection. */
+  readonly lastLines: LastLines;
+}
+
+/** The request's own flow, as far as it is concerned with what is forwarded. */
+export interface Flow {
   /** Asked when the answer begins: whether the client's connection ends with it. */
-  readonly closes: () => boolean;
-  readonly sent: (bytes: number) => void;
-  readonly done: (result: ForwardResult) => void;
+  closes(): boolean;
+  forwarded(result: ForwardResult): void;
 }
 
 /** What a deprecated route says of itself counts, not what the service behind it says. */
 const DEPRECATION = ['deprecation', 'sunset'];
 /** By whether pages of other origins are served, and whether the route is deprecated. */
-const REPLACED: readonly (readonly ReadonlySet<string>[])[] = [[], CORS_FIELDS].map((cors) =>
-  [[], DEPRECATION].map((deprecation) => new Set([...cors, ...deprecation])),
+const REPLACED: readonly (readonly FieldNames[])[] = [[], CORS_FIELDS].map((cors) =>
+  [[], DEPRECATION].map((deprecation) => new FieldNames([...cors, ...deprecation])),
 );
 
 /** Forwards an admitted request: its fields rewritten, its body bounded, the answer's fields merged with the gateway's. */
 export function passOn(parts: Parts, request: ClientRequest, response: ClientResponse, admitted: Admitted) {
-  const { head, match } = admitted;
-  return forward(
-    parts.upstreams.get(match.route.upstream)!,
-    {
-      method: head.method,
-      target: head.target,
-      fields: requestFieldsOf(parts.via, admitted),
-      body: bodyOf(request, head, parts.maxBodyBytes),
-    },
-    response,
-    {
-      head: (status, fields) => ({
-        fields: answerFieldsOf(parts, admitted, status, fields),
-        closes: admitted.closes(),
-      }),
-      earlyHints: (fields) => {
-        if (head.httpVersion === '1.1')
-          response.writeInformation(103, answerFields(fields, replacedBy(parts, match), 103));
-      },
-      chunk: admitted.sent,
-      writeTimeoutMs: parts.writeTimeoutMs,
-    },
-    admitted.done,
-  );
+  const passing = new Passing(parts, request, response, admitted);
+  return forward(parts.upstreams.get(admitted.match.route.upstream)!, passing, response, passing);
 }
 
-function bodyOf(request: ClientRequest, { body }: Head, maxBytes: number): RequestBody | null {
+class Passing implements ForwardRequest, ForwardHooks {
+  readonly method: string;
+  readonly target: string;
+  readonly lines: string;
+  readonly body: RequestBody | null;
+  readonly writeTimeoutMs: number;
+  readonly #parts: Parts;
+  readonly #response: ClientResponse;
+  readonly #admitted: Admitted;
+
+  constructor(parts: Parts, request: ClientRequest, response: ClientResponse, admitted: Admitted) {
+    const { head } = admitted;
+    this.method = head.method;
+    this.target = head.target;
+    this.lines = requestLinesOf(parts.via, admitted);
+    this.body = bodyOf(request, head, parts.maxBodyBytes);
+    this.writeTimeoutMs = parts.writeTimeoutMs;
+    this.#parts = parts;
+    this.#response = response;
+    this.#admitted = admitted;
+  }
+
+  head(status: number, fields: readonly string[]) {
+    return {
+      fields: answerFieldsOf(this.#parts, this.#admitted, status, fields),
+      closes: this.#admitted.flow.closes(),
+    };
+  }
+
+  earlyHints(fields: readonly string[]): void {
+    const { head, match } = this.#admitted;
+    if (head.httpVersion !== '1.1') return;
+    this.#response.writeInformation(103, answerFields(fields, replacedBy(this.#parts, match), 103));
+  }
+
+  chunk(bytes: number): void {
+    this.#admitted.record.bytesOut += bytes;
+  }
+
+  done(result: ForwardResult): void {
+    this.#admitted.flow.forwarded(result);
+  }
+}
+
+function bodyOf(request: ClientRequest, { body, contentLength }: Head, maxBytes: number): RequestBody | null {
   if (body === 'none') return null;
+  const { wholeBody } = request;
+  if (typeof wholeBody === 'string') {
+    // Attack: what goes beyond the length that the upstream is told would be another request to it.
+    if (wholeBody.length !== contentLength) throw new Error('a body that is not as long as it was declared');
+    return { framing: 'whole', text: wholeBody };
+  }
   if (!(request instanceof IncomingMessage)) throw new Error('a body from a reader that takes none');
   // A write of nothing sends nothing, and fails on a connection that was reset.
   return { source: request, framing: body, maxBytes, probe: () => request.socket.write('') };
@@ -76,19 +114,33 @@ export function answerFieldsOf(
   status: number,
   fields: readonly string[],
 ): string[] {
-  return [...answerFields(fields, replacedBy(parts, match), status), ...ownFields];
+  const all = answerFields(fields, replacedBy(parts, match), status);
+  for (const field of ownFields) all.push(field);
+  return all;
 }
 
 /** The names of which the gateway's own word alone counts. */
-function replacedBy({ cors }: Parts, { route }: Match): ReadonlySet<string> {
+function replacedBy({ cors }: Parts, { route }: Match): FieldNames {
   return REPLACED[cors === null ? 0 : 1]![route.deprecated === null ? 0 : 1]!;
 }
 
-/** The fields of the request as the upstream gets them. */
-export function requestFieldsOf(via: string, { head, requestId, traceFields, caller, origin }: Admitted): string[] {
-  return requestFields(head.rawHeaders, head.connectionNames, declaredLength(head), {
-    requestId,
-    traceFields,
+/** The fields of the request as the upstream gets them, for one that is sent by somebody else. */
+export function requestFieldsOf(via: string, admitted: Admitted): string[] {
+  return [...lastingFields(fromOf(via, admitted)), ...passingFields(admitted)];
+}
+
+function requestLinesOf(via: string, admitted: Admitted): string {
+  return admitted.lastLines.of(fromOf(via, admitted), lastingFields) + linesOf(passingFields(admitted));
+}
+
+function fromOf(via: string, { head, traceFields, caller, origin }: Admitted): LinesFrom {
+  return { head, contentLength: declaredLength(head), caller, origin, via, isTraced: traceFields !== null };
+}
+
+/** What may be the same in the next request. */
+function lastingFields({ head, contentLength, caller, origin, via, isTraced }: LinesFrom): string[] {
+  return requestFields(head.rawHeaders, head.connectionNames, contentLength, {
+    isTraced,
     consumerId: caller.consumer?.id ?? null,
     plan: caller.consumer?.plan ?? null,
     clientAddress: origin.address,
@@ -98,4 +150,11 @@ export function requestFieldsOf(via: string, { head, requestId, traceFields, cal
     via,
     httpVersion: origin.httpVersion ?? head.httpVersion,
   });
+}
+
+/** What is of this request alone. */
+function passingFields({ record, traceFields }: Admitted): string[] {
+  const fields = ['X-Request-Id', record.requestId];
+  if (traceFields !== null) fields.push(...traceFields);
+  return fields;
 }

@@ -1,4 +1,4 @@
-import type { Admission } from '../admit/admit.ts';
+import type { Admission, Asker } from '../admit/admit.ts';
 import type { Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/error.ts';
@@ -8,28 +8,28 @@ import type { Head, HeadFault } from '../listen/head.ts';
 import type { RequestTrace } from '../telemetry/trace-context.ts';
 import { type Caller, type ClientConnection, callerOf, type Identified } from './caller.ts';
 import { isPreflight, preflightFields } from './cross-origin.ts';
-import { CLIENT_CLOSED_REQUEST, type Exchange, type Recording, type Shadow } from './exchange.ts';
+import { CLIENT_CLOSED_REQUEST, type Recording, type Shadow } from './exchange.ts';
 import { forwardedEnd } from './forwarded.ts';
 import { notIdentified, type Refusal } from './not-identified.ts';
 import { budgetFields, ownFieldsOf } from './own-fields.ts';
 import type { Origin, Parts } from './parts.ts';
-import { passOn } from './pass-on.ts';
+import { type Flow, passOn } from './pass-on.ts';
 import { endsConnection, formFault, isUnread, recordingOf } from './received.ts';
 import { closeAfter, replyWithError, replyWithJson, replyWithNothing } from './reply.ts';
 import type { Match } from './route.ts';
 import { servable } from './servable.ts';
-import { countInShadow, uncounted } from './shadow.ts';
+import { admissionOf, countInShadow } from './shadow.ts';
 import { tellUsage } from './tell-usage.ts';
 import { type UpgradeOnResult, upgradeOn } from './upgrade-on.ts';
 import type { ToldUsage } from './usage.ts';
 import { asksForUsage } from './usage-route.ts';
-import { type Step, whenThere } from './when-there.ts';
+import { type Waiter, whenThere } from './when-there.ts';
 
 /**
  * One request on its way: route, identify, admit, annotate, forward or answer (the README's "way of a request").
  * Every way out ends in `#finish`, once.
  */
-export class RequestFlow {
+export class RequestFlow implements Asker, Flow, Waiter {
   readonly #parts: Parts;
   readonly #request: ClientRequest;
   readonly #response: ClientResponse;
@@ -61,7 +61,7 @@ export class RequestFlow {
     try {
       this.#begin(head);
     } catch (error) {
-      this.#onDefect(error);
+      this.onDefect(error);
     }
   }
 
@@ -86,25 +86,29 @@ export class RequestFlow {
     const wrong = formFault(head, match, parts.via);
     if (wrong !== null) this.#refuse(wrong);
     else if (parts.cors !== null && isPreflight(head)) this.#answerPreflight(parts.cors, head);
-    else this.#identify(head, match);
+    else {
+      this.#record.judgement = 'unauthenticated';
+      this.#await(callerOf(parts, head, match, this.#origin, this.#connection.authorization), this.#onIdentified);
+    }
   }
 
-  #identify(head: Head, match: Match | null): void {
-    this.#record.judgement = 'unauthenticated';
-    this.#await(callerOf(this.#parts, head, match, this.#origin, this.#connection.authorization), this.#onIdentified);
+  #await<T>(value: T | Promise<T>, next: (this: RequestFlow, value: T) => void): void {
+    whenThere(this, value, this.#parts.monotonicMs, next);
   }
 
-  /** Goes on at once, or when the store has answered, unless there is nobody left to answer by then. */
-  #await<T>(value: T | Promise<T>, next: Step<RequestFlow, T>, note?: Step<RequestFlow, T>): void {
-    const goOn = (it: T, waitedMs: number) => {
-      this.#record.storeMs += waitedMs;
-      note?.call(this, it);
-      if (!this.#isOver()) next.call(this, it);
-    };
-    whenThere(value, this.#parts.monotonicMs, goOn, (error) => this.#onDefect(error));
+  /**
+   * Whether there is still somebody to answer: the client may have left while something was awaited.
+   * @param waitedMs how long the store, or the token's issuer, took
+   */
+  goesOn(waitedMs: number): boolean {
+    this.#record.storeMs += waitedMs;
+    if (this.#finished || this.#response.headersSent) return false;
+    if (!this.#response.destroyed && !this.#request.socket.destroyed) return true;
+    this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
+    return false;
   }
 
-  #onDefect(error: unknown): void {
+  onDefect(error: unknown): void {
     this.#parts.onDefect(error, this.#record.requestId);
     if (this.#response.headersSent) this.#response.destroy();
     else this.#refuse(errors.plainError('internal_error'));
@@ -114,7 +118,7 @@ export class RequestFlow {
   #answerPreflight(cors: CorsFields, head: Head): void {
     this.#record.judgement = 'preflight';
     const fields = [...budgetFields(this.#parts, this.#origin), 'X-Request-Id', this.#record.requestId];
-    replyWithNothing(this.#response, [...fields, ...preflightFields(cors, head, this.#match)], this.#closes());
+    replyWithNothing(this.#response, [...fields, ...preflightFields(cors, head, this.#match)], this.closes());
     this.#finish(this.#response.statusCode, null, null);
   }
 
@@ -131,24 +135,32 @@ export class RequestFlow {
   #admit(caller: Caller): void {
     this.#caller = caller;
     this.#record.identified(caller);
-    const [{ admitter, wallMs }, cost] = [this.#parts, this.#match?.route.cost ?? 1];
+    const { storeMs } = this.#record;
     if (asksForUsage(this.#match)) {
-      const answer = tellUsage(this.#parts, this.#match, this.#head!, caller, this.#record.storeMs);
-      this.#await(answer, this.#onUsage);
-    } else if (caller.allowance.isShadowOnly) this.#decided(uncounted(caller.allowance, wallMs(), cost), null);
-    else {
-      const admission = admitter.admit(caller.id, caller.allowance, cost, this.#record.storeMs);
-      this.#await(admission, this.#onAdmission, this.#noteAdmission);
+      this.#await(tellUsage(this.#parts, this.#match, this.#head!, caller, storeMs), this.#onUsage);
+      return;
+    }
+    this.#record.asked(this.#parts.monotonicMs());
+    const admission = admissionOf(this.#parts, caller, this.#match?.route.cost ?? 1, storeMs, this);
+    if (admission !== null) this.#onAdmission(admission);
+  }
+
+  /** What was asked of the store has been decided. */
+  onAdmission(admission: Admission): void {
+    this.#record.answered(this.#parts.monotonicMs());
+    try {
+      this.#onAdmission(admission);
+    } catch (error) {
+      this.onDefect(error);
     }
   }
 
-  /** What the store has counted stands in the record, whoever is left to hear of it. */
-  #noteAdmission(admission: Admission): void {
-    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source);
-  }
-
   #onAdmission(admission: Admission): void {
-    if (admission.kind === 'decided') this.#decided(admission.verdict, admission.source);
+    const isDecided = admission.kind === 'decided';
+    // What has been counted stands in the record, whoever is left to hear of it.
+    if (isDecided) this.#record.decided(admission.verdict, admission.source);
+    if (!this.goesOn(0)) return;
+    if (isDecided) this.#decided(admission.verdict);
     else this.#refuseAs({ judgement: 'undecided', error: errors.plainError('store_unavailable'), told: null });
   }
 
@@ -159,13 +171,12 @@ export class RequestFlow {
     }
     this.#record.judgement = 'usage';
     this.#verdict = answer.verdict;
-    this.#record.bytesOut = replyWithJson(this.#response, answer.report, this.#ownFields(), this.#closes());
+    this.#record.bytesOut = replyWithJson(this.#response, answer.report, this.#ownFields(), this.closes());
     this.#finish(200, null, null);
   }
 
-  #decided(verdict: Verdict, source: Exchange['source']): void {
+  #decided(verdict: Verdict): void {
     this.#verdict = verdict;
-    this.#record.decided(verdict, source);
     if (verdict.kind !== 'admitted') {
       this.#refuse(errors.refusal(verdict));
       return;
@@ -182,24 +193,21 @@ export class RequestFlow {
     const admitted = {
       head,
       match,
-      requestId: this.#record.requestId,
+      record: this.#record,
       traceFields: this.#trace.forward(),
       caller: this.#caller!,
       origin: this.#origin,
       ownFields: this.#ownFields(),
-      closes: () => this.#closes(),
-      sent: (bytes: number) => {
-        this.#record.bytesOut += bytes;
-      },
-      done: (result: UpgradeOnResult) => this.#forwarded(result),
+      flow: this,
+      lastLines: this.#connection.lastLines,
     };
     this.#forwarding =
       this.#connection.client === null
         ? passOn(this.#parts, this.#request, this.#response, admitted)
-        : upgradeOn(this.#parts, this.#connection.client, this.#response, admitted, admitted.done);
+        : upgradeOn(this.#parts, this.#connection.client, this.#response, admitted, (result) => this.forwarded(result));
   }
 
-  #forwarded(result: UpgradeOnResult): void {
+  forwarded(result: UpgradeOnResult): void {
     if (result.kind === 'answered' && isUnread(this.#request, this.#head)) closeAfter(this.#response, true);
     const end = forwardedEnd(result, this.#response.statusCode);
     if (end.kind === 'refused') this.#refuse(end.error, end.cause);
@@ -218,20 +226,12 @@ export class RequestFlow {
 
   #ownFields(told: string[] | null = null): string[] {
     const [head, match, caller, verdict] = [this.#head, this.#match, this.#caller, this.#verdict];
-    const { requestId } = this.#record;
-    return ownFieldsOf(this.#parts, { requestId, origin: this.#origin, head, match, caller, verdict }, told);
+    const known = { requestId: this.#record.requestId, origin: this.#origin, head, match, caller, verdict };
+    return ownFieldsOf(this.#parts, known, told);
   }
 
-  #closes(): boolean {
+  closes(): boolean {
     return endsConnection(this.#parts, this.#request, this.#head!);
-  }
-
-  /** Whether there is nobody left to answer: the client went away while something was awaited. */
-  #isOver(): boolean {
-    if (this.#finished || this.#response.headersSent) return true;
-    if (!this.#response.destroyed && !this.#request.socket.destroyed) return false;
-    this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
-    return true;
   }
 
   #finish(status: number, code: string | null, cause: string | null): void {

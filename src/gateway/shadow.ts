@@ -1,9 +1,10 @@
-import type { Admitter } from '../admit/admit.ts';
+import type { Admission, Admitter, Asker } from '../admit/admit.ts';
 import { UNSEEN } from '../admit/decide.ts';
-import { type Allowance, shadowIdOf } from '../admit/plan.ts';
-import { type Admitted, standingVerdict } from '../admit/verdict.ts';
+import { shadowIdOf } from '../admit/plan.ts';
+import { standingVerdict } from '../admit/verdict.ts';
 import type { Caller } from './caller.ts';
 import type { Shadow } from './exchange.ts';
+import type { Parts } from './parts.ts';
 
 /**
  * Counts an admitted request against the limits of its caller that are only watched (contract section 2, `enforce` and
@@ -25,9 +26,17 @@ export function countInShadow(
 }
 
 /**
- * What a caller of a plan that is not enforced is told: that nothing bounds it.
- * @param nowMs Unix milliseconds
+ * Admits a request, or asks the store whether to. A caller of a plan that is not enforced is told that nothing bounds it.
+ * @param waitedMs how long it has waited for the store before
+ * @returns null where `asker` is told later
  */
-export function uncounted(allowance: Allowance, nowMs: number, cost: number): Admitted {
-  return standingVerdict(UNSEEN, allowance, nowMs, cost);
+export function admissionOf(
+  { admitter, wallMs }: Pick<Parts, 'admitter' | 'wallMs'>,
+  { id, allowance }: Caller,
+  cost: number,
+  waitedMs: number,
+  asker: Asker,
+): Admission | null {
+  if (!allowance.isShadowOnly) return admitter.ask(id, allowance, cost, waitedMs, asker);
+  return { kind: 'decided', verdict: standingVerdict(UNSEEN, allowance, wallMs(), cost), source: null };
 }

@@ -30,7 +30,7 @@ export function upgradeOn(
   admitted: Admitted,
   done: (result: UpgradeOnResult) => void,
 ): { readonly breakOff: (reason: Error) => void } | null {
-  const { head, match, caller, requestId } = admitted;
+  const { head, match, caller, record } = admitted;
   const form = upgradeForm(head);
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
   if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
@@ -47,17 +47,19 @@ export function upgradeOn(
     response,
     {
       head: (status, fields) => answerFieldsOf(parts, admitted, status, fields),
-      chunk: admitted.sent,
+      chunk: (bytes) => {
+        record.bytesOut += bytes;
+      },
       writeTimeoutMs: parts.writeTimeoutMs,
       idleTimeoutMs: parts.webSocketIdleMs,
-      closed: (record) => {
+      closed: (tunnel) => {
         forgetExpiry();
         room.leave();
         parts.closeWebSocket({
-          requestId,
+          requestId: record.requestId,
           route: match.route.path,
           consumerId: caller.consumer?.id ?? null,
-          ...record,
+          ...tunnel,
         });
       },
     },

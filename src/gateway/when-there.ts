@@ -1,27 +1,35 @@
-/** What is done next, as a method of whoever waits. */
-export type Step<F, T> = (this: F, value: T) => void;
+/** Who waits for something that may be there already. */
+export interface Waiter {
+  /** @returns whether it still wants it. @param waitedMs how long it took */
+  goesOn(waitedMs: number): boolean;
+  /** What was waited for broke, or what followed. */
+  onDefect(error: unknown): void;
+}
 
-/**
- * Goes on at once, or when a promise is fulfilled. What breaks then, in it or in what follows, goes to `broken`.
- * @param next told how long it took, milliseconds on that clock
- */
-export function whenThere<T>(
+/** Goes on with `next`, a method of whoever waits: at once, or when a promise is fulfilled. @param nowMs monotonic */
+export function whenThere<W extends Waiter, T>(
+  waiter: W,
   value: T | Promise<T>,
   nowMs: () => number,
-  next: (value: T, waitedMs: number) => void,
-  broken: (error: unknown) => void,
+  next: (this: W, value: T) => void,
 ): void {
-  if (!(value instanceof Promise)) {
-    next(value, 0);
-    return;
-  }
+  if (value instanceof Promise) whenFulfilled(waiter, value, nowMs, next);
+  else if (waiter.goesOn(0)) next.call(waiter, value);
+}
+
+function whenFulfilled<W extends Waiter, T>(
+  waiter: W,
+  value: Promise<T>,
+  nowMs: () => number,
+  next: (this: W, value: T) => void,
+): void {
   const askedAtMs = nowMs();
-  const settled = (it: T) => {
+  const fulfilled = (it: T) => {
     try {
-      next(it, nowMs() - askedAtMs);
+      if (waiter.goesOn(nowMs() - askedAtMs)) next.call(waiter, it);
     } catch (error) {
-      broken(error);
+      waiter.onDefect(error);
     }
   };
-  value.then(settled, broken);
+  value.then(fulfilled, (error) => waiter.onDefect(error));
 }

@@ -1,6 +1,9 @@
-import { isIPv6 } from 'node:net';
-import { addConnectionNames } from '../forward/headers.ts';
+import { mayComeAgain } from '../forward/client.ts';
+import { fault, type HeadFault } from './head-fault.ts';
+import { type JudgedFields, judge } from './judged-fields.ts';
 import { readTarget } from './target.ts';
+
+export type { HeadFault } from './head-fault.ts';
 
 /** A request head that can be served, read once from what was received (`rawHeaders`), not from what Node merged. */
 export interface Head {
@@ -24,21 +27,6 @@ export interface Head {
   readonly endsHere: boolean;
 }
 
-/** Why a head is refused; the codes are those of contract section 4. */
-export interface HeadFault {
-  readonly kind: 'fault';
-  readonly code:
-    | 'invalid_request'
-    | 'uri_too_long'
-    | 'headers_too_large'
-    | 'payload_too_large'
-    | 'expectation_failed'
-    | 'not_implemented'
-    | 'http_version_not_supported';
-  /** A sentence for the developer who reads it. */
-  readonly message: string;
-}
-
 export interface HeadLimits {
   readonly maxUrlBytes: number;
   /** Without the request line. */
@@ -53,21 +41,42 @@ export interface ReceivedHead {
   readonly rawHeaders: readonly string[];
 }
 
-const NO_NAMES: ReadonlySet<string> = new Set();
-
-/**
- * A registered name, an IPv4 address or a bracketed IPv6 address, with an optional port (RFC 9110 section 7.2). A comma
- * is not among the characters of a name: it is what two Hosts become when somebody merges them.
- */
-const HOST = /^(?:(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2})+|\[([0-9A-Fa-f:.]+)\])(?::([0-9]{0,5}))?$/;
-
 /**
  * Checks the framing and form of a request (RFC 9112 sections 3 and 6).
  *
  * Attack: a request that two parsers read differently (two lengths, a length and chunks, two Hosts) smuggles a second
  * one past the gateway. So whatever is ambiguous is refused, never repaired.
  */
-export function readHead({ method, url, httpVersion, rawHeaders }: ReceivedHead, limits: HeadLimits): Head | HeadFault {
+export function readHead(received: ReceivedHead, limits: HeadLimits): Head | HeadFault {
+  return headOf(received, judge(received, limits), limits);
+}
+
+/** Reads the heads of one connection. Fields that come again, as the very same array, are not judged again. */
+export class HeadReader {
+  readonly #limits: HeadLimits;
+  #rawHeaders: readonly string[] | null = null;
+  #judged: JudgedFields | null = null;
+
+  constructor(limits: HeadLimits) {
+    this.#limits = limits;
+  }
+
+  /** As `readHead`. @param received of HTTP/1.1 */
+  read(received: ReceivedHead): Head | HeadFault {
+    const { rawHeaders } = received;
+    if (this.#judged !== null && rawHeaders === this.#rawHeaders) return headOf(received, this.#judged, this.#limits);
+    const judged = judge(received, this.#limits);
+    this.#rawHeaders = mayComeAgain(rawHeaders) ? rawHeaders : null;
+    this.#judged = this.#rawHeaders === null ? null : judged;
+    return headOf(received, judged, this.#limits);
+  }
+}
+
+function headOf(
+  { method, url, httpVersion, rawHeaders }: ReceivedHead,
+  { fields, framing, fault: fieldFault }: JudgedFields,
+  limits: HeadLimits,
+): Head | HeadFault {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
     return fault('http_version_not_supported', 'Only HTTP/1.1 and HTTP/1.0 are spoken here.');
   }
@@ -75,14 +84,7 @@ export function readHead({ method, url, httpVersion, rawHeaders }: ReceivedHead,
   if (url.length > limits.maxUrlBytes) {
     return fault('uri_too_long', `The request target is longer than ${limits.maxUrlBytes} bytes.`);
   }
-  const fields = readFields(rawHeaders);
-  if (fields.bytes > limits.maxHeaderBytes) {
-    return fault('headers_too_large', `The header fields are larger than ${limits.maxHeaderBytes} bytes.`);
-  }
-  const framing = readFraming(fields, httpVersion);
-  if (framing.kind === 'fault') return framing;
-  const hostFault = checkHost(fields, httpVersion);
-  if (hostFault !== null) return hostFault;
+  if (framing === null || fieldFault !== null) return fieldFault!;
   const target = readTarget(url, method, fields.host);
   if (target.kind === 'fault') return fault('invalid_request', target.message);
   if (framing.contentLength > limits.maxBodyBytes) {
@@ -123,100 +125,4 @@ function readMaxForwards(rawHeaders: readonly string[]) {
     return String(left);
   });
   return { rawHeaders: lessened, endsHere };
-}
-
-interface ReadFields {
-  bytes: number;
-  hosts: number;
-  host: string | null;
-  lengths: number;
-  length: string;
-  codings: number;
-  coding: string;
-  expect: string | null;
-  connectionNames: ReadonlySet<string>;
-}
-
-function readFields(rawHeaders: readonly string[]): ReadFields {
-  const fields: ReadFields = {
-    bytes: 0,
-    hosts: 0,
-    host: null,
-    lengths: 0,
-    length: '',
-    codings: 0,
-    coding: '',
-    expect: null,
-    connectionNames: NO_NAMES,
-  };
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i]!;
-    const value = rawHeaders[i + 1]!;
-    fields.bytes += name.length + value.length + 4;
-    readField(fields, name, value);
-  }
-  return fields;
-}
-
-function readField(fields: ReadFields, name: string, value: string): void {
-  // The lengths of the names that matter: most fields are passed over without a copy.
-  switch (name.length) {
-    case 4:
-      if (name.toLowerCase() !== 'host') return;
-      fields.hosts++;
-      fields.host = value;
-      return;
-    case 6:
-      if (name.toLowerCase() === 'expect')
-        fields.expect = fields.expect === null ? value : `${fields.expect}, ${value}`;
-      return;
-    case 10:
-      if (name.toLowerCase() !== 'connection') return;
-      if (fields.connectionNames === NO_NAMES) fields.connectionNames = new Set();
-      addConnectionNames(value, fields.connectionNames as Set<string>);
-      return;
-    case 14:
-      if (name.toLowerCase() !== 'content-length') return;
-      fields.lengths++;
-      fields.length = value;
-      return;
-    case 17:
-      if (name.toLowerCase() !== 'transfer-encoding') return;
-      fields.codings++;
-      fields.coding = value;
-  }
-}
-
-type Framing = { kind: 'framing'; body: Head['body']; contentLength: number } | HeadFault;
-
-function readFraming({ lengths, length, codings, coding }: ReadFields, httpVersion: string): Framing {
-  if (codings > 0) {
-    if (lengths > 0) return fault('invalid_request', 'Content-Length and Transfer-Encoding must not come together.');
-    if (httpVersion === '1.0') return fault('invalid_request', 'HTTP/1.0 has no Transfer-Encoding.');
-    if (codings > 1) return fault('invalid_request', 'Transfer-Encoding must come once.');
-    // Not `trim`: it takes away bytes that are no white space here, 0xA0 for one.
-    const name = coding.toLowerCase();
-    if (name === 'chunked') return { kind: 'framing', body: 'chunked', contentLength: 0 };
-    return /^(?:gzip|x-gzip|deflate|compress|x-compress|br|zstd)[ \t]*,[ \t]*chunked$/.test(name)
-      ? fault('not_implemented', 'The only transfer coding that is understood is chunked.')
-      : fault('invalid_request', 'Transfer-Encoding must be chunked, and nothing else.');
-  }
-  if (lengths === 0) return { kind: 'framing', body: 'none', contentLength: 0 };
-  if (lengths > 1 || !/^[0-9]{1,15}$/.test(length)) {
-    return fault('invalid_request', 'Content-Length must come once and be a number.');
-  }
-  const contentLength = Number(length);
-  return { kind: 'framing', body: contentLength === 0 ? 'none' : 'length', contentLength };
-}
-
-function checkHost({ hosts, host }: ReadFields, httpVersion: string): HeadFault | null {
-  if (hosts > 1) return fault('invalid_request', 'Host must come once.');
-  if (host === null) return httpVersion === '1.0' ? null : fault('invalid_request', 'Host is missing.');
-  const parts = HOST.exec(host);
-  const isValid = parts !== null && (parts[1] === undefined || isIPv6(parts[1])) && Number(parts[2] ?? 0) <= 65_535;
-  return isValid ? null : fault('invalid_request', 'Host is not a valid host name with an optional port.');
-}
-
-function fault(code: HeadFault['code'], message: string): HeadFault {
-  return { kind: 'fault', code, message };
 }

@@ -50,7 +50,7 @@ export function listenPublic(options: PublicListenerOptions): Promise<PublicList
     ...options,
     headersTimeoutMs: headersTimeoutOf(options),
     node: connections,
-    serve: (request, response) => options.handle(request, response, headOf(request, options), null),
+    serve: (request, response, head) => options.handle(request, response, head, null),
     onSilent: (socket) => answerLate(socket, options),
   });
   return openEntry(options, simple, { connections, streams });

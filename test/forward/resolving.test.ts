@@ -48,7 +48,7 @@ test('a changed address is used at the latest when a connection is 30 s old, how
         onNotConnected: reject,
         onConnected: (connection: UpstreamConnection) =>
           connection.carry(
-            { method: 'GET', target: '/', fields: [], body: null },
+            { method: 'GET', target: '/', lines: '', body: null },
             {
               onInformation: () => {},
               onHead: (_head: AnswerHead) => {},

@@ -50,9 +50,9 @@ async function main(): Promise<boolean> {
   const disagreements = await compareWithUndici({ answers, seed });
   report(`${answers} answers read like undici reads them, but for ${disagreements.length}.`);
   const requests = Number(values.requests);
-  const { problems: misread, taken } = compareWithNode({ requests, seed });
+  const { problems: misread, taken, withBody } = compareWithNode({ requests, seed });
   report(
-    `${requests} requests, ${taken} of them read by the fast path and all like node:http reads them, but for ${misread.length}.`,
+    `${requests} requests, ${taken} of them read by the fast path (${withBody} with a body) and all like node:http reads them, but for ${misread.length}.`,
   );
   const aborted = await runAborts({ clients: aborts, seed, onProgress: progressOf('aborts', aborts) });
   const grown = `${aborted.rssMib.before.toFixed(0)} MiB before, ${aborted.rssMib.after.toFixed(0)} MiB after`;

@@ -84,7 +84,7 @@ test('a connection that went over to the other reader stays usable, and so does 
   for (let i = 0; i < 3; i++) {
     const all = [
       sent('GET', '/v1/pets'),
-      sent('POST', '/v1/pets', 'body'),
+      sent('POST', '/v1/pets', 'body', 'X-High: \xe9'),
       sent('GET', '/v1/pets?chunks'),
       sent('HEAD', '/v1/pets'),
     ];

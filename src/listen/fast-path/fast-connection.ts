@@ -3,9 +3,10 @@ import type { ClientRequest } from '../../forward/client.ts';
 import { UNWATCHED, type Waiting } from '../../forward/deadlines.ts';
 import { closeAfter } from '../../gateway/reply.ts';
 import { ClientSocket, ownCopy } from '../client-socket.ts';
+import { HeadReader } from '../head.ts';
 import type { FastPath } from './fast-path.ts';
 import { FastResponse, type Line } from './fast-response.ts';
-import { readSimpleRequest, type SimpleRequest } from './simple-request.ts';
+import { SimpleReader, type SimpleRequest } from './simple-request.ts';
 
 /** What may be held of what a client sends before it has its answer. */
 const MOST_HELD_BYTES = 64 * 1024;
@@ -19,6 +20,8 @@ export class FastConnection implements Line, Waiting {
   readonly keepAlive: string;
   readonly #socket: Socket;
   readonly #path: FastPath;
+  readonly #reader = new SimpleReader();
+  readonly #heads: HeadReader;
   #active: FastResponse | null = null;
   /** What came behind the request that is being served: its first `#heldBytes`. */
   #held: Buffer = NOTHING;
@@ -33,6 +36,7 @@ export class FastConnection implements Line, Waiting {
     this.#socket = socket;
     this.#path = path;
     this.keepAlive = path.keepAlive;
+    this.#heads = new HeadReader(path.options);
     this.deadlineAtMs = path.deadlines.nowMs() + path.options.headersTimeoutMs;
     path.deadlines.watch(this);
     if (socket instanceof ClientSocket) socket.taker = this.#onBytes;
@@ -85,12 +89,12 @@ export class FastConnection implements Line, Waiting {
   };
 
   #take(bytes: Buffer): void {
-    const simple = bytes.length > this.#path.mostBytes ? null : readSimpleRequest(bytes.toString('latin1'));
+    const simple = bytes.length > this.#path.mostBytes ? null : this.#reader.read(bytes.toString('latin1'));
     if (simple === null) this.#handOver(bytes);
     else this.#serve(simple);
   }
 
-  #serve({ method, url, rawHeaders }: SimpleRequest): void {
+  #serve({ method, url, rawHeaders, body }: SimpleRequest): void {
     const request: ClientRequest = {
       method,
       url,
@@ -99,13 +103,14 @@ export class FastConnection implements Line, Waiting {
       headers: NO_FIELDS,
       socket: this.#socket,
       complete: true,
+      wholeBody: body,
       destroyed: false,
     };
     this.#isNew = false;
     this.deadlineAtMs = Number.POSITIVE_INFINITY;
     const response = new FastResponse(request, this);
     this.#active = response;
-    this.#path.options.serve(request, response);
+    this.#path.options.serve(request, response, this.#heads.read({ method, url, httpVersion: '1.1', rawHeaders }));
   }
 
   /** A request is served when the one before it has been answered, as if they had not been sent in one go. */

@@ -2,7 +2,7 @@ import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
 import { Deadlines } from '../../forward/deadlines.ts';
-import type { HeadLimits } from '../head.ts';
+import type { Head, HeadFault, HeadLimits } from '../head.ts';
 import { FastConnection } from './fast-connection.ts';
 
 export interface FastPathOptions extends HeadLimits {
@@ -14,7 +14,7 @@ export interface FastPathOptions extends HeadLimits {
   readonly wallMs: () => number;
   /** Reads all that is not simple: a connection that brings such a thing is given to it, and stays there. */
   readonly node: Server;
-  readonly serve: (request: ClientRequest, response: ClientResponse) => void;
+  readonly serve: (request: ClientRequest, response: ClientResponse, head: Head | HeadFault) => void;
   /** A new connection has brought nothing in its time. */
   readonly onSilent: (socket: Socket) => void;
 }

@@ -20,7 +20,7 @@ type Listener = { readonly event: 'close' | 'drain'; readonly call: () => void }
 const NOTHING = Buffer.alloc(0);
 
 /**
- * The answer to a request of HTTP/1.1 that came without a body: head and a small body leave in one write. Its head is
+ * The answer to a request of HTTP/1.1 that has come whole: head and a small body leave in one write. Its head is
  * made as node:http makes it: Date, Connection and, where no length is told, chunks (RFC 9112 section 6).
  */
 export class FastResponse implements ClientResponse {

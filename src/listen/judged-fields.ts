@@ -1,0 +1,124 @@
+import { isIPv6 } from 'node:net';
+import { addConnectionNames } from '../forward/headers.ts';
+import type { Head, HeadLimits, ReceivedHead } from './head.ts';
+import { fault, type HeadFault } from './head-fault.ts';
+
+/** What fields say, whatever the request line says. */
+export interface JudgedFields {
+  readonly fields: ReadFields;
+  /** Null where there is a fault. */
+  readonly framing: Exclude<Framing, HeadFault> | null;
+  readonly fault: HeadFault | null;
+}
+
+const NO_NAMES: ReadonlySet<string> = new Set();
+
+/**
+ * A registered name, an IPv4 address or a bracketed IPv6 address, with an optional port (RFC 9110 section 7.2). A comma
+ * is not among the characters of a name: it is what two Hosts become when somebody merges them.
+ */
+const HOST = /^(?:(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2})+|\[([0-9A-Fa-f:.]+)\])(?::([0-9]{0,5}))?$/;
+
+/** Reads and checks the fields of a request of HTTP/1.1 or 1.0. */
+export function judge({ httpVersion, rawHeaders }: ReceivedHead, limits: HeadLimits): JudgedFields {
+  const fields = readFields(rawHeaders);
+  if (fields.bytes > limits.maxHeaderBytes) {
+    const message = `The header fields are larger than ${limits.maxHeaderBytes} bytes.`;
+    return { fields, framing: null, fault: fault('headers_too_large', message) };
+  }
+  const framing = readFraming(fields, httpVersion);
+  if (framing.kind === 'fault') return { fields, framing: null, fault: framing };
+  return { fields, framing, fault: checkHost(fields, httpVersion) };
+}
+
+interface ReadFields {
+  bytes: number;
+  hosts: number;
+  host: string | null;
+  lengths: number;
+  length: string;
+  codings: number;
+  coding: string;
+  expect: string | null;
+  connectionNames: ReadonlySet<string>;
+}
+
+function readFields(rawHeaders: readonly string[]): ReadFields {
+  const fields: ReadFields = {
+    bytes: 0,
+    hosts: 0,
+    host: null,
+    lengths: 0,
+    length: '',
+    codings: 0,
+    coding: '',
+    expect: null,
+    connectionNames: NO_NAMES,
+  };
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!;
+    const value = rawHeaders[i + 1]!;
+    fields.bytes += name.length + value.length + 4;
+    readField(fields, name, value);
+  }
+  return fields;
+}
+
+function readField(fields: ReadFields, name: string, value: string): void {
+  // The lengths of the names that matter: most fields are passed over without a copy.
+  switch (name.length) {
+    case 4:
+      if (name.toLowerCase() !== 'host') return;
+      fields.hosts++;
+      fields.host = value;
+      return;
+    case 6:
+      if (name.toLowerCase() === 'expect')
+        fields.expect = fields.expect === null ? value : `${fields.expect}, ${value}`;
+      return;
+    case 10:
+      if (name.toLowerCase() !== 'connection') return;
+      if (fields.connectionNames === NO_NAMES) fields.connectionNames = new Set();
+      addConnectionNames(value, fields.connectionNames as Set<string>);
+      return;
+    case 14:
+      if (name.toLowerCase() !== 'content-length') return;
+      fields.lengths++;
+      fields.length = value;
+      return;
+    case 17:
+      if (name.toLowerCase() !== 'transfer-encoding') return;
+      fields.codings++;
+      fields.coding = value;
+  }
+}
+
+type Framing = { kind: 'framing'; body: Head['body']; contentLength: number } | HeadFault;
+
+function readFraming({ lengths, length, codings, coding }: ReadFields, httpVersion: string): Framing {
+  if (codings > 0) {
+    if (lengths > 0) return fault('invalid_request', 'Content-Length and Transfer-Encoding must not come together.');
+    if (httpVersion === '1.0') return fault('invalid_request', 'HTTP/1.0 has no Transfer-Encoding.');
+    if (codings > 1) return fault('invalid_request', 'Transfer-Encoding must come once.');
+    // Not `trim`: it takes away bytes that are no white space here, 0xA0 for one.
+    const name = coding.toLowerCase();
+    if (name === 'chunked') return { kind: 'framing', body: 'chunked', contentLength: 0 };
+    return /^(?:gzip|x-gzip|deflate|compress|x-compress|br|zstd)[ \t]*,[ \t]*chunked$/.test(name)
+      ? fault('not_implemented', 'The only transfer coding that is understood is chunked.')
+      : fault('invalid_request', 'Transfer-Encoding must be chunked, and nothing else.');
+  }
+  if (lengths === 0) return { kind: 'framing', body: 'none', contentLength: 0 };
+  if (lengths > 1 || !/^[0-9]{1,15}$/.test(length)) {
+    return fault('invalid_request', 'Content-Length must come once and be a number.');
+  }
+  const contentLength = Number(length);
+  return { kind: 'framing', body: contentLength === 0 ? 'none' : 'length', contentLength };
+}
+
+function checkHost({ hosts, host }: ReadFields, httpVersion: string): HeadFault | null {
+  if (hosts > 1) return fault('invalid_request', 'Host must come once.');
+  if (host === null) return httpVersion === '1.0' ? null : fault('invalid_request', 'Host is missing.');
+  const parts = HOST.exec(host);
+  const isValid = parts !== null && (parts[1] === undefined || isIPv6(parts[1])) && Number(parts[2] ?? 0) <= 65_535;
+  return isValid ? null : fault('invalid_request', 'Host is not a valid host name with an optional port.');
+}
