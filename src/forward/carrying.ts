@@ -9,7 +9,7 @@ export interface Carried extends AnswerHandler {
   onWhole(): void;
   /** Whether no piece that was told is needed any more. */
   readonly hasLetGo: boolean;
-  /** The upstream has the whole request. */
+  /** The upstream has been handed the rest of a body. Not told of a request that left in one write. */
   onBodySent(): void;
   /** The connection died, or something came on it that is no answer, before the answer was whole. */
   onBroken(error: Error): void;

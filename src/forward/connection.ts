@@ -106,7 +106,6 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
     const isWhole = body?.framing === 'whole';
     this.#socket.write(isWhole ? head + body.text : head, 'latin1');
     this.#body = body === null ? null : this.#send(body);
-    if (body === null || isWhole) carried.onBodySent();
   }
 
   pause(): void {

@@ -15,7 +15,7 @@ export interface Line {
   onFinished(response: FastResponse): void;
 }
 
-type Listener = { readonly event: 'close' | 'drain'; readonly call: () => void };
+type Call = () => void;
 
 const NOTHING = Buffer.alloc(0);
 
@@ -35,7 +35,9 @@ export class FastResponse implements ClientResponse {
   #head: string | null = null;
   #framing: 'none' | 'length' | 'chunked' = 'none';
   #ended = false;
-  #listeners: Listener[] | null = null;
+  /** Whom to tell: one for each is all that there are, nearly always. */
+  #onClose: Call | Call[] | null = null;
+  #onDrain: Call | Call[] | null = null;
 
   constructor(req: ClientRequest, line: Line) {
     this.req = req;
@@ -110,7 +112,7 @@ export class FastResponse implements ClientResponse {
     if (this.isTaken && this.socket.writable) this.#line.onFinished(this);
     else {
       this.#line.onUnread();
-      this.socket.write(NOTHING, this.#onTaken);
+      this.socket.write(NOTHING, (error) => this.#onTaken(error));
     }
   }
 
@@ -118,21 +120,23 @@ export class FastResponse implements ClientResponse {
     this.socket.destroy();
   }
 
-  once(event: 'close' | 'drain', call: () => void): void {
-    this.#listeners ??= [];
-    this.#listeners.push({ event, call });
-    if (event === 'drain') this.socket.once('drain', this.#onDrain);
+  once(event: 'close' | 'drain', call: Call): void {
+    if (event === 'close') this.#onClose = withCall(this.#onClose, call);
+    else {
+      if (this.#onDrain === null) this.socket.once('drain', () => this.#tellDrain());
+      this.#onDrain = withCall(this.#onDrain, call);
+    }
   }
 
-  removeListener(event: 'close' | 'drain', call: () => void): void {
-    const at = this.#listeners?.findIndex((it) => it.event === event && it.call === call) ?? -1;
-    if (at !== -1) this.#listeners!.splice(at, 1);
+  removeListener(event: 'close' | 'drain', call: Call): void {
+    if (event === 'close') this.#onClose = withoutCall(this.#onClose, call);
+    else this.#onDrain = withoutCall(this.#onDrain, call);
   }
 
   /** The connection has closed. */
   closed(): void {
     this.destroyed = true;
-    this.#tell('close');
+    this.#tellClose();
   }
 
   #endWithText(text: string): void {
@@ -147,19 +151,37 @@ export class FastResponse implements ClientResponse {
     if (all !== '') this.socket.write(all, 'latin1');
   }
 
-  readonly #onTaken = (error?: Error | null): void => {
+  #onTaken(error?: Error | null): void {
     if (error) return;
     this.#line.onFinished(this);
-    this.#tell('close');
-  };
-
-  readonly #onDrain = (): void => this.#tell('drain');
-
-  #tell(event: 'close' | 'drain'): void {
-    const told = this.#listeners?.filter((it) => it.event === event) ?? [];
-    for (const listener of told) this.removeListener(event, listener.call);
-    for (const { call } of told) call();
+    this.#tellClose();
   }
+
+  #tellClose(): void {
+    const told = this.#onClose;
+    this.#onClose = null;
+    callAll(told);
+  }
+
+  #tellDrain(): void {
+    const told = this.#onDrain;
+    this.#onDrain = null;
+    callAll(told);
+  }
+}
+
+function withCall(calls: Call | Call[] | null, call: Call): Call | Call[] {
+  return calls === null ? call : [...(typeof calls === 'function' ? [calls] : calls), call];
+}
+
+function withoutCall(calls: Call | Call[] | null, call: Call): Call | Call[] | null {
+  if (calls === call) return null;
+  return Array.isArray(calls) ? calls.filter((it) => it !== call) : calls;
+}
+
+function callAll(calls: Call | Call[] | null): void {
+  if (typeof calls === 'function') calls();
+  else for (const call of calls ?? []) call();
 }
 
 const DATE = 1;
