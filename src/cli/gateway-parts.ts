@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { type Allowance, allowanceOf, type Plans } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, type Limits, type Plan, type Plans } from '../admit/plan.ts';
 import { CorsFields } from '../annotate/cors.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
@@ -64,18 +64,31 @@ export function partsOf(
   };
 }
 
-/** Consumers keep their identity from request to request, so their allowance is worked out once. */
+/**
+ * Consumers without limits of their own share their plan's allowance: a million of them would fill memory with the same
+ * few numbers, and what is asked of the store under one allowance is asked in one go. The others keep their identity from
+ * request to request, so theirs is worked out once.
+ */
 function allowancesUnder({ plans }: Plans): (consumer: Consumer) => Allowance | null {
-  const known = new WeakMap<Consumer, Allowance | null>();
+  const work = (plan: Plan | undefined, own: Limits) => {
+    const found = plan === undefined ? null : allowanceOf(plan, own);
+    return found === null || 'missing' in found ? null : found;
+  };
+  const shared = new Map([...plans].map(([name, plan]) => [name, work(plan, {})]));
+  const own = new WeakMap<Consumer, Allowance | null>();
   return (consumer) => {
-    const before = known.get(consumer);
+    if (!hasAny(consumer.limits)) return shared.get(consumer.plan) ?? null;
+    const before = own.get(consumer);
     if (before !== undefined) return before;
-    const plan = plans.get(consumer.plan);
-    const found = plan === undefined ? null : allowanceOf(plan, consumer.limits);
-    const allowance = found === null || 'missing' in found ? null : found;
-    known.set(consumer, allowance);
+    const allowance = work(plans.get(consumer.plan), consumer.limits);
+    own.set(consumer, allowance);
     return allowance;
   };
+}
+
+function hasAny(limits: Limits): boolean {
+  for (const _ in limits) return true;
+  return false;
 }
 
 /** The same for every replica, so that each of them knows a request that one of them has forwarded. */
