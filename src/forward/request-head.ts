@@ -10,9 +10,11 @@ const FORBIDDEN = /[^\t -~\x80-\xff]/;
 export function linesOf(fields: readonly string[]): string {
   let lines = '';
   for (let i = 0; i < fields.length; i += 2) {
-    const line = `${fields[i]}: ${fields[i + 1]}`;
-    if (FORBIDDEN.test(line)) throw new Error('a line break or another control byte in a field');
-    lines += `${line}\r\n`;
+    const [name, value] = [fields[i]!, fields[i + 1]!];
+    if (FORBIDDEN.test(name) || FORBIDDEN.test(value)) {
+      throw new Error('a line break or another control byte in a field');
+    }
+    lines += `${name}: ${value}\r\n`;
   }
   return lines;
 }

@@ -105,6 +105,7 @@ export class Recording implements Exchange {
   bytesOut = 0;
 
   readonly #startedAtMs: number;
+  #isClosed = false;
   #askedAtMs = 0;
   #forwardedAtMs: number | null = null;
 
@@ -137,10 +138,12 @@ export class Recording implements Exchange {
 
   /** It has been had, from whomever. */
   answered(nowMs: number): void {
-    this.storeMs += nowMs - this.#askedAtMs;
+    if (!this.#isClosed) this.storeMs += nowMs - this.#askedAtMs;
   }
 
   decided(verdict: Verdict, source: Exchange['source']): void {
+    // Broken off while the store was asked: what was told of it stays as it was told.
+    if (this.#isClosed) return;
     this.judgement = verdict.kind;
     this.source = source;
     this.cost = verdict.cost;
@@ -156,6 +159,7 @@ export class Recording implements Exchange {
   }
 
   ended(status: number, code: string | null, cause: string | null, nowMs: number): void {
+    this.#isClosed = true;
     this.status = status;
     this.code = code;
     this.cause = cause;

@@ -147,8 +147,8 @@ export class RequestFlow implements Asker, Flow, Waiter {
 
   /** What was asked of the store has been decided. */
   onAdmission(admission: Admission): void {
-    this.#record.answered(this.#parts.monotonicMs());
     try {
+      this.#record.answered(this.#parts.monotonicMs());
       this.#onAdmission(admission);
     } catch (error) {
       this.onDefect(error);

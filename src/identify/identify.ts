@@ -42,6 +42,8 @@ const NOBODYS: Settled = Object.freeze({ identity: INVALID });
 
 /** Asked again in the background after this long, should a change ever go unheard. */
 const CONFIRM_AFTER_MS = 10_000;
+/** A secret that another gateway has put back under an older pepper is put under the newest again. */
+const REHASH_AGAIN_AFTER_MS = 60_000;
 /** How soon a new key works although it was tried before it was made; contract section 1 allows a second. */
 const UNKNOWN_FOR_MS = 500;
 /** After a failed look-up of a known key. */
@@ -171,7 +173,7 @@ export class Identifier {
         return NOBODYS;
       }
       const known = this.#remember(sha, found.key, found.secret, askedAtMs, isCurrent ? epoch : CHANGED);
-      if (found.oldDigest !== null && !known.isRehashed) void this.#rehash(known, found.oldDigest, sha);
+      if (found.oldDigest !== null && askedAtMs >= known.rehashAtMs) void this.#rehash(known, found.oldDigest, sha);
       return { known };
     } catch (error) {
       this.#options.onStoreFailure?.(error);
@@ -196,7 +198,7 @@ export class Identifier {
       freshUntilMs: askedAtMs + Math.min(CONFIRM_AFTER_MS, this.#options.staleKeysMs),
       epoch,
       retryAtMs: 0,
-      isRehashed: before?.isRehashed ?? false,
+      rehashAtMs: before?.rehashAtMs ?? 0,
     };
     this.#known.set(sha, known);
     return known;
@@ -215,11 +217,12 @@ export class Identifier {
   /**
    * Puts a secret under the newest pepper, in the background; if that fails, its next look-up tries again. Gateways that
    * have both peppers, in whatever order, go on finding it. One that has the old pepper alone does not and refuses the
-   * key: where several gateways share a store, `old,new` goes to all of them first, and only then `new,old`.
+   * key: where several gateways share a store, `old,new` goes to all of them first, and only then `new,old`. While both
+   * orders are in force one puts back what the other has put there; the last one left does it once more.
    */
   async #rehash(known: Known, oldDigest: string, sha: string): Promise<void> {
     const newDigest = this.#search.newestDigestOf(sha);
-    known.isRehashed = true;
+    known.rehashAtMs = this.#options.monotonicMs() + REHASH_AGAIN_AFTER_MS;
     try {
       await this.#options.keyStore.update(known.keyId, (key) => {
         if (key.secrets.some(({ digest }) => digest === newDigest)) return key;
@@ -227,7 +230,7 @@ export class Identifier {
         return { ...key, secrets };
       });
     } catch (error) {
-      known.isRehashed = false;
+      known.rehashAtMs = 0;
       this.#options.onStoreFailure?.(error);
     }
   }

@@ -15,8 +15,11 @@ export interface Known {
   epoch: number;
   /** Until then it is used all the same: the store was asked and did not answer. */
   retryAtMs: number;
-  /** Whether this gateway has put it under the newest pepper. It does so once: others may have the peppers in another order. */
-  isRehashed: boolean;
+  /**
+   * Not before this is it put under the newest pepper, monotonic milliseconds: another gateway may have the peppers in
+   * another order, and put it back.
+   */
+  rehashAtMs: number;
 }
 
 /** An epoch that is never the present one. */

@@ -383,6 +383,25 @@ describe('a change of peppers', () => {
     }
     expect(store.updates).toBeLessThanOrEqual(2);
   });
+
+  test('that another gateway undid is made once more when that one is gone', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey({}, 'old');
+    await store.create(key);
+    const [last, leaving] = [under(['new', 'old'], store), under(['old', 'new'], store)];
+    for (const { identifier } of [last, leaving]) {
+      await identifier.identify(secret);
+      await turn();
+    }
+    expect(told(await under(['new'], store).identifier.identify(secret))).toBe('invalid_api_key');
+    for (let minute = 0; minute < 2; minute++) {
+      last.pass(61_000);
+      last.identifier.forget(key.id);
+      await last.identifier.identify(secret);
+      await turn();
+    }
+    expect(told(await under(['new'], store).identifier.identify(secret))).toBe(key.id);
+  });
 });
 
 describe('memory', () => {

@@ -1,5 +1,6 @@
 import { NothingDone } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
+import { Late, withDeadline } from './with-deadline.ts';
 
 export interface CircuitOptions {
   /** No call is waited for longer than this. */
@@ -195,13 +196,6 @@ export class Circuit {
   }
 }
 
-/** No answer came before the deadline. */
-class Late extends Failure {
-  constructor(withinMs: number) {
-    super('store_unavailable', `Redis did not answer within ${withinMs} ms.`);
-  }
-}
-
 interface Waiting {
   enter(): void;
   refuse(): void;
@@ -232,18 +226,4 @@ function asFailure(error: unknown): Failure {
 function reasonOf(error: unknown): string {
   if (isUnsent(error)) return 'There is no connection to Redis.';
   return error instanceof Error ? error.message.split('\n')[0]! : String(error);
-}
-
-/**
- * The deadline runs on the store's silence, not on our own: when the process was busy, replies that have arrived are
- * read (one turn of the event loop) before anything is called late.
- * @param told what the deadline is called in the complaint
- */
-function withDeadline<T>(promise: Promise<T>, timeoutMs: number, told: number): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      setImmediate(() => reject(new Late(told)));
-    }, timeoutMs);
-    promise.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
 }

@@ -2,9 +2,10 @@
 -- Change both or none; test/admit/decide-twins.test.ts holds them together.
 --
 -- KEYS  one hash per consumer
--- ARGV  number of rules, then per rule: after, within, first, factor, longest, forget (after 0: no bans), number of
---       windows, then per window: its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
---       Then for so many keys in turn as it says: rule (from 1), n, cost, how many; until all keys are told.
+-- ARGV  numbers as texts, parted by spaces, because each argument costs the client and Redis more than its digits do:
+--       first for so many keys in turn as it says: rule, n, cost, how many; until all keys are told. Rule 2 is ARGV[2].
+--       Then the rules: after, within, first, factor, longest, forget (after 0: no bans), then per window
+--       its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
 -- reply now, then per key either a string (that hash holds something foreign) or
 --       admitted, then per window used, end; and only where there are strikes or there is a ban:
 --       bannedFrom, strikes, their end, ban number, its end, its window, 1 where it was made here (else 0).
@@ -16,11 +17,11 @@ local ENDS = { 'S', 'M', 'H', 'D' }
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local at = 0
 
-local function following()
-  at = at + 1
-  return tonumber(ARGV[at])
+local function numbersIn(text)
+  local numbers = {}
+  for word in string.gmatch(text, '%S+') do numbers[#numbers + 1] = tonumber(word) end
+  return numbers
 end
 
 local function banLength(rule, number)
@@ -34,22 +35,23 @@ local function banLength(rule, number)
   return math.min(math.floor(length), longest)
 end
 
-local function readRule()
+local function readRule(text)
+  local told = numbersIn(text)
   local rule = {
-    after = following(),
-    within = following(),
-    first = following(),
-    factor = following(),
-    longest = following(),
-    forget = following(),
+    after = told[1],
+    within = told[2],
+    first = told[3],
+    factor = told[4],
+    longest = told[5],
+    forget = told[6],
     windows = {},
     fields = { 'x', 'X', 'b', 'B', 'w' },
   }
-  for i = 1, following() do
-    local index = following()
-    rule.windows[i] = { index = index, length = following(), limit = following() }
-    rule.fields[4 + 2 * i] = USED[index]
-    rule.fields[5 + 2 * i] = ENDS[index]
+  for i = 1, (#told - 6) / 3 do
+    local at = 4 + 3 * i
+    rule.windows[i] = { index = told[at], length = told[at + 1], limit = told[at + 2] }
+    rule.fields[4 + 2 * i] = USED[told[at]]
+    rule.fields[5 + 2 * i] = ENDS[told[at]]
   end
   return rule
 end
@@ -186,15 +188,15 @@ local function decide(key, rule, n, cost)
 end
 
 local rules = {}
-for i = 1, following() do rules[i] = readRule() end
-
 local replies = { now }
 local told = 0
-while told < #KEYS do
-  local rule, n, cost = rules[following()], following(), following()
-  for _ = 1, following() do
+local runs = numbersIn(ARGV[1])
+for at = 1, #runs, 4 do
+  local rule, n, cost = runs[at], runs[at + 1], runs[at + 2]
+  rules[rule] = rules[rule] or readRule(ARGV[rule])
+  for _ = 1, runs[at + 3] do
     told = told + 1
-    local reply = decide(KEYS[told], rule, n, cost)
+    local reply = decide(KEYS[told], rules[rule], n, cost)
     if type(reply) == 'table' and reply.err then return reply end
     replies[told + 1] = reply
   end

@@ -17,7 +17,7 @@ export const DECIDE_LUA = script('./decide.lua');
 
 /** What `defineCommand` adds to a client: the scripts, sent by their digest and loaded when Redis has forgotten them. */
 interface Scripted {
-  tollgateDecide(keys: number, ...args: (string | number)[]): Promise<[number, ...(string | number[])[]]>;
+  tollgateDecide(keys: number, ...args: string[]): Promise<[number, ...(string | number[])[]]>;
   tollgateLift(key: string): Promise<number>;
 }
 
@@ -36,6 +36,7 @@ export class RedisLedger implements Ledger {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
   readonly #publish: (change: Change) => Promise<void>;
+  readonly #ruleOf = rememberedRules();
 
   constructor({ redis, circuit, publish }: RedisLedgerOptions) {
     redis.defineCommand('tollgateDecide', { lua: DECIDE_LUA });
@@ -51,7 +52,7 @@ export class RedisLedger implements Ledger {
 
   async #decideTogether(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
     const keys = asks.map(({ consumerId }) => keyspace.account(consumerId));
-    const args = argumentsOf(asks);
+    const args = argumentsOf(asks, this.#ruleOf);
     const call = () => this.#redis.tollgateDecide(keys.length, ...keys, ...args);
     const reply = await this.#circuit.run(call, keys[0]);
     return asks.map((ask, i) => outcomeOf(ask, reply[0], reply[i + 1] as string | number[]));
@@ -143,19 +144,31 @@ function decidedOf(answer: Answer, i: number): Outcome | null | undefined {
 }
 
 /** The arguments of the script (their shape stands at its head): most of what a turn asks is asked under the same few rules. */
-function argumentsOf(asks: readonly Ask[]): number[] {
+function argumentsOf(asks: readonly Ask[], ruleOf: (allowance: Allowance) => string): string[] {
   const rules = new Map<Allowance, number>();
-  const runs: number[] = [];
+  let runs = '';
   for (let i = 0; i < asks.length; ) {
     const { allowance, cost, n } = asks[i]!;
-    const rule = rules.get(allowance) ?? rules.size + 1;
+    const rule = rules.get(allowance) ?? rules.size + 2;
     rules.set(allowance, rule);
     let next = i + 1;
     while (next < asks.length && isSame(asks[next]!, asks[i]!)) next++;
-    runs.push(rule, n, cost, next - i);
+    runs += `${rule} ${n} ${cost} ${next - i} `;
     i = next;
   }
-  return [rules.size, ...[...rules.keys()].flatMap(ruleOf), ...runs];
+  return [runs, ...[...rules.keys()].map(ruleOf)];
+}
+
+/** Remembers what the rules of an allowance are told as: there are few, and each is told in every call. */
+function rememberedRules(): (allowance: Allowance) => string {
+  const known = new WeakMap<Allowance, string>();
+  return (allowance) => {
+    const before = known.get(allowance);
+    if (before !== undefined) return before;
+    const rule = ruleOf(allowance).join(' ');
+    known.set(allowance, rule);
+    return rule;
+  };
 }
 
 function isSame(one: Ask, other: Ask): boolean {
@@ -168,7 +181,7 @@ function ruleOf({ limits, bans }: Allowance): number[] {
       ? [0, 0, 0, 0, 0, 0]
       : [bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
   const windows = limits.flatMap(({ window, lengthMs, limit }) => [WINDOWS.indexOf(window) + 1, lengthMs, limit]);
-  return [...rule, limits.length, ...windows];
+  return [...rule, ...windows];
 }
 
 /** Reads one consumer's part of the reply (its shape stands at the head of decide.lua). */

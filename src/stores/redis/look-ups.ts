@@ -1,8 +1,9 @@
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import { holdWrites } from './one-write.ts';
 import { type Calls, runSteps } from './shards.ts';
-import type { Value, Values } from './values.ts';
+import { FOREIGN, type Value, type Values } from './values.ts';
 
 /** Finds records of API keys by the digests of their secrets: the pointer first, then the record that it names. */
 export interface LookUps {
@@ -99,15 +100,26 @@ class LookUpsTogether implements LookUps {
   }
 
   async #settle(batch: readonly Waiting[]): Promise<void> {
-    const ids = await this.#redis.mget(batch.map(({ pointer }) => pointer));
+    const pointers = batch.map(({ pointer }) => pointer);
+    // MGET says the same of no value and of one of another type: how many names there are tells whether one is of those.
+    const held = holdWrites(this.#redis);
+    const asked = Promise.all([this.#redis.exists(pointers), this.#redis.mget(pointers)]);
+    held.release();
+    const [there, ids] = await asked;
+    const hasForeign = there > ids.filter((id) => id !== null).length;
     const pointed: Pointed[] = [];
     for (const [i, waiting] of batch.entries()) {
       const id = ids[i] ?? null;
       // At once: who has no pointer does not wait for the records of the others.
-      if (id === null) waiting.resolve(null);
+      if (id === null) waiting.resolve(hasForeign ? this.#foreignOrNone(waiting.pointer) : null);
       else pointed.push({ waiting, name: keyspace.apiKey(id) });
     }
     if (pointed.length > 0) await this.#settlePointed(pointed);
+  }
+
+  /** A pointer that was made meanwhile will be found by the next look-up. */
+  async #foreignOrNone(pointer: string): Promise<Value> {
+    return (await this.#values.get(pointer)) === FOREIGN ? FOREIGN : null;
   }
 
   async #settlePointed(pointed: readonly Pointed[]): Promise<void> {
