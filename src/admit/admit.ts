@@ -1,14 +1,13 @@
 import type { AloneCount, OnFailure } from './alone.ts';
 import { type Asker, Asking, type Batch } from './asking.ts';
-
-export type { Asker } from './asking.ts';
-
 import { Debts, type ReturnOutcome } from './debts.ts';
 import { decide } from './decide.ts';
 import type { Ledger, Returns } from './ledger.ts';
 import { Memories } from './memory.ts';
 import type { Allowance, WindowName } from './plan.ts';
 import { standingVerdict, type Verdict } from './verdict.ts';
+
+export type { Asker } from './asking.ts';
 
 /** What admission says of one request. */
 export type Admission =

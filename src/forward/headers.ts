@@ -149,6 +149,6 @@ function isVia(name: string): boolean {
   return name.length === 3 && name.toLowerCase() === 'via';
 }
 
-function isContentLength(name: string): boolean {
+export function isContentLength(name: string): boolean {
   return name.length === 14 && name.toLowerCase() === 'content-length';
 }

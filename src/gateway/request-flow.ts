@@ -140,9 +140,9 @@ export class RequestFlow implements Asker, Flow, Waiter {
       this.#await(tellUsage(this.#parts, this.#match, this.#head!, caller, storeMs), this.#onUsage);
       return;
     }
-    this.#record.asked(this.#parts.monotonicMs());
     const admission = admissionOf(this.#parts, caller, this.#match?.route.cost ?? 1, storeMs, this);
     if (admission !== null) this.#onAdmission(admission);
+    else this.#record.asked(this.#parts.monotonicMs());
   }
 
   /** What was asked of the store has been decided. */

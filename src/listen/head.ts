@@ -74,7 +74,7 @@ export class HeadReader {
 
 function headOf(
   { method, url, httpVersion, rawHeaders }: ReceivedHead,
-  { fields, framing, fault: fieldFault }: JudgedFields,
+  judged: JudgedFields,
   limits: HeadLimits,
 ): Head | HeadFault {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
@@ -84,7 +84,8 @@ function headOf(
   if (url.length > limits.maxUrlBytes) {
     return fault('uri_too_long', `The request target is longer than ${limits.maxUrlBytes} bytes.`);
   }
-  if (framing === null || fieldFault !== null) return fieldFault!;
+  if (judged.kind === 'fault') return judged;
+  const { fields, framing } = judged;
   const target = readTarget(url, method, fields.host);
   if (target.kind === 'fault') return fault('invalid_request', target.message);
   if (framing.contentLength > limits.maxBodyBytes) {

@@ -4,12 +4,9 @@ import type { Head, HeadLimits, ReceivedHead } from './head.ts';
 import { fault, type HeadFault } from './head-fault.ts';
 
 /** What fields say, whatever the request line says. */
-export interface JudgedFields {
-  readonly fields: ReadFields;
-  /** Null where there is a fault. */
-  readonly framing: Exclude<Framing, HeadFault> | null;
-  readonly fault: HeadFault | null;
-}
+export type JudgedFields =
+  | HeadFault
+  | { readonly kind: 'judged'; readonly fields: ReadFields; readonly framing: Exclude<Framing, HeadFault> };
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 
@@ -24,11 +21,11 @@ export function judge({ httpVersion, rawHeaders }: ReceivedHead, limits: HeadLim
   const fields = readFields(rawHeaders);
   if (fields.bytes > limits.maxHeaderBytes) {
     const message = `The header fields are larger than ${limits.maxHeaderBytes} bytes.`;
-    return { fields, framing: null, fault: fault('headers_too_large', message) };
+    return fault('headers_too_large', message);
   }
   const framing = readFraming(fields, httpVersion);
-  if (framing.kind === 'fault') return { fields, framing: null, fault: framing };
-  return { fields, framing, fault: checkHost(fields, httpVersion) };
+  if (framing.kind === 'fault') return framing;
+  return checkHost(fields, httpVersion) ?? { kind: 'judged', fields, framing };
 }
 
 interface ReadFields {

@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { VALUE } from '../../forward/answer-head.ts';
 import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
+import { isContentLength } from '../../forward/headers.ts';
 
 /** What a response needs of its connection. */
 export interface Line {
@@ -191,9 +192,9 @@ const LENGTH = 2;
 function kindsIn(fields: readonly string[]): number {
   let kinds = 0;
   for (let i = 0; i < fields.length; i += 2) {
-    const { length } = fields[i]!;
-    if (length === 4 && fields[i]!.toLowerCase() === 'date') kinds |= DATE;
-    else if (length === 14 && fields[i]!.toLowerCase() === 'content-length') kinds |= LENGTH;
+    const name = fields[i]!;
+    if (name.length === 4 && name.toLowerCase() === 'date') kinds |= DATE;
+    else if (isContentLength(name)) kinds |= LENGTH;
   }
   return kinds;
 }

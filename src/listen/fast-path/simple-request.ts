@@ -1,4 +1,5 @@
 import { trimmed } from '../../forward/answer-head.ts';
+import { isContentLength } from '../../forward/headers.ts';
 
 /** A request of the plainest form there is. */
 export interface SimpleRequest {
@@ -93,7 +94,7 @@ function readFields(text: string): Fields | null {
     const name = text.slice(at, colon);
     const value = trimmed(text, colon + 1, end);
     if (isForNode(name, value)) return null;
-    if (isLength(name)) {
+    if (isContentLength(name)) {
       if (declared !== UNDECLARED || !LENGTH.test(text.slice(colon + 1, end))) return null;
       declared = Number(value);
     }
@@ -101,10 +102,6 @@ function readFields(text: string): Fields | null {
     at = end + LINE_END.length;
   }
   return rawHeaders.length > 2 * MAX_FIELDS ? null : { rawHeaders, declared };
-}
-
-function isLength(name: string): boolean {
-  return name.length === 14 && name.toLowerCase() === 'content-length';
 }
 
 /** Whether a field says something of the connection, of a body that is not simple, or of what the client waits for. */
