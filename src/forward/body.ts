@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { ClientBodyError, ClientGoneError } from './faults.ts';
 import { Pieces } from './pieces.ts';
+import type { TextWriter } from './text-writer.ts';
 
 /** The body of a request. */
 export type RequestBody = WholeBody | StreamedBody;
@@ -38,8 +39,8 @@ export class UntakenBody {
   }
 
   /** @returns null where all that was written to the socket has been taken, as nearly always */
-  static on(socket: Socket): UntakenBody | null {
-    return socket.writableLength === 0 && socket.errored === null ? null : new UntakenBody(socket);
+  static on(socket: Socket, { hasTakenAll }: TextWriter): UntakenBody | null {
+    return hasTakenAll && socket.errored === null ? null : new UntakenBody(socket);
   }
 
   get done(): boolean {

@@ -8,6 +8,7 @@ import type { ForwardRequest } from './forwarding.ts';
 import { idleMs } from './idle.ts';
 import type { Intake, Reader } from './intake.ts';
 import { requestHead } from './request-head.ts';
+import { TextWriter } from './text-writer.ts';
 
 /** Names are resolved again for each new connection: none is used for longer than this, so that a change of DNS shows. */
 const MAX_AGE_MS = 30_000;
@@ -18,6 +19,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   deadlineAtMs = Number.POSITIVE_INFINITY;
   slot = UNWATCHED;
   readonly #socket: Socket;
+  readonly #writer: TextWriter;
   readonly #authority: string;
   readonly #keeper: ConnectionKeeper;
   readonly #reader: AnswerReader;
@@ -50,6 +52,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
     endOfTurn: EndOfTurn,
   ) {
     this.#socket = socket;
+    this.#writer = new TextWriter(socket);
     this.#authority = authority;
     this.#keeper = keeper;
     this.#deadlines = deadlines;
@@ -103,8 +106,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
     this.#reader.begin(request.method);
     const { body } = request;
     const head = requestHead(request, this.#authority);
-    const isWhole = body?.framing === 'whole';
-    this.#socket.write(isWhole ? head + body.text : head, 'latin1');
+    this.#writer.write(body?.framing === 'whole' ? head + body.text : head);
     this.#body = body === null ? null : this.#send(body);
   }
 
@@ -183,7 +185,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   }
 
   #send(body: RequestBody): BodySender | UntakenBody | null {
-    if (body.framing === 'whole') return UntakenBody.on(this.#socket);
+    if (body.framing === 'whole') return UntakenBody.on(this.#socket, this.#writer);
     return new BodySender(body, this.#socket, {
       onBodySent: () => this.#carried?.onBodySent(),
       onBodyFault: (error) => this.#carried?.onBodyFault(error),
@@ -223,7 +225,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
 
   #break(error: Error): void {
     const carried = this.#carried;
-    this.#bodyUnsent = this.#body !== null && (!this.#body.done || this.#socket.writableLength > 0);
+    this.#bodyUnsent = this.#body !== null && (!this.#body.done || !this.#writer.hasTakenAll);
     this.#release();
     this.#reader.abandon();
     this.#socket.destroy();

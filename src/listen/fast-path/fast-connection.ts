@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { ClientRequest } from '../../forward/client.ts';
 import { UNWATCHED, type Waiting } from '../../forward/deadlines.ts';
+import { TextWriter } from '../../forward/text-writer.ts';
 import { closeAfter } from '../../gateway/reply.ts';
 import { ClientSocket, ownCopy } from '../client-socket.ts';
 import { HeadReader } from '../head.ts';
@@ -18,6 +19,7 @@ export class FastConnection implements Line, Waiting {
   deadlineAtMs: number;
   slot = UNWATCHED;
   readonly keepAlive: string;
+  readonly writer: TextWriter;
   readonly #socket: Socket;
   readonly #path: FastPath;
   readonly #reader = new SimpleReader();
@@ -34,6 +36,7 @@ export class FastConnection implements Line, Waiting {
 
   constructor(socket: Socket, path: FastPath) {
     this.#socket = socket;
+    this.writer = new TextWriter(socket);
     this.#path = path;
     this.keepAlive = path.keepAlive;
     this.#heads = new HeadReader(path.options);

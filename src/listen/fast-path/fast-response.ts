@@ -3,9 +3,11 @@ import type { Socket } from 'node:net';
 import { VALUE } from '../../forward/answer-head.ts';
 import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
 import { isContentLength } from '../../forward/headers.ts';
+import type { TextWriter } from '../../forward/text-writer.ts';
 
 /** What a response needs of its connection. */
 export interface Line {
+  readonly writer: TextWriter;
   /** The value of Date, now. */
   date(): string;
   /** What is said of a connection that is kept. */
@@ -47,7 +49,7 @@ export class FastResponse implements ClientResponse {
   }
 
   get isTaken(): boolean {
-    return this.#head === null && this.socket.writableLength === 0;
+    return this.#head === null && this.#line.writer.hasTakenAll;
   }
 
   writeContinue(): void {
@@ -149,7 +151,7 @@ export class FastResponse implements ClientResponse {
       if (text !== '') all += `${text.length.toString(16)}\r\n${text}\r\n`;
       all += '0\r\n\r\n';
     }
-    if (all !== '') this.socket.write(all, 'latin1');
+    if (all !== '') this.#line.writer.write(all);
   }
 
   #onTaken(error?: Error | null): void {

@@ -3,6 +3,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { ClientResponse } from '../../../src/forward/client.ts';
+import { TextWriter } from '../../../src/forward/text-writer.ts';
 import { FastResponse } from '../../../src/listen/fast-path/fast-response.ts';
 import { Wire } from './wire.ts';
 
@@ -15,6 +16,7 @@ function fast(method = 'GET', wire = new Wire()) {
   const unread: boolean[] = [];
   const request = { method, httpVersion: '1.1', rawHeaders: [], headers: {}, complete: true, destroyed: false };
   const response = new FastResponse({ ...request, socket: wire as never } as never, {
+    writer: new TextWriter(wire as never),
     date: () => new Date().toUTCString(),
     keepAlive: `Connection: keep-alive\r\nKeep-Alive: timeout=${IDLE_S}\r\n`,
     onUnread: () => unread.push(true),
