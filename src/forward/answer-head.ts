@@ -5,21 +5,35 @@ export interface AnswerHead {
   readonly status: number;
   /** Name and value in turn, as they were received; values without the white space around them. */
   readonly fields: readonly string[];
-  /** How the body ends; `none` where there is no body. */
-  readonly framing: 'none' | 'length' | 'chunked' | 'close';
+  /** What of the fields may go to a client as it stands; null where they must be gone through one by one. */
+  readonly lines: AnswerLines | null;
+  readonly framing: Framing;
   /** Bytes of the body where the framing is `length`, else 0. */
   readonly length: number;
   /** Whether the connection may carry another request after this answer. */
   readonly keepsAlive: boolean;
+  /** Values of Keep-Alive. */
+  readonly keepAlive: readonly string[];
+}
+
+/** How a body ends; `none` where there is no body. */
+export type Framing = 'none' | 'length' | 'chunked' | 'close';
+
+/** Field lines, none of which belongs to one hop or is the gateway's to write. */
+export interface AnswerLines {
+  /** Each with its end. */
+  readonly text: string;
+  readonly hasDate: boolean;
+  readonly hasLength: boolean;
 }
 
 /** Fields that a head may have, unless told. */
-const MAX_FIELDS = 1_000;
+export const MAX_FIELDS = 1_000;
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?$/;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** What a field value may be made of (RFC 9110 section 5.5). */
 export const VALUE = /^[\t -~\x80-\xff]*$/;
-const LENGTH_VALUE = /^[0-9]{1,15}$/;
+export const LENGTH_VALUE = /^[0-9]{1,15}$/;
 
 /**
  * @param text the head without the empty line that ends it
@@ -69,39 +83,46 @@ export function trimmed(text: string, start: number, end: number): string {
   return text.slice(from, to);
 }
 
-function isSpace(code: number): boolean {
+export function isSpace(code: number): boolean {
   return code === 32 || code === 9;
 }
 
-/** Where the body ends (RFC 9112 section 6.3). */
 function headOf(status: number, fields: readonly string[], is11: boolean, method: string): AnswerHead {
-  let length: number | null = null;
-  let chunked = false;
+  let declared: number | null = null;
+  let isChunked = false;
   let closes = !is11;
+  const keepAlive: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     const value = fields[i + 1]!;
-    switch (fields[i]!.length) {
-      case 14:
-        if (fields[i]!.toLowerCase() !== 'content-length') break;
-        if (length !== null || !LENGTH_VALUE.test(value)) throw new BadAnswerError('a Content-Length that is not one');
-        length = Number(value);
+    switch (fields[i]!.toLowerCase()) {
+      case 'content-length':
+        if (declared !== null || !LENGTH_VALUE.test(value))
+          throw new BadAnswerError('a Content-Length that is not one');
+        declared = Number(value);
         break;
-      case 17:
-        if (fields[i]!.toLowerCase() !== 'transfer-encoding') break;
-        if (chunked || value.toLowerCase() !== 'chunked' || !is11) {
+      case 'transfer-encoding':
+        if (isChunked || value.toLowerCase() !== 'chunked' || !is11) {
           throw new BadAnswerError('a Transfer-Encoding other than chunked');
         }
-        chunked = true;
+        isChunked = true;
         break;
-      case 10:
-        if (fields[i]!.toLowerCase() === 'connection' && /(?:^|[\t ,])close(?:$|[\t ,])/i.test(value)) closes = true;
+      case 'connection':
+        if (/(?:^|[\t ,])close(?:$|[\t ,])/i.test(value)) closes = true;
+        break;
+      case 'keep-alive':
+        keepAlive.push(value);
     }
   }
-  if (chunked && length !== null) throw new BadAnswerError('a Content-Length beside a Transfer-Encoding');
-  if (method === 'HEAD' || status < 200 || status === 204 || status === 304) {
-    return { status, fields, framing: 'none', length: 0, keepsAlive: !closes };
-  }
-  if (chunked) return { status, fields, framing: 'chunked', length: 0, keepsAlive: !closes };
-  if (length === null) return { status, fields, framing: 'close', length: 0, keepsAlive: false };
-  return { status, fields, framing: length === 0 ? 'none' : 'length', length, keepsAlive: !closes };
+  if (isChunked && declared !== null) throw new BadAnswerError('a Content-Length beside a Transfer-Encoding');
+  const framing = framingOf(method, status, isChunked, declared);
+  const keepsAlive = !closes && framing !== 'close';
+  return { status, fields, lines: null, framing, length: framing === 'length' ? declared! : 0, keepsAlive, keepAlive };
+}
+
+/** Where the body ends (RFC 9112 section 6.3). @param length as declared; null where none is */
+export function framingOf(method: string, status: number, isChunked: boolean, length: number | null): Framing {
+  if (method === 'HEAD' || status < 200 || status === 204 || status === 304) return 'none';
+  if (isChunked) return 'chunked';
+  if (length === null) return 'close';
+  return length === 0 ? 'none' : 'length';
 }

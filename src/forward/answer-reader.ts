@@ -1,5 +1,6 @@
 import { type AnswerHead, readAnswerHead, readFields } from './answer-head.ts';
 import { BadAnswerError } from './faults.ts';
+import { readPlainHead } from './plain-answer-head.ts';
 
 export type { AnswerHead } from './answer-head.ts';
 
@@ -153,7 +154,8 @@ export class AnswerReader {
   }
 
   #onHead(text: string): void {
-    const head = readAnswerHead(text, this.#method, this.#maxFields);
+    const head =
+      readPlainHead(text, this.#method, this.#maxFields) ?? readAnswerHead(text, this.#method, this.#maxFields);
     if (head.status < 200) {
       this.#handler.onInformation(head.status, head.fields);
       return;

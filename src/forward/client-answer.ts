@@ -14,10 +14,8 @@ export class ClientAnswer {
     this.#response = response;
   }
 
-  /** @param closes whether the client's connection ends with this answer */
-  begin(status: number, fields: string[], closes: boolean): void {
-    if (closes) this.#response.shouldKeepAlive = false;
-    this.#response.writeHead(status, fields);
+  /** Its head stands, and is not written yet. */
+  begun(): void {
     this.#isHeadHeld = true;
   }
 

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { AnswerLines } from './answer-head.ts';
 
 /** A request as it came: what is used of node:http's, so that another reader can take its place. */
 export interface ClientRequest {
@@ -32,6 +33,8 @@ export interface ClientResponse {
   writeInformation(status: number, fields: string[]): void;
   /** @param fields name and value in turn */
   writeHead(status: number, fields: string[]): unknown;
+  /** The same with lines, which go before the fields as they stand. Not of node:http's. */
+  writeLines?(status: number, lines: AnswerLines, fields: readonly string[]): void;
   flushHeaders(): void;
   /** @returns false where there is more to write than the client takes: go on at `drain` */
   write(chunk: Buffer): boolean;

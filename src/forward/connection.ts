@@ -135,7 +135,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   }
 
   onHead(head: AnswerHead): void {
-    this.#keepsFor = head.keepsAlive ? idleMs(head.fields) : 0;
+    this.#keepsFor = head.keepsAlive ? idleMs(head.keepAlive) : 0;
     this.#carried?.onHead(head);
   }
 

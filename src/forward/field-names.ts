@@ -1,21 +1,31 @@
-/** Names of header fields, found in whatever case they are written. Most others are told by their length alone. */
+/** Names of header fields, found in whatever case they are written. Most others are told by length and first letter. */
 export class FieldNames {
   readonly #names: ReadonlySet<string>;
-  /** By length, whether there is a name as long. */
-  readonly #lengths: boolean[] = [];
+  /** By length, a bit for each first letter that there is. */
+  readonly #firsts: number[] = [];
 
   /** @param names in lower case */
   constructor(names: Iterable<string>) {
     this.#names = new Set(names);
-    for (const { length } of this.#names) {
-      while (this.#lengths.length <= length) this.#lengths.push(false);
-      this.#lengths[length] = true;
+    for (const name of this.#names) {
+      while (this.#firsts.length <= name.length) this.#firsts.push(0);
+      this.#firsts[name.length]! |= bitOf(name.charCodeAt(0));
     }
   }
 
-  has(name: string): boolean {
-    return name.length < this.#lengths.length && this.#lengths[name.length]! && this.#names.has(name.toLowerCase());
+  /** False where a name of this length that begins with this character is none of them. */
+  mayHave(length: number, first: number): boolean {
+    return length < this.#firsts.length && (this.#firsts[length]! & bitOf(first)) !== 0;
   }
+
+  has(name: string): boolean {
+    return this.mayHave(name.length, name.charCodeAt(0)) && this.#names.has(name.toLowerCase());
+  }
+}
+
+/** The same for a letter in either case. */
+function bitOf(code: number): number {
+  return 1 << (code & 31);
 }
 
 /** Whether a name begins like this, in whatever case. @param beginning in lower case */

@@ -92,8 +92,8 @@ class Forwarding implements Carried, Turn, Waiting {
   onHead(head: AnswerHead): void {
     this.#answerBegun = true;
     this.#upstream.answered(this);
-    const { fields, closes } = this.#hooks.head(head.status, head.fields);
-    this.#answer.begin(head.status, fields, closes);
+    this.#hooks.head(head);
+    this.#answer.begun();
     // Its time begins when all that has come is told (`onPause`), where that is not the whole of it.
     this.#wait = 'body';
   }

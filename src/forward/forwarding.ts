@@ -1,3 +1,4 @@
+import type { AnswerHead } from './answer-head.ts';
 import type { RequestBody } from './body.ts';
 import type { UpstreamFault } from './faults.ts';
 
@@ -24,8 +25,8 @@ export type ForwardResult =
 
 /** Who has something forwarded, and is told how it goes. */
 export interface ForwardHooks {
-  /** The final head as the client is to get it; called once. */
-  head(status: number, fields: readonly string[]): { readonly fields: string[]; readonly closes: boolean };
+  /** Makes the head of the client's answer, of the final one of the upstream; called once. */
+  head(head: AnswerHead): void;
   /** 103 Early Hints, to be passed on. */
   earlyHints(fields: readonly string[]): void;
   chunk(bytes: number): void;

@@ -52,7 +52,7 @@ const PROVENANCE_PREFIX = 'x-forwarded-';
 const SCHEME = /^https?$/i;
 
 /** The answer fields that end here, or that the gateway writes itself (contract section 4). */
-const REPLACED = new FieldNames([
+export const ENDING_IN_ANSWERS: readonly string[] = [
   ...HOP_BY_HOP,
   'x-ratelimit-limit',
   'x-ratelimit-remaining',
@@ -63,7 +63,8 @@ const REPLACED = new FieldNames([
   'ratelimit-remaining',
   'ratelimit-reset',
   'x-request-id',
-]);
+];
+const REPLACED = new FieldNames(ENDING_IN_ANSWERS);
 
 /**
  * The fields that go to the upstream. Attack: a client sends `X-Consumer-Id`, `X_Consumer_Id` (some servers fold the

@@ -5,12 +5,11 @@ const IDLE_MARGIN_MS = 1_000;
 
 /**
  * How long a connection may lie idle, in milliseconds; 0 where it is not worth keeping.
- * @param fields of its last answer
+ * @param keepAlive what its last answer says in Keep-Alive
  */
-export function idleMs(fields: readonly string[]): number {
-  for (let i = 0; i < fields.length; i += 2) {
-    if (fields[i]!.length !== 10 || fields[i]!.toLowerCase() !== 'keep-alive') continue;
-    const timeout = /(?:^|[\s,])timeout=([0-9]{1,9})/i.exec(fields[i + 1]!);
+export function idleMs(keepAlive: readonly string[]): number {
+  for (const value of keepAlive) {
+    const timeout = /(?:^|[\s,])timeout=([0-9]{1,9})/i.exec(value);
     if (timeout !== null) return Math.max(0, Math.min(IDLE_MS, Number(timeout[1]) * 1_000 - IDLE_MARGIN_MS));
   }
   return IDLE_MS;

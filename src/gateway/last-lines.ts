@@ -1,5 +1,5 @@
 import { mayComeAgain } from '../forward/client.ts';
-import { linesOf } from '../forward/request-head.ts';
+import { linesOf } from '../forward/field-lines.ts';
 import type { Head } from '../listen/head.ts';
 import type { Caller } from './caller.ts';
 import type { Origin } from './parts.ts';

@@ -1,11 +1,12 @@
 import { IncomingMessage } from 'node:http';
 import { CORS_FIELDS } from '../annotate/cors.ts';
+import type { AnswerHead } from '../forward/answer-head.ts';
 import type { RequestBody } from '../forward/body.ts';
 import type { ClientRequest, ClientResponse } from '../forward/client.ts';
+import { linesOf } from '../forward/field-lines.ts';
 import { FieldNames } from '../forward/field-names.ts';
 import { type ForwardHooks, type ForwardRequest, type ForwardResult, forward } from '../forward/forward.ts';
 import { answerFields, requestFields } from '../forward/headers.ts';
-import { linesOf } from '../forward/request-head.ts';
 import type { Head } from '../listen/head.ts';
 import type { Caller } from './caller.ts';
 import type { Recording } from './exchange.ts';
@@ -72,11 +73,14 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.#admitted = admitted;
   }
 
-  head(status: number, fields: readonly string[]) {
-    return {
-      fields: answerFieldsOf(this.#parts, this.#admitted, status, fields),
-      closes: this.#admitted.flow.closes(),
-    };
+  head(head: AnswerHead): void {
+    const [response, admitted] = [this.#response, this.#admitted];
+    const { route } = admitted.match;
+    if (admitted.flow.closes()) response.shouldKeepAlive = false;
+    const isAllPassed = this.#parts.cors === null && route.deprecated === null;
+    if (isAllPassed && head.lines !== null && response.writeLines !== undefined) {
+      response.writeLines(head.status, head.lines, admitted.ownFields);
+    } else response.writeHead(head.status, answerFieldsOf(this.#parts, admitted, head.status, head.fields));
   }
 
   earlyHints(fields: readonly string[]): void {

@@ -1,7 +1,8 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { VALUE } from '../../forward/answer-head.ts';
+import type { AnswerLines } from '../../forward/answer-head.ts';
 import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
+import { linesOf } from '../../forward/field-lines.ts';
 import { isContentLength } from '../../forward/headers.ts';
 import type { TextWriter } from '../../forward/text-writer.ts';
 
@@ -57,15 +58,23 @@ export class FastResponse implements ClientResponse {
   }
 
   writeInformation(status: number, fields: string[]): void {
-    this.socket.write(`${headOf(status, fields)}\r\n`, 'latin1');
+    this.socket.write(`${statusLine(status)}${linesOf(fields)}\r\n`, 'latin1');
   }
 
   writeHead(status: number, fields: string[]): void {
+    this.#begin(status, linesOf(fields), kindsIn(fields));
+  }
+
+  writeLines(status: number, { text, hasDate, hasLength }: AnswerLines, fields: readonly string[]): void {
+    this.#begin(status, text + linesOf(fields), (hasDate ? DATE : 0) | (hasLength ? LENGTH : 0));
+  }
+
+  /** @param known which of the fields that decide about others are among the lines */
+  #begin(status: number, lines: string, known: number): void {
     if (this.headersSent) throw new Error('a second head for one answer');
     this.statusCode = status;
-    const known = kindsIn(fields);
     const bodiless = this.req.method === 'HEAD' || status === 204 || status === 304;
-    let head = headOf(status, fields);
+    let head = statusLine(status) + lines;
     if ((known & DATE) === 0) head += `Date: ${this.#line.date()}\r\n`;
     head += this.shouldKeepAlive ? this.#line.keepAlive : 'Connection: close\r\n';
     if (bodiless) this.#framing = 'none';
@@ -201,15 +210,8 @@ function kindsIn(fields: readonly string[]): number {
   return kinds;
 }
 
-/** Status line and fields. @throws TypeError where a character could not be sent, or would be read as another */
-function headOf(status: number, fields: readonly string[]): string {
-  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
-  for (let i = 0; i < fields.length; i += 2) {
-    const value = fields[i + 1]!;
-    if (!VALUE.test(value)) throw new TypeError(`the value of ${fields[i]} has a character that must not stand there`);
-    head += `${fields[i]}: ${value}\r\n`;
-  }
-  return head;
+function statusLine(status: number): string {
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
 }
 
 /** The bytes of a text as characters. */
