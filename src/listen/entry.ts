@@ -3,9 +3,9 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../annotate/error.ts';
 import type { Certificates } from './certificates.ts';
-import { ClientSocket } from './client-socket.ts';
 import { Http2Sessions, type Http2Settings } from './http2.ts';
 import type { BreakReason } from './http2-session.ts';
+import { LendingSocket } from './lending-socket.ts';
 import { listening } from './listening.ts';
 import { Networks, oneForm } from './networks.ts';
 import { comesFrom, type Source, takeProxyHeader } from './proxy-protocol.ts';
@@ -113,7 +113,7 @@ interface Arrivals {
 
 async function accepted(options: EntryOptions, stages: Stages): Promise<Arrivals> {
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    if (stages.open.size < options.maxConnections) stages.take(ClientSocket.around(socket));
+    if (stages.open.size < options.maxConnections) stages.take(LendingSocket.around(socket));
     else {
       socket.destroy();
       options.onDrop();

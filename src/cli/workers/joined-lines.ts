@@ -1,12 +1,15 @@
 import type { Readable } from 'node:stream';
+import { LendingSocket } from '../../listen/lending-socket.ts';
 import { PieceWriter } from '../../telemetry/piece-writer.ts';
 
 /** So much is held before those who write are made to wait; they have room for more, and count what they have none for. */
 const ENOUGH_BYTES = 1024 * 1024;
-const PIECE_BYTES = 256 * 1024;
+/** What there is room for at first. */
+const ROOM_BYTES = 128 * 1024;
 /** The end of the process waits so long for a reader that takes nothing. */
 const CLOSE_WITHIN_MS = 500;
 const NEW_LINE = 10;
+const NOTHING = Buffer.alloc(0);
 
 /**
  * The log of several processes on its way into one file. A pipe takes at most 4 KiB in one piece that nobody else's can
@@ -17,8 +20,9 @@ const NEW_LINE = 10;
 export class JoinedLines {
   readonly #writer: PieceWriter;
   readonly #sources = new Set<Readable>();
-  #held: Buffer[] = [];
-  #heldBytes = 0;
+  #held = new Gathered();
+  /** What is being written, or was. */
+  #piece = new Gathered();
   /** There will be no reader any more. */
   #abandoned = false;
   #idle: (() => void) | null = null;
@@ -26,28 +30,32 @@ export class JoinedLines {
   /** @param fd an open file: 1 is standard output */
   constructor(fd: number) {
     this.#writer = new PieceWriter(fd, {
-      onWritten: (bytes) => this.#wrote(bytes),
+      onWritten: () => this.#wrote(),
       onGone: () => this.#abandon(),
     });
   }
 
   /** Takes all that comes from `source`, until it ends. A line that its writer did not live to finish is left out. */
   follow(source: Readable): void {
-    let rest: Buffer[] = [];
-    this.#sources.add(source);
-    source.on('data', (bytes: Buffer) => {
+    const rest = new Gathered();
+    const take = (bytes: Buffer) => {
       const end = bytes.lastIndexOf(NEW_LINE) + 1;
       if (end > 0) {
-        for (const part of [...rest, bytes.subarray(0, end)]) this.#hold(part);
-        rest = [];
+        this.#hold(rest.take());
+        this.#hold(bytes.subarray(0, end));
         this.#writeSome();
       }
-      if (end < bytes.length) rest.push(bytes.subarray(end));
-    });
+      rest.add(bytes.subarray(end));
+    };
+    this.#sources.add(source);
+    if (source instanceof LendingSocket) source.taker = take;
+    source.on('data', take);
+    // It cannot be written to: its end is all of it.
+    source.once('end', () => source.destroy());
     source.once('close', () => this.#sources.delete(source));
     source.on('error', () => {});
     if (this.#abandoned) source.destroy();
-    else if (this.#heldBytes > ENOUGH_BYTES) source.pause();
+    else if (this.#isEnough) source.pause();
   }
 
   /** Takes one line of this process. */
@@ -67,28 +75,30 @@ export class JoinedLines {
     clearTimeout(late);
   }
 
+  get #isEnough(): boolean {
+    return this.#held.length + this.#piece.length > ENOUGH_BYTES;
+  }
+
+  /** @param bytes lent */
   #hold(bytes: Buffer): void {
     if (this.#abandoned) return;
-    this.#held.push(bytes);
-    this.#heldBytes += bytes.length;
-    if (this.#heldBytes > ENOUGH_BYTES) for (const source of this.#sources) source.pause();
+    this.#held.add(bytes);
+    if (this.#isEnough) for (const source of this.#sources) source.pause();
   }
 
   #writeSome(): void {
     if (this.#writer.isBusy || this.#abandoned) return;
-    let bytes = 0;
-    let parts = 0;
-    while (parts < this.#held.length && bytes < PIECE_BYTES) bytes += this.#held[parts++]!.length;
-    if (parts === 0) {
+    if (this.#held.length === 0) {
       this.#idle?.();
       return;
     }
-    this.#writer.write(Buffer.concat(this.#held.splice(0, parts), bytes));
+    [this.#held, this.#piece] = [this.#piece, this.#held];
+    this.#writer.write(this.#piece.bytes);
   }
 
-  #wrote(bytes: number): void {
-    this.#heldBytes -= bytes;
-    if (this.#heldBytes < ENOUGH_BYTES) for (const source of this.#sources) source.resume();
+  #wrote(): void {
+    this.#piece.take();
+    if (!this.#isEnough) for (const source of this.#sources) source.resume();
     this.#writeSome();
   }
 
@@ -96,9 +106,37 @@ export class JoinedLines {
   #abandon(): void {
     this.#writer.abandon();
     this.#abandoned = true;
-    this.#held = [];
-    this.#heldBytes = 0;
+    this.#held.take();
     for (const source of this.#sources) source.destroy();
     this.#idle?.();
+  }
+}
+
+/** Bytes that are gathered in memory that is used again: buffers that are made anew each time keep the collector busy. */
+class Gathered {
+  #room: Buffer = NOTHING;
+  length = 0;
+
+  get bytes(): Buffer {
+    return this.#room.subarray(0, this.length);
+  }
+
+  /** @param bytes lent */
+  add(bytes: Buffer): void {
+    const length = this.length + bytes.length;
+    if (length > this.#room.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(ROOM_BYTES, 2 * length));
+      this.#room.copy(larger, 0, 0, this.length);
+      this.#room = larger;
+    }
+    bytes.copy(this.#room, this.length);
+    this.length = length;
+  }
+
+  /** @returns all of them, until something is added */
+  take(): Buffer {
+    const { bytes } = this;
+    this.length = 0;
+    return bytes;
   }
 }

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import type { Settings } from '../../config/settings.ts';
 import type { Readiness } from '../../listen/admin.ts';
-import { ClientSocket } from '../../listen/client-socket.ts';
 import type { ConnectionFeed } from '../../listen/entry.ts';
+import { LendingSocket } from '../../listen/lending-socket.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 import type { FromWorker, Question, ToWorker } from './messages.ts';
 import { shareOf } from './share.ts';
@@ -111,7 +111,7 @@ export class Link {
       this.#ended();
       return;
     }
-    const client = ClientSocket.around(socket);
+    const client = LendingSocket.around(socket);
     client.once('close', () => this.#ended());
     this.#take(client);
   }

@@ -6,6 +6,7 @@ import type { Readable } from 'node:stream';
 import type { Configuration } from '../../config/settings.ts';
 import { Failure } from '../../failure.ts';
 import type { Readiness } from '../../listen/admin.ts';
+import { LendingSocket } from '../../listen/lending-socket.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 import type { Taker } from './dispatcher.ts';
 import type { FromWorker, Question, ToWorker } from './messages.ts';
@@ -59,6 +60,7 @@ export class WorkerProcess implements Taker {
   /** What it counted, as it last told. */
   lastMetrics: Snapshot = [];
   readonly #child: ChildProcess;
+  readonly #output: Readable;
   readonly #events: WorkerEvents;
   readonly #questions = new Map<number, (value: unknown) => void>();
   #asked = 0;
@@ -74,6 +76,7 @@ export class WorkerProcess implements Taker {
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
       serialization: 'advanced',
     });
+    this.#output = LendingSocket.around(this.#child.stdout as Socket);
     this.#child.on('message', (message: FromWorker) => this.#hear(message));
     // The channel breaks when the process does, and that is told below.
     this.#child.on('error', () => {});
@@ -92,7 +95,7 @@ export class WorkerProcess implements Taker {
   }
 
   get output(): Readable {
-    return this.#child.stdout!;
+    return this.#output;
   }
 
   hand(socket: Socket): void {

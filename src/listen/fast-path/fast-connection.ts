@@ -3,8 +3,8 @@ import type { ClientRequest } from '../../forward/client.ts';
 import { UNWATCHED, type Waiting } from '../../forward/deadlines.ts';
 import { TextWriter } from '../../forward/text-writer.ts';
 import { closeAfter } from '../../gateway/reply.ts';
-import { ClientSocket, ownCopy } from '../client-socket.ts';
 import { HeadReader } from '../head.ts';
+import { LendingSocket, ownCopy } from '../lending-socket.ts';
 import type { FastPath } from './fast-path.ts';
 import { FastResponse, type Line } from './fast-response.ts';
 import { SimpleReader, type SimpleRequest } from './simple-request.ts';
@@ -42,7 +42,7 @@ export class FastConnection implements Line, Waiting {
     this.#heads = new HeadReader(path.options);
     this.deadlineAtMs = path.deadlines.nowMs() + path.options.headersTimeoutMs;
     path.deadlines.watch(this);
-    if (socket instanceof ClientSocket) socket.taker = this.#onBytes;
+    if (socket instanceof LendingSocket) socket.taker = this.#onBytes;
     // What had been read before; and all that comes, where it is encrypted.
     socket.on('data', this.#onBytes);
     socket.on('end', this.#onEnd);
@@ -162,7 +162,7 @@ export class FastConnection implements Line, Waiting {
 
   /** Whatever still comes is for who reads the stream. */
   #letGo(): void {
-    if (this.#socket instanceof ClientSocket) this.#socket.taker = null;
+    if (this.#socket instanceof LendingSocket) this.#socket.taker = null;
   }
 
   /** As node:http does: who ends its side of the connection gets nothing more. */

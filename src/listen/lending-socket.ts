@@ -8,16 +8,16 @@ const LENT = Buffer.allocUnsafeSlow(BYTES);
 export type TakeBytes = (bytes: Buffer) => void;
 
 /**
- * A client's connection that can be read without a stream and without a buffer of 64 KiB of its own for each read, which
- * is a tenth of what a refusal costs. Node offers that (`onread`) to those who connect and not to those who accept, so the
+ * A connection that can be read without a stream and without a buffer of 64 KiB of its own for each read, which is a
+ * tenth of what a refusal costs. Node offers that (`onread`) to those who connect and not to those who accept, so the
  * handle of an accepted socket, which is no documented part of Node, gets a new socket around it.
  */
-export class ClientSocket extends Socket {
+export class LendingSocket extends Socket {
   /** Gets what comes; null: it is read as a stream. */
   taker: TakeBytes | null = null;
 
   private constructor(handle: object) {
-    const self: { socket: ClientSocket | null } = { socket: null };
+    const self: { socket: LendingSocket | null } = { socket: null };
     super({
       handle,
       allowHalfOpen: true,
@@ -34,7 +34,7 @@ export class ClientSocket extends Socket {
     bare._handle = null;
     // Where a server of ours accepted it, that counts it as closed.
     accepted.destroy();
-    return new ClientSocket(handle);
+    return new LendingSocket(handle);
   }
 
   /** @returns whether more may come now */
