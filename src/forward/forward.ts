@@ -206,8 +206,9 @@ class Forwarding implements Carried, Turn, Waiting {
     if (this.#settled) return;
     this.#leave();
     const { req } = this.#response;
-    if (error instanceof ClientGoneError || (req.destroyed && !req.complete && !(error instanceof ClientBodyError))) {
-      this.#settle({ kind: 'client_gone' });
+    const isGone = error instanceof ClientGoneError;
+    if (isGone || (req.destroyed && !req.complete && !(error instanceof ClientBodyError))) {
+      this.#settle({ kind: 'client_gone', cause: isGone ? error.message : 'the client left' });
       this.#response.destroy();
     } else if (this.#response.headersSent) {
       // A clean end would pass for a whole answer. A reset shows even where the client reads until the connection closes.

@@ -21,7 +21,8 @@ export type ForwardResult =
   | { readonly kind: 'failed'; readonly fault: UpstreamFault }
   /** The answer broke off after its head: the client's connection was broken too, so that it shows. */
   | { readonly kind: 'broken'; readonly fault: UpstreamFault }
-  | { readonly kind: 'client_gone' };
+  /** It left, or did not read. */
+  | { readonly kind: 'client_gone'; readonly cause: string };
 
 /** Who has something forwarded, and is told how it goes. */
 export interface ForwardHooks {

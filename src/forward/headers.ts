@@ -6,8 +6,8 @@ export interface ForwardedAs {
   readonly isTraced: boolean;
   readonly consumerId: string | null;
   readonly plan: string | null;
-  /** The client's address, one form for IPv4-mapped ones. */
-  readonly clientAddress: string;
+  /** Whose connection it is, one form for IPv4-mapped ones: the client, or a proxy before the gateway. */
+  readonly peer: string;
   readonly scheme: 'http' | 'https';
   /** The client's Host; null where HTTP/1.0 sent none. */
   readonly host: string | null;
@@ -101,7 +101,7 @@ export function requestFields(
     else if (isForwardable(name, connectionNames)) fields.push(name, value);
   }
   fields.push('Via', `${via}${as.httpVersion} ${as.via}`);
-  fields.push('X-Forwarded-For', `${forwardedFor}${as.clientAddress}`, 'X-Forwarded-Proto', proto);
+  fields.push('X-Forwarded-For', `${forwardedFor}${as.peer}`, 'X-Forwarded-Proto', proto);
   if (host !== null) fields.push('X-Forwarded-Host', host);
   if (as.consumerId !== null) fields.push('X-Consumer-Id', as.consumerId);
   if (as.plan !== null) fields.push('X-Consumer-Plan', as.plan);

@@ -80,7 +80,7 @@ export class OtherAnswer implements Waiting {
     if (this.#settled) return;
     const isGone = error instanceof ClientGoneError;
     const { socket } = this.#response;
-    this.#settle(isGone ? { kind: 'client_gone' } : { kind: 'broken', fault: faultOf(error) });
+    this.#settle(isGone ? { kind: 'client_gone', cause: error.message } : { kind: 'broken', fault: faultOf(error) });
     // A clean end would pass for a whole answer.
     socket?.resetAndDestroy();
     this.#response.destroy();

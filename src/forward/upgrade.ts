@@ -218,7 +218,7 @@ class Upgrading implements Waiting {
     // Attack: http-proxy-3 leaves this connection open, so that clients that leave use up the upstream's.
     this.#socket?.destroy();
     this.#response.removeListener('close', this.#onClientClose);
-    this.#settle(isGone ? { kind: 'client_gone' } : { kind: 'failed', fault: faultOf(error) });
+    this.#settle(isGone ? { kind: 'client_gone', cause: error.message } : { kind: 'failed', fault: faultOf(error) });
   }
 
   #giveBack(usable: boolean): void {

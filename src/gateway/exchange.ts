@@ -18,7 +18,7 @@ export type Judgement =
   | 'usage'
   /** Its form is refused. */
   | 'malformed'
-  /** The store did not answer and the settings say to refuse then; or the plan of its key is gone. */
+  /** The store did not answer and the settings say to refuse then; it was broken off before; the plan of its key is gone. */
   | 'undecided';
 
 /** How a request stood against limits that refuse nobody. */
@@ -127,6 +127,7 @@ export class Recording implements Exchange {
   identified({ consumer, allowance, tokenExpiresAtMs }: Caller): void {
     // A token is checked without the store: what was waited for until now was its issuer.
     if (tokenExpiresAtMs !== null) this.storeMs = 0;
+    this.judgement = 'undecided';
     this.consumerId = consumer === null ? null : consumer.id;
     this.plan = allowance.plan;
   }

@@ -14,7 +14,7 @@ export function forwardedEnd(result: UpgradeOnResult, status: number): Forwarded
   if (result.kind === 'answered') return { kind: 'ended', status, code: null, cause: null };
   if (result.kind === 'upgraded') return { kind: 'ended', status: SWITCHING_PROTOCOLS, code: null, cause: null };
   if (result.kind === 'client_gone') {
-    return { kind: 'ended', status: CLIENT_CLOSED_REQUEST, code: null, cause: 'the client left' };
+    return { kind: 'ended', status: CLIENT_CLOSED_REQUEST, code: null, cause: result.cause };
   }
   if (result.kind === 'refused') return { kind: 'refused', error: result.error, cause: null };
   const { code, cause } = result.fault;

@@ -41,7 +41,7 @@ function isSame(one: LinesFrom, other: LinesFrom): boolean {
     one.head.httpVersion === other.head.httpVersion &&
     one.contentLength === other.contentLength &&
     one.caller.consumer === other.caller.consumer &&
-    one.origin.address === other.origin.address &&
+    one.origin.peer === other.origin.peer &&
     one.origin.scheme === other.origin.scheme &&
     one.origin.trustedPeer === other.origin.trustedPeer &&
     one.origin.httpVersion === other.origin.httpVersion &&

@@ -18,6 +18,8 @@ import type { WebSockets } from './web-sockets.ts';
 export interface Origin {
   /** One form for each address: IPv4-mapped ones as IPv4. */
   readonly address: string;
+  /** Whose connection it is: the same, or a trusted proxy's. */
+  readonly peer: string;
   readonly trustedPeer: boolean;
   /** https where the connection is encrypted. */
   readonly scheme: 'http' | 'https';

@@ -147,7 +147,7 @@ function lastingFields({ head, contentLength, caller, origin, via, isTraced }: L
     isTraced,
     consumerId: caller.consumer?.id ?? null,
     plan: caller.consumer?.plan ?? null,
-    clientAddress: origin.address,
+    peer: origin.peer,
     scheme: origin.scheme,
     host: head.host,
     trustedPeer: origin.trustedPeer,

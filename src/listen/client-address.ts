@@ -4,6 +4,8 @@ import { Networks, oneForm } from './networks.ts';
 /** Where a request comes from. */
 export interface ClientAddress {
   readonly address: string;
+  /** The address at the other end of the connection, or that its PROXY header names. */
+  readonly peer: string;
   readonly trustedPeer: boolean;
   readonly scheme: 'http' | 'https';
   /** What the client speaks, where that is not what is read here: `2.0` on a stream of HTTP/2. */
@@ -39,7 +41,13 @@ export class ClientAddresses {
     const address = oneForm(socket.remoteAddress ?? '') ?? '0.0.0.0';
     const { encrypted, httpVersion = null } = socket as { encrypted?: boolean; httpVersion?: string };
     const scheme = encrypted === true ? 'https' : 'http';
-    const peer: ClientAddress = { address, trustedPeer: this.#trusted.has(address), scheme, httpVersion };
+    const peer: ClientAddress = {
+      address,
+      peer: address,
+      trustedPeer: this.#trusted.has(address),
+      scheme,
+      httpVersion,
+    };
     this.#peers.set(socket, peer);
     return peer;
   }

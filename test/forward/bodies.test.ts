@@ -125,7 +125,7 @@ test('a client that reads nothing for writeTimeout is given up, and the upstream
   socket.on('error', () => {});
   socket.write(`GET /v1/pets?down=${LARGE} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own.key}\r\n\r\n`);
   socket.pause();
-  await strict.process.until(/"msg":"request"/, { withinMs: 4_000 });
+  await strict.process.until(/"status":499.*"cause":"the client does not read".*"msg":"request"/, { withinMs: 4_000 });
   await eventually(async () => {
     const metrics = await (await fetch(`http://127.0.0.1:${strict.adminPort}/metrics`)).text();
     expect(metrics).toMatch(/^tollgate_upstream_in_flight\{upstream="store"\} 0$/m);

@@ -45,6 +45,21 @@ test('the upstream learns who calls, from where, through whom, and nothing of th
   expect(request.rawHeaders.join('\n')).not.toContain(key);
 });
 
+test('behind a trusted proxy X-Forwarded-For ends with the proxy, as each hop adds whom it heard (reliability 31)', async () => {
+  const behind = await startGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.1]' } });
+  const { key: own } = await behind.createKey('free');
+  const told = async (fields: string) => {
+    const line = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own}\r\n${fields}\r\n`;
+    await rawExchange(behind.port, line);
+    return upstream.requests.at(-1)!.values('x-forwarded-for');
+  };
+  expect(await told('X-Forwarded-For: 203.0.113.7\r\n')).toEqual(['203.0.113.7, 127.0.0.1']);
+  expect(await told('X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-For: 10.0.0.9\r\n')).toEqual([
+    '203.0.113.7, 10.0.0.9, 127.0.0.1',
+  ]);
+  expect(await told('')).toEqual(['127.0.0.1']);
+});
+
 test('every field of the gateway’s own is there once', async () => {
   const names = namesOf(await forwarded(''));
   expect(names.length).toBe(new Set(names).size);

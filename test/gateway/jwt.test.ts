@@ -11,6 +11,7 @@ import {
   signingKey,
   startJwksServer,
 } from '../identify/jwt-issuer.ts';
+import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
@@ -90,7 +91,10 @@ describe('a caller with a token of the issuer', () => {
       ban: { number: 1, until: expect.any(Number) },
     });
     const { id } = usage as { id: string };
-    expect(JSON.parse((await gateway.command('bans', 'list', '--json')).stdout)).toMatchObject([{ id }]);
+    // What a command reads of a store in a folder may be a second old.
+    await eventually(async () => {
+      expect(JSON.parse((await gateway.command('bans', 'list', '--json')).stdout)).toMatchObject([{ id }]);
+    });
     expect(await gateway.command('bans', 'lift', id)).toMatchObject({ code: 0, stderr: '' });
   });
 

@@ -153,3 +153,26 @@ test.each(LEAVE)(
     expect(upstream.requests).toHaveLength(seen);
   },
 );
+
+// The store may have counted it; nothing is wrong with its key, and no operator should look for a failed authentication.
+test('A request that breaks off while its admission is asked for is logged as undecided, under its own name', async () => {
+  const redis = await privateRedis();
+  const slow = await startGateway({
+    upstream: upstream.origin,
+    env: { REDIS_URL: redis.url, KEY_PEPPER: 'a pepper of sixteen' },
+    more: 'redis: { timeout: 5s }',
+  });
+  const { key: own, id: consumerId } = await slow.createKey('free');
+  // Its key is known from now on.
+  await slow.get('/usage', own);
+  await redis.pause();
+  const socket = await connected(slow);
+  socket.write(head('broken', 'Transfer-Encoding: chunked\r\n', own));
+  await expectInFlight(1, 0, slow);
+  socket.write('zz\r\n');
+  expect(await logged('broken', slow)).toEqual([400, 'invalid_request']);
+  await redis.resume();
+  await expectNothingLeft(slow);
+  const line = slow.process.stdout.split('\n').find((it) => it.includes('"requestId":"broken"'))!;
+  expect(JSON.parse(line)).toMatchObject({ judgement: 'undecided', consumerId });
+});
