@@ -23,11 +23,11 @@ export function longestS(options: Options): number {
 }
 
 function scenarioS(
-  { contestants, fixedRate, beside, keys, keyKind }: Scenario,
+  { contestants, fixedRate, beside, keys, keyKind, warmUpS = WARM_UP_S }: Scenario,
   { only, rounds, seconds }: Options,
 ): number {
   const taking = contestants.filter((name) => only === null || only.includes(name)).length;
   const turns = taking * rounds * (1 + (fixedRate ? 1 : 0) + (beside === undefined ? 0 : 1));
   const keysS = keyKind === 'good' ? (keys / 1e6) * PER_MILLION_KEYS_S : 0;
-  return WORLD_S + keysS + taking * (START_S + WARM_UP_S) + turns * (seconds + TURN_S);
+  return WORLD_S + keysS + taking * (START_S + warmUpS) + turns * (seconds + TURN_S);
 }

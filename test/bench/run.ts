@@ -71,7 +71,7 @@ async function startAll(world: World, plan: Plan): Promise<{ taking: Taking[]; m
       if (name === 'tollgate') answer = steady;
       await delay(IDLE_MS);
       const idleRssBytes = usageOf(running.pid).rssBytes;
-      await measure(running, world, { name: 'open' }, { ...plan, seconds: WARM_UP_S });
+      await measure(running, world, { name: 'open' }, { ...plan, seconds: world.scenario.warmUpS ?? WARM_UP_S });
       taking.push({ contestant, running, idleRssBytes, open: [], fixed: [], beside: [], faults: new Set() });
       plan.say(`${world.scenario.name}: ${contestant.title} ${running.version} serves, refuses and counts as it says`);
     } catch (error) {

@@ -3,10 +3,21 @@ import { bareNode } from './bare-node.ts';
 import { caddy } from './caddy.ts';
 import type { Contestant } from './contestant.ts';
 import { haproxy } from './haproxy.ts';
-import { nginx, nginxLua } from './nginx.ts';
+import { nginx, nginxLua, nginxLuaWith2Workers } from './nginx.ts';
 import { fastify, httpProxy3 } from './node-servers.ts';
 import { tollgate, tollgateWith2Workers } from './tollgate.ts';
 
-const ALL = [tollgate, tollgateWith2Workers, nginxLua, haproxy, nginx, caddy, fastify, httpProxy3, bareNode];
+const ALL = [
+  tollgate,
+  tollgateWith2Workers,
+  nginxLua,
+  nginxLuaWith2Workers,
+  haproxy,
+  nginx,
+  caddy,
+  fastify,
+  httpProxy3,
+  bareNode,
+];
 
 export const CONTESTANTS: ReadonlyMap<ContestantName, Contestant> = new Map(ALL.map((one) => [one.name, one]));

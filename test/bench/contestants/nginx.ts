@@ -20,41 +20,53 @@ const WANTED = {
   packages: ['nginx-core', 'nginx', 'libnginx-mod-http-lua', 'lua-resty-core', 'lua-nginx-redis'],
 };
 
-/** The bar: the plain core of Kong and APISIX, one worker. It writes no log and counts no metrics. */
+/** The bar: the plain core of Kong and APISIX. It writes no log and counts no metrics. */
 export const nginxLua: Contestant = {
   name: 'nginx-lua',
   title: 'nginx + Lua + Redis',
   claims: { checksKeys: true, limits: true, proxies: true },
-  start: async (world) => {
-    const tool = await findTool({ ...WANTED, needs: [...MODULES, `${LUA}/resty/core.lua`] }, CACHE);
-    const redis = await world.redis();
-    await fillRedis(redis.port, limitsOf(world.keys));
-    const modules = await Promise.all(MODULES.map((file) => fileOf(tool, file)));
-    const lua = dirname(dirname((await fileOf(tool, `${LUA}/resty/core.lua`))!));
-    const config = {
-      top: modules.map((file) => `load_module ${file};`).join('\n'),
-      http: `
+  start: (world) => startLua(world, 1),
+};
+
+export const nginxLuaWith2Workers: Contestant = {
+  ...nginxLua,
+  name: 'nginx-lua-2-workers',
+  title: 'nginx + Lua + Redis, 2 workers',
+  start: (world) => startLua(world, 2),
+};
+
+async function startLua(world: World, workers: number): Promise<Running> {
+  const tool = await findTool({ ...WANTED, needs: [...MODULES, `${LUA}/resty/core.lua`] }, CACHE);
+  const redis = await world.redis();
+  await fillRedis(redis.port, limitsOf(world.keys));
+  const modules = await Promise.all(MODULES.map((file) => fileOf(tool, file)));
+  const lua = dirname(dirname((await fileOf(tool, `${LUA}/resty/core.lua`))!));
+  const config = {
+    top: modules.map((file) => `load_module ${file};`).join('\n'),
+    http: `
   lua_package_path '${SERVERS}/?.lua;${lua}/?.lua;;';
   lua_shared_dict keys 256m;
   init_by_lua_block { gate = require 'gate' }`,
-      location: `access_by_lua_block { gate(${redis.port}) }`,
-    };
-    return { ...(await start('nginx-lua', tool, config, world)), redis };
-  },
-};
+    workers,
+    location: `access_by_lua_block { gate(${redis.port}) }`,
+  };
+  return { ...(await start(`nginx-lua-${workers}`, tool, config, world)), redis };
+}
 
 /** A proxy and nothing else: what forwarding alone costs in C. */
 export const nginx: Contestant = {
   name: 'nginx',
   title: 'nginx, proxy alone',
   claims: { checksKeys: false, limits: false, proxies: true },
-  start: async (world) => start('nginx', await findTool(WANTED, CACHE), { top: '', http: '', location: '' }, world),
+  start: async (world) =>
+    start('nginx', await findTool(WANTED, CACHE), { top: '', http: '', location: '', workers: 1 }, world),
 };
 
 interface Config {
   readonly top: string;
   readonly http: string;
   readonly location: string;
+  readonly workers: number;
 }
 
 async function start(name: string, tool: Tool, config: Config, world: World): Promise<Running> {
@@ -77,7 +89,7 @@ function configuration(prefix: string, port: number, upstreamPort: number, confi
   return `${config.top}
 ${user}
 daemon off;
-worker_processes 1;
+worker_processes ${config.workers};
 pid ${prefix}/nginx.pid;
 error_log stderr warn;
 events { worker_connections 4096; }
@@ -92,7 +104,7 @@ ${temporary.map((what) => `  ${what}_temp_path ${prefix}/${what};`).join('\n')}$
     keepalive_requests 1000000000;
   }
   server {
-    listen 127.0.0.1:${port} backlog=4096;
+    listen 127.0.0.1:${port} backlog=4096${config.workers > 1 ? ' reuseport' : ''};
     location / {
       ${config.location}
       proxy_pass http://service;
