@@ -93,7 +93,7 @@ export function requestFields(
     else if (PROVENANCE.has(name) || beginsWith(name, PROVENANCE_PREFIX)) {
       if (!as.trustedPeer) continue;
       const said = name.toLowerCase();
-      if (said === 'x-forwarded-for') forwardedFor += `${value}, `;
+      if (said === 'x-forwarded-for') forwardedFor += value === '' ? '' : `${value}, `;
       else if (said === 'x-forwarded-proto') proto = SCHEME.test(value) ? value.toLowerCase() : proto;
       else if (said === 'x-forwarded-host') host = value;
       else fields.push(name, value);

@@ -58,6 +58,7 @@ test('behind a trusted proxy X-Forwarded-For ends with the proxy, as each hop ad
     '203.0.113.7, 10.0.0.9, 127.0.0.1',
   ]);
   expect(await told('')).toEqual(['127.0.0.1']);
+  expect(await told('X-Forwarded-For:\r\n')).toEqual(['127.0.0.1']);
 });
 
 test('every field of the gateway’s own is there once', async () => {

@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { getCompileCacheDir } from 'node:module';
 import type { Socket } from 'node:net';
 import { dirname, join } from 'node:path';
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import type { Configuration } from '../../config/settings.ts';
 import { Failure } from '../../failure.ts';
 import type { Readiness } from '../../listen/admin.ts';
@@ -53,40 +53,56 @@ function keptCompiled(): NodeJS.ProcessEnv {
   return folder === undefined ? {} : { NODE_COMPILE_CACHE: dirname(folder) };
 }
 
+const NO_PROCESS = 'The system gives no process for a worker';
+const RAISE = 'raise the limits on open files, processes and memory.';
+
+/**
+ * Its number stands in its command line for whoever looks at a list of processes. Its lines are read here, so that those
+ * of several are not mixed; structured messages carry settings and numbers as they are.
+ * @param onError gets too, later, why there is none: some reasons Node.js tells so, and others it throws
+ */
+function forked(worker: number, env: NodeJS.ProcessEnv, onError: (error: Error) => void): ChildProcess | null {
+  try {
+    return fork(PROGRAM, [String(worker)], {
+      env: { ...keptCompiled(), ...env },
+      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+      serialization: 'advanced',
+    }).on('error', onError);
+  } catch (error) {
+    process.nextTick(onError, error as Error);
+    return null;
+  }
+}
+
 /** One worker: a process with a gateway in it that is fed with connections, asked how it is, and told to stop. */
 export class WorkerProcess implements Taker {
   readonly worker: number;
   state: 'starting' | 'serving' | 'leaving' = 'starting';
   /** What it counted, as it last told. */
   lastMetrics: Snapshot = [];
-  readonly #child: ChildProcess;
+  /** Null: the system gave none. */
+  readonly #child: ChildProcess | null;
   readonly #output: Readable;
   readonly #events: WorkerEvents;
   readonly #questions = new Map<number, (value: unknown) => void>();
   #asked = 0;
+  #hasEnded = false;
   #servesSinceMs: number | null = null;
 
   constructor({ worker, workers, configuration, env }: WorkerSetup, events: WorkerEvents) {
     this.worker = worker;
     this.#events = events;
-    // Its number stands in its command line for whoever looks at a list of processes. Its lines are read here, so that
-    // those of several are not mixed; structured messages carry settings and numbers as they are.
-    this.#child = fork(PROGRAM, [String(worker)], {
-      env: { ...keptCompiled(), ...env },
-      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-      serialization: 'advanced',
-    });
-    this.#output = LendingSocket.around(this.#child.stdout as Socket);
-    this.#child.on('message', (message: FromWorker) => this.#hear(message));
-    // The channel breaks when the process does, and that is told below.
-    this.#child.on('error', () => {});
+    this.#child = forked(worker, env, (error) => this.#broke(error));
+    const output = this.#child?.stdout ?? null;
+    this.#output = output === null ? Readable.from([]) : LendingSocket.around(output as Socket);
+    this.#child?.on('message', (message: FromWorker) => this.#hear(message));
     // Not 'close': that waits for whoever reads the log, who may never do so.
-    this.#child.once('exit', (code, signal) => this.#untilSilent(() => events.onEnd(this, { code, signal })));
+    this.#child?.once('exit', (code, signal) => this.#ended({ code, signal }));
     this.#tell({ kind: 'begin', worker, workers, configuration });
   }
 
   get pid(): number | null {
-    return this.#child.pid ?? null;
+    return this.#child?.pid ?? null;
   }
 
   /** How long it has served; 0 when it never did. */
@@ -100,7 +116,7 @@ export class WorkerProcess implements Taker {
 
   hand(socket: Socket): void {
     // Our own end stays open until the worker has taken the connection.
-    if (this.#child.connected) this.#child.send({ kind: 'connection' } satisfies ToWorker, socket, { keepOpen: true });
+    if (this.#child?.connected) this.#child.send({ kind: 'connection' } satisfies ToWorker, socket, { keepOpen: true });
   }
 
   /** The gateway stops. One that has not begun to serve has nothing to finish. */
@@ -115,16 +131,17 @@ export class WorkerProcess implements Taker {
   }
 
   kill(): void {
-    this.#child.kill('SIGKILL');
+    this.signal('SIGKILL');
   }
 
   signal(signal: NodeJS.Signals): void {
-    this.#child.kill(signal);
+    // Without a number of its own it is nobody, or all of us.
+    if (this.pid !== null) this.#child?.kill(signal);
   }
 
   /** @returns null when it has not answered `withinMs`, or is gone */
   ask<Q extends Question>(question: Q, withinMs: number): Promise<Answers[Q] | null> {
-    if (!this.#child.connected) return Promise.resolve(null);
+    if (!this.#child?.connected) return Promise.resolve(null);
     const number = this.#asked++;
     return new Promise((resolve) => {
       const settle = (value: unknown) => {
@@ -140,7 +157,23 @@ export class WorkerProcess implements Taker {
   }
 
   #tell(message: ToWorker): void {
-    if (this.#child.connected) this.#child.send(message);
+    if (this.#child?.connected) this.#child.send(message);
+  }
+
+  /**
+   * Attack: the system has no descriptor or no process left when a worker is replaced. What was not started never exits,
+   * so its place would stay empty; it is one more that ended, and is tried again.
+   */
+  #broke(error: NodeJS.ErrnoException): void {
+    // The channel breaks when the process does, and that is told by its exit.
+    if (this.pid !== null || this.#hasEnded) return;
+    this.#events.onFailed(this, new Failure('no_worker', `${NO_PROCESS} (${error.code}); ${RAISE}`, error));
+    this.#ended({ code: null, signal: null });
+  }
+
+  #ended(end: WorkerEnd): void {
+    this.#hasEnded = true;
+    this.#untilSilent(() => this.#events.onEnd(this, end));
   }
 
   /**
@@ -148,7 +181,7 @@ export class WorkerProcess implements Taker {
    * is at its end with an event, but not while it waits for the receipt of a connection, which is when it matters.
    */
   #untilSilent(then: () => void): void {
-    if (this.#child.connected) {
+    if (this.#child?.connected) {
       setImmediate(() => this.#untilSilent(then));
       return;
     }
