@@ -109,7 +109,9 @@ class PlainHead implements AnswerHead, AnswerLines {
         // Of `Connection: close` it would be listed.
         return ODD;
       case 'keep-alive':
-        this.keepAlive = [...this.keepAlive, head.slice(colon + 2, end)];
+        // Attack: a thousand of them, gathered one by one, would take quadratic time.
+        if (this.keepAlive !== NONE) return ODD;
+        this.keepAlive = [head.slice(colon + 2, end)];
         return DROPPED;
       default:
         return LOOKED_AT.has(name) ? DROPPED : KEPT;

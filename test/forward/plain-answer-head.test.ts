@@ -79,6 +79,7 @@ test.each([
   ['two codings', ['Transfer-Encoding: chunked', 'Transfer-Encoding: chunked']],
   ['another coding', ['Transfer-Encoding: gzip']],
   ['a length that is none', ['Content-Length: +2']],
+  ['two times to keep the connection for', ['Keep-Alive: timeout=5', 'keep-alive: max=10']],
   ['names that are not to be passed on', ['Connection: close, X-A', 'X-A: b']],
   ['a line without a colon', ['A: b', 'C']],
   ['a folded line', ['A: b', ' c']],

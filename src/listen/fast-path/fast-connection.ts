@@ -150,7 +150,7 @@ export class FastConnection implements Line, Waiting {
     socket.removeListener('end', this.#onEnd);
     socket.removeListener('error', this.#onError);
     socket.removeListener('close', this.#onClose);
-    this.#path.options.node.emit('connection', socket);
+    this.#path.handOver(socket);
     // To its parser this is the first packet of all.
     socket.unshift(ownCopy(bytes));
   }

@@ -32,6 +32,7 @@ export class FastPath {
   readonly mostBytes: number;
   readonly options: FastPathOptions;
   readonly #connections = new Set<FastConnection>();
+  readonly #handedOver = new Set<Socket>();
   #second = Number.NaN;
   #date = '';
 
@@ -51,8 +52,18 @@ export class FastPath {
     this.#connections.delete(connection);
   }
 
+  /** For node:http, from here on. */
+  handOver(socket: Socket): void {
+    this.#handedOver.add(socket);
+    socket.once('close', () => this.#handedOver.delete(socket));
+    this.options.node.emit('connection', socket);
+  }
+
+  /** Is called again and again: who cannot be told idle from busy is closed another time. */
   closeIdle(): void {
     for (const connection of this.#connections) connection.closeIfIdle();
+    // To Node an answer that was ended is over, although its client has still to take some of it: that would be cut off.
+    for (const { writableLength } of this.#handedOver) if (writableLength > 0) return;
     this.options.node.closeIdleConnections();
   }
 

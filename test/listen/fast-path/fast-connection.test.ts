@@ -126,3 +126,22 @@ test('Date is that of the second in which it is asked', () => {
   expect(path.date()).toBe('Thu, 01 Jan 1970 00:01:01 GMT');
   wire.destroy();
 });
+
+test('at a drain node:http closes its idle connections, and none whose client has still to take some of its answer', async () => {
+  const node = createServer((_, response) => response.end('x'.repeat(100_000)));
+  node.emit('listening');
+  const { wire, path, send } = open({ node });
+  wire.takes = false;
+  // Two in one packet are not simple.
+  send(GET + GET);
+  await eventually(() => expect(wire.writableLength).toBeGreaterThan(0));
+  path.closeIdle();
+  expect(wire.destroyed).toBe(false);
+  wire.go();
+  await eventually(() => expect(wire.text.match(/x{100000}/g)).toHaveLength(2));
+  await eventually(() => {
+    path.closeIdle();
+    expect(wire.destroyed).toBe(true);
+  });
+  node.close();
+});
