@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { AnswerLines } from '../../forward/answer-head.ts';
 import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
-import { linesOf } from '../../forward/field-lines.ts';
+import { answerLinesOf } from '../../forward/field-lines.ts';
 import { isContentLength } from '../../forward/headers.ts';
 import type { TextWriter } from '../../forward/text-writer.ts';
 
@@ -58,15 +58,15 @@ export class FastResponse implements ClientResponse {
   }
 
   writeInformation(status: number, fields: string[]): void {
-    this.socket.write(`${statusLine(status)}${linesOf(fields)}\r\n`, 'latin1');
+    this.socket.write(`${statusLine(status)}${answerLinesOf(fields)}\r\n`, 'latin1');
   }
 
   writeHead(status: number, fields: string[]): void {
-    this.#begin(status, linesOf(fields), kindsIn(fields));
+    this.#begin(status, answerLinesOf(fields), kindsIn(fields));
   }
 
   writeLines(status: number, { text, hasDate, hasLength }: AnswerLines, fields: readonly string[]): void {
-    this.#begin(status, text + linesOf(fields), (hasDate ? DATE : 0) | (hasLength ? LENGTH : 0));
+    this.#begin(status, text + answerLinesOf(fields), (hasDate ? DATE : 0) | (hasLength ? LENGTH : 0));
   }
 
   /** @param known which of the fields that decide about others are among the lines */
