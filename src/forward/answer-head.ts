@@ -34,6 +34,8 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** What a field value may be made of (RFC 9110 section 5.5). */
 export const VALUE = /^[\t -~\x80-\xff]*$/;
 export const LENGTH_VALUE = /^[0-9]{1,15}$/;
+/** White space to RFC 9112, and to llhttp a coding other than chunks, with a body that ends with the connection. */
+const TAB_BEHIND_CODING = /\r\ntransfer-encoding:[\t ]*[^\t\r]*\t/i;
 
 /**
  * @param text the head without the empty line that ends it
@@ -46,6 +48,7 @@ export function readAnswerHead(text: string, method: string, maxFields = MAX_FIE
   if (line === null) throw new BadAnswerError('no status line of HTTP/1.1');
   const status = Number(line[2]);
   if (status === 101) throw new BadAnswerError('101 Switching Protocols, which was not asked for');
+  if (TAB_BEHIND_CODING.test(text)) throw new BadAnswerError('a tab behind a Transfer-Encoding');
   const fields = end === -1 ? [] : readFields(text, end + 2, maxFields);
   return headOf(status, fields, line[1] === '1', method);
 }

@@ -81,6 +81,8 @@ describe('what leaves a doubt is refused, as soon as it can be seen', () => {
       'Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked',
       'Transfer-Encoding: chunked, chunked',
       'Transfer-Encoding: gzip',
+      'Transfer-Encoding: chunked\t',
+      'transfer-encoding:\tChunked \t',
       'Transfer-Encoding: chunked\xa0',
       'Transfer-Encoding:',
       'X-A: b\r\n c',
