@@ -51,9 +51,12 @@ export class Admitter {
   readonly #asking: Asking;
   /** Of this turn, by consumer: one for each cost, allowance and deadline. */
   #batches = new Map<string, Batch[]>();
+  /** The one that the last request joined: many come of one consumer in a row. */
+  #last: Batch | null = null;
   readonly #flush = () => {
     const batches = [...this.#batches.values()].flat();
     this.#batches = new Map();
+    this.#last = null;
     this.#asking.ask(batches);
   };
 
@@ -64,7 +67,8 @@ export class Admitter {
     const onEach = onReturned === undefined ? {} : { onReturned };
     this.#debts =
       returns === null || onFailure !== 'local' ? null : new Debts({ returns, most: remembered, wallMs, ...onEach });
-    this.#asking = new Asking({ ...options, timeoutMs, memories: this.#memories, debts: this.#debts });
+    const onReady = (batches: readonly Batch[]) => this.#addTo(batches);
+    this.#asking = new Asking({ ...options, timeoutMs, memories: this.#memories, debts: this.#debts, onReady });
   }
 
   /** Consumers of whom the store has yet to be told what was admitted here alone. */
@@ -94,17 +98,45 @@ export class Admitter {
     // Who has waited already has only the rest of the time; for all others the ledger's own deadline suffices.
     const withinMs = this.#timeoutMs === null || waitedMs <= 0 ? null : this.#timeoutMs - waitedMs;
     if (withinMs !== null && withinMs <= 0) return this.#asking.decideAlone(consumerId, allowance, cost);
-    if (this.#batches.size === 0) setImmediate(this.#flush);
-    const batches = this.#batches.get(consumerId) ?? [];
-    if (batches.length === 0) this.#batches.set(consumerId, batches);
-    // A reload in the middle of a turn: each request is decided by the allowance that it came under.
-    for (const other of batches) {
-      if (other.cost !== cost || other.allowance !== allowance || other.withinMs !== withinMs) continue;
-      other.waiting.push(asker);
-      return null;
+    if (this.#last === null || !isOf(this.#last, consumerId, allowance, cost, withinMs)) {
+      this.#last = this.#batchOf(consumerId, allowance, cost, withinMs);
     }
-    batches.push({ consumerId, allowance, cost, withinMs, waiting: [asker], timer: null, state: 'new' });
+    this.#last.waiting.push(asker);
     return null;
+  }
+
+  /** A reload in the middle of a turn: each request is decided by the allowance that it came under. */
+  #batchOf(consumerId: string, allowance: Allowance, cost: number, withinMs: number | null): Batch {
+    const batches = this.#of(consumerId);
+    const known = batches.find((batch) => isOf(batch, consumerId, allowance, cost, withinMs));
+    if (known !== undefined) return known;
+    const batch: Batch = { consumerId, allowance, cost, withinMs, waiting: [], timer: null, state: 'new' };
+    batches.push(batch);
+    return batch;
+  }
+
+  /** What waited for the call before is asked at the end of the turn, with all that has come by then. */
+  #addTo(ready: readonly Batch[]): void {
+    for (const batch of ready) {
+      const batches = this.#of(batch.consumerId);
+      const { consumerId, allowance, cost, withinMs } = batch;
+      const came = batches.findIndex((other) => isOf(other, consumerId, allowance, cost, withinMs));
+      if (came < 0) batches.push(batch);
+      else {
+        batch.waiting.push(...batches[came]!.waiting);
+        batches[came] = batch;
+      }
+    }
+    this.#last = null;
+  }
+
+  #of(consumerId: string): Batch[] {
+    if (this.#batches.size === 0) setImmediate(this.#flush);
+    const known = this.#batches.get(consumerId);
+    if (known !== undefined) return known;
+    const batches: Batch[] = [];
+    this.#batches.set(consumerId, batches);
+    return batches;
   }
 
   /** Refuses nobody from memory until the store has been asked again: a ban was lifted. */
@@ -117,4 +149,14 @@ export class Admitter {
     const { state, nowMs } = this.#memories.known(consumerId);
     return standingVerdict(decide(state, allowance, nowMs, 1, 0).state, allowance, nowMs, 0);
   }
+}
+
+function isOf(batch: Batch, consumerId: string, allowance: Allowance, cost: number, withinMs: number | null): boolean {
+  return (
+    batch.consumerId === consumerId &&
+    batch.cost === cost &&
+    batch.allowance === allowance &&
+    batch.withinMs === withinMs &&
+    batch.state === 'new'
+  );
 }

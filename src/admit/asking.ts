@@ -17,6 +17,8 @@ export interface AskingOptions {
   readonly timeoutMs: number | null;
   /** Milliseconds that never jump. */
   readonly monotonicMs: () => number;
+  /** Called with what waited for a call that has been answered: it may be asked now, at best with what else there is. */
+  readonly onReady: (batches: readonly Batch[]) => void;
   readonly onStoreFailure?: (error: unknown) => void;
   readonly onAlone?: (count: AloneCount, requests: number) => void;
 }
@@ -48,8 +50,8 @@ export interface Batch {
  */
 export class Asking {
   readonly #options: AskingOptions;
-  /** Batches that wait for the call about their consumer, by consumer. */
-  readonly #underWay = new Map<string, Batch[]>();
+  /** Batches that wait for the call about their consumer, by consumer; null where none does. */
+  readonly #underWay = new Map<string, Batch[] | null>();
 
   constructor(options: AskingOptions) {
     this.#options = options;
@@ -69,8 +71,10 @@ export class Asking {
       else if (debts?.has(consumerId)) owing.push(this.#giveUpAfter(batch, withinMs ?? this.#options.timeoutMs));
       else clear.push(this.#giveUpAfter(batch, withinMs));
     }
-    if (clear.length > 0) void this.#goThrough(clear, () => this.#decide(clear));
-    if (owing.length > 0) void this.#goThrough(owing, () => this.#settleAndDecide(owing, debts!));
+    this.#begin(clear);
+    this.#begin(owing);
+    if (clear.length > 0) this.#decide(clear, clear);
+    if (owing.length > 0) void this.#settleAndDecide(owing, debts!);
   }
 
   /** One request that has no time left to wait. */
@@ -78,22 +82,30 @@ export class Asking {
     return decideAlone({ consumerId, allowance, cost, n: 1, isUncounted: true }, this.#options)(0);
   }
 
-  #hold(batch: Batch, held: Batch[]): void {
-    const { allowance, cost, withinMs } = batch;
-    const same = held.find((it) => it.state === 'new' && it.cost === cost && it.allowance === allowance);
-    if (same !== undefined && withinMs === null) same.waiting.push(...batch.waiting);
-    else held.push(this.#giveUpAfter(batch, withinMs ?? this.#options.timeoutMs));
+  #begin(batches: readonly Batch[]): void {
+    for (const { consumerId } of batches) this.#underWay.set(consumerId, null);
   }
 
-  async #goThrough(batches: readonly Batch[], go: () => Promise<void>): Promise<void> {
-    for (const { consumerId } of batches) this.#underWay.set(consumerId, []);
-    await go();
-    const next: Batch[] = [];
+  #end(batches: readonly Batch[]): void {
+    let ready: Batch[] | null = null;
     for (const { consumerId } of batches) {
-      next.push(...(this.#underWay.get(consumerId) ?? []));
+      const held = this.#underWay.get(consumerId) ?? null;
       this.#underWay.delete(consumerId);
+      if (held !== null) ready = ready === null ? held : ready.concat(held);
     }
-    if (next.length > 0) this.ask(next);
+    if (ready !== null) this.#options.onReady(ready);
+  }
+
+  #hold(batch: Batch, held: Batch[] | null): void {
+    const { consumerId, allowance, cost, withinMs } = batch;
+    const same = held?.find((it) => it.state === 'new' && it.cost === cost && it.allowance === allowance);
+    if (same !== undefined && withinMs === null) {
+      same.waiting.push(...batch.waiting);
+      return;
+    }
+    this.#giveUpAfter(batch, withinMs ?? this.#options.timeoutMs);
+    if (held === null) this.#underWay.set(consumerId, [batch]);
+    else held.push(batch);
   }
 
   /** The store hears of what was admitted without it before it decides again. */
@@ -101,11 +113,13 @@ export class Asking {
     const settled = await debts.settle(batches.map(({ consumerId }) => consumerId));
     for (const batch of batches) if (!settled.has(batch.consumerId)) this.#answerAlone(batch, true);
     const ready = batches.filter(({ state }) => state === 'new');
-    if (ready.length > 0) await this.#decide(ready);
+    if (ready.length > 0) this.#decide(ready, batches);
+    else this.#end(batches);
   }
 
-  async #decide(batches: readonly Batch[]): Promise<void> {
-    const { memories, monotonicMs } = this.#options;
+  /** @param begun all that began together, and ends together when these are decided */
+  #decide(batches: readonly Batch[], begun: readonly Batch[]): void {
+    const { ledger, memories, monotonicMs } = this.#options;
     const { generation } = memories;
     const askedAtMs = monotonicMs();
     const asks = batches.map((batch) => {
@@ -113,18 +127,24 @@ export class Asking {
       const { consumerId, allowance, cost, waiting } = batch;
       return { consumerId, allowance, cost, n: waiting.length };
     });
-    const outcomes = await this.#outcomesOf(asks);
-    for (const [i, batch] of batches.entries()) {
-      const outcome = outcomes[i];
-      if (!outcome) this.#answerAlone(batch, outcome === undefined);
-      else {
-        memories.told(batch.consumerId, outcome, askedAtMs, generation);
-        this.#rememberOwed(batch.consumerId, outcome);
-        answer(batch, (index) => {
-          return { kind: 'decided', verdict: verdictOf(outcome, batch.allowance, index), source: 'store' };
-        });
-      }
+    const tell = (outcomes: readonly (Outcome | null | undefined)[]) => {
+      for (let i = 0; i < batches.length; i++) this.#tell(batches[i]!, outcomes[i], askedAtMs, generation);
+      this.#end(begun);
+    };
+    ledger.decide(asks).then(tell, (error) => tell(this.#outcomesOf(asks, error)));
+  }
+
+  /** @param outcome undefined: nothing of it has been counted; null: it may have been */
+  #tell(batch: Batch, outcome: Outcome | null | undefined, askedAtMs: number, generation: number): void {
+    if (!outcome) {
+      this.#answerAlone(batch, outcome === undefined);
+      return;
     }
+    this.#options.memories.told(batch.consumerId, outcome, askedAtMs, generation);
+    this.#rememberOwed(batch.consumerId, outcome);
+    answer(batch, (index) => {
+      return { kind: 'decided', verdict: verdictOf(outcome, batch.allowance, index), source: 'store' };
+    });
   }
 
   /** The store's word is without what was admitted alone meanwhile; in its next outage that still counts. */
@@ -134,16 +154,12 @@ export class Asking {
     if (whole !== null) memories.decidedAlone(consumerId, whole, { state, nowMs, isOwnClock: false });
   }
 
-  /** Undefined: nothing of it has been counted. Null: it may have been. */
-  async #outcomesOf(asks: readonly Ask[]): Promise<readonly (Outcome | null | undefined)[]> {
-    try {
-      return await this.#options.ledger.decide(asks);
-    } catch (error) {
-      this.#options.onStoreFailure?.(error);
-      if (error instanceof NothingDone) return error.butFor;
-      for (const { consumerId } of asks) this.#options.debts?.doubt(consumerId);
-      return asks.map(() => null);
-    }
+  /** Of a call that failed: undefined where nothing has been counted, null where it may have been. */
+  #outcomesOf(asks: readonly Ask[], error: unknown): readonly (Outcome | null | undefined)[] {
+    this.#options.onStoreFailure?.(error);
+    if (error instanceof NothingDone) return error.butFor;
+    for (const { consumerId } of asks) this.#options.debts?.doubt(consumerId);
+    return asks.map(() => null);
   }
 
   #giveUpAfter(batch: Batch, withinMs: number | null): Batch {

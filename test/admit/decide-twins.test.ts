@@ -23,18 +23,17 @@ afterAll(() => redis.disconnect());
 
 /** The ledger with the script's one line that reads the clock replaced by one that reads the test's. */
 function ledgerWithClock(): RedisLedger {
-  const ledger = new RedisLedger({
-    redis,
-    circuit: new Circuit({ timeoutMs: 5_000, failures: 3, probeEveryMs: 100, probe: () => redis.ping() }),
-    publish: async () => {},
-  });
   expect(DECIDE_LUA.split(CLOCK_LINE)).toHaveLength(2);
-  const lua = DECIDE_LUA.replace(
+  const decideLua = DECIDE_LUA.replace(
     CLOCK_LINE,
     "local ms = redis.call('GET', 'test:clock')\nlocal time = { math.floor(ms / 1000), ms % 1000 * 1000 }",
   );
-  redis.defineCommand('tollgateDecide', { lua });
-  return ledger;
+  return new RedisLedger({
+    redis,
+    circuit: new Circuit({ timeoutMs: 5_000, failures: 3, probeEveryMs: 100, probe: () => redis.ping() }),
+    publish: async () => {},
+    decideLua,
+  });
 }
 
 test('decide and decide.lua give the same verdicts and states to every history', async () => {

@@ -1,6 +1,6 @@
 import { NothingDone } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import { Late, withDeadline } from './with-deadline.ts';
+import { CallDeadlines, Late } from './call-deadlines.ts';
 
 export interface CircuitOptions {
   /** No call is waited for longer than this. */
@@ -55,6 +55,7 @@ export class Circuit {
   #room = Number.POSITIVE_INFINITY;
   #underWay = 0;
   readonly #queue = new Set<Waiting>();
+  readonly #deadlines = new CallDeadlines();
   #answeredAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: CircuitOptions) {
@@ -78,7 +79,7 @@ export class Circuit {
     if (this.#underWay < this.#room) this.#underWay++;
     else leftMs = await this.#turn(timeoutMs);
     try {
-      const value = await withDeadline(call(), leftMs, timeoutMs);
+      const value = await this.#deadlines.within(call(), leftMs, timeoutMs);
       this.#succeeded();
       return value;
     } catch (error) {
@@ -182,7 +183,7 @@ export class Circuit {
 
   async #probe(): Promise<void> {
     const { probe, trial, timeoutMs } = this.#options;
-    const isBack = await withDeadline(probe().then(trial), timeoutMs, timeoutMs).then(
+    const isBack = await this.#deadlines.within(probe().then(trial), timeoutMs, timeoutMs).then(
       () => true,
       (error) => {
         this.#reason = reasonOf(error);

@@ -44,8 +44,6 @@ export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptio
   return redis;
 }
 
-const SILENCE_MS = 5_000;
-
 function linkOptions(address: RedisAddress, connectTimeoutMs: number): LinkOptions {
   const names = new Names();
   return {
@@ -61,8 +59,6 @@ function linkOptions(address: RedisAddress, connectTimeoutMs: number): LinkOptio
     retryStrategy: retryInMs,
     // The primary has become a replica: a new connection finds the new primary. 1: without sending the write again.
     reconnectOnError: (error: Error): false | 1 => (error.message.startsWith('READONLY') ? 1 : false),
-    // A peer that has vanished without a word is given up although the kernel would wait for a quarter of an hour.
-    socketTimeout: SILENCE_MS,
     replyMapping: 'legacy',
   };
 }

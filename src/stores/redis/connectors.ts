@@ -2,6 +2,7 @@ import { createConnection, type NetConnectOpts, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { AbstractConnector, type RedisOptions, SentinelConnector } from 'ioredis';
 import type { Names } from './names.ts';
+import { endWhenSilent } from './silence.ts';
 
 /** How ioredis makes its connections. */
 type Connector = NonNullable<RedisOptions['Connector']>;
@@ -26,6 +27,7 @@ export function serverConnector(names: Names): Connector {
       stream.once('error', (error) => {
         this.firstError = error;
       });
+      endWhenSilent(stream);
       this.stream = stream;
       return stream;
     }
@@ -47,6 +49,12 @@ export function sentinelConnector(names: Names): Connector {
       const own = this as unknown as { connectToSentinel(endpoint: unknown, more?: object): unknown };
       const connectToSentinel = own.connectToSentinel.bind(this);
       own.connectToSentinel = (endpoint, more) => connectToSentinel(endpoint, { ...more, ...toServer });
+    }
+
+    override async connect(...how: Parameters<SentinelConnector['connect']>): Promise<Socket> {
+      const stream = (await super.connect(...how)) as Socket;
+      endWhenSilent(stream);
+      return stream;
     }
   } as Connector;
 }

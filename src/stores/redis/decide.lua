@@ -6,9 +6,10 @@
 --       first for so many keys in turn as it says: rule, n, cost, how many; until all keys are told. Rule 2 is ARGV[2].
 --       Then the rules: after, within, first, factor, longest, forget (after 0: no bans), then per window
 --       its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
--- reply now, then per key either a string (that hash holds something foreign) or
---       admitted, then per window used, end; and only where there are strikes or there is a ban:
---       bannedFrom, strikes, their end, ban number, its end, its window, 1 where it was made here (else 0).
+-- reply numbers in one text, parted by spaces, for the same reason: now, then per key how many numbers tell of it (0: that
+--       hash holds something foreign), and these: admitted, then per window used, end; and only where there are strikes
+--       or there is a ban: bannedFrom, strikes, their end, ban number, its end, its window, 1 where it was made here
+--       (else 0).
 --
 -- Fields of the hash, short because a million of them are kept:
 --   s m h d  used in a window     S M H D  its end     x X  strikes, their end     b B w  ban number, its end, its window
@@ -22,6 +23,11 @@ local function numbersIn(text)
   local numbers = {}
   for word in string.gmatch(text, '%S+') do numbers[#numbers + 1] = tonumber(word) end
   return numbers
+end
+
+-- How many numbers, and these. As %d, because a number by itself becomes a text with fourteen digits at most.
+local function textOf(numbers)
+  return string.format('%d' .. string.rep(' %d', #numbers), #numbers, unpack(numbers))
 end
 
 local function banLength(rule, number)
@@ -61,15 +67,15 @@ local function decide(key, rule, n, cost)
 
   local values = redis.pcall('HMGET', key, unpack(rule.fields))
   if values.err then
-    if string.find(values.err, 'WRONGTYPE', 1, true) then return 'WRONGTYPE' end
+    if string.find(values.err, 'WRONGTYPE', 1, true) then return '0' end
     return values
   end
   for i, value in ipairs(values) do
     local number = tonumber(value or 0)
-    if number == nil or number < 0 or number > 9007199254740992 or number ~= math.floor(number) then return 'FOREIGN' end
+    if number == nil or number < 0 or number > 9007199254740992 or number ~= math.floor(number) then return '0' end
     values[i] = number
   end
-  if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return 'FOREIGN' end
+  if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return '0' end
 
   local changes = {}
   local function put(field, value)
@@ -174,21 +180,21 @@ local function decide(key, rule, n, cost)
     end
   end
 
-  local reply = { admitted }
+  local told = { admitted }
   for _, window in ipairs(windows) do
-    reply[#reply + 1] = window.used
-    reply[#reply + 1] = window.ends
+    told[#told + 1] = window.used
+    told[#told + 1] = window.ends
   end
   if strikes > 0 or number > 0 then
-    for _, told in ipairs({ bannedFrom, strikes, strikesEnd, number, banEnd, banWindow, imposes }) do
-      reply[#reply + 1] = told
+    for _, one in ipairs({ bannedFrom, strikes, strikesEnd, number, banEnd, banWindow, imposes }) do
+      told[#told + 1] = one
     end
   end
-  return reply
+  return textOf(told)
 end
 
 local rules = {}
-local replies = { now }
+local replies = { string.format('%d', now) }
 local told = 0
 local runs = numbersIn(ARGV[1])
 for at = 1, #runs, 4 do
@@ -201,4 +207,4 @@ for at = 1, #runs, 4 do
     replies[told + 1] = reply
   end
 end
-return replies
+return table.concat(replies, ' ')

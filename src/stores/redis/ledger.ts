@@ -1,13 +1,15 @@
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
-import { type AccountState, type Ban, NO_STRIKES, type Outcome, type WindowCount } from '../../admit/decide.ts';
+import { type Ban, NO_STRIKES, type Outcome, type WindowCount } from '../../admit/decide.ts';
 import { type Ask, type BanInForce, type Ledger, NothingDone } from '../../admit/ledger.ts';
 import { type Allowance, WINDOWS, type WindowName } from '../../admit/plan.ts';
 import type { Change } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import { Numbers } from './numbers.ts';
 import { holdWrites } from './one-write.ts';
+import { Script } from './script.ts';
 import type { Calls } from './shards.ts';
 
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
@@ -15,9 +17,8 @@ const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'u
 /** The script of the decision. Exported for the test that holds it to its twin. */
 export const DECIDE_LUA = script('./decide.lua');
 
-/** What `defineCommand` adds to a client: the scripts, sent by their digest and loaded when Redis has forgotten them. */
+/** What `defineCommand` adds to a client. */
 interface Scripted {
-  tollgateDecide(keys: number, ...args: string[]): Promise<[number, ...(string | number[])[]]>;
   tollgateLift(key: string): Promise<number>;
 }
 
@@ -26,6 +27,8 @@ export interface RedisLedgerOptions {
   readonly circuit: Calls;
   /** Tells every gateway. */
   readonly publish: (change: Change) => Promise<void>;
+  /** Left out: DECIDE_LUA. */
+  readonly decideLua?: string;
 }
 
 /**
@@ -36,10 +39,11 @@ export class RedisLedger implements Ledger {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
   readonly #publish: (change: Change) => Promise<void>;
+  readonly #decision: Script;
   readonly #ruleOf = rememberedRules();
 
-  constructor({ redis, circuit, publish }: RedisLedgerOptions) {
-    redis.defineCommand('tollgateDecide', { lua: DECIDE_LUA });
+  constructor({ redis, circuit, publish, decideLua = DECIDE_LUA }: RedisLedgerOptions) {
+    this.#decision = new Script(decideLua);
     redis.defineCommand('tollgateLift', { lua: script('./lift.lua'), numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
@@ -53,9 +57,10 @@ export class RedisLedger implements Ledger {
   async #decideTogether(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
     const keys = asks.map(({ consumerId }) => keyspace.account(consumerId));
     const args = argumentsOf(asks, this.#ruleOf);
-    const call = () => this.#redis.tollgateDecide(keys.length, ...keys, ...args);
-    const reply = await this.#circuit.run(call, keys[0]);
-    return asks.map((ask, i) => outcomeOf(ask, reply[0], reply[i + 1] as string | number[]));
+    const reply = await this.#circuit.run(() => this.#decision.run(this.#redis, keys, args), keys[0]);
+    const numbers = new Numbers(reply);
+    const nowMs = numbers.next();
+    return asks.map((ask) => outcomeOf(ask, nowMs, numbers));
   }
 
   /**
@@ -185,31 +190,26 @@ function ruleOf({ limits, bans }: Allowance): number[] {
 }
 
 /** Reads one consumer's part of the reply (its shape stands at the head of decide.lua). */
-function outcomeOf({ allowance, cost, n }: Ask, nowMs: number, reply: string | number[]): Outcome | null {
-  if (typeof reply === 'string') return null;
+function outcomeOf({ allowance, cost, n }: Ask, nowMs: number, reply: Numbers): Outcome | null {
+  const told = reply.next();
+  if (told === 0) return null;
   const { limits } = allowance;
+  const admitted = reply.next();
   const windows: Partial<Record<WindowName, WindowCount>> = {};
-  for (let i = 0; i < limits.length; i++) {
-    const used = reply[1 + 2 * i]!;
-    const endsAtMs = reply[2 + 2 * i]!;
-    if (endsAtMs > 0) windows[limits[i]!.window] = { used, endsAtMs };
+  for (const { window } of limits) {
+    const used = reply.next();
+    const endsAtMs = reply.next();
+    if (endsAtMs > 0) windows[window] = { used, endsAtMs };
   }
-  const admitted = reply[0]!;
-  const at = 1 + 2 * limits.length;
-  if (reply.length === at) {
+  if (told === 1 + 2 * limits.length) {
     return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows, strikes: NO_STRIKES, ban: null } };
   }
-  const [bannedFrom, strikes, strikesEnd, number, untilMs, window, imposes] = reply.slice(at) as Told;
-  const state: AccountState = {
-    windows,
-    strikes: { count: strikes, endsAtMs: strikesEnd },
-    ban: banOf(number, untilMs, window),
-  };
-  const ban = imposes === 1 ? ({ imposesBan: true } as const) : {};
-  return { nowMs, cost, n, admitted, bannedFrom, ...ban, state };
+  const bannedFrom = reply.next();
+  const strikes = { count: reply.next(), endsAtMs: reply.next() };
+  const ban = banOf(reply.next(), reply.next(), reply.next());
+  const imposes = reply.next() === 1 ? ({ imposesBan: true } as const) : {};
+  return { nowMs, cost, n, admitted, bannedFrom, ...imposes, state: { windows, strikes, ban } };
 }
-
-type Told = [number, number, number, number, number, number, number];
 
 function banOf(number: number, untilMs: number, window: number): Ban | null {
   const name = WINDOWS[window - 1];

@@ -26,8 +26,6 @@ export function subscribe(redis: RedisClient, channel: string, events: Subscript
 /** What differs from a connection for commands. */
 const LISTENING = {
   lazyConnect: true,
-  // Silence is what a subscriber mostly hears.
-  socketTimeout: undefined,
   // When the client itself subscribes again and is refused, nobody can catch that: it would end the process.
   autoResubscribe: false,
 } as const;
