@@ -3,18 +3,57 @@ import { PieceWriter } from './piece-writer.ts';
 export interface LogOutputOptions {
   /** An open file: 1 is standard output. */
   readonly fd: number;
-  /** Characters of lines held while the file does not take them; beyond it lines are dropped. */
-  readonly maxLength: number;
+  /** Bytes of lines held while the file does not take them; beyond it lines are dropped. */
+  readonly maxBytes: number;
   /** Called for each line that will never be written. */
   readonly onDrop: () => void;
 }
 
 /** Written as soon as so much is held, or so long after the first line: each write is a trip to another thread and back. */
-const ENOUGH = 64 * 1024;
+const ENOUGH_BYTES = 64 * 1024;
 const HELD_MS = 500;
-const PIECE = 128 * 1024;
+/** What is written in one go, at most, but for a line that is longer alone. */
+const PIECE_BYTES = 128 * 1024;
+/** A character of a text in its longest form; those beyond are two of a text. */
+const BYTES_OF_CHARACTER = 3;
 /** The end of the process waits so long for a reader that takes nothing. */
 const CLOSE_WITHIN_MS = 500;
+
+/** Lines that are written together, as bytes: texts that wait would be moved by each collection, and joined in the end. */
+class Piece {
+  readonly #memory: Buffer;
+  length = 0;
+  lines = 0;
+
+  constructor(room: number) {
+    this.#memory = Buffer.allocUnsafeSlow(room);
+  }
+
+  get room(): number {
+    return this.#memory.length;
+  }
+
+  get bytes(): Buffer {
+    return this.#memory.subarray(0, this.length);
+  }
+
+  hasRoomFor(line: string): boolean {
+    return this.length + line.length * BYTES_OF_CHARACTER <= this.#memory.length;
+  }
+
+  /** @returns its bytes */
+  add(line: string): number {
+    const bytes = this.#memory.write(line, this.length);
+    this.length += bytes;
+    this.lines++;
+    return bytes;
+  }
+
+  empty(): void {
+    this.length = 0;
+    this.lines = 0;
+  }
+}
 
 /**
  * Lines on their way to a file, usually standard output, which may be a pipe that nobody reads, one whose reader is
@@ -25,11 +64,14 @@ const CLOSE_WITHIN_MS = 500;
 export class LogOutput {
   readonly #options: LogOutputOptions;
   readonly #writer: PieceWriter;
-  #held: string[] = [];
-  #heldLength = 0;
-  /** The lines in what is being written, and their characters: to count bytes costs as much as to make a line. */
-  #linesOfPiece = 0;
-  #lengthOfPiece = 0;
+  /** What waits, in order. */
+  #held: Piece[] = [];
+  /** What is being written. */
+  #piece: Piece | null = null;
+  /** Memory that is used again. */
+  #spare: Piece | null = null;
+  /** Of all that is not written yet. */
+  #heldBytes = 0;
   #timer: NodeJS.Timeout | null = null;
   /** There will be no reader any more. */
   #abandoned = false;
@@ -45,14 +87,13 @@ export class LogOutput {
 
   /** Takes one line. Never throws and never waits. */
   write(line: string): void {
-    if (this.#abandoned || this.#heldLength + line.length > this.#options.maxLength) {
+    if (this.#abandoned || this.#heldBytes + line.length > this.#options.maxBytes) {
       this.#options.onDrop();
       return;
     }
-    this.#held.push(line);
-    this.#heldLength += line.length;
+    this.#heldBytes += this.#pieceFor(line).add(line);
     if (this.#writer.isBusy) return;
-    if (this.#heldLength >= ENOUGH) this.#writeSome();
+    if (this.#heldBytes >= ENOUGH_BYTES) this.#writeSome();
     else this.#timer ??= setTimeout(() => this.#writeSome(), HELD_MS).unref();
   }
 
@@ -73,37 +114,43 @@ export class LogOutput {
     this.#abandon();
   }
 
+  #pieceFor(line: string): Piece {
+    const last = this.#held.at(-1);
+    if (last?.hasRoomFor(line)) return last;
+    const spare = this.#spare;
+    this.#spare = null;
+    const piece = spare?.hasRoomFor(line) ? spare : new Piece(Math.max(PIECE_BYTES, line.length * BYTES_OF_CHARACTER));
+    this.#held.push(piece);
+    return piece;
+  }
+
   #writeSome(): void {
     this.#stopTimer();
-    let length = 0;
-    let lines = 0;
-    while (lines < this.#held.length && length < PIECE) length += this.#held[lines++]!.length;
-    if (lines === 0) {
-      this.#idle?.();
-      return;
-    }
-    this.#linesOfPiece = lines;
-    this.#lengthOfPiece = length;
-    this.#writer.write(Buffer.from(this.#held.splice(0, lines).join('')));
+    this.#piece = this.#held.shift() ?? null;
+    if (this.#piece === null) this.#idle?.();
+    else this.#writer.write(this.#piece.bytes);
   }
 
   #wrote(): void {
-    this.#heldLength -= this.#lengthOfPiece;
-    this.#linesOfPiece = 0;
-    this.#lengthOfPiece = 0;
-    if (this.#heldLength >= ENOUGH || this.#idle !== null) this.#writeSome();
-    else if (this.#heldLength > 0) this.#timer = setTimeout(() => this.#writeSome(), HELD_MS).unref();
+    const piece = this.#piece!;
+    this.#heldBytes -= piece.length;
+    piece.empty();
+    if (piece.room === PIECE_BYTES) this.#spare = piece;
+    this.#piece = null;
+    if (this.#heldBytes >= ENOUGH_BYTES || this.#idle !== null) this.#writeSome();
+    else if (this.#heldBytes > 0) this.#timer = setTimeout(() => this.#writeSome(), HELD_MS).unref();
   }
 
   #abandon(): void {
     this.#stopTimer();
     this.#writer.abandon();
     this.#abandoned = true;
-    const lost = this.#held.length + this.#linesOfPiece;
+    let lost = this.#piece?.lines ?? 0;
+    for (const { lines } of this.#held) lost += lines;
     this.#held = [];
-    this.#heldLength = 0;
-    this.#linesOfPiece = 0;
-    this.#lengthOfPiece = 0;
+    this.#piece = null;
+    this.#spare = null;
+    this.#heldBytes = 0;
     for (let i = 0; i < lost; i++) this.#options.onDrop();
     this.#idle?.();
   }

@@ -4,8 +4,8 @@ import type { ClosedWebSocket } from '../gateway/upgrade-on.ts';
 import { AccessLines } from './access-line.ts';
 import { LogOutput } from './log-output.ts';
 
-/** Characters of lines held while standard output does not take them; beyond it lines are dropped and counted. */
-const MOST_HELD = 16 * 1024 * 1024;
+/** Bytes of lines held while standard output does not take them; beyond it lines are dropped and counted. */
+const MOST_HELD_BYTES = 16 * 1024 * 1024;
 /** Refusals answered from memory are one line per key and this long. */
 const SUMMARY_MS = 1_000;
 /** Keys with a summary open at once; beyond it refusals of further keys get a line each. */
@@ -40,7 +40,7 @@ export interface LogOptions {
  */
 export function openLog({ level, onDrop, sample2xx, nowMs, random = Math.random, stream }: LogOptions): GatewayLog {
   // Asking for `process.stdout` makes a pipe one that says when it is full, instead of holding up whoever writes.
-  const out = new LogOutput({ fd: process.stdout.fd, maxLength: MOST_HELD, onDrop });
+  const out = new LogOutput({ fd: process.stdout.fd, maxBytes: MOST_HELD_BYTES, onDrop });
   const sink = stream ?? out;
   const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, sink);
   const lines = new AccessLines();

@@ -11,14 +11,14 @@ const line = (i: number) => `${i} ${'é'.repeat(200)}\n`;
 const text = (lines: number) => Array.from({ length: lines }, (_, i) => line(i)).join('');
 
 /** A pipe that says when it is full, both ends of it, and an output into it that counts what it drops. */
-async function pipe(maxLength = 16 * 1024 * 1024) {
+async function pipe(maxBytes = 16 * 1024 * 1024) {
   const path = join(await temporaryFolder(), 'pipe');
   execFileSync('mkfifo', [path]);
   const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   const writer = openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
   atEnd(() => closeSync(writer));
   const count = { dropped: 0 };
-  const output = new LogOutput({ fd: writer, maxLength, onDrop: () => count.dropped++ });
+  const output = new LogOutput({ fd: writer, maxBytes, onDrop: () => count.dropped++ });
   return { reader, output, count };
 }
 
@@ -65,7 +65,7 @@ test('a few lines do not wait for more of them', async () => {
 
 test('what does not fit is dropped and counted, and so is what nobody has taken at the end', async () => {
   const bytes = Buffer.byteLength(line(1));
-  const { reader, output, count } = await pipe(line(1).length * 1_000);
+  const { reader, output, count } = await pipe(bytes * 1_000);
   for (let i = 1_000; i < 2_200; i++) output.write(line(i % 10));
   expect(count.dropped).toBe(200);
   const beganAtMs = performance.now();
@@ -91,7 +91,7 @@ test('a reader that leaves loses its lines and nothing else', async () => {
 test('a file is written to its end before it is closed', async () => {
   const path = join(await temporaryFolder(), 'log');
   const fd = openSync(path, 'a');
-  const output = new LogOutput({ fd, maxLength: 1024 * 1024, onDrop: () => {} });
+  const output = new LogOutput({ fd, maxBytes: 1024 * 1024, onDrop: () => {} });
   for (let i = 0; i < 1_000; i++) output.write(line(i));
   await output.close();
   closeSync(fd);
