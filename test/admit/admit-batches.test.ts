@@ -64,6 +64,34 @@ test('of one key there is one call under way at a time: what comes meanwhile tra
   expect(ledger.calls.map((asks) => asks.map(({ n }) => n))).toEqual([[1], [6]]);
 });
 
+test('what waited for a call goes with what came in the turn of its answer, before it in order', async () => {
+  const { admitter, ledger } = admitterOn();
+  const five = allowance({ minute: 5 });
+  let arrive = () => {};
+  const underWay = new Promise<void>((resolve) => (arrive = resolve));
+  ledger.onTheWay = () => underWay;
+  const answers = [admitter.admit('a', five, 1)];
+  await new Promise(setImmediate);
+  answers.push(admitter.admit('a', five, 1));
+  await new Promise(setImmediate);
+  // In the turn in which the answer is read, one request comes before it and one behind it.
+  await new Promise<void>((resolve) => {
+    setTimeout(() => {
+      answers.push(admitter.admit('a', five, 1));
+      arrive();
+      // After the microtasks in which the answer is told.
+      afterMicrotasks(20, () => {
+        answers.push(admitter.admit('a', five, 1));
+        resolve();
+      });
+    });
+  });
+  await new Promise(setImmediate);
+  const told = (await Promise.all(answers)).map((it) => (it.kind === 'decided' ? it.verdict.binding?.remaining : null));
+  expect(told).toEqual([4, 3, 2, 1]);
+  expect(ledger.calls.map((asks) => asks.map(({ n }) => n))).toEqual([[1], [3]]);
+});
+
 test('a reload in the middle of a turn: each request is decided by the plan that it came under', async () => {
   const { admitter, ledger } = admitterOn();
   const [older, newer] = [allowance({ minute: 2 }), allowance({ minute: 5 })];
@@ -83,3 +111,9 @@ test('consumers whose names look like a cost or like one another are kept apart'
   expect((await Promise.all(answers)).map(kindOf)).toEqual(answers.map(() => 'admitted'));
   expect(ledger.calls[0]!.map(({ consumerId }) => consumerId)).toEqual(names.flatMap((name) => [name, name]));
 });
+
+/** So many microtasks later, in the same turn. */
+function afterMicrotasks(count: number, then: () => void): void {
+  if (count === 0) then();
+  else queueMicrotask(() => afterMicrotasks(count - 1, then));
+}

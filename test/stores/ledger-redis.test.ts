@@ -41,7 +41,30 @@ describe('in Redis', () => {
   });
   const command = (...words: (string | number)[]) => redisCommand(url, ...(words as [string]));
   const strict = allowance({ minute: 2, day: 9 }, { after: 2 });
+  const wide = allowance({ day: 1_000 });
   const ask = (consumerId: string, n: number, cost = 1) => ({ consumerId, allowance: strict, cost, n });
+
+  test('a script that Redis has forgotten is sent again, and what was asked meanwhile counts once each', async () => {
+    const { ledger } = ledgerOn(url);
+    for (let round = 1; round <= 3; round++) {
+      const outcomes = await Promise.all([
+        ledger.decide([ask('a', 0)]),
+        ledger.decide([{ ...ask('a', 1), allowance: wide }]),
+      ]);
+      expect(outcomes[1]![0]?.state.windows.day?.used).toBe(round);
+      await command('SCRIPT', 'FLUSH');
+    }
+  });
+
+  test('counts and times are told to the last digit', async () => {
+    const { ledger } = ledgerOn(url);
+    const most = Number.MAX_SAFE_INTEGER;
+    const [outcome] = await ledger.decide([
+      { consumerId: 'a', allowance: allowance({ day: most }), cost: most - 1, n: 1 },
+    ]);
+    expect(outcome?.admitted).toBe(1);
+    expect(outcome?.state.windows.day?.used).toBe(most - 1);
+  });
 
   test.each([
     ['a list', ['RPUSH', 'KEY', 'x']],
