@@ -37,6 +37,17 @@ export class RateLimitFields {
     return fields;
   }
 
+  /** The same as lines, each with its end: most answers go out so, and put together at once they cost half as much. */
+  linesOfVerdict(verdict: Verdict): string {
+    const { binding, nowMs, allowance } = verdict;
+    const { limit, remaining, resetAtMs } = binding ?? { limit: UNBOUNDED, remaining: UNBOUNDED, resetAtMs: nowMs };
+    const lines =
+      `X-RateLimit-Limit: ${limit}\r\nX-RateLimit-Remaining: ${remaining}\r\n` +
+      `X-RateLimit-Reset: ${resetSecond(resetAtMs)}\r\n`;
+    const policy = this.#draft ? this.#policyOf(allowance) : '';
+    return policy === '' ? lines : `${lines}RateLimit-Policy: ${policy}\r\nRateLimit: ${stateOf(verdict)}\r\n`;
+  }
+
   /** For a caller who is not known: the failed-authentication budget of its address. */
   ofBudget(budget: AddressBudget, nowMs: number): string[] {
     const { limit, remaining, resetAtMs } = budget;
@@ -73,8 +84,13 @@ function xFields(limit: number, remaining: number, resetAtMs: number): string[] 
     'X-RateLimit-Remaining',
     String(remaining),
     'X-RateLimit-Reset',
-    String(Math.ceil(resetAtMs / 1000)),
+    String(resetSecond(resetAtMs)),
   ];
+}
+
+/** Unix seconds, rounded up: by then the window has ended. */
+function resetSecond(resetAtMs: number): number {
+  return Math.ceil(resetAtMs / 1000);
 }
 
 function stateOf({ standings, allowance, nowMs, kind, binding }: Verdict): string {

@@ -29,6 +29,8 @@ const [HEAD, LENGTH, CHUNK_SIZE, CHUNK_DATA, CHUNK_END, TRAILERS, UNTIL_CLOSE, W
   0, 1, 2, 3, 4, 5, 6, 7, 8,
 ];
 
+const STATE_OF = { none: WHOLE, length: LENGTH, chunked: CHUNK_SIZE, close: UNTIL_CLOSE } as const;
+
 const NOTHING = Buffer.alloc(0);
 const BEGINNING = 'HTTP/1.';
 const FRAMING = /^(?:content-length|transfer-encoding)$/i;
@@ -162,7 +164,7 @@ export class AnswerReader {
     }
     this.#left = head.length;
     this.#trailerBytes = 0;
-    this.#state = { none: WHOLE, length: LENGTH, chunked: CHUNK_SIZE, close: UNTIL_CLOSE }[head.framing];
+    this.#state = STATE_OF[head.framing];
     this.#handler.onHead(head);
   }
 

@@ -33,8 +33,8 @@ export interface ClientResponse {
   writeInformation(status: number, fields: string[]): void;
   /** @param fields name and value in turn */
   writeHead(status: number, fields: string[]): unknown;
-  /** The same with lines, which go before the fields as they stand. Not of node:http's. */
-  writeLines?(status: number, lines: AnswerLines, fields: readonly string[]): void;
+  /** The same with lines as they stand, and others behind them, each with its end. Not of node:http's. */
+  writeLines?(status: number, lines: AnswerLines, own: string): void;
   flushHeaders(): void;
   /** @returns false where there is more to write than the client takes: go on at `drain` */
   write(chunk: Buffer): boolean;

@@ -32,6 +32,11 @@ export function ownFieldsOf(parts: Parts, known: Known, standing: string[] | nul
   return fields;
 }
 
+/** The same as lines, each with its end, of an answer to which no page and no deprecation adds anything. */
+export function ownLinesOf({ rateLimitFields }: Parts, verdict: Verdict, requestId: string): string {
+  return `${rateLimitFields.linesOfVerdict(verdict)}X-Request-Id: ${requestId}\r\n`;
+}
+
 function standingOf(parts: Parts, { verdict, caller, origin }: Known): string[] {
   const { rateLimitFields, admitter } = parts;
   if (verdict !== null) return rateLimitFields.ofVerdict(verdict);

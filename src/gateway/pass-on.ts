@@ -1,9 +1,10 @@
 import { IncomingMessage } from 'node:http';
+import type { Verdict } from '../admit/verdict.ts';
 import { CORS_FIELDS } from '../annotate/cors.ts';
 import type { AnswerHead } from '../forward/answer-head.ts';
 import type { RequestBody } from '../forward/body.ts';
 import type { ClientRequest, ClientResponse } from '../forward/client.ts';
-import { linesOf } from '../forward/field-lines.ts';
+import { answerLinesOf } from '../forward/field-lines.ts';
 import { FieldNames } from '../forward/field-names.ts';
 import { type ForwardHooks, type ForwardRequest, type ForwardResult, forward } from '../forward/forward.ts';
 import { answerFields, requestFields } from '../forward/headers.ts';
@@ -11,6 +12,7 @@ import type { Head } from '../listen/head.ts';
 import type { Caller } from './caller.ts';
 import type { Recording } from './exchange.ts';
 import type { LastLines, LinesFrom } from './last-lines.ts';
+import { ownLinesOf } from './own-fields.ts';
 import type { Origin, Parts } from './parts.ts';
 import { declaredLength } from './received.ts';
 import type { Match } from './route.ts';
@@ -23,9 +25,8 @@ export interface Admitted {
   /** What carries the trace on; null: the client's own fields do. */
   readonly traceFields: readonly string[] | null;
   readonly caller: Caller;
+  readonly verdict: Verdict;
   readonly origin: Origin;
-  /** What the gateway adds to the answer. */
-  readonly ownFields: readonly string[];
   readonly flow: Flow;
   /** Of its connection. */
   readonly lastLines: LastLines;
@@ -35,6 +36,8 @@ export interface Admitted {
 export interface Flow {
   /** Asked when the answer begins: whether the client's connection ends with it. */
   closes(): boolean;
+  /** What the gateway adds to the answer. */
+  ownFields(): readonly string[];
   forwarded(result: ForwardResult): void;
 }
 
@@ -75,11 +78,11 @@ class Passing implements ForwardRequest, ForwardHooks {
 
   head(head: AnswerHead): void {
     const [response, admitted] = [this.#response, this.#admitted];
-    const { route } = admitted.match;
+    const { match, verdict, record } = admitted;
     if (admitted.flow.closes()) response.shouldKeepAlive = false;
-    const isAllPassed = this.#parts.cors === null && route.deprecated === null;
+    const isAllPassed = this.#parts.cors === null && match.route.deprecated === null;
     if (isAllPassed && head.lines !== null && response.writeLines !== undefined) {
-      response.writeLines(head.status, head.lines, admitted.ownFields);
+      response.writeLines(head.status, head.lines, ownLinesOf(this.#parts, verdict, record.requestId));
     } else response.writeHead(head.status, answerFieldsOf(this.#parts, admitted, head.status, head.fields));
   }
 
@@ -114,12 +117,12 @@ function bodyOf(request: ClientRequest, { body, contentLength }: Head, maxBytes:
 /** The fields of the answer as the client gets them. */
 export function answerFieldsOf(
   parts: Parts,
-  { match, ownFields }: Admitted,
+  { match, flow }: Admitted,
   status: number,
   fields: readonly string[],
 ): string[] {
   const all = answerFields(fields, replacedBy(parts, match), status);
-  for (const field of ownFields) all.push(field);
+  for (const field of flow.ownFields()) all.push(field);
   return all;
 }
 
@@ -134,7 +137,7 @@ export function requestFieldsOf(via: string, admitted: Admitted): string[] {
 }
 
 function requestLinesOf(via: string, admitted: Admitted): string {
-  return admitted.lastLines.of(fromOf(via, admitted), lastingFields) + linesOf(passingFields(admitted));
+  return admitted.lastLines.of(fromOf(via, admitted), lastingFields) + answerLinesOf(passingFields(admitted));
 }
 
 function fromOf(via: string, { head, traceFields, caller, origin }: Admitted): LinesFrom {

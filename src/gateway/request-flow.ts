@@ -171,7 +171,7 @@ export class RequestFlow implements Asker, Flow, Waiter {
     }
     this.#record.judgement = 'usage';
     this.#verdict = answer.verdict;
-    this.#record.bytesOut = replyWithJson(this.#response, answer.report, this.#ownFields(), this.closes());
+    this.#record.bytesOut = replyWithJson(this.#response, answer.report, this.ownFields(), this.closes());
     this.#finish(200, null, null);
   }
 
@@ -197,7 +197,7 @@ export class RequestFlow implements Asker, Flow, Waiter {
       traceFields: this.#trace.forward(),
       caller: this.#caller!,
       origin: this.#origin,
-      ownFields: this.#ownFields(),
+      verdict: this.#verdict!,
       flow: this,
       lastLines: this.#connection.lastLines,
     };
@@ -220,11 +220,11 @@ export class RequestFlow implements Asker, Flow, Waiter {
     if (this.#head === null || this.#head.httpVersion === '1.0' || this.#parts.isDraining())
       this.#response.shouldKeepAlive = false;
     const unread = isUnread(this.#request, this.#head);
-    this.#record.bytesOut = replyWithError(this.#response, error, this.#ownFields(told), unread);
+    this.#record.bytesOut = replyWithError(this.#response, error, this.ownFields(told), unread);
     this.#finish(error.status, error.code, cause);
   }
 
-  #ownFields(told: string[] | null = null): string[] {
+  ownFields(told: string[] | null = null): string[] {
     const [head, match, caller, verdict] = [this.#head, this.#match, this.#caller, this.#verdict];
     const known = { requestId: this.#record.requestId, origin: this.#origin, head, match, caller, verdict };
     return ownFieldsOf(this.#parts, known, told);

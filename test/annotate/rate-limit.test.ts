@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { parseList } from 'structured-headers';
 import { expect, test } from 'vitest';
 import { decide, UNSEEN } from '../../src/admit/decide.ts';
-import { verdictOf } from '../../src/admit/verdict.ts';
+import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { RateLimitFields, retryAfterSeconds } from '../../src/annotate/rate-limit.ts';
+import { answerLinesOf } from '../../src/forward/field-lines.ts';
 import { allowance } from '../support/allowance.ts';
 
 const NOW_MS = 1_700_000_000_123;
@@ -55,14 +56,33 @@ test('whatever is decided, the fields are well formed, name every window, and st
           nowMs += waitMs;
           const outcome = decide(state, rules, nowMs, cost, n);
           state = outcome.state;
-          for (let i = 0; i < n; i++)
-            expectSound(fieldsOf(told.ofVerdict(verdictOf(outcome, rules, i))), limits, nowMs);
+          for (let i = 0; i < n; i++) {
+            const verdict = verdictOf(outcome, rules, i);
+            expectSound(fieldsOf(told.ofVerdict(verdict)), limits, nowMs);
+            expectSameAsLines(told, verdict);
+          }
         }
       },
     ),
     { numRuns: 100, seed: 20261121 },
   );
 });
+
+test.each([
+  ['without the draft', false, allowance({ minute: 5 })],
+  ['without any limit', true, allowance({})],
+  [
+    'where a window is unlimited',
+    true,
+    { ...allowance({ minute: 5 }), unlimited: [{ window: 'day', lengthMs: 86_400_000 }] },
+  ],
+] as const)('lines and fields are the same %s', (_, draft, rules) => {
+  expectSameAsLines(new RateLimitFields(draft), verdictOf(decide(UNSEEN, rules, NOW_MS + 1, 1, 1), rules, 0));
+});
+
+function expectSameAsLines(told: RateLimitFields, verdict: Verdict): void {
+  expect(told.linesOfVerdict(verdict)).toBe(answerLinesOf(told.ofVerdict(verdict)));
+}
 
 function expectSound(fields: Map<string, string>, limits: Record<string, number>, nowMs: number): void {
   const [limit, remaining, reset] = ['Limit', 'Remaining', 'Reset'].map((name) =>

@@ -65,8 +65,8 @@ export class FastResponse implements ClientResponse {
     this.#begin(status, answerLinesOf(fields), kindsIn(fields));
   }
 
-  writeLines(status: number, { text, hasDate, hasLength }: AnswerLines, fields: readonly string[]): void {
-    this.#begin(status, text + answerLinesOf(fields), (hasDate ? DATE : 0) | (hasLength ? LENGTH : 0));
+  writeLines(status: number, { text, hasDate, hasLength }: AnswerLines, own: string): void {
+    this.#begin(status, text + own, (hasDate ? DATE : 0) | (hasLength ? LENGTH : 0));
   }
 
   /** @param known which of the fields that decide about others are among the lines */
@@ -210,8 +210,12 @@ function kindsIn(fields: readonly string[]): number {
   return kinds;
 }
 
+/** By status: there are few. */
+const statusLines: string[] = [];
+
 function statusLine(status: number): string {
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
+  statusLines[status] ??= `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
+  return statusLines[status];
 }
 
 /** The bytes of a text as characters. */
