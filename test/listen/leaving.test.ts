@@ -157,13 +157,15 @@ test.each(LEAVE)(
 // The store may have counted it; nothing is wrong with its key, and no operator should look for a failed authentication.
 test('A request that breaks off while its admission is asked for is logged as undecided, under its own name', async () => {
   const redis = await privateRedis();
-  const slow = await startGateway({
-    upstream: upstream.origin,
-    env: { REDIS_URL: redis.url, KEY_PEPPER: 'a pepper of sixteen' },
-    more: 'redis: { timeout: 5s }',
-  });
-  const { key: own, id: consumerId } = await slow.createKey('free');
-  // Its key is known from now on.
+  const start = () =>
+    startGateway({
+      upstream: upstream.origin,
+      env: { REDIS_URL: redis.url, KEY_PEPPER: 'a pepper of sixteen' },
+      more: 'redis: { timeout: 5s }',
+    });
+  const { key: own, id: consumerId } = await (await start()).createKey('free');
+  // Begun later, so that it is not told that the key is new, and asks for it once. From then on it knows it.
+  const slow = await start();
   await slow.get('/usage', own);
   await redis.pause();
   const socket = await connected(slow);
