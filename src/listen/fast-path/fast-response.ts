@@ -210,12 +210,13 @@ function kindsIn(fields: readonly string[]): number {
   return kinds;
 }
 
-/** By status: there are few. */
-const statusLines: string[] = [];
+/** By status, from 0 on. */
+const STATUS_LINES = Array.from({ length: 1_000 }, (_, status) => {
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
+});
 
 function statusLine(status: number): string {
-  statusLines[status] ??= `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
-  return statusLines[status];
+  return STATUS_LINES[status]!;
 }
 
 /** The bytes of a text as characters. */
