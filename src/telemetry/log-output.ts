@@ -9,8 +9,11 @@ export interface LogOutputOptions {
   readonly onDrop: () => void;
 }
 
-/** Written as soon as so much is held, or so long after the first line: each write is a trip to another thread and back. */
-const ENOUGH_BYTES = 64 * 1024;
+/**
+ * Written as soon as so much is held, or so long after the first line: each write is a trip to another thread and back.
+ * With the line that reaches it, less than a pipe holds (64 KiB): what is over would be a trip of its own.
+ */
+const ENOUGH_BYTES = 60 * 1024;
 const HELD_MS = 500;
 /** What is written in one go, at most, but for a line that is longer alone. */
 const PIECE_BYTES = 128 * 1024;
@@ -38,7 +41,9 @@ class Piece {
   }
 
   hasRoomFor(line: string): boolean {
-    return this.length + line.length * BYTES_OF_CHARACTER <= this.#memory.length;
+    const room = this.#memory.length - this.length;
+    // To count bytes takes time: only where the line might not fit.
+    return line.length * BYTES_OF_CHARACTER <= room || (line.length <= room && Buffer.byteLength(line) <= room);
   }
 
   /** @returns its bytes */
@@ -119,7 +124,7 @@ export class LogOutput {
     if (last?.hasRoomFor(line)) return last;
     const spare = this.#spare;
     this.#spare = null;
-    const piece = spare?.hasRoomFor(line) ? spare : new Piece(Math.max(PIECE_BYTES, line.length * BYTES_OF_CHARACTER));
+    const piece = spare?.hasRoomFor(line) ? spare : new Piece(Math.max(PIECE_BYTES, Buffer.byteLength(line)));
     this.#held.push(piece);
     return piece;
   }
