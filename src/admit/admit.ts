@@ -115,17 +115,17 @@ export class Admitter {
     return batch;
   }
 
-  /** What waited for the call before is asked at the end of the turn, with all that has come by then. */
+  /** What waited for the call before is asked at the end of the turn, in front of what has come by then. */
   #addTo(ready: readonly Batch[]): void {
-    for (const batch of ready) {
-      const batches = this.#of(batch.consumerId);
+    for (const batch of ready.toReversed()) {
+      // Its time was up while it waited.
+      if (batch.state !== 'new') continue;
       const { consumerId, allowance, cost, withinMs } = batch;
-      const came = batches.findIndex((other) => isOf(other, consumerId, allowance, cost, withinMs));
-      if (came < 0) batches.push(batch);
-      else {
-        batch.waiting.push(...batches[came]!.waiting);
-        batches[came] = batch;
-      }
+      const batches = this.#of(consumerId);
+      // Not another one that has waited, which has a timer of its own.
+      const came = batches.findIndex((it) => it.timer === null && isOf(it, consumerId, allowance, cost, withinMs));
+      if (came >= 0) batch.waiting.push(...batches.splice(came, 1)[0]!.waiting);
+      batches.unshift(batch);
     }
     this.#last = null;
   }
