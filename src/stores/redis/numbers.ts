@@ -1,3 +1,5 @@
+import { Failure } from '../../failure.ts';
+
 const SPACE = 0x20;
 const ZERO = 0x30;
 
@@ -10,17 +12,25 @@ export class Numbers {
     this.#text = text;
   }
 
-  /** The next number; 0 behind the last one. */
+  /** @throws Failure `store_unavailable` where there is none */
   next(): number {
     const text = this.#text;
+    const from = this.#at;
     let number = 0;
-    let at = this.#at;
+    let at = from;
     for (; at < text.length; at++) {
       const byte = text[at]!;
       if (byte === SPACE) break;
-      number = number * 10 + (byte - ZERO);
+      const digit = byte - ZERO;
+      if (digit < 0 || digit > 9) throw noNumber();
+      number = number * 10 + digit;
     }
+    if (at === from) throw noNumber();
     this.#at = at + 1;
     return number;
   }
+}
+
+function noNumber(): Failure {
+  return new Failure('store_unavailable', 'Redis answered something else than the script tells.');
 }
