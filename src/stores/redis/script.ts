@@ -6,7 +6,7 @@ import type { RedisClient } from './connection.ts';
  * A Lua script that is sent by its digest. Where Redis does not know it, because it never ran there or was forgotten,
  * nothing has been done, and it is sent again as a whole.
  *
- * For the one call that requests wait for: `defineCommand` of ioredis does the same for three times the work.
+ * For the one call that requests wait for: `defineCommand` of ioredis does the same for twice the work.
  */
 export class Script {
   readonly #lua: string;

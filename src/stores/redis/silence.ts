@@ -9,7 +9,7 @@ const LOOK_EVERY_MS = 500;
  * only listens may be silent for as long as it likes.
  *
  * By looking at what went over it from time to time: ioredis can do the same (`socketTimeout`), with a timer and a
- * listener for each command. What was asked between the last answer and the look that saw it is missed with the
+ * listener for each command. What was asked between the last answer and the look that saw it is noticed with the
  * next command only, of which there is one soon: each call has a deadline, and a circuit behind it that probes.
  */
 export function endWhenSilent(connection: Socket): void {
