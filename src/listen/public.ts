@@ -148,7 +148,13 @@ function serveLast(
   if (socket.destroyed) return;
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
-  response.assignSocket(socket);
+  try {
+    response.assignSocket(socket);
+  } catch {
+    // Behind an answer that ends the connection Node has given it to a request that nobody serves any more.
+    closeGently(socket);
+    return;
+  }
   giveUpUnread(response, options);
   response.once('finish', () => {
     response.detachSocket(socket);
