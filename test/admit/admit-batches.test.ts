@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { allowance } from '../support/allowance.ts';
 import { admitterOn, kindOf } from './admitter.ts';
+import type { FakeLedger } from './fake-ledger.ts';
 
 const plan = allowance({ minute: 100 });
 
@@ -33,9 +34,7 @@ test('each of a turn is told its own place: the remaining requests go down one b
 
 test('the next turn is the next call, also while the one before is under way', async () => {
   const { admitter, ledger } = admitterOn();
-  let arrive = () => {};
-  const underWay = new Promise<void>((resolve) => (arrive = resolve));
-  ledger.onTheWay = () => underWay;
+  const arrive = holdCalls(ledger);
   const first = admitter.admit('a', plan, 1);
   await new Promise(setImmediate);
   const second = [admitter.admit('b', plan, 1), admitter.admit('c', plan, 1)];
@@ -48,9 +47,7 @@ test('the next turn is the next call, also while the one before is under way', a
 test('of one key there is one call under way at a time: what comes meanwhile travels together, in its order', async () => {
   const { admitter, ledger } = admitterOn();
   const five = allowance({ minute: 5 });
-  let arrive = () => {};
-  const underWay = new Promise<void>((resolve) => (arrive = resolve));
-  ledger.onTheWay = () => underWay;
+  const arrive = holdCalls(ledger);
   const answers = [admitter.admit('a', five, 1)];
   for (let turn = 0; turn < 3; turn++) {
     await new Promise(setImmediate);
@@ -67,9 +64,7 @@ test('of one key there is one call under way at a time: what comes meanwhile tra
 test('what waited for a call goes with what came in the turn of its answer, before it in order', async () => {
   const { admitter, ledger } = admitterOn();
   const five = allowance({ minute: 5 });
-  let arrive = () => {};
-  const underWay = new Promise<void>((resolve) => (arrive = resolve));
-  ledger.onTheWay = () => underWay;
+  const arrive = holdCalls(ledger);
   const answers = [admitter.admit('a', five, 1)];
   await new Promise(setImmediate);
   answers.push(admitter.admit('a', five, 1));
@@ -116,4 +111,11 @@ test('consumers whose names look like a cost or like one another are kept apart'
 function afterMicrotasks(count: number, then: () => void): void {
   if (count === 0) then();
   else queueMicrotask(() => afterMicrotasks(count - 1, then));
+}
+
+/** Holds all calls on their way until what is returned is called. */
+function holdCalls(ledger: FakeLedger): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  ledger.onTheWay = () => promise;
+  return resolve;
 }
