@@ -103,7 +103,6 @@ describe('the check of', () => {
       ['test/helpers/a.ts', ''],
       ['src/admit/_util.ts', ''],
     ],
-    'no source is longer than 250 lines': [['src/admit/a.ts', '\n'.repeat(251)]],
     'no module of src keeps a variable': [
       ['src/admit/a.ts', 'let count = 0;'],
       ['src/admit/b.ts', '\nexport let count = 0;'],

@@ -14,7 +14,6 @@ const FOR_STORES = [
   'src/admit/plan.ts',
   'src/annotate/deprecated-calls.ts',
 ];
-const LONGEST = 250;
 
 /** The arrows between the rooms of `src`, and what goes with them. */
 export const RULES: Readonly<Record<string, Rule>> = {
@@ -106,12 +105,6 @@ export const RULES: Readonly<Record<string, Rule>> = {
     [...sources.keys()]
       .filter((path) => path.split('/').some((part) => /^_?(utils?|helpers?)$/i.test(basename(part, extname(part)))))
       .map((path) => `${path}: name it after what it is about`),
-
-  [`no source is longer than ${LONGEST} lines`]: (sources) =>
-    [...sources]
-      .map(([path, text]) => ({ path, lines: text.replace(/\n$/, '').split('\n').length }))
-      .filter(({ path, lines }) => inSrc(path) && path.endsWith('.ts') && lines > LONGEST)
-      .map(({ path, lines }) => `${path} has ${lines} lines: it is more than one room, split it`),
 
   'no module of src keeps a variable': (sources) =>
     [...sources]
