@@ -34,4 +34,6 @@ export type FailureCode =
   /** An address cannot be listened on. */
   | 'cannot_listen'
   /** None of a gateway's workers could be started. */
-  | 'no_worker';
+  | 'no_worker'
+  /** This version of Node.js lacks something that the gateway relies on. */
+  | 'unsupported_node';

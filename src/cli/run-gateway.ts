@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Configuration, Settings } from '../config/settings.ts';
 import { Gateway } from '../gateway/gateway.ts';
 import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../listen/admin.ts';
+import { HeapGuard, type HeapUse } from '../listen/heap-guard.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
@@ -106,9 +107,15 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   await tokens.loading(settings.jwt);
   let listener: PublicListener | null = null;
   let gateway: Gateway | null = null;
+  const heap = new HeapGuard({
+    onChange: (isShort, use) => reportMemory(log, isShort, use),
+    onShort: () => listener?.closeIdle(),
+  });
+  closers.push(() => heap.close());
   const metrics = createMetrics({
     connections: () => listener?.connections() ?? 0,
     inFlight: () => gateway?.inFlight ?? 0,
+    isShortOfMemory: () => heap.isShort,
     webSockets: () => webSockets.open,
     upstreams: () => upstreams.states(),
     versions: () => live.versions,
@@ -124,7 +131,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   const surroundings = { log, metrics, tokens, traceOf, isDraining: () => draining, webSockets };
   const served = new Gateway(partsOf(live, services, upstreams.byName, surroundings));
   gateway = served;
-  const readiness = () => readinessOf(live, stores, draining || listener === null);
+  const readiness = () => readinessOf(live, stores, draining || listener === null, heap.isShort);
   const api = adminApiOn(live, async () => stores, log.logger);
   const admin = place === null ? await adminOf(settings, metrics, { readiness, api }, closers) : settings.admin;
   place?.show({ readiness, metrics: () => metrics.registry.getMetricsAsJSON() });
@@ -135,7 +142,9 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
     handle: (...received) => served.handle(...received),
     mayUpgrade: (head) => served.mayUpgrade(head),
     breakOff: (socket, code) => served.breakOff(socket, code),
+    isShortOfMemory: () => heap.isShort,
     onDrop: metrics.connectionDropped,
+    onEvict: metrics.connectionEvicted,
     onUnparsed: metrics.unparsed,
     onBadProxyHeader: metrics.proxyHeaderRefused,
     onHandshakeFailure: metrics.handshakeFailed,
@@ -180,6 +189,14 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   return { host, port, scheme, adminHost: admin.host, adminPort: admin.port, drain };
 }
 
+function reportMemory({ logger }: GatewayLog, isShort: boolean, { usedBytes, limitBytes }: HeapUse): void {
+  const mib = { usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
+  if (isShort) logger.error(mib, 'the heap is nearly full: no new connections, idle ones are closed');
+  else logger.info(mib, 'the heap has room again: connections are taken');
+}
+
+const MIB = 1024 * 1024;
+
 async function adminOf(
   settings: Settings,
   { registry }: GatewayMetrics,
@@ -196,15 +213,17 @@ function readinessOf(
   { settings: { redis }, isRefused }: LiveSettings,
   stores: GatewayStores,
   draining: boolean,
+  isShortOfMemory: boolean,
 ): Readiness {
   const store = stores.state();
   const decides = store !== 'never_reached' && (store !== 'away' || redis.onFailure !== 'closed');
   const outage = stores.outage();
   return {
-    ready: !draining && decides,
+    ready: !draining && decides && !isShortOfMemory,
     store,
     draining,
     ...(outage === null ? {} : { outage }),
     ...(isRefused ? { settings: 'refused' } : {}),
+    ...(isShortOfMemory ? { memory: 'short' } : {}),
   };
 }

@@ -45,7 +45,14 @@ const listen = z
     maxBodyBytes: size('0B', '1024GiB').prefault('1MiB').describe('Largest request body.'),
     maxConnections: wholeNumber(1, 1_000_000)
       .prefault(10_000)
-      .describe('Connections at a time; those beyond are closed unanswered.'),
+      .describe(
+        'Connections at a time. A new one beyond closes the one that has been idle longest, or is closed itself.',
+      ),
+    maxConnectionsPerAddress: wholeNumber(1, 1_000_000)
+      .optional()
+      .describe(
+        'Connections, and HTTP/2 streams, of one client address at a time (an IPv6 client: its /64); `trustedProxies` have no such limit. A quarter of maxConnections unless told, and at least 64.',
+      ),
     drainDelay: duration('0s', '24d')
       .prefault('0s')
       .describe('How long to keep accepting after SIGTERM, so that load balancers notice.'),

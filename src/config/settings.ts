@@ -31,6 +31,7 @@ export interface Settings {
     readonly maxUrlBytes: number;
     readonly maxBodyBytes: number;
     readonly maxConnections: number;
+    readonly maxConnectionsPerAddress: number;
     readonly drainDelayMs: number;
     readonly drainTimeoutMs: number;
     /** IP addresses and networks (`10.0.0.0/8`). */
@@ -143,6 +144,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       maxUrlBytes: listen.maxUrlBytes,
       maxBodyBytes: listen.maxBodyBytes,
       maxConnections: listen.maxConnections,
+      maxConnectionsPerAddress: listen.maxConnectionsPerAddress ?? Math.max(64, Math.floor(listen.maxConnections / 4)),
       drainDelayMs: listen.drainDelay,
       drainTimeoutMs: listen.drainTimeout,
       trustedProxies: listen.trustedProxies,

@@ -22,7 +22,7 @@ export interface Refusal {
  */
 export function notIdentified(
   { failedAttempts, rateLimitFields, wallMs }: Parts,
-  { address }: Origin,
+  { address, trustedPeer }: Origin,
   identified: Exclude<Identified, { kind: 'caller' }>,
   waitedMs: number,
 ): Refusal | Promise<Refusal> {
@@ -40,7 +40,10 @@ export function notIdentified(
   const { code, token } = identified;
   const answer = (budget: Budget): Refusal => {
     const nowMs = wallMs();
-    const error = budget.allowed ? unauthorized(code, token) : tooManyFailedAttempts(budget, nowMs);
+    // An address without credit left loses the connection too; a trusted proxy's carries the requests of others.
+    const error = budget.allowed
+      ? unauthorized(code, token)
+      : { ...tooManyFailedAttempts(budget, nowMs), closes: !trustedPeer };
     return { judgement: 'unauthenticated', error, told: rateLimitFields.ofBudget(budget, nowMs) };
   };
   const budget = failedAttempts.fail(address, waitedMs);

@@ -3,8 +3,10 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../annotate/error.ts';
 import type { Certificates } from './certificates.ts';
+import { Connections, type ReadConnection } from './connections.ts';
 import { Http2Sessions, type Http2Settings } from './http2.ts';
 import type { BreakReason } from './http2-session.ts';
+import { StreamSlots } from './http2-streams.ts';
 import { LendingSocket } from './lending-socket.ts';
 import { listening } from './listening.ts';
 import { Networks, oneForm } from './networks.ts';
@@ -13,13 +15,16 @@ import { createTlsStage, type TlsSettings } from './tls.ts';
 
 /** Where connections come from when another process accepts them. */
 export interface ConnectionFeed {
-  /** @param take gets each connection, half-open at the client's end of data; nothing of it has been read */
-  open(take: (socket: Socket) => void): void;
+  /**
+   * @param take gets each connection, half-open at the client's end of data; nothing of it has been read. `isFull`: there
+   * are `maxConnections` already, so an idle one has to make room
+   */
+  open(take: (socket: Socket, isFull: boolean) => void): void;
 }
 
 /** Reads the requests of connections that it is given. */
 export interface Reader {
-  take(socket: Socket): void;
+  take(socket: Socket): ReadConnection;
   /** Closes those that wait for a request. */
   closeIdle(): void;
 }
@@ -34,6 +39,7 @@ export interface EntryOptions {
   readonly maxHeaderBytes: number;
   readonly maxUrlBytes: number;
   readonly maxConnections: number;
+  readonly maxConnectionsPerAddress: number;
   readonly trustedProxies: readonly string[];
   /** Whether each trusted proxy says in a header of its own who its client is. */
   readonly proxyProtocol: boolean;
@@ -41,8 +47,12 @@ export interface EntryOptions {
   readonly tls: (TlsSettings & { readonly certificates: Certificates }) | null;
   /** Null: HTTP/1.1 alone. Only where there is TLS. */
   readonly http2: Http2Settings | null;
-  /** A connection was closed unanswered because there were `maxConnections` already. */
-  readonly onDrop: () => void;
+  /** Whether memory is nearly used up: no connection is taken then, and idle ones are closed. */
+  readonly isShortOfMemory: () => boolean;
+  /** A connection was closed unanswered. */
+  readonly onDrop: (shortage: Shortage) => void;
+  /** A connection that waited for a request was closed to make room. */
+  readonly onEvict: (shortage: Shortage) => void;
   /** A request that could not be parsed was answered with this code, or its stream was refused for that. */
   readonly onUnparsed: (code: ErrorCode) => void;
   /** A trusted proxy did not begin its connection as it must. */
@@ -58,6 +68,8 @@ export interface Entry {
   readonly port: number;
   /** TCP connections that are open now. */
   connections(): number;
+  /** Closes the connections that wait for a request, because memory is nearly used up. */
+  closeIdle(): void;
   /** Takes no new connection, closes idle ones at once and the others after their answer. */
   stopAccepting(): void;
   /** Resolves when the last connection has ended; those that have not by `deadlineMs` from now are cut. */
@@ -87,7 +99,8 @@ export async function openEntry(
   return {
     host: arrivals.host,
     port: arrivals.port,
-    connections: () => stages.open.size,
+    connections: () => stages.connections.count,
+    closeIdle: () => stages.closeIdle(),
     stopAccepting: () => {
       closed = arrivals.close();
       stages.stop();
@@ -95,7 +108,7 @@ export async function openEntry(
     drained: async (deadlineMs) => {
       // A connection that answered just before the drain began did not say that it would close.
       const sweep = setInterval(() => reader.closeIdle(), 50);
-      const cut = setTimeout(() => stages.cut(), deadlineMs);
+      const cut = setTimeout(() => stages.connections.close(), deadlineMs);
       await closed;
       clearInterval(sweep);
       clearTimeout(cut);
@@ -113,29 +126,28 @@ interface Arrivals {
 
 async function accepted(options: EntryOptions, stages: Stages): Promise<Arrivals> {
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    if (stages.open.size < options.maxConnections) stages.take(LendingSocket.around(socket));
-    else {
-      socket.destroy();
-      options.onDrop();
-    }
+    stages.offer(LendingSocket.around(socket), stages.connections.isFull);
   });
   await listening(server, options);
   const { address, port } = server.address() as AddressInfo;
   const close = () => {
     server.close();
-    return stages.emptied();
+    return stages.connections.emptied();
   };
   return { host: address, port, close };
 }
 
-/** Whoever feeds has the bound on connections, listens, and stops feeding before this is closed. */
+/** The process that feeds listens, counts the connections of all workers, and stops feeding before this is closed. */
 function fed({ host, port }: EntryOptions, feed: ConnectionFeed, stages: Stages): Arrivals {
-  feed.open((socket) => stages.take(socket));
-  return { host, port, close: () => stages.emptied() };
+  feed.open((socket, isFull) => stages.offer(socket, isFull));
+  return { host, port, close: () => stages.connections.emptied() };
 }
 
+/** Why there is no room for a connection. */
+export type Shortage = 'connections' | 'address' | 'memory';
+
 class Stages {
-  readonly open = new Set<Socket>();
+  readonly connections: Connections;
   /** Those of which nothing has been read that is part of a request. */
   readonly #arriving = new Set<Socket>();
   readonly #options: EntryOptions;
@@ -144,34 +156,23 @@ class Stages {
   readonly #sources = new WeakMap<Socket, Source>();
   readonly #encrypt: ((socket: Socket) => void) | null;
   readonly #http2: Http2Sessions | null;
-  #onEmpty: (() => void) | null = null;
 
   constructor(options: EntryOptions, reader: Reader, streams: HttpServer) {
     this.#options = options;
     this.#reader = reader;
-    this.#trusted = new Networks(options.proxyProtocol ? options.trustedProxies : []);
+    this.#trusted = new Networks(options.trustedProxies);
+    this.connections = new Connections(options, () => performance.now());
     this.#http2 = sessionsOf(options, streams);
     this.#encrypt = this.#encryption(options);
   }
 
-  take(socket: Socket): void {
-    this.open.add(socket);
-    this.#arriving.add(socket);
-    socket.once('close', () => {
-      this.open.delete(socket);
-      this.#arriving.delete(socket);
-      if (this.open.size === 0) this.#onEmpty?.();
-    });
-    if (!this.#isFromProxy(socket)) {
-      this.#identified(socket, null);
-      return;
-    }
+  /** Takes a new connection where there is room for it, or an idle one makes room. */
+  offer(socket: Socket, isFull: boolean): void {
+    // For the connection's whole life: Node takes its own listener away when a request leaves HTTP.
     socket.on('error', () => socket.destroy());
-    takeProxyHeader(socket, {
-      timeoutMs: this.#options.headersTimeoutMs,
-      refused: this.#options.onBadProxyHeader,
-      done: (source) => this.#identified(socket, source),
-    });
+    if (this.#options.isShortOfMemory()) this.#drop(socket, 'memory');
+    else if (isFull && !this.#evict('connections')) this.#drop(socket, 'connections');
+    else this.#take(socket);
   }
 
   stop(): void {
@@ -180,22 +181,49 @@ class Stages {
     this.#http2?.drain();
   }
 
-  /** Resolves when no connection is open, which may be at once. */
-  emptied(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#onEmpty = resolve;
-      if (this.open.size === 0) resolve();
+  closeIdle(): void {
+    for (let closed = this.connections.closeIdle(); closed > 0; closed--) this.#options.onEvict('memory');
+  }
+
+  #take(socket: Socket): void {
+    this.connections.add(socket);
+    this.#arriving.add(socket);
+    socket.once('close', () => this.#arriving.delete(socket));
+    if (!this.#isFromProxy(socket)) {
+      this.#identified(socket, null);
+      return;
+    }
+    takeProxyHeader(socket, {
+      timeoutMs: this.#options.headersTimeoutMs,
+      refused: this.#options.onBadProxyHeader,
+      done: (source) => this.#identified(socket, source),
     });
   }
 
-  cut(): void {
-    for (const socket of this.open) socket.destroy();
+  /** Whether an idle connection made room, of this client address or of any. */
+  #evict(shortage: 'connections' | 'address', address: string | null = null): boolean {
+    const isEvicted = this.connections.closeLongestIdle(address);
+    if (isEvicted) this.#options.onEvict(shortage);
+    return isEvicted;
+  }
+
+  #drop(socket: Socket, shortage: Shortage): void {
+    socket.destroy();
+    this.#options.onDrop(shortage);
   }
 
   #isFromProxy(socket: Socket): boolean {
-    if (!this.#options.proxyProtocol) return false;
-    const address = oneForm(socket.remoteAddress ?? '');
+    return this.#options.proxyProtocol && this.#isTrusted(socket);
+  }
+
+  #isTrusted({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }): boolean {
+    const address = oneForm(remoteAddress);
     return address !== null && this.#trusted.has(address);
+  }
+
+  /** The address that a connection counts for; null for a trusted proxy, which connects for many clients. */
+  #addressOf(socket: Socket): string | null {
+    return this.#isTrusted(socket) ? null : (oneForm(socket.remoteAddress ?? '') ?? UNKNOWN);
   }
 
   #identified(socket: Socket, source: Source | null): void {
@@ -203,10 +231,16 @@ class Stages {
       this.#sources.set(socket, source);
       comesFrom(socket, source);
     }
+    const address = this.#addressOf(socket);
+    if (address !== null && this.connections.isAtLimit(address) && !this.#evict('address', address)) {
+      this.#drop(socket, 'address');
+      return;
+    }
+    if (address !== null) this.connections.enter(socket, address);
     if (this.#encrypt !== null) this.#encrypt(socket);
     else {
       this.#arriving.delete(socket);
-      this.#reader.take(socket);
+      this.connections.reads(socket, this.#reader.take(socket));
     }
   }
 
@@ -224,13 +258,18 @@ class Stages {
   }
 
   #secured(socket: TLSSocket, raw: Socket): void {
+    socket.on('error', () => socket.destroy());
     const source = this.#sources.get(raw);
     if (source !== undefined) comesFrom(socket, source);
     this.#arriving.delete(raw);
-    if (socket.alpnProtocol === 'h2' && this.#http2 !== null) this.#http2.take(socket);
-    else this.#reader.take(socket);
+    const isHttp2 = socket.alpnProtocol === 'h2' && this.#http2 !== null;
+    const reading = isHttp2 ? this.#http2!.take(socket, this.#addressOf(socket)) : this.#reader.take(socket);
+    this.connections.reads(raw, reading);
   }
 }
+
+/** Stands for the address of a connection that was closed before it could be asked. */
+const UNKNOWN = '0.0.0.0';
 
 function sessionsOf(options: EntryOptions, server: HttpServer): Http2Sessions | null {
   if (options.http2 === null) return null;
@@ -238,7 +277,7 @@ function sessionsOf(options: EntryOptions, server: HttpServer): Http2Sessions | 
     ...options,
     settings: options.http2,
     server,
-    streams: { count: 0, most: options.maxConnections },
+    streams: new StreamSlots(options, options.isShortOfMemory),
     nowMs: () => performance.now(),
     onBreak: options.onSessionBroken,
   });

@@ -1,5 +1,6 @@
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
+import type { ReadConnection } from './connections.ts';
 import type { Http2Options } from './http2.ts';
 import { Budget, OverheadBudget } from './http2-budgets.ts';
 import { readStreamHead, type StreamRequest } from './http2-fields.ts';
@@ -12,8 +13,10 @@ export type BreakReason = 'resets' | 'overhead' | 'protocol';
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = constants;
 const { NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
 
-/** After the last frame: how long a client may take to read it and to close. */
+/** After the last frame, or after an error: how long a client may take to read what was sent and to close. */
 const CLOSE_WITHIN_MS = 1_000;
+/** A client that has said that it leaves (GOAWAY) loses its answers when no byte has passed for so long. */
+const LEAVING_STILL_MS = 2_000;
 /** Between the notice that there will be an end and the end: what the client had sent by then is still served. */
 const NOTICE_MS = 250;
 const ALL_STREAMS = 2 ** 31 - 1;
@@ -21,15 +24,24 @@ const MAX_PAIRS = 1_000;
 const SESSION_MEMORY_MB = 10;
 
 /** One client's HTTP/2 session: its streams become requests, and what it may cost is bounded. */
-export class Http2Session {
+export class Http2Session implements ReadConnection {
   readonly #options: Http2Options;
   readonly #socket: TLSSocket;
+  readonly #address: string | null;
   readonly #session: ServerHttp2Session;
   readonly #bornAtMs: number;
   readonly #overhead: OverheadBudget;
   readonly #resets: Budget;
+  /** Streams that have not been closed. */
   #open = 0;
+  /** Those of them that the gateway has not answered to the end. */
+  #served = 0;
   #idleSinceMs: number;
+  /** The bytes that have passed, as of the last look, and when they were last seen to grow. */
+  #passed = 0;
+  #passedAtMs: number;
+  #isLeaving = false;
+  #hasFailed = false;
   #hadStream = false;
   #payload = 0;
   #draining = false;
@@ -37,10 +49,13 @@ export class Http2Session {
   /** Since when there is nothing left but to close the connection; null while there is. */
   #overSinceMs: number | null = null;
 
-  constructor(socket: TLSSocket, options: Http2Options) {
+  /** @param address that its streams count for; null for a trusted proxy */
+  constructor(socket: TLSSocket, address: string | null, options: Http2Options) {
     const nowMs = options.nowMs();
     this.#options = options;
     this.#socket = socket;
+    this.#address = address;
+    this.#passedAtMs = nowMs;
     this.#bornAtMs = nowMs;
     this.#idleSinceMs = nowMs;
     this.#overhead = new OverheadBudget(nowMs);
@@ -48,7 +63,11 @@ export class Http2Session {
     this.#resets = new Budget(maxResets, maxResets / 60, nowMs);
     this.#session = performServerHandshake(socket, sessionOptions(options));
     this.#session.on('error', (error: NodeJS.ErrnoException) => {
+      this.#hasFailed = true;
       if (error.code?.startsWith('ERR_HTTP2_') === true) this.#report('protocol');
+    });
+    this.#session.on('goaway', () => {
+      this.#isLeaving = true;
     });
     // HTTP/2 knows no half of a connection: who has ended theirs waits for nothing.
     socket.once('end', () => this.#session.destroy());
@@ -59,13 +78,22 @@ export class Http2Session {
     this.#socket.once('close', listener);
   }
 
+  get idleSinceMs(): number | null {
+    return this.#served === 0 && (this.#open === 0 || this.#isLeaving) ? this.#idleSinceMs : null;
+  }
+
   /** Ends what waits too long or sends too much that is no request. */
   look(nowMs: number): void {
     const { bytesRead: read, bytesWritten: written } = this.#socket;
-    if (this.#session.destroyed || (this.#session.closed && this.#open === 0)) {
+    if (read + written !== this.#passed) {
+      this.#passed = read + written;
+      this.#passedAtMs = nowMs;
+    }
+    if (this.#hasFailed || this.#session.destroyed || (this.#session.closed && this.#open === 0)) {
       this.#overSinceMs ??= nowMs;
       if (nowMs - this.#overSinceMs >= CLOSE_WITHIN_MS) this.#socket.destroy();
-    } else if (!this.#overhead.look({ read, written, payload: this.#payload }, nowMs)) this.#breakOff('overhead');
+    } else if (this.#isStuck(nowMs)) this.#cut();
+    else if (!this.#overhead.look({ read, written, payload: this.#payload }, nowMs)) this.#breakOff('overhead');
     else if (this.#open === 0) {
       const { headersTimeoutMs, idleTimeoutMs } = this.#options;
       const isLate = this.#hadStream
@@ -73,6 +101,23 @@ export class Http2Session {
         : nowMs - this.#bornAtMs >= Math.min(headersTimeoutMs, idleTimeoutMs);
       if (isLate) this.#session.close();
     }
+  }
+
+  /**
+   * Whether every request has its answer, some of which cannot be sent: no byte has passed for too long.
+   *
+   * Attack: a client opens a stream, says GOAWAY and sends a broken frame. nghttp2 refuses the session, sends nothing more
+   * on it, and Node tells of none of that: no stream would ever close, nor the session, nor its socket.
+   */
+  #isStuck(nowMs: number): boolean {
+    if (this.#open === 0 || this.#served > 0) return false;
+    const { writeTimeoutMs } = this.#options;
+    return nowMs - this.#passedAtMs >= (this.#isLeaving ? Math.min(LEAVING_STILL_MS, writeTimeoutMs) : writeTimeoutMs);
+  }
+
+  #cut(): void {
+    this.#session.destroy();
+    this.#socket.destroy();
   }
 
   /** Takes no new streams a moment from now, and ends with the last that runs (RFC 9113 section 6.8). */
@@ -89,14 +134,19 @@ export class Http2Session {
     this.#hadStream = true;
     const { streams, onUnparsed } = this.#options;
     // Reset before anybody could look at it.
-    if (stream.destroyed || stream.closed) this.#spendReset();
-    else if (streams.count >= streams.most) {
+    if (stream.destroyed || stream.closed) {
+      this.#spendReset();
+      return;
+    }
+    const giveBack = streams.take(this.#address);
+    if (giveBack === null) {
       onUnparsed('overloaded');
       stream.close(NGHTTP2_REFUSED_STREAM);
     } else {
       const request = readStreamHead(raw, (flags & NGHTTP2_FLAG_END_STREAM) !== 0);
-      if (request.kind === 'request') this.#serve(stream, request);
+      if (request.kind === 'request') this.#serve(stream, request, giveBack);
       else {
+        giveBack();
         onUnparsed('invalid_request');
         stream.close(NGHTTP2_PROTOCOL_ERROR);
         this.#spendReset();
@@ -104,22 +154,30 @@ export class Http2Session {
     }
   }
 
-  #serve(stream: ServerHttp2Stream, request: StreamRequest): void {
-    const { server, streams, writeTimeoutMs } = this.#options;
+  #serve(stream: ServerHttp2Stream, request: StreamRequest, giveBack: () => void): void {
+    const { server, writeTimeoutMs } = this.#options;
     this.#payload += request.bytes;
     const onBytes = (bytes: number) => {
       this.#payload += bytes;
     };
-    const connection = new StreamConnection(stream, request, this.#socket, { writeTimeoutMs, onBytes });
+    // The connection of one stream is no reason to close the others; that of an address without credit is.
+    const endSession = () => this.#session.close();
+    const connection = new StreamConnection(stream, request, this.#socket, { writeTimeoutMs, onBytes, endSession });
     this.#open++;
-    streams.count++;
-    stream.once('close', () => this.#onStreamClose(connection));
+    this.#served++;
+    stream.once('close', () => {
+      giveBack();
+      this.#onStreamClose(connection);
+    });
+    connection.once('close', () => {
+      this.#passedAtMs = this.#options.nowMs();
+      if (--this.#served === 0) this.#idleSinceMs = this.#passedAtMs;
+    });
     server.emit('connection', connection);
     connection.begin();
   }
 
   #onStreamClose(connection: StreamConnection): void {
-    this.#options.streams.count--;
     if (--this.#open === 0) this.#idleSinceMs = this.#options.nowMs();
     if (connection.endedBy === 'client') this.#spendReset();
   }

@@ -20,9 +20,12 @@ export interface StreamConnectionOptions {
   readonly writeTimeoutMs: number;
   /** Told of every piece of the request's body. */
   readonly onBytes: (bytes: number) => void;
+  /** The session is to end with the streams that it has. */
+  readonly endSession: () => void;
 }
 
 const { NGHTTP2_NO_ERROR, NGHTTP2_CANCEL } = constants;
+const TOO_MANY_REQUESTS = 429;
 
 /**
  * One stream, as the node:http server sees it: a connection that carries exactly one HTTP/1.1 request and its answer.
@@ -44,6 +47,7 @@ export class StreamConnection extends Duplex implements AnswerHandler {
   readonly #request: StreamRequest;
   readonly #writeTimeoutMs: number;
   readonly #onBytes: (bytes: number) => void;
+  readonly #endSession: () => void;
   readonly #reader: AnswerReader;
   #body: StreamRequest['body'];
   #received = 0;
@@ -60,7 +64,7 @@ export class StreamConnection extends Duplex implements AnswerHandler {
     stream: ServerHttp2Stream,
     request: StreamRequest,
     peer: Peer,
-    { writeTimeoutMs, onBytes }: StreamConnectionOptions,
+    { writeTimeoutMs, onBytes, endSession }: StreamConnectionOptions,
   ) {
     super();
     this.remoteAddress = peer.remoteAddress;
@@ -72,6 +76,7 @@ export class StreamConnection extends Duplex implements AnswerHandler {
     this.#body = request.body;
     this.#writeTimeoutMs = writeTimeoutMs;
     this.#onBytes = onBytes;
+    this.#endSession = endSession;
     this.#reader = new AnswerReader(this, { maxHeadBytes: MAX_ANSWER_HEAD_BYTES, maxFields: MAX_ANSWER_FIELDS });
     this.#reader.begin(request.method);
   }
@@ -114,8 +119,10 @@ export class StreamConnection extends Duplex implements AnswerHandler {
     if (!this.#stream.closed) this.#stream.additionalHeaders(headers);
   }
 
-  onHead({ status, fields, framing }: AnswerHead): void {
+  onHead({ status, fields, framing, keepsAlive }: AnswerHead): void {
     if (this.#stream.closed) return;
+    // Of all 429 that alone ends its connection which says that the address has spent its failed attempts.
+    if (status === TOO_MANY_REQUESTS && !keepsAlive) this.#endSession();
     // A 205 has no content (RFC 9110 section 15.3.6), and HTTP/2 takes none of it.
     const isEmpty = framing === 'none' || status === 205;
     const kept = streamFields(status === 205 ? withoutLength(fields) : fields);

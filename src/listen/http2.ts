@@ -2,6 +2,7 @@ import type { Server } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../annotate/error.ts';
 import { type BreakReason, Http2Session } from './http2-session.ts';
+import type { StreamSlots } from './http2-streams.ts';
 
 export interface Http2Settings {
   /** Streams of one session at a time. */
@@ -19,8 +20,8 @@ export interface Http2Options {
   readonly writeTimeoutMs: number;
   /** Reads the requests of all streams. */
   readonly server: Server;
-  /** Streams of all sessions together: each is a request in flight, and takes what a connection takes. */
-  readonly streams: { count: number; readonly most: number };
+  /** Of all sessions. */
+  readonly streams: StreamSlots;
   /** Milliseconds that never jump. */
   readonly nowMs: () => number;
   readonly onUnparsed: (code: ErrorCode) => void;
@@ -40,9 +41,12 @@ export class Http2Sessions {
     this.#options = options;
   }
 
-  /** @param socket encrypted, with `h2` agreed on */
-  take(socket: TLSSocket): void {
-    const session = new Http2Session(socket, this.#options);
+  /**
+   * @param socket encrypted, with `h2` agreed on
+   * @param address that its streams count for; null for a trusted proxy
+   */
+  take(socket: TLSSocket, address: string | null): Http2Session {
+    const session = new Http2Session(socket, address, this.#options);
     this.#sessions.add(session);
     session.onClose(() => {
       this.#sessions.delete(session);
@@ -52,6 +56,7 @@ export class Http2Sessions {
     });
     this.#looking ??= setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
     if (this.#draining) session.drain();
+    return session;
   }
 
   /** What runs is finished, and nothing new is begun. */

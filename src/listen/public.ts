@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import type { ClientRequest, ClientResponse } from '../forward/client.ts';
 import type { ClientFault } from '../forward/faults.ts';
 import { UpgradeClient } from '../forward/upgrade-client.ts';
@@ -8,8 +8,9 @@ import { closeAfter } from '../gateway/reply.ts';
 import { type Entry, type EntryOptions, openEntry } from './entry.ts';
 import { FastPath } from './fast-path/fast-path.ts';
 import { type Head, type HeadFault, type HeadLimits, readHead } from './head.ts';
+import { HeldBytesBudget } from './held-bytes.ts';
+import { RequestFeed } from './request-feed.ts';
 import { isLooseRequestLine } from './request-line.ts';
-import { Turns } from './turns.ts';
 import { answerLate, onClientError, type ParseError } from './unparsed.ts';
 
 export interface PublicListenerOptions extends HeadLimits, EntryOptions {
@@ -42,22 +43,39 @@ const CHECK_EVERY_MS = 100;
 
 /**
  * Opens the public listener: HTTP/1.1 and 1.0, HTTP/2 where it is encrypted, every wait with a deadline.
- * @throws Failure `cannot_listen`
+ * @throws Failure `cannot_listen`, `unsupported_node`
  */
 export function listenPublic(options: PublicListenerOptions): Promise<PublicListener> {
   const [connections, streams] = [createReader(options), createReader(options)];
+  const held = new HeldBytesBudget();
+  const open = (socket: Socket) => {
+    const feed = new RequestFeed(connections.server, socket, held, () => performance.now());
+    connections.feeds.set(socket, feed);
+    return feed;
+  };
+  // What it relies on in node:http is tried before the first client comes.
+  const probe = new Socket();
+  open(probe);
+  probe.destroy();
   const simple = new FastPath({
     ...options,
     headersTimeoutMs: headersTimeoutOf(options),
-    node: connections,
+    feed: open,
+    held,
     serve: (request, response, head) => options.handle(request, response, head, null),
     onSilent: (socket) => answerLate(socket, options),
   });
-  return openEntry(options, simple, { connections, streams });
+  return openEntry(options, simple, { connections: connections.server, streams: streams.server });
+}
+
+interface NodeReader {
+  readonly server: Server;
+  /** By connection. A stream of HTTP/2 has none: it carries one request. */
+  readonly feeds: WeakMap<object, RequestFeed>;
 }
 
 /** Reads requests from what it is given: it does not listen itself. */
-function createReader(options: PublicListenerOptions): Server {
+function createReader(options: PublicListenerOptions): NodeReader {
   const server = createServer({
     headersTimeout: headersTimeoutOf(options),
     requestTimeout: options.requestTimeoutMs,
@@ -70,38 +88,45 @@ function createReader(options: PublicListenerOptions): Server {
     optimizeEmptyRequests: true,
     shouldUpgradeCallback: (request) => mayUpgrade(request, options),
   });
-  const turns = new Turns((request, response, isLoose) => {
-    const head = isLoose ? LOOSE_LINE : headOf(request, options);
+  const feeds: NodeReader['feeds'] = new WeakMap();
+  const serve = (request: IncomingMessage, response: ServerResponse) => {
+    if (feeds.get(request.socket)?.announced(request, response) === false) return;
+    const head = isLooseRequestLine(request) ? LOOSE_LINE : headOf(request, options);
     // Node's parser drops what stands behind a request that asks for an upgrade in its packet, and reads on in the next:
     // what that finds may be the middle of anything.
     if (head.kind === 'head' && head.connectionNames.has('upgrade')) closeAfter(response, true);
     giveUpUnread(response, options);
     options.handle(request, response, head, null);
-  });
-  const serve = (request: IncomingMessage, response: ServerResponse) => turns.take(request, response);
+  };
   server.on('request', serve);
   // Without these two Node would answer 100 and 417 by itself, before anybody was asked.
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);
   server.on('connect', (request, stream) => {
-    const socket = stream as Socket;
-    const refuse = () => serveLast(request, socket, options, null);
-    turns.end(socket, refuse, refuse);
+    const { socket } = request;
+    feeds.get(socket)?.stop();
+    // Of a CONNECT with a body Node hands out a stream of its own around the socket, and passes the socket's errors to it.
+    stream.on('error', () => {});
+    serveLast(request, socket, options, null);
   });
-  server.on('upgrade', (request, stream, early) => {
-    const socket = stream as Socket;
-    const client = new UpgradeClient(socket, early);
-    const serveIt = () => serveLast(request, socket, options, client);
-    turns.end(socket, serveIt, serveIt);
+  server.on('upgrade', (request, _stream, early) => {
+    const { socket } = request;
+    const behind = feeds.get(socket)?.stop() ?? NOTHING;
+    serveLast(request, socket, options, new UpgradeClient(socket, Buffer.concat([early, behind])));
   });
-  server.on('clientError', (error: ParseError, socket) => onClientError(error, socket as Socket, options, turns));
-  return server;
+  server.on('clientError', (error: ParseError, stream) => {
+    const socket = stream as Socket;
+    onClientError(error, socket, options, feeds.get(socket) ?? null);
+  });
+  return { server, feeds };
 }
 
 /** Node refuses to start with one that is longer than that of the request, which could never come into effect. */
 function headersTimeoutOf({ headersTimeoutMs, requestTimeoutMs }: PublicListenerOptions): number {
   return Math.min(headersTimeoutMs, requestTimeoutMs);
 }
+
+const NOTHING = Buffer.alloc(0);
 
 const LOOSE_LINE: HeadFault = {
   kind: 'fault',
@@ -144,17 +169,10 @@ function serveLast(
   options: PublicListenerOptions,
   client: UpgradeClient | null,
 ): void {
-  socket.on('error', () => socket.destroy());
   if (socket.destroyed) return;
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
-  try {
-    response.assignSocket(socket);
-  } catch {
-    // Behind an answer that ends the connection Node has given it to a request that nobody serves any more.
-    closeGently(socket);
-    return;
-  }
+  response.assignSocket(socket);
   giveUpUnread(response, options);
   response.once('finish', () => {
     response.detachSocket(socket);

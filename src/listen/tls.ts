@@ -97,10 +97,16 @@ function carrierOf(socket: TLSSocket): Socket | null {
   return (socket as TLSSocket & { _parent?: Socket })._parent ?? null;
 }
 
-/** Node resets only what it holds the TCP handle of, and throws for anything else. */
+/**
+ * Node resets only what it holds the TCP handle of, and throws for anything else.
+ *
+ * Attack: Node 26.10 crashes (SIGSEGV) where both are destroyed in one turn within the handshake's callback. So the
+ * encrypted side follows one turn later.
+ */
 function resetThrough(socket: TLSSocket, raw: Socket): void {
   socket.resetAndDestroy = () => {
     if (!raw.destroyed) raw.resetAndDestroy();
-    return socket.destroy();
+    setImmediate(() => socket.destroy());
+    return socket;
   };
 }

@@ -5,31 +5,38 @@ import type { ClientFault } from '../forward/faults.ts';
 import { closeGently } from '../gateway/linger.ts';
 import type { HeadLimits } from './head.ts';
 import type { PublicListenerOptions } from './public.ts';
-import type { Turns } from './turns.ts';
+import type { RequestFeed } from './request-feed.ts';
 
 export type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
 
-/** What could not be parsed has no request to answer: the connection gets the error and is closed. */
-export function onClientError(error: ParseError, socket: Socket, options: PublicListenerOptions, turns: Turns): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
+/**
+ * What could not be parsed has no request to answer: the connection gets the error and is closed.
+ * @param feed of the connection; null for a stream of HTTP/2
+ */
+export function onClientError(
+  error: ParseError,
+  socket: Socket,
+  options: PublicListenerOptions,
+  feed: RequestFeed | null,
+): void {
+  const request = feed?.request ?? null;
+  feed?.stop();
+  const isParseError = error.code?.startsWith('HPE_') === true || error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
+  // The client has closed its side in the middle of a request.
+  const hasEnded = error.code === 'HPE_INVALID_EOF_STATE';
+  if (!isParseError || !socket.writable || (hasEnded && request !== null)) {
     socket.destroy(error);
     return;
   }
   const [code, message] = meaningOf(error, socket, options);
-  const refuse = () => answerRaw(socket, code, message, options);
-  const breakOff = () => {
-    // The client left in the middle of its body: there is nobody to tell that it is malformed.
-    if (error.code === 'HPE_INVALID_EOF_STATE') return socket.destroy();
-    if (!isOfBody(code) || !options.breakOff(socket, code)) refuse();
-  };
-  const waits = turns.end(socket, breakOff, refuse);
-  // The client has closed its half in the middle of a further request: nobody waits for the answers before it.
-  if (waits && error.code === 'HPE_INVALID_EOF_STATE') socket.destroy(error);
+  // Found wrong while the body of a request was read that is being served.
+  if (request !== null && isOfBody(code) && options.breakOff(socket, code)) return;
+  answerRaw(socket, code, message, options, feed?.isHead === true);
 }
 
 /** Answers a new connection that has brought nothing in its time. */
 export function answerLate(socket: Socket, options: PublicListenerOptions): void {
-  answerRaw(socket, 'request_timeout', LATE, options);
+  answerRaw(socket, 'request_timeout', LATE, options, false);
 }
 
 const LATE = 'The request did not arrive in time.';
@@ -76,7 +83,14 @@ function isTargetTooLong(packet: Buffer | undefined, received: number, maxUrlByt
   return end !== -1 && !text.slice(0, end).includes('\n') && received - packet.length + end > maxUrlBytes;
 }
 
-function answerRaw(socket: Socket, code: ErrorCode, message: string, options: PublicListenerOptions): void {
+/** @param isHead whether it answers a HEAD, which gets the head alone (RFC 9110 section 9.3.2) */
+function answerRaw(
+  socket: Socket,
+  code: ErrorCode,
+  message: string,
+  options: PublicListenerOptions,
+  isHead: boolean,
+): void {
   options.onUnparsed(code);
   // Never a second status line on a connection where an answer has begun.
   if (!socket.writable || hasAnswerUnderWay(socket)) {
@@ -85,7 +99,7 @@ function answerRaw(socket: Socket, code: ErrorCode, message: string, options: Pu
   }
   const { status, body } = errorAnswer(code, message);
   socket.write(
-    `HTTP/1.1 ${status} ${REASONS[status] ?? 'Error'}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\nDate: ${new Date().toUTCString()}\r\n\r\n${body}`,
+    `HTTP/1.1 ${status} ${REASONS[status] ?? 'Error'}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\nDate: ${new Date().toUTCString()}\r\n\r\n${isHead ? '' : body}`,
   );
   closeGently(socket);
 }

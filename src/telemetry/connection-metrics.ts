@@ -1,7 +1,23 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 
+/** What there was too little of: places for connections, places for those of one client address, memory. */
+type Shortage = (typeof SHORTAGES)[number];
+
+const SHORTAGES = ['connections', 'address', 'memory'] as const;
+
+/** Counted by the process that decides: a worker, or the supervisor where too many wait for one. */
+export const CONNECTIONS_DROPPED = {
+  name: 'tollgate_connections_dropped_total',
+  help: 'Connections closed unanswered: too many, too many of one client address, or memory is nearly used up.',
+  labelNames: ['reason'],
+};
+
 /** What is counted of connections before there is a request on them. */
 export interface ConnectionMetrics {
+  /** A connection was closed unanswered. */
+  connectionDropped(reason: Shortage): void;
+  /** A connection that waited for a request was closed to make room. */
+  connectionEvicted(reason: Shortage): void;
   /** The files of the certificate have changed: a new one came into force, or what they hold cannot be used. */
   certificateRead(outcome: 'loaded' | 'refused'): void;
   handshakeFailed(): void;
@@ -15,8 +31,24 @@ export interface ConnectionMetrics {
 export function connectionMetrics(
   registry: Registry,
   expiresAtMs: () => number | null = () => null,
+  isShortOfMemory: () => boolean = () => false,
 ): ConnectionMetrics {
   const registers = [registry];
+  const dropped = new Counter({ ...CONNECTIONS_DROPPED, registers });
+  const evicted = new Counter({
+    name: 'tollgate_connections_evicted_total',
+    help: 'Idle connections closed to make room for a new one, or because memory is nearly used up.',
+    labelNames: ['reason'],
+    registers,
+  });
+  new Gauge({
+    name: 'tollgate_memory_short',
+    help: '1 while the gateway takes no new connections because its heap is nearly full.',
+    registers,
+    collect() {
+      this.set(isShortOfMemory() ? 1 : 0);
+    },
+  });
   const reloads = new Counter({
     name: 'tollgate_tls_reloads_total',
     help: 'Changes of the certificate or key: loaded, or refused because they cannot be used.',
@@ -50,9 +82,15 @@ export function connectionMetrics(
     },
   });
   // A series that begins with its first count shows no increase of it.
+  for (const reason of SHORTAGES) {
+    dropped.inc({ reason }, 0);
+    evicted.inc({ reason }, 0);
+  }
   for (const outcome of ['loaded', 'refused']) reloads.inc({ outcome }, 0);
   for (const reason of ['resets', 'overhead', 'protocol']) sessions.inc({ reason }, 0);
   return {
+    connectionDropped: (reason) => dropped.inc({ reason }),
+    connectionEvicted: (reason) => evicted.inc({ reason }),
     certificateRead: (outcome) => reloads.inc({ outcome }),
     handshakeFailed: () => handshakes.inc(),
     proxyHeaderRefused: () => headers.inc(),

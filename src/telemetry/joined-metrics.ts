@@ -1,5 +1,6 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client';
-import { CONNECTIONS_DROPPED, WORKERS_LOST } from './metrics.ts';
+import { CONNECTIONS_DROPPED } from './connection-metrics.ts';
+import { WORKERS_LOST } from './metrics.ts';
 
 /** All metrics of one process at one moment, as plain data. */
 export type Snapshot = readonly object[];
@@ -27,7 +28,7 @@ const JOINED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
  */
 export class JoinedMetrics {
   readonly #own = new Registry();
-  readonly #dropped: Counter;
+  readonly #dropped: Counter<string>;
   readonly #lost: Counter;
   #ended: Promise<Snapshot> = Promise.resolve([]);
 
@@ -40,7 +41,7 @@ export class JoinedMetrics {
 
   /** A connection was closed unanswered because there were too many. */
   connectionDropped(): void {
-    this.#dropped.inc();
+    this.#dropped.inc({ reason: 'connections' });
   }
 
   /** A worker stopped or ended without being told to. */

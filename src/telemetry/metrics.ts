@@ -11,8 +11,6 @@ import { type WebSocketMetrics, webSocketMetrics } from './web-socket-metrics.ts
 export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, SettingsMetrics, OutageMetrics {
   readonly registry: Registry;
   record(exchange: Exchange): void;
-  /** A connection was closed unanswered because there were too many. */
-  connectionDropped(): void;
   /** A request whose head could not be parsed was answered with this error code. */
   unparsed(code: string): void;
   storeFailed(): void;
@@ -23,6 +21,8 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, Set
 export interface Gauges {
   readonly connections: () => number;
   readonly inFlight: () => number;
+  /** Whether the gateway sheds load because memory is nearly used up; left out where nothing watches it. */
+  readonly isShortOfMemory?: () => boolean;
   readonly upstreams: () => Iterable<UpstreamState>;
   /** 1 present, 0 away. */
   readonly store: () => number;
@@ -43,11 +43,6 @@ export interface UpstreamState {
   readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
 }
 
-/** Counted by whoever listens, which is the supervisor where there are several workers. */
-export const CONNECTIONS_DROPPED = {
-  name: 'tollgate_connections_dropped_total',
-  help: 'Connections closed unanswered: maxConnections.',
-};
 /** Counted by the supervisor; there from the start wherever there is none. */
 export const WORKERS_LOST = {
   name: 'tollgate_workers_lost_total',
@@ -68,7 +63,6 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const recorders = [recordRequests(registry), recordDurations(registry), recordQuotas(registry)];
-  const dropped = counter(registry, CONNECTIONS_DROPPED.name, CONNECTIONS_DROPPED.help);
   counter(registry, WORKERS_LOST.name, WORKERS_LOST.help);
   const storeFailures = counter(
     registry,
@@ -86,13 +80,12 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   tokenMetrics(registry, gauges.tokenKeysUp);
   return {
     registry,
-    ...connectionMetrics(registry, gauges.certificateExpiresAtMs),
+    ...connectionMetrics(registry, gauges.certificateExpiresAtMs, gauges.isShortOfMemory),
     ...webSocketMetrics(registry, gauges.webSockets),
     ...settingsMetrics(registry, gauges.versions),
     record: (exchange) => {
       for (const record of recorders) record(exchange);
     },
-    connectionDropped: () => dropped.inc(),
     unparsed: (code) => unparsed.inc({ code }),
     storeFailed: () => storeFailures.inc(),
     ...outageMetrics(registry),

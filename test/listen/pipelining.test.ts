@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { createConnection } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
@@ -101,6 +103,47 @@ test.each([
     expect(responses.length).toBeLessThanOrEqual(2);
     expect(closed).toBe(true);
     expect(urls().filter((url) => url.includes('smuggled'))).toEqual([]);
+  },
+);
+
+// Attack: node:http takes its listeners off a connection that asks for CONNECT or an upgrade. While such a request waited
+// for the answer to the one before it, a reset was an error that nothing listened for, and the process ended: 69 bytes
+// without a key.
+test.each([
+  ['a CONNECT', 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n'],
+  ['a CONNECT with a body that is still to come', 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 9\r\n\r\n'],
+  ['an upgrade', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'],
+  [
+    'h2c',
+    'GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n',
+  ],
+  ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+  ['half a head', 'GET / HTTP/1.1\r\nHo'],
+])(
+  '%s behind a request whose answer takes its time, left by reset or FIN: noticed at once, and nothing is left (reliability 146)',
+  async (_, behind) => {
+    const before = upstream.requests.length;
+    let forwarded = 0;
+    for (const first of [get('wait=60000&held'), 'GET / HTTP/1.1\r\nHost: a\r\n\r\n']) {
+      for (const leave of ['resetAndDestroy', 'end'] as const) {
+        const socket = createConnection(gateway.port, '127.0.0.1');
+        socket.on('error', () => {});
+        await once(socket, 'connect');
+        socket.write(first + behind);
+        if (first.includes('held')) {
+          forwarded++;
+          await eventually(() => expect(upstream.requests).toHaveLength(before + forwarded));
+        }
+        socket[leave]();
+      }
+    }
+    await eventually(async () => {
+      const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+      expect(metrics).toMatch(/^tollgate_in_flight 0$/m);
+      expect(metrics).toMatch(/^tollgate_connections 0$/m);
+    });
+    expect(upstream.requests).toHaveLength(before + 2);
+    expect(gateway.process.stderr).toBe('');
   },
 );
 

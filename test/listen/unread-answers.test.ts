@@ -17,6 +17,9 @@ async function served(wire: Wire, writeTimeoutMs: number): Promise<ClientRespons
       host: '127.0.0.1',
       port: 0,
       maxConnections: 10,
+      maxConnectionsPerAddress: 10,
+      isShortOfMemory: () => false,
+      onEvict: never,
       trustedProxies: [],
       proxyProtocol: false,
       tls: null,
@@ -33,7 +36,7 @@ async function served(wire: Wire, writeTimeoutMs: number): Promise<ClientRespons
       response.writeHead(200, ['Content-Length', '2']);
       response.end('{}');
     },
-    feed: { open: (take) => take(wire as unknown as Socket) },
+    feed: { open: (take) => take(wire as unknown as Socket, false) },
   });
   return responses;
 }

@@ -54,7 +54,7 @@ test('counts and numbers of things are added up, the worst of states is told, an
     'tollgate_upstream_target_up{upstream="store",target="a"} 0',
     'tollgate_tls_certificate_expiry_timestamp_seconds 5',
     'tollgate_settings_info{settings="s",plans="p"} 1',
-    'tollgate_connections_dropped_total 1',
+    'tollgate_connections_dropped_total{reason="connections"} 1',
     'tollgate_workers_lost_total 1',
   ]) {
     expect(text.split('\n')).toContain(line);

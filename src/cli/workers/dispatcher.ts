@@ -2,13 +2,14 @@ import type { Socket } from 'node:net';
 
 /** What a connection can be handed to. */
 export interface Taker {
-  hand(socket: Socket): void;
+  /** @param isFull there are `maxConnections` already: an idle one has to make room, or this one is closed */
+  hand(socket: Socket, isFull: boolean): void;
 }
 
 export interface DispatcherOptions {
   /** Connections at a time, of all workers together. */
   readonly maxConnections: number;
-  /** A connection was closed unanswered because there were so many already. */
+  /** A connection was closed unanswered: there were so many already, and too many waited for an idle one to make room. */
   readonly onDrop: () => void;
   /** Of a clock that only goes forward. */
   readonly nowMs: () => number;
@@ -23,6 +24,9 @@ interface Member {
   handed: { readonly socket: Socket; readonly atMs: number } | null;
 }
 
+/** New connections that may wait to be handed out while there are `maxConnections`. */
+const MAX_WAITING_WHEN_FULL = 64;
+
 /** A worker that has not taken what it was handed for so long is busy, and the next one gets the connection. */
 const PATIENCE_MS = 100;
 
@@ -30,7 +34,8 @@ const PATIENCE_MS = 100;
  * Hands each new connection to the worker that has the fewest. The kernel could spread them by itself (SO_REUSEPORT), but
  * by a hash, so that of few connections most may be one worker's; and what a worker had not yet accepted when it died
  * would be reset. Here a connection is the supervisor's until the worker says that it is its own, before it reads a byte of
- * it; whoever dies before that loses none. And as one process counts them all, `maxConnections` is exact.
+ * it; whoever dies before that loses none. And as one process counts them all, `maxConnections` is exact: the worker that is told that all are taken closes an
+ * idle connection first.
  */
 export class Dispatcher<T extends Taker> {
   readonly #options: DispatcherOptions;
@@ -53,12 +58,12 @@ export class Dispatcher<T extends Taker> {
 
   /** A client has connected. */
   offer(socket: Socket): void {
-    if (this.connections >= this.#options.maxConnections) {
+    socket.on('error', () => {});
+    if (this.#isFull && this.#waiting.length >= MAX_WAITING_WHEN_FULL) {
       socket.destroy();
       this.#options.onDrop();
       return;
     }
-    socket.on('error', () => {});
     this.#waiting.push(socket);
     this.#handOut();
   }
@@ -114,16 +119,21 @@ export class Dispatcher<T extends Taker> {
     for (const socket of this.#waiting.splice(0)) socket.destroy();
   }
 
+  get #isFull(): boolean {
+    return this.connections >= this.#options.maxConnections;
+  }
+
   #handOut(): void {
     while (this.#waiting.length > 0) {
       const [taker, member] = this.#next() ?? [];
       if (taker === undefined || member === undefined) return;
       const socket = this.#waiting.shift()!;
+      const isFull = this.#isFull;
       this.#members.delete(taker);
       this.#members.set(taker, member);
       member.open++;
       member.handed = { socket, atMs: this.#options.nowMs() };
-      taker.hand(socket);
+      taker.hand(socket, isFull);
     }
     this.#onIdle?.();
   }

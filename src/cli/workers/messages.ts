@@ -8,8 +8,11 @@ export type Question = 'readiness' | 'metrics';
 export type ToWorker =
   /** The first one. The settings come from the supervisor, so that a worker that is started later runs by the same. */
   | { readonly kind: 'begin'; readonly worker: number; readonly workers: number; readonly configuration: Configuration }
-  /** With a socket: a client's connection, of which nothing has been read. */
-  | { readonly kind: 'connection' }
+  /**
+   * With a socket: a client's connection, of which nothing has been read. `isFull`: all workers together have
+   * `maxConnections` already, so the worker closes an idle connection for it, or closes it.
+   */
+  | { readonly kind: 'connection'; readonly isFull: boolean }
   /** The gateway stops: say so to whoever asks, and to clients. Connections still come. */
   | { readonly kind: 'drain' }
   /** No connection comes any more. */

@@ -38,7 +38,7 @@ export class Link {
   /** The supervisor has asked to stop, or is gone. */
   readonly stopped: Promise<void>;
   readonly #closed: Promise<void>;
-  #take: (socket: Socket) => void = (socket) => socket.destroy();
+  #take: (socket: Socket, isFull: boolean) => void = (socket) => socket.destroy();
   #facts: Facts | null = null;
   #isStopping = false;
   #endedConnections = 0;
@@ -53,7 +53,7 @@ export class Link {
       stopped.resolve();
     };
     process.on('message', (message: ToWorker, socket?: Socket) => {
-      if (message.kind === 'connection') this.#receive(socket);
+      if (message.kind === 'connection') this.#receive(socket, message.isFull);
       else if (message.kind === 'ask') void this.#answer(message.number, message.question);
       else if (message.kind === 'begin') begun.resolve(message);
       else if (message.kind === 'drain') stop();
@@ -102,7 +102,7 @@ export class Link {
     });
   }
 
-  #receive(socket: Socket | undefined): void {
+  #receive(socket: Socket | undefined, isFull: boolean): void {
     // Before a byte of it is read: if this process dies now, the supervisor still holds the connection and knows whether
     // another worker may have it.
     void this.tell({ kind: 'taken' });
@@ -113,7 +113,7 @@ export class Link {
     }
     const client = LendingSocket.around(socket);
     client.once('close', () => this.#ended());
-    this.#take(client);
+    this.#take(client, isFull);
   }
 
   /** Those of one turn in one message. */

@@ -19,7 +19,11 @@ export function shareOf(settings: Settings, worker: number, workers: number): Se
   );
   return {
     ...settings,
-    listen: { ...listen, maxConnections: part(listen.maxConnections) },
+    listen: {
+      ...listen,
+      maxConnections: part(listen.maxConnections),
+      maxConnectionsPerAddress: part(listen.maxConnectionsPerAddress),
+    },
     websockets: { ...websockets, max: part(websockets.max) },
     upstreams: new Map(upstreams),
   };

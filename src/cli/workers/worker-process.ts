@@ -114,9 +114,10 @@ export class WorkerProcess implements Taker {
     return this.#output;
   }
 
-  hand(socket: Socket): void {
+  hand(socket: Socket, isFull: boolean): void {
     // Our own end stays open until the worker has taken the connection.
-    if (this.#child?.connected) this.#child.send({ kind: 'connection' } satisfies ToWorker, socket, { keepOpen: true });
+    const message: ToWorker = { kind: 'connection', isFull };
+    if (this.#child?.connected) this.#child.send(message, socket, { keepOpen: true });
   }
 
   /** The gateway stops. One that has not begun to serve has nothing to finish. */

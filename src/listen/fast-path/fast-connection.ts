@@ -4,14 +4,13 @@ import { UNWATCHED, type Waiting } from '../../forward/deadlines.ts';
 import { TextWriter } from '../../forward/text-writer.ts';
 import { closeAfter } from '../../gateway/reply.ts';
 import { HeadReader } from '../head.ts';
+import { HeldBytes } from '../held-bytes.ts';
 import { LendingSocket, ownCopy } from '../lending-socket.ts';
+import type { RequestFeed } from '../request-feed.ts';
 import type { FastPath } from './fast-path.ts';
 import { FastResponse, type Line } from './fast-response.ts';
 import { SimpleReader, type SimpleRequest } from './simple-request.ts';
 
-/** What may be held of what a client sends before it has its answer. */
-const MOST_HELD_BYTES = 64 * 1024;
-const NOTHING = Buffer.alloc(0);
 const NO_FIELDS: NodeJS.Dict<string> = Object.freeze({});
 
 /** A connection on which requests of the simplest form have come, one at a time, and nothing else. */
@@ -25,12 +24,14 @@ export class FastConnection implements Line, Waiting {
   readonly #reader = new SimpleReader();
   readonly #heads: HeadReader;
   #active: FastResponse | null = null;
-  /** What came behind the request that is being served: its first `#heldBytes`. */
-  #held: Buffer = NOTHING;
-  #heldBytes = 0;
+  /** Where it has gone over to node:http. */
+  #feed: RequestFeed | null = null;
+  /** What came behind the request that is being served. */
+  readonly #held: HeldBytes;
   /** More came than may be held: the connection ends with the answer that is under way. */
   #isFull = false;
   #isNew = true;
+  #idleSinceMs: number;
   /** Nothing that still comes is looked at. */
   #isClosing = false;
 
@@ -40,13 +41,14 @@ export class FastConnection implements Line, Waiting {
     this.#path = path;
     this.keepAlive = path.keepAlive;
     this.#heads = new HeadReader(path.options);
-    this.deadlineAtMs = path.deadlines.nowMs() + path.options.headersTimeoutMs;
+    this.#held = new HeldBytes(path.held);
+    this.#idleSinceMs = path.deadlines.nowMs();
+    this.deadlineAtMs = this.#idleSinceMs + path.options.headersTimeoutMs;
     path.deadlines.watch(this);
     if (socket instanceof LendingSocket) socket.taker = this.#onBytes;
     // What had been read before; and all that comes, where it is encrypted.
     socket.on('data', this.#onBytes);
     socket.on('end', this.#onEnd);
-    socket.on('error', this.#onError);
     socket.on('close', this.#onClose);
   }
 
@@ -63,9 +65,15 @@ export class FastConnection implements Line, Waiting {
     this.#path.options.onSilent(this.#socket);
   }
 
+  /** Since when it has waited for a request, on the clock of the deadlines; null while it serves one. */
+  get idleSinceMs(): number | null {
+    if (this.#feed !== null) return this.#feed.idleSinceMs;
+    return this.#active === null ? this.#idleSinceMs : null;
+  }
+
   /** One that waits for a request. */
   closeIfIdle(): void {
-    if (this.#active === null && this.#heldBytes === 0) this.#socket.destroy();
+    if (this.#active === null && this.#held.length === 0) this.#socket.destroy();
   }
 
   onUnread(): void {
@@ -79,15 +87,17 @@ export class FastConnection implements Line, Waiting {
       return;
     }
     this.#active = null;
-    this.deadlineAtMs = this.#path.deadlines.nowMs() + this.#path.options.idleTimeoutMs;
+    this.#idleSinceMs = this.#path.deadlines.nowMs();
+    this.deadlineAtMs = this.#idleSinceMs + this.#path.options.idleTimeoutMs;
     // Not from within the answer before: its request has still to be written down.
-    if (this.#heldBytes > 0) setImmediate(this.#goOn);
+    if (this.#held.length > 0) setImmediate(this.#goOn);
   }
 
   /** @param bytes lent: they are copied where they are to stay */
   readonly #onBytes = (bytes: Buffer): void => {
     if (this.#isClosing || this.#isFull) return;
-    if (this.#active !== null || this.#heldBytes > 0) this.#hold(bytes);
+    if (this.#active !== null) this.#hold(bytes);
+    else if (this.#held.length > 0) this.#take(Buffer.concat([this.#held.take(), bytes]));
     else if (!isEmptyLine(bytes)) this.#take(bytes);
   };
 
@@ -118,28 +128,16 @@ export class FastConnection implements Line, Waiting {
 
   /** A request is served when the one before it has been answered, as if they had not been sent in one go. */
   #hold(bytes: Buffer): void {
-    const length = this.#heldBytes + bytes.length;
-    if (length > this.#held.length) {
-      const larger = Buffer.allocUnsafeSlow(2 * length);
-      this.#held.copy(larger, 0, 0, this.#heldBytes);
-      this.#held = larger;
-    }
-    bytes.copy(this.#held, this.#heldBytes);
-    this.#heldBytes = length;
-    if (length <= MOST_HELD_BYTES || this.#active === null) return;
-    // Who leaves is noticed only while what comes is read: so it is, and thrown away, and nothing of it is served.
-    this.#held = NOTHING;
-    this.#heldBytes = 0;
+    if (this.#held.add(bytes)) return;
+    // The connection ends with the answer that is under way. What still comes is read and dropped: only a connection that
+    // is read shows that the client has left.
     this.#isFull = true;
-    closeAfter(this.#active, true);
+    closeAfter(this.#active!, true);
   }
 
   readonly #goOn = (): void => {
-    if (!this.#socket.writable || this.#isClosing) return;
-    const held = this.#held.subarray(0, this.#heldBytes);
-    this.#held = NOTHING;
-    this.#heldBytes = 0;
-    this.#take(held);
+    if (this.#active !== null || this.#held.length === 0 || !this.#socket.writable || this.#isClosing) return;
+    this.#take(this.#held.take());
   };
 
   #handOver(bytes: Buffer): void {
@@ -148,11 +146,9 @@ export class FastConnection implements Line, Waiting {
     this.#letGo();
     socket.removeListener('data', this.#onBytes);
     socket.removeListener('end', this.#onEnd);
-    socket.removeListener('error', this.#onError);
     socket.removeListener('close', this.#onClose);
-    this.#path.handOver(socket);
-    // To its parser this is the first packet of all.
-    socket.unshift(ownCopy(bytes));
+    this.#feed = this.#path.handOver(socket);
+    this.#feed.begin(ownCopy(bytes));
   }
 
   #close(): void {
@@ -170,12 +166,9 @@ export class FastConnection implements Line, Waiting {
     this.#socket.end();
   };
 
-  readonly #onError = (): void => {
-    this.#socket.destroy();
-  };
-
   readonly #onClose = (): void => {
     this.#close();
+    this.#held.drop();
     this.#leave();
     const active = this.#active;
     this.#active = null;

@@ -1,8 +1,9 @@
-import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
 import { Deadlines } from '../../forward/deadlines.ts';
 import type { Head, HeadFault, HeadLimits } from '../head.ts';
+import type { HeldBytesBudget } from '../held-bytes.ts';
+import type { RequestFeed } from '../request-feed.ts';
 import { FastConnection } from './fast-connection.ts';
 
 export interface FastPathOptions extends HeadLimits {
@@ -12,8 +13,9 @@ export interface FastPathOptions extends HeadLimits {
   readonly writeTimeoutMs: number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Reads all that is not simple: a connection that brings such a thing is given to it, and stays there. */
-  readonly node: Server;
+  /** Opens node:http's reader on a connection that has brought something that is not simple; it stays there. */
+  readonly feed: (socket: Socket) => RequestFeed;
+  readonly held: HeldBytesBudget;
   readonly serve: (request: ClientRequest, response: ClientResponse, head: Head | HeadFault) => void;
   /** A new connection has brought nothing in its time. */
   readonly onSilent: (socket: Socket) => void;
@@ -32,7 +34,7 @@ export class FastPath {
   readonly mostBytes: number;
   readonly options: FastPathOptions;
   readonly #connections = new Set<FastConnection>();
-  readonly #handedOver = new Set<Socket>();
+  readonly #handedOver = new Map<Socket, RequestFeed>();
   #second = Number.NaN;
   #date = '';
 
@@ -42,9 +44,15 @@ export class FastPath {
     this.keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(options.idleTimeoutMs / 1000)}\r\n`;
   }
 
+  get held(): HeldBytesBudget {
+    return this.options.held;
+  }
+
   /** @param socket nothing that was read from it is still to be served */
-  take(socket: Socket): void {
-    this.#connections.add(new FastConnection(socket, this));
+  take(socket: Socket): FastConnection {
+    const connection = new FastConnection(socket, this);
+    this.#connections.add(connection);
+    return connection;
   }
 
   /** The connection has ended, or is node:http's from now on. */
@@ -53,18 +61,17 @@ export class FastPath {
   }
 
   /** For node:http, from here on. */
-  handOver(socket: Socket): void {
-    this.#handedOver.add(socket);
+  handOver(socket: Socket): RequestFeed {
+    const feed = this.options.feed(socket);
+    this.#handedOver.set(socket, feed);
     socket.once('close', () => this.#handedOver.delete(socket));
-    this.options.node.emit('connection', socket);
+    return feed;
   }
 
-  /** Is called again and again: who cannot be told idle from busy is closed another time. */
+  /** Is called again and again: a connection that cannot be told idle from busy is closed another time. */
   closeIdle(): void {
     for (const connection of this.#connections) connection.closeIfIdle();
-    // To Node an answer that was ended is over, although its client has still to take some of it: that would be cut off.
-    for (const { writableLength } of this.#handedOver) if (writableLength > 0) return;
-    this.options.node.closeIdleConnections();
+    for (const [socket, feed] of this.#handedOver) if (feed.isIdle) socket.destroy();
   }
 
   /** Now, as a value of Date (RFC 9110 section 5.6.7). */

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { ClientRequest, ClientResponse } from '../../../src/forward/client.ts';
 import { FastPath } from '../../../src/listen/fast-path/fast-path.ts';
 import { eventually } from '../../support/conditions.ts';
-import { Wire } from './wire.ts';
+import { feedingTo, Wire } from './wire.ts';
 
 // Requests with a body begin on the fast path where all of it has come with the head, and with node:http everywhere else.
 
@@ -43,7 +43,7 @@ function open({ answers = true, maxUrlBytes = 8_192, maxHeaderBytes = 16_384 } =
     idleTimeoutMs: 60_000,
     writeTimeoutMs: 60_000,
     wallMs: () => 0,
-    node,
+    ...feedingTo(node),
     serve: (request, response) => {
       note('us', request, request.wholeBody ?? '');
       responses.push(response);

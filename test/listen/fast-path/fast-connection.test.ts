@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import type { ClientResponse } from '../../../src/forward/client.ts';
 import { FastPath, type FastPathOptions } from '../../../src/listen/fast-path/fast-path.ts';
 import { eventually } from '../../support/conditions.ts';
-import { Wire } from './wire.ts';
+import { feedingTo, Wire } from './wire.ts';
 
 function open(more: Partial<FastPathOptions> = {}) {
   const responses: ClientResponse[] = [];
@@ -19,7 +19,7 @@ function open(more: Partial<FastPathOptions> = {}) {
     idleTimeoutMs: 60_000,
     writeTimeoutMs: 60_000,
     wallMs: () => 0,
-    node: createServer().on('connection', (socket) => handedOver.push(socket)),
+    ...feedingTo(createServer().on('connection', (socket) => handedOver.push(socket))),
     serve: (_, response) => responses.push(response),
     onSilent: (socket) => silent.push(socket),
     ...more,
@@ -130,7 +130,7 @@ test('Date is that of the second in which it is asked', () => {
 test('at a drain node:http closes its idle connections, and none whose client has still to take some of its answer', async () => {
   const node = createServer((_, response) => response.end('x'.repeat(100_000)));
   node.emit('listening');
-  const { wire, path, send } = open({ node });
+  const { wire, path, send } = open(feedingTo(node));
   wire.takes = false;
   // Two in one packet are not simple.
   send(GET + GET);

@@ -1,4 +1,23 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
+import { HeldBytesBudget } from '../../../src/listen/held-bytes.ts';
+import { RequestFeed } from '../../../src/listen/request-feed.ts';
+
+/** What of a fast path's options gives to node:http all that is not simple. */
+export function feedingTo(server: Server) {
+  const held = new HeldBytesBudget();
+  const feeds = new WeakMap<object, RequestFeed>();
+  server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
+    feeds.get(request.socket)?.announced(request, response);
+  });
+  const feed = (socket: Socket) => {
+    const opened = new RequestFeed(server, socket, held, () => performance.now());
+    feeds.set(socket, opened);
+    return opened;
+  };
+  return { held, feed };
+}
 
 /** A connection whose other side takes nothing while it is told to wait. */
 export class Wire extends Duplex {

@@ -1,0 +1,234 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { Failure } from '../failure.ts';
+import { closeGently } from '../gateway/linger.ts';
+import { closeAfter } from '../gateway/reply.ts';
+import { HeldBytes, type HeldBytesBudget } from './held-bytes.ts';
+
+const HEAD_END = Buffer.from('\r\n\r\n');
+/** Enough to tell HEAD from all other methods. */
+const METHOD_BYTES = 5;
+const NOTHING = Buffer.alloc(0);
+
+type Parse = (bytes: Buffer) => void;
+
+/**
+ * Feeds the bytes of one connection to the parser of node:http, one request at a time: what stands behind a request is
+ * held as raw bytes until that request has been answered.
+ *
+ * Attack: node:http parses all that has arrived and announces pipelined requests all at once. A request that is refused
+ * as ambiguous, with `Connection: close`, would then be followed to the upstream by the next one, although the client is
+ * told that nothing more is read (RFC 9112 section 9.6). A thousand requests in one packet would be a thousand at the
+ * upstream. Each parsed request takes ten times the memory of its bytes. And a CONNECT behind another request would wait
+ * on a socket that node:http has let go of: nothing would listen for its errors, and a reset would end the process.
+ *
+ * The bytes are cut where a head or a chunked body may end and where a body of declared length ends, so a piece completes
+ * one request at most. The parser reads the same bytes in the same order wherever they are cut, so a wrong cut cannot
+ * change what they mean. If a second request were announced nevertheless, the connection would be closed.
+ */
+export class RequestFeed {
+  /** When the connection began to wait for a request, on the clock of its listener; null while it serves one. */
+  idleSinceMs: number | null;
+  readonly #socket: Socket;
+  readonly #parse: Parse;
+  readonly #nowMs: () => number;
+  readonly #held: HeldBytes;
+  #request: IncomingMessage | null = null;
+  #response: ServerResponse | null = null;
+  /** What is still to come of a body of declared length. */
+  #bodyLeft = 0;
+  /** What the current turn has not given to the parser yet. */
+  #rest: Buffer = NOTHING;
+  /** How many bytes of HEAD_END the parser was given last. */
+  #matched = 0;
+  /** The first bytes of the request that is being read, without empty lines before it. */
+  #start = '';
+  #isOver = false;
+
+  /**
+   * @param server which takes the connection as if it had accepted it
+   * @param socket from which nothing has been read that is still to be parsed
+   */
+  constructor(server: Server, socket: Socket, held: HeldBytesBudget, nowMs: () => number) {
+    this.#socket = socket;
+    this.#nowMs = nowMs;
+    this.#held = new HeldBytes(held);
+    this.idleSinceMs = nowMs();
+    server.emit('connection', socket);
+    this.#parse = parserOf(socket);
+    // Another listener for data also makes Node read the socket as a stream, and not in its parser.
+    socket.on('data', this.#onData);
+    socket.removeListener('data', this.#parse);
+    socket.on('resume', this.#goOn);
+    socket.once('close', () => this.stop());
+  }
+
+  /** The bytes that are still to be parsed, from the beginning of a request. */
+  begin(bytes: Buffer): void {
+    this.#onData(bytes);
+  }
+
+  /** The request that is being served; null between two. */
+  get request(): IncomingMessage | null {
+    return this.#request;
+  }
+
+  /** Whether the request that is being read, or was read last, is a HEAD: its answer has no body. */
+  get isHead(): boolean {
+    return this.#start === 'HEAD ';
+  }
+
+  /** Whether nothing of a request has come, and everything written has been taken. */
+  get isIdle(): boolean {
+    return this.#request === null && this.#held.length === 0 && this.#start === '' && this.#socket.writableLength === 0;
+  }
+
+  /**
+   * The parser has announced a request.
+   * @returns false where it must not be served
+   */
+  announced(request: IncomingMessage, response: ServerResponse): boolean {
+    if (this.#isOver) return false;
+    if (this.#request !== null) {
+      this.stop();
+      this.#socket.destroy();
+      return false;
+    }
+    this.#request = request;
+    this.#response = response;
+    this.idleSinceMs = null;
+    this.#bodyLeft = declaredLength(request);
+    response.once('close', () => this.#onAnswered(response));
+    return true;
+  }
+
+  /** Nothing more is given to the parser. @returns what was still to be given to it */
+  stop(): Buffer {
+    const left = this.#held.length === 0 ? this.#rest : Buffer.concat([this.#rest, this.#held.take()]);
+    this.#isOver = true;
+    this.#rest = NOTHING;
+    this.#held.drop();
+    this.#socket.removeListener('data', this.#onData);
+    this.#socket.removeListener('resume', this.#goOn);
+    return left;
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    if (this.#isOver) return;
+    if (this.#held.length > 0 || !this.#mayFeed) this.#hold(bytes);
+    else this.#feed(bytes);
+  };
+
+  get #mayFeed(): boolean {
+    return this.#request?.complete !== true && !this.#socket.isPaused();
+  }
+
+  readonly #goOn = (): void => {
+    if (this.#held.length > 0 && this.#mayFeed && !this.#isOver) this.#feed(this.#held.take());
+  };
+
+  #feed(bytes: Buffer): void {
+    this.#rest = bytes;
+    while (this.#rest.length > 0) {
+      const piece = this.#rest.subarray(0, this.#bodyLeft > 0 ? this.#bodyLeft : this.#headEnd());
+      this.#rest = this.#rest.subarray(piece.length);
+      if (this.#bodyLeft > 0) {
+        this.#bodyLeft -= piece.length;
+        this.#matched = 0;
+      } else this.#noteStart(piece);
+      this.#parse(piece);
+      if (this.#request?.complete === true || this.#socket.isPaused()) break;
+    }
+    const rest = this.#rest;
+    this.#rest = NOTHING;
+    if (rest.length > 0 && !this.#isOver) this.#hold(rest);
+  }
+
+  /** Where the next head, or chunked body, of what is left may end; all of it where it ends nowhere. */
+  #headEnd(): number {
+    const rest = this.#rest;
+    let at = 0;
+    // An end that began in the piece before.
+    while (this.#matched > 0 && at < rest.length) {
+      this.#matched = matchedWith(this.#matched, rest[at++]!);
+      if (this.#matched === HEAD_END.length) break;
+    }
+    if (this.#matched === HEAD_END.length) {
+      this.#matched = 0;
+      return at;
+    }
+    if (at === rest.length) return at;
+    const found = rest.indexOf(HEAD_END, at);
+    if (found !== -1) return found + HEAD_END.length;
+    for (let i = Math.max(at, rest.length - HEAD_END.length + 1); i < rest.length; i++) {
+      this.#matched = matchedWith(this.#matched, rest[i]!);
+    }
+    return rest.length;
+  }
+
+  #noteStart(piece: Buffer): void {
+    if (this.#request !== null || this.#start.length === METHOD_BYTES) return;
+    const start = this.#start + piece.toString('latin1', 0, METHOD_BYTES + 2 * HEAD_END.length);
+    this.#start = start.replace(/^[\r\n]+/, '').slice(0, METHOD_BYTES);
+  }
+
+  #hold(bytes: Buffer): void {
+    if (this.#held.add(bytes)) return;
+    // The connection ends with the answer that is under way. What still comes is read and dropped: only a connection that
+    // is read shows that the client has left.
+    this.stop();
+    this.#socket.on('data', drop);
+    if (this.#response === null) this.#socket.destroy();
+    else closeAfter(this.#response, true);
+  }
+
+  #onAnswered({ shouldKeepAlive, writableFinished }: ServerResponse): void {
+    this.#request = null;
+    this.#response = null;
+    this.#start = '';
+    this.idleSinceMs = this.#nowMs();
+    const socket = this.#socket;
+    if (!socket.destroyed && shouldKeepAlive && writableFinished) {
+      // One request of each connection in a turn of the event loop: a long pipeline must not keep the others waiting.
+      if (this.#held.length > 0) setImmediate(this.#goOn);
+      return;
+    }
+    this.stop();
+    // Where it was decided behind the head of the answer, node:http does not know that the connection ends.
+    if (!socket.destroyed && !socket.writableEnded) closeGently(socket);
+  }
+}
+
+const drop = (): void => {};
+
+const [CR, LF] = [13, 10];
+
+/** How many bytes of HEAD_END stand at the end once this byte has come behind so many of them. */
+function matchedWith(matched: number, byte: number): number {
+  if (byte === (matched % 2 === 0 ? CR : LF)) return matched + 1;
+  return byte === CR ? 1 : 0;
+}
+
+/** The length of the body that a head declares; 0 where it declares none, or it cannot be relied on. */
+function declaredLength({ headers }: IncomingMessage): number {
+  const length = Number(headers['content-length'] ?? 0);
+  return headers['transfer-encoding'] === undefined && Number.isSafeInteger(length) ? length : 0;
+}
+
+/**
+ * Where node:http takes the bytes of a connection: the listener for data that it has just added.
+ *
+ * That it adds exactly one is not documented. A listener opens one feed before it takes connections, so a version of
+ * Node that works in another way is refused at the start.
+ * @throws Failure `unsupported_node`
+ */
+function parserOf(socket: Socket): Parse {
+  const [parse, ...others] = socket.listeners('data');
+  if (parse === undefined || others.length > 0) {
+    throw new Failure(
+      'unsupported_node',
+      `Node.js ${process.version} cannot be used: it reads HTTP connections in another way.`,
+    );
+  }
+  return parse as Parse;
+}
