@@ -36,6 +36,7 @@ const LONGEST = [
   'cli/plans-check',
   'fuzz/web-sockets',
   'fuzz/exchanges',
+  'conformance/http1',
   'gateway/shadow',
   'gateway/deprecations',
   'simulate/exactness',
