@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { findCollisions } from '../gateway/route.ts';
+import { USAGE } from '../gateway/usage-route.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
 import { checkKeyFormats } from './key-formats.ts';
 import { asArray, field, isMapping } from './raw.ts';
@@ -51,8 +52,9 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
 /** `GET /usage` belongs to the gateway (contract section 4). */
 function checkUsage(index: number, path: string, fault: Note, warn: Note): void {
   const at = ['routes', index, 'path'];
-  if (path === '/usage') fault(at, 'is reserved: /usage belongs to the gateway itself. Give the route another path.');
-  else if (path === '/**' || /^\/\{[^/]*\}$/.test(path)) {
+  if (findCollisions([USAGE.path, path]).length > 0) {
+    fault(at, 'is reserved: /usage belongs to the gateway itself. Give the route another path.');
+  } else if (path === '/**' || /^\/\{[^/]*\}$/.test(path)) {
     warn(at, 'also covers /usage, which the gateway answers itself and does not forward.');
   }
 }
