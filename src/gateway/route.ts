@@ -149,6 +149,57 @@ export function findCollisions(paths: readonly string[]): readonly { readonly in
   return collisions;
 }
 
+/**
+ * Within which patterns each pattern lies: those that are less specific and match some of its paths, as they are or with
+ * a slash behind them. Pairs of indices, those of one pattern together.
+ */
+export function findSurrounding(
+  paths: readonly string[],
+): readonly { readonly index: number; readonly within: number }[] {
+  const root = newBranch<number>();
+  const patterns = paths.map((path) => decodedSegmentsOf(path));
+  for (const [index, segments] of patterns.entries()) plant(root, segments, index);
+  return patterns.flatMap((segments, index) =>
+    surrounding(root, segments, true)
+      .map((within) => ({ index, within }))
+      .toArray(),
+  );
+}
+
+/** @param isSame whether the pattern itself lies below this branch: then what is as specific here is not yet decided */
+function* surrounding<T>(branch: Branch<T>, segments: readonly Segment[], isSame: boolean): Generator<T> {
+  const [segment, ...others] = segments;
+  if (segment === 'rest') {
+    if (!isSame) yield* allBelow(branch);
+    return;
+  }
+  if (branch.rest !== null) yield branch.rest;
+  if (segment === undefined) {
+    const slash = branch.literals.get('');
+    if (!isSame && branch.here !== null) yield branch.here;
+    if (!isSame && slash !== undefined && slash.here !== null) yield slash.here;
+  } else if (segment === 'name') {
+    // Until they differ, what has a literal here is more specific.
+    for (const [literal, next] of isSame ? [] : branch.literals) {
+      if (literal !== '') yield* surrounding(next, others, false);
+    }
+    if (branch.name !== null) yield* surrounding(branch.name, others, isSame);
+  } else {
+    const next = branch.literals.get(segment.literal);
+    if (next !== undefined) yield* surrounding(next, others, isSame);
+    if (branch.name !== null && segment.literal !== '') yield* surrounding(branch.name, others, false);
+  }
+}
+
+function* allBelow<T>(branch: Branch<T>): Generator<T> {
+  if (branch.rest !== null) yield branch.rest;
+  for (const next of [...branch.literals.values(), branch.name]) {
+    if (next === null) continue;
+    if (next.here !== null) yield next.here;
+    yield* allBelow(next);
+  }
+}
+
 /** What is wrong with a pattern, as the end of a sentence that starts with its name; null when it is sound. */
 export function faultOfPattern(path: string): string | null {
   if (!path.startsWith('/')) return 'must start with `/`';

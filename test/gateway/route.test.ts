@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Failure } from '../../src/failure.ts';
-import { compileRoutes, faultOfPattern, findCollisions, type Route } from '../../src/gateway/route.ts';
+import { compileRoutes, faultOfPattern, findCollisions, findSurrounding, type Route } from '../../src/gateway/route.ts';
 import { processorMs } from '../support/stopwatch.ts';
 
 function route(path: string, methods: readonly string[] = ['GET']): Route {
@@ -300,6 +300,60 @@ describe('routes are refused', () => {
     for (const path of ['/', '/a', '/a/', '/**', '/a/{b}/c', '/{a}/{b}/**', "/-._~!$&'()+,;=:@", '/%7Ea', '/...']) {
       expect(faultOfPattern(path), path).toBeNull();
     }
+  });
+});
+
+describe('a pattern lies within', () => {
+  const within = (...paths: string[]) =>
+    findSurrounding(paths).map((pair) => `${paths[pair.index]} in ${paths[pair.within]}`);
+
+  test('those that are less specific and match some of its paths, or would with a slash behind', () => {
+    expect(within('/v1/**', '/v1/admin', '/v1/{id}', '/v2/admin', '/V1/{id}')).toEqual([
+      '/v1/admin in /v1/**',
+      '/v1/admin in /v1/{id}',
+      '/v1/{id} in /v1/**',
+    ]);
+    expect(within('/a/{y}', '/{x}/b', '/a/**', '/{x}/c/**')).toEqual([
+      '/a/{y} in /a/**',
+      '/a/{y} in /{x}/b',
+      '/a/{y} in /{x}/c/**',
+      '/a/** in /{x}/b',
+      '/a/** in /{x}/c/**',
+    ]);
+    expect(within('/docs', '/docs/**', '/docs/')).toEqual(['/docs in /docs/**', '/docs/ in /docs/**']);
+    expect(within('/a/%62', '/%61/{x}')).toEqual(['/a/%62 in /%61/{x}']);
+    expect(within('/a', '/b/{x}', '/{x}/c/d')).toEqual([]);
+  });
+
+  test('the same ones as by trying every path', () => {
+    const pattern = fc
+      .tuple(fc.array(fc.constantFrom('a', 'b', '{}'), { maxLength: 3 }), fc.constantFrom('', '/', '/**'))
+      .map(([parts, end]) => `${parts.map((p, i) => `/${p === '{}' ? `{n${i}}` : p}`).join('')}${end}` || '/');
+    const deeper = (paths: readonly string[]) => paths.flatMap((path) => ['a', 'b', 'z'].map((it) => `${path}/${it}`));
+    const one = deeper(['']);
+    const two = deeper(one);
+    const three = deeper(two);
+    const all = ['', ...one, ...two, ...three, ...deeper(three)].flatMap((path) => [path, `${path}/`]);
+    const isLessSpecific = (outer: string, inner: string) => {
+      const [more, less] = [rankOf(inner), rankOf(outer)];
+      return less > more && (!less.startsWith(more) || less[more.length] === '2');
+    };
+    fc.assert(
+      fc.property(fc.array(pattern, { maxLength: 6 }), (given) => {
+        const collided = new Set(findCollisions(given).map(({ index }) => index));
+        const patterns = given.filter((_, i) => !collided.has(i));
+        const naive = patterns.flatMap((inner) => {
+          const isInner = regularExpressionOf(inner);
+          const own = all.filter((path) => isInner.test(path)).flatMap((path) => [path, `${path}/`]);
+          return patterns.flatMap((outer) => {
+            const isOuter = regularExpressionOf(outer);
+            return isLessSpecific(outer, inner) && own.some((path) => isOuter.test(path)) ? `${inner} in ${outer}` : [];
+          });
+        });
+        expect(within(...patterns).toSorted(), String(patterns)).toEqual(naive.toSorted());
+      }),
+      { seed: 20_261_123, numRuns: 150 },
+    );
   });
 });
 
