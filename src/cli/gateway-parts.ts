@@ -7,6 +7,7 @@ import type { Upstream } from '../forward/upstream.ts';
 import type { Parts } from '../gateway/parts.ts';
 import { RequestIds } from '../gateway/request-ids.ts';
 import { compileRoutes } from '../gateway/route.ts';
+import { USAGE } from '../gateway/usage-route.ts';
 import type { Consumer } from '../identify/identify.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
@@ -33,7 +34,7 @@ export function partsOf(
   const { deprecatedCalls, ...deciding } = services;
   const deprecated = new Set(settings.routes.flatMap((route) => (route.deprecated === null ? [] : route.path)));
   return {
-    router: compileRoutes(settings.routes),
+    router: compileRoutes([USAGE, ...settings.routes]),
     upstreams,
     ...deciding,
     ...surroundings,

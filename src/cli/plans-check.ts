@@ -1,6 +1,6 @@
 import type { BanRule, Plans } from '../admit/plan.ts';
 import { type Fault, printFault } from '../config/fault.ts';
-import { DEFAULT_PLANS_FILE } from '../config/settings.ts';
+import { DEFAULT_PLANS_FILE, routeWarningsOf } from '../config/settings.ts';
 import type { Command, Terminal } from './command.ts';
 import { withStore } from './open-store.ts';
 import { checkPlansFile } from './plans-file.ts';
@@ -28,8 +28,10 @@ export const plansCheck: Command = {
       'Give the file as in `tollgate plans check FILE`, or name it in TOLLGATE_PLANS.',
     );
     const faults = 'faults' in checked ? checked.faults : [];
-    const more = 'value' in checked ? await furtherWarnings(checked, file, options.against === true, terminal) : [];
-    const warnings = inOrder([...checked.warnings, ...more]);
+    const against = 'value' in checked && options.against === true;
+    const more = 'value' in checked ? await furtherWarnings(checked, file, against, terminal) : [];
+    const ofRoutes = against ? routeWarningsOf(terminal.env) : [];
+    const warnings = [...inOrder([...checked.warnings, ...more]), ...ofRoutes];
     if (options.json === true) {
       const report = { file, valid: faults.length === 0, faults: faults.map(told), warnings: warnings.map(told) };
       terminal.out(`${JSON.stringify(report, null, 2)}\n`);
@@ -60,8 +62,8 @@ function inOrder(faults: readonly Fault[]): readonly Fault[] {
   return faults.toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
 
-function told({ line, column, path, message }: Fault) {
-  return { line, column, path, message };
+function told({ file, line, column, path, message }: Fault) {
+  return { file, line, column, path, message };
 }
 
 function summaryOf({ plans, failedAuthenticationPerMinute }: Plans): string {

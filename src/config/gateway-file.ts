@@ -1,5 +1,7 @@
 import type { z } from 'zod';
-import { findCollisions } from '../gateway/route.ts';
+import { WINDOWS, type WindowName } from '../admit/plan.ts';
+import { findCollisions, findSurrounding } from '../gateway/route.ts';
+import { USAGE } from '../gateway/usage-route.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
 import { checkKeyFormats } from './key-formats.ts';
 import { asArray, field, isMapping } from './raw.ts';
@@ -7,6 +9,7 @@ import { instant } from './values.ts';
 import { type FileKind, type Note, type Parsed, parseYaml } from './yaml.ts';
 
 export type GatewayFile = z.output<typeof gatewaySchema>;
+type RouteEntry = GatewayFile['routes'][number];
 
 /** Reads the text of gateway.yaml (contract section 2). `file` is how its faults name it. */
 export function parseGatewayFile(text: string, file: string): Parsed<GatewayFile> {
@@ -20,6 +23,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     const listen = field(raw, 'listen');
     const routes = asArray(field(raw, 'routes'));
     checkRoutes(routes, fault, warn);
+    checkSurroundingRoutes(routes, field(raw, 'upstreams'), warn);
     checkUpstreams(routes, field(raw, 'upstreams'), fault, warn);
     checkListen(listen, warn);
     checkStages(listen, fault);
@@ -51,10 +55,58 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
 /** `GET /usage` belongs to the gateway (contract section 4). */
 function checkUsage(index: number, path: string, fault: Note, warn: Note): void {
   const at = ['routes', index, 'path'];
-  if (path === '/usage') fault(at, 'is reserved: /usage belongs to the gateway itself. Give the route another path.');
-  else if (path === '/**' || /^\/\{[^/]*\}$/.test(path)) {
+  if (findCollisions([USAGE.path, path]).length > 0) {
+    fault(at, 'is reserved: /usage belongs to the gateway itself. Give the route another path.');
+  } else if (path === '/**' || /^\/\{[^/]*\}$/.test(path)) {
     warn(at, 'also covers /usage, which the gateway answers itself and does not forward.');
   }
+}
+
+/**
+ * Attack: a service that takes `/v1/admin;x`, `/v1/Admin` or `/v1/admin/` for `/v1/admin` serves it to those who come by
+ * the route around it, under its rules. To the gateway these are other paths, so that it can only say where it matters.
+ */
+function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, warn: Note): void {
+  const sound = raw.flatMap((entry, index) => {
+    const route = routeSchema.safeParse(entry);
+    return route.success ? [{ index, route: route.data }] : [];
+  });
+  for (const { index, within } of findSurrounding(sound.map(({ route }) => route.path))) {
+    const [inner, outer] = [sound[index]!, sound[within]!];
+    const looser = looserRules(outer.route, inner.route);
+    if (looser.length === 0 || !reachOneService(outer.route.upstream, inner.route.upstream, upstreams)) continue;
+    warn(
+      ['routes', outer.index, 'path'],
+      `${outer.route.path} surrounds routes[${inner.index}] (${inner.route.path}) with looser rules (${looser.join(', ')}): ` +
+        'a service that ignores `;x`, capitals or a trailing slash in a path serves that route under them, too.',
+    );
+  }
+}
+
+/** What one route lets through that the other does not: each as a phrase. */
+function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
+  const rules: string[] = [];
+  if (one.auth === 'none' && other.auth === 'key') rules.push('no key');
+  const wider = one.auth !== 'none' ? undefined : WINDOWS.find((window) => isWider(one, other, window));
+  if (wider !== undefined)
+    rules.push(`${one.limits?.[wider] ?? 'any number'} instead of ${other.limits?.[wider]} per ${wider} and address`);
+  if (one.cost < other.cost) rules.push(`cost ${one.cost} instead of ${other.cost}`);
+  const [sunset, otherSunset] = [one.deprecated?.sunset, other.deprecated?.sunset];
+  if (otherSunset !== undefined && sunset === undefined) rules.push('no sunset');
+  else if (otherSunset !== undefined && sunset! > otherSunset) rules.push('a later sunset');
+  else if (other.deprecated !== undefined && one.deprecated === undefined) rules.push('no deprecation');
+  return rules;
+}
+
+function isWider(one: RouteEntry, other: RouteEntry, window: WindowName): boolean {
+  const limit = other.limits?.[window];
+  return limit !== undefined && limit < (one.limits?.[window] ?? Number.POSITIVE_INFINITY);
+}
+
+/** Whether two upstreams are one, or have a target in common. */
+function reachOneService(one: string, other: string, upstreams: unknown): boolean {
+  const targetsOf = (name: string) => asArray(field(field(upstreams, name), 'targets'));
+  return one === other || targetsOf(one).some((target) => targetsOf(other).includes(target));
 }
 
 function checkMethods(methods: readonly unknown[], index: number, fault: Note): void {

@@ -131,7 +131,9 @@ const deprecated = z.strictObject({
 export const routeSchema = z.strictObject({
   path: values
     .pattern()
-    .describe('{name} is one segment that is not empty, a last /** is the rest; compared raw and case-sensitive.'),
+    .describe(
+      '{name} is one segment that is not empty, a last /** is the rest; compared raw and case-sensitive. A path that matches another route when its percent-encoding is decoded is 400.',
+    ),
   methods: z
     .array(values.method())
     .min(1, 'must be a list of at least one method')

@@ -119,6 +119,12 @@ export function loadConfiguration(env: Variables): Configuration | Faulty {
   };
 }
 
+/** What is probably wrong with the routes of gateway.yaml, each with its place. */
+export function routeWarningsOf(env: Variables): readonly Fault[] {
+  const gateway = parseFile(env.TOLLGATE_CONFIG || DEFAULT_GATEWAY_FILE, 'TOLLGATE_CONFIG', parseGatewayFile);
+  return gateway.warnings.filter(({ path }) => path.startsWith('routes['));
+}
+
 function parseFile<T>(
   file: string,
   variable: string,

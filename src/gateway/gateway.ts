@@ -7,7 +7,6 @@ import { LastLines } from './last-lines.ts';
 import type { Parts } from './parts.ts';
 import { RequestFlow } from './request-flow.ts';
 import { upgradeForm } from './upgrade-form.ts';
-import { withUsage } from './usage-route.ts';
 
 interface Connection extends ClientConnection {
   /** The request that it is busy with, for what is found wrong only while its body is read. */
@@ -37,7 +36,7 @@ export class Gateway {
 
   /** Whether a request asks, in the right form and where it may, for another protocol on its connection. */
   mayUpgrade(head: Head): boolean {
-    return this.#parts.router.match(head.path)?.route.allowsUpgrade === true && upgradeForm(head).kind === 'upgrade';
+    return this.#parts.router.match(head.path)?.route?.allowsUpgrade === true && upgradeForm(head).kind === 'upgrade';
   }
 
   /**
@@ -73,7 +72,6 @@ export class Gateway {
   #counting(parts: Parts): Parts {
     return {
       ...parts,
-      router: withUsage(parts.router),
       close: (exchange) => {
         this.#inFlight--;
         parts.close(exchange);

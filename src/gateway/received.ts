@@ -29,6 +29,14 @@ export function recordingOf(parts: Parts, request: ClientRequest, traceId: strin
   return new Recording(requestId, traceId, request.method ?? '', address, parts.monotonicMs());
 }
 
+/** 400 for a path that matches another route when it is decoded. */
+export function ambiguousPath(): ErrorAnswer {
+  return errorAnswer(
+    'invalid_request',
+    'The path names another route when its percent-encoding is decoded. Write it plainly: encode only what must be encoded.',
+  );
+}
+
 /** What is wrong with the form of a request beyond its framing, once its route is known; null where nothing is. */
 export function formFault(head: Head, match: Match | null, via: string): ErrorAnswer | null {
   if (isLoop(head, via)) return plainError('loop_detected');

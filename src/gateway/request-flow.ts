@@ -14,7 +14,7 @@ import { notIdentified, type Refusal } from './not-identified.ts';
 import { budgetFields, ownFieldsOf } from './own-fields.ts';
 import type { Origin, Parts } from './parts.ts';
 import { type Flow, passOn } from './pass-on.ts';
-import { endsConnection, formFault, isUnread, recordingOf } from './received.ts';
+import { ambiguousPath, endsConnection, formFault, isUnread, recordingOf } from './received.ts';
 import { closeAfter, replyWithError, replyWithJson, replyWithNothing } from './reply.ts';
 import type { Match } from './route.ts';
 import { servable } from './servable.ts';
@@ -40,6 +40,8 @@ export class RequestFlow implements Asker, Flow, Waiter {
   readonly #trace: RequestTrace;
   #head: Head | null = null;
   #match: Match | null = null;
+  /** The path has two readings and no match; where both ask for a key, it is refused when the caller is known. */
+  #isAmbiguous = false;
   #caller: Caller | null = null;
   #verdict: Verdict | null = null;
   #forwarding: { breakOff(reason: Error): void } | null = null;
@@ -79,11 +81,14 @@ export class RequestFlow implements Asker, Flow, Waiter {
       return;
     }
     const parts = this.#parts;
-    const match = parts.router.match(head.path);
+    const found = parts.router.match(head.path);
+    const isAmbiguous = found?.route === null;
+    const match = isAmbiguous ? null : found;
     this.#head = head;
     this.#match = match;
+    this.#isAmbiguous = isAmbiguous;
     this.#record.routed(head, match);
-    const wrong = formFault(head, match, parts.via);
+    const wrong = isAmbiguous && !found.asksForKey ? ambiguousPath() : formFault(head, match, parts.via);
     if (wrong !== null) this.#refuse(wrong);
     else if (parts.cors !== null && isPreflight(head)) this.#answerPreflight(parts.cors, head);
     else {
@@ -135,6 +140,10 @@ export class RequestFlow implements Asker, Flow, Waiter {
   #admit(caller: Caller): void {
     this.#caller = caller;
     this.#record.identified(caller);
+    if (this.#isAmbiguous) {
+      this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), told: null });
+      return;
+    }
     const { storeMs } = this.#record;
     if (asksForUsage(this.#match)) {
       this.#await(tellUsage(this.#parts, this.#match, this.#head!, caller, storeMs), this.#onUsage);

@@ -39,19 +39,30 @@ export interface Match {
   readonly allow: string;
 }
 
+/** A path that matches one route as it was sent and another one, or one at all, when it is decoded. It must be refused. */
+export interface AmbiguousPath {
+  readonly route: null;
+  /** Whether a key is asked for under both readings: then a caller without one must not learn that they differ. */
+  readonly asksForKey: boolean;
+}
+
 export interface Router {
   /**
    * The most specific route for a path, whatever the method: the caller checks `route.methods`.
-   * @param path the raw request path without its query, nothing decoded; dot segments must have been refused before
+   * @param path the raw request path without its query, nothing decoded; dot segments and encoded slashes must have been
+   * refused before
    */
-  match(path: string): Match | null;
+  match(path: string): Match | AmbiguousPath | null;
 }
 
-interface Branch {
-  readonly literals: Map<string, Branch>;
-  name: Branch | null;
-  here: Match | null;
-  rest: Match | null;
+/** A segment of a pattern: text, `{name}`, or a last `**`. */
+type Segment = { readonly literal: string } | 'name' | 'rest';
+
+interface Branch<T> {
+  readonly literals: Map<string, Branch<T>>;
+  name: Branch<T> | null;
+  here: T | null;
+  rest: T | null;
 }
 
 /**
@@ -61,16 +72,24 @@ interface Branch {
  * `/x/a` and `/x/a/b` but not `/x`. Of several patterns that match, the first segment in which they differ decides:
  * a literal wins over `{name}`, `{name}` over `**`. Comparison is raw and case-sensitive.
  *
- * A match visits every branch at most once and cuts no more segments than the longest pattern has, so its cost is
- * bounded by the routes and not by what the client puts into the path.
+ * Attack: `/v1/%61dmin` matches `/v1/**` as it was sent, and the service behind it, which decodes it, serves `/v1/admin`:
+ * without its key, for a lower cost, after its sunset. So path and patterns are also compared with every percent-encoding
+ * decoded once, and a path whose two readings are not of the same route is ambiguous. A service that decodes only some
+ * characters, `%25` not among them, then agrees with the gateway as well: what is equal once a part has been decoded is
+ * equal once all has been.
+ *
+ * A match visits every branch at most twice, cuts no more segments than the longest pattern has, and decodes none that is
+ * too long for every literal, so its cost is bounded by the routes and not by what the client puts into the path.
  * @throws Failure `bad_settings` for a malformed pattern or two equally specific ones; the configuration check reports
  * both with their position before it comes to this.
  */
 export function compileRoutes(routes: readonly Route[]): Router {
   assertSound(routes.map((route) => route.path));
   const exact = new Map<string, Match>();
-  const root = newBranch();
+  const asSent = newBranch<Match>();
+  const decoded = newBranch<Match>();
   let depth = 0;
+  let longest = 0;
   for (const route of routes) {
     const methods = withHead(route.methods);
     const match = Object.freeze({
@@ -78,13 +97,35 @@ export function compileRoutes(routes: readonly Route[]): Router {
       allow: methods.join(', '),
     });
     const segments = segmentsOf(route.path);
-    if (segments.every(isLiteral)) exact.set(route.path, match);
-    depth = Math.max(depth, plant(root, segments, match));
+    const literals = segments.filter(isLiteral);
+    if (literals.length === segments.length) exact.set(route.path, match);
+    longest = Math.max(longest, ...literals.map(({ literal }) => literal.length));
+    depth = Math.max(depth, plant(asSent, segments, match));
+    plant(decoded, decodedSegmentsOf(route.path), match);
   }
-  return {
-    // A literal pattern that is the path itself is the most specific there can be.
-    match: (path) => exact.get(path) ?? (path.startsWith('/') ? search(root, cut(path, depth), 0) : null),
+  // Where a pattern encodes what a path may have as it is, a path without any encoding can have two readings as well.
+  const looksAtAll = routes.some(({ path }) => ENCODED_NEEDLESSLY.test(path));
+  const match = (path: string) => {
+    const sent = cut(path, depth);
+    const found = search(asSent, sent, 0);
+    if (!looksAtAll && !path.includes('%')) return found;
+    // Each character of a literal is at most three of the path.
+    const segments = sent.segments.map((segment) => (segment.length > 3 * longest ? segment : decode(segment)));
+    const other = search(decoded, { ...sent, segments }, 0);
+    if (other === found) return found;
+    return isWithoutKey(found) || isWithoutKey(other) ? AMBIGUOUS_TO_ALL : AMBIGUOUS_TO_KEYS;
   };
+  return {
+    // A literal pattern that is the path itself is the most specific there can be, under both readings.
+    match: (path) => exact.get(path) ?? (path.startsWith('/') ? match(path) : null),
+  };
+}
+
+const AMBIGUOUS_TO_ALL: AmbiguousPath = Object.freeze({ route: null, asksForKey: false });
+const AMBIGUOUS_TO_KEYS: AmbiguousPath = Object.freeze({ route: null, asksForKey: true });
+
+function isWithoutKey(match: Match | null): boolean {
+  return match !== null && match.route.perAddress !== null;
 }
 
 /** The methods with HEAD behind GET (contract section 2: GET brings HEAD). Frozen. */
@@ -98,10 +139,9 @@ export function findCollisions(paths: readonly string[]): readonly { readonly in
   const seen = new Map<string, number>();
   const collisions: { index: number; with: number }[] = [];
   for (const [index, path] of paths.entries()) {
-    // Segments are compared from the left, so two patterns are equally specific only where they are the same but for names.
-    const shape = segmentsOf(path)
-      .map((segment) => (isLiteral(segment) || segment === '**' ? segment : '{}'))
-      .join('/');
+    // Segments are compared from the left, so two patterns are equally specific only where they are the same but for names
+    // and for what is percent-encoded.
+    const shape = JSON.stringify(decodedSegmentsOf(path));
     const first = seen.get(shape);
     if (first === undefined) seen.set(shape, index);
     else collisions.push({ index, with: first });
@@ -109,17 +149,69 @@ export function findCollisions(paths: readonly string[]): readonly { readonly in
   return collisions;
 }
 
+/**
+ * Within which patterns each pattern lies: those that are less specific and match some of its paths, as they are or with
+ * a slash behind them. Pairs of indices, those of one pattern together.
+ */
+export function findSurrounding(
+  paths: readonly string[],
+): readonly { readonly index: number; readonly within: number }[] {
+  const root = newBranch<number>();
+  const patterns = paths.map((path) => decodedSegmentsOf(path));
+  for (const [index, segments] of patterns.entries()) plant(root, segments, index);
+  return patterns.flatMap((segments, index) =>
+    surrounding(root, segments, true)
+      .map((within) => ({ index, within }))
+      .toArray(),
+  );
+}
+
+/** @param isSame whether the pattern itself lies below this branch: then what is as specific here is not yet decided */
+function* surrounding<T>(branch: Branch<T>, segments: readonly Segment[], isSame: boolean): Generator<T> {
+  const [segment, ...others] = segments;
+  if (segment === 'rest') {
+    if (!isSame) yield* allBelow(branch);
+    return;
+  }
+  if (branch.rest !== null) yield branch.rest;
+  if (segment === undefined) {
+    const slash = branch.literals.get('');
+    if (!isSame && branch.here !== null) yield branch.here;
+    if (!isSame && slash !== undefined && slash.here !== null) yield slash.here;
+  } else if (segment === 'name') {
+    // Until they differ, what has a literal here is more specific.
+    for (const [literal, next] of isSame ? [] : branch.literals) {
+      if (literal !== '') yield* surrounding(next, others, false);
+    }
+    if (branch.name !== null) yield* surrounding(branch.name, others, isSame);
+  } else {
+    const next = branch.literals.get(segment.literal);
+    if (next !== undefined) yield* surrounding(next, others, isSame);
+    if (branch.name !== null && segment.literal !== '') yield* surrounding(branch.name, others, false);
+  }
+}
+
+function* allBelow<T>(branch: Branch<T>): Generator<T> {
+  if (branch.rest !== null) yield branch.rest;
+  for (const next of [...branch.literals.values(), branch.name]) {
+    if (next === null) continue;
+    if (next.here !== null) yield next.here;
+    yield* allBelow(next);
+  }
+}
+
 /** What is wrong with a pattern, as the end of a sentence that starts with its name; null when it is sound. */
 export function faultOfPattern(path: string): string | null {
   if (!path.startsWith('/')) return 'must start with `/`';
   if (path.length > 1024) return 'must not be longer than 1024 characters';
-  const segments = segmentsOf(path);
+  const segments = path.slice(1).split('/');
   const names = new Set<string>();
   for (const [i, segment] of segments.entries()) {
     const last = i === segments.length - 1;
     const fault = faultOfSegment(segment, last);
     if (fault !== null) return fault;
-    if (!isLiteral(segment) && names.has(segment)) return `uses the name ${segment} twice; each name must be used once`;
+    if (segment.startsWith('{') && names.has(segment))
+      return `uses the name ${segment} twice; each name must be used once`;
     names.add(segment);
   }
   return null;
@@ -129,6 +221,8 @@ export function faultOfPattern(path: string): string | null {
 const NAME = /^\{[A-Za-z_][A-Za-z0-9_]{0,63}\}$/;
 // pchar of RFC 3986 section 3.3 without `*`, which is kept for `/**`.
 const LITERAL = /^(?:[A-Za-z0-9._~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$/;
+/** Encodings of characters that the path of a request may also have as they are: all that are visible, such as %61 and %40. */
+const ENCODED_NEEDLESSLY = /%(?:2[1-9a-f]|[3-6][0-9a-f]|7[0-9a-e])/i;
 const DOTS = /^(?:\.|%2e){1,2}$/i;
 
 function faultOfSegment(segment: string, last: boolean): string | null {
@@ -154,35 +248,48 @@ function assertSound(paths: readonly string[]): void {
   throw new Failure('bad_settings', `The routes ${one} and ${other} match the same paths. Remove one of them.`);
 }
 
-function isLiteral(segment: string): boolean {
-  return segment !== '**' && !segment.startsWith('{');
+function segmentsOf(pattern: string): readonly Segment[] {
+  return pattern
+    .slice(1)
+    .split('/')
+    .map((text) => (text === '**' ? 'rest' : text.startsWith('{') ? 'name' : { literal: text }));
 }
 
-function segmentsOf(path: string): readonly string[] {
-  return path.slice(1).split('/');
+function decodedSegmentsOf(pattern: string): readonly Segment[] {
+  return segmentsOf(pattern).map((segment) => (isLiteral(segment) ? { literal: decode(segment.literal) } : segment));
 }
 
-function newBranch(): Branch {
+function isLiteral(segment: Segment): segment is { readonly literal: string } {
+  return typeof segment === 'object';
+}
+
+/** Decodes every percent-encoding once, byte by byte: whether the bytes are UTF-8 is not for the router to say. */
+function decode(segment: string): string {
+  if (!segment.includes('%')) return segment;
+  return segment.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+}
+
+function newBranch<T>(): Branch<T> {
   return { literals: new Map(), name: null, here: null, rest: null };
 }
 
 /** Adds a pattern below `root`. @returns how many segments a path needs to be cut into for it */
-function plant(root: Branch, segments: readonly string[], match: Match): number {
+function plant<T>(root: Branch<T>, segments: readonly Segment[], value: T): number {
   let branch = root;
   for (const [i, segment] of segments.entries()) {
-    if (segment === '**') {
-      branch.rest = match;
+    if (segment === 'rest') {
+      branch.rest = value;
       return i;
     }
-    let next = isLiteral(segment) ? branch.literals.get(segment) : branch.name;
+    let next = isLiteral(segment) ? branch.literals.get(segment.literal) : branch.name;
     if (!next) {
       next = newBranch();
-      if (isLiteral(segment)) branch.literals.set(segment, next);
+      if (isLiteral(segment)) branch.literals.set(segment.literal, next);
       else branch.name = next;
     }
     branch = next;
   }
-  branch.here = match;
+  branch.here = value;
   return segments.length;
 }
 
@@ -205,7 +312,7 @@ function cut(path: string, most: number): Cut {
   return { segments, whole: false };
 }
 
-function search(branch: Branch, path: Cut, at: number): Match | null {
+function search(branch: Branch<Match>, path: Cut, at: number): Match | null {
   const segment = path.segments[at];
   if (segment === undefined) return path.whole ? branch.here : branch.rest;
   const literal = branch.literals.get(segment);

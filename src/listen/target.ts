@@ -16,7 +16,8 @@ export interface TargetFault {
  * Reads a request target (RFC 9112 section 3.2). Nothing is decoded, normalised or repaired.
  *
  * Attack: `/v1/pets/../admin`, `/v1/%2e%2e/admin`, `//admin`, `/v1\admin` or `/v1%2fadmin` look like one path to the
- * router and like another to the service behind it. So every path that somebody could read as another one is refused.
+ * router and like another to the service behind it. So every path of which that can be seen without its route is refused;
+ * one that is of another route when it is decoded is refused by the router.
  *
  * @param host the Host field; absolute-form is reduced only where its authority is the same
  */
@@ -39,7 +40,7 @@ export function readTarget(url: string, method: string, host: string | null): Ta
 const VISIBLE = /^[\x21-\x7e]+$/;
 /** What most paths are: nothing that has to be looked at twice. */
 const PLAIN_PATH = /^(?:\/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+\/?$/;
-const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:\/|;|$)/i;
+const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:\/|;|%3b|$)/i;
 
 function pathFault(path: string): string | null {
   if (PLAIN_PATH.test(path) || path === '/') return null;

@@ -55,7 +55,13 @@ describe('tollgate plans check', () => {
       file: 'test/config/faults/bans-after-zero.yaml',
       valid: false,
       faults: [
-        { line: 2, column: 16, path: 'bans.after', message: 'must be a whole number from 1 to 1000000, not 0.' },
+        {
+          file: 'test/config/faults/bans-after-zero.yaml',
+          line: 2,
+          column: 16,
+          path: 'bans.after',
+          message: 'must be a whole number from 1 to 1000000, not 0.',
+        },
       ],
       warnings: [],
     });
@@ -78,6 +84,33 @@ describe('tollgate plans check', () => {
       expect.stringContaining('plans.b.limits.minute: is 0 and refuses every request'),
     ]);
     expect([status, strict.status]).toEqual([0, 1]);
+  });
+
+  test('--against warns of routes that are looser than one they surround, with the place in gateway.yaml', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tollgate-plans-'));
+    const [plans, gateway] = [join(folder, 'plans.yaml'), join(folder, 'gateway.yaml')];
+    writeFileSync(plans, 'plans: { a: { limits: { minute: 60 } } }\n');
+    writeFileSync(
+      gateway,
+      'listen: { trustedProxies: [0.0.0.0/0] }\nupstreams: { store: { targets: [http://127.0.0.1:9000] } }\nroutes:\n' +
+        "- { path: '/v1/**', methods: [GET], upstream: store }\n- { path: /v1/report, methods: [GET], upstream: store, cost: 40 }\n",
+    );
+    const env = { TOLLGATE_CONFIG: gateway, TOLLGATE_DATA: join(folder, 'data') };
+    const { status, stdout } = plansCheck([plans, '--against', '--json'], env);
+    rmSync(folder, { recursive: true });
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout).warnings).toEqual([
+      { file: plans, line: 1, column: 13, path: 'plans.a', message: 'is used by no live key.' },
+      {
+        file: gateway,
+        line: 4,
+        column: 11,
+        path: 'routes[0].path',
+        message:
+          '/v1/** surrounds routes[1] (/v1/report) with looser rules (cost 1 instead of 40): ' +
+          'a service that ignores `;x`, capitals or a trailing slash in a path serves that route under them, too.',
+      },
+    ]);
   });
 
   test('a missing file, a directory and a wrong word are told in a sentence, without a stack trace', () => {

@@ -53,6 +53,7 @@ describe('a fault says what is allowed', () => {
     ['jwt-algorithm-shared-secret', 'must be one of RS256, RS384,'],
     ['jwt-jwks-unencrypted', 'http://… only on this machine'],
     ['limit-word', 'must be a whole number from 0 to 999999999999999, `unlimited` or `custom`, not "infinite"'],
+    ['route-encoded-twice', 'matches the same paths as routes[0] (/v1/a)'],
     ['route-equally-specific', 'matches the same paths as routes[0] (/v1/pets/{petId})'],
     ['route-upstream-unknown', 'it must be store'],
     ['failure-mode-unknown', 'must be one of local, closed, open, not "shut"'],

@@ -141,6 +141,73 @@ describe('settings', () => {
   });
 });
 
+describe('a route around another one is warned of', () => {
+  const warned = (routes: string, upstreams = 'store: { targets: [http://127.0.0.1:9000] }') => {
+    const file = fileWith(`upstreams: { ${upstreams} }\nroutes:\n${routes.replace(/^ *- /gm, '- ').trim()}\n`);
+    return load({ TOLLGATE_CONFIG: file }).warnings.map((line) => line.slice(file.length + 1));
+  };
+  const looser = (rules: string, place = '3:11: routes[0].path: /v1/** surrounds routes[1] (/v1/admin)') =>
+    `${place} with looser rules (${rules}): a service that ignores \`;x\`, capitals or a trailing slash in a path serves that route under them, too.`;
+  const common = 'methods: [GET], upstream: store';
+  const free = 'auth: none, limits:';
+
+  test.each([
+    [`${free} { minute: 60 }`, '', 'no key'],
+    ['', 'cost: 5', 'cost 1 instead of 5'],
+    ['cost: 4', 'cost: 5', 'cost 4 instead of 5'],
+    ['', 'deprecated: { since: 2025-01-01 }', 'no deprecation'],
+    ['', 'deprecated: { since: 2025-01-01, sunset: 2030-01-01 }', 'no sunset'],
+    ['deprecated: { since: 2025-01-01 }', 'deprecated: { since: 2025-01-01, sunset: 2030-01-01 }', 'no sunset'],
+    [
+      'deprecated: { since: 2025-01-01, sunset: 2031-01-01 }',
+      'deprecated: { since: 2025-01-01, sunset: 2030-01-01 }',
+      'a later sunset',
+    ],
+    [`${free} { minute: 60 }`, `${free} { minute: 5 }`, '60 instead of 5 per minute and address'],
+    [`${free} { minute: 5 }`, `${free} { minute: 5, day: 9 }`, 'any number instead of 9 per day and address'],
+    [
+      `${free} { minute: 60 }`,
+      'cost: 2, deprecated: { since: 2025-01-01, sunset: 2030-01-01 }',
+      'no key, cost 1 instead of 2, no sunset',
+    ],
+  ])('where it is looser: %j around %j', (outer, inner, rules) => {
+    const line = (path: string, more: string) => `- { path: ${path}, ${common}${more && `, ${more}`} }\n`;
+    expect(warned(line('/v1/**', outer) + line('/v1/admin', inner))).toEqual([looser(rules)]);
+  });
+
+  test('by each of the routes around it, each time', () => {
+    const routes = `
+      - { path: /v1/admin, ${common}, cost: 5 }
+      - { path: '/v1/{name}', ${common}, cost: 2 }
+      - { path: '/v1/**', ${common} }`;
+    expect(warned(routes)).toEqual([
+      looser('cost 2 instead of 5', '4:11: routes[1].path: /v1/{name} surrounds routes[0] (/v1/admin)'),
+      looser('cost 1 instead of 5', '5:11: routes[2].path: /v1/** surrounds routes[0] (/v1/admin)'),
+      looser('cost 1 instead of 2', '5:11: routes[2].path: /v1/** surrounds routes[1] (/v1/{name})'),
+    ]);
+  });
+
+  test.each([
+    ['it is as strict', `cost: 5`, 'cost: 5'],
+    ['it is stricter', 'cost: 9, deprecated: { since: 2025-01-01, sunset: 2026-01-01 }', `cost: 2`],
+    ['it asks for a key and the other does not', '', `${free} { minute: 60 }`],
+    ['it allows other methods, a body and a WebSocket', 'body: true, websocket: true', ''],
+  ])('not where %s', (_why, outer, inner) => {
+    const line = (path: string, more: string) => `- { path: ${path}, ${common}${more && `, ${more}`} }\n`;
+    expect(warned(line('/v1/**', outer) + line('/v1/admin', inner))).toEqual([]);
+  });
+
+  test('not where another service is behind it, unless both upstreams have a target in common', () => {
+    const routes = `
+      - { path: '/v1/**', methods: [GET], upstream: pages, ${free} { minute: 60 } }
+      - { path: /v1/admin, methods: [GET], upstream: store }`;
+    const upstreams = (target: string) =>
+      `store: { targets: [http://127.0.0.1:9000] }, pages: { targets: [http://127.0.0.1:9001, ${target}] }`;
+    expect(warned(routes, upstreams('http://127.0.0.1:9002'))).toEqual([]);
+    expect(warned(routes, upstreams('http://127.0.0.1:9000'))).toEqual([looser('no key')]);
+  });
+});
+
 describe('nothing is loaded from', () => {
   test('a file that is absent, a directory, too large or not text, and all such faults come together', () => {
     const absent = join(folder, 'absent.yaml');

@@ -43,5 +43,7 @@ test('404 route_not_found: a long path is repeated in part only', async () => {
 });
 
 test('without a key an unknown path is a missing key: what routes there are is not told to strangers', async () => {
-  expect((await ask('GET /v1/none', '')).json()).toMatchObject({ code: 'missing_api_key', status: 401 });
+  for (const path of ['/v1/none', '/v1/pets', '/v1/%70ets']) {
+    expect((await ask(`GET ${path}`, '')).json(), path).toMatchObject({ code: 'missing_api_key', status: 401 });
+  }
 });

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { isPastSunset } from '../../src/annotate/deprecation.ts';
-import { compileRoutes, type Deprecation } from '../../src/gateway/route.ts';
+import { compileRoutes, type Deprecation, type Match } from '../../src/gateway/route.ts';
 import { servable } from '../../src/gateway/servable.ts';
 import { type Head, readHead } from '../../src/listen/head.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
@@ -71,7 +71,7 @@ function served(deprecated: Deprecation, nowMs: number) {
     { method: 'GET', url: '/old', httpVersion: '1.1', rawHeaders: ['Host', 'a'] },
     { maxUrlBytes: 100, maxHeaderBytes: 100, maxBodyBytes: 100 },
   ) as Head;
-  return servable(router.match('/old'), head, nowMs);
+  return servable(router.match('/old') as Match, head, nowMs);
 }
 
 test('what is served before the sunset is 410 from then on', () => {
