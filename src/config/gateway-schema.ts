@@ -97,7 +97,7 @@ const log = z
       .min(0, 'must be a number from 0 to 1')
       .max(1, 'must be a number from 0 to 1')
       .prefault(1)
-      .describe('Share of the 2xx answers that get an access line; everything else always gets one.'),
+      .describe('Share of the 2xx answers (preflights aside) that get an access line; nothing else is sampled.'),
   })
   .prefault({});
 
