@@ -123,14 +123,16 @@ test('the fields of the log in the README are those of an access line', () => {
     level: 'info',
     sample2xx: () => 0.5,
     nowMs: () => 0,
+    monotonicMs: () => 0,
     random: () => 0,
     onDrop: () => {},
     stream: { write: (line) => lines.push(line) },
   });
   log.access(EXCHANGE);
   log.access({ ...EXCHANGE, status: 429, source: 'memory' });
+  log.access({ ...EXCHANGE, status: 401, consumerId: null, judgement: 'unauthenticated' });
   log.close();
-  expect(lines).toHaveLength(2);
+  expect(lines).toHaveLength(3);
   const written = new Set(lines.flatMap((line) => Object.keys(JSON.parse(line) as object)));
   expect([...written].sort()).toEqual(told.sort());
 });

@@ -3,6 +3,7 @@ import { type Allowance, allowanceOf, type Limits, type Plan, type Plans } from 
 import { CorsFields } from '../annotate/cors.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
+import { FieldNames } from '../forward/field-names.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { Parts } from '../gateway/parts.ts';
 import { RequestIds } from '../gateway/request-ids.ts';
@@ -45,6 +46,7 @@ export function partsOf(
     maxBodyBytes: settings.listen.maxBodyBytes,
     writeTimeoutMs: settings.listen.writeTimeoutMs,
     via: settings.listen.via ?? viaOf(settings),
+    allowedNames: new FieldNames(settings.headers.allow.map((name) => name.toLowerCase())),
     originOf: (request) => addresses.of(request),
     newRequestId: () => requestIds.next(),
     webSocketIdleMs: settings.websockets.idleTimeoutMs,

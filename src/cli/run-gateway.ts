@@ -55,6 +55,7 @@ export async function runGateway(
     level: settings.logLevel,
     sample2xx: () => live.settings.log.sample2xx,
     nowMs: () => Date.now(),
+    monotonicMs: () => performance.now(),
     onDrop: () => late.metrics?.logLineDropped(),
   });
   const log = place === null ? opened : { ...opened, logger: opened.logger.child({ worker: place.worker }) };

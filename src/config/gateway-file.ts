@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { WINDOWS, type WindowName } from '../admit/plan.ts';
+import { hasPunctuation, reservedByFolding } from '../forward/headers.ts';
 import { findCollisions, findSurrounding } from '../gateway/route.ts';
 import { USAGE } from '../gateway/usage-route.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
@@ -27,6 +28,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     checkUpstreams(routes, field(raw, 'upstreams'), fault, warn);
     checkListen(listen, warn);
     checkStages(listen, fault);
+    checkAllowedNames(asArray(field(field(raw, 'headers'), 'allow')), fault);
     checkCors(field(raw, 'cors'), fault);
     checkKeyFormats(field(raw, 'keys'), fault, warn);
   },
@@ -188,6 +190,23 @@ function checkUpstream(name: string, raw: unknown, fault: Note, warn: Note): voi
   }
   if (!targets.some((target) => typeof target === 'string' && target.startsWith('https:'))) {
     warn([...at, 'tls'], 'has no effect: no target begins with https://.', 'key');
+  }
+}
+
+/**
+ * Attack: were `X.Consumer.Id` allowed, clients could say who they are to a service that takes it for X-Consumer-Id.
+ * So no name that folds into one of the gateway's own can be allowed.
+ */
+function checkAllowedNames(names: readonly unknown[], fault: Note): void {
+  for (const [i, name] of names.entries()) {
+    if (typeof name !== 'string') continue;
+    const at = ['headers', 'allow', i];
+    const reserved = reservedByFolding(name);
+    if (reserved !== null) {
+      fault(at, `is read as ${reserved} where punctuation is folded, and only the gateway may say that; leave it out.`);
+    } else if (!hasPunctuation(name)) {
+      fault(at, 'needs no exception: it has only letters, digits and `-`; leave it out.');
+    }
   }
 }
 

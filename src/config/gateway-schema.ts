@@ -104,13 +104,20 @@ const log = z
       .min(0, 'must be a number from 0 to 1')
       .max(1, 'must be a number from 0 to 1')
       .prefault(1)
-      .describe('Share of the 2xx answers that get an access line; everything else always gets one.'),
+      .describe('Share of the 2xx answers (preflights aside) that get an access line; nothing else is sampled.'),
   })
   .prefault({});
 
 const headers = z
   .strictObject({
     draft: z.boolean().prefault(true).describe('False leaves RateLimit and RateLimit-Policy out of the answers.'),
+    allow: z
+      .array(values.token(), 'must be a list of names of request fields')
+      .max(1_000, 'must not have more than 1000 names')
+      .prefault([])
+      .describe(
+        'Request fields that are forwarded although their names have more than letters, digits and `-`, such as X.Custom. All others with such names are dropped.',
+      ),
   })
   .prefault({});
 
@@ -169,7 +176,7 @@ export const gatewaySchema = z
     listen: listen.describe('The public listener: where it is and what a client may cost it.'),
     admin: admin.describe("The operators' listener: health, metrics, the admin API."),
     redis: redis.describe('How Redis is used where REDIS_URL names one.'),
-    headers: headers.describe('Which rate-limit fields answers have.'),
+    headers: headers.describe('Which rate-limit fields answers have, and which request fields are forwarded.'),
     cors: corsSchema.optional().describe('Lets pages of other origins read answers. Preflights cost nothing.'),
     jwt: jwtSchema.optional().describe('Callers who bring a JSON Web Token of an issuer instead of an API key.'),
     log: log.describe('The access log.'),

@@ -49,8 +49,12 @@ export interface Settings {
     readonly onFailure: 'local' | 'closed' | 'open';
     readonly staleKeysMs: number;
   };
-  /** `draft`: whether answers have RateLimit and RateLimit-Policy. */
-  readonly headers: { readonly draft: boolean };
+  readonly headers: {
+    /** Whether answers have RateLimit and RateLimit-Policy. */
+    readonly draft: boolean;
+    /** Request fields that are forwarded although their names have punctuation. */
+    readonly allow: readonly string[];
+  };
   /** `sample2xx`: share of the 2xx answers that get an access line, 0 to 1. */
   readonly log: { readonly sample2xx: number };
   readonly websockets: { readonly maxPerKey: number; readonly max: number; readonly idleTimeoutMs: number };

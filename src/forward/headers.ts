@@ -16,6 +16,8 @@ export interface ForwardedAs {
   /** The name this gateway goes by in Via. */
   readonly via: string;
   readonly httpVersion: string;
+  /** Names with punctuation that are forwarded all the same (`headers.allow`). */
+  readonly allowedNames: FieldNames;
 }
 
 /** Names that belong to one hop and are never passed on (RFC 9110 section 7.6.1), whether Connection lists them or not. */
@@ -51,6 +53,9 @@ const PROVENANCE_PREFIX = 'x-forwarded-';
 /** What else stands there is the word of nobody who knows. */
 const SCHEME = /^https?$/i;
 
+/** What no name of a forwarded field has, unless `headers.allow` lists it. */
+const PUNCTUATION = /[^0-9A-Za-z-]/;
+
 /** The answer fields that end here, or that the gateway writes itself (contract section 4). */
 export const ENDING_IN_ANSWERS: readonly string[] = [
   ...HOP_BY_HOP,
@@ -67,9 +72,13 @@ export const ENDING_IN_ANSWERS: readonly string[] = [
 const REPLACED = new FieldNames(ENDING_IN_ANSWERS);
 
 /**
- * The fields that go to the upstream. Attack: a client sends `X-Consumer-Id`, `X_Consumer_Id` (some servers fold the
- * underscore into a dash), or lists the gateway's own fields in Connection so that a later hop drops them. So: listed
- * and reserved names go first, names with an underscore go altogether, and ours are written last.
+ * The fields that go to the upstream. Attack: a client sends `X-Consumer-Id`, or lists the gateway's own fields in
+ * Connection so that a later hop drops them. So reserved and listed names are dropped, and ours are written last.
+ *
+ * Attack: a client sends `X_Consumer_Id` or `X.Consumer.Id`. CGI has one variable for all of these names: lighttpd and
+ * PHP turn each character of a name that is neither letter nor digit into `_`, and the client's field is then read as
+ * the gateway's. So every name with anything but letters, digits and `-` is dropped, whoever sends it; an operator can
+ * except names that fold into none of ours (`reservedByFolding`).
  *
  * @param rawHeaders as node:http gives them: name, value, name, value …
  * @param connectionNames lower-case names that the client's Connection fields list
@@ -89,6 +98,7 @@ export function requestFields(
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!;
     const value = rawHeaders[i + 1]!;
+    if (PUNCTUATION.test(name) && !as.allowedNames.has(name)) continue;
     if (isVia(name)) via += `${value}, `;
     else if (PROVENANCE.has(name) || beginsWith(name, PROVENANCE_PREFIX)) {
       if (!as.trustedPeer) continue;
@@ -107,6 +117,23 @@ export function requestFields(
   if (as.plan !== null) fields.push('X-Consumer-Plan', as.plan);
   if (contentLength !== null) fields.push('Content-Length', contentLength);
   return fields;
+}
+
+/** Whether a name can only be forwarded where `headers.allow` lists it. */
+export function hasPunctuation(name: string): boolean {
+  return PUNCTUATION.test(name);
+}
+
+/**
+ * The field that the gateway writes or removes itself and for which a service that folds punctuation would take this
+ * one, in lower case; null where there is none.
+ */
+export function reservedByFolding(name: string): string | null {
+  const folded = name.toLowerCase().replace(/[^0-9a-z]/g, '-');
+  const isReserved =
+    [ENDING, PROVENANCE, TRACE].some((names) => names.has(folded)) ||
+    [CONSUMER_PREFIX, PROVENANCE_PREFIX].some((prefix) => folded.startsWith(prefix));
+  return isReserved ? folded : null;
 }
 
 /**
@@ -142,7 +169,7 @@ export function addConnectionNames(value: string, names: Set<string>): void {
 }
 
 function isForwardable(name: string, listed: ReadonlySet<string>): boolean {
-  if (ENDING.has(name) || name.includes('_') || beginsWith(name, CONSUMER_PREFIX)) return false;
+  if (ENDING.has(name) || beginsWith(name, CONSUMER_PREFIX)) return false;
   return listed.size === 0 || !listed.has(name.toLowerCase());
 }
 

@@ -1,5 +1,6 @@
 import { mayComeAgain } from '../forward/client.ts';
 import { linesOf } from '../forward/field-lines.ts';
+import type { FieldNames } from '../forward/field-names.ts';
 import type { Head } from '../listen/head.ts';
 import type { Caller } from './caller.ts';
 import type { Origin } from './parts.ts';
@@ -11,6 +12,7 @@ export interface LinesFrom {
   readonly caller: Caller;
   readonly origin: Origin;
   readonly via: string;
+  readonly allowedNames: FieldNames;
   /** Whether the client's own trace fields are replaced. */
   readonly isTraced: boolean;
 }
@@ -46,6 +48,7 @@ function isSame(one: LinesFrom, other: LinesFrom): boolean {
     one.origin.trustedPeer === other.origin.trustedPeer &&
     one.origin.httpVersion === other.origin.httpVersion &&
     one.via === other.via &&
+    one.allowedNames === other.allowedNames &&
     one.isTraced === other.isTraced
   );
 }

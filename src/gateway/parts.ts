@@ -3,6 +3,7 @@ import type { Allowance } from '../admit/plan.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import type { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { ClientRequest } from '../forward/client.ts';
+import type { FieldNames } from '../forward/field-names.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Consumer, Identifier } from '../identify/identify.ts';
@@ -49,6 +50,8 @@ export interface Parts {
   readonly webSocketIdleMs: number;
   /** The name this gateway goes by in Via. */
   readonly via: string;
+  /** Names of request fields that are forwarded although they have punctuation (`headers.allow`). */
+  readonly allowedNames: FieldNames;
   /** Who the client is, and whether the peer's X-Forwarded-* are believed (`trustedProxies`). */
   readonly originOf: (request: ClientRequest) => Origin;
   /** Unix milliseconds. */

@@ -68,7 +68,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     const { head } = admitted;
     this.method = head.method;
     this.target = head.target;
-    this.lines = requestLinesOf(parts.via, admitted);
+    this.lines = requestLinesOf(parts, admitted);
     this.body = bodyOf(request, head, parts.maxBodyBytes);
     this.writeTimeoutMs = parts.writeTimeoutMs;
     this.#parts = parts;
@@ -132,20 +132,22 @@ function replacedBy({ cors }: Parts, { route }: Match): FieldNames {
 }
 
 /** The fields of the request as the upstream gets them, for one that is sent by somebody else. */
-export function requestFieldsOf(via: string, admitted: Admitted): string[] {
-  return [...lastingFields(fromOf(via, admitted)), ...passingFields(admitted)];
+export function requestFieldsOf(parts: Parts, admitted: Admitted): string[] {
+  return [...lastingFields(fromOf(parts, admitted)), ...passingFields(admitted)];
 }
 
-function requestLinesOf(via: string, admitted: Admitted): string {
-  return admitted.lastLines.of(fromOf(via, admitted), lastingFields) + answerLinesOf(passingFields(admitted));
+function requestLinesOf(parts: Parts, admitted: Admitted): string {
+  return admitted.lastLines.of(fromOf(parts, admitted), lastingFields) + answerLinesOf(passingFields(admitted));
 }
 
-function fromOf(via: string, { head, traceFields, caller, origin }: Admitted): LinesFrom {
-  return { head, contentLength: declaredLength(head), caller, origin, via, isTraced: traceFields !== null };
+function fromOf({ via, allowedNames }: Parts, { head, traceFields, caller, origin }: Admitted): LinesFrom {
+  const contentLength = declaredLength(head);
+  return { head, contentLength, caller, origin, via, allowedNames, isTraced: traceFields !== null };
 }
 
 /** What may be the same in the next request. */
-function lastingFields({ head, contentLength, caller, origin, via, isTraced }: LinesFrom): string[] {
+function lastingFields(from: LinesFrom): string[] {
+  const { head, contentLength, caller, origin, via, allowedNames, isTraced } = from;
   return requestFields(head.rawHeaders, head.connectionNames, contentLength, {
     isTraced,
     consumerId: caller.consumer?.id ?? null,
@@ -155,6 +157,7 @@ function lastingFields({ head, contentLength, caller, origin, via, isTraced }: L
     host: head.host,
     trustedPeer: origin.trustedPeer,
     via,
+    allowedNames,
     httpVersion: origin.httpVersion ?? head.httpVersion,
   });
 }

@@ -42,7 +42,7 @@ export function upgradeOn(
   let forgetExpiry = () => {};
   return upgrade(
     parts.upstreams.get(match.route.upstream)!,
-    { target: head.target, fields: requestFieldsOf(parts.via, admitted), ...form },
+    { target: head.target, fields: requestFieldsOf(parts, admitted), ...form },
     client,
     response,
     {

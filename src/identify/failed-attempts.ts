@@ -53,14 +53,14 @@ const MINUTE_MS = 60_000;
 export class FailedAttempts {
   readonly #options: FailedAttemptsOptions;
   readonly #standings: LRUCache<string, Standing>;
-  /** Parsing an address takes longer than all else about a failure. */
-  readonly #networks: LRUCache<string, string>;
+  readonly #networks: ClientNetworks;
 
   constructor(options: FailedAttemptsOptions) {
     this.#options = options;
-    this.#networks = new LRUCache({ max: options.addresses ?? 10_000 });
+    const max = options.addresses ?? 10_000;
+    this.#networks = new ClientNetworks(max);
     this.#standings = new LRUCache({
-      max: options.addresses ?? 10_000,
+      max,
       dispose: (_standing, address, reason) => {
         if (reason === 'evict') options.counter.forget(address);
       },
@@ -76,7 +76,7 @@ export class FailedAttempts {
     const nowMs = this.#options.monotonicMs();
     // Nothing is counted where nothing is allowed (contract section 2: a limit of 0).
     if (limit === 0) return this.#budget(0, { count: 1, endsAtMs: nowMs + MINUTE_MS }, nowMs);
-    const address = this.#networkOf(clientAddress);
+    const address = this.#networks.of(clientAddress);
     const standing = this.#present(address, nowMs);
     if (standing !== null && standing.count >= limit) {
       return this.#budget(limit, { ...standing, count: limit + 1 }, nowMs);
@@ -88,7 +88,7 @@ export class FailedAttempts {
   peek(clientAddress: string): Budget {
     const limit = this.#options.limit();
     const nowMs = this.#options.monotonicMs();
-    const standing = this.#present(this.#networkOf(clientAddress), nowMs) ?? { count: 0, endsAtMs: nowMs };
+    const standing = this.#present(this.#networks.of(clientAddress), nowMs) ?? { count: 0, endsAtMs: nowMs };
     return { ...this.#budget(limit, standing, nowMs), allowed: standing.count < limit };
   }
 
@@ -116,15 +116,6 @@ export class FailedAttempts {
     });
   }
 
-  #networkOf(clientAddress: string): string {
-    let network = this.#networks.get(clientAddress);
-    if (network === undefined) {
-      network = networkOf(clientAddress);
-      this.#networks.set(clientAddress, network);
-    }
-    return network;
-  }
-
   #present(address: string, nowMs: number): Standing | null {
     const standing = this.#standings.get(address);
     return standing === undefined || nowMs >= standing.endsAtMs ? null : standing;
@@ -134,6 +125,25 @@ export class FailedAttempts {
     const remaining = Math.max(limit - count, 0);
     const resetAtMs = Math.ceil(this.#options.wallMs() + Math.max(endsAtMs - nowMs, 0));
     return { limit, remaining, resetAtMs, allowed: count <= limit };
+  }
+}
+
+/** `networkOf` with a memory: to parse an address takes longer than all else about a request that is refused for its key. */
+export class ClientNetworks {
+  readonly #known: LRUCache<string, string>;
+
+  /** @param addresses remembered at most */
+  constructor(addresses: number) {
+    this.#known = new LRUCache({ max: addresses });
+  }
+
+  of(clientAddress: string): string {
+    let network = this.#known.get(clientAddress);
+    if (network === undefined) {
+      network = networkOf(clientAddress);
+      this.#known.set(clientAddress, network);
+    }
+    return network;
   }
 }
 

@@ -32,6 +32,8 @@ export interface JwtKeysOptions {
 /** After a failure it is not tried again for this long, then for twice as long, up to the longest. */
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 5_000;
+/** Different troubles that are told before they are over. */
+const MOST_TROUBLES = 20;
 
 /**
  * Keeps the keys of the issuer (contract section 5): read before they are needed, again when they are old or a token
@@ -51,7 +53,8 @@ export class JwtKeys {
   #failures = 0;
   #pausedUntilMs = 0;
   #underWay: Promise<void> | null = null;
-  #trouble: string | null = null;
+  /** The messages of those that were told and are not over. */
+  readonly #troubles = new Set<string>();
 
   /** @throws Error where `first` is no key set */
   constructor(options: JwtKeysOptions) {
@@ -62,7 +65,7 @@ export class JwtKeys {
 
   /** Whether keys are there and the last look at them went well. Those that cannot be read again are used for a while yet. */
   get isUp(): boolean {
-    return this.#set !== null && this.#failures === 0 && this.#trouble === null;
+    return this.#set !== null && this.#failures === 0 && this.#troubles.size === 0;
   }
 
   /** The keys in force; at once where they are young enough. Never rejects. */
@@ -122,8 +125,8 @@ export class JwtKeys {
       this.#failures = 0;
       // To have read once more what cannot be used is no better.
       if (this.#set === this.#broken) return;
-      if (this.#trouble !== null) this.#options.onTrouble?.(null);
-      this.#trouble = null;
+      if (this.#troubles.size > 0) this.#options.onTrouble?.(null);
+      this.#troubles.clear();
     } catch (error) {
       const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** this.#failures, LONGEST_PAUSE_MS);
       this.#failures++;
@@ -140,10 +143,14 @@ export class JwtKeys {
     this.#readAtMs = askedAtMs;
   }
 
+  /**
+   * Attack: tokens that name two broken keys in turn, each of which would be a line in the log. So each trouble is told
+   * once until all are over.
+   */
   #tell(error: unknown): void {
     const trouble = error instanceof Error ? error : new Error(String(error));
-    if (trouble.message === this.#trouble) return;
-    this.#trouble = trouble.message;
+    if (this.#troubles.has(trouble.message) || this.#troubles.size === MOST_TROUBLES) return;
+    this.#troubles.add(trouble.message);
     this.#options.onTrouble?.(trouble);
   }
 }

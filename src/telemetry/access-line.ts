@@ -1,5 +1,8 @@
 import type { Exchange } from '../gateway/exchange.ts';
 
+/** A closing record as the log tells it: a line that several clients share has no address. */
+export type LoggedExchange = Omit<Exchange, 'clientAddress'> & { readonly clientAddress: string | null };
+
 /** JSON needs no escape for any of these. */
 const PLAIN = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
 
@@ -13,7 +16,7 @@ export class AccessLines {
   #secondText = '';
   #decidedAtMs: number | null = null;
   #decidedText = 'null';
-  #kind: Exchange | null = null;
+  #kind: LoggedExchange | null = null;
   #kindText = '';
 
   /**
@@ -21,7 +24,7 @@ export class AccessLines {
    * @param more members of this line alone, each with a comma before it
    * @returns the line as pino would write it, with its line feed
    */
-  lineOf(exchange: Exchange, nowMs: number, more: string, message: string): string {
+  lineOf(exchange: LoggedExchange, nowMs: number, more: string, message: string): string {
     const { limits, remaining } = exchange;
     let left = '';
     for (let i = 0; i < limits.length; i++) left += `${i === 0 ? '"' : ',"'}${limits[i]!.window}":${remaining[i]}`;
@@ -36,7 +39,7 @@ export class AccessLines {
   }
 
   /** The members of which there are few combinations. */
-  #kindOf(exchange: Exchange): string {
+  #kindOf(exchange: LoggedExchange): string {
     if (this.#kind !== null && isSameKind(this.#kind, exchange)) return this.#kindText;
     this.#kind = exchange;
     const limits = exchange.limits.map(({ window, limit }) => `"${window}":${limit}`).join();
@@ -79,7 +82,7 @@ function thousandths(ms: number): string {
   return `${whole}${THOUSANDTHS[us - whole * 1_000]}`;
 }
 
-function isSameKind(one: Exchange, other: Exchange): boolean {
+function isSameKind(one: LoggedExchange, other: LoggedExchange): boolean {
   return (
     one.limits === other.limits &&
     one.method === other.method &&

@@ -1,8 +1,9 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { Exchange } from '../gateway/exchange.ts';
 import type { ClosedWebSocket } from '../gateway/upgrade-on.ts';
-import { AccessLines } from './access-line.ts';
+import { AccessLines, type LoggedExchange } from './access-line.ts';
 import { LogOutput } from './log-output.ts';
+import { isUnidentified, UnidentifiedLines } from './unidentified-lines.ts';
 
 /** Bytes of lines held while standard output does not take them; beyond it lines are dropped and counted. */
 const MOST_HELD_BYTES = 16 * 1024 * 1024;
@@ -24,10 +25,12 @@ export interface GatewayLog {
 export interface LogOptions {
   readonly level: string;
   readonly onDrop: () => void;
-  /** Share of the 2xx answers that get an access line, 0 to 1. */
+  /** Share of the 2xx answers, preflights aside, that get an access line, 0 to 1. */
   readonly sample2xx: () => number;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
+  /** Milliseconds that never jump. */
+  readonly monotonicMs: () => number;
   /** From 0 up to 1. */
   readonly random?: () => number;
   /** Where lines go; standard output unless a test says otherwise. */
@@ -38,14 +41,15 @@ export interface LogOptions {
  * The log: one JSON object a line, on standard output, written in pieces so that no request waits for it. An access
  * line is made of an Exchange alone, which has no place for a key, a query or a header.
  */
-export function openLog({ level, onDrop, sample2xx, nowMs, random = Math.random, stream }: LogOptions): GatewayLog {
+export function openLog(options: LogOptions): GatewayLog {
+  const { level, onDrop, sample2xx, nowMs, monotonicMs, random = Math.random, stream } = options;
   // Asking for `process.stdout` makes a pipe one that says when it is full, instead of holding up whoever writes.
   const out = new LogOutput({ fd: process.stdout.fd, maxBytes: MOST_HELD_BYTES, onDrop });
   const sink = stream ?? out;
   const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, sink);
   const lines = new AccessLines();
   const isWritten = logger.isLevelEnabled('info');
-  const write = (exchange: Exchange, more: string, message: string) => {
+  const write = (exchange: LoggedExchange, more: string, message: string) => {
     if (isWritten) sink.write(lines.lineOf(exchange, nowMs(), more, message));
   };
   const summaries = new Map<string, { exchange: Exchange; count: number }>();
@@ -55,9 +59,30 @@ export function openLog({ level, onDrop, sample2xx, nowMs, random = Math.random,
   };
   const timer = setInterval(flush, SUMMARY_MS);
   timer.unref();
+  const unidentified = new UnidentifiedLines((exchange, count) => write(exchange, `,"count":${count}`, 'request'));
+  /** There is one while something is held. */
+  let unidentifiedTimer: NodeJS.Timeout | null = null;
+  const awaitDue = () => {
+    const { dueAtMs } = unidentified;
+    if (unidentifiedTimer !== null || dueAtMs === null) return;
+    unidentifiedTimer = setTimeout(
+      () => {
+        unidentifiedTimer = null;
+        unidentified.writeDue(monotonicMs());
+        awaitDue();
+      },
+      Math.ceil(dueAtMs - monotonicMs()),
+    ).unref();
+  };
   return {
     logger,
     access: (exchange) => {
+      if (isUnidentified(exchange)) {
+        if (!isWritten) return;
+        unidentified.add(exchange, monotonicMs());
+        awaitDue();
+        return;
+      }
       const share = sample2xx();
       if (share < 1 && exchange.status >= 200 && exchange.status < 300) {
         // The share stands in the line, so that whoever counts lines can count requests.
@@ -79,6 +104,8 @@ export function openLog({ level, onDrop, sample2xx, nowMs, random = Math.random,
     close: () => {
       clearInterval(timer);
       flush();
+      if (unidentifiedTimer !== null) clearTimeout(unidentifiedTimer);
+      unidentified.writeAll();
       return out.close();
     },
   };

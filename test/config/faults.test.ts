@@ -42,6 +42,8 @@ describe('every fault in a settings file is told with its line, its column and i
 
 describe('a fault says what is allowed', () => {
   test.each([
+    ['allow-name-of-the-gateway', 'is read as x-consumer-role where punctuation is folded'],
+    ['allow-plain-name', 'needs no exception'],
     ['unknown-key', 'Did you mean `port`? Allowed here: host, port,'],
     ['key-twice', 'is given twice, first in line 1'],
     ['http2-without-tls', 'needs `tls`'],

@@ -57,6 +57,7 @@ const TRICKS: readonly Bytes[] = [
   'Host:',
   'X-Consumer-Id: somebody',
   'X_Consumer_Id: somebody',
+  'X.Consumer.Id: somebody',
   'X-Consumer-Plan: enterprise',
   'X-Forwarded-For: 1.2.3.4',
   'Via: 1.1 elsewhere',

@@ -65,6 +65,7 @@ describe('a WebSocket is an ordinary request until it is opened', () => {
       headers: {
         'X-Consumer-Id': 'me',
         X_Consumer_Id: 'me',
+        'X.Consumer.Id': 'me',
         'X-Forwarded-For': '1.2.3.4',
         'X-Own': 'kept',
         TE: 'gzip',

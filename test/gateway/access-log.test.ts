@@ -15,7 +15,7 @@ interface Line {
 }
 
 // One run with every kind of request, and all that the process said about it.
-test('each request has one access line, refusals from memory are summed up, and no line has a key or a query (reliability 51, 52, 53)', async () => {
+test('each request has an access line, refusals from memory are summed up, and no line has a key or a query (reliability 51, 52, 53)', async () => {
   const upstream = await startRawUpstream((socket, bytes) => {
     const text = bytes.toString('latin1');
     if (text.includes('hang')) return;
@@ -23,7 +23,7 @@ test('each request has one access line, refusals from memory are summed up, and 
     else if (text.includes('cut')) socket.end('HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf');
     else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}');
   });
-  const gateway = await startGateway({ upstream: upstream.origin });
+  const gateway = await startGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.1]' } });
   const good = await gateway.createKey('free');
   const spent = await gateway.createKey('closed');
   const small = await gateway.createKey('small');
@@ -37,7 +37,9 @@ test('each request has one access line, refusals from memory are summed up, and 
     const id = `run-${++next}`;
     ids.push(id);
     const authorization = own === null ? '' : `Authorization: Bearer ${own}\r\n`;
-    const bytes = `${line} HTTP/1.1\r\nHost: a\r\nX-Request-Id: ${id}\r\n${authorization}${fields}\r\n${body}`;
+    // Each from an address of its own: those of one that are refused without a key would share a line.
+    const from = `X-Forwarded-For: 203.0.113.${next}\r\n`;
+    const bytes = `${line} HTTP/1.1\r\nHost: a\r\nX-Request-Id: ${id}\r\n${from}${authorization}${fields}\r\n${body}`;
     await rawExchange(gateway.port, bytes, { methods: [line.split(' ')[0] as string], withinMs: 1_000 });
   };
 

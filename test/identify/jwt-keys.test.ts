@@ -169,6 +169,21 @@ describe('the keys of an issuer', () => {
     await keys.current();
     expect(troubles).toEqual(['away', null]);
   });
+
+  // Attack: tokens that name two broken keys in turn, each of which would be a line in the log.
+  test('whose faults are told apart are complained of once each, however many tokens name them', async () => {
+    const { issuer, keys, troubles } = keysOf();
+    const set = (await keys.current()) as KeySet;
+    for (let i = 0; i < 20; i++) keys.unusable(set, new Error(`a broken key ${i % 2}`));
+    expect(troubles).toEqual(['a broken key 0', 'a broken key 1']);
+    for (let i = 0; i < 100; i++) keys.unusable(set, new Error(`another broken key ${i}`));
+    expect(troubles).toHaveLength(20);
+    issuer.answer = async () => jwksOf(two);
+    issuer.nowMs += 11 * MINUTE;
+    await keys.current();
+    keys.unusable((await keys.current()) as KeySet, new Error('a broken key 0'));
+    expect(troubles.slice(20)).toEqual([null, 'a broken key 0']);
+  });
 });
 
 describe('a key that is not there', () => {

@@ -46,9 +46,10 @@ async function outcomeOf(stream: ClientHttp2Stream): Promise<number | string> {
 describe('the same request over HTTP/1.1 and HTTP/2 has the same answer, the same verdict and the same log line:', () => {
   let it: EncryptedGateway & { upstream: Upstream; key: string };
   let session: ClientHttp2Session;
+  let asked = 0;
 
   beforeAll(async () => {
-    it = await start({ listen: { maxBodyBytes: '1KiB' } }, 'endless');
+    it = await start({ listen: { maxBodyBytes: '1KiB', trustedProxies: '[127.0.0.1]' } }, 'endless');
     session = await openHttp2(it.gateway.port, it.ca);
   });
 
@@ -103,18 +104,28 @@ describe('the same request over HTTP/1.1 and HTTP/2 has the same answer, the sam
   test.each(Object.entries(asks))('%s', async (what, make) => {
     const id = what.replaceAll(' ', '-');
     const { headers, ...ask } = make(it.key);
-    const identified = { ...ask, headers: { ...headers, 'x-request-id': id } };
+    // Each from an address of its own: requests of one address that are refused without a key share a line.
+    const askFrom = (address: string) => ({
+      ...ask,
+      headers: { ...headers, 'x-request-id': id, 'x-forwarded-for': address },
+    });
     const seen = it.upstream.requests.length;
-    const [first, second] = [await askHttp1(it.gateway.port, it.ca, identified), await askHttp2(session, identified)];
+    const addresses = [`198.51.100.${++asked}`, `203.0.113.${asked}`] as const;
+    const first = await askHttp1(it.gateway.port, it.ca, askFrom(addresses[0]));
+    const second = await askHttp2(session, askFrom(addresses[1]));
     expect(comparable(second)).toEqual(comparable(first));
     const lines = () => accessLines(it.gateway).filter(({ requestId }) => requestId === id);
     await eventually(() => expect(lines()).toHaveLength(2));
     const [one, other] = lines().map(({ time, decidedAtMs, totalMs, storeMs, upstreamMs, source, ...line }) => line);
-    expect(other).toEqual(one);
+    expect([one?.clientAddress, other?.clientAddress]).toEqual(addresses);
+    expect({ ...other, clientAddress: null }).toEqual({ ...one, clientAddress: null });
     const [sent, alike] = it.upstream.requests.slice(seen);
     if (sent === undefined) return;
     expect([alike?.method, alike?.url, alike?.body.toString()]).toEqual([sent.method, sent.url, sent.body.toString()]);
-    for (const name of ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'content-length', 'host']) {
+    expect([sent, alike].map((request) => request?.values('x-forwarded-for'))).toEqual(
+      addresses.map((address) => [`${address}, 127.0.0.1`]),
+    );
+    for (const name of ['x-forwarded-proto', 'x-forwarded-host', 'content-length', 'host']) {
       expect([name, alike?.values(name)]).toEqual([name, sent.values(name)]);
     }
     expect([sent, alike].map((request) => request?.values('via')[0]?.split(' ')[0])).toEqual(['1.1', '2.0']);

@@ -54,7 +54,7 @@ function bytesOf({
   const head = `${method} /${url.slice(1)} HTTP/1.1\r\nHost: a\r\n`;
   if (framing === 'none') return `${head}\r\n`;
   if (framing === 'length') return `${head}Content-Length: ${body.length}\r\n\r\n${body}`;
-  const chunks = [...body.matchAll(/[^]{1,3}/g)]
+  const chunks = [...body.matchAll(/.{1,3}/gs)]
     .map(([chunk]) => `${chunk.length.toString(16)}\r\n${chunk}\r\n`)
     .join('');
   return `${head}Transfer-Encoding: chunked\r\n\r\n${chunks}0\r\n${framing === 'trailers' ? 'A: b\r\n' : ''}\r\n`;

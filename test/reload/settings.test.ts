@@ -1,5 +1,8 @@
+import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
+import { Agent, get, type IncomingMessage } from 'node:http';
 import { expect, test } from 'vitest';
+import { atEnd } from '../support/endings.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -54,6 +57,28 @@ test('an upstream that moves gets the next requests, and what it was asked befor
   release();
   const answer = await waiting;
   expect([answer.status, await answer.text()]).toEqual([200, 'old']);
+});
+
+test('a field that is no longer excepted ends here, also on a connection that has sent it before', async () => {
+  const upstream = await startUpstream();
+  const gateway = await startGateway({ upstream: upstream.origin, more: 'headers: { allow: [X.Custom] }' });
+  const { key } = await gateway.createKey('free');
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  atEnd(() => agent.destroy());
+  const sent = async () => {
+    const headers = { Authorization: `Bearer ${key}`, 'X.Custom': '1' };
+    const request = get(`${gateway.origin}/v1/pets`, { agent, headers });
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
+    await response.toArray();
+    return [request.reusedSocket, upstream.requests.at(-1)!.values('x.custom')];
+  };
+  expect([await sent(), await sent()]).toEqual([
+    [false, ['1']],
+    [true, ['1']],
+  ]);
+  await change(gateway, 'headers: { allow: [X.Custom] }', '');
+  await gateway.process.until(inForce);
+  expect(await sent()).toEqual([true, []]);
 });
 
 test('what cannot change while it runs is named in the log, and the rest of the change counts', async () => {

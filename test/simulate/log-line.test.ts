@@ -74,6 +74,11 @@ describe('a line of a request', () => {
     expect(read(rewritten(lineOf({ ...undecided, judgement: 'usage' }))).kind).toBe('other');
     expect(read(lineOf({ ...undecided, consumerId: null, judgement: 'unauthenticated' })).kind).toBe('other');
     expect(read(lineOf({ consumerId: null, plan: 'public' })).kind).toBe('public');
+    // One line for many requests of an address, or of many addresses.
+    const many = { ...undecided, consumerId: null, clientAddress: null };
+    expect(read(lineOf({ ...many, judgement: 'unauthenticated' }, ',"count":4711')).kind).toBe('other');
+    expect(read(rewritten(lineOf({ ...many, judgement: 'malformed' }, ',"count":4711'))).kind).toBe('other');
+    expect(read(lineOf({ ...many, judgement: 'refused', plan: 'public' }, ',"count":4711')).kind).toBe('public');
     expect(read(lineOf({ cost: 0 })).kind).toBe('other');
     expect(read('{"level":30,"msg":"websocket closed","consumerId":"key_1"}').kind).toBe('foreign');
     expect(read('gateway-1  | starting').kind).toBe('foreign');

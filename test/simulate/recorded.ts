@@ -3,7 +3,7 @@ import type { Allowance, BanRule, Plan, Plans } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { Recording, type Shelf } from '../../src/simulate/recording.ts';
-import { AccessLines } from '../../src/telemetry/access-line.ts';
+import { AccessLines, type LoggedExchange } from '../../src/telemetry/access-line.ts';
 import { BANS } from '../support/allowance.ts';
 
 export const EXCHANGE: Exchange = {
@@ -35,7 +35,7 @@ export const EXCHANGE: Exchange = {
 };
 
 /** The line as the gateway would write it; `more` and `message` as in src/telemetry/log.ts. */
-export function lineOf(exchange: Partial<Exchange>, more = '', message = 'request'): string {
+export function lineOf(exchange: Partial<LoggedExchange>, more = '', message = 'request'): string {
   return new AccessLines().lineOf({ ...EXCHANGE, ...exchange }, 1_790_000_000_500, more, message);
 }
 

@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { WindowLimit } from '../../src/admit/plan.ts';
-import type { Exchange } from '../../src/gateway/exchange.ts';
-import { AccessLines } from '../../src/telemetry/access-line.ts';
+import { AccessLines, type LoggedExchange } from '../../src/telemetry/access-line.ts';
 
 const limits: readonly WindowLimit[][] = [
   [],
@@ -15,14 +14,14 @@ const limits: readonly WindowLimit[][] = [
 const few = <T>(...values: T[]) => fc.constantFrom(...values);
 const ms = fc.integer({ min: 0, max: 90_000_000 }).map((us) => us / 1_000);
 
-const exchanges: fc.Arbitrary<Exchange> = fc
+const exchanges: fc.Arbitrary<LoggedExchange> = fc
   .record({
     requestId: few('a', 'b'),
     traceId: few(null, '0af7651916cd43dd8448eb211c80319c'),
     method: few('GET', 'POST', 'SE"CRET'),
     path: few(null, '/v1/pets', '/"\\\u0007é'),
     route: few(null, '/v1/pets', '/{id}'),
-    clientAddress: few('127.0.0.1', '::1'),
+    clientAddress: few('127.0.0.1', '::1', null),
     consumerId: few(null, 'one', 'other'),
     plan: few(null, 'free', 'pro'),
     cost: few(1, 2),
@@ -45,12 +44,12 @@ const exchanges: fc.Arbitrary<Exchange> = fc
   .map((exchange) => ({ ...exchange, remaining: exchange.limits.map(({ limit }) => limit - exchange.cost) }));
 
 /** Each differs from the one before in one member, as those of one gateway may. */
-const histories: fc.Arbitrary<readonly Exchange[]> = fc
+const histories: fc.Arbitrary<readonly LoggedExchange[]> = fc
   .tuple(exchanges, fc.array(fc.tuple(exchanges, fc.nat()), { maxLength: 40 }))
   .map(([first, others]) => {
     const records = [first];
     for (const [other, pick] of others) {
-      const members = Object.keys(first) as (keyof Exchange)[];
+      const members = Object.keys(first) as (keyof LoggedExchange)[];
       const member = members[pick % members.length]!;
       const record = { ...records.at(-1)!, [member]: other[member] };
       records.push({ ...record, remaining: record.limits.map(({ limit }) => limit - record.cost) });

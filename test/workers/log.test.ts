@@ -7,10 +7,11 @@ import { JoinedLines } from '../../src/cli/workers/joined-lines.ts';
 import { relaunch } from '../lifecycle/relaunch.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
+import { rawExchange } from '../support/raw-http.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { startUpstream } from '../support/upstream.ts';
 import { callers, keepAsking } from './callers.ts';
-import { metricOf, pidsOf, untilServing, workersOf } from './fleet.ts';
+import { metricOf, pidsOf, startWorkers, untilServing, workersOf } from './fleet.ts';
 
 // Attack: none but our own writing. Several processes write to one pipe; a piece of more than 4 KiB may be cut anywhere to
 // let another's in between, and whoever reads the log reads two halves that are no JSON.
@@ -138,4 +139,23 @@ test('writers that had to wait go on when the reader does', async () => {
     },
     { withinMs: 10_000, everyMs: 0 },
   );
+});
+
+test('each of 2 workers counts the requests without a key for itself, and none is lost when they stop', async () => {
+  const { origin } = await startUpstream();
+  const gateway = await startWorkers(2, { upstream: origin });
+  const requests = 50;
+  const flood = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(requests);
+  const startedAtMs = performance.now();
+  // The connections are open at the same time, so that each worker has some.
+  await Promise.all(
+    Array.from({ length: 6 }, () => rawExchange(gateway.port, flood, { until: requests, withinMs: 10_000 })),
+  );
+  const seconds = (performance.now() - startedAtMs) / 1_000;
+  await gateway.process.stop();
+  const lines = gateway.process.stdout.split('\n').filter((line) => line.includes('"code":'));
+  const counts = lines.map((line) => (JSON.parse(line) as { count: number }).count);
+  expect(counts.reduce((sum, count) => sum + count, 0)).toBe(6 * requests);
+  expect(counts.length).toBeGreaterThanOrEqual(2);
+  expect(counts.length).toBeLessThanOrEqual(2 * (Math.ceil(seconds) + 2));
 });

@@ -36,6 +36,7 @@ export async function supervise(
     level: settings.logLevel,
     sample2xx: () => 1,
     nowMs: () => Date.now(),
+    monotonicMs: () => performance.now(),
     onDrop: () => {},
     stream: lines,
   });
