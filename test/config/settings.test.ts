@@ -72,6 +72,7 @@ describe('the committed files', () => {
       maxUrlBytes: 8192,
       maxBodyBytes: 1_048_576,
       maxConnections: 10_000,
+      maxConnectionsPerAddress: 2_500,
       drainDelayMs: 0,
       drainTimeoutMs: 30_000,
       trustedProxies: [],
