@@ -49,24 +49,28 @@ test('http2.md has a row for each case in which the gateway differs', async () =
 });
 
 describe('h2spec', () => {
-  const rows = HTTP2_CASES.map((it): [string, string, Http2Case] => [it.id, `${it.what} (RFC ${it.rfc})`, it]);
-
-  test.each(rows)('%s: %s', async (id, _, it) => {
-    const { outcome, said, furtherErrors, end, servedAfterwards } = played.get(id)!;
-    const inFull = `The gateway said ${said.join(', ')}`;
-    if (it.differs === undefined) expect(it.expect, inFull).toContain(outcome);
-    else {
-      expect(it.expect, 'It does not differ').not.toContain(it.differs.outcome);
-      expect(outcome, inFull).toBe(it.differs.outcome);
-    }
-    expect(furtherErrors, inFull).toEqual([]);
-    expect(end, inFull).not.toBe('neither');
-    expect(servedAfterwards).toBe(true);
-    const forwarded = requestsOf(it);
-    const whole = (await Promise.all(forwarded.map((request) => request.whole))).filter(Boolean).length;
-    if (it.forwarded !== undefined) expect(whole).toBe(it.forwarded);
-    if (it.field !== undefined) expect(forwarded[0]?.values(it.field[0])).toEqual([it.field[1]]);
-  });
+  test.for(HTTP2_CASES.map((it) => ({ ...it, title: `${it.id}: ${it.what} (RFC ${it.rfc})` })))(
+    '$title',
+    async (it, { task }) => {
+      const { id } = it;
+      const verdict = it.differs === undefined ? 'conforms' : 'differs';
+      task.meta.conformance = { suite: 'h2spec', id, cases: 1, verdict, reason: it.differs?.because };
+      const { outcome, said, furtherErrors, end, servedAfterwards } = played.get(id)!;
+      const inFull = `The gateway said ${said.join(', ')}`;
+      if (it.differs === undefined) expect(it.expect, inFull).toContain(outcome);
+      else {
+        expect(it.expect, 'It does not differ').not.toContain(it.differs.outcome);
+        expect(outcome, inFull).toBe(it.differs.outcome);
+      }
+      expect(furtherErrors, inFull).toEqual([]);
+      expect(end, inFull).not.toBe('neither');
+      expect(servedAfterwards).toBe(true);
+      const forwarded = requestsOf(it);
+      const whole = (await Promise.all(forwarded.map((request) => request.whole))).filter(Boolean).length;
+      if (it.forwarded !== undefined) expect(whole).toBe(it.forwarded);
+      if (it.field !== undefined) expect(forwarded[0]?.values(it.field[0])).toEqual([it.field[1]]);
+    },
+  );
 });
 
 test('nothing is left of all these sessions, and no request reached the upstream that is not one of theirs', async () => {

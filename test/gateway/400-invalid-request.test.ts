@@ -68,3 +68,14 @@ test('a route with `body: true` lets GET carry one', async () => {
   expect(responses[0]?.status).toBe(200);
   expect(upstream.requests.at(-1)?.body.toString()).toBe('{}');
 });
+
+test.each([
+  ['in one packet', ['HEAD /v1/pets HTTP/1.1\r\nbroken field\r\n\r\n']],
+  ['in pieces', ['\r\nHE', 'AD /v1/pets HTTP/1.1\r\nHost: a\r\n', 'broken field\r\n\r\n']],
+])('a HEAD that cannot be parsed is answered with the head alone: %s (RFC 9110 section 9.3.2)', async (_, parts) => {
+  const { bytes, closed } = await rawExchange(gateway.port, parts, { until: 'closed', pauseMs: 50 });
+  expect(bytes.toString()).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+  expect(bytes.toString()).toMatch(/Content-Length: [1-9][0-9]*\r\n/);
+  expect(bytes.toString().endsWith('\r\n\r\n')).toBe(true);
+  expect(closed).toBe(true);
+});

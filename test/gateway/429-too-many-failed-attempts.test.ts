@@ -1,5 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { PLANS, startGateway, type TestGateway } from '../support/gateway.ts';
+import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 let gateway: TestGateway;
@@ -82,4 +83,21 @@ test('without a trusted proxy an X-Forwarded-For buys no new budget (reliability
     left.push(answer.headers.get('x-ratelimit-remaining'));
   }
   expect(left).toEqual(['29', '28', '27']);
+});
+
+// Attack: an address that is refused anyway keeps its connections, each of which costs one of maxConnections.
+test('the connection of an address that has spent its failed attempts ends with the 429; that of a trusted proxy does not (reliability 151)', async () => {
+  const plans = PLANS.replace('minute: 30', 'minute: 2');
+  const direct = await startGateway({ upstream: upstream.origin, plans });
+  const request = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n';
+  for (const field of ['', 'X-High: \xe9\r\n']) {
+    const bytes = Buffer.from(request.replace('\r\n\r\n', `\r\n${field}\r\n`).repeat(4), 'latin1');
+    const { responses, closed } = await rawExchange(direct.port, bytes, { until: 'closed' });
+    expect(responses.map(({ status }) => status)).toEqual(field === '' ? [401, 401, 429] : [429]);
+    expect(responses.at(-1)?.header('connection')).toBe('close');
+    expect(closed).toBe(true);
+  }
+  const proxied = await startGateway({ upstream: upstream.origin, plans, listen: { trustedProxies: '[127.0.0.1]' } });
+  const { responses } = await rawExchange(proxied.port, request.repeat(4), { until: 4 });
+  expect(responses.map(({ status }) => status)).toEqual([401, 401, 429, 429]);
 });

@@ -1,8 +1,11 @@
 import { once } from 'node:events';
 import { copyFile, mkdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
-import { createConnection } from 'node:net';
+import { type AddressInfo, createConnection, createServer } from 'node:net';
 import { join } from 'node:path';
+import { connect } from 'node:tls';
 import { beforeAll, expect, test } from 'vitest';
+import type { Certificate, Certificates } from '../../src/listen/certificates.ts';
+import { createTlsStage } from '../../src/listen/tls.ts';
 import { eventually } from '../support/conditions.ts';
 import {
   accessLines,
@@ -353,4 +356,39 @@ test('SIGTERM: what has not finished its handshake is closed, what runs is finis
   held[0]?.();
   expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
   expect(running.text).toContain('{"late":true}');
+});
+
+// Attack: what makes the gateway reset a connection in the very turn in which it was encrypted. Node 26.10 crashes where
+// the TCP connection and the encrypted one are both destroyed then.
+test('a connection that is reset within the callback of its handshake ends, and the process lives', async () => {
+  const authority = await newAuthority();
+  const { cert, key } = await authority.issue('localhost');
+  const current = {
+    cert: await readFile(cert, 'utf8'),
+    key: await readFile(key, 'utf8'),
+    clientCa: null,
+  } as unknown as Certificate;
+  const stage = createTlsStage({
+    minVersion: 'TLSv1.2',
+    clientCertificate: 'none',
+    certificates: { current } as Certificates,
+    handshakeTimeoutMs: 5_000,
+    http2: false,
+    onSecure: (socket) => socket.on('error', () => {}).resetAndDestroy(),
+    onFailure: () => {},
+  });
+  const server = createServer(stage.take).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  for (let i = 0; i < 20; i++) {
+    const client = connect({
+      port: (server.address() as AddressInfo).port,
+      host: '127.0.0.1',
+      ca: authority.pem,
+      servername: 'localhost',
+    });
+    const ended = new Promise<void>((resolve) => client.on('error', () => resolve()).on('close', () => resolve()));
+    await ended;
+    client.destroy();
+  }
+  server.close();
 });
