@@ -39,6 +39,8 @@ export class RequestFeed {
   #bodyLeft = 0;
   /** What the current turn has not given to the parser yet. */
   #rest: Buffer = NOTHING;
+  /** More of the request that is being read, which came before its reader paused the connection. */
+  #unread: Buffer = NOTHING;
   /** How many bytes of HEAD_END the parser was given last. */
   #matched = 0;
   /** The first bytes of the request that is being read, without empty lines before it. */
@@ -80,7 +82,7 @@ export class RequestFeed {
 
   /** Whether nothing of a request has come, and everything written has been taken. */
   get isIdle(): boolean {
-    return this.#request === null && this.#held.length === 0 && this.#start === '' && this.#socket.writableLength === 0;
+    return this.#request === null && this.#waiting === 0 && this.#start === '' && this.#socket.writableLength === 0;
   }
 
   /**
@@ -104,9 +106,10 @@ export class RequestFeed {
 
   /** Nothing more is given to the parser. @returns what was still to be given to it */
   stop(): Buffer {
-    const left = this.#held.length === 0 ? this.#rest : Buffer.concat([this.#rest, this.#held.take()]);
+    const left = Buffer.concat([this.#rest, this.#unread, this.#held.take()]);
     this.#isOver = true;
     this.#rest = NOTHING;
+    this.#unread = NOTHING;
     this.#held.drop();
     this.#socket.removeListener('data', this.#onData);
     this.#socket.removeListener('resume', this.#goOn);
@@ -115,16 +118,23 @@ export class RequestFeed {
 
   readonly #onData = (bytes: Buffer): void => {
     if (this.#isOver) return;
-    if (this.#held.length > 0 || !this.#mayFeed) this.#hold(bytes);
+    if (this.#waiting > 0 || !this.#mayFeed) this.#hold(bytes);
     else this.#feed(bytes);
   };
+
+  get #waiting(): number {
+    return this.#unread.length + this.#held.length;
+  }
 
   get #mayFeed(): boolean {
     return this.#request?.complete !== true && !this.#socket.isPaused();
   }
 
   readonly #goOn = (): void => {
-    if (this.#held.length > 0 && this.#mayFeed && !this.#isOver) this.#feed(this.#held.take());
+    if (this.#waiting === 0 || !this.#mayFeed || this.#isOver) return;
+    const bytes = this.#unread.length > 0 ? this.#unread : this.#held.take();
+    this.#unread = NOTHING;
+    this.#feed(bytes);
   };
 
   #feed(bytes: Buffer): void {
@@ -173,6 +183,10 @@ export class RequestFeed {
   }
 
   #hold(bytes: Buffer): void {
+    if (this.#request?.complete === false) {
+      this.#unread = this.#unread.length === 0 ? bytes : Buffer.concat([this.#unread, bytes]);
+      return;
+    }
     if (this.#held.add(bytes)) return;
     // The connection ends with the answer that is under way. What still comes is read and dropped: only a connection that
     // is read shows that the client has left.
@@ -190,7 +204,7 @@ export class RequestFeed {
     const socket = this.#socket;
     if (!socket.destroyed && shouldKeepAlive && writableFinished) {
       // One request of each connection in a turn of the event loop: a long pipeline must not keep the others waiting.
-      if (this.#held.length > 0) setImmediate(this.#goOn);
+      if (this.#waiting > 0) setImmediate(this.#goOn);
       return;
     }
     this.stop();
