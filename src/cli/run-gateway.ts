@@ -101,7 +101,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
     onWarning: (sentence) => log.logger.warn(sentence),
   });
   closers.push(() => stores.close());
-  const upstreams = new Upstreams(ownOf(settings).upstreams, log);
+  const upstreams = new Upstreams(ownOf(settings).upstreams, log, (upstream) => late.metrics?.unaskedAnswer(upstream));
   closers.push(() => upstreams.close());
   const webSockets = keepWebSockets(() => ownOf(live.settings).websockets, stores);
   const tokens = new TokenIssuers(log);

@@ -19,13 +19,18 @@ interface Open {
 /** The services behind the gateway, as the settings in force have them. */
 export class Upstreams {
   readonly #log: GatewayLog;
+  readonly #onUnasked: (upstream: string) => void;
   #open = new Map<string, Open>();
   /** Those of earlier settings, while they finish what runs. */
   readonly #retired = new Set<Upstream>();
 
-  /** @throws Failure `bad_settings` where a file of a certificate cannot be read */
-  constructor(settings: Settings['upstreams'], log: GatewayLog) {
+  /**
+   * @param onUnasked an upstream has sent bytes that answer no request
+   * @throws Failure `bad_settings` where a file of a certificate cannot be read
+   */
+  constructor(settings: Settings['upstreams'], log: GatewayLog, onUnasked: (upstream: string) => void) {
     this.#log = log;
+    this.#onUnasked = onUnasked;
     this.use(settings);
   }
 
@@ -68,7 +73,12 @@ export class Upstreams {
     const { logger } = this.#log;
     const onTarget = (target: string, usable: boolean, cause: string) =>
       logger[usable ? 'info' : 'error']({ upstream: name, target, cause }, usable ? 'let back in' : 'left out');
-    const upstream = new Upstream({ ...options, tls, onTarget, monotonicMs: () => performance.now() });
+    const onUnasked = (target: string, begins: boolean) => {
+      this.#onUnasked(name);
+      const cause = 'the target sent bytes that answer no request';
+      if (begins) logger.error({ upstream: name, target, cause }, 'connections are not reused for a minute');
+    };
+    const upstream = new Upstream({ ...options, tls, onTarget, onUnasked, monotonicMs: () => performance.now() });
     const checks =
       health === null
         ? []

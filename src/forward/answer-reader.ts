@@ -86,7 +86,7 @@ export class AnswerReader {
     let at = 0;
     while (at < chunk.length) {
       if (this.#state >= WHOLE) {
-        this.#excess = true;
+        if (this.#state === WHOLE) this.#excess = true;
         return;
       }
       at = this.#step(chunk, at);

@@ -23,5 +23,7 @@ export interface Carried extends AnswerHandler {
 export interface ConnectionKeeper {
   /** Its answer is whole and it may carry another request. */
   onIdle(connection: UpstreamConnection): void;
+  /** The upstream sent bytes on it that answer no request. It is closed, here or when this returns. */
+  onUnasked(connection: UpstreamConnection): void;
   onClosed(connection: UpstreamConnection): void;
 }

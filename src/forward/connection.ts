@@ -13,11 +13,16 @@ import { TextWriter } from './text-writer.ts';
 /** Names are resolved again for each new connection: none is used for longer than this, so that a change of DNS shows. */
 const MAX_AGE_MS = 30_000;
 
+/** How a server may announce that it closes a connection which has been idle for too long (RFC 9110 section 15.5.9). */
+const REQUEST_TIMEOUT = /^HTTP\/1\.[01] 408[ \r]/;
+
 /** One connection to a target, carrying one request at a time. */
 export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reader {
   /** Of its idleness. */
   deadlineAtMs = Number.POSITIVE_INFINITY;
   slot = UNWATCHED;
+  /** Set while it is idle. */
+  idleSinceMs = 0;
   readonly #socket: Socket;
   readonly #writer: TextWriter;
   readonly #authority: string;
@@ -34,6 +39,7 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   #used = false;
   #isSilent = true;
   #isLent = false;
+  #hasToldUnasked = false;
   readonly #intake: Intake | null;
   #bodyUnsent = false;
   #error: Error | null = null;
@@ -79,8 +85,8 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   }
 
   /** Takes it out of idleness. @returns false where it has died or grown too old meanwhile */
-  takeUp(): boolean {
-    const usable = this.deadlineAtMs > this.#deadlines.nowMs() && !this.#socket.destroyed;
+  takeUp(nowMs: number): boolean {
+    const usable = this.deadlineAtMs > nowMs && !this.#socket.destroyed;
     this.deadlineAtMs = Number.POSITIVE_INFINITY;
     if (!usable) this.#socket.destroy();
     return usable;
@@ -130,6 +136,13 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
     this.#socket.destroy();
   }
 
+  /** As `destroy`, with a reset in place of a close. Only for a connection over plain TCP. */
+  reset(): void {
+    this.#release();
+    this.#reader.abandon();
+    this.#socket.resetAndDestroy();
+  }
+
   onInformation(status: number, fields: readonly string[]): void {
     this.#carried?.onInformation(status, fields);
   }
@@ -146,10 +159,10 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   onEnd(): void {
     const carried = this.#carried;
     // An upstream that answers before it has the whole request is told nothing more of it.
-    const reusable = (this.#body === null || this.#body.done) && !this.#reader.excess;
+    const isWholeRequestSent = this.#body === null || this.#body.done;
     this.#release();
     this.#used = true;
-    if (!reusable || this.#keepsFor === 0) this.#socket.destroy();
+    if (!isWholeRequestSent || this.#keepsFor === 0) this.#socket.destroy();
     this.#answered = carried;
     this.#endOfTurn.add(this);
   }
@@ -176,9 +189,10 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   #rest(): void {
     if (this.#socket.destroyed) return;
     const nowMs = this.#deadlines.nowMs();
-    if (this.#reader.excess || this.#socket.readableLength > 0 || nowMs - this.#openedAtMs > MAX_AGE_MS) {
-      this.#socket.destroy();
-    } else {
+    if (this.#socket.readableLength > 0) this.#onUnasked();
+    else if (nowMs - this.#openedAtMs > MAX_AGE_MS) this.#socket.destroy();
+    else {
+      this.idleSinceMs = nowMs;
       this.deadlineAtMs = nowMs + this.#keepsFor;
       this.#keeper.onIdle(this);
     }
@@ -199,17 +213,25 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
   onBytes(chunk: Buffer, isLent: boolean): boolean {
     this.#isSilent = false;
     this.#isLent = isLent;
+    const wasIdle = this.#carried === null;
     try {
       this.#reader.read(chunk);
     } catch (error) {
       this.#break(error instanceof Error ? error : new Error(String(error)));
       return false;
     }
-    // Bytes that nobody asked for would be taken for the next answer.
-    if (this.#reader.excess) this.#socket.destroy();
-    else this.#carried?.onPause();
+    if (!this.#reader.excess) this.#carried?.onPause();
+    else if (wasIdle && isRequestTimeout(chunk)) this.#socket.destroy();
+    else this.#onUnasked();
     this.#answered?.onWhole();
     return (this.#carried ?? this.#answered)?.hasLetGo === true;
+  }
+
+  /** The upstream has sent bytes that answer no request: they would be taken for the answer to the next one. */
+  #onUnasked(): void {
+    if (!this.#hasToldUnasked) this.#keeper.onUnasked(this);
+    this.#hasToldUnasked = true;
+    this.#socket.destroy();
   }
 
   readonly #onFin = (): void => {
@@ -238,4 +260,8 @@ export class UpstreamConnection implements AnswerHandler, Waiting, Ending, Reade
     this.#body = null;
     if (this.#socket.isPaused()) this.#socket.resume();
   }
+}
+
+function isRequestTimeout(chunk: Buffer): boolean {
+  return REQUEST_TIMEOUT.test(chunk.toString('latin1', 0, 16));
 }

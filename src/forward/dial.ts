@@ -52,29 +52,33 @@ export function dial(
   intake: Intake | null = null,
 ): () => void {
   const socket = open(address, options, intake);
+  // It stays until the socket is closed. The listeners of those who use the socket come and go, and an error at a moment
+  // when there is none would end the process.
+  socket.on('error', () => {});
+  const standing = address.kind === 'https' ? 'secureConnect' : 'connect';
   const ended = () => {
     clearTimeout(timer);
-    socket.removeAllListeners();
-    // It may still fail while it is being closed.
-    socket.on('error', () => {});
+    socket.removeListener('error', fail);
+    socket.removeListener('close', onClose);
+    socket.removeListener(standing, onStanding);
   };
   const fail = (error: Error) => {
     ended();
     socket.destroy();
     failed(error);
   };
+  const onClose = () => fail(new Error('the connection was closed before it stood'));
+  const onStanding = () => {
+    ended();
+    connected(socket);
+  };
   const timer = setTimeout(
     () => fail(new DeadlineError('connect', options.connectTimeoutMs)),
     options.connectTimeoutMs,
   );
-  socket.once('error', fail);
-  socket.once('close', () => fail(new Error('the connection was closed before it stood')));
-  socket.once(address.kind === 'https' ? 'secureConnect' : 'connect', () => {
-    clearTimeout(timer);
-    socket.removeListener('error', fail);
-    socket.removeAllListeners('close');
-    connected(socket);
-  });
+  socket.on('error', fail);
+  socket.on('close', onClose);
+  socket.on(standing, onStanding);
   return () => {
     ended();
     socket.destroy();

@@ -10,22 +10,31 @@ import { Intake } from './intake.ts';
 const FAILURES = 3;
 const FIRST_REST_MS = 1_000;
 const LONGEST_REST_MS = 30_000;
+/** A connection that has been idle for this long is preferred: bytes that its upstream sent soon after the answer would have closed it. */
+const SETTLED_MS = 5;
+/** For how long no connection of a target is reused after one of them has brought bytes that answer no request. */
+const DISTRUST_MS = 60_000;
 
 export interface TargetEvents {
   /** The target is left out for a while, or has answered again after that. */
   readonly onChange: (target: string, usable: boolean, cause: string) => void;
+  /**
+   * The target has sent bytes that answer no request.
+   * @param begins whether its connections were still reused until then
+   */
+  readonly onUnasked: (target: string, begins: boolean) => void;
 }
 
 /** One address of an upstream: its connections, and how it has been doing. */
 export class Target implements ConnectionKeeper {
   readonly address: Address;
   readonly #name: string;
-  readonly #onChange: TargetEvents['onChange'];
+  readonly #events: TargetEvents;
   readonly #dialing: DialOptions;
   readonly #deadlines: Deadlines;
   readonly #endOfTurn: EndOfTurn;
   readonly #buffers: Buffers;
-  /** The one used last is at the end: it is used next, so that the others can grow old. */
+  /** In the order in which they became idle. */
   readonly #idle: UpstreamConnection[] = [];
   readonly #open = new Set<UpstreamConnection>();
   #inFlight = 0;
@@ -36,6 +45,8 @@ export class Target implements ConnectionKeeper {
   #most = Number.POSITIVE_INFINITY;
   /** What the active checks say; true where there are none. */
   #healthy = true;
+  /** Until then each request gets a connection of its own. */
+  #distrustedUntilMs = 0;
   #closed = false;
   #retired = false;
 
@@ -46,12 +57,12 @@ export class Target implements ConnectionKeeper {
     deadlines: Deadlines,
     endOfTurn: EndOfTurn,
     buffers: Buffers,
-    onChange: TargetEvents['onChange'],
+    events: TargetEvents,
   ) {
     this.#endOfTurn = endOfTurn;
     this.#buffers = buffers;
     this.#name = name;
-    this.#onChange = onChange;
+    this.#events = events;
     this.address = addressOf(name);
     this.#dialing = dialing;
     this.#deadlines = deadlines;
@@ -97,12 +108,31 @@ export class Target implements ConnectionKeeper {
     this.#inFlight--;
   }
 
-  /** A connection that is not in use; null where there is none. */
+  /**
+   * A connection that is not in use; null where there is none. Of those that have settled it is the one that became idle
+   * last, so that connections the load does not need grow old and are closed. Where none has settled, it is the one that
+   * has been idle for longest.
+   */
   takeIdle(): UpstreamConnection | null {
-    for (let last = this.#idle.pop(); last !== undefined; last = this.#idle.pop()) {
-      if (last.takeUp()) return last;
+    const nowMs = this.#deadlines.nowMs();
+    while (this.#idle.length > 0) {
+      const connection = this.#removeFromIdle(this.#preferred(nowMs));
+      if (connection.takeUp(nowMs)) return connection;
     }
     return null;
+  }
+
+  /** @returns where in the idle list the connection stands that is used next */
+  #preferred(nowMs: number): number {
+    const settledSinceMs = nowMs - SETTLED_MS;
+    let at = this.#idle.length - 1;
+    while (at > 0 && this.#idle[at]!.idleSinceMs > settledSinceMs) at--;
+    return at;
+  }
+
+  #removeFromIdle(at: number): UpstreamConnection {
+    if (at === this.#idle.length - 1) return this.#idle.pop()!;
+    return at === 0 ? this.#idle.shift()! : this.#idle.splice(at, 1)[0]!;
   }
 
   /** Closes the connection that has been idle for longest. @returns whether there was one */
@@ -141,7 +171,7 @@ export class Target implements ConnectionKeeper {
   succeeded(): void {
     this.#failures = 0;
     if (this.#most === Number.POSITIVE_INFINITY) return;
-    if (this.#rests > 0) this.#onChange(this.#name, true, 'answers again');
+    if (this.#rests > 0) this.#events.onChange(this.#name, true, 'answers again');
     this.#rests = 0;
     // Let back in gently: what has just come up would fall over under everything at once.
     this.#most = this.#most >= 64 ? Number.POSITIVE_INFINITY : this.#most * 2;
@@ -156,7 +186,7 @@ export class Target implements ConnectionKeeper {
     this.#restUntilMs = nowMs + Math.min(LONGEST_REST_MS, FIRST_REST_MS * 2 ** this.#rests++);
     this.#failures = 0;
     this.#most = 1;
-    if (this.#rests === 1) this.#onChange(this.#name, false, cause);
+    if (this.#rests === 1) this.#events.onChange(this.#name, false, cause);
   }
 
   /** What an active check found. */
@@ -172,7 +202,31 @@ export class Target implements ConnectionKeeper {
 
   onIdle(connection: UpstreamConnection): void {
     if (this.#closed || this.#retired) connection.destroy();
+    else if (connection.idleSinceMs < this.#distrustedUntilMs) this.#closeUnused(connection);
     else this.#idle.push(connection);
+  }
+
+  /**
+   * Attack: an upstream answers a request twice. On an idle connection the second answer is noticed. Once the next request
+   * has been written, it cannot be told from the answer to that request, and another client may get it. A target that
+   * has done this once will do it again, so for a while each request gets a connection of its own.
+   */
+  onUnasked(connection: UpstreamConnection): void {
+    const nowMs = this.#deadlines.nowMs();
+    const begins = nowMs >= this.#distrustedUntilMs;
+    this.#distrustedUntilMs = nowMs + DISTRUST_MS;
+    this.#closeUnused(connection);
+    while (this.closeOldestIdle());
+    this.#events.onUnasked(this.#name, begins);
+  }
+
+  /**
+   * With a reset where the connection is plain TCP. The side that closes first keeps the port in TIME_WAIT for a minute,
+   * and at some hundred connections a second the gateway would have no port left.
+   */
+  #closeUnused(connection: UpstreamConnection): void {
+    if (this.address.kind === 'http') connection.reset();
+    else connection.destroy();
   }
 
   onClosed(connection: UpstreamConnection): void {

@@ -17,6 +17,7 @@ export interface UpstreamOptions extends DialOptions {
   /** Milliseconds that never jump. */
   readonly monotonicMs: () => number;
   readonly onTarget?: TargetEvents['onChange'];
+  readonly onUnasked?: TargetEvents['onUnasked'];
 }
 
 /** A request on its way through an upstream. */
@@ -64,8 +65,12 @@ export class Upstream {
     this.options = options;
     this.deadlines = new Deadlines(options.monotonicMs);
     const buffers = new Buffers();
+    const events: TargetEvents = {
+      onChange: options.onTarget ?? (() => {}),
+      onUnasked: options.onUnasked ?? (() => {}),
+    };
     this.#targets = options.targets.map(
-      (name) => new Target(name, options, this.deadlines, this.#endOfTurn, buffers, options.onTarget ?? (() => {})),
+      (name) => new Target(name, options, this.deadlines, this.#endOfTurn, buffers, events),
     );
   }
 

@@ -13,6 +13,8 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, Set
   record(exchange: Exchange): void;
   /** A request whose head could not be parsed was answered with this error code. */
   unparsed(code: string): void;
+  /** An upstream has sent bytes that answer no request. */
+  unaskedAnswer(upstream: string): void;
   storeFailed(): void;
   logLineDropped(): void;
 }
@@ -76,6 +78,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     labelNames: ['code'],
     registers: [registry],
   });
+  const unasked = unaskedAnswers(registry, gauges.upstreams);
   addGauges(registry, gauges);
   tokenMetrics(registry, gauges.tokenKeysUp);
   return {
@@ -87,6 +90,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
       for (const record of recorders) record(exchange);
     },
     unparsed: (code) => unparsed.inc({ code }),
+    unaskedAnswer: (upstream) => unasked.inc({ upstream }),
     storeFailed: () => storeFailures.inc(),
     ...outageMetrics(registry),
     logLineDropped: () => logDrops.inc(),
@@ -166,6 +170,19 @@ function recordQuotas(registry: Registry): Recorder {
       if (limits[i]!.window === window && remaining[i]! <= limits[i]!.limit * NEAR) near.inc({ plan, window });
     }
   };
+}
+
+function unaskedAnswers(registry: Registry, upstreams: Gauges['upstreams']): Counter<'upstream'> {
+  return new Counter({
+    name: 'tollgate_upstream_unasked_answers_total',
+    help: 'Connections to an upstream closed because it sent bytes on them that answer no request.',
+    labelNames: ['upstream'],
+    registers: [registry],
+    collect() {
+      // A series that begins with its first count shows no increase of it.
+      for (const { name } of upstreams()) this.inc({ upstream: name }, 0);
+    },
+  });
 }
 
 function counter(registry: Registry, name: string, help: string): Counter {

@@ -40,7 +40,11 @@ function connectionOn(socket: Socket) {
     told.push(what);
   };
   const kept: string[] = [];
-  const keeper = { onIdle: () => kept.push('idle'), onClosed: () => kept.push('closed') };
+  const keeper = {
+    onIdle: () => kept.push('idle'),
+    onUnasked: () => kept.push('unasked'),
+    onClosed: () => kept.push('closed'),
+  };
   const deadlines = new Deadlines(() => performance.now());
   const connection = new UpstreamConnection(socket, null, 'up', keeper, deadlines, new EndOfTurn());
   const carried: Carried = {

@@ -60,7 +60,7 @@ export async function runCampaign(options: CampaignOptions): Promise<CampaignRes
     if (world.deaths > 0) failures.push(`The gateway died ${world.deaths} times.`);
     return {
       exchanges: progress.done,
-      forwarded: world.upstreams.store.requests + world.upstreams.hostile.requests,
+      forwarded: Object.values(world.upstreams).reduce((sum, { requests }) => sum + requests, 0),
       failures,
       rssMib: { early: progress.earlyMib, end: gateway.rssMib() },
       left,
@@ -105,8 +105,8 @@ async function leftBehind(gateway: WatchedGateway, { upstreams }: World): Promis
   await eventually(
     async () => {
       const metrics = await gateway.metrics();
-      left = ['tollgate_in_flight', 'tollgate_connections', 'tollgate_upstream_in_flight{upstream="store"}']
-        .concat('tollgate_upstream_in_flight{upstream="hostile"}')
+      left = ['tollgate_in_flight', 'tollgate_connections']
+        .concat(Object.keys(upstreams).map((name) => `tollgate_upstream_in_flight{upstream="${name}"}`))
         .filter((name) => metrics.get(name) !== 0)
         .map((name) => `${name} ${metrics.get(name)}`);
       if (upstreams.store.busy > 0) left.push(`${upstreams.store.busy} requests at the upstream`);

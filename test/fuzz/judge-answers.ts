@@ -6,11 +6,12 @@ import { type Exchange, Violation } from './exchange.ts';
 
 /** What the upstream's bytes are by a strict reading. */
 export type AnswerReading =
-  /** `body`: what of it has arrived. What follows a whole one is looked at by nobody. */
+  /** `body`: what of it has arrived. `isFollowed`: whether bytes come behind a whole one; they are not looked at. */
   | {
       readonly kind: 'whole' | 'truncated';
       readonly answer: ParsedResponse;
       readonly body: Buffer;
+      readonly isFollowed: boolean;
     }
   | { readonly kind: 'nothing' }
   | { readonly kind: 'malformed'; readonly problem: string };
@@ -57,15 +58,15 @@ function withBody(
 ): AnswerReading {
   const rest = bytes.subarray(start);
   const isBodyless = method === 'HEAD' || answer.status === 204 || answer.status === 304;
-  if (isBodyless) return { kind: 'whole', answer, body: Buffer.alloc(0) };
+  if (isBodyless) return { kind: 'whole', answer, body: Buffer.alloc(0), isFollowed: rest.length > 0 };
   const length = contentLengthOf(fields, bytes, start);
   const isChunked = valuesOf(fields, 'transfer-encoding').length > 0;
   if (!isChunked && length === null) {
-    return { kind: end === 'fin' ? 'whole' : 'truncated', answer, body: rest };
+    return { kind: end === 'fin' ? 'whole' : 'truncated', answer, body: rest, isFollowed: false };
   }
   const read = isChunked ? readChunked(bytes, start) : readSized(bytes, start, length!);
-  if (read === null) return { kind: 'truncated', answer, body: rest };
-  return { kind: 'whole', answer, body: read.body };
+  if (read === null) return { kind: 'truncated', answer, body: rest, isFollowed: false };
+  return { kind: 'whole', answer, body: read.body, isFollowed: read.end < bytes.length };
 }
 
 const OURS = new Map([

@@ -22,14 +22,19 @@ import { type StrictUpstream, startStrictUpstream } from './upstream.ts';
 export interface World {
   /** The gateway that runs now; a new one where the last has died, so that what killed it can be shrunk. */
   gateway(): Promise<WatchedGateway>;
-  /** `store` answers well, `hostile` as it is told: what the second does to its connections must not touch the first. */
-  readonly upstreams: { readonly store: StrictUpstream; readonly hostile: StrictUpstream };
+  /**
+   * `store` answers well, the others as they are told: what they do to their connections must not touch the first.
+   * `talkative` has the answers with bytes behind them, after which the gateway reuses no connection for a minute.
+   */
+  readonly upstreams: Readonly<Record<UpstreamName, StrictUpstream>>;
   /** Gateways that died so far. */
   readonly deaths: number;
   /** A place of its own for each exchange that runs at the same time. */
   lane(): Lane;
   stop(): Promise<void>;
 }
+
+type UpstreamName = 'store' | 'hostile' | 'talkative';
 
 export interface Lane {
   /** @throws Violation */
@@ -47,9 +52,12 @@ const METHODS = '[GET, POST, PUT, PATCH, DELETE, OPTIONS]';
 export async function startWorld(lanes: number): Promise<World> {
   const via = `secret-${randomBytes(12).toString('hex')}`;
   const book = new Map<string, Exchange>();
-  const store = await startStrictUpstream(via, book);
-  const hostile = await startStrictUpstream(via, book);
-  const start = () => startWatchedGateway(shapeOf(via, store.origin, hostile.origin, lanes * KEYS_PER_LANE));
+  const upstreams = {
+    store: await startStrictUpstream(via, book),
+    hostile: await startStrictUpstream(via, book),
+    talkative: await startStrictUpstream(via, book),
+  };
+  const start = () => startWatchedGateway(shapeOf(via, upstreams, lanes * KEYS_PER_LANE));
   const state = { taken: 0, deaths: 0, gateway: start() };
   const gateway = async () => {
     const it = await state.gateway;
@@ -61,25 +69,28 @@ export async function startWorld(lanes: number): Promise<World> {
   await gateway();
   return {
     gateway,
-    upstreams: { store, hostile },
+    upstreams,
     get deaths() {
       return state.deaths;
     },
-    lane: () => new Exchanges({ gateway, upstreams: [store, hostile], book }, state.taken++),
+    lane: () => new Exchanges({ gateway, upstreams: Object.values(upstreams), book }, state.taken++),
     stop: async () => {
       await (await state.gateway).stop();
-      await Promise.all([store.connections.close(), hostile.connections.close()]);
+      await Promise.all(Object.values(upstreams).map(({ connections }) => connections.close()));
     },
   };
 }
 
-function shapeOf(via: string, store: string, hostile: string, callers: number): GatewayShape {
+function shapeOf(via: string, { store, hostile, talkative }: World['upstreams'], callers: number): GatewayShape {
+  const impatient = 'responseTimeout: 1s, bodyTimeout: 1s';
   return {
     listen: { via, maxBodyBytes: '64KiB', maxUrlBytes: '4KiB' },
-    upstreams: `  store: { targets: [${store}] }
-  hostile: { targets: [${hostile}], responseTimeout: 1s, bodyTimeout: 1s }`,
+    upstreams: `  store: { targets: [${store.origin}] }
+  hostile: { targets: [${hostile.origin}], ${impatient} }
+  talkative: { targets: [${talkative.origin}], ${impatient} }`,
     routes: `  - { path: /store/**, methods: ${METHODS}, upstream: store, body: true }
-  - { path: /hostile/**, methods: ${METHODS}, upstream: hostile }`,
+  - { path: /hostile/**, methods: ${METHODS}, upstream: hostile }
+  - { path: /talkative/**, methods: ${METHODS}, upstream: talkative }`,
     callers,
   };
 }
@@ -121,11 +132,14 @@ class Exchanges implements Lane {
     const told = { ...it, end: endOf(it, bytes) };
     const segments = cutInto(bytes, it.cuts);
     script.answer = { segments: it.harmless ? segments : untilWhole(segments, told), end: told.end };
-    const sent = fillIn(plainRequest(it), { key, tag: exchange.tag });
+    const read = readAnswer(bytes, told);
+    const isFollowed = read.kind === 'whole' && read.isFollowed;
+    const upstream = it.harmless ? 'store' : isFollowed ? 'talkative' : 'hostile';
+    const sent = fillIn(plainRequest(it, upstream), { key, tag: exchange.tag });
     const heard = await talk(gateway.port, [sent], { owed: 1, methods: [it.method], quietMs: QUIET_MS });
     this.#check(gateway);
     judgeSeen(readRequests(sent), exchange);
-    judgeAnswerTalk(heard, readAnswer(bytes, told), it, exchange);
+    judgeAnswerTalk(heard, read, it, exchange);
   }
 
   async #open(script: (tag: string) => Exchange['script']) {
@@ -158,10 +172,10 @@ class Exchanges implements Lane {
   }
 }
 
-function plainRequest({ method, version, harmless }: AnswerCase): string {
+function plainRequest({ method, version }: AnswerCase, upstream: UpstreamName): string {
   const isPost = method === 'POST';
   const lines = [
-    `${method} /${harmless ? 'store' : 'hostile'}/${TAG_PLACEHOLDER} HTTP/${version}`,
+    `${method} /${upstream}/${TAG_PLACEHOLDER} HTTP/${version}`,
     'Host: gateway.test',
     `Authorization: Bearer ${KEY_PLACEHOLDER}`,
     ...(isPost ? ['Content-Length: 2'] : []),
