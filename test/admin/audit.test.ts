@@ -9,11 +9,12 @@ import { adminApiWith } from './in-process.ts';
 class SilentStore extends FakeStore {
   isSilent = false;
   override async create(key: StoredKey) {
-    await super.create(key);
+    const durability = await super.create(key);
     this.#lose();
+    return durability;
   }
   override async update(id: string, change: (key: StoredKey) => StoredKey) {
-    if (!this.keys.has(id)) return null as unknown as StoredKey;
+    if (!this.keys.has(id)) return null as never;
     const next = await super.update(id, change);
     this.#lose();
     return next;
