@@ -45,7 +45,7 @@ const PATIENCE_MS = 2_500;
  * For a change to be durable, where the settings allow less: long enough for the Sentinels to end a failover. A command
  * has no later when it could make a change again that was undone.
  */
-const DURABLE_WITHIN_MS = 10_000;
+const DURABLE_WITHIN_MS = 15_000;
 
 /**
  * Opens the store that the settings name, the same one that a gateway with these settings uses, whether or not one runs

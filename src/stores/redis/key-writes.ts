@@ -158,7 +158,8 @@ export function madeAgain(before: StoredKey, after: StoredKey, there: StoredKey)
   const order = Object.values(secrets.value).sort((a, b) => b.createdAtMs - a.createdAtMs);
   const isRevoked = after.revokedAtMs !== null;
   const parts = [rest, limits, secrets];
-  if (parts.every(({ made, left }) => made === 0 && left > 0) && !isRevoked) return null;
+  const isSuperseded = parts.every(({ made }) => made === 0) && parts.some(({ left }) => left > 0);
+  if (isSuperseded && !isRevoked) return null;
   const revokedAtMs = there.revokedAtMs ?? after.revokedAtMs;
   return { ...rest.value, limits: limits.value, secrets: order, revokedAtMs } as StoredKey;
 }

@@ -9,7 +9,6 @@ import { commandsTo, type StoreKind } from '../stand/store.ts';
 /** Keys that are revoked in one failover, and how far apart: some before, most of them in it, some after. */
 const AT_ONCE = 30;
 const APART_MS = 80;
-const STRIKE_AFTER = 5;
 const GATEWAYS = 2;
 /** A busy machine must not make the gateways believe that their store is away. */
 const PATIENT_MS = 1_000;
@@ -107,8 +106,9 @@ async function revokeThrough(failover: Failover, stand: Stand, { tries, chance, 
     const revoking: Promise<Revocation>[] = [];
     let struck: Promise<void> = Promise.resolve();
     let struckAtMs = 0;
+    const first = chance.below(AT_ONCE);
     for (const [i, key] of made.entries()) {
-      if (i === STRIKE_AFTER) {
+      if (i === first) {
         struckAtMs = performance.now();
         struck = failover.strike(primary, stand);
       }
