@@ -4,6 +4,7 @@ import { edited, revoked, rotated } from '../../src/identify/key-changes.ts';
 import type { Durability, StoredKey } from '../../src/identify/key-store.ts';
 import { DurableWrites, type DurableWritesOptions } from '../../src/stores/redis/durable-writes.ts';
 import { madeAgain } from '../../src/stores/redis/key-writes.ts';
+import { RedisKeys } from '../../src/stores/redis/keys.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { type Link, Replication } from '../../src/stores/redis/replication.ts';
@@ -104,7 +105,10 @@ describe('a change that no replica has acknowledged', () => {
 
   test('is not made again over a later change that took it back', async () => {
     const { keys, key, maker, durability } = await changed((before) => ({ ...before, plan: 'business' }));
-    await maker.keys.update(key.id, (before) => ({ ...before, plan: key.plan }));
+    // By another gateway, which does not make it again.
+    const writes = new DurableWrites({ redis: maker.redis, replicas: 0, timeoutMs: 100 });
+    const other = new RedisKeys({ ...maker, publish: async () => {}, writes });
+    await other.update(key.id, (before) => ({ ...before, plan: key.plan }));
     // The record is now as it was before both, to the letter.
     expect(await recordOf(key.id)).toBe(JSON.stringify(key));
     expect(await settled(durability)).toBe('durable');

@@ -101,12 +101,12 @@ export class Replication {
     const untilMs = performance.now() + withinMs;
     // 0 would be for ever.
     const leftMs = () => Math.max(Math.ceil(untilMs - performance.now()), 1);
-    const [replication, persistence] = await Promise.all([link.info('replication'), link.info('persistence')]);
-    if (!/^role:master\r?$/m.test(replication)) return false;
-    const replicas = Math.max(connectedTo(replication), await this.#others(link, replication));
+    const [replication, persistence] = await Promise.all([infoOf(link, 'replication'), infoOf(link, 'persistence')]);
+    if (replication !== null && !/^role:master\r?$/m.test(replication)) return false;
+    const replicas = Math.max(connectedTo(replication ?? ''), await this.#others(link, replication));
     const needed = this.#wanted === 'all' ? replicas : Math.min(this.#wanted, replicas);
     if (needed > 0 && Number(await link.call('WAIT', needed, leftMs())) < needed) return false;
-    return !/^aof_enabled:1\r?$/m.test(persistence) || this.#isOnDisk(link, leftMs());
+    return !/^aof_enabled:1\r?$/m.test(persistence ?? '') || this.#isOnDisk(link, leftMs());
   }
 
   /** Redis 7.2 and later tell; before that nobody can know. */
@@ -123,9 +123,11 @@ export class Replication {
   }
 
   /** How many replicas there are by the word of others than the primary, which knows only those that are connected to it. */
-  #others(link: Link, replication: string): Promise<number> | number {
+  #others(link: Link, replication: string | null): Promise<number> | number {
     if (this.#client instanceof ClusterClient) return replicasInCluster(link);
     if (this.#client.options.sentinels) return this.#replicasBySentinels(this.#client.options);
+    // Not seen at all (the inspection warns of that): as many as the operator says.
+    if (replication === null) return this.#wanted === 'all' ? 0 : this.#wanted;
     // A primary keeps the end of its stream for replicas to come back (an hour, `repl-backlog-ttl`) and has none before
     // its first replica: without one connected now, there was one not long ago, which may have been promoted.
     return /^repl_backlog_active:1\r?$/m.test(replication) ? 1 : 0;
@@ -159,6 +161,14 @@ export class Replication {
     }
     throw new Failure('store_unavailable', 'No Sentinel tells of the replicas.', complaint);
   }
+}
+
+/** Null where this user may not ask. */
+async function infoOf(link: Link, section: 'replication' | 'persistence'): Promise<string | null> {
+  return link.info(section).catch((error: Error) => {
+    if (error.message.startsWith('NOPERM')) return null;
+    throw error;
+  });
 }
 
 function connectedTo(replication: string): number {
