@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Failure } from '../failure.ts';
+import type { Durability } from '../identify/key-store.ts';
 
 /** One answer of the admin API, whole, before it touches a socket. */
 export interface Answer {
@@ -30,6 +31,18 @@ export type RefusalCode = keyof typeof STATUS;
 
 export function answer(status: number, body: object, fields: Readonly<Record<string, string>> = {}): Answer {
   return { status, body, fields };
+}
+
+/** Of a change that was made: 202, with a member that says so, where a failover of the store may undo it. */
+export function answerChange(
+  status: 200 | 201,
+  durability: Durability,
+  body: object,
+  fields: Readonly<Record<string, string>> = {},
+): Answer {
+  return durability.kind === 'durable'
+    ? answer(status, body, fields)
+    : answer(202, { ...body, durability: 'unknown' }, fields);
 }
 
 /** An answer with the body that all errors of the gateway have: code, message, status (contract section 4). */

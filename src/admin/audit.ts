@@ -1,4 +1,4 @@
-import type { StoredKey } from '../identify/key-store.ts';
+import type { Durability, StoredKey } from '../identify/key-store.ts';
 import type { Call } from './call.ts';
 import { timeOf } from './key-report.ts';
 
@@ -9,9 +9,11 @@ export interface AuditLine {
   readonly action: Action | 'admin.access';
   /**
    * `repeated`: what was made before was told again, its secret too. `refused`: nothing was changed. `unknown`: something
-   * broke on the way, and the change may have been made.
+   * broke on the way, and the change may have been made; or it was made (`code` is null) and a failover of the store may
+   * undo it. Of that a second line tells how it ended: `done`, `lost` where it was undone and the key was changed
+   * otherwise since, or `unknown` again, for good.
    */
-  readonly outcome: 'done' | 'repeated' | 'refused' | 'unknown';
+  readonly outcome: 'done' | 'repeated' | 'refused' | 'unknown' | 'lost';
   /** Of the answer; null where it was no error. */
   readonly code: string | null;
   /** `stranger`: somebody without the admin token. */
@@ -55,6 +57,17 @@ export function doneLine(
   states: Pick<AuditLine, 'before' | 'after'> = { before: null, after: null },
 ): AuditLine {
   return { action, outcome: 'done', code: null, who: 'admin', clientAddress, requestId, id, ...states };
+}
+
+/** Writes the line of a change that was made, and where a failover may undo it a second one when that is known. */
+export function auditChange(audit: (line: AuditLine) => void, line: AuditLine, durability: Durability): void {
+  if (durability.kind === 'durable') {
+    audit(line);
+    return;
+  }
+  audit({ ...line, outcome: 'unknown' });
+  const outcomes = { durable: line.outcome, superseded: 'lost', given_up: 'unknown' } as const;
+  void durability.settled.then((settlement) => audit({ ...line, outcome: outcomes[settlement] }));
 }
 
 /** A change that was not made, as far as is known. */

@@ -2,7 +2,7 @@ import type { Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
 import { type KeyWishes, keyOf, refuseWishes, storedSecret } from '../identify/key-changes.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import type { Durability, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { type Candidate, candidatesOf, REPEATABLE_MS, type Repeatable, secretOf } from '../identify/repeatable.ts';
 
 /** What became of a creation that may be asked for again. */
@@ -12,6 +12,7 @@ export type Created =
       /** The key as it was made, whatever has become of it since. */
       readonly key: StoredKey;
       readonly secret: string;
+      readonly durability: Durability;
     }
   /** The name stands for something else already. */
   | { readonly kind: 'reused' };
@@ -40,8 +41,8 @@ export async function createOnce(repeatable: Repeatable, wishesAt: WishesAt, mea
   const salt = Buffer.from(means.random(16)).toString('base64url');
   const made = make(repeatable, wishes, { ...candidate, salt, createdAtMs: means.nowMs });
   try {
-    await means.keys.create(made.key);
-    return { kind: 'made', ...made };
+    const durability = await means.keys.create(made.key);
+    return { kind: 'made', ...made, durability };
   } catch (error) {
     if (!(error instanceof Failure) || error.code !== 'refused') throw error;
     // Somebody has made it at the same moment, perhaps through another gateway.
@@ -59,7 +60,9 @@ async function find(repeatable: Repeatable, wishesAt: WishesAt, means: Means): P
     const { creation, createdAtMs } = key;
     if (creation.body !== repeatable.body) return { kind: 'reused' };
     const made = make(repeatable, wishesAt(createdAtMs), { ...candidate, salt: creation.salt, createdAtMs });
-    return { kind: 'repeated', ...made };
+    // The first answer may have been that this is unknown; a change that changes nothing tells.
+    const updated = await keys.update(candidate.id, (present) => present);
+    if (updated !== null) return { kind: 'repeated', ...made, durability: updated.durability };
   }
   return null;
 }

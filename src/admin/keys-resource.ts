@@ -1,8 +1,8 @@
-import type { StoredKey } from '../identify/key-store.ts';
+import { DURABLE, type Durability, type StoredKey } from '../identify/key-store.ts';
 import { bodyDigestOf } from '../identify/repeatable.ts';
 import type { Admin } from './admin.ts';
-import { type Answer, answer, refuse } from './answer.ts';
-import { type Action, doneLine, stateOf } from './audit.ts';
+import { type Answer, answer, answerChange, refuse } from './answer.ts';
+import { type Action, auditChange, doneLine, stateOf } from './audit.ts';
 import { readCreation, readEdits, readRotation } from './bodies.ts';
 import type { Call } from './call.ts';
 import { etagOf, guardOf } from './etag.ts';
@@ -36,11 +36,12 @@ export async function createKey(call: Call, admin: Admin): Promise<Answer> {
       'This Idempotency-Key came with another body before. Use a new one for each key that is to be made.',
     );
   }
-  const { key, secret, kind } = made;
-  tell(call, admin, 'key.create', null, key, kind === 'made' ? 'done' : 'repeated');
+  const { key, secret, kind, durability } = made;
+  tell(call, admin, 'key.create', { before: null, key, durability }, kind === 'made' ? 'done' : 'repeated');
   const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs);
-  return answer(
+  return answerChange(
     201,
+    durability,
     { id, key: secret, ...rest },
     {
       ...fieldsOfKey(key),
@@ -58,18 +59,18 @@ export async function updateKey(call: Call, admin: Admin): Promise<Answer> {
   const edits = readEdits(call.body, admin.nowMs());
   if ('fault' in edits) return refuse('invalid_request', edits.fault);
   return guarded(call, async (guard) => {
-    const { before, key } = await admin.operations.update(call.ids[0]!, edits.value, guard);
-    tell(call, admin, 'key.update', before, key);
-    return answerWith(key, admin);
+    const changed = await admin.operations.update(call.ids[0]!, edits.value, guard);
+    tell(call, admin, 'key.update', changed);
+    return answerWith(changed.key, admin, changed.durability);
   });
 }
 
 export async function revokeKey(call: Call, admin: Admin): Promise<Answer> {
   return guarded(call, async (guard) => {
-    const { before, key } = await admin.operations.revoke(call.ids[0]!, guard);
+    const changed = await admin.operations.revoke(call.ids[0]!, guard);
     // Twice is no mistake, and the second time changes nothing.
-    if (before.revokedAtMs === null) tell(call, admin, 'key.revoke', before, key);
-    return answerWith(key, admin);
+    if (changed.before.revokedAtMs === null) tell(call, admin, 'key.revoke', changed);
+    return answerWith(changed.key, admin, changed.durability);
   });
 }
 
@@ -77,10 +78,11 @@ export async function rotateKey(call: Call, admin: Admin): Promise<Answer> {
   const overlapMs = readRotation(call.body);
   if ('fault' in overlapMs) return refuse('invalid_request', overlapMs.fault);
   return guarded(call, async (guard) => {
-    const { before, key, secret } = await admin.operations.rotate(call.ids[0]!, overlapMs.value, guard);
-    tell(call, admin, 'key.rotate', before, key);
+    const { secret, ...changed } = await admin.operations.rotate(call.ids[0]!, overlapMs.value, guard);
+    const { key, durability } = changed;
+    tell(call, admin, 'key.rotate', changed);
     const { id, ...rest } = wholeKeyReport(key, admin.operations.plans, admin.nowMs());
-    return answer(200, { id, key: secret, ...rest }, fieldsOfKey(key));
+    return answerChange(200, durability, { id, key: secret, ...rest }, fieldsOfKey(key));
   });
 }
 
@@ -96,8 +98,8 @@ async function guarded(call: Call, change: (guard: Guard | undefined) => Promise
   return typeof guard === 'object' ? guard : change(guard);
 }
 
-function answerWith(key: StoredKey, { operations, nowMs }: Admin): Answer {
-  return answer(200, wholeKeyReport(key, operations.plans, nowMs()), fieldsOfKey(key));
+function answerWith(key: StoredKey, { operations, nowMs }: Admin, durability: Durability = DURABLE): Answer {
+  return answerChange(200, durability, wholeKeyReport(key, operations.plans, nowMs()), fieldsOfKey(key));
 }
 
 function fieldsOfKey(key: StoredKey): Record<string, string> {
@@ -108,12 +110,11 @@ function tell(
   call: Call,
   { audit }: Admin,
   action: Action,
-  before: StoredKey | null,
-  key: StoredKey,
+  { before, key, durability }: { before: StoredKey | null; key: StoredKey; durability: Durability },
   outcome: 'done' | 'repeated' = 'done',
 ): void {
   const states = { before: before === null ? null : stateOf(before), after: stateOf(key) };
-  audit({ ...doneLine(call, action, key.id, states), outcome });
+  auditChange(audit, { ...doneLine(call, action, key.id, states), outcome }, durability);
 }
 
 /** With the quotes of a structured field or without them (draft-ietf-httpapi-idempotency-key-header). */

@@ -5,7 +5,7 @@ import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
 import { isTokenHolder } from '../identify/jwt-claims.ts';
 import { edited, type KeyEdits, type KeyWishes, newKey, newSecret, revoked, rotated } from '../identify/key-changes.ts';
-import type { KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
+import type { Durability, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { visible } from '../identify/visible.ts';
 import { type Created, createOnce } from './create-once.ts';
 
@@ -25,6 +25,14 @@ export interface OperationsOptions {
 export interface Changed {
   readonly before: StoredKey;
   readonly key: StoredKey;
+  readonly durability: Durability;
+}
+
+/** A key that was made, with its secret, which nobody can show again. */
+export interface Made {
+  readonly key: StoredKey;
+  readonly secret: string;
+  readonly durability: Durability;
 }
 
 /** Looks at the version of a key that is about to be changed, in the same step, and throws where it must not be. */
@@ -47,13 +55,11 @@ export class Operations {
 
   /**
    * @param wishesAt what is wished for, asked at the moment of the creation
-   * @returns the secret too, which nobody can show again
    */
-  async create(wishesAt: (nowMs: number) => KeyWishes): Promise<{ readonly key: StoredKey; readonly secret: string }> {
+  async create(wishesAt: (nowMs: number) => KeyWishes): Promise<Made> {
     const means = this.#means();
     const made = newKey(wishesAt(means.nowMs), { ...means, plans: this.plans.plans });
-    await this.#options.keys.create(made.key);
-    return made;
+    return { ...made, durability: await this.#options.keys.create(made.key) };
   }
 
   /**
@@ -139,8 +145,9 @@ export class Operations {
   }
 
   /** Ends a ban now: strikes are cleared, and its rung is taken back. */
-  async lift(id: string): Promise<void> {
-    if (await this.#options.ledger.lift(id)) return;
+  async lift(id: string): Promise<Durability> {
+    const durability = await this.#options.ledger.lift(id);
+    if (durability !== null) return durability;
     // Not only keys can be banned: callers with a token of another issuer have no record here.
     if (id.startsWith('key_')) await this.show(id);
     throw new Failure('not_found', `${id.startsWith('key_') ? 'Key ' : ''}${visible(id)} is not banned.`);
@@ -175,12 +182,12 @@ export class Operations {
 
   async #change(id: string, change: (key: StoredKey) => StoredKey, guard?: Guard): Promise<Changed> {
     let before: StoredKey | null = null;
-    const key = await this.#options.keys.update(id, (present) => {
+    const updated = await this.#options.keys.update(id, (present) => {
       before = present;
       guard?.(present);
       return change(present);
     });
-    return key === null || before === null ? unknownKey(id) : { before, key };
+    return updated === null || before === null ? unknownKey(id) : { before, ...updated };
   }
 
   #means() {

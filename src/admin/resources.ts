@@ -1,8 +1,8 @@
 import type { Plans } from '../admit/plan.ts';
 import { KEPT_DAYS } from '../annotate/deprecated-calls.ts';
 import type { Admin, Handler } from './admin.ts';
-import { type Answer, answer } from './answer.ts';
-import { type Action, doneLine } from './audit.ts';
+import { type Answer, answer, answerChange } from './answer.ts';
+import { type Action, auditChange, doneLine } from './audit.ts';
 import { banReport } from './ban-report.ts';
 import type { Call } from './call.ts';
 import { createKey, listKeys, revokeKey, rotateKey, showKey, showUsage, updateKey } from './keys-resource.ts';
@@ -49,9 +49,9 @@ async function listBans({ query }: Call, { operations }: Admin): Promise<Answer>
 
 async function liftBan(call: Call, admin: Admin): Promise<Answer> {
   const [id] = call.ids as [string];
-  await admin.operations.lift(id);
-  admin.audit(doneLine(call, 'ban.lift', id));
-  return answer(200, { id, lifted: true });
+  const durability = await admin.operations.lift(id);
+  auditChange(admin.audit, doneLine(call, 'ban.lift', id), durability);
+  return answerChange(200, durability, { id, lifted: true });
 }
 
 async function showPlans(_: Call, { operations, versions }: Admin): Promise<Answer> {

@@ -1,4 +1,5 @@
 import { Failure } from '../failure.ts';
+import type { Durability } from '../identify/key-store.ts';
 import type { AccountState, Outcome } from './decide.ts';
 import type { Allowance, WindowName } from './plan.ts';
 
@@ -84,9 +85,9 @@ export interface LedgerView {
   present(consumerId: string, allowance: Allowance): Promise<Outcome | null>;
   /**
    * Lifts a ban that is in force: strikes cleared, the rung taken back, every gateway told.
-   * @returns false when the consumer is not banned.
+   * @returns null when the consumer is not banned.
    */
-  lift(consumerId: string): Promise<boolean>;
+  lift(consumerId: string): Promise<Durability | null>;
   /** The bans in force, in no order. */
   bans(): Promise<readonly BanInForce[]>;
 }

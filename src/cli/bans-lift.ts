@@ -1,5 +1,5 @@
 import type { Command, ExitCode } from './command.ts';
-import { operationsOn } from './keys-operations.ts';
+import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { type OpenStore, withStore } from './open-store.ts';
 
 /** `tollgate bans lift`: ends a ban now. */
@@ -12,11 +12,11 @@ export const bansLift: Command = {
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     const work = async (store: OpenStore): Promise<ExitCode> => {
-      await operationsOn(store).lift(id);
+      const durability = await operationsOn(store).lift(id);
       terminal.out(
         options.json === true ? `${JSON.stringify({ id, lifted: true })}\n` : `The ban of ${id} is lifted.\n`,
       );
-      return 0;
+      return exitCodeOf(durability, terminal);
     };
     return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },

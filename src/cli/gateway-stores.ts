@@ -69,6 +69,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     { RedisReturns, trialOn },
     { insistOnServers, watchServers },
     { RedisDeprecatedCalls },
+    { DurableWrites },
   ] = await Promise.all([
     import('../stores/redis/shards.ts'),
     import('../stores/redis/connection.ts'),
@@ -79,6 +80,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     import('../stores/redis/give-back.ts'),
     import('../stores/redis/inspection.ts'),
     import('../stores/redis/deprecated-calls.ts'),
+    import('../stores/redis/durable-writes.ts'),
   ]);
   const complaints = quietly(events.onFailure);
   const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: complaints.tell });
@@ -105,9 +107,10 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     });
   const changes = new RedisChanges({ redis, circuit });
   const publish = changes.publish.bind(changes);
+  const writes = new DurableWrites({ redis, ...settings.redis.durability });
   return {
-    keys: new RedisKeys({ redis, circuit, publish }),
-    ledger: new RedisLedger({ redis, circuit, publish }),
+    keys: new RedisKeys({ redis, circuit, publish, writes }),
+    ledger: new RedisLedger({ redis, circuit, publish, writes }),
     returns: new RedisReturns({ redis, circuit }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
@@ -119,6 +122,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     applyLifts: () => {},
     close: async () => {
       changes.close();
+      writes.close();
       circuit.close();
       redis.disconnect();
     },

@@ -4,7 +4,7 @@ import { Failure } from '../failure.ts';
 import type { Command, ExitCode, Words } from './command.ts';
 import { readMoment } from './duration.ts';
 import { readLimits } from './keys-limits.ts';
-import { operationsOn } from './keys-operations.ts';
+import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { json, limitsText } from './keys-report.ts';
 import { withStore } from './open-store.ts';
 
@@ -38,7 +38,7 @@ export const keysCreate: Command = {
     // Faults of the words are told before a store is opened.
     wishesOf(words, Date.now());
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const { key, secret } = await operationsOn(store).create((nowMs) => wishesOf(words, nowMs));
+      const { key, secret, durability } = await operationsOn(store).create((nowMs) => wishesOf(words, nowMs));
       const report = keyReportWithSecret(key, secret, store.plans);
       if (words.options.json === true) terminal.out(json(report));
       else {
@@ -46,7 +46,7 @@ export const keysCreate: Command = {
         terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
         terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
       }
-      return 0;
+      return exitCodeOf(durability, terminal);
     });
   },
 };

@@ -27,7 +27,7 @@ export const keysImport: Command = {
     'dry-run': { type: 'boolean', about: 'Says what would become of each line, and writes nothing.' },
     json: {
       type: 'boolean',
-      about: `Prints {"moved","already","refused","dryRun","lines"}; lines are those with something to tell, at most ${MOST_TOLD}.`,
+      about: `Prints {"moved","unknown","already","refused","dryRun","lines"}; lines are those with something to tell, at most ${MOST_TOLD}.`,
     },
   },
   async run({ options, positionals }, terminal) {
@@ -71,7 +71,7 @@ class ImportReport {
   readonly #terminal: Terminal;
   readonly #isJson: boolean;
   readonly #isDry: boolean;
-  readonly #counts = { moved: 0, already: 0, refused: 0 };
+  readonly #counts = { moved: 0, unknown: 0, already: 0, refused: 0 };
   readonly #told: { line: number; kind: string; id: string | null; why: string }[] = [];
   #stopped: string | null = null;
 
@@ -100,15 +100,16 @@ class ImportReport {
   }
 
   print(): ExitCode {
-    const { moved, already, refused } = this.#counts;
+    const { moved, unknown, already, refused } = this.#counts;
     if (this.#isJson) {
       const report = { ...this.#counts, dryRun: this.#isDry, lines: this.#told };
       this.#terminal.out(`${JSON.stringify(report, null, 2)}\n`);
     } else {
       const verb = this.#isDry ? 'would be imported' : 'imported';
-      this.#terminal.out(`${moved} ${verb}, ${already} there already, ${refused} refused.\n`);
+      const perhaps = unknown === 0 ? '' : `${unknown} imported and perhaps not durable, `;
+      this.#terminal.out(`${moved} ${verb}, ${perhaps}${already} there already, ${refused} refused.\n`);
     }
-    return refused > 0 || this.#stopped !== null ? 1 : 0;
+    return refused > 0 || unknown > 0 || this.#stopped !== null ? 1 : 0;
   }
 }
 

@@ -1,6 +1,6 @@
 import { keyReport, timeOf } from '../admin/key-report.ts';
 import type { Command, ExitCode } from './command.ts';
-import { operationsOn } from './keys-operations.ts';
+import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { json } from './keys-report.ts';
 import { type OpenStore, withStore } from './open-store.ts';
 
@@ -13,12 +13,12 @@ export const keysRevoke: Command = {
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     const work = async (store: OpenStore): Promise<ExitCode> => {
-      const { before, key } = await operationsOn(store).revoke(id);
+      const { before, key, durability } = await operationsOn(store).revoke(id);
       if (options.json === true)
         terminal.out(json({ ...keyReport(key, store.plans), revokedAt: timeOf(key.revokedAtMs) }));
       else if (before.revokedAtMs === null) terminal.out(`${id} is revoked.\n`);
       else terminal.out(`${id} has been revoked since ${timeOf(key.revokedAtMs)}.\n`);
-      return 0;
+      return exitCodeOf(durability, terminal);
     };
     return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },

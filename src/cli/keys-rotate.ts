@@ -2,7 +2,7 @@ import { keyReportWithSecret, timeOf } from '../admin/key-report.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import type { Command, ExitCode } from './command.ts';
 import { readDuration } from './duration.ts';
-import { operationsOn } from './keys-operations.ts';
+import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { json } from './keys-report.ts';
 import { withStore } from './open-store.ts';
 
@@ -23,13 +23,13 @@ export const keysRotate: Command = {
     const [id] = positionals as [string];
     const overlapMs = readDuration('--overlap', (options.overlap as string | undefined) ?? '24h');
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const { key, secret } = await operationsOn(store).rotate(id, overlapMs);
+      const { key, secret, durability } = await operationsOn(store).rotate(id, overlapMs);
       if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, store.plans)));
       else {
         terminal.out(`${id} has a new secret; the old one ${fateOf(key)}.\n\n  ${secret}\n\n`);
         terminal.out('This is the only time that it is shown. Keep it where you keep secrets.\n');
       }
-      return 0;
+      return exitCodeOf(durability, terminal);
     });
   },
 };

@@ -4,7 +4,7 @@ import type { KeyEdits } from '../identify/key-changes.ts';
 import type { Command, ExitCode, Words } from './command.ts';
 import { readMoment } from './duration.ts';
 import { readLimits } from './keys-limits.ts';
-import { operationsOn } from './keys-operations.ts';
+import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { json, limitsText } from './keys-report.ts';
 import { withStore } from './open-store.ts';
 
@@ -44,14 +44,14 @@ export const keysUpdate: Command = {
     const [id] = words.positionals as [string];
     const edits = editsOf(words, Date.now());
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const { key } = await operationsOn(store).update(id, edits);
+      const { key, durability } = await operationsOn(store).update(id, edits);
       const report = keyReport(key, store.plans);
       if (words.options.json === true) terminal.out(json(report));
       else {
         const ends = report.expiresAt === null ? 'never expires' : `expires ${report.expiresAt}`;
         terminal.out(`${id} is on plan ${report.plan} (${limitsText(report.limits)}) and ${ends}.\n`);
       }
-      return 0;
+      return exitCodeOf(durability, terminal);
     });
   },
 };

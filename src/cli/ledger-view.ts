@@ -6,6 +6,6 @@ import type { OpenStore } from './open-store.ts';
 /** Counters and bans of an opened store, as a command sees them. */
 export function ledgerOf({ technology, publish }: OpenStore): LedgerView {
   return technology.kind === 'redis'
-    ? new RedisLedger({ redis: technology.redis, circuit: technology.circuit, publish })
+    ? new RedisLedger({ ...technology, publish })
     : new EmbeddedLedgerView({ db: technology.db, wallMs: () => Date.now() });
 }

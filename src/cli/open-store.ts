@@ -9,6 +9,7 @@ import { EmbeddedKeys } from '../stores/embedded/keys.ts';
 import { peppersOf } from '../stores/embedded/pepper.ts';
 import { RedisChanges } from '../stores/redis/changes.ts';
 import { connectRedis, type RedisClient, untilReady } from '../stores/redis/connection.ts';
+import { DurableWrites } from '../stores/redis/durable-writes.ts';
 import { insistOnServers } from '../stores/redis/inspection.ts';
 import { RedisKeys } from '../stores/redis/keys.ts';
 import { type Calls, circuitFor } from '../stores/redis/shards.ts';
@@ -27,7 +28,7 @@ export interface OpenStore {
   readonly publish: (change: Change) => Promise<void>;
   /** What the store is made of, for the parts that a command adds to it. */
   readonly technology:
-    | { readonly kind: 'redis'; readonly redis: RedisClient; readonly circuit: Calls }
+    | { readonly kind: 'redis'; readonly redis: RedisClient; readonly circuit: Calls; readonly writes: DurableWrites }
     | { readonly kind: 'embedded'; readonly db: DatabaseSync };
   close(): Promise<void>;
 }
@@ -40,6 +41,11 @@ export interface OpenOptions {
 /** A person waits: longer than a request would, and no longer than a person does; first for the link, then for each call. */
 const CONNECT_WITHIN_MS = 1_500;
 const PATIENCE_MS = 2_500;
+/**
+ * For a change to be durable, where the settings allow less: long enough for the Sentinels to end a failover. A command
+ * has no later when it could make a change again that was undone.
+ */
+const DURABLE_WITHIN_MS = 15_000;
 
 /**
  * Opens the store that the settings name, the same one that a gateway with these settings uses, whether or not one runs
@@ -100,7 +106,10 @@ function openEmbedded({ dataFolder, peppers }: Settings): Omit<OpenStore, 'setti
   }
 }
 
-async function openRedis({ peppers }: Settings, url: string): Promise<Omit<OpenStore, 'settings' | 'plans'>> {
+async function openRedis(
+  { peppers, redis: { durability } }: Settings,
+  url: string,
+): Promise<Omit<OpenStore, 'settings' | 'plans'>> {
   const redis = connectRedis({ url, connectTimeoutMs: CONNECT_WITHIN_MS });
   // Each call is made: a command has no later one that could find the store back.
   const circuit = circuitFor(redis, {
@@ -116,13 +125,17 @@ async function openRedis({ peppers }: Settings, url: string): Promise<Omit<OpenS
     });
   const changes = new RedisChanges({ redis, circuit });
   const publish = (change: Change) => changes.publish(change);
+  const { replicas } = durability;
+  const timeoutMs = Math.max(durability.timeoutMs, DURABLE_WITHIN_MS);
+  const writes = new DurableWrites({ redis, replicas, timeoutMs });
   return {
     warnings,
     peppers,
-    keys: new RedisKeys({ redis, circuit, publish }),
+    keys: new RedisKeys({ redis, circuit, publish, writes }),
     publish,
-    technology: { kind: 'redis', redis, circuit },
+    technology: { kind: 'redis', redis, circuit, writes },
     close: async () => {
+      writes.close();
       circuit.close();
       redis.disconnect();
     },

@@ -94,6 +94,22 @@ const redis = z
     staleKeys: duration('0s', '24d')
       .prefault('1h')
       .describe('How long a key that was seen before keeps working while Redis is away.'),
+    durability: z
+      .strictObject({
+        replicas: z
+          .union([z.literal('all'), wholeNumber(0, 100)], {
+            error: 'must be `all` or a whole number from 0 to 100',
+          })
+          .prefault('all')
+          .describe(
+            'On how many replicas a change to a key, or a lifted ban, has to be before it is acknowledged: all that there are, or at most so many. With fewer than all a failover may undo it. 0 waits for none.',
+          ),
+        timeout: duration('1ms', '1m')
+          .prefault('2s')
+          .describe('How long that is waited for; then the answer is 202 and says that the durability is unknown.'),
+      })
+      .prefault({})
+      .describe('When changes made by operators count as done. Requests of callers never wait for this.'),
   })
   .prefault({});
 

@@ -48,6 +48,8 @@ export interface Settings {
     readonly timeoutMs: number;
     readonly onFailure: 'local' | 'closed' | 'open';
     readonly staleKeysMs: number;
+    /** When a change made by an operator counts as done: on so many replicas, waited for so long. */
+    readonly durability: { readonly replicas: 'all' | number; readonly timeoutMs: number };
   };
   readonly headers: {
     /** Whether answers have RateLimit and RateLimit-Policy. */
@@ -172,6 +174,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       timeoutMs: redis.timeout,
       onFailure: redis.onFailure,
       staleKeysMs: redis.staleKeys,
+      durability: { replicas: redis.durability.replicas, timeoutMs: redis.durability.timeout },
     },
     headers: file.headers,
     log: file.log,

@@ -224,11 +224,13 @@ export class Identifier {
     const newDigest = this.#search.newestDigestOf(sha);
     known.rehashAtMs = this.#options.monotonicMs() + REHASH_AGAIN_AFTER_MS;
     try {
-      await this.#options.keyStore.update(known.keyId, (key) => {
+      const underNewest = (key: StoredKey): StoredKey => {
         if (key.secrets.some(({ digest }) => digest === newDigest)) return key;
         const secrets = key.secrets.map((one) => (one.digest === oldDigest ? { ...one, digest: newDigest } : one));
         return { ...key, secrets };
-      });
+      };
+      // Where it is lost again the secret is found under its old digest, and this is done once more.
+      await this.#options.keyStore.update(known.keyId, underNewest, { isLasting: false });
     } catch (error) {
       known.rehashAtMs = 0;
       this.#options.onStoreFailure?.(error);

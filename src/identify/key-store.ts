@@ -39,6 +39,33 @@ export interface KeyPage {
 }
 
 /**
+ * Whether a change outlives the server that took it. `unknown`: it was made, and a failover may still undo it; the store
+ * goes on to secure it, makes it again where it was undone, and tells in `settled`, which never rejects, how that ended.
+ */
+export type Durability =
+  | { readonly kind: 'durable' }
+  | { readonly kind: 'unknown'; readonly settled: Promise<Settlement> };
+
+/**
+ * `superseded`: it was undone, and what it was about was changed differently since, so it was not made again.
+ * `given_up`: it is still not known.
+ */
+export type Settlement = 'durable' | 'superseded' | 'given_up';
+
+export const DURABLE: Durability = { kind: 'durable' };
+
+/** A key as a change has left it. */
+export interface Updated {
+  readonly key: StoredKey;
+  readonly durability: Durability;
+}
+
+export interface UpdateOptions {
+  /** False for what may be lost, since it is made again by itself: nothing is waited for, and the durability is unknown. */
+  readonly isLasting?: boolean;
+}
+
+/**
  * Where API keys live. Owned by identify, implemented by stores/embedded and stores/redis, held to by
  * test/contracts/key-store.ts. Every method rejects with Failure `store_unavailable` when the store does not answer.
  */
@@ -49,19 +76,19 @@ export interface KeyStore {
   /** The keys behind the one whose id is `cursor`, which stays where it is whatever is added. `refused` for any other. */
   list(page: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage>;
   /** Stores a new key, whole or not at all. Rejects with `refused` when its id or a digest is taken. */
-  create(key: StoredKey): Promise<void>;
+  create(key: StoredKey): Promise<Durability>;
   /**
    * Stores many new keys, each whole or not at all. Nobody is told: what was unknown is asked again within a second.
-   * @returns per key, in order, whether it was stored; `taken` when its id or a digest belongs to a key already. When it
-   *   rejects, some may have been stored and others not.
+   * @returns per key, in order, whether it was stored; `unknown` when it was and that may not be durable, `taken` when
+   *   its id or a digest belongs to a key already. When it rejects, some may have been stored and others not.
    */
-  createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'taken')[]>;
+  createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'unknown' | 'taken')[]>;
   /**
    * Replaces a key by `change(key)` atomically: two changes at once both take effect, one after the other (`change` may
    * run more than once and must be pure). Digests that the new version lacks can no longer be found.
    * Tells every gateway. Null when there is no such key; what `change` throws comes through and nothing is stored.
    */
-  update(id: string, change: (key: StoredKey) => StoredKey): Promise<StoredKey | null>;
+  update(id: string, change: (key: StoredKey) => StoredKey, options?: UpdateOptions): Promise<Updated | null>;
 }
 
 /** How a gateway hears of changes that others (a command, another gateway) made to keys and bans. */

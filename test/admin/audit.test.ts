@@ -1,19 +1,21 @@
 import { expect, test } from 'vitest';
 import { RESOURCES } from '../../src/admin/resources.ts';
 import { Failure } from '../../src/failure.ts';
-import type { StoredKey } from '../../src/identify/key-store.ts';
+import { DURABLE, type Settlement, type StoredKey } from '../../src/identify/key-store.ts';
 import { FakeStore } from '../identify/fake-store.ts';
+import { eventually } from '../support/conditions.ts';
 import { adminApiWith } from './in-process.ts';
 
 /** A store that does what it is asked, and whose answer is lost. */
 class SilentStore extends FakeStore {
   isSilent = false;
   override async create(key: StoredKey) {
-    await super.create(key);
+    const durability = await super.create(key);
     this.#lose();
+    return durability;
   }
   override async update(id: string, change: (key: StoredKey) => StoredKey) {
-    if (!this.keys.has(id)) return null as unknown as StoredKey;
+    if (!this.keys.has(id)) return null as never;
     const next = await super.update(id, change);
     this.#lose();
     return next;
@@ -68,6 +70,44 @@ test('a change whose answer the store did not give is an audit line, because it 
   const made = await it('POST', '/admin/keys', { plan: 'free' }, header);
   expect(made.status).toBe(201);
   expect(lines.at(-1)).toMatchObject({ action: 'key.create', outcome: 'repeated', id: made.body.id });
+});
+
+test('a change that a failover may undo is answered with 202 and told twice: that it is unknown, and how it ended', async () => {
+  const { it, keys, lines } = await api();
+  const { id } = (await it('POST', '/admin/keys', { plan: 'free' })).body;
+  for (const [settlement, outcome] of [
+    ['durable', 'done'],
+    ['superseded', 'lost'],
+    ['given_up', 'unknown'],
+  ] as const) {
+    const { promise: settled, resolve } = Promise.withResolvers<Settlement>();
+    keys.durability = { kind: 'unknown', settled };
+    const told = await it('PATCH', `/admin/keys/${id}`, { name: settlement });
+    expect([told.status, told.body]).toMatchObject([202, { id, name: settlement, durability: 'unknown' }]);
+    expect(lines.at(-1)).toMatchObject({
+      action: 'key.update',
+      outcome: 'unknown',
+      code: null,
+      after: { name: settlement },
+    });
+    const before = lines.length;
+    resolve(settlement);
+    await eventually(() => expect(lines).toHaveLength(before + 1));
+    expect(lines.at(-1)).toEqual({ ...lines.at(-2), outcome, time: expect.anything() });
+  }
+});
+
+test('a key whose creation a failover may undo is answered with its secret, and asked for again until that is known', async () => {
+  const { it, keys } = await api();
+  keys.durability = { kind: 'unknown', settled: new Promise(() => {}) };
+  const create = () => it('POST', '/admin/keys', { plan: 'free' }, { 'Idempotency-Key': 'k' });
+  const [first, second] = [await create(), await create()];
+  expect([first.status, second.status]).toEqual([202, 202]);
+  expect(first.body).toMatchObject({ key: expect.stringMatching(/^tg_live_/), durability: 'unknown' });
+  expect(second.body).toEqual(first.body);
+  keys.durability = DURABLE;
+  const third = await create();
+  expect([third.status, third.body.key, 'durability' in third.body]).toEqual([201, first.body.key, false]);
 });
 
 test('a wrong admin token is an audit line until the address is no longer listened to, and the token stands nowhere', async () => {

@@ -15,7 +15,7 @@ export async function adminApiWith(keys: KeyStore, level = 'info') {
   if ('faults' in configuration) throw new Error(configuration.faults.join());
   const nothing = {
     bans: async () => [],
-    lift: async () => false,
+    lift: async () => null,
     present: async () => null,
     decide: async () => [],
     of: async () => new Map(),

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { Circuit } from '../../src/stores/redis/circuit.ts';
+import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { DECIDE_LUA, RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { histories } from '../support/histories.ts';
@@ -32,6 +33,7 @@ function ledgerWithClock(): RedisLedger {
     redis,
     circuit: new Circuit({ timeoutMs: 5_000, failures: 3, probeEveryMs: 100, probe: () => redis.ping() }),
     publish: async () => {},
+    writes: new DurableWrites({ redis, replicas: 0, timeoutMs: 1_000 }),
     decideLua,
   });
 }

@@ -2,6 +2,7 @@ import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../src
 import type { Ask, BanInForce, Ledger } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { Failure } from '../../src/failure.ts';
+import { DURABLE, type Durability } from '../../src/identify/key-store.ts';
 
 /**
  * A store whose clock, ways and failures a test decides about. It tells whole milliseconds of a clock that has fractions, as
@@ -33,10 +34,10 @@ export class FakeLedger implements Ledger {
     return decide(this.#of(consumerId), allowance, Math.floor(this.nowMs), 1, 0);
   }
 
-  async lift(consumerId: string): Promise<boolean> {
+  async lift(consumerId: string): Promise<Durability | null> {
     const before = this.#of(consumerId);
     this.#accounts.set(consumerId, lift(before, this.nowMs));
-    return this.#of(consumerId) !== before;
+    return this.#of(consumerId) !== before ? DURABLE : null;
   }
 
   async bans(): Promise<readonly BanInForce[]> {

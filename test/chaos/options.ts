@@ -11,6 +11,8 @@ export interface Options {
   readonly minutes: number;
   /** How many keys are used once. */
   readonly keys: number;
+  /** How many keys are revoked in the failovers of one scenario. */
+  readonly tries: number;
   readonly reportFile: string;
   readonly json: boolean;
 }
@@ -21,6 +23,7 @@ const OPTIONS = {
   soak: { type: 'boolean' },
   minutes: { type: 'string' },
   keys: { type: 'string' },
+  tries: { type: 'string' },
   report: { type: 'string' },
   json: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
@@ -29,6 +32,7 @@ const OPTIONS = {
 const SEED = 20_260_701;
 const MINUTES = 30;
 const MILLION = 1_000_000;
+const TRIES = 60;
 const MOST_MINUTES = 24 * 60;
 const REPORT = 'test/chaos/report.html';
 
@@ -45,6 +49,7 @@ Options:
   --soak            The soak as well: faults at random for ${MINUTES} minutes.
   --minutes N       How long the soak takes, and that there is one.
   --keys N          How many keys are used once: ${MILLION}, unless given.
+  --tries N         How many keys are revoked in the failovers of each of the durable ones: ${TRIES}, unless given.
   --seed N          Which gateway, which moment, which fault: ${SEED}, unless given.
   --report FILE     Where the report goes, or the folder for report.html: ${REPORT}, unless given.
   --json            Prints one JSON object in place of the table.
@@ -74,6 +79,7 @@ export function readOptions(args: readonly string[]): Options | null {
     seed: whole('seed', values.seed ?? String(SEED), 0, 2_147_483_646),
     minutes: minutes === undefined ? MINUTES : fraction(minutes),
     keys: whole('keys', values.keys ?? String(MILLION), 1, 10_000_000),
+    tries: whole('tries', values.tries ?? String(TRIES), 1, 1_000_000),
     reportFile: report.endsWith('.html') ? report : `${report.replace(/\/$/, '')}/report.html`,
     json,
   };

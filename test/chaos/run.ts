@@ -9,6 +9,7 @@ export interface RunOptions {
   readonly seed: number;
   readonly minutes: number;
   readonly keys: number;
+  readonly tries: number;
   readonly progress: Progress;
   readonly signal: AbortSignal;
 }
@@ -19,7 +20,7 @@ export interface Results {
 }
 
 /** Plays one scenario after the other. One that cannot be played is a row that says why. */
-export async function run({ scenarios, seed, minutes, keys, progress, signal }: RunOptions): Promise<Results> {
+export async function run({ scenarios, seed, minutes, keys, tries, progress, signal }: RunOptions): Promise<Results> {
   const timeline = new Timeline();
   const rows: Row[] = [];
   for (const [i, scenario] of scenarios.entries()) {
@@ -28,7 +29,7 @@ export async function run({ scenarios, seed, minutes, keys, progress, signal }: 
     const fromMs = performance.now();
     // By its name, so that it goes the same way whichever others are played.
     const chance = new Chance(seed + hashOf(scenario.name));
-    const row = await played(scenario, { chance, timeline, tell: progress.tell, signal, minutes, keys });
+    const row = await played(scenario, { chance, timeline, tell: progress.tell, signal, minutes, keys, tries });
     timeline.stretch('scenarios', scenario.name, fromMs, performance.now());
     rows.push(row);
     progress.end(row);

@@ -15,6 +15,8 @@ export interface Context {
   readonly minutes: number;
   /** How many keys are used once. */
   readonly keys: number;
+  /** How many keys are revoked in failovers. */
+  readonly tries: number;
 }
 
 /** One row of the report. */

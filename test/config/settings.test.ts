@@ -81,7 +81,14 @@ describe('the committed files', () => {
       http2: null,
       via: null,
     });
-    expect(minimal.redis).toEqual({ url: null, timeoutMs: 100, onFailure: 'local', staleKeysMs: 3_600_000 });
+    const durability = { replicas: 'all', timeoutMs: 2_000 };
+    expect(minimal.redis).toEqual({
+      url: null,
+      timeoutMs: 100,
+      onFailure: 'local',
+      staleKeysMs: 3_600_000,
+      durability,
+    });
     expect(minimal.dataFolder).toBe(resolve('data'));
   });
 });

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Failure } from '../../src/failure.ts';
 import { revoked, rotated } from '../../src/identify/key-changes.ts';
-import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import { DURABLE, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { someKey } from '../identify/some-key.ts';
 
 /**
@@ -34,7 +34,7 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
         creation: { salt: 's', body: 'b' },
         expiresAtMs: 9,
       });
-      await here.create(key);
+      expect(await here.create(key)).toEqual(DURABLE);
       for (const store of [here, there]) {
         expect(await store.findByDigest(digest)).toEqual(key);
         expect(await store.get(key.id)).toEqual(key);
@@ -103,8 +103,8 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       const { key, digest } = someKey();
       await here.create(key);
       const changed = await here.update(key.id, (before) => ({ ...before, plan: 'business' }));
-      expect(changed).toEqual({ ...key, plan: 'business' });
-      expect(await there.findByDigest(digest)).toEqual(changed);
+      expect(changed).toEqual({ key: { ...key, plan: 'business' }, durability: DURABLE });
+      expect(await there.findByDigest(digest)).toEqual(changed!.key);
     });
 
     test('loses no other change made at the same time', async () => {
@@ -128,7 +128,9 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       };
       await expect(here.update(key.id, refuse)).rejects.toBe(fault);
       expect(await there.findByDigest(digest)).toEqual(key);
-      expect(await here.update(key.id, (before) => ({ ...before, plan: 'free' }))).toMatchObject({ plan: 'free' });
+      expect(await here.update(key.id, (before) => ({ ...before, plan: 'free' }))).toMatchObject({
+        key: { plan: 'free' },
+      });
     });
 
     test('takes away a secret: it can no longer be found, the new one can', async () => {

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { Ask, Ledger, LedgerView } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import type { Change } from '../../src/identify/key-store.ts';
+import { type Change, DURABLE } from '../../src/identify/key-store.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 
@@ -47,8 +47,8 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
   describe('a lift', () => {
     test('of a consumer that is unknown or not banned does nothing, and nobody is told', async () => {
       await decideOne('struck', strict, 3);
-      expect(await ledger.lift('struck')).toBe(false);
-      expect(await ledger.lift('unseen')).toBe(false);
+      expect(await ledger.lift('struck')).toBeNull();
+      expect(await ledger.lift('unseen')).toBeNull();
       expect((await decideOne('struck', strict, 0)).state.strikes.count).toBe(1);
       expect((await decideOne('unseen', strict, 0)).state).toEqual(UNSEEN);
       expect(store.told).toEqual([]);
@@ -57,17 +57,17 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     test('of a ban that has ended does nothing: the ladder stands', async () => {
       await ban('a', brief);
       await eventually(async () => (await ledger.bans()).length === 0, SOON);
-      expect(await ledger.lift('a')).toBe(false);
+      expect(await ledger.lift('a')).toBeNull();
       expect((await ban('a', brief)).number).toBe(2);
     });
 
     test('ends the ban at once, clears the strikes, keeps what was counted, and is told', async () => {
       await ban('a', strict);
-      expect(await ledger.lift('a')).toBe(true);
+      expect(await ledger.lift('a')).toEqual(DURABLE);
       expect(store.told).toEqual([{ kind: 'ban', keyId: 'a' }]);
       const { state } = await decideOne('a', strict, 0);
       expect(state).toMatchObject({ ban: null, strikes: { count: 0 }, windows: { minute: { used: 2 } } });
-      expect(await ledger.lift('a')).toBe(false);
+      expect(await ledger.lift('a')).toBeNull();
       expect(await decideOne('a', strict, 1)).toMatchObject({ admitted: 0, bannedFrom: 1 });
       expect(await decideOne('a', allowance({ minute: 3 }), 1)).toMatchObject({ admitted: 1 });
     });
@@ -85,7 +85,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     test('by a command is obeyed within a second, and stays', async () => {
       await ban('a', strict);
       await eventually(async () => (await view.bans()).length === 1, SOON);
-      expect(await view.lift('a')).toBe(true);
+      expect(await view.lift('a')).toEqual(DURABLE);
       await eventually(async () => (await decideOne('a', strict, 0)).state.ban === null, SOON);
       await decideOne('a', strict, 1);
       await eventually(async () => (await view.present('a', strict))?.state.strikes.count === 1, SOON);

@@ -1,6 +1,6 @@
 import { Failure } from '../../src/failure.ts';
 import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
-import type { KeyPage, KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import { DURABLE, type Durability, type KeyPage, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { PEPPER } from './some-key.ts';
 
 /** A store of keys in memory that counts what it is asked, and can be away or slow. */
@@ -28,8 +28,12 @@ export class FakeStore implements KeyStore {
     return { keys: [...this.keys.values()], cursor: null };
   }
 
+  /** Of what is changed. */
+  durability: Durability = DURABLE;
+
   async create(key: StoredKey) {
     this.keys.set(key.id, key);
+    return this.durability;
   }
 
   async createEach(keys: readonly StoredKey[]) {
@@ -42,7 +46,7 @@ export class FakeStore implements KeyStore {
     this.#answer();
     const next = change(this.keys.get(id)!);
     this.keys.set(id, next);
-    return next;
+    return { key: next, durability: this.durability };
   }
 
   #answer() {

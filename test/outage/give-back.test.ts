@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Debt, OwedWindow } from '../../src/admit/ledger.ts';
 import { WINDOW_MS, type WindowName } from '../../src/admit/plan.ts';
 import { Circuit } from '../../src/stores/redis/circuit.ts';
+import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { RedisReturns } from '../../src/stores/redis/give-back.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
@@ -18,7 +19,8 @@ beforeAll(async () => {
   redis = new Redis((await testRedis()).url);
   const circuit = new Circuit({ timeoutMs: 5_000, failures: 3, probeEveryMs: 100, probe: () => redis.ping() });
   returns = new RedisReturns({ redis, circuit });
-  ledger = new RedisLedger({ redis, circuit, publish: async () => {} });
+  const writes = new DurableWrites({ redis, replicas: 0, timeoutMs: 1_000 });
+  ledger = new RedisLedger({ redis, circuit, publish: async () => {}, writes });
 });
 
 afterAll(() => redis.disconnect());

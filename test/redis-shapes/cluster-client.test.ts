@@ -65,8 +65,9 @@ test('failed attempts of one address are counted over all gateways', async () =>
 
 describe('a batch of asks', () => {
   test('is one write for each primary, whatever the number of consumers', async () => {
-    const { redis, circuit } = await gatewayOn(cluster.url);
-    const ledger = new RedisLedger({ redis, circuit, publish: async () => {} });
+    const gateway = await gatewayOn(cluster.url);
+    const { redis } = gateway;
+    const ledger = new RedisLedger({ ...gateway, publish: async () => {} });
     const asks = Array.from({ length: 90 }, (_, i) => ({
       consumerId: `w${i}`,
       allowance: allowance({ minute: 5 }),

@@ -84,6 +84,7 @@ describe('two gateways are one truth', () => {
           ...ENOUGH,
           '+cluster|slots',
           '+cluster|info',
+          '+cluster|nodes',
         );
       }
       const REDIS_URL = cluster.url.replace('://', '://gate:p%40ss@');
@@ -105,4 +106,4 @@ describe('two gateways are one truth', () => {
 });
 
 /** What a user of Redis has to be allowed; README, "Redis". */
-const ENOUGH = ['+@read', '+@write', '+@scripting', '+@connection', '+@pubsub', '+info', '+time'];
+const ENOUGH = ['+@read', '+@write', '+@scripting', '+@connection', '+@pubsub', '+info', '+time', '+wait'];

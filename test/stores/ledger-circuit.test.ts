@@ -3,6 +3,7 @@ import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import { Circuit, type CircuitOptions, type CircuitState } from '../../src/stores/redis/circuit.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
+import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
@@ -124,7 +125,8 @@ describe('a ledger whose Redis', () => {
     const { circuit } = circuitWith({ timeoutMs: TIMEOUT_MS, probe: () => redis.ping() });
     atEnd(() => redis.disconnect());
     await untilReady(redis, 5_000);
-    return { ledger: new RedisLedger({ redis, circuit, publish: async () => {} }), circuit };
+    const writes = new DurableWrites({ redis, replicas: 0, timeoutMs: TIMEOUT_MS });
+    return { ledger: new RedisLedger({ redis, circuit, publish: async () => {}, writes }), circuit };
   };
 
   test('falls silent waits for no call longer than the deadline, and finds it again', async () => {

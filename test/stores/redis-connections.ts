@@ -1,20 +1,23 @@
 import { RedisChanges } from '../../src/stores/redis/changes.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
+import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
 import { circuitFor } from '../../src/stores/redis/shards.ts';
 import { atEnd } from '../support/endings.ts';
 
 /** The keys and changes of one gateway: connections of its own, closed at the end of the test. */
-export async function gatewayOn(url: string, { timeoutMs = 2_000 } = {}) {
+export async function gatewayOn(url: string, { timeoutMs = 2_000, durableWithinMs = 2_000 } = {}) {
   const redis = connectRedis({ url, connectTimeoutMs: 1_000 });
   const circuit = circuitFor(redis, { timeoutMs, failures: 3, probeEveryMs: 50 });
   const changes = new RedisChanges({ redis, circuit });
-  const keys = new RedisKeys({ redis, circuit, publish: (change) => changes.publish(change) });
+  const writes = new DurableWrites({ redis, replicas: 'all', timeoutMs: durableWithinMs });
+  const keys = new RedisKeys({ redis, circuit, publish: (change) => changes.publish(change), writes });
   atEnd(() => {
     changes.close();
+    writes.close();
     circuit.close();
     redis.disconnect();
   });
   await untilReady(redis, 5_000);
-  return { redis, circuit, changes, keys };
+  return { redis, circuit, changes, writes, keys };
 }

@@ -7,8 +7,8 @@ import type { Line } from './rows.ts';
 /** What became of one line. */
 export interface LineOutcome {
   readonly line: number;
-  /** `already`: the key is there and was left as it is. */
-  readonly kind: 'moved' | 'already' | 'refused';
+  /** `already`: the key is there and was left as it is. `unknown`: it was moved, and a failover of the store may undo it. */
+  readonly kind: 'moved' | 'unknown' | 'already' | 'refused';
   /** The key's id; null where it was refused. */
   readonly id: string | null;
   /** Why it was refused, or how the key that is there differs; null where there is nothing to tell. */
@@ -22,8 +22,9 @@ export interface MoveOptions extends Omit<MovedKeyMeans, 'nowMs'> {
   readonly dryRun: boolean;
 }
 
-/** Lines that are taken to the store together. */
-const AT_ONCE = 200;
+/** Lines that are taken to the store together. They wait together until they are on its replicas and its disk. */
+const AT_ONCE = 1_000;
+const UNKNOWN = 'was imported, but a failover of Redis may still undo it; import the file again to be sure.';
 
 /**
  * Moves keys into the store, each line whole or not at all. Whoever is interrupted begins again from the start: what is
@@ -76,6 +77,8 @@ async function moveBatch(lines: readonly Line[], options: MoveOptions, seen: Set
   for (const [i, one] of fresh.entries()) {
     const { key } = one.moved;
     if (stored[i] === 'created') outcomes.set(one.line, { line: one.line, kind: 'moved', id: key.id, why: null });
+    else if (stored[i] === 'unknown')
+      outcomes.set(one.line, { line: one.line, kind: 'unknown', id: key.id, why: UNKNOWN });
     else outcomes.set(one.line, already(one, options.dryRun ? key : await find(one.moved, options)));
   }
   return lines.map(({ line }) => outcomes.get(line)!);

@@ -1,6 +1,14 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
-import { type KeyPage, type KeyStore, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import {
+  DURABLE,
+  type Durability,
+  type KeyPage,
+  type KeyStore,
+  readStoredKey,
+  type StoredKey,
+  type Updated,
+} from '../../identify/key-store.ts';
 import type { EmbeddedChanges } from './changes.ts';
 import { answering, transaction } from './database.ts';
 
@@ -48,7 +56,7 @@ export class EmbeddedKeys implements KeyStore {
     });
   }
 
-  async create(key: StoredKey): Promise<void> {
+  async create(key: StoredKey): Promise<Durability> {
     answering(() =>
       transaction(this.#db, () => {
         this.#insert(key);
@@ -56,6 +64,7 @@ export class EmbeddedKeys implements KeyStore {
       }),
     );
     this.#changes.tell({ kind: 'key', keyId: key.id });
+    return DURABLE;
   }
 
   /** All in one transaction: a commit waits for the disk, and thousands of them would wait for minutes. */
@@ -63,7 +72,7 @@ export class EmbeddedKeys implements KeyStore {
     return answering(() => transaction(this.#db, () => keys.map((key) => this.#insertIfFree(key))));
   }
 
-  async update(id: string, change: (key: StoredKey) => StoredKey): Promise<StoredKey | null> {
+  async update(id: string, change: (key: StoredKey) => StoredKey): Promise<Updated | null> {
     const changed = answering(() =>
       transaction(this.#db, () => {
         const key = keyOf(this.#byId.get(id));
@@ -76,8 +85,9 @@ export class EmbeddedKeys implements KeyStore {
         return next;
       }),
     );
-    if (changed !== null) this.#changes.tell({ kind: 'key', keyId: id });
-    return changed;
+    if (changed === null) return null;
+    this.#changes.tell({ kind: 'key', keyId: id });
+    return { key: changed, durability: DURABLE };
   }
 
   #insertIfFree(key: StoredKey): 'created' | 'taken' {

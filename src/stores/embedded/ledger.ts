@@ -3,7 +3,7 @@ import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../adm
 import type { Ask, BanInForce, Ledger, LedgerView } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
-import type { Change } from '../../identify/key-store.ts';
+import { type Change, DURABLE, type Durability } from '../../identify/key-store.ts';
 import { AccountsTable } from './accounts.ts';
 import { answering } from './database.ts';
 
@@ -66,10 +66,10 @@ export class EmbeddedLedger implements Ledger {
     return decide(this.#accounts.get(consumerId)?.state ?? UNSEEN, allowance, this.#options.wallMs(), 1, 0);
   }
 
-  async lift(consumerId: string): Promise<boolean> {
-    const lifted = this.#lift(consumerId);
-    if (lifted) answering(() => this.#write([consumerId]));
-    return lifted;
+  async lift(consumerId: string): Promise<Durability | null> {
+    if (!this.#lift(consumerId)) return null;
+    answering(() => this.#write([consumerId]));
+    return DURABLE;
   }
 
   async bans(): Promise<readonly BanInForce[]> {
@@ -186,8 +186,8 @@ export class EmbeddedLedgerView implements LedgerView {
     return state === null ? null : decide(state, allowance, this.#wallMs(), 1, 0);
   }
 
-  async lift(consumerId: string): Promise<boolean> {
-    return answering(() => this.#table.lift(consumerId, this.#wallMs()));
+  async lift(consumerId: string): Promise<Durability | null> {
+    return answering(() => this.#table.lift(consumerId, this.#wallMs())) ? DURABLE : null;
   }
 
   async bans(): Promise<readonly BanInForce[]> {

@@ -60,7 +60,11 @@ type Facts = ReadonlyMap<string, string>;
 
 async function factsOf(server: Redis, redis: RedisClient): Promise<{ where: string; facts: Facts }> {
   const where = redis instanceof ClusterClient ? addressOfNode(server) : addressOf(redis);
-  const text = await server.info().catch(() => null);
+  let isForbidden = false;
+  const text = await server.info().catch((error: Error) => {
+    isForbidden = error.message.startsWith('NOPERM');
+    return null;
+  });
   if (text !== null) {
     const lines = [...text.matchAll(/^([a-z_]+):(.*?)\r?$/gm)];
     return { where, facts: new Map(lines.map(([, name = '', value = '']) => [name, value])) };
@@ -77,6 +81,7 @@ async function factsOf(server: Redis, redis: RedisClient): Promise<{ where: stri
         : [
             ['redis_version', said('version')],
             ['redis_mode', said('mode')],
+            ...(isForbidden ? ([['info', 'forbidden']] as const) : []),
           ],
     ),
   };
@@ -101,6 +106,12 @@ function warningsOf(where: string, facts: Facts, redis: RedisClient): string[] {
     warnings.push(
       `Redis at ${where} forgets quotas and bans when it is full (maxmemory-policy ${policy}). ` +
         'Set `maxmemory-policy noeviction` in its configuration.',
+    );
+  }
+  if (facts.get('info') === 'forbidden' && !(redis instanceof ClusterClient) && !redis.options.sentinels) {
+    warnings.push(
+      `Redis at ${where} does not let its user ask INFO, so its replicas are not seen: a change to a key is acknowledged ` +
+        'as soon as the server has it. Allow `+info`, or say in `redis.durability.replicas` how many there are.',
     );
   }
   if (facts.get('role') === 'slave' && !(redis instanceof ClusterClient)) {

@@ -1,16 +1,22 @@
+import { randomUUID } from 'node:crypto';
 import { Failure } from '../../failure.ts';
-import { type Change, type KeyPage, type KeyStore, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import {
+  type Change,
+  type Durability,
+  type KeyPage,
+  type KeyStore,
+  readStoredKey,
+  type StoredKey,
+  type Updated,
+  type UpdateOptions,
+} from '../../identify/key-store.ts';
 import type { RedisClient } from './connection.ts';
+import type { DurableWrites } from './durable-writes.ts';
+import { KeyWrite, REPLACE_LUA } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { type LookUps, lookUpsOn } from './look-ups.ts';
 import type { Calls } from './shards.ts';
 import { FOREIGN, type Value, Values } from './values.ts';
-
-/** Replaces a value if it is still the one that was read. */
-const REPLACE_LUA = `
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[2])
-return 1`;
 
 /** Deletes a value if it is the expected one. */
 const DROP_LUA = `
@@ -18,7 +24,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`;
 
 interface Scripted {
-  tollgateReplace(key: string, before: string, after: string): Promise<number>;
+  tollgateReplace(record: string, changes: string, before: string, after: string, change: string): Promise<number>;
   tollgateDrop(key: string, expected: string): Promise<number>;
 }
 
@@ -27,7 +33,11 @@ export interface RedisKeysOptions {
   readonly circuit: Calls;
   /** Tells every gateway. */
   readonly publish: (change: Change) => Promise<void>;
+  /** Where changes wait until they are durable. */
+  readonly writes: DurableWrites;
 }
+
+const NOT_WAITED_FOR: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
 
 /** More attempts than that in a row lose to other writers only where something writes without end. */
 const MOST_ATTEMPTS = 50;
@@ -43,15 +53,17 @@ export class RedisKeys implements KeyStore {
   readonly #values: Values;
   readonly #lookUps: LookUps;
   readonly #publish: (change: Change) => Promise<void>;
+  readonly #writes: DurableWrites;
 
-  constructor({ redis, circuit, publish }: RedisKeysOptions) {
-    redis.defineCommand('tollgateReplace', { lua: REPLACE_LUA, numberOfKeys: 1 });
+  constructor({ redis, circuit, publish, writes }: RedisKeysOptions) {
+    redis.defineCommand('tollgateReplace', { lua: REPLACE_LUA, numberOfKeys: 2 });
     redis.defineCommand('tollgateDrop', { lua: DROP_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#values = new Values(redis);
     this.#lookUps = lookUpsOn({ redis, circuit, values: this.#values });
     this.#circuit = circuit;
     this.#publish = publish;
+    this.#writes = writes;
   }
 
   async findByDigest(digest: string): Promise<StoredKey | null> {
@@ -79,33 +91,57 @@ export class RedisKeys implements KeyStore {
     }
   }
 
-  async create(key: StoredKey): Promise<void> {
+  async create(key: StoredKey): Promise<Durability> {
     await this.#store(key);
     // Nobody has to hear of it: what was unknown is asked again within a second anyway.
     await this.#publish({ kind: 'key', keyId: key.id }).catch(() => {});
+    return this.#settle(null, key, '');
   }
 
-  async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'taken')[]> {
-    const settled = await Promise.allSettled(keys.map((key) => this.#store(key)));
-    return settled.map((one) => {
-      if (one.status === 'fulfilled') return 'created';
-      if (one.reason instanceof Failure && one.reason.code === 'refused') return 'taken';
-      throw one.reason;
-    });
+  async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'unknown' | 'taken')[]> {
+    const stored = await Promise.allSettled(keys.map((key) => this.#store(key)));
+    return Promise.all(
+      stored.map(async (one, i) => {
+        if (one.status === 'fulfilled') {
+          const { kind } = await this.#settle(null, keys[i]!, '');
+          return kind === 'durable' ? 'created' : 'unknown';
+        }
+        if (one.reason instanceof Failure && one.reason.code === 'refused') return 'taken';
+        throw one.reason;
+      }),
+    );
   }
 
-  async update(id: string, change: (key: StoredKey) => StoredKey): Promise<StoredKey | null> {
+  async update(
+    id: string,
+    change: (key: StoredKey) => StoredKey,
+    { isLasting = true }: UpdateOptions = {},
+  ): Promise<Updated | null> {
     for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
       const before = await this.#record(id);
       const key = read(before);
       if (key === null || typeof before !== 'string') return null;
       const next = change(key);
-      if (!(await this.#replace(before, key, next))) continue;
+      const name = randomUUID();
+      if (!(await this.#replace(before, key, next, name))) continue;
       // Told even when nothing changed: whoever repeats a change whose announcement failed repeats that too.
       await this.#publish({ kind: 'key', keyId: id });
-      return next;
+      // The same of one that may not be durable.
+      return { key: next, durability: isLasting ? await this.#settle(key, next, before, name) : NOT_WAITED_FOR };
     }
     throw new Failure('store_unavailable', `Key ${id} is being changed by others all the time. Try again.`);
+  }
+
+  #settle(
+    before: StoredKey | null,
+    after: StoredKey,
+    textBefore: string,
+    change: string = randomUUID(),
+  ): Promise<Durability> {
+    const announce = () => this.#publish({ kind: 'key', keyId: after.id });
+    const textAfter = before === after ? textBefore : JSON.stringify(after);
+    const texts = { before: textBefore, after: textAfter };
+    return this.#writes.settle(new KeyWrite({ before, after, texts, change, announce }));
   }
 
   async #store(key: StoredKey): Promise<void> {
@@ -121,7 +157,7 @@ export class RedisKeys implements KeyStore {
   }
 
   /** @returns false when somebody else has changed the record meanwhile */
-  async #replace(before: string, key: StoredKey, next: StoredKey): Promise<boolean> {
+  async #replace(before: string, key: StoredKey, next: StoredKey, change: string): Promise<boolean> {
     const after = JSON.stringify(next);
     if (after === before) return true;
     const added = digestsOnlyIn(next, key);
@@ -129,7 +165,8 @@ export class RedisKeys implements KeyStore {
       if (!(await this.#point(digest, key.id))) throw taken('secret');
     }
     const name = keyspace.apiKey(key.id);
-    if ((await this.#circuit.run(() => this.#redis.tollgateReplace(name, before, after), name)) === 0) return false;
+    const replace = () => this.#redis.tollgateReplace(name, keyspace.changesTo(key.id), before, after, change);
+    if ((await this.#circuit.run(replace, name)) === 0) return false;
     // Once more: a change that had just removed the same digest may have taken the pointer along.
     for (const digest of added) await this.#point(digest, key.id);
     for (const digest of digestsOnlyIn(key, next)) await this.#unpoint(digest, key.id);

@@ -7,6 +7,11 @@ export const keyspace = {
   account: (consumerId: string) => `tg:a:{${consumerId}}`,
   /** String, JSON: one API key (StoredKey). Lives until it is deleted; a revoked key stays, to be recognised. */
   apiKey: (id: string) => `tg:key:{${id}}`,
+  /**
+   * List: ids of the last changes to one API key or one ban, newest first. Written with each change in one step, so that a
+   * change that a failover has undone is told from one that another has followed. Lives for an hour after the last.
+   */
+  changesTo: (id: string) => `tg:made:{${id}}`,
   /** String: the id of the API key that has a secret with this digest. Lives as long as the secret can be used. */
   digest: (digest: string) => `tg:digest:${digest}`,
   /** Sorted set: the ids of all API keys by the time of their creation, milliseconds. */

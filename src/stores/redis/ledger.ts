@@ -1,14 +1,18 @@
+import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
 import { type Ban, NO_STRIKES, type Outcome, type WindowCount } from '../../admit/decide.ts';
 import { type Ask, type BanInForce, type Ledger, NothingDone } from '../../admit/ledger.ts';
 import { type Allowance, WINDOWS, type WindowName } from '../../admit/plan.ts';
-import type { Change } from '../../identify/key-store.ts';
+import type { Change, Durability } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
+import type { DurableWrites, LastingWrite } from './durable-writes.ts';
+import { NOTED_LUA } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { Numbers } from './numbers.ts';
 import { holdWrites } from './one-write.ts';
+import type { Link } from './replication.ts';
 import { Script } from './script.ts';
 import type { Calls } from './shards.ts';
 
@@ -17,9 +21,11 @@ const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'u
 /** The script of the decision. Exported for the test that holds it to its twin. */
 export const DECIDE_LUA = script('./decide.lua');
 
+const LIFT_LUA = NOTED_LUA + script('./lift.lua');
+
 /** What `defineCommand` adds to a client. */
 interface Scripted {
-  tollgateLift(key: string): Promise<number>;
+  tollgateLift(account: string, changes: string, change: string, again: ''): Promise<string | null>;
 }
 
 export interface RedisLedgerOptions {
@@ -27,6 +33,8 @@ export interface RedisLedgerOptions {
   readonly circuit: Calls;
   /** Tells every gateway. */
   readonly publish: (change: Change) => Promise<void>;
+  /** Where a lift waits until it is durable. */
+  readonly writes: DurableWrites;
   /** Left out: DECIDE_LUA. */
   readonly decideLua?: string;
 }
@@ -39,15 +47,17 @@ export class RedisLedger implements Ledger {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
   readonly #publish: (change: Change) => Promise<void>;
+  readonly #writes: DurableWrites;
   readonly #decision: Script;
   readonly #ruleOf = rememberedRules();
 
-  constructor({ redis, circuit, publish, decideLua = DECIDE_LUA }: RedisLedgerOptions) {
+  constructor({ redis, circuit, publish, writes, decideLua = DECIDE_LUA }: RedisLedgerOptions) {
     this.#decision = new Script(decideLua);
-    redis.defineCommand('tollgateLift', { lua: script('./lift.lua'), numberOfKeys: 1 });
+    redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#publish = publish;
+    this.#writes = writes;
   }
 
   decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
@@ -90,11 +100,14 @@ export class RedisLedger implements Ledger {
     return outcome ?? null;
   }
 
-  async lift(consumerId: string): Promise<boolean> {
-    const name = keyspace.account(consumerId);
-    const lifted = await this.#circuit.run(() => this.#redis.tollgateLift(name), name);
-    if (lifted === 1) await this.#publish({ kind: 'ban', keyId: consumerId });
-    return lifted === 1;
+  async lift(consumerId: string): Promise<Durability | null> {
+    const names = [keyspace.account(consumerId), keyspace.changesTo(consumerId)] as const;
+    const change = randomUUID();
+    const endedAt = await this.#circuit.run(() => this.#redis.tollgateLift(...names, change, ''), names[0]);
+    if (endedAt === null) return null;
+    const announce = () => this.#publish({ kind: 'ban', keyId: consumerId });
+    await announce();
+    return this.#writes.settle(liftAgain(consumerId, change, endedAt, announce));
   }
 
   /** Looks through all accounts, a thousand at a time, so that there is no index that could disagree with them. */
@@ -138,6 +151,23 @@ export class RedisLedger implements Ledger {
     const [number = 0, untilMs = 0, window = 0] = fields.map(Number);
     return banOf(number, untilMs, window);
   }
+}
+
+/** A ban that a failover has brought back is lifted again; one that was imposed since has another end and stays. */
+function liftAgain(consumerId: string, change: string, endedAt: string, announce: () => Promise<void>): LastingWrite {
+  const names = [keyspace.account(consumerId), keyspace.changesTo(consumerId)] as const;
+  let isAnnounced = true;
+  return {
+    about: consumerId,
+    remake: async (linkOf: (name: string) => Promise<Link>) => {
+      const link = await linkOf(names[0]);
+      const outcome = (await link.eval(LIFT_LUA, 2, ...names, change, endedAt)) === null ? 'there' : 'remade';
+      if (outcome === 'remade') isAnnounced = false;
+      if (!isAnnounced) await announce();
+      isAnnounced = true;
+      return outcome;
+    },
+  };
 }
 
 type Answer = PromiseSettledResult<readonly (Outcome | null)[]>;

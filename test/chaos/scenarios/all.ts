@@ -1,6 +1,7 @@
 import type { Fault } from '../fault.ts';
 import { type Scenario, scenarioOf } from '../scenario.ts';
 import type { StoreKind } from '../stand/store.ts';
+import { DURABLE_SCENARIOS } from './durable.ts';
 import { GATEWAY_FAULTS, WORKER_KILLED } from './gateways.ts';
 import { LINK_FAULTS } from './link.ts';
 import { MILLION } from './million.ts';
@@ -27,6 +28,7 @@ export const SCENARIOS: readonly Scenario[] = [
   ),
   ...SENTINEL_FAULTS.map((fault) => onThree(fault, 'sentinel')),
   ...CLUSTER_FAULTS.map((fault) => onThree(fault, 'cluster')),
+  ...DURABLE_SCENARIOS,
   scenarioOf(
     { ...NOTHING, name: 'clocks', about: 'The wall clocks of three gateways are right, 5 h fast and 7 h slow.' },
     { store: 'plain', gateways: GATEWAYS, clockHours: CLOCKS, timeoutMs: PATIENT_MS },

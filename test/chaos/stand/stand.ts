@@ -67,6 +67,7 @@ async function bringUp(options: StandOptions, endings: Endings): Promise<Stand> 
     TOLLGATE_PLANS: join(folder, 'plans.yaml'),
     TOLLGATE_DATA: join(folder, 'data'),
     KEY_PEPPER: randomUUID(),
+    ADMIN_TOKEN: randomUUID(),
     REDIS_URL: store.url,
     ...(workers === 1 ? {} : { WORKERS: String(workers) }),
   };

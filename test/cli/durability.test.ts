@@ -1,0 +1,33 @@
+import { Readable } from 'node:stream';
+import { expect, test } from 'vitest';
+import { moveKeys } from '../../src/admin/moving/move.ts';
+import { exitCodeOf } from '../../src/cli/keys-operations.ts';
+import { DURABLE } from '../../src/identify/key-store.ts';
+import { FakeStore } from '../identify/fake-store.ts';
+
+test('a command whose change a failover may undo has failed, and says on standard error that it was done', () => {
+  const told: string[] = [];
+  const terminal = { env: {}, out: () => {}, error: (text: string) => void told.push(text), isTerminal: false };
+  expect([exitCodeOf(DURABLE, terminal), told]).toEqual([0, []]);
+  expect(exitCodeOf({ kind: 'unknown', settled: Promise.resolve('given_up') }, terminal)).toBe(1);
+  expect(told.join('')).toMatch(/^It was done, but Redis has not confirmed .* a failover may undo it\..*\n$/);
+});
+
+test('a line whose key a failover may undo is told apart from those that are imported for good', async () => {
+  const keys = new FakeStore();
+  keys.createEach = async (all) => all.map((_, i) => (i === 0 ? 'created' : ('unknown' as never)));
+  const lines = [1, 2].map((line) => ({ line, row: { sha256: String(line).repeat(64), plan: 'pro' } }));
+  const plan = { name: 'pro', limits: { minute: 5 }, bans: null, enforce: true, shadow: null };
+  const outcomes = moveKeys(Readable.from(lines), {
+    keys,
+    plans: new Map([['pro', plan as never]]),
+    formats: [],
+    peppers: ['a pepper for the tests'],
+    nowMs: () => 1,
+    dryRun: false,
+  });
+  expect(await Array.fromAsync(outcomes)).toMatchObject([
+    { line: 1, kind: 'moved', why: null },
+    { line: 2, kind: 'unknown', why: expect.stringContaining('import the file again') },
+  ]);
+});

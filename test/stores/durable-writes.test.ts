@@ -1,0 +1,332 @@
+import { Redis } from 'ioredis';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { edited, revoked, rotated } from '../../src/identify/key-changes.ts';
+import type { Durability, StoredKey } from '../../src/identify/key-store.ts';
+import { DurableWrites, type DurableWritesOptions } from '../../src/stores/redis/durable-writes.ts';
+import { madeAgain } from '../../src/stores/redis/key-writes.ts';
+import { RedisKeys } from '../../src/stores/redis/keys.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { type Link, Replication } from '../../src/stores/redis/replication.ts';
+import { someKey } from '../identify/some-key.ts';
+import { allowance } from '../support/allowance.ts';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+import { type PrivateRedis, privateRedis, redisCommand, testRedis } from '../support/redis.ts';
+import { gatewayOn } from './redis-connections.ts';
+
+let primary: PrivateRedis;
+let replica: PrivateRedis;
+beforeAll(async () => {
+  primary = await privateRedis({ asProcess: true });
+  const follows = ['--replicaof', `127.0.0.1 ${primary.port}`, '--repl-diskless-sync-delay', '0'];
+  replica = await privateRedis({ asProcess: true, configArgs: follows });
+  const isFollowing = async () => /state=online/.test(String(await redisCommand(primary.url, 'INFO', 'replication')));
+  await eventually(isFollowing, { withinMs: 15_000 });
+});
+
+const on = (command: string, ...args: (string | number)[]) => redisCommand(primary.url, command, ...args);
+/** A record as it stood, before a change that a failover then undoes. */
+const recordOf = async (id: string) => String(await on('GET', keyspace.apiKey(id)));
+/** As a failover leaves it: the record of before, or what others have made of it since, and no note of the change. */
+const undo = async (id: string, record: string | StoredKey | null) => {
+  const text = typeof record === 'string' ? record : JSON.stringify(record);
+  if (record === null) await on('DEL', keyspace.apiKey(id));
+  else await on('SET', keyspace.apiKey(id), text);
+  await on('DEL', keyspace.changesTo(id));
+};
+const waits = async () => Number(/cmdstat_wait:calls=(\d+)/.exec(String(await on('INFO', 'commandstats')))?.[1] ?? 0);
+const settlementOf = (durability: Durability) => (durability.kind === 'durable' ? 'durable' : durability.settled);
+
+describe('a change that the replica has', () => {
+  test('is durable', async () => {
+    const { keys } = await gatewayOn(primary.url);
+    const { key } = someKey();
+    expect(await keys.create(key)).toEqual({ kind: 'durable' });
+    expect(await redisCommand(replica.url, 'GET', keyspace.apiKey(key.id))).toBe(JSON.stringify(key));
+    expect(await keys.update(key.id, (before) => revoked(before, 5))).toMatchObject({
+      durability: { kind: 'durable' },
+    });
+    expect(String(await redisCommand(replica.url, 'GET', keyspace.apiKey(key.id)))).toContain('"revokedAtMs":5');
+  });
+
+  test('is waited for together with those that come at the same time', async () => {
+    const { keys } = await gatewayOn(primary.url);
+    const many = Array.from({ length: 200 }, () => someKey().key);
+    const before = await waits();
+    expect(new Set(await keys.createEach(many))).toEqual(new Set(['created']));
+    expect((await waits()) - before).toBeLessThan(20);
+  });
+});
+
+describe('a change that no replica has acknowledged', () => {
+  beforeEach(async () => {
+    await replica.pause();
+    atEnd(() => replica.resume());
+  });
+  const gateway = () => gatewayOn(primary.url, { durableWithinMs: 100 });
+  /** A key from before; the change that is made to it while the replica stands still. */
+  const changed = async (change: (key: StoredKey) => StoredKey, key = someKey().key) => {
+    await replica.resume();
+    const { keys } = await gatewayOn(primary.url);
+    expect(await keys.create(key)).toEqual({ kind: 'durable' });
+    await replica.pause();
+    const maker = await gateway();
+    const { durability } = (await maker.keys.update(key.id, change))!;
+    expect(durability.kind).toBe('unknown');
+    return { key, keys, maker, durability };
+  };
+  const settled = async (durability: Durability) => {
+    // A failover ends the connection on which WAIT waits; here the round that was under way has to end by itself.
+    const before = await waits();
+    const isNextRound = eventually(async () => (await waits()) >= before + 2);
+    await Promise.race([settlementOf(durability), isNextRound]);
+    await replica.resume();
+    return settlementOf(durability);
+  };
+
+  test('is made and unknown, and durable as soon as the replica has it', async () => {
+    const { keys, key, durability } = await changed((before) => revoked(before, 5));
+    expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
+    expect(await settled(durability)).toBe('durable');
+  });
+
+  test('is made again where a failover has undone it, and every gateway is told', async () => {
+    const { keys, key, maker, durability } = await changed((before) => revoked(before, 5));
+    const told: (string | null)[] = [];
+    maker.changes.subscribe(({ keyId }) => told.push(keyId));
+    await eventually(() => told.length > 0);
+    told.length = 0;
+    await undo(key.id, key);
+    expect(await settled(durability)).toBe('durable');
+    expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
+    await eventually(() => expect(told).toContain(key.id));
+  });
+
+  test('is not made again over a later change that took it back', async () => {
+    const { keys, key, maker, durability } = await changed((before) => ({ ...before, plan: 'business' }));
+    // By another gateway, which does not make it again.
+    const writes = new DurableWrites({ redis: maker.redis, replicas: 0, timeoutMs: 100 });
+    const other = new RedisKeys({ ...maker, publish: async () => {}, writes });
+    await other.update(key.id, (before) => ({ ...before, plan: key.plan }));
+    // The record is now as it was before both, to the letter.
+    expect(await recordOf(key.id)).toBe(JSON.stringify(key));
+    expect(await settled(durability)).toBe('durable');
+    expect((await keys.get(key.id))!.plan).toBe(key.plan);
+  });
+
+  test('is made again beside what others have changed after the failover', async () => {
+    const { keys, key, durability } = await changed((before) => revoked({ ...before, name: 'ours' }, 5));
+    await undo(key.id, { ...key, plan: 'free', name: 'theirs' });
+    expect(await settled(durability)).toBe('durable');
+    expect(await keys.get(key.id)).toEqual({ ...key, plan: 'free', name: 'theirs', revokedAtMs: 5 });
+  });
+
+  test('is superseded where others have decided the same thing differently after the failover', async () => {
+    const { keys, key, durability } = await changed((before) => ({ ...before, plan: 'business' }));
+    await undo(key.id, { ...key, plan: 'free' });
+    expect(await settled(durability)).toBe('superseded');
+    expect((await keys.get(key.id))!.plan).toBe('free');
+  });
+
+  test('a new secret can be found again, and the old one ends as it should', async () => {
+    const fresh = someKey();
+    const { keys, key, durability } = await changed((before) =>
+      rotated(before, fresh.key.secrets[0]!, 60_000, Date.now()),
+    );
+    await undo(key.id, key);
+    await on('DEL', keyspace.digest(fresh.digest));
+    expect(await settled(durability)).toBe('durable');
+    const found = (await keys.findByDigest(fresh.digest))!;
+    expect(found.secrets.map(({ digest }) => digest)).toEqual([fresh.digest, key.secrets[0]!.digest]);
+    expect(found.secrets[1]!.expiresAtMs).not.toBeNull();
+  });
+
+  test('two changes to one key are made again in their order', async () => {
+    const { keys, key, maker, durability } = await changed((before) => ({ ...before, plan: 'business' }));
+    const second = (await maker.keys.update(key.id, (before) => ({ ...before, plan: 'free' })))!;
+    await undo(key.id, key);
+    expect(await settled(second.durability)).toBe('durable');
+    expect(await settled(durability)).toBe('durable');
+    expect((await keys.get(key.id))!.plan).toBe('free');
+  });
+
+  test('a key that was created is there again, with its secret and in the list', async () => {
+    const { keys } = await gateway();
+    const { key, digest } = someKey();
+    const durability = await keys.create(key);
+    expect(durability.kind).toBe('unknown');
+    await undo(key.id, null);
+    await on('DEL', keyspace.digest(digest));
+    await on('ZREM', keyspace.apiKeys, key.id);
+    expect(await settled(durability)).toBe('durable');
+    expect(await keys.findByDigest(digest)).toEqual(key);
+    expect(await on('ZSCORE', keyspace.apiKeys, key.id)).not.toBeNull();
+  });
+
+  test('a revocation of a key whose creation was undone as well leaves a revoked key', async () => {
+    const { keys, key, durability } = await changed((before) => revoked(before, 5));
+    await undo(key.id, null);
+    expect(await settled(durability)).toBe('durable');
+    expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
+  });
+
+  test('a ban that came back is lifted again, and a later one stays', async () => {
+    const maker = await gateway();
+    const ledger = new RedisLedger({ ...maker, publish: async () => {} });
+    const strict = allowance({ day: 1 }, { after: 1, firstMs: 600_000 });
+    const lifted = async (consumerId: string, meanwhile: (account: Buffer) => Promise<unknown>) => {
+      await ledger.decide([{ consumerId, allowance: strict, cost: 1, n: 3 }]);
+      const dump = maker.redis as Redis;
+      const account = (await dump.dumpBuffer(keyspace.account(consumerId)))!;
+      const durability = (await ledger.lift(consumerId))!;
+      expect(durability.kind).toBe('unknown');
+      await meanwhile(account);
+      await on('DEL', keyspace.changesTo(consumerId));
+      return durability;
+    };
+    const restore = (name: string) => (account: Buffer) =>
+      redisCommand(primary.url, 'RESTORE', keyspace.account(name), 0, account, 'REPLACE');
+    const again = await lifted('again', restore('again'));
+    const later = await lifted('later', async (account) => {
+      await restore('later')(account);
+      await on('HINCRBY', keyspace.account('later'), 'B', 1);
+    });
+    expect([await settled(again), await settled(later)]).toEqual(['durable', 'durable']);
+    expect((await ledger.bans()).map(({ consumerId }) => consumerId)).toEqual(['later']);
+  });
+
+  test('is given up after a while, and so is the oldest of too many', async () => {
+    const redis = new Redis(primary.url);
+    atEnd(() => redis.disconnect());
+    const write = (about: string) => ({
+      about,
+      remake: async (linkOf: (name: string) => Promise<Link>) => {
+        await (await linkOf(about)).set(`tg:test:${about}`, 1, 'PX', 5_000);
+        return 'there' as const;
+      },
+    });
+    const open = (options: Partial<DurableWritesOptions>) => {
+      const writes = new DurableWrites({ redis, replicas: 'all', timeoutMs: 50, ...options });
+      atEnd(() => writes.close());
+      return writes;
+    };
+    expect(await settlementOf(await open({ keptMs: 200 }).settle(write('a')))).toBe('given_up');
+    const full = open({});
+    const all = Array.from({ length: 1_001 }, (_, i) => full.settle(write(String(i))));
+    expect(await settlementOf(await all[0]!)).toBe('given_up');
+    full.close();
+    expect(await settlementOf(await all[1_000]!)).toBe('given_up');
+  });
+
+  test('waits for no more replicas than the settings say', async () => {
+    const redis = new Redis(primary.url);
+    atEnd(() => redis.disconnect());
+    await redis.ping();
+    const isDurable = async (wanted: 'all' | number) => {
+      const replication = new Replication({ client: redis, wanted });
+      atEnd(() => replication.drop());
+      const link = await replication.of('x');
+      await link.set('tg:test:x', 1, 'PX', 5_000);
+      return replication.isDurable(link, 50);
+    };
+    expect([await isDurable('all'), await isDurable(1), await isDurable(0)]).toEqual([false, false, true]);
+  });
+});
+
+describe('a server by itself', () => {
+  test('has a change for good as soon as it has it', async () => {
+    const { keys } = await gatewayOn((await testRedis()).url, { durableWithinMs: 60_000 });
+    expect(await keys.create(someKey().key)).toEqual({ kind: 'durable' });
+  });
+
+  test('that had a replica not long ago is the old primary of a failover, as far as anybody knows', async () => {
+    const old = await privateRedis({ asProcess: true });
+    const promoted = await privateRedis({ asProcess: true, configArgs: ['--replicaof', `127.0.0.1 ${old.port}`] });
+    const isAlone = async () => /connected_slaves:0/.test(String(await redisCommand(old.url, 'INFO', 'replication')));
+    await eventually(async () => !(await isAlone()), { withinMs: 15_000 });
+    await redisCommand(promoted.url, 'REPLICAOF', 'NO', 'ONE');
+    await eventually(isAlone);
+    const { keys } = await gatewayOn(old.url, { durableWithinMs: 200 });
+    expect((await keys.create(someKey().key)).kind).toBe('unknown');
+  });
+});
+
+describe('WAITAOF', () => {
+  const INFO = { replication: 'role:master\r\nconnected_slaves:0\r\n', persistence: 'aof_enabled:1\r\n' };
+  /** As Redis 7.2 answers, which the tests need not have. */
+  const linkWith = (answer: () => unknown) => {
+    const asked: unknown[][] = [];
+    const link = {
+      info: async (section: keyof typeof INFO) => INFO[section],
+      call: async (...words: unknown[]) => {
+        asked.push(words);
+        return answer();
+      },
+    };
+    return { link: link as unknown as Link, asked };
+  };
+  const replication = async () => {
+    const redis = new Redis((await testRedis()).url);
+    atEnd(() => redis.disconnect());
+    return new Replication({ client: redis, wanted: 'all' });
+  };
+
+  test('decides where the server has it and writes an append-only file', async () => {
+    const it = await replication();
+    const [synced, not] = [linkWith(() => [1, 0]), linkWith(() => [0, 0])];
+    expect(await it.isDurable(synced.link, 500)).toBe(true);
+    expect(synced.asked).toEqual([['WAITAOF', 1, 0, expect.any(Number)]]);
+    expect(await it.isDurable(not.link, 500)).toBe(false);
+  });
+
+  test('is done without where the server does not know it, and asked for once', async () => {
+    const it = await replication();
+    const { link, asked } = linkWith(() => {
+      throw new Error("ERR unknown command 'WAITAOF', with args beginning with: '1' '0'");
+    });
+    expect([await it.isDurable(link, 500), await it.isDurable(link, 500)]).toEqual([true, true]);
+    expect(asked).toHaveLength(1);
+  });
+});
+
+describe('a change made again in a record that was changed otherwise', () => {
+  const { key } = someKey({ limits: { minute: 5, day: 9 }, notes: 'old' });
+  const means = { plans: new Map([['pro', { name: 'pro', limits: {} }]]) as never, nowMs: 1 };
+
+  test.each<[what: string, after: StoredKey, there: StoredKey, expected: StoredKey | null]>([
+    ['nothing else', { ...key, plan: 'a' }, key, { ...key, plan: 'a' }],
+    ['another member', { ...key, plan: 'a' }, { ...key, name: 'n' }, { ...key, plan: 'a', name: 'n' }],
+    ['the same member', { ...key, plan: 'a' }, { ...key, plan: 'b' }, null],
+    ['the same to the same', { ...key, plan: 'a' }, { ...key, plan: 'a' }, { ...key, plan: 'a' }],
+    [
+      'another window',
+      edited(key, { limits: { minute: 6 } }, means),
+      { ...key, limits: { minute: 5, day: 8 } },
+      { ...key, limits: { minute: 6, day: 8 } },
+    ],
+    [
+      'a window that was taken away',
+      edited(key, { limits: { day: null } }, means),
+      key,
+      { ...key, limits: { minute: 5 } },
+    ],
+    ['a revocation before', { ...key, revokedAtMs: 7 }, { ...key, revokedAtMs: 6 }, { ...key, revokedAtMs: 6 }],
+    ['a revocation that changed nothing', key, { ...key, revokedAtMs: 6 }, { ...key, revokedAtMs: 6 }],
+  ])('by %s', (_, after, there, expected) => {
+    expect(madeAgain(key, after, there)).toEqual(expected);
+  });
+
+  test('takes away what it took away', () => {
+    expect(madeAgain(key, edited(key, { notes: null }, means), { ...key, plan: 'b' })).not.toHaveProperty('notes');
+  });
+
+  test('brings no secret back that it has ended', () => {
+    const fresh = someKey().key.secrets[0]!;
+    const after = rotated(key, { ...fresh, createdAtMs: 1_800_000_000_000 }, 0, 1_800_000_000_000);
+    const other = someKey().key.secrets[0]!;
+    const there = { ...key, secrets: [other, ...key.secrets] };
+    const digests = madeAgain(key, after, there)!.secrets.map(({ digest }) => digest);
+    expect(digests).toEqual([fresh.digest, other.digest]);
+  });
+});
