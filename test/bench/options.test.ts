@@ -22,6 +22,8 @@ describe('the options', () => {
     [['--only', 'kong'], "--only is 'kong'; it can be tollgate,"],
     [['--rounds', '0'], "--rounds is '0'; it must be a whole number from 1 to"],
     [['--seconds', '1.5'], "--seconds is '1.5'; it must be a whole number from 1 to"],
+    [['--against', '/nowhere'], "--against is '/nowhere'; there is no bin/tollgate.js."],
+    [['--against', '.', '--report'], '--against compares two versions'],
     [['--fast'], "Unknown option '--fast'."],
   ])('%j are refused with a sentence', (args, sentence) => {
     expect(() => readOptions(args)).toThrow(sentence);

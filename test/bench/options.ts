@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Failure } from '../../src/failure.ts';
 import { CONTESTANTS } from './contestants/all.ts';
@@ -8,6 +10,7 @@ export interface Options {
   /** Whether the start of the gateway is measured as well. */
   readonly start: boolean;
   readonly only: readonly ContestantName[] | null;
+  readonly against: string | null;
   readonly rounds: number;
   readonly seconds: number;
   readonly report: boolean;
@@ -16,6 +19,7 @@ export interface Options {
 const OPTIONS = {
   scenario: { type: 'string', multiple: true },
   only: { type: 'string', multiple: true },
+  against: { type: 'string' },
   rounds: { type: 'string' },
   seconds: { type: 'string' },
   report: { type: 'boolean' },
@@ -31,6 +35,7 @@ Usage: npm run bench -- [options]
 Options:
   --scenario NAME,…  ${[...SCENARIOS.map(({ name }) => name), START].join(', ')}. All of them, unless given.
   --only NAME,…      ${[...CONTESTANTS.keys()].join(', ')}. All of a scenario, unless given.
+  --against FOLDER   Another checkout, its dependencies installed: its gateway is measured in turn with this one.
   --rounds N         How often each contestant has its turn: 7, unless given.
   --seconds S        How long a turn lasts: 3, unless given.
   --report           Writes test/bench/REPORT.md and its charts.
@@ -54,6 +59,7 @@ export function readOptions(args: readonly string[]): Options | null {
     scenarios: SCENARIOS.filter(({ name }) => names === null || names.includes(name)),
     start: names === null || names.includes(START),
     only,
+    against: againstOf(values.against, values.report === true),
     rounds: numberOf('rounds', values.rounds, 7, 1_000),
     seconds: numberOf('seconds', values.seconds, 3, 600),
     report: values.report === true,
@@ -66,6 +72,14 @@ function parse(args: readonly string[]) {
   } catch (cause) {
     throw wrong((cause instanceof Error ? cause.message : String(cause)).split('. ')[0]!, cause);
   }
+}
+
+function againstOf(folder: string | undefined, report: boolean): string | null {
+  if (folder === undefined) return null;
+  if (report) throw wrong('--against compares two versions, and --report is about this one');
+  if (!existsSync(join(folder, 'bin', 'tollgate.js')))
+    throw wrong(`--against is '${folder}'; there is no bin/tollgate.js`);
+  return resolve(folder);
 }
 
 function listOf(option: string, given: readonly string[] | undefined, known: readonly string[]): string[] | null {

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { CONTESTANTS } from './contestants/all.ts';
 import type { Answer, Contestant, Running } from './contestants/contestant.ts';
+import { tollgateBefore } from './contestants/tollgate.ts';
 import { usageOf } from './proc.ts';
 import { memoryPerName } from './redis.ts';
 import type { Entry, Missing, ScenarioResult } from './results.ts';
@@ -14,6 +15,8 @@ export interface Plan extends Means {
   readonly rounds: number;
   /** Null: all that the scenario names. */
   readonly only: readonly ContestantName[] | null;
+  /** Another checkout whose gateway is measured beside this one; null: none. */
+  readonly against: string | null;
   readonly say: (line: string) => void;
 }
 
@@ -60,10 +63,9 @@ async function startAll(world: World, plan: Plan): Promise<{ taking: Taking[]; m
   const taking: Taking[] = [];
   const missing: Missing[] = [];
   let answer: Answer | null = null;
-  for (const name of world.scenario.contestants) {
-    if (plan.signal.aborted || (plan.only !== null && !plan.only.includes(name))) continue;
-    const contestant = CONTESTANTS.get(name);
-    if (contestant === undefined) continue;
+  for (const contestant of contestantsOf(world.scenario, plan)) {
+    if (plan.signal.aborted) break;
+    const { name } = contestant;
     try {
       const running = await contestant.start(world, { answer });
       await verify(contestant, running, world);
@@ -81,6 +83,15 @@ async function startAll(world: World, plan: Plan): Promise<{ taking: Taking[]; m
     }
   }
   return { taking, missing };
+}
+
+/** @returns this checkout's gateway, the one it is measured against behind it, then the others */
+function contestantsOf({ contestants }: Scenario, { only, against }: Plan): Contestant[] {
+  const named = contestants.filter((name) => only === null || only.includes(name));
+  return named.flatMap((name) => {
+    const contestant = CONTESTANTS.get(name)!;
+    return name === 'tollgate' && against !== null ? [contestant, tollgateBefore(against)] : [contestant];
+  });
 }
 
 /** Each round begins with another contestant, so that none is always first. */

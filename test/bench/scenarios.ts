@@ -3,6 +3,7 @@ import type { Draw } from './wrk.ts';
 export type ContestantName =
   | 'tollgate'
   | 'tollgate-2-workers'
+  | 'tollgate-before'
   | 'nginx-lua'
   | 'nginx-lua-2-workers'
   | 'haproxy'

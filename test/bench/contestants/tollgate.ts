@@ -16,19 +16,30 @@ const PEPPER = 'a pepper for the bench alone';
 const MUST_NOT_GROW = ['tollgate_log_lines_dropped_total', 'tollgate_store_failures_total'];
 
 /** The gateway of this checkout as it ships: on Redis, a line in the log for each request, metrics counted. */
-export const tollgate = contestant(1);
-export const tollgateWith2Workers = contestant(2);
+export const tollgate = contestant('tollgate', 'Tollgate', { workers: 1, program: TOLLGATE });
+export const tollgateWith2Workers = contestant('tollgate-2-workers', 'Tollgate, 2 workers', {
+  workers: 2,
+  program: TOLLGATE,
+});
 
-function contestant(workers: number): Contestant {
-  return {
-    name: workers === 1 ? 'tollgate' : 'tollgate-2-workers',
-    title: workers === 1 ? 'Tollgate' : `Tollgate, ${workers} workers`,
-    claims: { checksKeys: true, limits: true, proxies: true },
-    start: (world) => start(world, workers),
-  };
+/** The gateway of another checkout, whose dependencies are installed. */
+export function tollgateBefore(folder: string): Contestant {
+  const program = join(folder, 'bin', 'tollgate.js');
+  return contestant('tollgate-before', 'Tollgate before', { workers: 1, program });
 }
 
-async function start(world: World, workers: number): Promise<Running> {
+interface Which {
+  readonly workers: number;
+  /** Its bin/tollgate.js. */
+  readonly program: string;
+}
+
+function contestant(name: Contestant['name'], title: string, which: Which): Contestant {
+  const claims = { checksKeys: true, limits: true, proxies: true };
+  return { name, title, claims, start: (world) => start(world, name, which) };
+}
+
+async function start(world: World, name: string, { workers, program }: Which): Promise<Running> {
   const redis = await world.redis();
   await fillRedis(redis.port, commandsOf(world.keys));
   const [port, adminPort] = [await freePort(), await freePort()];
@@ -39,11 +50,10 @@ async function start(world: World, workers: number): Promise<Running> {
     redisUrl: `redis://127.0.0.1:${redis.port}`,
     workers,
   });
-  const name = `tollgate-${workers}`;
   const gateway = startProcess({
     name,
     command: process.execPath,
-    args: [TOLLGATE, 'serve'],
+    args: [program, 'serve'],
     env,
     folder: world.folder,
   });
@@ -55,7 +65,7 @@ async function start(world: World, workers: number): Promise<Running> {
   return {
     port,
     pid: gateway.pid,
-    version: `of this checkout, Node.js ${process.versions.node}`,
+    version: `${program === TOLLGATE ? 'of this checkout' : `of ${program}`}, Node.js ${process.versions.node}`,
     redis,
     tidy: gateway.dropOutput,
     mishaps: () => mishapsAt(adminPort),
