@@ -240,6 +240,20 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     expect(found.map((one) => one?.state.windows.minute?.used)).toEqual([2, ...Array(MANY.length - 1).fill(1)]);
   });
 
+  test('keeps nothing in memory that has lost its meaning, however long it is away', async () => {
+    const folder = await temporaryFolder();
+    let nowMs = Date.now();
+    const { ledger, db, states } = gatewayIn(folder, () => nowMs);
+    const disk = fill(db);
+    await ledger.decide(MANY);
+    await eventually(() => expect(states).toEqual([FULL]));
+    nowMs += 60_001;
+    await eventually(() => expect(ledger.owing).toBe(0));
+    expect(states).toEqual([FULL]);
+    disk.makeRoom();
+    await eventually(() => expect(states).toEqual([FULL, 'present']));
+  });
+
   test('decides nothing while it is away where the settings say so, and goes on with what it had counted', async () => {
     const folder = await temporaryFolder();
     const { ledger, db, states } = gatewayIn(folder, () => Date.now(), { decidesWhileAway: false });

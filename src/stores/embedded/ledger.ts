@@ -198,10 +198,10 @@ export class EmbeddedLedger implements Ledger {
         this.#written(0);
       }
       if (this.#dirty.size > 0) setImmediate(() => this.#tick());
-      this.#forgetSome();
     } catch (error) {
       this.failed(error);
     }
+    this.#forgetSome();
   }
 
   #write(ids: readonly string[]): void {
@@ -212,15 +212,15 @@ export class EmbeddedLedger implements Ledger {
     const ended = ids.filter((id) => !this.#accounts.has(id));
     answering(() => this.#table.save(rows, ended, this.#obeyed));
     this.#obeyed = 0;
-    this.#written(ids.length);
     for (const id of ids) this.#dirty.delete(id);
+    this.#written(ids.length);
   }
 
   /** The outage is over when all is written that was not when the first write succeeded. */
   #written(accounts: number): void {
     if (this.#outage === null) return;
-    this.#outage.behind = (this.#outage.behind ?? this.#dirty.size) - accounts;
-    if (this.#outage.behind > 0) return;
+    this.#outage.behind = (this.#outage.behind ?? this.#dirty.size + accounts) - accounts;
+    if (this.#outage.behind > 0 && this.#dirty.size > 0) return;
     this.#outage = null;
     this.#options.onChange?.('present');
   }
@@ -238,7 +238,9 @@ export class EmbeddedLedger implements Ledger {
       const [id, { expiresAtMs }] = value;
       if (expiresAtMs > nowMs) continue;
       this.#accounts.delete(id);
-      this.#dirty.add(id);
+      // A row that has ended is ignored, and gone at the next start. In an outage nothing may grow with each caller there was.
+      if (this.#outage === null) this.#dirty.add(id);
+      else this.#dirty.delete(id);
     }
   }
 }
