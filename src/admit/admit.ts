@@ -47,6 +47,7 @@ export interface AdmitterOptions {
 export class Admitter {
   readonly #timeoutMs: number | null;
   readonly #memories: Memories;
+  readonly #ledger: Ledger;
   readonly #debts: Debts | null;
   readonly #asking: Asking;
   /** Of this turn, by consumer: one for each cost, allowance and deadline. */
@@ -62,6 +63,7 @@ export class Admitter {
 
   constructor(options: AdmitterOptions) {
     const { returns = null, onFailure, timeoutMs = null, remembered, wallMs, onReturned } = options;
+    this.#ledger = options.ledger;
     this.#timeoutMs = timeoutMs;
     this.#memories = new Memories(options);
     const onEach = onReturned === undefined ? {} : { onReturned };
@@ -73,7 +75,7 @@ export class Admitter {
 
   /** Consumers of whom the store has yet to be told what was admitted here alone. */
   get owing(): number {
-    return this.#debts?.size ?? 0;
+    return (this.#debts?.size ?? 0) + (this.#ledger.owing ?? 0);
   }
 
   /**

@@ -142,9 +142,16 @@ export class Asking {
     }
     this.#options.memories.told(batch.consumerId, outcome, askedAtMs, generation);
     this.#rememberOwed(batch.consumerId, outcome);
+    const source = this.#options.ledger.owing ? 'local' : 'store';
+    if (source === 'local') this.#tellOwed(outcome);
     answer(batch, (index) => {
-      return { kind: 'decided', verdict: verdictOf(outcome, batch.allowance, index), source: 'store' };
+      return { kind: 'decided', verdict: verdictOf(outcome, batch.allowance, index), source };
     });
+  }
+
+  #tellOwed({ admitted, n }: Outcome): void {
+    if (admitted > 0) this.#options.onAlone?.('owed', admitted);
+    if (admitted < n) this.#options.onAlone?.('uncounted', n - admitted);
   }
 
   /** The store's word is without what was admitted alone meanwhile; in its next outage that still counts. */

@@ -1,4 +1,4 @@
-import type { Allowance, BanRule, WindowLimit, WindowName } from './plan.ts';
+import { type Allowance, type BanRule, WINDOWS, type WindowLimit, type WindowName } from './plan.ts';
 
 /** One open window: what has been counted in it, and when it ends (store's clock, Unix milliseconds). */
 export interface WindowCount {
@@ -56,13 +56,14 @@ export interface Outcome {
  * With `n` 0 it only tells the present state: what has ended by `nowMs` is gone from it.
  *
  * @param nowMs the store's clock, Unix milliseconds. It may jump: no window, strike or ban ends later than its own
- *   length from now, so a clock set back lengthens nothing.
+ *   length from now, a ban no later than its rung's, so a clock that is set back makes none of them last longer than
+ *   that from then on. What the clock has passed has ended: a clock that was set forth by mistake ends it for good.
  * @param cost whole number from 1
  */
 export function decide(state: AccountState, allowance: Allowance, nowMs: number, cost: number, n: number): Outcome {
   const ban = currentBan(state.ban, allowance.bans, nowMs);
-  const strikes = currentStrikes(state.strikes, allowance.bans, nowMs);
   const windows = currentWindows(state.windows, allowance.limits, nowMs);
+  const strikes = currentStrikes(state.strikes, allowance.bans, nowMs, state.windows, windows);
   if (ban !== null && nowMs < ban.untilMs) {
     return { nowMs, cost, n, admitted: 0, bannedFrom: 0, state: { windows, strikes, ban } };
   }
@@ -104,14 +105,34 @@ function currentBan(ban: Ban | null, rule: BanRule | null, nowMs: number): Ban |
   if (ban === null) return null;
   if (rule === null) return nowMs < ban.untilMs ? ban : null;
   if (nowMs >= ban.untilMs + rule.forgetMs) return null;
-  const latestMs = nowMs + rule.longestMs;
+  if (nowMs >= ban.untilMs) return ban;
+  // Attack: a clock set back by 12 h during the first ban made 60 s into 12 h while this was `longest`.
+  const latestMs = nowMs + banLengthMs(rule, ban.number);
   return ban.untilMs > latestMs ? { ...ban, untilMs: latestMs } : ban;
 }
 
-function currentStrikes(strikes: Strikes, rule: BanRule | null, nowMs: number): Strikes {
-  if (strikes.count === 0 || rule === null || nowMs >= strikes.endsAtMs) return NO_STRIKES;
-  const latestMs = nowMs + rule.withinMs;
-  return strikes.endsAtMs > latestMs ? { ...strikes, endsAtMs: latestMs } : strikes;
+/**
+ * Strikes end with the window that refused. Where a window now ends earlier than it was kept, the clock was set back by
+ * at least that much, and the strikes move along; else a client that waits for the end of the window would be banned for
+ * what it did before.
+ * @param kept the windows before `currentWindows`, and `windows` after it
+ */
+function currentStrikes(
+  strikes: Strikes,
+  rule: BanRule | null,
+  nowMs: number,
+  kept: AccountState['windows'],
+  windows: AccountState['windows'],
+): Strikes {
+  if (strikes.count === 0 || rule === null) return NO_STRIKES;
+  let backMs = 0;
+  for (const name of WINDOWS) {
+    const open = windows[name];
+    if (open !== undefined) backMs = Math.max(backMs, kept[name]!.endsAtMs - open.endsAtMs);
+  }
+  const endsAtMs = Math.min(strikes.endsAtMs - backMs, nowMs + rule.withinMs);
+  if (nowMs >= endsAtMs) return NO_STRIKES;
+  return endsAtMs === strikes.endsAtMs ? strikes : { ...strikes, endsAtMs };
 }
 
 function currentWindows(windows: AccountState['windows'], limits: readonly WindowLimit[], nowMs: number) {

@@ -27,6 +27,11 @@ export interface Ledger extends LedgerView {
    *   counted or not.
    */
   decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]>;
+  /**
+   * Consumers about whom it has decided and cannot keep it at present: it will when the store is back. Left out where
+   * nothing is decided that is not kept.
+   */
+  readonly owing?: number;
 }
 
 /** The store is away and has done nothing of what was asked, for certain: it was never sent, or refused as a whole. */

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { type AccountState, decide, isHopeless, type Outcome, UNSEEN } from './decide.ts';
+import { type AccountState, banLengthMs, decide, isHopeless, type Outcome, UNSEEN } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { type Verdict, verdictOf } from './verdict.ts';
 
@@ -113,7 +113,7 @@ function stillRefuses(memory: Memory, allowance: Allowance, cost: number, nowMs:
   const { ban, windows } = memory.state;
   if (ban !== null && nowMs < ban.untilMs) {
     // Made under a rule with longer bans than the one in force: the store is about to shorten it.
-    return allowance.bans === null || ban.untilMs <= memory.nowMs + allowance.bans.longestMs;
+    return allowance.bans === null || ban.untilMs <= memory.nowMs + banLengthMs(allowance.bans, ban.number);
   }
   if (isHopeless(allowance, cost)) {
     // Where a cheaper request fits, refusals of such ones may have become a ban meanwhile, at another gateway.

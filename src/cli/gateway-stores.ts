@@ -9,7 +9,7 @@ import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
 export interface GatewayStores {
   readonly keys: KeyStore;
   readonly ledger: Ledger;
-  /** Where a gateway brings what it admitted alone; null where the ledger is never away. */
+  /** Where a gateway brings what it admitted alone; null where the ledger keeps that itself. */
   readonly returns: Returns | null;
   readonly attempts: AttemptCounter;
   readonly changes: ChangeFeed;
@@ -37,6 +37,8 @@ export interface StoreEvents {
   /** Called once per change. `outage`: the one that begins, or the one that is over. */
   readonly onStoreChange: (state: 'present' | 'away', outage: Outage) => void;
   readonly onFailure: (error: unknown) => void;
+  /** Called once per write of the embedded store that failed and was asked for by no request. */
+  readonly onFailedWrite?: (error: unknown) => void;
   /** Called once with each sentence about the store that an operator should know. */
   readonly onWarning?: (sentence: string) => void;
 }
@@ -162,7 +164,7 @@ function withoutCommand(error: Error): Error {
   return Object.assign(new Error(message), { stack }, 'code' in error ? { code: error.code } : {});
 }
 
-async function openEmbedded({ dataFolder, peppers }: Settings, events: StoreEvents): Promise<GatewayStores> {
+async function openEmbedded({ dataFolder, peppers, redis }: Settings, events: StoreEvents): Promise<GatewayStores> {
   const [
     { ownStore },
     { openDatabase },
@@ -186,22 +188,27 @@ async function openEmbedded({ dataFolder, peppers }: Settings, events: StoreEven
   try {
     const db = openDatabase(dataFolder);
     const changes = new EmbeddedChanges({ db });
+    const outages = watchOutages(events);
     const ledger = new EmbeddedLedger({
       db,
       wallMs: () => Date.now(),
       onLift: (change) => changes.tell(change),
-      onFailure: events.onFailure,
+      decidesWhileAway: redis.onFailure === 'local',
+      onChange: outages.changed,
+      onFailedWrite: (error) => events.onFailedWrite?.(error),
+      onLoss: events.onFailure,
     });
     return {
-      keys: new EmbeddedKeys({ db, changes }),
+      keys: new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) }),
       ledger,
       attempts: new attempts.MemoryAttemptCounter(),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       changes,
       peppers: peppersOf(dataFolder, db, peppers),
-      state: () => 'embedded',
+      state: () => (outages.present() === null ? 'embedded' : 'away'),
+      // What it decides while it is away it writes down itself.
       returns: null,
-      outage: () => null,
+      outage: outages.present,
       applyLifts: () => ledger.applyLifts(),
       close: async () => {
         changes.close();

@@ -98,6 +98,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
       else log.logger.info({ store: state, reason, awayMs: lastsMs }, 'the store is back');
     },
     onFailure: (error) => log.logger.error({ err: error }, 'the store failed'),
+    onFailedWrite: () => late.metrics?.storeFailed(),
     onWarning: (sentence) => log.logger.warn(sentence),
   });
   closers.push(() => stores.close());

@@ -90,7 +90,9 @@ const redis = z
     onFailure: z
       .enum(['local', 'closed', 'open'])
       .prefault('local')
-      .describe('Quotas while Redis is away: local = each gateway counts alone, closed = 503, open = not limited.'),
+      .describe(
+        'Quotas while Redis is away, or the embedded store cannot be written: local = each gateway counts alone, closed = 503, open = not limited.',
+      ),
     staleKeys: duration('0s', '24d')
       .prefault('1h')
       .describe('How long a key that was seen before keeps working while Redis is away.'),

@@ -96,7 +96,8 @@ export class FailedAttempts {
     let standing: Standing;
     try {
       const { count, endsInMs } = await this.#within(this.#options.counter.add(address), waitedMs);
-      standing = { count, endsAtMs: this.#options.monotonicMs() + endsInMs };
+      // Attack: the counter's clock is set back, and its minute lasts for hours.
+      standing = { count, endsAtMs: this.#options.monotonicMs() + Math.min(endsInMs, MINUTE_MS) };
     } catch {
       const nowMs = this.#options.monotonicMs();
       const before = this.#present(address, nowMs) ?? { count: 0, endsAtMs: nowMs + MINUTE_MS };

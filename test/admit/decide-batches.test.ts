@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, banLengthMs, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
+import type { Allowance, WindowName } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
-import { histories } from '../support/histories.ts';
+import { histories, historiesOfOnePlan } from '../support/histories.ts';
 
 const T0 = 1_800_000_000_000;
 
@@ -52,3 +53,70 @@ test('no history admits more than a limit in a window, nor spends anything on a 
     { seed: 20260102, numRuns: 2_000 },
   );
 });
+
+test('however the clock is set, nothing lasts longer than its own length from then on, and no open window loses a count', () => {
+  let setBack = 0;
+  fc.assert(
+    fc.property(historiesOfOnePlan, (steps) => {
+      let nowMs = T0;
+      let state: AccountState = UNSEEN;
+      for (const { afterMs, plan, cost, n } of steps) {
+        nowMs += afterMs;
+        const outcome = decide(state, plan, nowMs, cost, n);
+        for (const { window, lengthMs } of plan.limits) {
+          const before = state.windows[window];
+          const after = outcome.state.windows[window];
+          if (before !== undefined && nowMs < before.endsAtMs) {
+            const endsAtMs = Math.min(before.endsAtMs, nowMs + lengthMs);
+            expect(after).toEqual({ used: before.used + outcome.admitted * cost, endsAtMs });
+            if (endsAtMs < before.endsAtMs) setBack++;
+          } else if (after !== undefined) expect(after.endsAtMs).toBe(nowMs + lengthMs);
+        }
+        holdToTheRule(state, outcome, plan);
+        state = outcome.state;
+      }
+    }),
+    { seed: 20260104, numRuns: 3_000 },
+  );
+  expect(setBack).toBeGreaterThan(1_000);
+});
+
+/** What a ban rule says of the ban and the strikes that a decision leaves. */
+function holdToTheRule(before: AccountState, { nowMs, admitted, bannedFrom, state }: Outcome, plan: Allowance): void {
+  if (plan.bans === null) return;
+  const { ban, strikes } = state;
+  if (ban !== null) expect(ban.untilMs - nowMs).toBeLessThanOrEqual(banLengthMs(plan.bans, ban.number));
+  if (before.ban !== null && nowMs < before.ban.untilMs) {
+    expect(ban).toMatchObject({ number: before.ban.number, window: before.ban.window });
+    expect(ban?.untilMs).toBe(Math.min(before.ban.untilMs, nowMs + banLengthMs(plan.bans, before.ban.number)));
+    expect({ admitted, bannedFrom }).toEqual({ admitted: 0, bannedFrom: 0 });
+  }
+  if (strikes.count > 0) expect(strikes.endsAtMs - nowMs).toBeLessThanOrEqual(plan.bans.withinMs);
+}
+
+test('however the clock is set, strikes are over when a window that refused since the first of them is', () => {
+  fc.assert(
+    fc.property(historiesOfOnePlan, (steps) => {
+      let nowMs = T0;
+      let state: AccountState = UNSEEN;
+      let refusing = new Set<WindowName>();
+      for (const { afterMs, plan, cost, n } of steps) {
+        nowMs += afterMs;
+        const present = decide(state, plan, nowMs, cost, 0).state;
+        if (present.strikes.count === 0) refusing = new Set();
+        for (const window of refusing) {
+          expect(present.strikes.endsAtMs).toBeLessThanOrEqual(present.windows[window]?.endsAtMs ?? nowMs);
+        }
+        ({ state } = decide(state, plan, nowMs, cost, n));
+        if (state.strikes.count > present.strikes.count) refusing.add(refusingLast(state, plan, cost));
+      }
+    }),
+    { seed: 20260105, numRuns: 3_000 },
+  );
+});
+
+function refusingLast({ windows }: AccountState, { limits }: Allowance, cost: number): WindowName {
+  const full = limits.filter(({ window, limit }) => limit - (windows[window]?.used ?? 0) < cost);
+  const lastFirst = full.toSorted((a, b) => windows[b.window]!.endsAtMs - windows[a.window]!.endsAtMs);
+  return lastFirst[0]!.window;
+}

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type AccountState, decide, lift, UNSEEN } from '../../src/admit/decide.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
-import { allowance, BANS } from '../support/allowance.ts';
+import { allowance } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;
 const minute5 = allowance({ minute: 5, day: 100 });
@@ -92,11 +92,56 @@ test('Retry-After under a ban waits for the windows that would refuse after it t
   expect(verdict).toMatchObject({ kind: 'banned', untilMs: T0 + 60_000, retryAtMs: T0 + 86_400_000 });
 });
 
-test('a clock set back lengthens neither a window nor a ban beyond its own length', () => {
+// Attack (reliability 109, 158): the store's clock is set back by 12 h while a key is banned for a minute. The ban's end,
+// which is a moment, is then 12 h away.
+test.each([
+  ['the first', 0, 60_000],
+  ['the third', 2, 240_000],
+])('a clock set back makes %s ban last at most its own rung from then on', (_, before, lengthMs) => {
+  const plan = allowance({ second: 1 }, { after: 1 });
+  let state: AccountState = { ...UNSEEN, ban: before === 0 ? null : { number: before, untilMs: T0, window: 'second' } };
+  ({ state } = decide(state, plan, T0, 1, 2));
+  expect(state.ban?.untilMs).toBe(T0 + lengthMs);
+  const backMs = T0 - 43_200_000;
+  const { admitted, bannedFrom, state: then } = decide(state, plan, backMs, 1, 1);
+  expect({ admitted, bannedFrom }).toEqual({ admitted: 0, bannedFrom: 0 });
+  expect(then.ban).toEqual({ number: before + 1, untilMs: backMs + lengthMs, window: 'second' });
+  expect(decide(then, plan, backMs + lengthMs - 1, 1, 1).admitted).toBe(0);
+  expect(decide(then, plan, backMs + lengthMs, 1, 1).admitted).toBe(1);
+});
+
+test('a clock set back by less than a ban has lasted lengthens it by no more than that', () => {
   const { state } = history(minute5, [...many(5, 0), ...many(10, 1)]);
-  const back = decide(state, minute5, T0 - 3_600_000, 1, 1).state;
-  expect(back.ban?.untilMs).toBe(T0 - 3_600_000 + BANS.longestMs > T0 + 60_001 ? T0 + 60_001 : 0);
-  expect(back.windows.minute?.endsAtMs).toBe(T0 - 3_600_000 + 60_000);
+  expect(decide(state, minute5, T0 - 3_600_000, 1, 1).state.ban?.untilMs).toBe(T0 - 3_600_000 + 60_000);
+  const { state: moved } = decide(state, minute5, T0 + 30_000, 1, 1);
+  expect(decide(moved, minute5, T0 + 10_000, 1, 1).state.ban?.untilMs).toBe(T0 + 60_001);
+});
+
+test('a clock set back makes no window last longer than its length from then on, and loses no count', () => {
+  const { state } = history(minute5, [...many(4, 0)]);
+  const { windows } = decide(state, minute5, T0 - 3_600_000, 1, 1).state;
+  expect(windows.minute).toEqual({ used: 5, endsAtMs: T0 - 3_600_000 + 60_000 });
+  expect(windows.day).toEqual({ used: 5, endsAtMs: T0 - 3_600_000 + 86_400_000 });
+});
+
+test('after a clock set back, a client that waits for the window that refused is not banned for its strikes before', () => {
+  const plan = allowance({ minute: 5 }, { withinMs: 600_000 });
+  const { state } = history(plan, [...many(5, 0), ...many(9, 1)]);
+  const back = decide(state, plan, T0 - 300_000, 1, 0);
+  const retryAtMs = T0 - 300_000 + 60_000;
+  expect(back.state.windows.minute?.endsAtMs).toBe(retryAtMs);
+  expect(back.state.strikes.endsAtMs).toBeLessThanOrEqual(retryAtMs);
+  const again = decide(back.state, plan, retryAtMs, 1, 6);
+  expect(again).toMatchObject({ admitted: 5, bannedFrom: 6, state: { strikes: { count: 1 }, ban: null } });
+});
+
+test('a clock set forth and right again: what it ended has ended, and what it opened lasts its own length', () => {
+  const forth = 43_200_000;
+  const { state } = history(minute5, [...many(5, 0), ...many(10, 1), ...many(5, forth), ...many(10, forth + 1)]);
+  expect(state.ban).toMatchObject({ number: 2, untilMs: T0 + forth + 1 + 120_000 });
+  const right = decide(state, minute5, T0 + 1_000, 1, 1).state;
+  expect(right.ban).toMatchObject({ number: 2, untilMs: T0 + 1_000 + 120_000 });
+  expect(right.windows.minute).toEqual({ used: 5, endsAtMs: T0 + 1_000 + 60_000 });
 });
 
 test('a lifted ban takes back its rung and its strikes', () => {

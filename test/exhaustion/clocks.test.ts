@@ -57,6 +57,23 @@ test.each([1, -1])(
   },
 );
 
+// Attack: the clock is set back by 12 h during a first ban of a minute, whose end is then 12 h and a minute away.
+test('a clock that is set back during a ban leaves no more than a minute of it on the embedded store (reliability 158)', async () => {
+  const upstream = await startUpstream();
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    env: { NODE_OPTIONS: `--import ${join(import.meta.dirname, 'moved-clock.ts')}`, MOVE: '-12' },
+  });
+  const { key } = await gateway.createKey('small');
+  for (let i = 0; i < 3 + 10; i++) await gateway.get('/v1/pets', key);
+  gateway.process.signal('SIGUSR2');
+  await gateway.process.until(/the clock was moved/);
+  const usage = async () => (await (await gateway.get('/usage', key)).json()) as { ban: { until: number } };
+  // What a caller was told of itself is told again for a second.
+  await eventually(async () => (await usage()).ban.until < Date.now() / 1_000 - 43_000);
+  expect((await usage()).ban.until).toBeLessThanOrEqual((Date.now() - 43_200_000 + 60_000) / 1_000 + 1);
+});
+
 test('no step of a request reads the wall clock by itself (reliability 71)', async () => {
   const files = await Array.fromAsync(
     glob('src/{listen,gateway,identify,admit,forward,telemetry,stores}/**/*.ts', { cwd: ROOT }),

@@ -69,6 +69,14 @@ describe('the budget of an address', () => {
     expect(failed.peek('192.0.2.1')).toMatchObject({ allowed: false, resetAtMs: clock.wallMs + 60_000 });
   });
 
+  test('lasts no longer than a minute where the clock of the counter was set back', async () => {
+    const counter: AttemptCounter = { add: async () => ({ count: 4, endsInMs: 43_260_000 }), forget: () => {} };
+    const { failed, clock } = attempts(counter);
+    expect(await failed.fail('192.0.2.1')).toMatchObject({ allowed: false, resetAtMs: clock.wallMs + 60_000 });
+    clock.monotonicMs += 60_000;
+    expect(failed.peek('192.0.2.1').allowed).toBe(true);
+  });
+
   test('grows at once with the limit', async () => {
     const { failed, settings } = attempts(new FakeCounter());
     for (let i = 0; i < 4; i++) await failed.fail('192.0.2.1');
@@ -151,6 +159,16 @@ describe('counting', () => {
     expect(second.endsInMs).toBeGreaterThan(50_000);
     expect(second.endsInMs).toBeLessThanOrEqual(60_000);
     expect(await redisCommand(url, 'PTTL', 'tg:fail:192.0.2.1')).toBeGreaterThan(0);
+  });
+
+  // As PEXPIRE leaves it, so does a clock that is set back by 12 h.
+  test('in Redis lasts no longer than a minute from then on where its clock was set back', async () => {
+    const { url } = await testRedis();
+    const counter = new RedisAttemptCounter(await gatewayOn(url));
+    await counter.add('192.0.2.9');
+    await redisCommand(url, 'PEXPIRE', 'tg:fail:192.0.2.9', '43260000');
+    expect(await counter.add('192.0.2.9')).toMatchObject({ count: 2 });
+    expect(await redisCommand(url, 'PTTL', 'tg:fail:192.0.2.9')).toBeLessThanOrEqual(60_000);
   });
 
   test('goes on in memory while Redis is away or silent, without waiting beyond the deadline', async () => {

@@ -1,10 +1,12 @@
-import { writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
+import { NothingDone } from '../../src/admit/ledger.ts';
 import { type Change, DURABLE } from '../../src/identify/key-store.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { EmbeddedLedger, EmbeddedLedgerView } from '../../src/stores/embedded/ledger.ts';
 import { ownStore } from '../../src/stores/embedded/owner.ts';
 import { ledgerContract } from '../contracts/ledger.ts';
@@ -24,16 +26,21 @@ function database(folder: string): DatabaseSync {
 }
 
 /** The ledger of a gateway, with the change feed through which it hears of lifts (unless told that it is deaf). */
-function gatewayIn(folder: string, wallMs = () => Date.now(), { isDeaf = false } = {}) {
+function gatewayIn(folder: string, wallMs = () => Date.now(), { isDeaf = false, decidesWhileAway = true } = {}) {
   const db = database(folder);
   const told: Change[] = [];
   const complaints: unknown[] = [];
+  const failedWrites: unknown[] = [];
+  const states: string[] = [];
   const changes = new EmbeddedChanges({ db });
   const ledger = new EmbeddedLedger({
     db,
     wallMs,
     onLift: (change) => told.push(change),
-    onFailure: (error) => complaints.push(error),
+    decidesWhileAway,
+    onChange: (state, reason) => states.push(reason === undefined ? state : `${state}: ${reason}`),
+    onFailedWrite: (error) => failedWrites.push(error),
+    onLoss: (error) => complaints.push(error),
   });
   if (!isDeaf) changes.subscribe(() => ledger.applyLifts());
   let isClosed = false;
@@ -45,7 +52,7 @@ function gatewayIn(folder: string, wallMs = () => Date.now(), { isDeaf = false }
     if (db.isOpen) db.close();
   };
   atEnd(close);
-  return { ledger, changes, db, told, complaints, close };
+  return { ledger, changes, db, told, complaints, failedWrites, states, close };
 }
 
 const viewIn = (folder: string) => new EmbeddedLedgerView({ db: database(folder), wallMs: () => Date.now() });
@@ -188,15 +195,206 @@ describe('in the embedded store', () => {
 
   test('a database that fails under the gateway is told, and does not end it', async () => {
     const folder = await temporaryFolder();
-    const { ledger, db, complaints } = gatewayIn(folder);
+    const { ledger, db, complaints, failedWrites, states } = gatewayIn(folder);
     await ledger.decide([ask('a', 1)]);
     db.close();
     expect(() => ledger.applyLifts()).not.toThrow();
-    await eventually(() => complaints.length > 1);
+    await eventually(() => failedWrites.length > 1);
     const [outcome] = await ledger.decide([ask('a', 2)]);
     expect(outcome?.admitted).toBe(1);
     expect(() => ledger.close()).not.toThrow();
+    expect(states).toHaveLength(1);
+    expect(complaints).toEqual([expect.objectContaining({ message: expect.stringContaining('1 accounts') })]);
   });
+});
+
+/** Leaves no room for another page, as a full disk does, until it is made. */
+function fill(db: DatabaseSync): { makeRoom(): void } {
+  // What the log of writes has is put into the file itself, so that its size is that of the store.
+  db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+  db.exec(`PRAGMA max_page_count = ${db.prepare('PRAGMA page_count').get()?.page_count}`);
+  return { makeRoom: () => db.exec('PRAGMA max_page_count = 100000') };
+}
+
+const MANY = Array.from({ length: 2_500 }, (_, i) => ask(`c${i}`, 1));
+const FULL = 'away: The embedded store does not do what was asked: database or disk is full.';
+
+describe('an embedded store that cannot be written (reliability 159)', () => {
+  test('is away until everything that was counted meanwhile is on the disk', async () => {
+    const folder = await temporaryFolder();
+    const { ledger, db, failedWrites, states } = gatewayIn(folder);
+    const disk = fill(db);
+    expect(ledger.owing).toBe(0);
+    await ledger.decide(MANY);
+    await eventually(() => failedWrites.length > 1);
+    expect(states).toEqual([FULL]);
+    expect(ledger.owing).toBe(MANY.length);
+    const [outcome] = await ledger.decide([ask('c0', 2)]);
+    expect(outcome).toMatchObject({ admitted: 1, state: { windows: { minute: { used: 2 } } } });
+    disk.makeRoom();
+    await eventually(() => expect(states).toEqual([FULL, 'present']));
+    expect(ledger.owing).toBe(0);
+    // What a gateway would find that starts now, this one having been killed.
+    const view = viewIn(folder);
+    const found = await Promise.all(MANY.map(({ consumerId }) => view.present(consumerId, strict)));
+    expect(found.map((one) => one?.state.windows.minute?.used)).toEqual([2, ...Array(MANY.length - 1).fill(1)]);
+  });
+
+  test('keeps nothing in memory that has lost its meaning, however long it is away', async () => {
+    const folder = await temporaryFolder();
+    let nowMs = Date.now();
+    const { ledger, db, states } = gatewayIn(folder, () => nowMs);
+    const disk = fill(db);
+    await ledger.decide(MANY);
+    await eventually(() => expect(states).toEqual([FULL]));
+    nowMs += 60_001;
+    await eventually(() => expect(ledger.owing).toBe(0));
+    expect(states).toEqual([FULL]);
+    disk.makeRoom();
+    await eventually(() => expect(states).toEqual([FULL, 'present']));
+  });
+
+  test('decides nothing while it is away where the settings say so, and goes on with what it had counted', async () => {
+    const folder = await temporaryFolder();
+    const { ledger, db, states } = gatewayIn(folder, () => Date.now(), { decidesWhileAway: false });
+    const disk = fill(db);
+    await ledger.decide(MANY);
+    await eventually(() => expect(states).toEqual([FULL]));
+    await expect(ledger.decide([ask('c0', 1)])).rejects.toBeInstanceOf(NothingDone);
+    disk.makeRoom();
+    await eventually(() => expect(states).toEqual([FULL, 'present']));
+    const [outcome] = await ledger.decide([ask('c0', 2)]);
+    expect(outcome?.admitted).toBe(1);
+  });
+
+  test('takes no lift that it cannot write down: the ban stands', async () => {
+    const folder = await temporaryFolder();
+    const { ledger, db, states, told } = gatewayIn(folder);
+    await ledger.decide([ask('a', 4)]);
+    const view = viewIn(folder);
+    await eventually(async () => (await view.bans()).length === 1);
+    db.exec('PRAGMA query_only = 1');
+    await expect(ledger.lift('a')).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect(told).toEqual([]);
+    expect(await ledger.bans()).toHaveLength(1);
+    expect(states).toEqual([expect.stringContaining('away')]);
+    db.exec('PRAGMA query_only = 0');
+    // Nothing is owed: a trial finds that it can be written again.
+    await eventually(() => expect(states).toHaveLength(2));
+    expect(await ledger.lift('a')).toEqual(DURABLE);
+    expect(await view.bans()).toEqual([]);
+  });
+
+  test('knows of a lift that it has obeyed and could not write down, and obeys it once', async () => {
+    const folder = await temporaryFolder();
+    const first = gatewayIn(folder, () => Date.now(), { isDeaf: true });
+    await first.ledger.decide([ask('a', 4)]);
+    const view = viewIn(folder);
+    await eventually(async () => (await view.bans()).length === 1);
+    expect(await view.lift('a')).toEqual(DURABLE);
+    first.db.exec('PRAGMA query_only = 1');
+    first.ledger.applyLifts();
+    expect(await first.ledger.bans()).toEqual([]);
+    await first.ledger.decide([ask('a', 2)]);
+    first.ledger.applyLifts();
+    expect(await first.ledger.bans()).toHaveLength(1);
+    first.db.exec('PRAGMA query_only = 0');
+    await eventually(() => expect(first.states).toHaveLength(2));
+    first.close();
+    expect(await gatewayIn(folder).ledger.bans()).toHaveLength(1);
+  });
+
+  test('tells of a change to a key that it could not make, and has not made it', async () => {
+    const folder = await temporaryFolder();
+    const { ledger, db, changes, states } = gatewayIn(folder);
+    const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
+    db.exec('PRAGMA query_only = 1');
+    const key = { id: 'k', plan: 'p', limits: {}, name: null, owner: null, createdAtMs: 1, expiresAtMs: null };
+    await expect(keys.create({ ...key, revokedAtMs: null, secrets: [] })).rejects.toMatchObject({
+      code: 'store_unavailable',
+    });
+    expect(await keys.get('k')).toBeNull();
+    expect(states).toEqual([expect.stringContaining('away')]);
+  });
+
+  test('is away while its folder has been moved, and there again when that is put back', async () => {
+    const folder = await temporaryFolder();
+    const data = join(folder, 'data');
+    const { ledger, states } = gatewayIn(data);
+    await ledger.decide([ask('a', 1)]);
+    renameSync(data, join(folder, 'moved'));
+    await eventually(() =>
+      expect(states).toEqual([expect.stringMatching(/tollgate\.db has been deleted or replaced/)]),
+    );
+    await ledger.decide([ask('a', 1)]);
+    renameSync(join(folder, 'moved'), data);
+    await eventually(() => expect(states).toHaveLength(2));
+    expect((await viewIn(data).present('a', strict))?.state.windows.minute?.used).toBe(2);
+  });
+
+  test('is away when its folder is deleted, and what could not be written by the end is told', async () => {
+    const folder = join(await temporaryFolder(), 'data');
+    const { ledger, states, complaints, close } = gatewayIn(folder);
+    rmSync(folder, { recursive: true });
+    await eventually(() => expect(states).toEqual([expect.stringContaining('has been deleted or replaced')]));
+    await ledger.decide([ask('a', 1)]);
+    close();
+    expect(complaints).toEqual([expect.objectContaining({ code: 'store_unavailable' })]);
+  });
+
+  test('is away from the start, and no reason not to start: the disk can be read', async () => {
+    const folder = await temporaryFolder();
+    const first = gatewayIn(folder);
+    await first.ledger.decide([ask('a', 1)]);
+    first.close();
+    const db = database(folder);
+    db.exec('PRAGMA query_only = 1');
+    const states: string[] = [];
+    const ledger = new EmbeddedLedger({
+      db,
+      wallMs: () => Date.now() + 1_001,
+      onChange: (state) => states.push(state),
+    });
+    atEnd(() => ledger.close());
+    expect(states).toEqual(['away']);
+    expect((await ledger.present('a', strict))?.state.windows.minute?.used).toBe(1);
+  });
+});
+
+// Attack: power fails, or the disk is full, in the middle of a write.
+test('a log of writes that is cut off in the middle costs what was written last, and is gone on with', async () => {
+  const folder = await temporaryFolder();
+  const { ledger } = gatewayIn(folder);
+  const view = viewIn(folder);
+  const ids = ['first', 'second', 'third'];
+  for (const id of ids) {
+    await ledger.decide([
+      ask(id, 1),
+      ...MANY.slice(0, 100).map((one) => ({ ...one, consumerId: id + one.consumerId })),
+    ]);
+    await eventually(async () => (await view.present(id, strict))?.state.windows.minute?.used === 1);
+  }
+  const log = readFileSync(join(folder, 'tollgate.db-wal'));
+  const kept: number[] = [];
+  for (const share of [0.4, 0.6, 0.8, 0.999, 1]) {
+    const after = await temporaryFolder();
+    cpSync(join(folder, 'tollgate.db'), join(after, 'tollgate.db'));
+    const whole = log.subarray(0, Math.floor(log.length * share));
+    writeFileSync(join(after, 'tollgate.db-wal'), Buffer.concat([whole, Buffer.alloc(5_000, 0xa5)]));
+    const next = gatewayIn(after);
+    const outcomes = await next.ledger.decide(ids.map((id) => ask(id, 0)));
+    const counted = outcomes.map((outcome) => outcome?.state.windows.minute?.used ?? 0);
+    // Each write whole or not at all, and none without those before it.
+    expect(counted).toEqual(counted.toSorted((a, b) => b - a));
+    kept.push(counted.filter((used) => used === 1).length);
+    await next.ledger.decide([ask('fourth', 1)]);
+    next.close();
+    expect((await viewIn(after).present('fourth', strict))?.state.windows.minute?.used).toBe(1);
+    expect(next.states).toEqual([]);
+  }
+  expect(kept).toEqual(kept.toSorted((a, b) => a - b));
+  expect(new Set(kept).size).toBeGreaterThan(2);
+  expect(kept.at(-1)).toBe(3);
 });
 
 describe('the owner of an embedded store', () => {

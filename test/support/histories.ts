@@ -35,22 +35,46 @@ const plan: fc.Arbitrary<Allowance> = fc
     allowance(Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined)), bans),
   );
 
-/** Random histories of one consumer: bursts, pauses of every length, clocks set back, plans that change on the way. */
-export const histories: fc.Arbitrary<readonly Step[]> = fc.array(plan, { minLength: 1, maxLength: 3 }).chain((plans) =>
-  fc.array(
-    fc.record({
-      afterMs: fc.oneof(
-        { weight: 6, arbitrary: fc.integer({ min: 0, max: 2_000 }) },
-        { weight: 3, arbitrary: fc.constantFrom(999, 1_000, 59_999, 60_000, 60_001, 3_600_000, 86_400_000) },
-        { weight: 1, arbitrary: fc.integer({ min: -4_000_000, max: 0 }) },
-      ),
-      plan: fc.constantFrom(...plans),
-      cost: fc.oneof(
-        { weight: 4, arbitrary: fc.constant(1) },
-        { weight: 1, arbitrary: fc.integer({ min: 1, max: 13 }) },
-      ),
-      n: fc.integer({ min: 0, max: 9 }),
-    }),
-    { minLength: 1, maxLength: 25 },
-  ),
+/** How far somebody sets a clock, and back by as much again. */
+const set = fc.constantFrom(1, 30_000, 61_000, 7_200_000, 43_200_000, 90_000_000);
+
+const afterMs = fc.oneof(
+  { weight: 6, arbitrary: fc.integer({ min: 0, max: 2_000 }) },
+  { weight: 3, arbitrary: fc.constantFrom(999, 1_000, 59_999, 60_000, 60_001, 3_600_000, 86_400_000) },
+  { weight: 1, arbitrary: fc.integer({ min: -4_000_000, max: 0 }) },
+  { weight: 1, arbitrary: set.map((ms) => -ms) },
 );
+
+const steps = (plans: readonly Allowance[]): fc.Arbitrary<Step> =>
+  fc.record({
+    afterMs,
+    plan: fc.constantFrom(...plans),
+    cost: fc.oneof({ weight: 4, arbitrary: fc.constant(1) }, { weight: 1, arbitrary: fc.integer({ min: 1, max: 13 }) }),
+    n: fc.integer({ min: 0, max: 9 }),
+  });
+
+/** The clock is set, forth or back, and after some steps it is set right again. */
+const setAndSetRight = (step: fc.Arbitrary<Step>): fc.Arbitrary<readonly Step[]> =>
+  fc.tuple(set, fc.constantFrom(1, -1), fc.array(step, { minLength: 2, maxLength: 5 })).map(([ms, sign, run]) =>
+    run.map((one, i) => {
+      const by = i === 0 ? sign * ms : i === run.length - 1 ? -sign * ms : 0;
+      return { ...one, afterMs: one.afterMs + by };
+    }),
+  );
+
+/** Random histories of one consumer: bursts, pauses of every length, clocks set back and forth, plans that change on the way. */
+export const histories: fc.Arbitrary<readonly Step[]> = fc
+  .array(plan, { minLength: 1, maxLength: 3 })
+  .chain((plans) => historiesUnder(plans));
+
+/** The same under one plan, which does not change. */
+export const historiesOfOnePlan: fc.Arbitrary<readonly Step[]> = plan.chain((one) => historiesUnder([one]));
+
+function historiesUnder(plans: readonly Allowance[]): fc.Arbitrary<readonly Step[]> {
+  const step = steps(plans);
+  const some = fc.oneof(
+    { weight: 9, arbitrary: step.map((one) => [one]) },
+    { weight: 1, arbitrary: setAndSetRight(step) },
+  );
+  return fc.array(some, { minLength: 1, maxLength: 25 }).map((parts) => parts.flat());
+}

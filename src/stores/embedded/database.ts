@@ -1,4 +1,4 @@
-import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs';
+import { chmodSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
@@ -69,6 +69,42 @@ export function answering<T>(work: () => T): T {
   } catch (error) {
     if (!(error instanceof Error) || !('code' in error) || error.code !== 'ERR_SQLITE_ERROR') throw error;
     throw new Failure('store_unavailable', `The embedded store does not do what was asked: ${error.message}.`, error);
+  }
+}
+
+/** Writes what is there once more, to see whether it can be. */
+export function tryWrite(db: DatabaseSync): void {
+  transaction(db, () => db.exec(`PRAGMA user_version = ${numberOf(db, 'user_version')}`));
+}
+
+/**
+ * The files that an open database is written to. Attack: somebody deletes the data folder, or moves it, while the gateway
+ * runs; the system goes on writing to files that no later start will find.
+ */
+export class FilesInPlace {
+  readonly #database: string;
+  /** By name, as what each was first seen: device and number. */
+  readonly #seen = new Map<string, string>();
+
+  constructor(db: DatabaseSync) {
+    this.#database = db.location()!;
+    this.insist();
+  }
+
+  /** @throws Failure `store_unavailable` when one of the files is no longer the one that it was */
+  insist(): void {
+    for (const file of [this.#database, `${this.#database}-wal`]) {
+      const found = statSync(file, { throwIfNoEntry: false });
+      const it = found === undefined ? undefined : `${found.dev} ${found.ino}`;
+      const seen = this.#seen.get(file) ?? it;
+      if (it !== seen) {
+        throw new Failure(
+          'store_unavailable',
+          `${file} has been deleted or replaced while the gateway runs. Put it back where it was; or restore a copy and start the gateway again.`,
+        );
+      }
+      if (it !== undefined) this.#seen.set(file, it);
+    }
   }
 }
 

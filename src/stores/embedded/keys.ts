@@ -15,18 +15,22 @@ import { answering, transaction } from './database.ts';
 export interface EmbeddedKeysOptions {
   readonly db: DatabaseSync;
   readonly changes: EmbeddedChanges;
+  /** Called with each change that could not be written; it has not been made. */
+  readonly onFailedWrite?: (error: unknown) => void;
 }
 
 /** API keys in the embedded store. Each change is one transaction: record, digests and the note for other processes. */
 export class EmbeddedKeys implements KeyStore {
   readonly #db: DatabaseSync;
   readonly #changes: EmbeddedChanges;
+  readonly #onFailedWrite: EmbeddedKeysOptions['onFailedWrite'];
   readonly #byDigest: StatementSync;
   readonly #byId: StatementSync;
 
-  constructor({ db, changes }: EmbeddedKeysOptions) {
+  constructor({ db, changes, onFailedWrite }: EmbeddedKeysOptions) {
     this.#db = db;
     this.#changes = changes;
+    this.#onFailedWrite = onFailedWrite;
     this.#byDigest = db.prepare(
       'SELECT record FROM digests JOIN keys ON keys.id = digests.key_id WHERE digests.digest = ?',
     );
@@ -57,37 +61,43 @@ export class EmbeddedKeys implements KeyStore {
   }
 
   async create(key: StoredKey): Promise<Durability> {
-    answering(() =>
-      transaction(this.#db, () => {
-        this.#insert(key);
-        this.#changes.note({ kind: 'key', keyId: key.id });
-      }),
-    );
+    this.#change(() => {
+      this.#insert(key);
+      this.#changes.note({ kind: 'key', keyId: key.id });
+    });
     this.#changes.tell({ kind: 'key', keyId: key.id });
     return DURABLE;
   }
 
   /** All in one transaction: a commit waits for the disk, and thousands of them would wait for minutes. */
   async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'taken')[]> {
-    return answering(() => transaction(this.#db, () => keys.map((key) => this.#insertIfFree(key))));
+    return this.#change(() => keys.map((key) => this.#insertIfFree(key)));
   }
 
   async update(id: string, change: (key: StoredKey) => StoredKey): Promise<Updated | null> {
-    const changed = answering(() =>
-      transaction(this.#db, () => {
-        const key = keyOf(this.#byId.get(id));
-        if (key === null) return null;
-        const next = change(key);
-        this.#db.prepare('UPDATE keys SET record = ? WHERE id = ?').run(JSON.stringify(next), id);
-        this.#db.prepare('DELETE FROM digests WHERE key_id = ?').run(id);
-        this.#point(next);
-        this.#changes.note({ kind: 'key', keyId: id });
-        return next;
-      }),
-    );
+    const changed = this.#change(() => {
+      const key = keyOf(this.#byId.get(id));
+      if (key === null) return null;
+      const next = change(key);
+      this.#db.prepare('UPDATE keys SET record = ? WHERE id = ?').run(JSON.stringify(next), id);
+      this.#db.prepare('DELETE FROM digests WHERE key_id = ?').run(id);
+      this.#point(next);
+      this.#changes.note({ kind: 'key', keyId: id });
+      return next;
+    });
     if (changed === null) return null;
     this.#changes.tell({ kind: 'key', keyId: id });
     return { key: changed, durability: DURABLE };
+  }
+
+  /** One transaction. */
+  #change<T>(work: () => T): T {
+    try {
+      return answering(() => transaction(this.#db, work));
+    } catch (error) {
+      if (error instanceof Failure && error.code === 'store_unavailable') this.#onFailedWrite?.(error);
+      throw error;
+    }
   }
 
   #insertIfFree(key: StoredKey): 'created' | 'taken' {

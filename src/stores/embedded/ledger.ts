@@ -1,11 +1,11 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../admit/decide.ts';
-import type { Ask, BanInForce, Ledger, LedgerView } from '../../admit/ledger.ts';
+import { type Ask, type BanInForce, type Ledger, type LedgerView, NothingDone } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
 import { type Change, DURABLE, type Durability } from '../../identify/key-store.ts';
 import { AccountsTable } from './accounts.ts';
-import { answering } from './database.ts';
+import { answering, FilesInPlace, tryWrite } from './database.ts';
 
 /** A crash forgets at most this much (contract: a restart forgets at most a second). */
 const SNAPSHOT_EVERY_MS = 500;
@@ -18,8 +18,14 @@ export interface EmbeddedLedgerOptions {
   readonly wallMs: () => number;
   /** Tells the gateway itself: a ban was lifted. */
   readonly onLift?: (change: Change) => void;
-  /** What could not be read or written. Nobody is kept waiting for it: counting goes on in memory. */
-  readonly onFailure?: (error: unknown) => void;
+  /** While nothing can be written: true (unless told) goes on in memory and writes it down later, false decides nothing. */
+  readonly decidesWhileAway?: boolean;
+  /** The disk takes no writes, and the reason as a sentence; or it has taken all that had not been written. */
+  readonly onChange?: (state: 'present' | 'away', reason?: string) => void;
+  /** Called once per write that failed. */
+  readonly onFailedWrite?: (error: unknown) => void;
+  /** Told of what is lost: an account that cannot be read, or what could not be written by the end. */
+  readonly onLoss?: (failure: Failure) => void;
 }
 
 interface Account {
@@ -27,9 +33,20 @@ interface Account {
   readonly expiresAtMs: number;
 }
 
+/** Why nothing can be written. */
+interface Outage {
+  readonly reason: string;
+  /** Accounts that are still to be written before the outage is over, since the disk takes writes again; null: it does not. */
+  behind: number | null;
+}
+
 /**
  * The ledger of a gateway that runs alone: counters and bans in memory, with a snapshot of what changed twice a second
  * and at `close`. Only the process that owns the embedded store may make one (owner.ts).
+ *
+ * Attack: the disk is full, read-only or broken, or somebody has deleted the folder. The gateway looks healthy, and at its
+ * next start all that it has counted since then is forgotten. So a write that fails makes the store away, until everything
+ * that is not on the disk has been written.
  */
 export class EmbeddedLedger implements Ledger {
   readonly #options: EmbeddedLedgerOptions;
@@ -37,18 +54,28 @@ export class EmbeddedLedger implements Ledger {
   readonly #accounts = new Map<string, Account>();
   readonly #dirty = new Set<string>();
   readonly #timer: NodeJS.Timeout;
+  readonly #files: FilesInPlace;
+  #outage: Outage | null = null;
+  /** The last lift that was obeyed and is not yet known on the disk to be; 0 where there is none. */
+  #obeyed = 0;
   #sweep: Iterator<[string, Account]> | null = null;
 
   constructor(options: EmbeddedLedgerOptions) {
     this.#options = options;
     this.#table = new AccountsTable(options.db);
+    this.#files = new FilesInPlace(options.db);
     this.#load();
     this.applyLifts();
     this.#timer = setInterval(() => this.#tick(), SNAPSHOT_EVERY_MS);
     this.#timer.unref();
   }
 
+  get owing(): number {
+    return this.#outage === null ? 0 : this.#dirty.size;
+  }
+
   async decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
+    if (this.#outage !== null && this.#options.decidesWhileAway === false) throw new NothingDone(this.#outage.reason);
     const nowMs = this.#options.wallMs();
     return asks.map(({ consumerId, allowance, cost, n }) => {
       const before = this.#accounts.get(consumerId);
@@ -66,9 +93,19 @@ export class EmbeddedLedger implements Ledger {
     return decide(this.#accounts.get(consumerId)?.state ?? UNSEEN, allowance, this.#options.wallMs(), 1, 0);
   }
 
+  /** On the disk first: a lift that cannot be written is refused, and the ban stands. */
   async lift(consumerId: string): Promise<Durability | null> {
-    if (!this.#lift(consumerId)) return null;
-    answering(() => this.#write([consumerId]));
+    const lifted = this.#lifted(consumerId);
+    if (lifted === null) return null;
+    try {
+      answering(() => this.#table.save([{ consumerId, ...lifted }]));
+    } catch (error) {
+      this.failed(error);
+      throw error;
+    }
+    this.#accounts.set(consumerId, lifted);
+    this.#dirty.delete(consumerId);
+    this.#options.onLift?.({ kind: 'ban', keyId: consumerId });
     return DURABLE;
   }
 
@@ -84,43 +121,67 @@ export class EmbeddedLedger implements Ledger {
   /** Obeys the lifts that a command has written into the database. Called on every change that the feed tells of. */
   applyLifts(): void {
     try {
-      const lifts = this.#table.lifts();
+      const lifts = this.#table.lifts().filter(({ number }) => number > this.#obeyed);
       if (lifts.length === 0) return;
-      for (const { consumerId } of lifts) this.#lift(consumerId);
+      for (const { consumerId } of lifts) {
+        const lifted = this.#lifted(consumerId);
+        if (lifted === null) continue;
+        this.#keep(consumerId, lifted);
+        this.#options.onLift?.({ kind: 'ban', keyId: consumerId });
+      }
+      this.#obeyed = lifts.at(-1)!.number;
       // In one step with the lifted accounts: a crash in between would bring the bans back.
-      const changed = lifts.map(({ consumerId }) => consumerId).filter((id) => this.#dirty.has(id));
-      this.#write(changed, lifts.at(-1)!.number);
+      this.#write(lifts.map(({ consumerId }) => consumerId).filter((id) => this.#dirty.has(id)));
     } catch (error) {
-      this.#options.onFailure?.(error);
+      this.failed(error);
     }
+  }
+
+  /** A write to the database has failed, here or elsewhere in this process: nothing is taken for kept until one succeeds. */
+  failed(error: unknown): void {
+    this.#options.onFailedWrite?.(error);
+    if (this.#outage !== null) {
+      this.#outage.behind = null;
+      return;
+    }
+    this.#outage = { reason: error instanceof Error ? error.message : String(error), behind: null };
+    this.#options.onChange?.('away', this.#outage.reason);
   }
 
   /** Writes what is not yet written and stops. What cannot be written is told and lost. */
   close(): void {
     clearInterval(this.#timer);
     try {
-      this.#snapshot(Number.POSITIVE_INFINITY);
+      if (this.#dirty.size === 0) return;
+      this.#files.insist();
+      this.#write([...this.#dirty]);
     } catch (error) {
-      this.#options.onFailure?.(error);
+      this.failed(error);
+      this.#options.onLoss?.(unwritten(this.#dirty.size, error));
     }
   }
 
   #load(): void {
     const nowMs = this.#options.wallMs();
-    this.#table.dropEnded(nowMs);
+    try {
+      this.#table.dropEnded(nowMs);
+      answering(() => tryWrite(this.#options.db));
+    } catch (error) {
+      // A full disk is no reason not to start: what is on it can be read.
+      this.failed(error);
+    }
     for (const { consumerId, state, expiresAtMs } of this.#table.load(nowMs)) {
       if (state !== null) this.#accounts.set(consumerId, { state, expiresAtMs });
-      else this.#options.onFailure?.(unreadable(consumerId));
+      else this.#options.onLoss?.(unreadable(consumerId));
     }
   }
 
-  #lift(consumerId: string): boolean {
+  /** The account of a consumer without its ban; null where no ban is in force. */
+  #lifted(consumerId: string): Account | null {
     const account = this.#accounts.get(consumerId);
     const nowMs = this.#options.wallMs();
-    if (account === undefined || account.state.ban === null || nowMs >= account.state.ban.untilMs) return false;
-    this.#keep(consumerId, { state: lift(account.state, nowMs), expiresAtMs: account.expiresAtMs });
-    this.#options.onLift?.({ kind: 'ban', keyId: consumerId });
-    return true;
+    if (account === undefined || account.state.ban === null || nowMs >= account.state.ban.untilMs) return null;
+    return { state: lift(account.state, nowMs), expiresAtMs: account.expiresAtMs };
   }
 
   #keep(consumerId: string, account: Account): void {
@@ -130,27 +191,38 @@ export class EmbeddedLedger implements Ledger {
 
   #tick(): void {
     try {
-      this.#snapshot(ROWS_A_TURN);
-      this.#forgetSome();
+      this.#files.insist();
+      if (this.#dirty.size > 0 || this.#obeyed > 0) this.#write(Iterator.from(this.#dirty).take(ROWS_A_TURN).toArray());
+      else if (this.#outage !== null) {
+        answering(() => tryWrite(this.#options.db));
+        this.#written(0);
+      }
+      if (this.#dirty.size > 0) setImmediate(() => this.#tick());
     } catch (error) {
-      this.#options.onFailure?.(error);
+      this.failed(error);
     }
+    this.#forgetSome();
   }
 
-  #snapshot(most: number): void {
-    if (this.#dirty.size === 0) return;
-    this.#write(Iterator.from(this.#dirty).take(most).toArray());
-    if (this.#dirty.size > 0) setImmediate(() => this.#tick());
-  }
-
-  #write(ids: readonly string[], obeyed = 0): void {
+  #write(ids: readonly string[]): void {
     const rows = ids.flatMap((consumerId) => {
       const account = this.#accounts.get(consumerId);
       return account === undefined ? [] : [{ consumerId, ...account }];
     });
     const ended = ids.filter((id) => !this.#accounts.has(id));
-    this.#table.save(rows, ended, obeyed);
+    answering(() => this.#table.save(rows, ended, this.#obeyed));
+    this.#obeyed = 0;
     for (const id of ids) this.#dirty.delete(id);
+    this.#written(ids.length);
+  }
+
+  /** The outage is over when all is written that was not when the first write succeeded. */
+  #written(accounts: number): void {
+    if (this.#outage === null) return;
+    this.#outage.behind = (this.#outage.behind ?? this.#dirty.size + accounts) - accounts;
+    if (this.#outage.behind > 0 && this.#dirty.size > 0) return;
+    this.#outage = null;
+    this.#options.onChange?.('present');
   }
 
   /** Drops accounts that have lost their meaning, a few at a time. */
@@ -166,7 +238,9 @@ export class EmbeddedLedger implements Ledger {
       const [id, { expiresAtMs }] = value;
       if (expiresAtMs > nowMs) continue;
       this.#accounts.delete(id);
-      this.#dirty.add(id);
+      // A row that has ended is ignored, and gone at the next start. In an outage nothing may grow with each caller there was.
+      if (this.#outage === null) this.#dirty.add(id);
+      else this.#dirty.delete(id);
     }
   }
 }
@@ -211,5 +285,13 @@ function unreadable(consumerId: string): Failure {
   return new Failure(
     'store_corrupt',
     `What the embedded store holds for ${consumerId} cannot be read. Its windows, strikes and bans begin anew.`,
+  );
+}
+
+function unwritten(accounts: number, cause: unknown): Failure {
+  return new Failure(
+    'store_unavailable',
+    `The embedded store could not be written by the end: what ${accounts} accounts have counted since they were last written is lost.`,
+    cause,
   );
 }

@@ -63,7 +63,7 @@ local function readRule(text)
 end
 
 local function decide(key, rule, n, cost)
-  local after, within, longest, forget, windows = rule.after, rule.within, rule.longest, rule.forget, rule.windows
+  local after, within, forget, windows = rule.after, rule.within, rule.forget, rule.windows
 
   local values = redis.pcall('HMGET', key, unpack(rule.fields))
   if values.err then
@@ -83,30 +83,26 @@ local function decide(key, rule, n, cost)
     changes[#changes + 1] = value
   end
 
-  -- What has ended is gone, for good, and nothing ends later than its own length from now: the clock may jump.
+  -- What has ended is gone, for good, and nothing ends later than its own length from now, a ban no later than its
+  -- rung's: the clock may jump.
   local strikes, strikesEnd, number, banEnd, banWindow = values[1], values[2], values[3], values[4], values[5]
   if number > 0 then
     if now >= banEnd + (after == 0 and 0 or forget) then
       number, banEnd, banWindow = 0, 0, 0
       put('b', 0)
       put('B', 0)
-    elseif after > 0 and banEnd > now + longest then
-      banEnd = now + longest
-      put('B', banEnd)
-    end
-  end
-  if strikes > 0 then
-    if after == 0 or now >= strikesEnd then
-      strikes, strikesEnd = 0, 0
-      put('x', 0)
-      put('X', 0)
-    elseif strikesEnd > now + within then
-      strikesEnd = now + within
-      put('X', strikesEnd)
+    elseif after > 0 and now < banEnd then
+      local latest = now + banLength(rule, number)
+      if banEnd > latest then
+        banEnd = latest
+        put('B', banEnd)
+      end
     end
   end
   local room = n
   local hopeless = false
+  -- By how much the clock was set back at least, as far as the windows tell.
+  local back = 0
   for i, window in ipairs(windows) do
     window.used, window.ends = values[4 + 2 * i], values[5 + 2 * i]
     if now >= window.ends then
@@ -116,11 +112,24 @@ local function decide(key, rule, n, cost)
         put(ENDS[window.index], 0)
       end
     elseif window.ends > now + window.length then
+      back = math.max(back, window.ends - now - window.length)
       window.ends = now + window.length
       put(ENDS[window.index], window.ends)
     end
     if window.limit < cost then hopeless = true end
     room = math.min(room, math.floor((window.limit - window.used) / cost))
+  end
+  -- Strikes move along with the windows, because they end with the one that refused.
+  if strikes > 0 then
+    local ends = math.min(strikesEnd - back, now + within)
+    if after == 0 or now >= ends then
+      strikes, strikesEnd = 0, 0
+      put('x', 0)
+      put('X', 0)
+    elseif ends < strikesEnd then
+      strikesEnd = ends
+      put('X', strikesEnd)
+    end
   end
 
   local admitted, bannedFrom, imposes = 0, n, 0

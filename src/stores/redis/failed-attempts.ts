@@ -48,7 +48,14 @@ function withDeadlines(redis: RedisClient, circuit: Calls) {
   return {
     defineCommand: (name: string, definition: { lua: string; numberOfKeys: number }) =>
       redis.defineCommand(name, definition),
-    rlflxIncr: (args: readonly string[]) =>
-      circuit.run(() => (redis as RedisClient & Scripted).rlflxIncr(args), args[0]),
+    rlflxIncr: async (args: readonly string[]) => {
+      const name = args[0]!;
+      const counted = await circuit.run(() => (redis as RedisClient & Scripted).rlflxIncr(args), name);
+      // Redis keeps the moment at which a name expires: where its clock is set back by hours, that is hours away.
+      if (counted[1] > MINUTE_S * 1_000) {
+        await circuit.run(() => redis.expire(name, MINUTE_S), name);
+      }
+      return counted;
+    },
   };
 }
