@@ -1,4 +1,5 @@
 import type { AnswerHead } from './answer-reader.ts';
+import { whenBegun } from './body.ts';
 import type { Carried } from './carrying.ts';
 import type { ClientResponse } from './client.ts';
 import { ClientAnswer } from './client-answer.ts';
@@ -13,7 +14,8 @@ export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.t
 /**
  * Sends one request to the upstream and its answer to the client, both streaming, each side no faster than the other.
  * Every wait has a deadline: for a connection and for the head `responseTimeoutMs` each, between two pieces of the body
- * `bodyTimeoutMs`, for a client that does not read `writeTimeoutMs`.
+ * `bodyTimeoutMs`, for a client that does not read `writeTimeoutMs`. A request with a body takes a connection when the
+ * first byte of the body has come, and none of these deadlines runs before that.
  * @returns a way to break it off from outside; `reason` (a ClientBodyError) decides how it ends
  */
 export function forward(
@@ -23,7 +25,7 @@ export function forward(
   hooks: ForwardHooks,
 ): { readonly breakOff: (reason: Error) => void } {
   const forwarding = new Forwarding(upstream, request, response, hooks);
-  forwarding.enter();
+  forwarding.begin();
   return forwarding;
 }
 
@@ -49,6 +51,8 @@ class Forwarding implements Carried, Turn, Waiting {
   #retried = false;
   #hints = 0;
   #drained: (() => void) | null = null;
+  /** Stops waiting for the first byte of the body. */
+  #stopWaiting: (() => void) | null = null;
   readonly #answer: ClientAnswer;
 
   constructor(upstream: Upstream, request: ForwardRequest, response: ClientResponse, hooks: ForwardHooks) {
@@ -59,9 +63,15 @@ class Forwarding implements Carried, Turn, Waiting {
     this.#hooks = hooks;
   }
 
-  enter(): void {
+  begin(): void {
     this.#response.once('close', this.#onClientClose);
     this.#upstream.deadlines.watch(this);
+    const { body } = this.#request;
+    if (body === null || body.framing === 'whole' || body.source.readableLength > 0) this.#enter();
+    else this.#stopWaiting = whenBegun(body, () => this.#enter());
+  }
+
+  #enter(): void {
     if (!this.#upstream.enter(this)) this.#fail(new QueueFullError());
     // In the queue. A free connection has been had by now.
     else if (!this.#settled && this.deadlineAtMs === Number.POSITIVE_INFINITY) {
@@ -232,6 +242,7 @@ class Forwarding implements Carried, Turn, Waiting {
     this.#upstream.deadlines.forget(this);
     this.#response.removeListener('close', this.#onClientClose);
     if (this.#drained !== null) this.#response.removeListener('drain', this.#drained);
+    this.#stopWaiting?.();
     this.#hooks.done(result);
   }
 }
