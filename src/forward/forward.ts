@@ -7,7 +7,7 @@ import type { UpstreamConnection } from './connection.ts';
 import { UNWATCHED, type Waiting } from './deadlines.ts';
 import { ClientBodyError, ClientGoneError, DeadlineError, faultOf, QueueFullError } from './faults.ts';
 import type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
-import type { Place, Turn, Upstream } from './upstream.ts';
+import type { ConsumerShare, Place, Turn, Upstream } from './upstream.ts';
 
 export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
 
@@ -16,15 +16,17 @@ export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.t
  * Every wait has a deadline: for a connection and for the head `responseTimeoutMs` each, between two pieces of the body
  * `bodyTimeoutMs`, for a client that does not read `writeTimeoutMs`. A request with a body takes a connection when the
  * first byte of the body has come, and none of these deadlines runs before that.
+ * @param share of its consumer, in which room is reserved for the request
  * @returns a way to break it off from outside; `reason` (a ClientBodyError) decides how it ends
  */
 export function forward(
   upstream: Upstream,
+  share: ConsumerShare,
   request: ForwardRequest,
   response: ClientResponse,
   hooks: ForwardHooks,
 ): { readonly breakOff: (reason: Error) => void } {
-  const forwarding = new Forwarding(upstream, request, response, hooks);
+  const forwarding = new Forwarding(upstream, share, request, response, hooks);
   forwarding.begin();
   return forwarding;
 }
@@ -38,6 +40,7 @@ class Forwarding implements Carried, Turn, Waiting {
   deadlineAtMs = Number.POSITIVE_INFINITY;
   slot = UNWATCHED;
   place: Place | null = null;
+  readonly share: ConsumerShare;
   #wait: DeadlineError['wait'] | 'client' = 'connection';
   #waitMs = 0;
   readonly #upstream: Upstream;
@@ -55,8 +58,15 @@ class Forwarding implements Carried, Turn, Waiting {
   #stopWaiting: (() => void) | null = null;
   readonly #answer: ClientAnswer;
 
-  constructor(upstream: Upstream, request: ForwardRequest, response: ClientResponse, hooks: ForwardHooks) {
+  constructor(
+    upstream: Upstream,
+    share: ConsumerShare,
+    request: ForwardRequest,
+    response: ClientResponse,
+    hooks: ForwardHooks,
+  ) {
     this.#upstream = upstream;
+    this.share = share;
     this.#request = request;
     this.#response = response;
     this.#answer = new ClientAnswer(response);

@@ -54,6 +54,7 @@ describe('a fault says what is allowed', () => {
     ['jwt-jwks-unencrypted', 'http://… only on this machine'],
     ['limit-word', 'must be a whole number from 0 to 999999999999999, `unlimited` or `custom`, not "infinite"'],
     ['route-equally-specific', 'matches the same paths as routes[0] (/v1/pets/{petId})'],
+    ['share-above-one', 'must be a number above 0 and at most 1, not 25'],
     ['route-upstream-unknown', 'it must be store'],
     ['failure-mode-unknown', 'must be one of local, closed, open, not "shut"'],
     ['since-missing', 'is missing: it must be a date such as 2030-12-05'],

@@ -26,7 +26,11 @@ beforeAll(async () => {
     }
     held.push(response);
   });
-  gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { maxConnections: 2, maxQueue: 1 } });
+  gateway = await startGateway({
+    upstream: upstream.origin,
+    // One key is to have all of it.
+    upstreamSettings: { maxConnections: 2, maxQueue: 1, fairShare: 1 },
+  });
   ({ key } = await gateway.createKey('enterprise', '--limit', 'minute=1000', '--limit', 'day=1000'));
 });
 
