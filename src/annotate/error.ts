@@ -18,6 +18,7 @@ const STATUS = {
   rate_limit_exceeded: 429,
   api_key_banned: 429,
   too_many_failed_attempts: 429,
+  too_many_in_flight: 429,
   headers_too_large: 431,
   internal_error: 500,
   not_implemented: 501,
@@ -169,6 +170,15 @@ export function apiKeyBanned({ number, untilMs, retryAtMs, nowMs }: Banned): Err
 /** 429 as the verdict has it. */
 export function refusal(verdict: Refused | Banned): ErrorAnswer {
   return verdict.kind === 'banned' ? apiKeyBanned(verdict) : rateLimitExceeded(verdict);
+}
+
+/** 429 for a caller with as many requests in flight as its fair share of the upstream allows. It is not counted. */
+export function tooManyInFlight(): ErrorAnswer {
+  return errorAnswer(
+    'too_many_in_flight',
+    'Too many requests of this caller are in flight. Wait for answers before sending more. This request was not counted.',
+    { fields: ['Retry-After', '1'] },
+  );
 }
 
 /** 410 in a brownout: the route is away for a while, before it goes for good. Times in Unix milliseconds. */

@@ -3,6 +3,7 @@ import * as values from './values.ts';
 
 const { timeout, wholeNumber } = values;
 
+const aShare = 'must be a number above 0 and at most 1';
 const atLeastOne = 'must be a list of at least one address';
 
 const tls = z.strictObject({
@@ -40,6 +41,14 @@ export const upstreamSchema = z.strictObject({
   maxQueue: wholeNumber(0, 1_000_000)
     .prefault(1024)
     .describe('Requests that may wait for a connection; those beyond get 503 overloaded.'),
+  fairShare: z
+    .number(aShare)
+    .gt(0, aShare)
+    .max(1, aShare)
+    .prefault(0.25)
+    .describe(
+      'The part of maxConnections, and of maxQueue, that one consumer may have at a time: a key, a subject or, without keys, an address. Requests beyond get 429 too_many_in_flight. 1 sets no bound for a single consumer.',
+    ),
   health: health.optional().describe('Asks each target regularly how it is; without it, requests alone show it.'),
   tls: tls.optional().describe('For targets that begin with https://.'),
 });

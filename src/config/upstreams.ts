@@ -13,6 +13,8 @@ export interface Upstream {
   readonly bodyTimeoutMs: number;
   readonly maxConnections: number;
   readonly maxQueue: number;
+  /** The part of both that one consumer may have: above 0, at most 1. */
+  readonly fairShare: number;
   /** Null: no active checks. */
   readonly health: Health | null;
   /** Null: as Node does it by itself. */
@@ -50,6 +52,7 @@ export function upstreamsOf(file: GatewayFile, url: string | null): ReadonlyMap<
         bodyTimeoutMs: upstream.bodyTimeout,
         maxConnections: upstream.maxConnections,
         maxQueue: upstream.maxQueue,
+        fairShare: upstream.fairShare,
         health: healthOf(upstream.health),
         tls: upstreamTlsOf(upstream.tls),
       },

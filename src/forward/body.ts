@@ -59,6 +59,17 @@ export interface BodyEvents {
 }
 
 /**
+ * Waits for the first byte of a body, or for its end where it is empty: either makes its stream readable.
+ *
+ * Attack: uploads of which only the head is sent would hold connections to the upstream that other requests need.
+ * @returns a way to stop waiting
+ */
+export function whenBegun({ source }: StreamedBody, onBegun: () => void): () => void {
+  source.once('readable', onBegun);
+  return () => source.removeListener('readable', onBegun);
+}
+
+/**
  * While the upstream does not read, the client is asked for a little more from time to time: one that has closed shows
  * only behind what it had sent. What has come by then is held, up to this much.
  */
@@ -85,7 +96,9 @@ export class BodySender {
     source.once('end', this.#onEnd);
     source.once('error', this.#onBreak);
     source.once('close', this.#onBreak);
-    if (source.destroyed) this.#onBreak();
+    // An empty body may have been read to its end while its request waited for a connection.
+    if (source.readableEnded) this.#onEnd();
+    else if (source.destroyed) this.#onBreak();
   }
 
   get done(): boolean {

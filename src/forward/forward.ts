@@ -1,4 +1,5 @@
 import type { AnswerHead } from './answer-reader.ts';
+import { whenBegun } from './body.ts';
 import type { Carried } from './carrying.ts';
 import type { ClientResponse } from './client.ts';
 import { ClientAnswer } from './client-answer.ts';
@@ -6,24 +7,27 @@ import type { UpstreamConnection } from './connection.ts';
 import { UNWATCHED, type Waiting } from './deadlines.ts';
 import { ClientBodyError, ClientGoneError, DeadlineError, faultOf, QueueFullError } from './faults.ts';
 import type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
-import type { Place, Turn, Upstream } from './upstream.ts';
+import type { ConsumerShare, Place, Turn, Upstream } from './upstream.ts';
 
 export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
 
 /**
  * Sends one request to the upstream and its answer to the client, both streaming, each side no faster than the other.
  * Every wait has a deadline: for a connection and for the head `responseTimeoutMs` each, between two pieces of the body
- * `bodyTimeoutMs`, for a client that does not read `writeTimeoutMs`.
+ * `bodyTimeoutMs`, for a client that does not read `writeTimeoutMs`. A request with a body takes a connection when the
+ * first byte of the body has come, and none of these deadlines runs before that.
+ * @param share of its consumer, in which room is reserved for the request
  * @returns a way to break it off from outside; `reason` (a ClientBodyError) decides how it ends
  */
 export function forward(
   upstream: Upstream,
+  share: ConsumerShare,
   request: ForwardRequest,
   response: ClientResponse,
   hooks: ForwardHooks,
 ): { readonly breakOff: (reason: Error) => void } {
-  const forwarding = new Forwarding(upstream, request, response, hooks);
-  forwarding.enter();
+  const forwarding = new Forwarding(upstream, share, request, response, hooks);
+  forwarding.begin();
   return forwarding;
 }
 
@@ -36,6 +40,7 @@ class Forwarding implements Carried, Turn, Waiting {
   deadlineAtMs = Number.POSITIVE_INFINITY;
   slot = UNWATCHED;
   place: Place | null = null;
+  readonly share: ConsumerShare;
   #wait: DeadlineError['wait'] | 'client' = 'connection';
   #waitMs = 0;
   readonly #upstream: Upstream;
@@ -49,19 +54,34 @@ class Forwarding implements Carried, Turn, Waiting {
   #retried = false;
   #hints = 0;
   #drained: (() => void) | null = null;
+  /** Stops waiting for the first byte of the body. */
+  #stopWaiting: (() => void) | null = null;
   readonly #answer: ClientAnswer;
 
-  constructor(upstream: Upstream, request: ForwardRequest, response: ClientResponse, hooks: ForwardHooks) {
+  constructor(
+    upstream: Upstream,
+    share: ConsumerShare,
+    request: ForwardRequest,
+    response: ClientResponse,
+    hooks: ForwardHooks,
+  ) {
     this.#upstream = upstream;
+    this.share = share;
     this.#request = request;
     this.#response = response;
     this.#answer = new ClientAnswer(response);
     this.#hooks = hooks;
   }
 
-  enter(): void {
+  begin(): void {
     this.#response.once('close', this.#onClientClose);
     this.#upstream.deadlines.watch(this);
+    const { body } = this.#request;
+    if (body === null || body.framing === 'whole' || body.source.readableLength > 0) this.#enter();
+    else this.#stopWaiting = whenBegun(body, () => this.#enter());
+  }
+
+  #enter(): void {
     if (!this.#upstream.enter(this)) this.#fail(new QueueFullError());
     // In the queue. A free connection has been had by now.
     else if (!this.#settled && this.deadlineAtMs === Number.POSITIVE_INFINITY) {
@@ -232,6 +252,7 @@ class Forwarding implements Carried, Turn, Waiting {
     this.#upstream.deadlines.forget(this);
     this.#response.removeListener('close', this.#onClientClose);
     if (this.#drained !== null) this.#response.removeListener('drain', this.#drained);
+    this.#stopWaiting?.();
     this.#hooks.done(result);
   }
 }

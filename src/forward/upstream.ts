@@ -3,6 +3,7 @@ import type { UpstreamConnection } from './connection.ts';
 import { Deadlines } from './deadlines.ts';
 import type { Address, DialOptions } from './dial.ts';
 import { EndOfTurn } from './end-of-turn.ts';
+import { FairShares, type Share } from './fair-shares.ts';
 import { NoUpstreamError } from './faults.ts';
 import { Target, type TargetEvents } from './target.ts';
 
@@ -14,6 +15,8 @@ export interface UpstreamOptions extends DialOptions {
   readonly maxConnections: number;
   /** Requests that may wait for a connection. */
   readonly maxQueue: number;
+  /** The part of both that one consumer may have, above 0 and at most 1; 1 sets no bound for a single consumer. */
+  readonly fairShare: number;
   /** Milliseconds that never jump. */
   readonly monotonicMs: () => number;
   readonly onTarget?: TargetEvents['onChange'];
@@ -22,6 +25,8 @@ export interface UpstreamOptions extends DialOptions {
 
 /** A request on its way through an upstream. */
 export interface Turn {
+  /** The share of its consumer, in which room is reserved for it. */
+  readonly share: ConsumerShare;
   /** Its place at a connection; null to begin with. Only the upstream looks at it. */
   place: Place | null;
   /** It has a place, and a connection is being made for it. */
@@ -31,6 +36,9 @@ export interface Turn {
   /** There is none to be had. It has left. */
   onNotConnected(error: Error): void;
 }
+
+/** What one consumer has in flight at an upstream. */
+export type ConsumerShare = Share<Turn>;
 
 /** A target taken for something that makes its own connection. */
 export interface Loan {
@@ -47,22 +55,22 @@ export interface Place {
 }
 
 /**
- * The service behind the gateway: a bounded number of connections to its targets, with a bounded queue before them. Of
- * the targets that are usable the one with the fewest requests in flight is taken.
+ * The service behind the gateway: a bounded number of connections to its targets, with a bounded queue before them, both
+ * divided fairly among the consumers. Of the targets that are usable the one with the fewest requests in flight is taken.
  */
 export class Upstream {
   readonly options: UpstreamOptions;
   readonly deadlines: Deadlines;
   readonly #endOfTurn = new EndOfTurn();
   readonly #targets: readonly Target[];
-  readonly #waiting = new Set<Turn>();
-  #running = 0;
+  readonly #shares: FairShares<Turn>;
   /** Of targets that are equally busy each is taken in its turn. */
   #next = 0;
   #filling = false;
 
   constructor(options: UpstreamOptions) {
     this.options = options;
+    this.#shares = new FairShares(options);
     this.deadlines = new Deadlines(options.monotonicMs);
     const buffers = new Buffers();
     const events: TargetEvents = {
@@ -76,7 +84,7 @@ export class Upstream {
 
   /** Requests that have a connection or wait for one. */
   get inFlight(): number {
-    return this.#running + this.#waiting.size;
+    return this.#shares.inFlight;
   }
 
   get targets(): readonly Target[] {
@@ -84,25 +92,36 @@ export class Upstream {
   }
 
   /**
-   * Gives the turn a connection, now or when there is one free. Every turn that entered must be given back with `leave`.
+   * Reserves room for a request of a consumer, before it is known whether the request will be forwarded.
+   * @returns the consumer's share, to be released when the request has ended, whatever came of it; null where the
+   * consumer has as many requests in flight as its share allows
+   */
+  reserve(consumerId: string): ConsumerShare | null {
+    return this.#shares.reserve(consumerId);
+  }
+
+  /**
+   * Gives the turn a connection, now or when its consumer may have one. Every turn that entered must be given back with
+   * `leave`.
    * @returns false when neither a connection nor a place in the queue is free
    */
   enter(turn: Turn): boolean {
-    if (this.#running < this.options.maxConnections) this.#start(turn);
-    else if (this.#waiting.size < this.options.maxQueue) this.#waiting.add(turn);
-    else return false;
+    if (!this.#shares.take(turn.share)) return this.#shares.queue(turn.share, turn);
+    this.#start(turn);
     return true;
   }
 
   /** Gives a place back, in the queue or at a connection. */
   leave(turn: Turn): void {
-    if (this.#waiting.size > 0 && this.#waiting.delete(turn)) return;
     const { place } = turn;
-    if (place === null) return;
+    if (place === null) {
+      this.#shares.withdraw(turn.share, turn);
+      return;
+    }
     place.giveUp?.();
     place.target?.leave();
     turn.place = null;
-    this.#running--;
+    this.#shares.giveBack(turn.share);
     this.#fill();
   }
 
@@ -146,10 +165,10 @@ export class Upstream {
     for (const target of this.#targets) target.close();
   }
 
+  /** Its connection has been taken from the shares. */
   #start(turn: Turn): void {
     const place: Place = { target: null, giveUp: null, tried: [] };
     turn.place = place;
-    this.#running++;
     this.#connect(turn, place);
   }
 
@@ -157,11 +176,7 @@ export class Upstream {
   #fill(): void {
     if (this.#filling) return;
     this.#filling = true;
-    for (const next of this.#waiting) {
-      if (this.#running >= this.options.maxConnections) break;
-      this.#waiting.delete(next);
-      this.#start(next);
-    }
+    for (let next = this.#shares.takeForNext(); next !== null; next = this.#shares.takeForNext()) this.#start(next);
     this.#filling = false;
   }
 

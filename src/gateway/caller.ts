@@ -16,6 +16,8 @@ import type { Match } from './route.ts';
 export interface Caller {
   /** What quota and ban belong to: the id of the API key or of the token's subject; on a route without keys that of an address. */
   readonly id: string;
+  /** Whose share of an upstream its requests take: `id`, but an address has one share for all routes without keys. */
+  readonly shareId: string;
   readonly allowance: Allowance;
   /** Null on a route without keys. */
   readonly consumer: Consumer | null;
@@ -107,8 +109,10 @@ export function callerOf(
   const perAddress = match?.route.perAddress ?? null;
   const { credentials, sha, isJwt } = last.read(head.rawHeaders);
   if (perAddress !== null && credentials.kind !== 'ambiguous') {
-    const id = `${perAddress.id}:${networkOf(origin.address)}`;
-    return { kind: 'caller', caller: { id, allowance: perAddress.allowance, consumer: null, tokenExpiresAtMs: null } };
+    const network = networkOf(origin.address);
+    const id = `${perAddress.id}:${network}`;
+    const { allowance } = perAddress;
+    return { kind: 'caller', caller: { id, shareId: network, allowance, consumer: null, tokenExpiresAtMs: null } };
   }
   if (credentials.kind !== 'token') return withoutToken(credentials);
   if (isJwt && parts.jwt !== null) return ofToken(parts, parts.jwt, credentials.token, sha!);
@@ -127,7 +131,7 @@ function fromIdentity(parts: Parts, identity: Identity): Identified {
   const { key } = identity;
   const allowance = parts.allowanceFor(key);
   if (allowance === null) return { kind: 'planless', id: key.id, plan: key.plan };
-  return { kind: 'caller', caller: { id: key.id, allowance, consumer: key, tokenExpiresAtMs: null } };
+  return callerWith(key, allowance, null);
 }
 
 function ofToken(parts: Parts, jwt: JwtVerifier, token: string, sha: string): Identified | Promise<Identified> {
@@ -142,5 +146,10 @@ function fromToken(parts: Parts, identity: JwtIdentity): Identified {
   const allowance = parts.allowanceFor(key);
   // The plan is what the token says: one that there is not, or whose numbers each key brings, makes it no good token.
   if (allowance === null) return { kind: 'unknown', code: 'invalid_api_key', token: 'plan' };
-  return { kind: 'caller', caller: { id: key.id, allowance, consumer: key, tokenExpiresAtMs: expiresAtMs } };
+  return callerWith(key, allowance, expiresAtMs);
+}
+
+function callerWith(consumer: Consumer, allowance: Allowance, tokenExpiresAtMs: number | null): Identified {
+  const { id } = consumer;
+  return { kind: 'caller', caller: { id, shareId: id, allowance, consumer, tokenExpiresAtMs } };
 }

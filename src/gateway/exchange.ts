@@ -10,6 +10,8 @@ export type Judgement =
   | 'admitted'
   | 'refused'
   | 'banned'
+  /** Its caller had as many requests in flight as its fair share of the upstream allows: not counted. */
+  | 'shed'
   /** The caller is not known. */
   | 'unauthenticated'
   /** A browser asked whether a page may send a request: answered without a key and not counted. */

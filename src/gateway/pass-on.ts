@@ -8,6 +8,7 @@ import { answerLinesOf } from '../forward/field-lines.ts';
 import { FieldNames } from '../forward/field-names.ts';
 import { type ForwardHooks, type ForwardRequest, type ForwardResult, forward } from '../forward/forward.ts';
 import { answerFields, requestFields } from '../forward/headers.ts';
+import type { ConsumerShare, Upstream } from '../forward/upstream.ts';
 import type { Head } from '../listen/head.ts';
 import type { Caller } from './caller.ts';
 import type { Recording } from './exchange.ts';
@@ -48,10 +49,20 @@ const REPLACED: readonly (readonly FieldNames[])[] = [[], CORS_FIELDS].map((cors
   [[], DEPRECATION].map((deprecation) => new FieldNames([...cors, ...deprecation])),
 );
 
-/** Forwards an admitted request: its fields rewritten, its body bounded, the answer's fields merged with the gateway's. */
-export function passOn(parts: Parts, request: ClientRequest, response: ClientResponse, admitted: Admitted) {
+/**
+ * Forwards an admitted request: its fields rewritten, its body bounded, the answer's fields merged with the gateway's.
+ * @param share of its consumer, in which room is reserved for the request
+ */
+export function passOn(
+  parts: Parts,
+  upstream: Upstream,
+  share: ConsumerShare,
+  request: ClientRequest,
+  response: ClientResponse,
+  admitted: Admitted,
+) {
   const passing = new Passing(parts, request, response, admitted);
-  return forward(parts.upstreams.get(admitted.match.route.upstream)!, passing, response, passing);
+  return forward(upstream, share, passing, response, passing);
 }
 
 class Passing implements ForwardRequest, ForwardHooks {

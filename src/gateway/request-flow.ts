@@ -4,6 +4,7 @@ import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/error.ts';
 import type { ClientRequest, ClientResponse } from '../forward/client.ts';
 import { ClientBodyError, type ClientFault } from '../forward/faults.ts';
+import type { ConsumerShare, Upstream } from '../forward/upstream.ts';
 import type { Head, HeadFault } from '../listen/head.ts';
 import type { RequestTrace } from '../telemetry/trace-context.ts';
 import { type Caller, type ClientConnection, callerOf, type Identified } from './caller.ts';
@@ -26,7 +27,7 @@ import { asksForUsage } from './usage-route.ts';
 import { type Waiter, whenThere } from './when-there.ts';
 
 /**
- * One request on its way: route, identify, admit, annotate, forward or answer (the README's "way of a request").
+ * One request on its way: route, identify, reserve, admit, annotate, forward or answer (the README's "way of a request").
  * Every way out ends in `#finish`, once.
  */
 export class RequestFlow implements Asker, Flow, Waiter {
@@ -43,6 +44,10 @@ export class RequestFlow implements Asker, Flow, Waiter {
   /** The path has two readings and no match; where both ask for a key, it is refused when the caller is known. */
   #isAmbiguous = false;
   #caller: Caller | null = null;
+  /** Of its route; null until room is reserved there. */
+  #upstream: Upstream | null = null;
+  /** Of the caller, with room reserved in it for this request until `#finish`. */
+  #share: ConsumerShare | null = null;
   #verdict: Verdict | null = null;
   #forwarding: { breakOff(reason: Error): void } | null = null;
   /** How it stands against limits that are only watched. */
@@ -149,9 +154,27 @@ export class RequestFlow implements Asker, Flow, Waiter {
       this.#await(tellUsage(this.#parts, this.#match, this.#head!, caller, storeMs), this.#onUsage);
       return;
     }
+    if (!this.#reserve(caller)) {
+      // As with a refusal from memory: the store is not asked, and the log sums many of them up.
+      this.#record.source = 'memory';
+      this.#refuseAs({ judgement: 'shed', error: errors.tooManyInFlight(), told: null });
+      return;
+    }
     const admission = admissionOf(this.#parts, caller, this.#match?.route.cost ?? 1, storeMs, this);
     if (admission !== null) this.#onAdmission(admission);
     else this.#record.asked(this.#parts.monotonicMs());
+  }
+
+  /**
+   * Reserves room with the upstream, before the request is counted. Nothing is reserved where there is no route, and for
+   * an upgrade, whose connection has limits of its own.
+   * @returns false where the caller has as many requests in flight as its share allows
+   */
+  #reserve({ shareId }: Caller): boolean {
+    if (this.#match === null || this.#connection.client !== null) return true;
+    this.#upstream = this.#parts.upstreams.get(this.#match.route.upstream)!;
+    this.#share = this.#upstream.reserve(shareId);
+    return this.#share !== null;
   }
 
   /** What was asked of the store has been decided. */
@@ -212,7 +235,7 @@ export class RequestFlow implements Asker, Flow, Waiter {
     };
     this.#forwarding =
       this.#connection.client === null
-        ? passOn(this.#parts, this.#request, this.#response, admitted)
+        ? passOn(this.#parts, this.#upstream!, this.#share!, this.#request, this.#response, admitted)
         : upgradeOn(this.#parts, this.#connection.client, this.#response, admitted, (result) => this.forwarded(result));
   }
 
@@ -246,6 +269,7 @@ export class RequestFlow implements Asker, Flow, Waiter {
   #finish(status: number, code: string | null, cause: string | null): void {
     if (this.#finished) return;
     this.#finished = true;
+    this.#share?.release();
     this.#record.ended(status, code, cause, this.#parts.monotonicMs());
     if (this.#shadow === null) this.#close(null);
     else void this.#shadow.then((shadow) => this.#close(shadow));

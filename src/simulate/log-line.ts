@@ -10,7 +10,7 @@ export type LineKind =
   | 'public'
   /** A request of a known caller that has no decision in the log: the store was away, or the client left meanwhile. */
   | 'undecided'
-  /** A request that comes to no decision: its caller is not known, it is malformed, a preflight, asks for usage. */
+  /** A request that comes to no decision: its caller is not known, it is malformed, shed, a preflight, asks for usage. */
   | 'other'
   /** Not a line of a request at all. */
   | 'foreign'

@@ -27,6 +27,16 @@ test('every plain error is an Error of the interface: code, a sentence, and the 
   }
 });
 
+test('too many in flight: back in a second, and no window is named, because none refused', () => {
+  const answer = errors.tooManyInFlight();
+  expect([answer.status, answer.fields, answer.closes]).toEqual([429, ['Retry-After', '1'], false]);
+  expect(JSON.parse(answer.body)).toEqual({
+    code: 'too_many_in_flight',
+    message: expect.stringMatching(/^[A-Z].*\.$/),
+    status: 429,
+  });
+});
+
 test('a message with whatever a client wrote in it stays JSON', () => {
   const { body } = errors.errorAnswer('route_not_found', 'There is no "\u2028\n\\ route.');
   expect(JSON.parse(body).message).toBe('There is no "\u2028\n\\ route.');

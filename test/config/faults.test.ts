@@ -57,6 +57,7 @@ describe('a fault says what is allowed', () => {
     ['limit-word', 'must be a whole number from 0 to 999999999999999, `unlimited` or `custom`, not "infinite"'],
     ['route-encoded-twice', 'matches the same paths as routes[0] (/v1/a)'],
     ['route-equally-specific', 'matches the same paths as routes[0] (/v1/pets/{petId})'],
+    ['share-above-one', 'must be a number above 0 and at most 1, not 25'],
     ['route-upstream-unknown', 'it must be store'],
     ['failure-mode-unknown', 'must be one of local, closed, open, not "shut"'],
     ['since-missing', 'is missing: it must be a date such as 2030-12-05'],

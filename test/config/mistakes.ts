@@ -70,6 +70,8 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'key-format-without-length': { kind: 'gateway', schema: 'refuses', faults: ['1:19: keys.formats[0].length'] },
   'health-path-relative': { kind: 'gateway', schema: 'refuses', faults: ['4:21: upstreams.store.health.path'] },
   'health-without-path': { kind: 'gateway', schema: 'refuses', faults: ['4:13: upstreams.store.health.path'] },
+  'share-zero': { kind: 'gateway', schema: 'refuses', faults: ['4:16: upstreams.store.fairShare'] },
+  'share-above-one': { kind: 'gateway', schema: 'refuses', faults: ['4:16: upstreams.store.fairShare'] },
   'target-relative-socket': { kind: 'gateway', schema: 'refuses', faults: ['1:33: upstreams.store.targets[0]'] },
   'target-twice': { kind: 'gateway', schema: 'accepts', faults: ['3:38: upstreams.store.targets[1]'] },
   'targets-empty': { kind: 'gateway', schema: 'refuses', faults: ['1:32: upstreams.store.targets'] },

@@ -33,6 +33,7 @@ test('a changed address is used at the latest when a connection is 30 s old, how
     bodyTimeoutMs: 1_000,
     maxConnections: 1,
     maxQueue: 0,
+    fairShare: 1,
     tls: null,
     monotonicMs: () => nowMs,
     lookup: (name, _options, callback) => {
@@ -43,6 +44,7 @@ test('a changed address is used at the latest when a connection is 30 s old, how
   const ask = () =>
     new Promise<void>((resolve, reject) => {
       const turn: Turn = {
+        share: upstream.reserve('key_1')!,
         place: null,
         onConnecting: () => {},
         onNotConnected: reject,

@@ -13,7 +13,8 @@ test('503 overloaded: connections and queue are full; told at once, with Retry-A
   const upstream = await startUpstream((_request, response) => held.push(response));
   const gateway = await startGateway({
     upstream: upstream.origin,
-    upstreamSettings: { maxConnections: 1, maxQueue: 1 },
+    // One key is to fill all of it.
+    upstreamSettings: { maxConnections: 1, maxQueue: 1, fairShare: 1 },
   });
   const { key } = await gateway.createKey('free');
   const first = gateway.get('/v1/pets?first', key);

@@ -72,6 +72,8 @@ describe('a line of a request', () => {
     expect(read(lineOf({ ...undecided, judgement: 'unauthenticated', status: 499 })).kind).toBe('undecided');
     expect(read(lineOf({ ...undecided, judgement: 'usage' })).kind).toBe('other');
     expect(read(rewritten(lineOf({ ...undecided, judgement: 'usage' }))).kind).toBe('other');
+    const shed = lineOf({ ...undecided, judgement: 'shed', source: 'memory', status: 429 }, ',"count":9', 'refusals');
+    expect([read(shed).kind, read(rewritten(shed)).kind]).toEqual(['other', 'other']);
     expect(read(lineOf({ ...undecided, consumerId: null, judgement: 'unauthenticated' })).kind).toBe('other');
     expect(read(lineOf({ consumerId: null, plan: 'public' })).kind).toBe('public');
     // One line for many requests of an address, or of many addresses.

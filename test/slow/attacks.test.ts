@@ -48,7 +48,7 @@ test('200 clients that send their head byte by byte are cut with 408 at headersT
   expectCut(endings, 408, stage.deadlinesMs.headers);
 });
 
-// Attack: the same with a body, behind a good head and a good key: each also holds a connection to the upstream.
+// Attack: the same with a body, behind a good head and a good key: each wants a connection to the upstream, too.
 test('200 clients that send their body byte by byte are cut with 408 at requestTimeout (reliability 62)', async () => {
   const endings = await beside(() => attack('B', stage, 200));
   expectCut(endings, 408, stage.deadlinesMs.request);

@@ -14,7 +14,7 @@ export interface Health {
 const EVERY_MS = 10;
 
 /** Asks every 10 ms, one request at a time, until the returned function is called. */
-export function startHealthyClient({ gateway, origin, key }: Stage): () => Promise<Health> {
+export function startHealthyClient({ gateway, origin, healthyKey }: Stage): () => Promise<Health> {
   const tookMs: number[] = [];
   const errors: string[] = [];
   const stop = new AbortController();
@@ -22,7 +22,7 @@ export function startHealthyClient({ gateway, origin, key }: Stage): () => Promi
     while (!stop.signal.aborted) {
       const took = stopwatch(gateway.pid);
       try {
-        const answer = await fetch(`${origin}/healthy`, { headers: { Authorization: `Bearer ${key}` } });
+        const answer = await fetch(`${origin}/healthy`, { headers: { Authorization: `Bearer ${healthyKey}` } });
         await answer.text();
         if (answer.status !== 200) errors.push(`status ${answer.status}`);
       } catch (error) {

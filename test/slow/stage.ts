@@ -8,7 +8,10 @@ import { countConnections, listen } from '../support/listening.ts';
 export interface Stage {
   readonly gateway: WatchedGateway;
   readonly origin: string;
+  /** Of the hostile clients. */
   readonly key: string;
+  /** Of the well-behaved client: what one consumer does to itself is no attack on others. */
+  readonly healthyKey: string;
   readonly deadlinesMs: { readonly headers: number; readonly request: number; readonly write: number };
   stop(): Promise<void>;
 }
@@ -45,12 +48,13 @@ export async function setStage(): Promise<Stage> {
     },
     upstreams: `  store: { targets: [${upstream}] }`,
     routes: '  - { path: /**, methods: [GET, POST], upstream: store }',
-    callers: 1,
+    callers: 2,
   });
   return {
     gateway,
     origin: `http://127.0.0.1:${gateway.port}`,
     key: gateway.callers[0]!.key,
+    healthyKey: gateway.callers[1]!.key,
     deadlinesMs: DEADLINES_MS,
     stop: async () => {
       await gateway.stop();

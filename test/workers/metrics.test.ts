@@ -139,4 +139,6 @@ test('the shares of all workers together are the whole, each is at least 1, and 
   expect(share?.listen.drainTimeoutMs).toBe(whole.listen.drainTimeoutMs);
   expect(share?.websockets.maxPerKey).toBe(whole.websockets.maxPerKey);
   expect(share?.routes).toBe(whole.routes);
+  // A part of what the worker has, so that what one consumer may have is divided, too.
+  expect(share?.upstreams.get('store')?.fairShare).toBe(0.25);
 });

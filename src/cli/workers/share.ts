@@ -2,8 +2,8 @@ import type { Settings } from '../../config/settings.ts';
 
 /**
  * The settings of one of several workers: what bounds the whole gateway is divided among them, so that as many workers
- * together take as much as one process would. Each has at least 1. `websockets.maxPerKey` stays: a part of it would
- * refuse what the next worker has room for.
+ * together take as much as one process would. Each has at least 1. `fairShare` is a part of what the worker has, and is so
+ * divided with it. `websockets.maxPerKey` stays: a part of it would refuse what the next worker has room for.
  * @param worker from 1 to `workers`
  */
 export function shareOf(settings: Settings, worker: number, workers: number): Settings {

@@ -104,10 +104,13 @@ export async function writeSettings(folder: string, place: Place): Promise<Recor
   };
 }
 
-/** Every setting that the upstream does not need is left at what it is when nobody sets it. */
+/**
+ * Every setting that the upstream does not need is left at what it is when nobody sets it, but for the queue: one key on
+ * 512 connections has to fit into the share of one consumer, which is a quarter of it.
+ */
 function gatewayYaml(upstreamPort: number): string {
   return `
-upstreams: { store: { targets: ['http://127.0.0.1:${upstreamPort}'] } }
+upstreams: { store: { targets: ['http://127.0.0.1:${upstreamPort}'], maxQueue: 2048 } }
 routes:
   - { path: /v1/pets, methods: [GET, POST], upstream: store }
   - { path: /v1/large, methods: [GET], upstream: store }
