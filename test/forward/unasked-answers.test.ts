@@ -91,6 +91,7 @@ function openPool(target: string, tls: UpstreamTls | null = null) {
     bodyTimeoutMs: 5_000,
     maxConnections: 10,
     maxQueue: 0,
+    fairShare: 1,
     tls,
     monotonicMs: () => clock.nowMs,
     onUnasked: (_target, begins) => unasked.push(begins),
@@ -112,6 +113,7 @@ function openPool(target: string, tls: UpstreamTls | null = null) {
       },
     });
     const turn: Turn = {
+      share: pool.reserve('any')!,
       place: null,
       onConnecting: () => {},
       onNotConnected: reject,
