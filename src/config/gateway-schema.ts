@@ -165,6 +165,9 @@ const websockets = z
     maxPerKey: wholeNumber(1, 1_000_000).prefault(100).describe('WebSockets that one key may have open at a time.'),
     max: wholeNumber(1, 1_000_000).prefault(10_000).describe('WebSockets at a time; those beyond get 503 overloaded.'),
     idleTimeout: timeout().prefault('5m').describe('How long one may go without a byte in either direction.'),
+    finTimeout: timeout()
+      .prefault('5s')
+      .describe('The same, once the client or the upstream has closed its half of the connection.'),
   })
   .prefault({});
 

@@ -57,7 +57,12 @@ export interface Settings {
   };
   /** `sample2xx`: share of the 2xx answers that get an access line, 0 to 1. */
   readonly log: { readonly sample2xx: number };
-  readonly websockets: { readonly maxPerKey: number; readonly max: number; readonly idleTimeoutMs: number };
+  readonly websockets: {
+    readonly maxPerKey: number;
+    readonly max: number;
+    readonly idleTimeoutMs: number;
+    readonly finTimeoutMs: number;
+  };
   /** Null: no page of another origin reads answers. */
   readonly cors: CorsRules | null;
   /** Null: a JSON Web Token is no key here. */
@@ -182,6 +187,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       maxPerKey: file.websockets.maxPerKey,
       max: file.websockets.max,
       idleTimeoutMs: file.websockets.idleTimeout,
+      finTimeoutMs: file.websockets.finTimeout,
     },
     upstreams: upstreamsOf(file, environment.upstreamUrl),
     routes: file.routes.map(routeOf),
