@@ -46,7 +46,7 @@ const listen = z
     maxConnections: wholeNumber(1, 1_000_000)
       .prefault(10_000)
       .describe(
-        'Connections at a time. A new one beyond closes the one that has been idle longest, or is closed itself.',
+        'Connections at a time. A new one beyond closes the one that has been idle longest, or is closed itself. Lowered, with a warning, where the process may not have so many files open.',
       ),
     maxConnectionsPerAddress: wholeNumber(1, 1_000_000)
       .optional()

@@ -15,6 +15,8 @@ export interface GatewaySetup {
   /** Further top-level lines. `redis` among them; else its timeout is 2 s. */
   readonly more?: string;
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** The files that it may have open. */
+  readonly openFiles?: number;
 }
 
 export interface TestGateway {
@@ -68,7 +70,8 @@ export async function startGateway(setup: GatewaySetup): Promise<TestGateway> {
     TOLLGATE_DATA: join(folder, 'data'),
     ...setup.env,
   } as Record<string, string>;
-  return attach(await startTollgate(['serve'], { env }), env);
+  const { openFiles } = setup;
+  return attach(await startTollgate(['serve'], openFiles === undefined ? { env } : { env, openFiles }), env);
 }
 
 /** A Redis that stands still for 100 ms on a machine that is busy with other tests has no outage, unless a test says so. */
