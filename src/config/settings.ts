@@ -123,7 +123,7 @@ export function loadConfiguration(env: Variables): Configuration | Faulty {
   return {
     settings,
     plans: plans.value,
-    warnings: [...gateway.warnings, ...plans.warnings].map(printFault),
+    warnings: [...read.warnings, ...[...gateway.warnings, ...plans.warnings].map(printFault)],
     versions: { settings: gateway.version, plans: plans.version },
   };
 }
