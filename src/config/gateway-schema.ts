@@ -81,6 +81,13 @@ const admin = z
   .strictObject({
     host: host().prefault('127.0.0.1').describe('Address of the admin listener. ADMIN_HOST beats it.'),
     port: port().prefault(9090).describe('Port of the admin listener. ADMIN_PORT beats it.'),
+    hosts: z
+      .array(host())
+      .max(100)
+      .prefault([])
+      .describe(
+        'Names under which it is reached. Metrics and API refuse a Host that is none of them, nor an IP address, nor localhost.',
+      ),
   })
   .prefault({});
 

@@ -41,7 +41,13 @@ export interface Settings {
     /** The name in `Via`; null: to be made of routes and targets. */
     readonly via: string | null;
   } & Encryption;
-  readonly admin: { readonly host: string; readonly port: number; readonly token: string | null };
+  readonly admin: {
+    readonly host: string;
+    readonly port: number;
+    /** Names under which it is reached, besides `host` and those of loopback. */
+    readonly hosts: readonly string[];
+    readonly token: string | null;
+  };
   readonly redis: {
     /** Null: the embedded store. */
     readonly url: string | null;
@@ -170,6 +176,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
     admin: {
       host: environment.adminHost ?? admin.host,
       port: environment.adminPort ?? admin.port,
+      hosts: admin.hosts,
       token: environment.adminToken,
     },
     redis: {

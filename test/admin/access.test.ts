@@ -76,7 +76,7 @@ describe('with ADMIN_TOKEN', () => {
     ]) {
       const answer = await askRaw(
         gateway,
-        `GET /admin/keys HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${first}\r\nAuthorization: Bearer ${second}\r\nConnection: close\r\n\r\n`,
+        `GET /admin/keys HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${first}\r\nAuthorization: Bearer ${second}\r\nConnection: close\r\n\r\n`,
       );
       expect(answer).toMatch(/^HTTP\/1\.1 400 /);
       expect(answer).toContain('more than one Authorization');
@@ -105,7 +105,7 @@ describe('with ADMIN_TOKEN', () => {
     const startedAtMs = performance.now();
     const asked = tokens.map((token, i) => {
       const last = i === tokens.length - 1 ? 'Connection: close\r\n' : '';
-      return `GET /admin/plans HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n${last}\r\n`;
+      return `GET /admin/plans HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${token}\r\n${last}\r\n`;
     });
     const answers = await askRaw(own, asked.join(''));
     const statuses = [...answers.matchAll(/HTTP\/1\.1 ([0-9]+)/g)].map(([, status]) => Number(status));
@@ -137,6 +137,43 @@ describe('with ADMIN_TOKEN', () => {
   });
 });
 
+// Attack: DNS rebinding. A page's own name resolves to the gateway's address, so that its scripts read the answers.
+describe('Host', () => {
+  let named: TestGateway;
+  beforeAll(async () => {
+    named = await startWithAdmin(await embedded(), { admin: { hosts: '[gateway-1, ops.example]' } });
+  });
+  const statusFor = async (host: string | null, path: string) => {
+    const line = host === null ? 'HTTP/1.0' : `HTTP/1.1\r\nHost: ${host}`;
+    const fields = `Authorization: Bearer ${TOKEN}\r\nConnection: close`;
+    return (await askRaw(named, `GET ${path} ${line}\r\n${fields}\r\n\r\n`)).slice('HTTP/1.1 '.length).slice(0, 3);
+  };
+
+  test.each([
+    'rebound.example',
+    'rebound.example:9090',
+    'localhost.rebound.example',
+    'gateway-1.example',
+    'localhost.x',
+    '',
+  ])('%j is refused for metrics and API with 421, and health is told', async (host) => {
+    for (const path of ['/metrics', '/admin/keys', '/admin', '/none']) expect(await statusFor(host, path)).toBe('421');
+    for (const path of ['/livez', '/readyz']) expect(await statusFor(host, path)).toBe('200');
+  });
+
+  test.each([
+    ...['localhost', 'LOCALHOST:9090', 'a.localhost', '127.0.0.1', '10.1.2.3:9090', '[::1]', '[fd00::1]:9090'],
+    ...['gateway-1', 'Gateway-1:9090', 'ops.example', null],
+  ])('%j is served', async (host) => {
+    for (const path of ['/metrics', '/admin/keys']) expect(await statusFor(host, path)).toBe('200');
+  });
+
+  test('the refusal says what to do', async () => {
+    const answer = await askRaw(named, 'GET /metrics HTTP/1.1\r\nHost: ops\r\nConnection: close\r\n\r\n');
+    expect(answer).toMatch(/"code":"misdirected_request","message":".*admin\.hosts.*","status":421/);
+  });
+});
+
 describe('what cannot be asked', () => {
   test.each([
     ['PUT', '/admin/keys', 'GET, HEAD, POST'],
@@ -164,7 +201,7 @@ describe('what cannot be asked', () => {
   test.each(['toString', '__proto__', 'constructor'])('the method %s is no method of a resource', async (method) => {
     const answer = await askRaw(
       gateway,
-      `${method} /admin/keys HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${TOKEN}\r\nConnection: close\r\n\r\n`,
+      `${method} /admin/keys HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${TOKEN}\r\nConnection: close\r\n\r\n`,
     );
     expect(answer).toMatch(/^HTTP\/1\.1 40[05] /);
   });
@@ -193,7 +230,7 @@ describe('what cannot be asked', () => {
     const chunk = `${(70_000).toString(16)}\r\n${'x'.repeat(70_000)}\r\n`;
     const answer = await askRaw(
       gateway,
-      `POST /admin/keys HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}0\r\n\r\n`,
+      `POST /admin/keys HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}0\r\n\r\n`,
     );
     expect(answer).toMatch(/^HTTP\/1\.1 413 /);
   });

@@ -10,6 +10,8 @@ export interface GatewaySetup {
   readonly plans?: string;
   /** YAML laid into gateway.yaml: further lines of `listen:` and of the upstream, and the routes. */
   readonly listen?: Readonly<Record<string, string | number>>;
+  /** Further members of `admin:`. */
+  readonly admin?: Readonly<Record<string, string | number>>;
   readonly upstreamSettings?: Readonly<Record<string, string | number>>;
   readonly routes?: string;
   /** Further top-level lines. `redis` among them; else its timeout is 2 s. */
@@ -61,7 +63,7 @@ export async function startGateway(setup: GatewaySetup): Promise<TestGateway> {
   const upstream = [`targets: [${setup.upstream}]`, ...lines(setup.upstreamSettings)].join('\n    ');
   await writeFile(
     join(folder, 'gateway.yaml'),
-    `listen:\n  ${listen}\nadmin: { port: 0 }\nupstreams:\n  store:\n    ${upstream}\nroutes:${setup.routes ?? ROUTES}\n${withPatience(setup.more)}\n`,
+    `listen:\n  ${listen}\nadmin: { ${['port: 0', ...lines(setup.admin)].join(', ')} }\nupstreams:\n  store:\n    ${upstream}\nroutes:${setup.routes ?? ROUTES}\n${withPatience(setup.more)}\n`,
   );
   await writeFile(join(folder, 'plans.yaml'), setup.plans ?? PLANS);
   const env = {
