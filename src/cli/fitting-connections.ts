@@ -47,8 +47,9 @@ export function tooFewFiles({ listen }: Settings, parts: readonly FittingConnect
   if (taken >= listen.maxConnections) return null;
   const who = parts.length === 1 ? 'this process' : `each of ${parts.length} workers`;
   return (
-    `listen.maxConnections: ${listen.maxConnections} do not fit: ${who} may have ${limit} files open and keeps ${reserved} ` +
-    `of them for upstreams, WebSockets, the store and itself, so ${taken} connections are taken at a time. Raise the limit of open files to ${needed} (\`ulimit -Hn\`, LimitNOFILE of systemd, \`ulimits: nofile\` of a ` +
+    `listen.maxConnections: ${listen.maxConnections} do not fit: ${who} may have ${limit} files open and keeps ` +
+    `${reserved} of them for upstreams, WebSockets, the store and itself, so ${taken} connections are taken at a time. ` +
+    `Raise the limit of open files to ${needed} (\`ulimit -Hn\`, LimitNOFILE of systemd, \`ulimits: nofile\` of a ` +
     'container), or lower listen.maxConnections or the maxConnections of upstreams.'
   );
 }
