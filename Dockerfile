@@ -38,7 +38,8 @@ EXPOSE 8080 9090
 STOPSIGNAL SIGTERM
 # Alive, not ready: an orchestrator that replaces what is unhealthy must not do so because Redis is away.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD healthy "${ADMIN_PORT:-9090}" /livez
-ENTRYPOINT ["tollgate"]
+# Attack: SIGUSR1 starts Node's debugger, which lets whatever reaches its port run code as the gateway. Workers inherit this.
+ENTRYPOINT ["node", "--disable-sigusr1", "/app/bin/tollgate.js"]
 CMD ["serve"]
 
 # The load test, for the compose profile `load`. Before the gateway, so that that is what a plain build makes.
@@ -49,7 +50,7 @@ USER root
 RUN install -d -o node -g node /report
 USER 1000:1000
 WORKDIR /report
-ENTRYPOINT ["node", "/app/test/load/main.ts"]
+ENTRYPOINT ["node", "--disable-sigusr1", "/app/test/load/main.ts"]
 CMD []
 
 FROM runtime AS gateway

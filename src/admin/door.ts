@@ -1,11 +1,15 @@
 import { hash, timingSafeEqual } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { authorizationOf } from '../identify/bearer.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import { type Answer, refuse } from './answer.ts';
-import { OneByOne } from './one-by-one.ts';
 
-/** Wrong tokens that one address may present in a minute. */
+/** Wrong tokens of one address in a minute that are told so; the others are told that they were too many. */
 export const WRONG_TOKENS_PER_MINUTE = 10;
+/** How long a wrong token waits for its answer. */
+const SLOWED_MS = 250;
+/** Requests that wait so at a time. A flood of wrong tokens must not pile up here, so those beyond are answered at once. */
+const MAX_SLOWED = 32;
 
 export interface DoorOptions {
   /** Null: nobody comes in (contract section 7). */
@@ -17,37 +21,30 @@ export interface DoorOptions {
 }
 
 /**
- * Lets in who has the admin token (contract section 7). An operator chooses that token, so it may be one that can be
- * guessed: an address that has presented too many wrong ones is not listened to until its minute is over, a right one
- * included, because a guesser would otherwise see which guess was right.
+ * Lets in requests that have the admin token (contract section 7).
+ *
+ * Attack: wrong tokens, sent from the address of an operator (a shared proxy, a load balancer), in order to lock the
+ * operator out. So the right token always passes, at once. That tells a guesser which guess was right; the settings refuse
+ * tokens that are short or monotonous, and guessing any other takes longer than anybody has. Wrong ones are slowed down
+ * and counted.
  */
 export class Door {
   readonly #options: DoorOptions;
   readonly #digest: Buffer | null;
-  readonly #judgements = new OneByOne();
+  #slowed = 0;
 
   constructor(options: DoorOptions) {
     this.#options = options;
     this.#digest = options.token === null ? null : digestOf(options.token);
   }
 
-  /**
-   * One after the other. The attack: many guesses at once, all of which would be looked at before the first wrong one is
-   * counted.
-   * @returns null for who may come in, else what to tell
-   */
-  refusalFor(rawHeaders: readonly string[], address: string): Promise<Answer | null> {
-    return this.#judgements.run(() => this.#judge(rawHeaders, address));
-  }
-
-  async #judge(rawHeaders: readonly string[], address: string): Promise<Answer | null> {
+  /** @returns null for who may come in, else what to tell */
+  async refusalFor(rawHeaders: readonly string[], address: string): Promise<Answer | null> {
     if (this.#digest === null) {
       return refuse('forbidden', 'There is no admin token: set ADMIN_TOKEN to use the admin API.');
     }
     const value = authorizationOf(rawHeaders);
     if (value === null) return refuse('invalid_request', 'There is more than one Authorization field; send one.');
-    const budget = this.#options.attempts.peek(address);
-    if (!budget.allowed) return this.#tooMany(budget.resetAtMs);
     const token = value === undefined ? null : tokenOf(value);
     if (token === null) {
       return refuse('missing_admin_token', 'Send the admin token as `Authorization: Bearer TOKEN`.', {
@@ -57,6 +54,11 @@ export class Door {
     // Of digests, so that not even the length shows in the time that it takes.
     if (timingSafeEqual(digestOf(token), this.#digest)) return null;
     const { allowed, resetAtMs } = await this.#options.attempts.fail(address);
+    if (this.#slowed < MAX_SLOWED) {
+      this.#slowed++;
+      await delay(SLOWED_MS);
+      this.#slowed--;
+    }
     if (!allowed) return this.#tooMany(resetAtMs);
     return refuse('invalid_admin_token', 'This is not the admin token.', {
       'WWW-Authenticate': 'Bearer realm="tollgate admin", error="invalid_token"',
@@ -65,7 +67,7 @@ export class Door {
 
   #tooMany(resetAtMs: number): Answer {
     const seconds = Math.max(1, Math.ceil((resetAtMs - this.#options.nowMs()) / 1000));
-    const message = `Too many wrong admin tokens came from this address. Retry after ${seconds} s.`;
+    const message = `Too many wrong admin tokens have come. Retry after ${seconds} s.`;
     return refuse('too_many_failed_attempts', message, { 'Retry-After': String(seconds) });
   }
 }

@@ -50,6 +50,7 @@ export function partsOf(
     originOf: (request) => addresses.of(request),
     newRequestId: () => requestIds.next(),
     webSocketIdleMs: settings.websockets.idleTimeoutMs,
+    webSocketFinMs: settings.websockets.finTimeoutMs,
     closeWebSocket: (closed) => {
       metrics.webSocketClosed(closed.end);
       log.webSocketClosed(closed);

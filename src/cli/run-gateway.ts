@@ -3,12 +3,14 @@ import type { Configuration, Settings } from '../config/settings.ts';
 import { Gateway } from '../gateway/gateway.ts';
 import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../listen/admin.ts';
 import { HeapGuard, type HeapUse } from '../listen/heap-guard.ts';
+import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
 import { adminApiOn } from './admin-api.ts';
 import { followCertificates, openCertificates } from './certificates.ts';
 import type { ExitCode } from './command.ts';
+import { fittingConnections, tooFewFiles } from './fitting-connections.ts';
 import { partsOf } from './gateway-parts.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 import { TokenIssuers } from './jwt.ts';
@@ -137,8 +139,15 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   const api = adminApiOn(live, async () => stores, log.logger);
   const admin = place === null ? await adminOf(settings, metrics, { readiness, api }, closers) : settings.admin;
   place?.show({ readiness, metrics: () => metrics.registry.getMetricsAsJSON() });
+  const limit = openFilesLimit();
+  const fitting = fittingConnections(ownOf(settings), limit);
+  // Of workers, the supervisor speaks for all.
+  const tooFew = place === null ? tooFewFiles(settings, [fitting], limit) : null;
+  if (tooFew !== null) log.logger.warn(tooFew);
   listener = await listenPublic({
     ...ownOf(settings).listen,
+    ...fitting,
+    openFiles: new OpenFiles(limit),
     tls: certificates === null ? null : { ...settings.listen.tls!, certificates },
     wallMs: () => Date.now(),
     handle: (...received) => served.handle(...received),

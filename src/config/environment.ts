@@ -32,12 +32,14 @@ export type Variables = Readonly<Record<string, string | undefined>>;
  * Reads every variable of contract section 2. An empty variable counts as not set. Values of secrets, and addresses
  * that may hold a password, are never repeated in a fault.
  * @param read how the file that a `*_FILE` variable names is read
- * @returns the values, or every fault as `environment: NAME: what is wrong and what is allowed`
+ * @returns the values with what is probably wrong, or every fault as `environment: NAME: what is wrong and what is allowed`
  */
 export function readEnvironment(
   env: Variables,
   read: SecretReader = readSecret,
-): { readonly environment: Environment } | { readonly faults: readonly string[] } {
+):
+  | { readonly environment: Environment; readonly warnings: readonly string[] }
+  | { readonly faults: readonly string[] } {
   const faults: string[] = [];
   const tell = (name: string, message: string) => {
     faults.push(`environment: ${name}: ${message}.`);
@@ -54,7 +56,7 @@ export function readEnvironment(
   const redisUrl = checked('REDIS_URL', secret('REDIS_URL'), faultOfRedisUrl);
   const pepper = checked('KEY_PEPPER', secret('KEY_PEPPER'), faultOfPepper);
   if (redisUrl !== null && pepper === null && !env.KEY_PEPPER_FILE) {
-    tell('KEY_PEPPER', 'must be set where REDIS_URL is; choose a random text of 16 characters or more and keep it');
+    tell('KEY_PEPPER', 'must be set where REDIS_URL is; make one with `openssl rand -base64 32` and keep it');
   }
   const workers = checked('WORKERS', text('WORKERS'), faultOfWorkers);
   const environment: Environment = {
@@ -72,7 +74,9 @@ export function readEnvironment(
     logLevel: checked('LOG_LEVEL', text('LOG_LEVEL'), faultOfLogLevel) as LogLevel | null,
     workers: workers === 'auto' ? workers : numberOf(workers),
   };
-  return faults.length > 0 ? { faults } : { environment };
+  if (faults.length > 0) return { faults };
+  const isOldWeak = environment.peppers.slice(1).some(isWeak);
+  return { environment, warnings: isOldWeak ? [`environment: KEY_PEPPER: ${OLD_IS_WEAK}.`] : [] };
 }
 
 /**
@@ -136,15 +140,32 @@ function faultOfLogLevel(text: string): string | null {
     : `must be one of ${LOG_LEVELS.join(', ')}, not ${show(text)}`;
 }
 
+/** What a secret has at least: of this many characters, this many different ones. */
+const [SECRET_LENGTH, SECRET_VARIETY] = [16, 5];
+const MAKE_ONE = 'make one with `openssl rand -base64 32`';
+
+/** Attack: `changeme` and `aaaaaaaaaaaaaaaa` are guessed within minutes. Better guesses are beyond what can be judged here. */
+function isWeak(secret: string): boolean {
+  return secret.length < SECRET_LENGTH || new Set(secret).size < SECRET_VARIETY;
+}
+
 /** A token with a space or beyond ASCII could not be sent in `Authorization` and would lock everybody out. */
 function faultOfToken(text: string): string | null {
-  return /^[\x21-\x7e]{1,1024}$/.test(text) ? null : 'must be 1 to 1024 visible ASCII characters without spaces';
+  if (!/^[\x21-\x7e]{1,1024}$/.test(text)) return 'must be visible ASCII characters without spaces, at most 1024';
+  if (!isWeak(text)) return null;
+  return `is too easy to guess: it must have at least 16 characters, 5 of them different; ${MAKE_ONE}`;
 }
+
+const OLD_IS_WEAK =
+  'the old pepper has fewer than 5 different characters; leave it out as soon as its keys are in use under the new one';
 
 function faultOfPepper(text: string): string | null {
   const parts = text.split(',');
-  if (parts.some((part) => part.length < 16))
-    return 'must be at least 16 characters, and so must each part of `new,old`';
+  if (parts.some((part) => part.length < SECRET_LENGTH))
+    return `must be at least 16 characters, and so must each part of \`new,old\`; ${MAKE_ONE}`;
+  // The old ones are in use: without them, their keys would be lost.
+  if (isWeak(parts[0]!))
+    return `must have at least 5 different characters; ${MAKE_ONE}, and where keys are in use, set \`new,old\``;
   if (parts.some((part) => part !== part.trim())) return 'has white space at an end or beside a comma; leave it out';
   if (new Set(parts).size < parts.length) return 'names the same pepper twice; leave one out';
   return null;

@@ -46,7 +46,7 @@ const listen = z
     maxConnections: wholeNumber(1, 1_000_000)
       .prefault(10_000)
       .describe(
-        'Connections at a time. A new one beyond closes the one that has been idle longest, or is closed itself.',
+        'Connections at a time. A new one beyond closes the one that has been idle longest, or is closed itself. Lowered, with a warning, where the process may not have so many files open.',
       ),
     maxConnectionsPerAddress: wholeNumber(1, 1_000_000)
       .optional()
@@ -81,6 +81,13 @@ const admin = z
   .strictObject({
     host: host().prefault('127.0.0.1').describe('Address of the admin listener. ADMIN_HOST beats it.'),
     port: port().prefault(9090).describe('Port of the admin listener. ADMIN_PORT beats it.'),
+    hosts: z
+      .array(host())
+      .max(100)
+      .prefault([])
+      .describe(
+        'Names under which it is reached. Metrics and API refuse a Host that is none of them, nor an IP address, nor localhost.',
+      ),
   })
   .prefault({});
 
@@ -183,6 +190,9 @@ const websockets = z
     maxPerKey: wholeNumber(1, 1_000_000).prefault(100).describe('WebSockets that one key may have open at a time.'),
     max: wholeNumber(1, 1_000_000).prefault(10_000).describe('WebSockets at a time; those beyond get 503 overloaded.'),
     idleTimeout: timeout().prefault('5m').describe('How long one may go without a byte in either direction.'),
+    finTimeout: timeout()
+      .prefault('5s')
+      .describe('The same, once the client or the upstream has closed its half of the connection.'),
   })
   .prefault({});
 

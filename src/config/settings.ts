@@ -41,7 +41,13 @@ export interface Settings {
     /** The name in `Via`; null: to be made of routes and targets. */
     readonly via: string | null;
   } & Encryption;
-  readonly admin: { readonly host: string; readonly port: number; readonly token: string | null };
+  readonly admin: {
+    readonly host: string;
+    readonly port: number;
+    /** Names under which it is reached, besides `host` and those of loopback. */
+    readonly hosts: readonly string[];
+    readonly token: string | null;
+  };
   readonly redis: {
     /** Null: the embedded store. */
     readonly url: string | null;
@@ -59,7 +65,12 @@ export interface Settings {
   };
   /** `sample2xx`: share of the 2xx answers that get an access line, 0 to 1. */
   readonly log: { readonly sample2xx: number };
-  readonly websockets: { readonly maxPerKey: number; readonly max: number; readonly idleTimeoutMs: number };
+  readonly websockets: {
+    readonly maxPerKey: number;
+    readonly max: number;
+    readonly idleTimeoutMs: number;
+    readonly finTimeoutMs: number;
+  };
   /** Null: no page of another origin reads answers. */
   readonly cors: CorsRules | null;
   /** Null: a JSON Web Token is no key here. */
@@ -120,7 +131,7 @@ export function loadConfiguration(env: Variables): Configuration | Faulty {
   return {
     settings,
     plans: plans.value,
-    warnings: [...gateway.warnings, ...plans.warnings].map(printFault),
+    warnings: [...read.warnings, ...[...gateway.warnings, ...plans.warnings].map(printFault)],
     versions: { settings: gateway.version, plans: plans.version },
   };
 }
@@ -167,6 +178,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
     admin: {
       host: environment.adminHost ?? admin.host,
       port: environment.adminPort ?? admin.port,
+      hosts: admin.hosts,
       token: environment.adminToken,
     },
     redis: {
@@ -185,6 +197,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       maxPerKey: file.websockets.maxPerKey,
       max: file.websockets.max,
       idleTimeoutMs: file.websockets.idleTimeout,
+      finTimeoutMs: file.websockets.finTimeout,
     },
     upstreams: upstreamsOf(file, environment.upstreamUrl),
     routes: file.routes.map(routeOf),

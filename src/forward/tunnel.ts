@@ -25,10 +25,24 @@ export interface TunnelRecord {
   readonly bytesOut: number;
 }
 
+export interface TunnelOptions {
+  /** How long it may go without a byte in either direction. */
+  readonly idleMs: number;
+  /** The same, once one side has closed its half. */
+  readonly finMs: number;
+  readonly deadlines: Deadlines;
+  readonly onEnd: (record: TunnelRecord) => void;
+}
+
 /**
  * Two connections that have been joined, watched to their end. Bytes pass untouched, each side no faster than the other
  * reads. When one side closes its half, the other's is closed and may go on sending; when one breaks, so does the other:
  * a clean end would pass for all there was. No byte in either direction for `idleMs` ends both.
+ *
+ * Attack: a client that leaves by FIN closes only its half, and a service that never closes its own would keep the tunnel's
+ * place for `idleMs`. So once one side has closed its half, the tunnel ends when nothing passes for `finMs`. A client that
+ * only has no more to say goes on receiving, because bytes pass; and what still waits for a slow reader is not cut off: that
+ * reader has `idleMs`.
  *
  * Attack: http-proxy-3 closes only its half towards an upstream whose client is gone, and one that does not close its own
  * stays for ever (as does one that is not read any more). Here neither outlives the other.
@@ -39,27 +53,29 @@ export class Tunnel implements Waiting {
   readonly #client: Socket;
   readonly #upstream: Socket;
   readonly #idleMs: number;
+  readonly #finMs: number;
   readonly #deadlines: Deadlines;
   readonly #onEnd: (record: TunnelRecord) => void;
   readonly #openedAtMs: number;
+  #lastByteAtMs: number;
   #bytesIn = 0;
   #bytesOut = 0;
   #end: TunnelEnd | null = null;
+  /** Whether a side has closed its half. */
+  #isHalfClosed = false;
   #open = 2;
   #finished = false;
 
   /** Before the two are joined: what breaks is seen here first. */
-  constructor(
-    client: Socket,
-    upstream: Socket,
-    { idleMs, deadlines, onEnd }: { idleMs: number; deadlines: Deadlines; onEnd: (record: TunnelRecord) => void },
-  ) {
+  constructor(client: Socket, upstream: Socket, { idleMs, finMs, deadlines, onEnd }: TunnelOptions) {
     this.#client = client;
     this.#upstream = upstream;
     this.#idleMs = idleMs;
+    this.#finMs = Math.min(finMs, idleMs);
     this.#deadlines = deadlines;
     this.#onEnd = onEnd;
     this.#openedAtMs = deadlines.nowMs();
+    this.#lastByteAtMs = this.#openedAtMs;
     this.deadlineAtMs = this.#openedAtMs + idleMs;
     this.#watch(client, upstream, 'client_closed', 'client_lost');
     this.#watch(upstream, client, 'upstream_closed', 'upstream_lost');
@@ -79,7 +95,12 @@ export class Tunnel implements Waiting {
   }
 
   onDeadline(): void {
-    this.cut('idle');
+    const nowMs = this.#deadlines.nowMs();
+    const isWaitedFor = this.#client.writableLength > 0 || this.#upstream.writableLength > 0;
+    const idleAtMs = this.#lastByteAtMs + this.#idleMs;
+    if (this.#isHalfClosed && isWaitedFor && nowMs < idleAtMs) {
+      this.deadlineAtMs = Math.min(nowMs + this.#finMs, idleAtMs);
+    } else this.cut('idle');
   }
 
   /** Ends both sides at once. Nothing is written into what they say. */
@@ -94,6 +115,8 @@ export class Tunnel implements Waiting {
   #watch(side: Socket, other: Socket, closed: TunnelEnd, lost: TunnelEnd): void {
     side.once('end', () => {
       this.#end ??= closed;
+      this.#isHalfClosed = true;
+      this.deadlineAtMs = this.#deadlines.nowMs() + this.#finMs;
     });
     // Before http-proxy-3 sees it and closes the other cleanly.
     side.prependListener('error', () => {
@@ -109,7 +132,8 @@ export class Tunnel implements Waiting {
   }
 
   #passed(): void {
-    this.deadlineAtMs = this.#deadlines.nowMs() + this.#idleMs;
+    this.#lastByteAtMs = this.#deadlines.nowMs();
+    this.deadlineAtMs = this.#lastByteAtMs + (this.#isHalfClosed ? this.#finMs : this.#idleMs);
   }
 
   #finish(): void {

@@ -32,6 +32,7 @@ export interface UpgradeHooks {
   readonly chunk: (bytes: number) => void;
   readonly writeTimeoutMs: number;
   readonly idleTimeoutMs: number;
+  readonly finTimeoutMs: number;
   /** After an upgrade, once: both connections have ended. */
   readonly closed: (record: TunnelRecord) => void;
 }
@@ -181,8 +182,8 @@ class Upgrading implements Waiting {
     const client = this.#client.release();
     this.#response.removeListener('close', this.#onClientClose);
     this.#response.detachSocket(client);
-    const onEnd = this.#hooks.closed;
-    const tunnel = new Tunnel(client, upstream, { idleMs: this.#hooks.idleTimeoutMs, deadlines, onEnd });
+    const { idleTimeoutMs: idleMs, finTimeoutMs: finMs, closed: onEnd } = this.#hooks;
+    const tunnel = new Tunnel(client, upstream, { idleMs, finMs, deadlines, onEnd });
     this.#settle({ kind: 'upgraded', tunnel });
     asked.join(answer, upstream, early, ['Connection', 'Upgrade', 'Upgrade', protocol, ...fields]);
     tunnel.count();

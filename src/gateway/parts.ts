@@ -48,6 +48,8 @@ export interface Parts {
   readonly webSockets: WebSockets;
   /** How long a WebSocket may live without a byte in either direction. */
   readonly webSocketIdleMs: number;
+  /** The same, once one side has closed its half. */
+  readonly webSocketFinMs: number;
   /** The name this gateway goes by in Via. */
   readonly via: string;
   /** Names of request fields that are forwarded although they have punctuation (`headers.allow`). */

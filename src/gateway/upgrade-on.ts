@@ -52,6 +52,7 @@ export function upgradeOn(
       },
       writeTimeoutMs: parts.writeTimeoutMs,
       idleTimeoutMs: parts.webSocketIdleMs,
+      finTimeoutMs: parts.webSocketFinMs,
       closed: (tunnel) => {
         forgetExpiry();
         room.leave();

@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, isIP } from 'node:net';
 import { listening } from './listening.ts';
 
 /** What `/readyz` says. */
@@ -20,6 +20,8 @@ export interface Readiness {
 export interface AdminListenerOptions {
   readonly host: string;
   readonly port: number;
+  /** The names under which it is reached, besides `host` and those of loopback. */
+  readonly hosts: readonly string[];
   readonly readiness: () => Readiness | Promise<Readiness>;
   /** The metrics as text, with their content type. */
   readonly metrics: () => Promise<{ readonly text: string; readonly contentType: string }>;
@@ -36,12 +38,19 @@ export interface AdminListener {
 /**
  * The operators' listener (contract section 7): health and metrics, open to whoever reaches it, and the admin API, which
  * asks for a token. It belongs on loopback or an internal network.
+ *
+ * Attack: DNS rebinding. A page on the web has its own name resolve to 127.0.0.1, or to an internal address, and its
+ * scripts then read this listener from the browser of an operator as if it were the page's own server. The browser still
+ * sends that name in Host. So metrics and API are told only under an IP address, which cannot be rebound, a name of loopback
+ * or a name from the settings. `/livez` and `/readyz` are for load balancers, which send all kinds of Host, and tell a
+ * stranger nothing.
  * @throws Failure `cannot_listen`
  */
 export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
+  const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
   const server = createServer({ headersTimeout: 5_000, requestTimeout: 10_000, connectionsCheckingInterval: 500 });
   server.on('request', (request, response) => {
-    answer(request, response, options).catch(() => sendJson(response, 500, { status: 'error' }));
+    answer(request, response, options, names).catch(() => sendJson(response, 500, { status: 'error' }));
   });
   await listening(server, options);
   const { address, port } = server.address() as AddressInfo;
@@ -57,8 +66,15 @@ async function answer(
   request: IncomingMessage,
   response: ServerResponse,
   options: AdminListenerOptions,
+  names: ReadonlySet<string>,
 ): Promise<void> {
   const path = (request.url ?? '').split('?')[0]!;
+  if (path !== '/livez' && path !== '/readyz' && !isOwn(request.headers.host, names)) {
+    request.resume();
+    const message =
+      'The admin listener is not known under this Host. Use its IP address, or add the name to admin.hosts.';
+    return sendError(response, 421, 'misdirected_request', message);
+  }
   if (path.startsWith('/admin/') || path === '/admin') return options.api(request, response);
   request.resume();
   if (path !== '/livez' && path !== '/readyz' && path !== '/metrics') {
@@ -76,6 +92,16 @@ async function answer(
   const { text, contentType } = await options.metrics();
   response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': Buffer.byteLength(text) });
   response.end(text);
+}
+
+/** Without Host it is HTTP/1.0, which no browser speaks. */
+function isOwn(host: string | undefined, names: ReadonlySet<string>): boolean {
+  if (host === undefined) return true;
+  const name = host
+    .toLowerCase()
+    .replace(/:[0-9]*$/, '')
+    .replace(/^\[(.*)\]$/, '$1');
+  return isIP(name) !== 0 || name === 'localhost' || name.endsWith('.localhost') || names.has(name);
 }
 
 function sendError(response: ServerResponse, status: number, code: string, message: string): void {

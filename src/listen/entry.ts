@@ -10,6 +10,7 @@ import { StreamSlots } from './http2-streams.ts';
 import { LendingSocket } from './lending-socket.ts';
 import { listening } from './listening.ts';
 import { Networks, oneForm } from './networks.ts';
+import type { OpenFiles } from './open-files.ts';
 import { comesFrom, type Source, takeProxyHeader } from './proxy-protocol.ts';
 import { createTlsStage, type TlsSettings } from './tls.ts';
 
@@ -47,6 +48,7 @@ export interface EntryOptions {
   readonly tls: (TlsSettings & { readonly certificates: Certificates }) | null;
   /** Null: HTTP/1.1 alone. Only where there is TLS. */
   readonly http2: Http2Settings | null;
+  readonly openFiles: OpenFiles;
   /** Whether memory is nearly used up: no connection is taken then, and idle ones are closed. */
   readonly isShortOfMemory: () => boolean;
   /** A connection was closed unanswered. */
@@ -144,7 +146,7 @@ function fed({ host, port }: EntryOptions, feed: ConnectionFeed, stages: Stages)
 }
 
 /** Why there is no room for a connection. */
-export type Shortage = 'connections' | 'address' | 'memory';
+export type Shortage = 'connections' | 'address' | 'memory' | 'descriptors';
 
 class Stages {
   readonly connections: Connections;
@@ -172,6 +174,7 @@ class Stages {
     socket.on('error', () => socket.destroy());
     if (this.#options.isShortOfMemory()) this.#drop(socket, 'memory');
     else if (isFull && !this.#evict('connections')) this.#drop(socket, 'connections');
+    else if (this.#options.openFiles.isShort(socket) && !this.#evict('descriptors')) this.#drop(socket, 'descriptors');
     else this.#take(socket);
   }
 
@@ -201,7 +204,7 @@ class Stages {
   }
 
   /** Whether an idle connection made room, of this client address or of any. */
-  #evict(shortage: 'connections' | 'address', address: string | null = null): boolean {
+  #evict(shortage: Exclude<Shortage, 'memory'>, address: string | null = null): boolean {
     const isEvicted = this.connections.closeLongestIdle(address);
     if (isEvicted) this.#options.onEvict(shortage);
     return isEvicted;

@@ -1,14 +1,14 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** What there was too little of: places for connections, places for those of one client address, memory. */
-type Shortage = (typeof SHORTAGES)[number];
+/** What there was too little of: places for connections, places for those of one client address, memory, open files. */
+export type Shortage = (typeof SHORTAGES)[number];
 
-const SHORTAGES = ['connections', 'address', 'memory'] as const;
+const SHORTAGES = ['connections', 'address', 'memory', 'descriptors'] as const;
 
 /** Counted by the process that decides: a worker, or the supervisor where too many wait for one. */
 export const CONNECTIONS_DROPPED = {
   name: 'tollgate_connections_dropped_total',
-  help: 'Connections closed unanswered: too many, too many of one client address, or memory is nearly used up.',
+  help: 'Connections closed unanswered: too many, too many of one client address, or memory or open files nearly used up.',
   labelNames: ['reason'],
 };
 
@@ -37,7 +37,7 @@ export function connectionMetrics(
   const dropped = new Counter({ ...CONNECTIONS_DROPPED, registers });
   const evicted = new Counter({
     name: 'tollgate_connections_evicted_total',
-    help: 'Idle connections closed to make room for a new one, or because memory is nearly used up.',
+    help: 'Idle connections closed to make room for a new one, or because memory or open files are nearly used up.',
     labelNames: ['reason'],
     registers,
   });

@@ -1,5 +1,5 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client';
-import { CONNECTIONS_DROPPED } from './connection-metrics.ts';
+import { CONNECTIONS_DROPPED, type Shortage } from './connection-metrics.ts';
 import { WORKERS_LOST } from './metrics.ts';
 
 /** All metrics of one process at one moment, as plain data. */
@@ -39,9 +39,9 @@ export class JoinedMetrics {
     this.#lost = new Counter({ ...WORKERS_LOST, registers });
   }
 
-  /** A connection was closed unanswered because there were too many. */
-  connectionDropped(): void {
-    this.#dropped.inc({ reason: 'connections' });
+  /** A connection was closed unanswered before a worker had it: there were too many, or too few open files. */
+  connectionDropped(reason: Extract<Shortage, 'connections' | 'descriptors'>): void {
+    this.#dropped.inc({ reason });
   }
 
   /** A worker stopped or ended without being told to. */

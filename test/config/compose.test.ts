@@ -49,6 +49,13 @@ describe('the settings of the gateways of docker-compose.yml', () => {
     expect(durationMs(parse(gatewayFile).listen.drainDelay)).toBeGreaterThanOrEqual(2 * noticedMs);
   });
 
+  test('know the names by which Prometheus asks them for their metrics', () => {
+    const [gateways] = parse(read('config/prometheus.yml')).scrape_configs;
+    const names = gateways.static_configs[0].targets.map((target: string) => target.split(':')[0]);
+    expect(names).toEqual(['gateway-1', 'gateway-2']);
+    expect(parse(gatewayFile).admin.hosts).toEqual(names);
+  });
+
   test('keep idle connections longer than the load balancer does', () => {
     const [, keepAlive] = /timeout http-keep-alive (\w+)/.exec(haproxy)!;
     expect(durationMs(parse(gatewayFile).listen.idleTimeout)).toBeGreaterThan(durationMs(keepAlive!));

@@ -33,7 +33,7 @@ describe('the environment', () => {
       HOST: '0.0.0.0',
       ADMIN_PORT: '9091',
       ADMIN_HOST: '::1',
-      ADMIN_TOKEN: 'letmein',
+      ADMIN_TOKEN: 'let-me-in-if-you-can',
       UPSTREAM_URL: 'https://pets.internal:8443/',
       REDIS_URL: 'rediss://:p%40ss@redis.internal:6380/2',
       TOLLGATE_CONFIG: 'g.yaml',
@@ -48,7 +48,7 @@ describe('the environment', () => {
       host: '0.0.0.0',
       adminPort: 9091,
       adminHost: '::1',
-      adminToken: 'letmein',
+      adminToken: 'let-me-in-if-you-can',
       gatewayFile: 'g.yaml',
       plansFile: 'p.yaml',
       dataFolder: '/var/lib/tollgate',
@@ -74,7 +74,14 @@ describe('the environment', () => {
     ['UPSTREAM_URL', 'http://127.0.0.1:9000/v1', 'has a path'],
     ['UPSTREAM_URL', 'http://a:b@127.0.0.1:9000', 'has credentials'],
     ['ADMIN_TOKEN', 'two words', 'visible ASCII'],
+    ['ADMIN_TOKEN', 'changeme', 'at least 16 characters'],
+    ['ADMIN_TOKEN', 'fifteen-letters', 'openssl rand -base64 32'],
+    ['ADMIN_TOKEN', 'a'.repeat(64), '5 of them different'],
+    ['ADMIN_TOKEN', '1234'.repeat(8), '5 of them different'],
     ['KEY_PEPPER', 'short', 'at least 16 characters'],
+    ['KEY_PEPPER', 'x'.repeat(64), 'at least 5 different characters'],
+    ['KEY_PEPPER', `${'x'.repeat(64)},${PEPPER}`, 'openssl rand -base64 32'],
+    ['KEY_PEPPER', 'fifteen-letters', 'openssl rand -base64 32'],
     ['KEY_PEPPER', `${PEPPER},`, 'at least 16 characters'],
     ['KEY_PEPPER', `${PEPPER}, ${PEPPER}2`, 'white space'],
     ['KEY_PEPPER', `${PEPPER},${PEPPER}`, 'twice'],
@@ -83,6 +90,17 @@ describe('the environment', () => {
     expect(faults).toHaveLength(1);
     expect(faults[0]).toMatch(new RegExp(`^environment: ${name}: `));
     expect(faults[0]).toContain(words);
+  });
+
+  test('an old pepper that is weak is taken, because its keys are in use, with a warning', () => {
+    const weak = 'x'.repeat(16);
+    const read = readEnvironment({ KEY_PEPPER: `${PEPPER},${weak}` });
+    expect(read).toMatchObject({
+      environment: { peppers: [PEPPER, weak] },
+      warnings: [expect.stringMatching(/^environment: KEY_PEPPER: the old pepper has fewer than 5 different/)],
+    });
+    expect(JSON.stringify('warnings' in read && read.warnings)).not.toContain(weak);
+    expect(readEnvironment({ KEY_PEPPER: `${PEPPER},${PEPPER}-old` })).toMatchObject({ warnings: [] });
   });
 
   test('all faults are told at once', () => {

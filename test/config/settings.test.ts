@@ -100,7 +100,13 @@ describe('settings', () => {
       listen: { host: '::1', port: 81 },
       admin: { host: '::1', port: 82, token: null },
     });
-    const env = { PORT: '0', HOST: '0.0.0.0', ADMIN_PORT: '0', ADMIN_HOST: 'localhost', ADMIN_TOKEN: 'letmein' };
+    const env = {
+      PORT: '0',
+      HOST: '0.0.0.0',
+      ADMIN_PORT: '0',
+      ADMIN_HOST: 'localhost',
+      ADMIN_TOKEN: 'let-me-in-if-you-can',
+    };
     const { settings } = load({
       ...env,
       TOLLGATE_CONFIG: file,
@@ -109,7 +115,7 @@ describe('settings', () => {
     });
     expect(settings).toMatchObject({
       listen: { host: '0.0.0.0', port: 0 },
-      admin: { host: 'localhost', port: 0, token: 'letmein' },
+      admin: { host: 'localhost', port: 0, token: 'let-me-in-if-you-can' },
       dataFolder: folder,
     });
     expect(settings.upstreams.get('store')?.targets).toEqual(['http://pets:9001']);

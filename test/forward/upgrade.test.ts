@@ -412,6 +412,88 @@ describe('a tunnel ends on both sides', () => {
   });
 });
 
+describe('once one side has closed its half', () => {
+  const finMs = 800;
+  let halves: TestGateway;
+  let halvesKey: string;
+
+  beforeAll(async () => {
+    const more = `websockets: { maxPerKey: 1, idleTimeout: 1m, finTimeout: ${finMs}ms }`;
+    halves = await startGateway({ upstream: raw.origin, routes: WEBSOCKET_ROUTES, more });
+    ({ key: halvesKey } = await halves.createKey('endless'));
+  });
+
+  /** A client with a WebSocket to an upstream that does not close its half by itself. */
+  async function open() {
+    const serving = Promise.withResolvers<Socket>();
+    speak = (socket) => {
+      socket.removeAllListeners('end');
+      socket.write(switching());
+      serving.resolve(socket);
+    };
+    const client = await rawClient(halves, asking(halvesKey));
+    expect(await client.head()).toMatch(/^HTTP\/1\.1 101 /);
+    return { client, service: await serving.promise };
+  }
+
+  async function expectEnded(reason: string, { client, service }: Awaited<ReturnType<typeof open>>) {
+    await eventually(async () => {
+      expect(client.closed || client.ended).toBe(true);
+      expect(await metric(halves, 'tollgate_websockets')).toBe(0);
+      expect(logged(halves, 'websocket closed').at(-1)).toMatchObject({ reason });
+    });
+    client.socket.destroy();
+    service.destroy();
+  }
+
+  test('by the client, and the service keeps its own open: the place of the client is free within `finTimeout`', async () => {
+    const leaving = await open();
+    leaving.client.socket.end();
+    await expectEnded('client_closed', leaving);
+    // `maxPerKey` is 1.
+    const next = await open();
+    next.client.socket.end();
+    await expectEnded('client_closed', next);
+  });
+
+  test('by the service, and the client keeps its own open: both are closed within `finTimeout`', async () => {
+    const both = await open();
+    both.service.end('the last word');
+    expect(String(await both.client.after(13))).toBe('the last word');
+    await expectEnded('upstream_closed', both);
+  });
+
+  test('by the client, which goes on receiving: it gets all of an answer that takes longer than `finTimeout`', async () => {
+    const both = await open();
+    const { client, service } = both;
+    client.socket.end();
+    for (let sent = 0; sent < 3 * finMs; sent += finMs / 4) {
+      await new Promise((resolve) => setTimeout(resolve, finMs / 4));
+      service.write('more');
+    }
+    service.end('!');
+    await eventually(() => client.closed);
+    expect(client.bytes.toString('latin1')).toMatch(/\r\n\r\n(more){12}!$/);
+    await expectEnded('client_closed', both);
+  });
+
+  test('by the client, which then reads slower than `finTimeout`: nothing of what waits for it is cut off', async () => {
+    const both = await open();
+    const { client, service } = both;
+    client.socket.end();
+    client.socket.pause();
+    // More than the buffers of the system hold between them.
+    const size = 32 * 1024 * 1024;
+    const headBytes = client.bytes.length;
+    service.end(Buffer.alloc(size));
+    await new Promise((resolve) => setTimeout(resolve, 2.5 * finMs));
+    client.socket.resume();
+    await eventually(() => client.ended || client.closed, { withinMs: 20_000 });
+    expect(client.bytes.length).toBe(headBytes + size);
+    await expectEnded('client_closed', both);
+  });
+});
+
 describe('another protocol than WebSocket', () => {
   test('is tunnelled when the upstream agrees to that very one', async () => {
     const agreed = 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat/2\r\n\r\nwelcome';

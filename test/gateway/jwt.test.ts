@@ -157,14 +157,14 @@ describe('a caller with a token of the issuer', () => {
   });
 
   test('has a usage that the operator is told, who has to say the plan', async () => {
-    const env = { ADMIN_TOKEN: 'let-me-in' };
+    const env = { ADMIN_TOKEN: 'let-me-in-if-you-can' };
     const more = settings(await keyFile(one));
     const own = await startGateway({ upstream: upstream.origin, plans: PLANS, more, env });
     const seen = await own.get('/usage', await one.sign());
     const { id } = (await seen.json()) as { id: string };
     await own.get('/v1/pets', await one.sign());
     const usage = async (query: string) => {
-      const headers = { Authorization: 'Bearer let-me-in' };
+      const headers = { Authorization: 'Bearer let-me-in-if-you-can' };
       const answer = await fetch(`http://127.0.0.1:${own.adminPort}/admin/keys/${id}/usage${query}`, { headers });
       return { status: answer.status, body: (await answer.json()) as object };
     };

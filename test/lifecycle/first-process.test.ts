@@ -1,9 +1,12 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
+import { ROOT } from '../support/processes.ts';
 import { startUpstream } from '../support/upstream.ts';
+import { pidsOf, workersOf } from '../workers/fleet.ts';
 import { relaunch } from './relaunch.ts';
 
 // Attack: in a container without an init the gateway is process 1, to which the system does nothing by default: a signal
@@ -50,4 +53,30 @@ test.skipIf(!canUnshare)('as process 1 it ends at once at a second signal (relia
   // The drain would take 30 s.
   expect(performance.now() - again).toBeLessThan(3_000);
   expect(await answer).toBe('cut');
+});
+
+// Attack: SIGUSR1 starts Node's debugger. Another program of the same user, or one in the same container, then connects to
+// it and runs code as the gateway.
+test.skipIf(process.platform !== 'linux')('as the image starts it, no process of it takes SIGUSR1', async () => {
+  const [, json] = /^ENTRYPOINT (\[.*tollgate\.js"\])$/m.exec(readFileSync(join(ROOT, 'Dockerfile'), 'utf8')) ?? [];
+  const [, ...words] = (JSON.parse(json ?? '') as string[]).map((word) => word.replace(/^\/app\//, `${ROOT}/`));
+  const { origin } = await startUpstream();
+  const gateway = await relaunch(
+    { upstream: origin, env: await workersOf(2) },
+    `exec ${[process.execPath, ...words].join(' ')} serve`,
+  );
+  const pids = [gateway.process.pid, ...(await pidsOf(gateway))];
+  expect(pids).toHaveLength(3);
+  for (const pid of pids) {
+    const [, caught] = /^SigCgt:\s+(\w+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+    // The tenth signal.
+    expect(BigInt(`0x${caught}`) & (1n << 9n)).toBe(0n);
+    process.kill(pid, 'SIGUSR1');
+  }
+  expect((await gateway.get('/v1/pets')).status).toBe(200);
+});
+
+test('the scripts of package.json and the image start it in the same way', () => {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  for (const name of ['start', 'tollgate']) expect(scripts[name]).toContain('node --disable-sigusr1 bin/tollgate.js');
 });

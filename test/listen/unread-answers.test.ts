@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import type { ClientResponse } from '../../src/forward/client.ts';
+import { OpenFiles } from '../../src/listen/open-files.ts';
 import { listenPublic } from '../../src/listen/public.ts';
 import { eventually } from '../support/conditions.ts';
 import { Wire } from './fast-path/wire.ts';
@@ -18,6 +19,7 @@ async function served(wire: Wire, writeTimeoutMs: number): Promise<ClientRespons
       port: 0,
       maxConnections: 10,
       maxConnectionsPerAddress: 10,
+      openFiles: new OpenFiles(Number.POSITIVE_INFINITY),
       isShortOfMemory: () => false,
       onEvict: never,
       trustedProxies: [],

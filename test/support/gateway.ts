@@ -10,11 +10,15 @@ export interface GatewaySetup {
   readonly plans?: string;
   /** YAML laid into gateway.yaml: further lines of `listen:` and of the upstream, and the routes. */
   readonly listen?: Readonly<Record<string, string | number>>;
+  /** Further members of `admin:`. */
+  readonly admin?: Readonly<Record<string, string | number>>;
   readonly upstreamSettings?: Readonly<Record<string, string | number>>;
   readonly routes?: string;
   /** Further top-level lines. `redis` among them; else its timeout is 2 s. */
   readonly more?: string;
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** The files that it may have open. */
+  readonly openFiles?: number;
 }
 
 export interface TestGateway {
@@ -59,7 +63,7 @@ export async function startGateway(setup: GatewaySetup): Promise<TestGateway> {
   const upstream = [`targets: [${setup.upstream}]`, ...lines(setup.upstreamSettings)].join('\n    ');
   await writeFile(
     join(folder, 'gateway.yaml'),
-    `listen:\n  ${listen}\nadmin: { port: 0 }\nupstreams:\n  store:\n    ${upstream}\nroutes:${setup.routes ?? ROUTES}\n${withPatience(setup.more)}\n`,
+    `listen:\n  ${listen}\nadmin: { ${['port: 0', ...lines(setup.admin)].join(', ')} }\nupstreams:\n  store:\n    ${upstream}\nroutes:${setup.routes ?? ROUTES}\n${withPatience(setup.more)}\n`,
   );
   await writeFile(join(folder, 'plans.yaml'), setup.plans ?? PLANS);
   const env = {
@@ -68,7 +72,8 @@ export async function startGateway(setup: GatewaySetup): Promise<TestGateway> {
     TOLLGATE_DATA: join(folder, 'data'),
     ...setup.env,
   } as Record<string, string>;
-  return attach(await startTollgate(['serve'], { env }), env);
+  const { openFiles } = setup;
+  return attach(await startTollgate(['serve'], openFiles === undefined ? { env } : { env, openFiles }), env);
 }
 
 /** A Redis that stands still for 100 ms on a machine that is busy with other tests has no outage, unless a test says so. */

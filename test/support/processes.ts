@@ -19,6 +19,8 @@ export interface ProcessOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** This checkout unless told. */
   readonly cwd?: string;
+  /** The files that the process may have open; needs `prlimit`. As many as the tests may unless told. */
+  readonly openFiles?: number;
 }
 
 export interface Exit {
@@ -61,7 +63,10 @@ export interface Running {
 export async function startTollgate(args: readonly string[], options: ProcessOptions = {}): Promise<Running> {
   const TOLLGATE_DATA = await temporaryFolder();
   const env = { TOLLGATE_DATA, ...options.env };
-  return startProcess(process.execPath, [FEW_THREADS, join(ROOT, 'bin', 'tollgate.js'), ...args], { ...options, env });
+  const { openFiles } = options;
+  const command = [process.execPath, FEW_THREADS, join(ROOT, 'bin', 'tollgate.js'), ...args] as const;
+  const [program, ...words] = openFiles === undefined ? command : ['prlimit', `--nofile=${openFiles}`, ...command];
+  return startProcess(program!, words, { ...options, env });
 }
 
 /** Runs `tollgate ARGS` to its end, as {@link startTollgate} starts it. */

@@ -37,7 +37,7 @@ test('counts and numbers of things are added up, the worst of states is told, an
     await snapshot({ up: 1, expiresAtMs: 7_000, counted: 2 }),
     await snapshot({ up: 0, expiresAtMs: 5_000, counted: 3 }),
   ];
-  joined.connectionDropped();
+  joined.connectionDropped('connections');
   joined.workerLost();
   const { text, contentType } = await joined.text([
     { worker: 1, metrics: first },

@@ -3,9 +3,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Configuration, Settings } from '../../config/settings.ts';
 import { type AdminListener, type AdminListenerOptions, listenAdmin } from '../../listen/admin.ts';
 import { listening } from '../../listen/listening.ts';
+import { OpenFiles, openFilesLimit } from '../../listen/open-files.ts';
 import { JoinedMetrics } from '../../telemetry/joined-metrics.ts';
 import { type GatewayLog, openLog } from '../../telemetry/log.ts';
 import { adminApiAlone } from '../admin-api.ts';
+import { fittingConnections, tooFewFiles, totalOf } from '../fitting-connections.ts';
 import { LiveSettings } from '../live-settings.ts';
 import type { RunningGateway } from '../run-gateway.ts';
 import { Crew } from './crew.ts';
@@ -13,6 +15,7 @@ import { Dispatcher } from './dispatcher.ts';
 import { countsOf } from './joined-counts.ts';
 import { JoinedLines } from './joined-lines.ts';
 import { joinReadiness, type WorkerReport } from './joined-readiness.ts';
+import { shareOf } from './share.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
 /** A worker that has not said within this how it is is left out of the answer. */
@@ -41,10 +44,17 @@ export async function supervise(
     stream: lines,
   });
   for (const warning of warnings) log.logger.warn(warning);
+  // Each worker has a table of open files of its own, with the limit of this process. Of all connections this one has only
+  // those that are on their way to a worker.
+  const limit = openFilesLimit();
+  const partOf = (worker: number) => fittingConnections(shareOf(settings, worker, workers), limit);
+  const parts = Array.from({ length: workers }, (_, i) => partOf(i + 1));
+  const warning = tooFewFiles(settings, parts, limit);
+  if (warning !== null) log.logger.warn(warning);
   const metrics = new JoinedMetrics();
   const dispatcher = new Dispatcher<WorkerProcess>({
-    maxConnections: settings.listen.maxConnections,
-    onDrop: () => metrics.connectionDropped(),
+    maxConnections: totalOf(parts),
+    onDrop: () => metrics.connectionDropped('connections'),
     nowMs: () => performance.now(),
   });
   const live = new LiveSettings(configuration);
@@ -94,9 +104,13 @@ async function bringUp(settings: Settings, { crew, dispatcher, metrics, log, api
     metrics: () => countsOf(crew.running, metrics, ANSWER_WITHIN_MS),
     api,
   });
-  const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
-    dispatcher.offer(socket),
-  );
+  const openFiles = new OpenFiles(openFilesLimit());
+  const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) => {
+    if (openFiles.isShort(socket)) {
+      socket.destroy();
+      metrics.connectionDropped('descriptors');
+    } else dispatcher.offer(socket);
+  });
   try {
     await crew.start();
     await listening(server, settings.listen);
