@@ -133,6 +133,19 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
     expect(await list()).toHaveLength(1);
   });
 
+  test('warns of each digest that no format covers, and takes it in', async () => {
+    const lines = [`${sha256('a')},`, `${sha256('b')},wx_z`, `${sha256('c')},wx+z`].map((line) => `${line},free`);
+    const text = `sha256,last4,plan\n${lines.join('\n')}\n`;
+    const warning = expect.stringMatching(/^no format of keys\.formats in gateway\.yaml covers it: .* 401\.$/);
+    const warned = (...numbers: number[]) =>
+      numbers.map((line) => ({ line, kind: 'moved', id: expect.any(String), why: warning }));
+    expect(await report(text, '--dry-run')).toMatchObject({ moved: 3, refused: 0, lines: warned(4) });
+    const { TOLLGATE_CONFIG: _, ...plain } = env;
+    const { code, stderr } = await run(plain, 'keys', 'import', await fileOf(text));
+    expect(code).toBe(0);
+    expect(stderr.match(/keys\.csv:[234]: no format of keys\.formats/g)).toHaveLength(3);
+  });
+
   test('makes nothing twice: a second run, and a line that comes twice, find what is there', async () => {
     const text = `key,plan\n${foreign(1)},pro\n${foreign(2)},pro\n${foreign(1)},free\n`;
     expect(await report(text, '--dry-run')).toMatchObject({ moved: 2, already: 1, refused: 0, dryRun: true });
