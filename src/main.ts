@@ -104,7 +104,7 @@ if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.
     env: process.env,
     out: (text) => process.stdout.write(text),
     error: (text) => process.stderr.write(text),
-    isTerminal: process.stdout.isTTY === true && process.env.NO_COLOR === undefined,
+    isTerminal: process.stdout.isTTY === true,
   });
   // A pipe holds 64 KiB and its reader may pause for any time: a backup that ends before it is written is cut off, with
   // exit code 0. A command that takes signals has been told to stop, and does not wait for the reader of its log.

@@ -56,6 +56,25 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(list.stdout + shown.stdout + text.stdout).not.toContain(key.slice(8, -4));
   });
 
+  test('a secret that is taken for an id is not printed back', async () => {
+    const { key } = await create(env, '--plan', 'free');
+    for (const secret of [key, `kong_${'a'.repeat(32)}`, `key_${'a'.repeat(40)}`]) {
+      for (const words of [
+        ['keys', 'show', secret],
+        ['keys', 'rotate', secret],
+        ['keys', 'revoke', secret],
+        ['keys', 'update', secret, '--name', 'x'],
+        ['usage', secret],
+        ['bans', 'lift', secret],
+      ]) {
+        const { code, stdout, stderr } = await run(env, ...words);
+        expect({ words, code, stdout }).toEqual({ words, code: 1, stdout: '' });
+        expect(stderr).toMatch(/^There is no key with this id\. .*`tollgate keys list`.*\n$/);
+        expect(stderr).not.toContain(secret.slice(4, 20));
+      }
+    }
+  });
+
   test('a key carries name, owner, limits of its own and its end', async () => {
     const made = await create(
       env,

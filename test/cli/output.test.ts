@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, expect, test } from 'vitest';
-import { ROOT, type Running, startProcess, temporaryFolder } from '../support/processes.ts';
+import { ROOT, type Running, runTollgate, startProcess, temporaryFolder } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
 
 // Attack: a reader that pauses. A pipe holds 64 KiB; what a command has written beyond that is still in its memory when its
@@ -66,4 +66,10 @@ test('a signal ends a command whose reader pauses', async () => {
   const { running, pid } = await exportInto('cat');
   process.kill(pid, 'SIGTERM');
   expect(await ended(running)).toBe(String(128 + constants.signals.SIGTERM));
+});
+
+test('NO_COLOR takes no tables away', async () => {
+  const env = { TOLLGATE_DATA, NO_COLOR: '1', NODE_OPTIONS: '--import=data:text/javascript,process.stdout.isTTY=true' };
+  const { stdout } = await runTollgate(['keys', 'list'], { env });
+  expect(stdout).toMatch(/^ID +SECRET +PLAN /);
 });
