@@ -13,6 +13,10 @@ if (tooOld) {
   );
   process.exit(1);
 }
+// npm runs a script in the folder of the package. The paths that a person gives to a command, and the files that it looks
+// for unless told, are those of the folder where npm was called: a check of another folder's plans.yaml would pass unseen.
+const { npm_lifecycle_event, npm_package_name, INIT_CWD } = process.env;
+if (npm_package_name === 'tollgate' && npm_lifecycle_event === 'tollgate' && INIT_CWD) process.chdir(INIT_CWD);
 // What was compiled at one start is not compiled again at the next: a third of its time, and a fifth of the memory. The
 // folder belongs to whoever installed the packages; where it cannot be written, nothing is kept.
 const { enableCompileCache, flushCompileCache } = await import('node:module');

@@ -85,10 +85,17 @@ async function overview(prefix: string): Promise<string> {
   return `Tollgate, an API gateway that holds every caller to the quotas of its plan.\n\nUsage: tollgate COMMAND [options]\n\nCommands:\n${rows.join('\n')}\n\n\`tollgate COMMAND --help\` tells the options of each.\n`;
 }
 
+/** Resolves when everything that was written to a stream has gone to its reader, or cannot go there any more. */
+function written(stream: NodeJS.WriteStream): Promise<void> {
+  return new Promise((resolve) => {
+    stream.write('', () => resolve());
+  });
+}
+
 if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.argv[1]?.endsWith('/tollgate')) {
-  // Nobody reads on: `tollgate keys list | head` ends the writer quietly instead of with a stack trace.
+  // The reader has gone, as in `tollgate keys list | head`: the command ends quietly instead of with a stack trace.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(0);
+    if (error.code === 'EPIPE') process.exit();
     throw error;
   });
   // Complaints that nobody reads are no reason to end.
@@ -97,8 +104,12 @@ if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.
     env: process.env,
     out: (text) => process.stdout.write(text),
     error: (text) => process.stderr.write(text),
-    isTerminal: process.stdout.isTTY === true && process.env.NO_COLOR === undefined,
+    isTerminal: process.stdout.isTTY === true,
   });
+  // A pipe holds 64 KiB and its reader may pause for any time: a backup that ends before it is written is cut off, with
+  // exit code 0. A command that takes signals has been told to stop, and does not wait for the reader of its log.
+  const runsUntilSignalled = process.listenerCount('SIGTERM') > 0;
+  if (!runsUntilSignalled) await Promise.all([written(process.stdout), written(process.stderr)]);
   // The command is done. What a library still waits for (a collector that is away) does not keep the process.
   setTimeout(() => process.exit(), 500).unref();
 }

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
@@ -8,7 +8,7 @@ import { parsePlans } from '../src/config/plans.ts';
 import type { Exchange } from '../src/gateway/exchange.ts';
 import { openLog } from '../src/telemetry/log.ts';
 import { createMetrics } from '../src/telemetry/metrics.ts';
-import { ROOT, runTollgate, startTollgate } from './support/processes.ts';
+import { ROOT, runTollgate, startProcess, startTollgate, temporaryFolder } from './support/processes.ts';
 
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
 
@@ -57,6 +57,24 @@ test('the two commands of the README are scripts of package.json', () => {
   expect(README).toContain('npm ci && npm test');
   expect(manifest.scripts).toMatchObject({ start: expect.any(String), test: expect.any(String) });
 });
+
+test('the alias of the README takes the paths of its caller, also those that are not given', async () => {
+  const [, alias] = /alias tollgate='([^']*)'/.exec(README)!;
+  const cwd = await temporaryFolder();
+  writeFileSync(join(cwd, 'plans.yaml'), 'plans: { ours: { limits: { minute: 5 } } }\n');
+  writeFileSync(join(cwd, 'broken.yaml'), 'plans: { ours: { limits: { minut: 5 } } }\n');
+  const check = async (...words: string[]) => {
+    const command = `${alias!.replace('/path/to/clone', '"$CLONE"')} plans check "$@"`;
+    const running = startProcess('sh', ['-c', command, 'sh', ...words], { cwd, env: { CLONE: ROOT } });
+    const { code } = await running.exit;
+    return { code, output: running.stdout + running.stderr };
+  };
+  expect(await check()).toEqual({ code: 0, output: expect.stringContaining('plans.yaml: 1 plan (ours)') });
+  expect(await check('broken.yaml')).toEqual({
+    code: 1,
+    output: expect.stringMatching(/^broken\.yaml:1:\d+: .*minut/m),
+  });
+}, 30_000);
 
 test('the plans.yaml of the README is accepted', () => {
   const [, yaml] = /```yaml\n([\s\S]*?)```/.exec(README)!;

@@ -150,6 +150,7 @@ export class Operations {
     if (durability !== null) return durability;
     // Not only keys can be banned: callers with a token of another issuer have no record here.
     if (id.startsWith('key_')) await this.show(id);
+    if (!isTokenHolder(id) && !isKeyId(id)) unknownKey(id);
     throw new Failure('not_found', `${id.startsWith('key_') ? 'Key ' : ''}${visible(id)} is not banned.`);
   }
 
@@ -203,6 +204,20 @@ const PAGE = 500;
  */
 const READ_AT_ONCE = 100;
 
+/**
+ * The text may be a secret that was taken for an id, and would stand in a terminal's history, a CI log or a response: only
+ * what has the form of an id is repeated.
+ */
 function unknownKey(id: string): never {
+  if (!isKeyId(id)) {
+    throw new Failure(
+      'not_found',
+      'There is no key with this id. The id of a key begins with key_; its secret is no id. `tollgate keys list` shows the ids.',
+    );
+  }
   throw new Failure('not_found', `There is no key ${visible(id)}.`);
+}
+
+function isKeyId(id: string): boolean {
+  return /^key_[0-9A-Za-z]{1,16}$/.test(id);
 }

@@ -66,6 +66,8 @@ export interface Allowance {
   /** The windows without a bound, shortest first; they are told, not counted. */
   readonly unlimited: readonly { readonly window: WindowName; readonly lengthMs: number }[];
   readonly bans: BanRule | null;
+  /** The windows whose limit is the key's own and not its plan's; left out where there are none. */
+  readonly own?: readonly WindowName[];
   /** What is counted beside it, under `shadowIdOf`, and refuses nobody. */
   readonly shadow?: Allowance;
   /** Nothing of this consumer is decided: only its shadow is counted. */
@@ -99,14 +101,24 @@ export function allowanceOf(plan: Plan, own: Limits): Allowance | { readonly mis
     else limits.push({ window, lengthMs: WINDOW_MS[window], limit });
   }
   if (missing.length > 0) return { missing };
-  const live = { plan: plan.name, limits, unlimited, bans: plan.bans };
+  const ownWindows = limits.map(({ window }) => window).filter((window) => own[window] !== undefined);
+  const live: Allowance = {
+    plan: plan.name,
+    limits,
+    unlimited,
+    bans: plan.bans,
+    ...(ownWindows.length === 0 ? {} : { own: ownWindows }),
+  };
   if (!plan.enforce) return Object.freeze({ ...withoutBounds(live), shadow: Object.freeze(live), isShadowOnly: true });
   const watched = WINDOWS.flatMap((window) => {
     const limit = plan.shadow[window];
     return limit === undefined ? [] : [{ window, lengthMs: WINDOW_MS[window], limit }];
   });
   if (watched.length === 0) return Object.freeze(live);
-  return Object.freeze({ ...live, shadow: Object.freeze({ ...live, limits: watched, unlimited: [] }) });
+  return Object.freeze({
+    ...live,
+    shadow: Object.freeze({ plan: plan.name, limits: watched, unlimited: [], bans: plan.bans }),
+  });
 }
 
 /** What the caller is told of a plan that is not enforced: the same windows without a bound. */

@@ -148,9 +148,11 @@ export function rateLimitExceeded({ binding, retryAtMs, nowMs, hopeless, cost, a
   const seconds = retryAfterSeconds(retryAtMs, nowMs);
   const { window, limit } = binding;
   const quota = `${limit} per ${window}`;
+  // A limit of the key's own is not in its plan, where a developer would look for it in vain.
+  const source = allowance.own?.includes(window) === true ? 'this API key' : `plan ${allowance.plan}`;
   const message = hopeless
-    ? `This request costs ${cost} and plan ${allowance.plan} allows ${quota}: waiting will not help. Ask for a higher limit.`
-    : `The quota of plan ${allowance.plan}, ${quota}, is used up. Retry after ${seconds} s${allowance.bans === null ? '' : '; going on earlier leads to a ban'}.`;
+    ? `This request costs ${cost} and ${source} allows ${quota}: waiting will not help. Ask for a higher limit.`
+    : `The quota of ${source}, ${quota}, is used up. Retry after ${seconds} s${allowance.bans === null ? '' : '; going on earlier leads to a ban'}.`;
   return errorAnswer('rate_limit_exceeded', message, {
     fields: ['Retry-After', String(seconds)],
     details: { window, limit, resetAt: Math.ceil(binding.resetAtMs / 1000) },

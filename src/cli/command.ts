@@ -22,7 +22,7 @@ export interface Terminal {
   readonly env: NodeJS.ProcessEnv;
   out(text: string): void;
   error(text: string): void;
-  /** True where standard output is a terminal: tables and colours only there. */
+  /** True where standard output is a terminal: tables and progress only there. Nothing is coloured, so NO_COLOR changes nothing. */
   readonly isTerminal: boolean;
 }
 

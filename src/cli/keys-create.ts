@@ -1,7 +1,11 @@
+import { existsSync } from 'node:fs';
 import { keyReportWithSecret } from '../admin/key-report.ts';
 import type { Limits } from '../admit/plan.ts';
+import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
+import { describeAddress, readRedisUrl } from '../stores/redis/address.ts';
 import type { Command, ExitCode, Words } from './command.ts';
+import { configurationFrom } from './configuration.ts';
 import { readMoment } from './duration.ts';
 import { readLimits } from './keys-limits.ts';
 import { exitCodeOf, operationsOn } from './keys-operations.ts';
@@ -11,7 +15,7 @@ import { withStore } from './open-store.ts';
 /** `tollgate keys create` (contract section 5). */
 export const keysCreate: Command = {
   name: 'keys create',
-  about: 'Makes an API key and shows its secret, this once.',
+  about: 'Makes an API key, shows its secret, this once, and says in which store it is.',
   positionals: [],
   options: {
     plan: { type: 'string', value: 'PLAN', about: 'The plan that it belongs to, one of plans.yaml. Required.' },
@@ -29,6 +33,13 @@ export const keysCreate: Command = {
       value: 'WHEN',
       about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time. Never, unless given.',
     },
+    data: {
+      type: 'string',
+      value: 'FOLDER',
+      about:
+        'The folder of the embedded store, in place of TOLLGATE_DATA; it is made where it is missing. Required without ' +
+        'REDIS_URL and TOLLGATE_DATA where there is no ./data.',
+    },
     json: {
       type: 'boolean',
       about: 'Prints one JSON object: id, key, plan, name, owner, limits, createdAt, expiresAt.',
@@ -37,7 +48,8 @@ export const keysCreate: Command = {
   async run(words, terminal) {
     // Faults of the words are told before a store is opened.
     wishesOf(words, Date.now());
-    return withStore<ExitCode>(terminal.env, async (store) => {
+    const env = storeIn(terminal.env, words);
+    return withStore<ExitCode>(env, async (store) => {
       const { key, secret, durability } = await operationsOn(store).create((nowMs) => wishesOf(words, nowMs));
       const report = keyReportWithSecret(key, secret, store.plans);
       if (words.options.json === true) terminal.out(json(report));
@@ -45,11 +57,40 @@ export const keysCreate: Command = {
         const ends = report.expiresAt === null ? '' : `, until ${report.expiresAt}`;
         terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
         terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
+        terminal.out(`It is in ${nameOfStore(store.settings)}; gateways on another store do not know it.\n`);
       }
       return exitCodeOf(durability, terminal);
     });
   },
 };
+
+/**
+ * The environment with the store that the words name. No store is made that was not asked for: in the wrong folder, or
+ * without REDIS_URL, the key would be in a store of its own that no gateway uses.
+ * @throws Failure `bad_usage`
+ */
+function storeIn(env: NodeJS.ProcessEnv, { options }: Words): NodeJS.ProcessEnv {
+  const data = options.data as string | undefined;
+  if (data === '') throw new Failure('bad_usage', "--data is empty; it must be the embedded store's folder.");
+  const named = data === undefined ? env : { ...env, TOLLGATE_DATA: data };
+  const { redis, dataFolder } = configurationFrom(named).settings;
+  if (redis.url !== null) {
+    if (data === undefined) return env;
+    throw new Failure('bad_usage', 'The keys are in Redis, as REDIS_URL says; leave --data out, or unset REDIS_URL.');
+  }
+  if (named.TOLLGATE_DATA || existsSync(dataFolder)) return named;
+  throw new Failure(
+    'bad_usage',
+    `There is no store in ${dataFolder}, and REDIS_URL is not set. Set REDIS_URL as the gateways have it, or name the ` +
+      'folder of the embedded store: `--data ./data` makes one here.',
+  );
+}
+
+function nameOfStore({ redis, dataFolder }: Settings): string {
+  return redis.url === null
+    ? `the embedded store in ${dataFolder}`
+    : `Redis at ${describeAddress(readRedisUrl(redis.url))}`;
+}
 
 function wishesOf(words: Words, nowMs: number) {
   const { plan, name, owner, notes, expires } = words.options as Readonly<Record<string, string | undefined>>;

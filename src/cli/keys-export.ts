@@ -15,7 +15,12 @@ export const keysExport: Command = {
   about: 'Prints every API key without its secret, oldest first: CSV unless told, without those that are revoked.',
   positionals: [],
   options: {
-    csv: { type: 'boolean', about: `Prints CSV with the header ${HEADER.join(',')}; limits are the key's own.` },
+    csv: {
+      type: 'boolean',
+      about:
+        `Prints CSV with the header ${HEADER.join(',')}; limits are the key's own. What a spreadsheet would take for a ` +
+        "formula (it begins with =, +, -, @, a tab or CR) has a ' before it.",
+    },
     json: {
       type: 'boolean',
       about:

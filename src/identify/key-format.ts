@@ -50,6 +50,13 @@ export function isForeign(text: string, formats: readonly KeyFormat[]): boolean 
   return formats.length > 0 && !isOwnForm(text) && formats.some((format) => isOf(text, format));
 }
 
+/** Whether a secret that ends so may be of one of these formats; all that is known of it may be its hash and its end. */
+export function mayEndForeign(end: string, formats: readonly KeyFormat[]): boolean {
+  return formats.some(({ prefix, alphabet }) =>
+    [...end].every((one) => ALLOWED[alphabet].has(one) || prefix.includes(one)),
+  );
+}
+
 function isOf(text: string, { prefix, least, most, alphabet }: KeyFormat): boolean {
   if (text.length < least || text.length > most || !text.startsWith(prefix)) return false;
   const allowed = ALLOWED[alphabet];

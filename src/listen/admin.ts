@@ -52,7 +52,7 @@ export async function listenAdmin(options: AdminListenerOptions): Promise<AdminL
   server.on('request', (request, response) => {
     answer(request, response, options, names).catch(() => sendJson(response, 500, { status: 'error' }));
   });
-  await listening(server, options);
+  await listening(server, options, 'ADMIN_PORT');
   const { address, port } = server.address() as AddressInfo;
   const close = () =>
     new Promise<void>((resolve) => {

@@ -130,7 +130,7 @@ async function accepted(options: EntryOptions, stages: Stages): Promise<Arrivals
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     stages.offer(LendingSocket.around(socket), stages.connections.isFull);
   });
-  await listening(server, options);
+  await listening(server, options, 'PORT');
   const { address, port } = server.address() as AddressInfo;
   const close = () => {
     server.close();

@@ -3,17 +3,19 @@ import { Failure } from '../failure.ts';
 
 /**
  * Listens, or says in a sentence why that is not possible.
+ * @param variable the environment variable that chooses another port
  * @throws Failure `cannot_listen`
  */
 export function listening(
   server: Server,
   { host, port }: { readonly host: string; readonly port: number },
+  variable: 'PORT' | 'ADMIN_PORT',
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
       const why =
         error.code === 'EADDRINUSE'
-          ? 'it is in use; stop what uses it or choose another port'
+          ? `it is in use; stop what uses it or choose another port in ${variable}`
           : `${error.code ?? error.message}`;
       reject(new Failure('cannot_listen', `Cannot listen on ${host}:${port}: ${why}.`, error));
     });

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { type Allowance, allowanceOf, type Limits, type Plan } from '../../src/admit/plan.ts';
 import type { Banned, Refused } from '../../src/admit/verdict.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import * as errors from '../../src/annotate/error.ts';
@@ -53,6 +54,19 @@ test('a quota: Retry-After is the latest end of the windows that refuse, the det
     limit: 1,
     resetAt: Math.ceil((NOW_MS + 86_400_000) / 1000),
   });
+});
+
+test("a limit of the key's own is told as the key's, those of the plan as the plan's", () => {
+  const plan: Plan = { name: 'pro', limits: { minute: 300, day: 'custom' }, bans: null, enforce: true, shadow: {} };
+  const told = (own: Limits, cost: number) => {
+    const rules = allowanceOf(plan, own) as Allowance;
+    const outcome = decide(UNSEEN, rules, NOW_MS, cost, Math.floor(1 / cost) + 1);
+    return JSON.parse(errors.rateLimitExceeded(verdictOf(outcome, rules, outcome.admitted) as Refused).body).message;
+  };
+  expect(told({ minute: 1, day: 5 }, 1)).toMatch(/^The quota of this API key, 1 per minute, is used up\./);
+  expect(told({ day: 1 }, 1)).toMatch(/^The quota of this API key, 1 per day, is used up\./);
+  expect(told({ minute: 1, day: 5 }, 3)).toMatch(/^This request costs 3 and this API key allows 1 per minute:/);
+  expect(told({ day: 1_000 }, 301)).toMatch(/^This request costs 301 and plan pro allows 300 per minute:/);
 });
 
 test('a ban: Retry-After is the end of the ban or of what would refuse after it, whichever is later', () => {

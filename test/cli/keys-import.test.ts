@@ -1,8 +1,10 @@
 import { hash, randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { csvLine, readCsv } from '../../src/admin/moving/csv.ts';
 import { mint } from '../../src/identify/api-key.ts';
 import { startGateway, startReplica } from '../support/gateway.ts';
 import { ROOT, startProcess, temporaryFolder } from '../support/processes.ts';
@@ -131,6 +133,19 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
     expect(stderr).not.toContain(secret);
     expect(stderr).not.toContain(foreign(2));
     expect(await list()).toHaveLength(1);
+  });
+
+  test('warns of each digest that no format covers, and takes it in', async () => {
+    const lines = [`${sha256('a')},`, `${sha256('b')},wx_z`, `${sha256('c')},wx+z`].map((line) => `${line},free`);
+    const text = `sha256,last4,plan\n${lines.join('\n')}\n`;
+    const warning = expect.stringMatching(/^no format of keys\.formats in gateway\.yaml covers it: .* 401\.$/);
+    const warned = (...numbers: number[]) =>
+      numbers.map((line) => ({ line, kind: 'moved', id: expect.any(String), why: warning }));
+    expect(await report(text, '--dry-run')).toMatchObject({ moved: 3, refused: 0, lines: warned(4) });
+    const { TOLLGATE_CONFIG: _, ...plain } = env;
+    const { code, stderr } = await run(plain, 'keys', 'import', await fileOf(text));
+    expect(code).toBe(0);
+    expect(stderr.match(/keys\.csv:[234]: no format of keys\.formats/g)).toHaveLength(3);
   });
 
   test('makes nothing twice: a second run, and a line that comes twice, find what is there', async () => {
@@ -283,6 +298,22 @@ describe.each(Object.keys(STORES))('a key that was moved here, on %s', (name) =>
 });
 
 describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
+  // Attack: whoever may name a key names it so that the spreadsheet of an operator runs it.
+  test('prints no cell that a spreadsheet takes for a formula', async () => {
+    const env = await STORES[name]!();
+    const names = ['=1+1', '+1', '-1', '@SUM(A1)', '=x, y', 'a=b'];
+    for (const [i, name] of names.entries()) {
+      const notes = i === 0 ? '\t=1' : '-';
+      await run(env, 'keys', 'create', '--plan', 'free', `--name=${name}`, `--notes=${notes}`);
+    }
+    const { stdout } = await run(env, 'keys', 'export');
+    const [, ...records] = await Array.fromAsync(readCsv(Readable.from([stdout])));
+    const column = (index: number) => records.map(({ cells }) => cells[index]);
+    expect(column(2)).toEqual(["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'=x, y", 'a=b']);
+    expect(column(4)).toEqual(["'\t=1", "'-", "'-", "'-", "'-", "'-"]);
+    expect(csvLine(['\r=1', ''])).toBe('"\'\r=1",\n');
+  });
+
   test('prints every key without its secret, as CSV and as JSON, and what it prints can be read back', async () => {
     const env = await STORES[name]!();
     const create = async (...words: string[]) =>

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { digestOf, isWellFormed } from '../../src/identify/api-key.ts';
-import { runTollgate, temporaryFolder } from '../support/processes.ts';
+import { ROOT, runTollgate, temporaryFolder } from '../support/processes.ts';
 import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
 import { runCommand as run } from '../support/run-command.ts';
 
@@ -54,6 +54,25 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     });
     const text = await run(env, 'keys', 'show', made.id);
     expect(list.stdout + shown.stdout + text.stdout).not.toContain(key.slice(8, -4));
+  });
+
+  test('a secret that is taken for an id is not printed back', async () => {
+    const { key } = await create(env, '--plan', 'free');
+    for (const secret of [key, `kong_${'a'.repeat(32)}`, `key_${'a'.repeat(40)}`]) {
+      for (const words of [
+        ['keys', 'show', secret],
+        ['keys', 'rotate', secret],
+        ['keys', 'revoke', secret],
+        ['keys', 'update', secret, '--name', 'x'],
+        ['usage', secret],
+        ['bans', 'lift', secret],
+      ]) {
+        const { code, stdout, stderr } = await run(env, ...words);
+        expect({ words, code, stdout }).toEqual({ words, code: 1, stdout: '' });
+        expect(stderr).toMatch(/^There is no key with this id\. .*`tollgate keys list`.*\n$/);
+        expect(stderr).not.toContain(secret.slice(4, 20));
+      }
+    }
   });
 
   test('a key carries name, owner, limits of its own and its end', async () => {
@@ -231,6 +250,54 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(stdout).toBe('');
     expect(stderr).toMatch(/^[^\n]+\n$/);
     expect((await run(env, 'keys', 'list', '--json')).stdout).toBe('[]\n');
+  });
+});
+
+describe('which store a new key is in', () => {
+  const WORDS = ['keys', 'create', '--plan', 'free'];
+
+  test('is said, without the password of a Redis', async () => {
+    const TOLLGATE_DATA = await temporaryFolder();
+    expect((await run({ TOLLGATE_DATA }, ...WORDS)).stdout).toContain(
+      `It is in the embedded store in ${TOLLGATE_DATA};`,
+    );
+    const { url } = await privateRedis({ configArgs: ['--requirepass', 'right'] });
+    const { stdout } = await run({ REDIS_URL: url, KEY_PEPPER: PEPPER }, ...WORDS);
+    expect(stdout).toContain(`It is in Redis at ${new URL(url).host};`);
+    expect(stdout).not.toContain('right');
+  });
+
+  test('has to be said where there is none: no ./data is made in silence', async () => {
+    const cwd = await temporaryFolder();
+    const env = {
+      TOLLGATE_DATA: undefined,
+      TOLLGATE_CONFIG: join(ROOT, 'config', 'gateway.yaml'),
+      TOLLGATE_PLANS: join(ROOT, 'plans.yaml'),
+    };
+    const asked = await runTollgate(WORDS, { cwd, env });
+    expect(asked).toMatchObject({ code: 2, stdout: '' });
+    expect(asked.stderr).toMatch(
+      /^There is no store in \S+\/data, and REDIS_URL is not set\. .*`--data \.\/data`.*\n$/,
+    );
+    expect(readdirSync(cwd)).toEqual([]);
+
+    const made = await runTollgate([...WORDS, '--data', './data'], { cwd, env });
+    expect(made).toMatchObject({ code: 0, stdout: expect.stringContaining(`embedded store in ${join(cwd, 'data')};`) });
+    // From now on it is there.
+    expect(await runTollgate(WORDS, { cwd, env })).toMatchObject({ code: 0, stderr: '' });
+    const { stdout } = await runTollgate(['keys', 'list', '--json'], { cwd, env });
+    expect(JSON.parse(stdout)).toHaveLength(2);
+  });
+
+  test('is not said twice: --data beside REDIS_URL is refused', async () => {
+    const { code, stderr } = await run(
+      { REDIS_URL: 'redis://127.0.0.1:1', KEY_PEPPER: PEPPER },
+      ...WORDS,
+      '--data',
+      'x',
+    );
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^The keys are in Redis.*--data.*\n$/);
   });
 });
 

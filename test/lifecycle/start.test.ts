@@ -32,7 +32,9 @@ test.each(['PORT', 'ADMIN_PORT'])(
     const port = await takenPort();
     const running = await startTollgate(['serve'], { env: { ...env, PORT: '0', ADMIN_PORT: '0', [name]: port } });
     expect(await running.exit).toEqual({ code: 1, signal: null });
-    expect(running.stderr).toMatch(new RegExp(`^Cannot listen on 127\\.0\\.0\\.1:${port}: it is in use; [^\n]*\\.\n$`));
+    expect(running.stderr).toMatch(
+      new RegExp(`^Cannot listen on 127\\.0\\.0\\.1:${port}: it is in use; [^\n]* in ${name}\\.\n$`),
+    );
     expect(running.stdout).not.toContain('serving');
     const next = await startTollgate(['serve'], { env });
     await next.until(/"msg":"serving"/);

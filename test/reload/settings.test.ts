@@ -1,9 +1,11 @@
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { Agent, get, type IncomingMessage } from 'node:http';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { atEnd } from '../support/endings.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { ROOT, startProcess, temporaryFolder } from '../support/processes.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 async function change({ env, process: { pid }, ...gateway }: TestGateway, from: string | RegExp, to: string) {
@@ -17,6 +19,18 @@ async function change({ env, process: { pid }, ...gateway }: TestGateway, from: 
 }
 
 const inForce = /"msg":"settings and plans in force"/;
+
+test('bin/serve is the gateway itself: SIGHUP makes it read its files, from whatever folder it was started', async () => {
+  const { env, process: first } = await startGateway({ upstream: (await startUpstream()).origin });
+  await first.stop();
+  const running = startProcess(join(ROOT, 'bin', 'serve'), [], { cwd: await temporaryFolder(), env });
+  await running.until(/"msg":"serving"/);
+  await writeFile(env.TOLLGATE_PLANS!, 'plans: { other: { limits: { minute: 5 } } }\n');
+  running.signal('SIGHUP');
+  await running.until(inForce);
+  running.signal('SIGTERM');
+  expect(await running.exit).toEqual({ code: 0, signal: null });
+});
 
 test('a route that is added is served and one that is taken away is gone, on connections that stand', async () => {
   const upstream = await startUpstream((_request, response) => response.end('{}'));

@@ -70,7 +70,9 @@ test.each(['PORT', 'ADMIN_PORT'])(
     const port = await takenPort();
     const running = await startTollgate(['serve'], { env: { ...(await files()), [name]: port } });
     expect(await running.exit).toEqual({ code: 1, signal: null });
-    expect(running.stderr).toMatch(new RegExp(`^Cannot listen on 127\\.0\\.0\\.1:${port}: it is in use; [^\n]*\\.\n$`));
+    expect(running.stderr).toMatch(
+      new RegExp(`^Cannot listen on 127\\.0\\.0\\.1:${port}: it is in use; [^\n]* in ${name}\\.\n$`),
+    );
     expect(running.stdout).not.toContain('"serving"');
   },
 );

@@ -92,11 +92,15 @@ class CsvReader {
   }
 }
 
-/** One record as text, with its line end. */
+/**
+ * One record as text, with its line end. Attack: whoever names a key names it `=HYPERLINK(...)`, and the spreadsheet of the
+ * operator who opens the export runs it. What a spreadsheet takes for a formula is put behind a `'`.
+ */
 export function csvLine(cells: readonly (string | null)[]): string {
   return `${cells.map((cell) => quoted(cell ?? '')).join(',')}\n`;
 }
 
 function quoted(cell: string): string {
-  return /[",\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  const text = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

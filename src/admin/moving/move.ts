@@ -11,7 +11,7 @@ export interface LineOutcome {
   readonly kind: 'moved' | 'unknown' | 'already' | 'refused';
   /** The key's id; null where it was refused. */
   readonly id: string | null;
-  /** Why it was refused, or how the key that is there differs; null where there is nothing to tell. */
+  /** Why it was refused, how the key that is there differs, or why it may be of no use; null where there is nothing to tell. */
   readonly why: string | null;
 }
 
@@ -75,8 +75,8 @@ async function moveBatch(lines: readonly Line[], options: MoveOptions, seen: Set
     ? fresh.map(({ moved }) => firstOf(moved.key.id, seen))
     : await options.keys.createEach(fresh.map(({ moved }) => moved.key));
   for (const [i, one] of fresh.entries()) {
-    const { key } = one.moved;
-    if (stored[i] === 'created') outcomes.set(one.line, { line: one.line, kind: 'moved', id: key.id, why: null });
+    const { key, warning } = one.moved;
+    if (stored[i] === 'created') outcomes.set(one.line, { line: one.line, kind: 'moved', id: key.id, why: warning });
     else if (stored[i] === 'unknown')
       outcomes.set(one.line, { line: one.line, kind: 'unknown', id: key.id, why: UNKNOWN });
     else outcomes.set(one.line, already(one, options.dryRun ? key : await find(one.moved, options)));
@@ -115,7 +115,7 @@ function already({ line, moved }: Read, there: StoredKey | null): LineOutcome {
   if (there === null) {
     return { line, kind: 'refused', id: null, why: 'could not be stored, and is not there either; try again.' };
   }
-  return { line, kind: 'already', id: there.id, why: differenceOf(moved.key, there) };
+  return { line, kind: 'already', id: there.id, why: differenceOf(moved.key, there) ?? moved.warning };
 }
 
 function differenceOf(wanted: StoredKey, there: StoredKey): string | null {

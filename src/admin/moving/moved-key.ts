@@ -4,7 +4,7 @@ import { MAX_LIMIT, WINDOWS } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
 import { digestOfHash, isOwnForm, isWellFormed } from '../../identify/api-key.ts';
 import { type KeyWishes, keyOf, refuseWishes } from '../../identify/key-changes.ts';
-import { isForeign, type KeyFormat } from '../../identify/key-format.ts';
+import { isForeign, type KeyFormat, mayEndForeign } from '../../identify/key-format.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { idOfMoved } from '../../identify/repeatable.ts';
 import { isWindow, limitFrom } from '../limit-words.ts';
@@ -24,6 +24,8 @@ export interface MovedKeyMeans {
 export interface MovedKey {
   readonly key: StoredKey;
   readonly digests: readonly string[];
+  /** Why the key may be of no use; null where there is no doubt. */
+  readonly warning: string | null;
 }
 
 /**
@@ -37,8 +39,12 @@ export function movedKey(row: Row, means: MovedKeyMeans): MovedKey {
   const createdAtMs = createdAt(row, means.nowMs);
   const digests = means.peppers.map((pepper) => digestOfHash(sha256, pepper));
   const secret = { digest: digests[0]!, last4, createdAtMs, expiresAtMs: null };
-  return { key: keyOf(wishes, { id: idOfMoved(sha256, means.peppers[0]!), createdAtMs, secret }), digests };
+  const warning = row.key === undefined && !mayEndForeign(last4, means.formats) ? UNCOVERED : null;
+  return { key: keyOf(wishes, { id: idOfMoved(sha256, means.peppers[0]!), createdAtMs, secret }), digests, warning };
 }
+
+const UNCOVERED =
+  "no format of keys.formats in gateway.yaml covers it: unless its secret is of Tollgate's own form, requests with it get 401.";
 
 function secretOf({ key, sha256, last4 }: Row, formats: readonly KeyFormat[]) {
   if ((key === undefined) === (sha256 === undefined)) {

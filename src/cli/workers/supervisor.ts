@@ -113,7 +113,7 @@ async function bringUp(settings: Settings, { crew, dispatcher, metrics, log, api
   });
   try {
     await crew.start();
-    await listening(server, settings.listen);
+    await listening(server, settings.listen, 'PORT');
   } catch (error) {
     await crew.end(0);
     await admin.close();
