@@ -27,7 +27,7 @@ test('a line whose key a failover may undo is told apart from those that are imp
     dryRun: false,
   });
   expect(await Array.fromAsync(outcomes)).toMatchObject([
-    { line: 1, kind: 'moved', why: null },
+    { line: 1, kind: 'moved' },
     { line: 2, kind: 'unknown', why: expect.stringContaining('import the file again') },
   ]);
 });
