@@ -109,8 +109,19 @@ export class RedisKeys implements KeyStore {
   }
 
   async #store(key: StoredKey): Promise<void> {
-    const text = JSON.stringify(key);
     if ((await this.get(key.id)) !== null) throw taken('id');
+    try {
+      await this.#pointAndSet(key);
+    } catch (error) {
+      // Two creations of one id at once, as with one Idempotency-Key, have different digests: those of the one that
+      // loses would stay for ever. Of a call that was not answered it is unknown whether the record is there.
+      if (error instanceof Failure && error.code === 'refused') await this.#forsake(key).catch(() => {});
+      throw error;
+    }
+  }
+
+  async #pointAndSet(key: StoredKey): Promise<void> {
+    const text = JSON.stringify(key);
     for (const { digest } of key.secrets) {
       if (!(await this.#point(digest, key.id))) throw taken('secret');
     }
@@ -118,6 +129,13 @@ export class RedisKeys implements KeyStore {
     const name = keyspace.apiKey(key.id);
     const stored = await this.#circuit.run(() => this.#redis.set(name, text, 'NX'), name);
     if (stored === null) throw taken('id');
+  }
+
+  /** Removes the pointers of a creation that was refused, but for those that the record under its id needs. */
+  async #forsake(refused: StoredKey): Promise<void> {
+    const stored = await this.get(refused.id);
+    const needless = stored === null ? refused.secrets.map(({ digest }) => digest) : digestsOnlyIn(refused, stored);
+    for (const digest of needless) await this.#unpoint(digest, refused.id);
   }
 
   /** @returns false when somebody else has changed the record meanwhile */
