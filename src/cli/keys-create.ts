@@ -37,17 +37,21 @@ export const keysCreate: Command = {
   async run(words, terminal) {
     // Faults of the words are told before a store is opened.
     wishesOf(words, Date.now());
-    return withStore<ExitCode>(terminal.env, async (store) => {
-      const { key, secret } = await operationsOn(store).create((nowMs) => wishesOf(words, nowMs));
-      const report = keyReportWithSecret(key, secret, store.plans);
-      if (words.options.json === true) terminal.out(json(report));
-      else {
-        const ends = report.expiresAt === null ? '' : `, until ${report.expiresAt}`;
-        terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
-        terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
-      }
-      return 0;
-    });
+    return withStore<ExitCode>(
+      terminal.env,
+      async (store) => {
+        const { key, secret } = await operationsOn(store).create((nowMs) => wishesOf(words, nowMs));
+        const report = keyReportWithSecret(key, secret, store.plans);
+        if (words.options.json === true) terminal.out(json(report));
+        else {
+          const ends = report.expiresAt === null ? '' : `, until ${report.expiresAt}`;
+          terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
+          terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
+        }
+        return 0;
+      },
+      { makesSecrets: true },
+    );
   },
 };
 

@@ -11,6 +11,8 @@ export const keyspace = {
   digest: (digest: string) => `tg:digest:${digest}`,
   /** Sorted set: the ids of all API keys by the time of their creation, milliseconds. */
   apiKeys: 'tg:keys',
+  /** String, JSON: check values of the peppers in use, and those before, sealed. Lives for as long as there are keys. */
+  peppers: 'tg:peppers',
   /** String, integer: how many changes to keys and bans there have been. Gateways poll it. */
   changes: 'tg:changes',
   /**
