@@ -44,7 +44,7 @@ export const keysImport: Command = {
           keys: store.keys,
           plans: store.plans.plans,
           formats: store.settings.keyFormats,
-          peppers: store.peppers,
+          history: store.pepperHistory,
           nowMs: () => Date.now(),
           dryRun: options['dry-run'] === true,
         });

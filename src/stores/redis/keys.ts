@@ -1,5 +1,12 @@
 import { Failure } from '../../failure.ts';
-import { type Change, type KeyPage, type KeyStore, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import {
+  type Change,
+  digestsOf,
+  type KeyPage,
+  type KeyStore,
+  readStoredKey,
+  type StoredKey,
+} from '../../identify/key-store.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { type LookUps, lookUpsOn } from './look-ups.ts';
@@ -57,6 +64,11 @@ export class RedisKeys implements KeyStore {
   async findByDigest(digest: string): Promise<StoredKey | null> {
     const key = read(await this.#lookUps.recordOf(digest));
     return key?.secrets.some((secret) => secret.digest === digest) ? key : null;
+  }
+
+  async ownerOf(digest: string): Promise<StoredKey | null> {
+    const key = read(await this.#lookUps.recordOf(digest));
+    return key !== null && digestsOf(key).includes(digest) ? key : null;
   }
 
   async get(id: string): Promise<StoredKey | null> {
@@ -122,7 +134,7 @@ export class RedisKeys implements KeyStore {
 
   async #pointAndSet(key: StoredKey): Promise<void> {
     const text = JSON.stringify(key);
-    for (const { digest } of key.secrets) {
+    for (const digest of digestsOf(key)) {
       if (!(await this.#point(digest, key.id))) throw taken('secret');
     }
     await this.#inIndex(() => this.#redis.zadd(keyspace.apiKeys, key.createdAtMs, key.id));
@@ -134,7 +146,7 @@ export class RedisKeys implements KeyStore {
   /** Removes the pointers of a creation that was refused, but for those that the record under its id needs. */
   async #forsake(refused: StoredKey): Promise<void> {
     const stored = await this.get(refused.id);
-    const needless = stored === null ? refused.secrets.map(({ digest }) => digest) : digestsOnlyIn(refused, stored);
+    const needless = stored === null ? digestsOf(refused) : digestsOnlyIn(refused, stored);
     for (const digest of needless) await this.#unpoint(digest, refused.id);
   }
 
@@ -176,7 +188,7 @@ export class RedisKeys implements KeyStore {
     await this.#circuit.run(() => this.#redis.tollgateDrop(name, id), name);
     const key = await this.get(id);
     // It has come back between the two steps; whoever brought it may have seen the pointer that is now gone.
-    if (key?.secrets.some((secret) => secret.digest === digest)) await this.#point(digest, id);
+    if (key !== null && digestsOf(key).includes(digest)) await this.#point(digest, id);
   }
 
   async #rankAfter(cursor: string): Promise<number> {
@@ -210,8 +222,8 @@ function readable(text: Value): StoredKey | null {
 }
 
 function digestsOnlyIn(key: StoredKey, other: StoredKey): string[] {
-  const others = new Set(other.secrets.map(({ digest }) => digest));
-  return key.secrets.map(({ digest }) => digest).filter((digest) => !others.has(digest));
+  const others = new Set(digestsOf(other));
+  return digestsOf(key).filter((digest) => !others.has(digest));
 }
 
 function taken(what: 'id' | 'secret'): Failure {

@@ -7,7 +7,7 @@ export const keyspace = {
   account: (consumerId: string) => `tg:a:{${consumerId}}`,
   /** String, JSON: one API key (StoredKey). Lives until it is deleted; a revoked key stays, to be recognised. */
   apiKey: (id: string) => `tg:key:{${id}}`,
-  /** String: the id of the API key that has a secret with this digest. Lives as long as the secret can be used. */
+  /** String: the id of the API key that has a secret with this digest, or had. Lives as long as the key's record has the digest. */
   digest: (digest: string) => `tg:digest:${digest}`,
   /** Sorted set: the ids of all API keys by the time of their creation, milliseconds. */
   apiKeys: 'tg:keys',
