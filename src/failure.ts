@@ -29,6 +29,8 @@ export type FailureCode =
   | 'store_unavailable'
   /** Another gateway owns this embedded store. */
   | 'store_owned'
+  /** KEY_PEPPER is not the one that the keys in the store were made under. */
+  | 'pepper_mismatch'
   /** The store holds something that this version cannot read. */
   | 'store_corrupt'
   /** An address cannot be listened on. */

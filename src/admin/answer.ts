@@ -61,6 +61,10 @@ export function refusalOf({ code, message }: Failure): Answer | null {
   if (code === 'store_unavailable') {
     return refuse(code, 'The store does not answer at the moment. Retry shortly.', { 'Retry-After': '1' });
   }
+  if (code === 'pepper_mismatch') {
+    const what = 'The KEY_PEPPER of this gateway is not the one that the keys in the store were made under.';
+    return refuse('store_unavailable', what, { 'Retry-After': '1' });
+  }
   if (code === 'not_found' || code === 'conflict') return refuse(code, message);
   return code === 'refused' ? refuse('invalid_request', message) : null;
 }

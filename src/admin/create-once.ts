@@ -1,6 +1,6 @@
 import type { Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
-import type { Random } from '../identify/api-key.ts';
+import { digestOf, type Random } from '../identify/api-key.ts';
 import { type KeyWishes, keyOf, refuseWishes, storedSecret } from '../identify/key-changes.ts';
 import type { Durability, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { type Candidate, candidatesOf, REPEATABLE_MS, type Repeatable, secretOf } from '../identify/repeatable.ts';
@@ -15,7 +15,12 @@ export type Created =
       readonly durability: Durability;
     }
   /** The name stands for something else already. */
-  | { readonly kind: 'reused' };
+  | { readonly kind: 'reused' }
+  /** The name stands for a key that was made, and whose secret no longer works. */
+  | { readonly kind: 'ended'; readonly id: string; readonly how: SecretEnd };
+
+/** Why the secret that was shown when a key was made no longer works. */
+export type SecretEnd = 'revoked' | 'expired' | 'rotated';
 
 interface Means {
   readonly keys: KeyStore;
@@ -60,11 +65,26 @@ async function find(repeatable: Repeatable, wishesAt: WishesAt, means: Means): P
     const { creation, createdAtMs } = key;
     if (creation.body !== repeatable.body) return { kind: 'reused' };
     const made = make(repeatable, wishesAt(createdAtMs), { ...candidate, salt: creation.salt, createdAtMs });
+    const how = endOf(key, made.secret, means);
+    if (how !== null) return { kind: 'ended', id: key.id, how };
     // The first answer may have been that this is unknown; a change that changes nothing tells.
     const updated = await keys.update(candidate.id, (present) => present);
     if (updated !== null) return { kind: 'repeated', ...made, durability: updated.durability };
   }
   return null;
+}
+
+/**
+ * A client that repeats its creation takes the answer for a key that works, so the present state of the key decides
+ * whether the secret is shown again.
+ * @returns null while the secret works
+ */
+function endOf(key: StoredKey, secret: string, { peppers, nowMs }: Means): SecretEnd | null {
+  if (key.revokedAtMs !== null) return 'revoked';
+  if (key.expiresAtMs !== null && key.expiresAtMs <= nowMs) return 'expired';
+  const digests = peppers.map((pepper) => digestOf(secret, pepper));
+  const stored = key.secrets.find(({ digest }) => digests.includes(digest));
+  return stored === undefined || (stored.expiresAtMs !== null && stored.expiresAtMs <= nowMs) ? 'rotated' : null;
 }
 
 function make(

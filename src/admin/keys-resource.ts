@@ -36,6 +36,14 @@ export async function createKey(call: Call, admin: Admin): Promise<Answer> {
       'This Idempotency-Key came with another body before. Use a new one for each key that is to be made.',
     );
   }
+  if (made.kind === 'ended') {
+    const what = { revoked: 'is revoked', expired: 'has expired', rotated: 'has another secret since' }[made.how];
+    return refuse(
+      'conflict',
+      `Key ${made.id}, which this Idempotency-Key made, ${what}. Use a new Idempotency-Key to make another key.`,
+      { Location: `/admin/keys/${made.id}` },
+    );
+  }
   const { key, secret, kind, durability } = made;
   tell(call, admin, 'key.create', { before: null, key, durability }, kind === 'made' ? 'done' : 'repeated');
   const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs);

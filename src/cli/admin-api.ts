@@ -7,6 +7,7 @@ import { Door, WRONG_TOKENS_PER_MINUTE } from '../admin/door.ts';
 import { Operations } from '../admin/operations.ts';
 import type { Plans } from '../admit/plan.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
+import { Failure } from '../failure.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
 import { deprecationReports } from './deprecations-report.ts';
@@ -19,7 +20,7 @@ export interface InForce {
   readonly versions: Configuration['versions'];
 }
 
-type Stores = Pick<GatewayStores, 'keys' | 'ledger' | 'peppers' | 'deprecatedCalls'>;
+type Stores = Pick<GatewayStores, 'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls'>;
 
 /** Read when somebody first asks for it: it is long, and hardly anybody ever does. */
 function apiDescription(): () => object {
@@ -46,6 +47,7 @@ export function adminApiOn(inForce: InForce, stores: () => Promise<Stores>, logg
     admin: async () => {
       const opened = await stores();
       const { keys, ledger, peppers } = opened;
+      if (opened.pepperState() === 'mismatch') throw new Failure('pepper_mismatch', 'Another KEY_PEPPER is in use.');
       return {
         operations: new Operations({ keys, ledger, plans: () => inForce.plans, peppers, random: randomBytes, nowMs }),
         versions: () => inForce.versions,
@@ -74,14 +76,19 @@ export function adminApiAlone(
       onStoreChange: () => {},
       onFailure: (error) => logger.error({ err: error }, 'the store failed'),
       // Those who serve have said it.
+      onPepperMismatch: () => {},
       onWarning: () => {},
+    });
+    // What refuses to open now, such as a wrong pepper, may open later.
+    opened.catch(() => {
+      opened = null;
     });
     return opened;
   };
   return {
     api: adminApiOn(inForce, open, logger),
     close: async () => {
-      await (await opened)?.close();
+      await (await opened?.catch(() => null))?.close();
     },
   };
 }

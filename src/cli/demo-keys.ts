@@ -20,18 +20,22 @@ const CUSTOM: Readonly<Record<WindowName, number>> = { second: 100, minute: 1_00
  * only. Only `npm start` makes any. One that can no longer be used is made anew.
  */
 export function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey[]> {
-  return withStore(env, async (store) => {
-    const file = join(store.settings.dataFolder, 'demo-keys.json');
-    const before = read(file);
-    const keys: DemoKey[] = [];
-    for (const plan of store.plans.plans.values()) {
-      const kept = before.get(plan.name);
-      const key = kept !== undefined && (await works(store, kept, plan)) ? kept : await make(store, plan);
-      keys.push({ plan: plan.name, key });
-    }
-    if (!isDeepStrictEqual(before, mapOf(keys))) write(file, mapOf(keys));
-    return keys;
-  });
+  return withStore(
+    env,
+    async (store) => {
+      const file = join(store.settings.dataFolder, 'demo-keys.json');
+      const before = read(file);
+      const keys: DemoKey[] = [];
+      for (const plan of store.plans.plans.values()) {
+        const kept = before.get(plan.name);
+        const key = kept !== undefined && (await works(store, kept, plan)) ? kept : await make(store, plan);
+        keys.push({ plan: plan.name, key });
+      }
+      if (!isDeepStrictEqual(before, mapOf(keys))) write(file, mapOf(keys));
+      return keys;
+    },
+    { makesSecrets: true },
+  );
 }
 
 const mapOf = (keys: readonly DemoKey[]) => new Map(keys.map(({ plan, key }) => [plan, key]));

@@ -4,6 +4,7 @@ import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
+import { type PepperState, PepperWatch } from './pepper-watch.ts';
 
 /** Everything a running gateway keeps outside itself, whichever store it is in. */
 export interface GatewayStores {
@@ -16,6 +17,8 @@ export interface GatewayStores {
   readonly deprecatedCalls: DeprecatedCalls;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
+  /** Whether they are those of the store. While they are not, nothing that the store does not know is refused as unknown. */
+  pepperState(): PepperState;
   state(): StoreState;
   /** Why the store is away and since when; null while it is not. */
   outage(): Outage | null;
@@ -39,6 +42,8 @@ export interface StoreEvents {
   readonly onFailure: (error: unknown) => void;
   /** Called once per write of the embedded store that failed and was asked for by no request. */
   readonly onFailedWrite?: (error: unknown) => void;
+  /** The peppers turn out not to be those of the store; null: they are again. At the opening it is thrown instead. */
+  readonly onPepperMismatch: (failure: Failure | null) => void;
   /** Called once with each sentence about the store that an operator should know. */
   readonly onWarning?: (sentence: string) => void;
 }
@@ -46,7 +51,7 @@ export interface StoreEvents {
 /**
  * Opens the store that the settings name: Redis where there is a REDIS_URL, else the embedded one, which only one
  * gateway at a time may own. Redis need not be there yet (contract section 6).
- * @throws Failure `store_owned`, `store_corrupt`, `bad_settings` (also for a Redis that cannot be counted on)
+ * @throws Failure `store_owned`, `store_corrupt`, `pepper_mismatch`, `bad_settings` (also for a Redis that cannot be counted on)
  */
 export async function openGatewayStores(settings: Settings, events: StoreEvents): Promise<GatewayStores> {
   return settings.redis.url === null ? openEmbedded(settings, events) : openRedis(settings, settings.redis.url, events);
@@ -72,6 +77,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     { insistOnServers, watchServers },
     { RedisDeprecatedCalls },
     { DurableWrites },
+    { RedisPepperRecord },
   ] = await Promise.all([
     import('../stores/redis/shards.ts'),
     import('../stores/redis/connection.ts'),
@@ -83,6 +89,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     import('../stores/redis/inspection.ts'),
     import('../stores/redis/deprecated-calls.ts'),
     import('../stores/redis/durable-writes.ts'),
+    import('../stores/redis/pepper-record.ts'),
   ]);
   const complaints = quietly(events.onFailure);
   const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: complaints.tell });
@@ -97,16 +104,26 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     onShardChange: (address, state) => events.onWarning?.(`The part of the cluster at ${address} is ${state}.`),
   });
   watchServers(redis, (sentence) => events.onWarning?.(sentence));
+  const pepperWatch = new PepperWatch({
+    record: new RedisPepperRecord({ redis, circuit }),
+    peppers: settings.peppers,
+    onMismatch: events.onPepperMismatch,
+    onWarning: (sentence) => events.onWarning?.(sentence),
+  });
+  const refuse = (error: unknown): never => {
+    pepperWatch.close();
+    circuit.close();
+    redis.disconnect();
+    throw error;
+  };
   // Most often it is there at once. If not, the gateway starts without it.
   await untilReady(redis, REACHED_WITHIN_MS)
     .then(() => circuit.run(() => redis.ping()))
     .then(() => circuit.run(() => insistOnServers(redis)))
-    .catch((error) => {
-      if (!(error instanceof Failure && error.code === 'bad_settings')) return events.onFailure(error);
-      circuit.close();
-      redis.disconnect();
-      throw error;
-    });
+    .catch((error) =>
+      error instanceof Failure && error.code === 'bad_settings' ? refuse(error) : events.onFailure(error),
+    );
+  await pepperWatch.begin().catch(refuse);
   const changes = new RedisChanges({ redis, circuit });
   const publish = changes.publish.bind(changes);
   const writes = new DurableWrites({ redis, ...settings.redis.durability });
@@ -118,11 +135,13 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
     changes,
     peppers: settings.peppers,
+    pepperState: () => pepperWatch.state,
     state: () =>
       circuit.state === 'present' && circuit.reached ? 'present' : circuit.reached ? 'away' : 'never_reached',
     outage: outages.present,
     applyLifts: () => {},
     close: async () => {
+      pepperWatch.close();
       changes.close();
       writes.close();
       circuit.close();
@@ -164,11 +183,14 @@ function withoutCommand(error: Error): Error {
   return Object.assign(new Error(message), { stack }, 'code' in error ? { code: error.code } : {});
 }
 
-async function openEmbedded({ dataFolder, peppers, redis }: Settings, events: StoreEvents): Promise<GatewayStores> {
+async function openEmbedded(
+  { dataFolder, peppers: given, redis }: Settings,
+  events: StoreEvents,
+): Promise<GatewayStores> {
   const [
     { ownStore },
     { openDatabase },
-    { peppersOf },
+    { EmbeddedPepperRecord, peppersOf },
     { EmbeddedKeys },
     { EmbeddedLedger },
     { EmbeddedChanges },
@@ -187,6 +209,14 @@ async function openEmbedded({ dataFolder, peppers, redis }: Settings, events: St
   const owner = ownStore(dataFolder);
   try {
     const db = openDatabase(dataFolder);
+    const peppers = peppersOf(dataFolder, db, given);
+    const pepperWatch = new PepperWatch({
+      record: new EmbeddedPepperRecord(db),
+      peppers,
+      onMismatch: events.onPepperMismatch,
+      onWarning: (sentence) => events.onWarning?.(sentence),
+    });
+    await pepperWatch.begin();
     const changes = new EmbeddedChanges({ db });
     const outages = watchOutages(events);
     const ledger = new EmbeddedLedger({
@@ -204,13 +234,15 @@ async function openEmbedded({ dataFolder, peppers, redis }: Settings, events: St
       attempts: new attempts.MemoryAttemptCounter(),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       changes,
-      peppers: peppersOf(dataFolder, db, peppers),
+      peppers,
+      pepperState: () => pepperWatch.state,
       state: () => (outages.present() === null ? 'embedded' : 'away'),
       // What it decides while it is away it writes down itself.
       returns: null,
       outage: outages.present,
       applyLifts: () => ledger.applyLifts(),
       close: async () => {
+        pepperWatch.close();
         changes.close();
         ledger.close();
         db.close();

@@ -49,18 +49,22 @@ export const keysCreate: Command = {
     // Faults of the words are told before a store is opened.
     wishesOf(words, Date.now());
     const env = storeIn(terminal.env, words);
-    return withStore<ExitCode>(env, async (store) => {
-      const { key, secret, durability } = await operationsOn(store).create((nowMs) => wishesOf(words, nowMs));
-      const report = keyReportWithSecret(key, secret, store.plans);
-      if (words.options.json === true) terminal.out(json(report));
-      else {
-        const ends = report.expiresAt === null ? '' : `, until ${report.expiresAt}`;
-        terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
-        terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
-        terminal.out(`It is in ${nameOfStore(store.settings)}; gateways on another store do not know it.\n`);
-      }
-      return exitCodeOf(durability, terminal);
-    });
+    return withStore<ExitCode>(
+      env,
+      async (store) => {
+        const { key, secret, durability } = await operationsOn(store).create((nowMs) => wishesOf(words, nowMs));
+        const report = keyReportWithSecret(key, secret, store.plans);
+        if (words.options.json === true) terminal.out(json(report));
+        else {
+          const ends = report.expiresAt === null ? '' : `, until ${report.expiresAt}`;
+          terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
+          terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
+          terminal.out(`It is in ${nameOfStore(store.settings)}; gateways on another store do not know it.\n`);
+        }
+        return exitCodeOf(durability, terminal);
+      },
+      { makesSecrets: true },
+    );
   },
 };
 

@@ -35,33 +35,37 @@ export const keysImport: Command = {
     const wanted = formatNamed(options.format);
     const source = await openSource(file);
     const format = wanted ?? formatOf(file, source.head);
-    return withStore<ExitCode>(terminal.env, async (store) => {
-      const report = new ImportReport(file, terminal, options);
-      const progress = new Progress(terminal, () => performance.now());
-      const outcomes = moveKeys(readRows(source.chunks(), format), {
-        keys: store.keys,
-        plans: store.plans.plans,
-        formats: store.settings.keyFormats,
-        peppers: store.peppers,
-        nowMs: () => Date.now(),
-        dryRun: options['dry-run'] === true,
-      });
-      try {
-        for await (const outcome of outcomes) {
-          report.add(outcome, () => progress.end());
-          progress.show('importing', source.bytesRead(), source.bytes, megabytes);
+    return withStore<ExitCode>(
+      terminal.env,
+      async (store) => {
+        const report = new ImportReport(file, terminal, options);
+        const progress = new Progress(terminal, () => performance.now());
+        const outcomes = moveKeys(readRows(source.chunks(), format), {
+          keys: store.keys,
+          plans: store.plans.plans,
+          formats: store.settings.keyFormats,
+          history: store.pepperHistory,
+          nowMs: () => Date.now(),
+          dryRun: options['dry-run'] === true,
+        });
+        try {
+          for await (const outcome of outcomes) {
+            report.add(outcome, () => progress.end());
+            progress.show('importing', source.bytesRead(), source.bytes, megabytes);
+          }
+        } catch (error) {
+          progress.end();
+          if (!(error instanceof Unreadable)) {
+            report.print();
+            throw error;
+          }
+          report.stop(error);
         }
-      } catch (error) {
         progress.end();
-        if (!(error instanceof Unreadable)) {
-          report.print();
-          throw error;
-        }
-        report.stop(error);
-      }
-      progress.end();
-      return report.print();
-    });
+        return report.print();
+      },
+      { makesSecrets: options['dry-run'] !== true },
+    );
   },
 };
 

@@ -22,15 +22,19 @@ export const keysRotate: Command = {
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     const overlapMs = readDuration('--overlap', (options.overlap as string | undefined) ?? '24h');
-    return withStore<ExitCode>(terminal.env, async (store) => {
-      const { key, secret, durability } = await operationsOn(store).rotate(id, overlapMs);
-      if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, store.plans)));
-      else {
-        terminal.out(`${id} has a new secret; the old one ${fateOf(key)}.\n\n  ${secret}\n\n`);
-        terminal.out('This is the only time that it is shown. Keep it where you keep secrets.\n');
-      }
-      return exitCodeOf(durability, terminal);
-    });
+    return withStore<ExitCode>(
+      terminal.env,
+      async (store) => {
+        const { key, secret, durability } = await operationsOn(store).rotate(id, overlapMs);
+        if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, store.plans)));
+        else {
+          terminal.out(`${id} has a new secret; the old one ${fateOf(key)}.\n\n  ${secret}\n\n`);
+          terminal.out('This is the only time that it is shown. Keep it where you keep secrets.\n');
+        }
+        return exitCodeOf(durability, terminal);
+      },
+      { makesSecrets: true },
+    );
   },
 };
 

@@ -1,17 +1,20 @@
+import { randomBytes } from 'node:crypto';
 import type { DatabaseSync } from 'node:sqlite';
 import type { Plans } from '../admit/plan.ts';
 import { loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { Change, KeyStore } from '../identify/key-store.ts';
+import { checkPeppers, type PepperHistory, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
 import { EmbeddedChanges } from '../stores/embedded/changes.ts';
 import { openDatabase } from '../stores/embedded/database.ts';
 import { EmbeddedKeys } from '../stores/embedded/keys.ts';
-import { peppersOf } from '../stores/embedded/pepper.ts';
+import { EmbeddedPepperRecord, peppersOf } from '../stores/embedded/pepper.ts';
 import { RedisChanges } from '../stores/redis/changes.ts';
 import { connectRedis, type RedisClient, untilReady } from '../stores/redis/connection.ts';
 import { DurableWrites } from '../stores/redis/durable-writes.ts';
 import { insistOnServers } from '../stores/redis/inspection.ts';
 import { RedisKeys } from '../stores/redis/keys.ts';
+import { RedisPepperRecord } from '../stores/redis/pepper-record.ts';
 import { type Calls, circuitFor } from '../stores/redis/shards.ts';
 import { configurationFrom } from './configuration.ts';
 
@@ -23,6 +26,7 @@ export interface OpenStore {
   readonly warnings: readonly string[];
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
+  readonly pepperHistory: PepperHistory;
   readonly keys: KeyStore;
   /** Tells every gateway of a change to something other than a key (a key's change is told by `keys`). */
   readonly publish: (change: Change) => Promise<void>;
@@ -36,6 +40,11 @@ export interface OpenStore {
 export interface OpenOptions {
   /** False for what can be done whatever plans.yaml says, or does not: a leaked key is revoked while it is being mended. */
   readonly needsPlans?: boolean;
+  /**
+   * True for what makes secrets: the peppers that it is given become those of the store, as at the start of a gateway. Other
+   * commands only check them.
+   */
+  readonly makesSecrets?: boolean;
 }
 
 /** A person waits: longer than a request would, and no longer than a person does; first for the link, then for each call. */
@@ -51,11 +60,13 @@ const DURABLE_WITHIN_MS = 15_000;
  * Opens the store that the settings name, the same one that a gateway with these settings uses, whether or not one runs
  * (contract section 1).
  * @throws Failure `bad_settings` with every fault on a line of its own; `store_unavailable` within 3 s when Redis does not answer;
- *   `store_corrupt`
+ *   `store_corrupt`; `pepper_mismatch`
  */
 export async function openStore(env: NodeJS.ProcessEnv, options: OpenOptions = {}): Promise<OpenStore> {
   const { settings, plans, missing } = configurationFor(env, options);
-  const store = settings.redis.url === null ? openEmbedded(settings) : await openRedis(settings, settings.redis.url);
+  const writes = options.makesSecrets === true ? 'always' : 'never';
+  const { url } = settings.redis;
+  const store = url === null ? await openEmbedded(settings, writes) : await openRedis(settings, url, writes);
   return { settings, plans, ...store, warnings: [...missing, ...store.warnings] };
 }
 
@@ -88,13 +99,23 @@ export async function withStore<T>(
   }
 }
 
-function openEmbedded({ dataFolder, peppers }: Settings): Omit<OpenStore, 'settings' | 'plans'> {
+type Opened = Omit<OpenStore, 'settings' | 'plans'>;
+type Writes = 'always' | 'never';
+
+async function checked(record: PepperStore, peppers: readonly string[], writes: Writes) {
+  const { history, unverified } = await checkPeppers(record, peppers, { writes, random: randomBytes });
+  return { peppers, pepperHistory: history, pepperWarnings: unverified ? [UNVERIFIED] : [] };
+}
+
+async function openEmbedded({ dataFolder, peppers: given }: Settings, writes: Writes): Promise<Opened> {
   const db = openDatabase(dataFolder);
   try {
+    const peppers = peppersOf(dataFolder, db, given);
+    const { pepperWarnings, ...pepper } = await checked(new EmbeddedPepperRecord(db), peppers, writes);
     const changes = new EmbeddedChanges({ db });
     return {
-      warnings: [],
-      peppers: peppersOf(dataFolder, db, peppers),
+      warnings: pepperWarnings,
+      ...pepper,
       keys: new EmbeddedKeys({ db, changes }),
       publish: (change) => changes.publish(change),
       technology: { kind: 'embedded', db },
@@ -106,10 +127,7 @@ function openEmbedded({ dataFolder, peppers }: Settings): Omit<OpenStore, 'setti
   }
 }
 
-async function openRedis(
-  { peppers, redis: { durability } }: Settings,
-  url: string,
-): Promise<Omit<OpenStore, 'settings' | 'plans'>> {
+async function openRedis({ peppers, redis: { durability } }: Settings, url: string, access: Writes): Promise<Opened> {
   const redis = connectRedis({ url, connectTimeoutMs: CONNECT_WITHIN_MS });
   // Each call is made: a command has no later one that could find the store back.
   const circuit = circuitFor(redis, {
@@ -117,8 +135,11 @@ async function openRedis(
     failures: Number.POSITIVE_INFINITY,
     probeEveryMs: PATIENCE_MS,
   });
-  const warnings = await untilReady(redis, CONNECT_WITHIN_MS)
-    .then(() => circuit.run(() => insistOnServers(redis)))
+  const { warnings, pepperWarnings, ...pepper } = await untilReady(redis, CONNECT_WITHIN_MS)
+    .then(async () => ({
+      warnings: await circuit.run(() => insistOnServers(redis)),
+      ...(await checked(new RedisPepperRecord({ redis, circuit }), peppers, access)),
+    }))
     .catch((error) => {
       redis.disconnect();
       throw error;
@@ -129,8 +150,8 @@ async function openRedis(
   const timeoutMs = Math.max(durability.timeoutMs, DURABLE_WITHIN_MS);
   const writes = new DurableWrites({ redis, replicas, timeoutMs });
   return {
-    warnings,
-    peppers,
+    warnings: [...warnings, ...pepperWarnings],
+    ...pepper,
     keys: new RedisKeys({ redis, circuit, publish, writes }),
     publish,
     technology: { kind: 'redis', redis, circuit, writes },

@@ -43,7 +43,7 @@ type Closer = () => Promise<void> | void;
 /**
  * Brings one gateway up: stores first, then the listeners, so that nothing is served before everything stands.
  * @param place null: this process is the whole gateway; else it is one worker of several, which listens for nothing itself
- * @throws Failure `store_owned`, `store_corrupt`, `cannot_listen` …; what had been opened by then is closed again
+ * @throws Failure `store_owned`, `store_corrupt`, `pepper_mismatch`, `cannot_listen` …; what had been opened by then is closed again
  */
 export async function runGateway(
   configuration: Configuration,
@@ -101,6 +101,10 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
     },
     onFailure: (error) => log.logger.error({ err: error }, 'the store failed'),
     onFailedWrite: () => late.metrics?.storeFailed(),
+    onPepperMismatch: (failure) => {
+      if (failure !== null) log.logger.error({ pepper: 'mismatch', reason: failure.message }, 'the pepper is wrong');
+      else log.logger.info({ pepper: 'right' }, 'the pepper is right again');
+    },
     onWarning: (sentence) => log.logger.warn(sentence),
   });
   closers.push(() => stores.close());
@@ -125,6 +129,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
     versions: () => live.versions,
     tokenKeysUp: () => tokens.keysUp,
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
+    isPepperWrong: () => stores.pepperState() === 'mismatch',
     certificateExpiresAtMs: () => certificates?.current.expiresAtMs ?? null,
   });
   late.metrics = metrics;
@@ -229,12 +234,14 @@ function readinessOf(
   const store = stores.state();
   const decides = store !== 'never_reached' && (store !== 'away' || redis.onFailure !== 'closed');
   const outage = stores.outage();
+  const isPepperWrong = stores.pepperState() === 'mismatch';
   return {
-    ready: !draining && decides && !isShortOfMemory,
+    ready: !draining && decides && !isShortOfMemory && !isPepperWrong,
     store,
     draining,
     ...(outage === null ? {} : { outage }),
     ...(isRefused ? { settings: 'refused' } : {}),
+    ...(isPepperWrong ? { pepper: 'mismatch' } : {}),
     ...(isShortOfMemory ? { memory: 'short' } : {}),
   };
 }

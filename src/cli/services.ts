@@ -33,6 +33,7 @@ export function openServices(
   const identifier = new Identifier({
     keyStore: stores.keys,
     peppers: stores.peppers,
+    isPepperRight: () => stores.pepperState() === 'right',
     formats: () => inForce.settings.keyFormats,
     staleKeysMs,
     onStoreFailure,

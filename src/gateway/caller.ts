@@ -32,6 +32,8 @@ export type Identified =
       readonly code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key';
       /** What is wrong with its token; null where it brought none. */
       readonly token: JwtRefusal | null;
+      /** Why its key was refused, for operators alone; left out where there is nothing to say. */
+      readonly cause?: string | undefined;
     }
   /** Authorization came more than once. */
   | { readonly kind: 'ambiguous' }
@@ -126,7 +128,9 @@ function withoutToken({ kind }: Exclude<Credentials, { kind: 'token' }>): Identi
 }
 
 function fromIdentity(parts: Parts, identity: Identity): Identified {
-  if (identity.kind === 'refused') return { kind: 'unknown', code: identity.code, token: null };
+  if (identity.kind === 'refused') {
+    return { kind: 'unknown', code: identity.code, token: null, cause: identity.cause };
+  }
   if (identity.kind === 'unavailable') return { kind: 'unavailable', code: 'store_unavailable', retryAfterMs: 0 };
   const { key } = identity;
   const allowance = parts.allowanceFor(key);

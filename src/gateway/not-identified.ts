@@ -11,7 +11,7 @@ export interface Refusal {
   /** The rate-limit fields, where they have been made already. */
   readonly told: string[] | null;
   /** What broke, for operators; left out where nothing did. */
-  readonly cause?: string;
+  readonly cause?: string | undefined;
 }
 
 /**
@@ -37,14 +37,14 @@ export function notIdentified(
     const cause = `plans.yaml has no usable plan '${identified.plan}' for ${identified.id}`;
     return { judgement: 'undecided', error: plainError('internal_error'), told: null, cause };
   }
-  const { code, token } = identified;
+  const { code, token, cause } = identified;
   const answer = (budget: Budget): Refusal => {
     const nowMs = wallMs();
     // An address without credit left loses the connection too; a trusted proxy's carries the requests of others.
     const error = budget.allowed
       ? unauthorized(code, token)
       : { ...tooManyFailedAttempts(budget, nowMs), closes: !trustedPeer };
-    return { judgement: 'unauthenticated', error, told: rateLimitFields.ofBudget(budget, nowMs) };
+    return { judgement: 'unauthenticated', error, told: rateLimitFields.ofBudget(budget, nowMs), cause };
   };
   const budget = failedAttempts.fail(address, waitedMs);
   return budget instanceof Promise ? budget.then(answer) : answer(budget);

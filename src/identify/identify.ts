@@ -11,14 +11,24 @@ export { type Consumer, fingerprintOf };
 export type Identity =
   | { readonly kind: 'consumer'; readonly key: Consumer }
   /** Unknown, revoked and malformed are one answer: it tells nobody which keys there once were. */
-  | { readonly kind: 'refused'; readonly code: 'invalid_api_key' | 'expired_api_key' }
-  /** The store does not answer and this key was not seen lately (contract section 6): 503, not 401. */
+  | {
+      readonly kind: 'refused';
+      readonly code: 'invalid_api_key' | 'expired_api_key';
+      /** For operators alone; left out where the key itself says what is wrong with it. */
+      readonly cause?: string;
+    }
+  /** The store does not answer and this key was not seen lately (contract section 6), or its pepper is another: 503, not 401. */
   | { readonly kind: 'unavailable' };
 
 export interface IdentifierOptions {
   readonly keyStore: KeyStore;
   /** Newest first; at least one. Keys found under an older one are re-hashed under the newest. */
   readonly peppers: readonly string[];
+  /**
+   * Whether the store is known to use these peppers; true where it is left out. Where it is not, every good key looks like
+   * one that there is no record of, and is `unavailable` and not refused.
+   */
+  readonly isPepperRight?: () => boolean;
   /** Of keys that were made elsewhere; asked each time, since gateway.yaml may change. */
   readonly formats?: () => readonly KeyFormat[];
   /** Milliseconds that never jump. */
@@ -38,7 +48,12 @@ type Settled = { readonly known: Known } | { readonly identity: Identity };
 const INVALID: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key' });
 const EXPIRED: Identity = Object.freeze({ kind: 'refused', code: 'expired_api_key' });
 const UNAVAILABLE: Identity = Object.freeze({ kind: 'unavailable' });
-const NOBODYS: Settled = Object.freeze({ identity: INVALID });
+const NO_RECORD: Identity = Object.freeze({
+  kind: 'refused',
+  code: 'invalid_api_key',
+  cause: 'the key is well-formed, and the store has no record of it',
+});
+const REVOKED: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key', cause: 'the key is revoked' });
 
 /** Asked again in the background after this long, should a change ever go unheard. */
 const CONFIRM_AFTER_MS = 10_000;
@@ -61,8 +76,8 @@ export class Identifier {
   readonly #options: IdentifierOptions;
   readonly #search: SecretSearch;
   readonly #known: KnownSecrets;
-  /** Until when (monotonic milliseconds) a secret counts as unknown. */
-  readonly #unknown: LRUCache<string, number>;
+  /** Secrets that are refused without asking the store, and until when (monotonic milliseconds). */
+  readonly #unknown: LRUCache<string, { readonly identity: Identity; readonly untilMs: number }>;
   readonly #underWay = new Map<string, Promise<Settled>>();
   #epoch = 0;
   /** What was confirmed in this epoch or later may be used until then, although there is a newer one. */
@@ -119,8 +134,9 @@ export class Identifier {
   }
 
   #identifyUnknown(sha: string): Identity | Promise<Identity> {
-    const untilMs = this.#unknown.get(sha);
-    return untilMs !== undefined && this.#options.monotonicMs() < untilMs ? INVALID : this.#askFirst(sha);
+    const refused = this.#unknown.get(sha);
+    const isFresh = refused !== undefined && this.#options.monotonicMs() < refused.untilMs;
+    return isFresh ? refused.identity : this.#askFirst(sha);
   }
 
   #askFirst(sha: string): Promise<Identity> {
@@ -169,8 +185,11 @@ export class Identifier {
       const isCurrent = changes === this.#changes;
       if (found === null || found.key.revokedAtMs !== null) {
         this.#known.delete(sha);
-        if (isCurrent) this.#unknown.set(sha, this.#options.monotonicMs() + UNKNOWN_FOR_MS);
-        return NOBODYS;
+        // Under a wrong pepper no key is found, and 401 would tell the clients to throw good ones away.
+        if (found === null && this.#options.isPepperRight?.() === false) return { identity: UNAVAILABLE };
+        const identity = found === null ? NO_RECORD : REVOKED;
+        if (isCurrent) this.#unknown.set(sha, { identity, untilMs: this.#options.monotonicMs() + UNKNOWN_FOR_MS });
+        return { identity };
       }
       const known = this.#remember(sha, found.key, found.secret, askedAtMs, isCurrent ? epoch : CHANGED);
       if (found.oldDigest !== null && askedAtMs >= known.rehashAtMs) void this.#rehash(known, found.oldDigest, sha);

@@ -1,7 +1,7 @@
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from './api-key.ts';
-import type { StoredKey, StoredSecret } from './key-store.ts';
+import { digestsOf, type StoredKey, type StoredSecret } from './key-store.ts';
 import { visible } from './visible.ts';
 
 /** What a new key is to be. */
@@ -29,6 +29,11 @@ const LONGEST_NAME = 100;
 const LONGEST_NOTES = 1_000;
 /** Secrets of one key that work at the same time. A bound, so that a record cannot grow without end. */
 const MOST_SECRETS = 8;
+/**
+ * Retired digests that a key keeps, for the same reason. Half are the first ones: the secret that came with an import is
+ * among them, and those that were made here afterwards are in no file.
+ */
+const MOST_RETIRED = 32;
 
 /**
  * Makes a key that can be used: its plan is there and every custom window has a number (contract sections 2 and 5).
@@ -88,22 +93,47 @@ export function storedSecret(secret: string, pepper: string, createdAtMs: number
 
 /**
  * Gives a key a second secret and lets the present ones live for `overlapMs` at most; with 0 they end at once.
- * Secrets that have already ended are dropped.
+ * Secrets that have already ended are dropped, and their digests retired.
  * @throws Failure `conflict` for a key that is revoked or expired, or has too many secrets
  */
 export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, nowMs: number): StoredKey {
   refuseDead(key, nowMs, 'rotated');
   const endsAtMs = nowMs + overlapMs;
-  const retired = key.secrets
-    .map((secret) => ({ ...secret, expiresAtMs: Math.min(secret.expiresAtMs ?? endsAtMs, endsAtMs) }))
-    .filter((secret) => secret.expiresAtMs > nowMs);
-  if (retired.length >= MOST_SECRETS) {
+  const before = key.secrets.map((secret) => ({
+    ...secret,
+    expiresAtMs: Math.min(secret.expiresAtMs ?? endsAtMs, endsAtMs),
+  }));
+  const [live, ended] = [before.filter((it) => it.expiresAtMs > nowMs), before.filter((it) => it.expiresAtMs <= nowMs)];
+  if (live.length >= MOST_SECRETS) {
     throw new Failure(
       'conflict',
-      `Key ${key.id} has ${retired.length} secrets that still work, the most there can be. Rotate with an overlap of 0s to end them, or wait.`,
+      `Key ${key.id} has ${live.length} secrets that still work, the most there can be. Rotate with an overlap of 0s to end them, or wait.`,
     );
   }
-  return { ...key, secrets: [fresh, ...retired] };
+  const secrets = [fresh, ...live];
+  return ended.length === 0 ? { ...key, secrets } : retiring({ ...key, secrets }, ended);
+}
+
+function retiring(key: StoredKey, ended: readonly { readonly digest: string }[]): StoredKey {
+  const retired = [...(key.retired ?? []), ...ended.map(({ digest }) => digest)];
+  if (retired.length <= MOST_RETIRED) return { ...key, retired };
+  const half = MOST_RETIRED / 2;
+  return { ...key, retired: [...retired.slice(0, half), ...retired.slice(-half)] };
+}
+
+/**
+ * Puts a secret that was recognised as one of this key's under the newest pepper, so that it is recognised by that alone:
+ * in the place of its digest under an older one, or among the retired ones where the key has no digest of it at all.
+ * @param digests of the secret under every pepper, the newest first
+ */
+export function recognised(key: StoredKey, digests: readonly string[]): StoredKey {
+  const [newest, ...older] = digests as [string, ...string[]];
+  const own = digestsOf(key);
+  if (own.includes(newest)) return key;
+  if (!own.some((digest) => older.includes(digest))) return retiring(key, [{ digest: newest }]);
+  const renewed = (digest: string) => (older.includes(digest) ? newest : digest);
+  const secrets = key.secrets.map((secret) => ({ ...secret, digest: renewed(secret.digest) }));
+  return { ...key, secrets, ...(key.retired === undefined ? {} : { retired: key.retired.map(renewed) }) };
 }
 
 /** Ends a key for good. A key that is revoked already stays as it is, so that revoking twice is no mistake. */

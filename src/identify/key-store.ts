@@ -28,6 +28,11 @@ export interface StoredKey {
   readonly revokedAtMs: number | null;
   /** Newest first. */
   readonly secrets: readonly StoredSecret[];
+  /**
+   * Digests of secrets that it had and no longer has, oldest first: an import must not bring one of them back. Absent where
+   * there are none.
+   */
+  readonly retired?: readonly string[];
   /** How its creation is told from another when it is asked for again (repeatable.ts); absent where it cannot be. */
   readonly creation?: { readonly salt: string; readonly body: string };
 }
@@ -72,10 +77,12 @@ export interface UpdateOptions {
 export interface KeyStore {
   /** The key that has a secret with this digest, whatever its state (revoked and expired ones are found too). */
   findByDigest(digest: string): Promise<StoredKey | null>;
+  /** The same, and the key that had such a secret once and keeps its digest among the retired ones. */
+  ownerOf(digest: string): Promise<StoredKey | null>;
   get(id: string): Promise<StoredKey | null>;
   /** The keys behind the one whose id is `cursor`, which stays where it is whatever is added. `refused` for any other. */
   list(page: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage>;
-  /** Stores a new key, whole or not at all. Rejects with `refused` when its id or a digest is taken. */
+  /** Stores a new key, whole or not at all. Rejects with `refused` when its id or a digest is taken, be it a retired one. */
   create(key: StoredKey): Promise<Durability>;
   /**
    * Stores many new keys, each whole or not at all. Nobody is told: what was unknown is asked again within a second.
@@ -126,8 +133,14 @@ const STORED_KEY = z.looseObject({
   revokedAtMs: moment.nullable(),
   notes: z.string().optional(),
   secrets: z.array(SECRET),
+  retired: z.array(z.string()).optional(),
   creation: z.looseObject({ salt: z.string(), body: z.string() }).optional(),
 });
+
+/** Every digest that belongs to a key: those of its secrets, and the retired ones. */
+export function digestsOf({ secrets, retired = [] }: StoredKey): string[] {
+  return [...secrets.map(({ digest }) => digest), ...retired];
+}
 
 /**
  * Reads a key as a store has it, JSON.

@@ -38,9 +38,13 @@ export function secretOf(name: string, salt: string, pepper: string): string {
   return mint(randomFrom(pepper, 'secret', name, salt));
 }
 
-/** The id of a key that is moved here: the same for the same secret, so that moving it twice makes one key. */
-export function idOfMoved(sha256: Uint8Array, pepper: string): string {
-  return newKeyId(randomFrom(pepper, 'moved', Buffer.from(sha256).toString('hex')));
+/**
+ * The id of a key that is moved here: the same for the same secret, so that moving it twice makes one key. Not from the secret
+ * alone: the secrets of others may be weak, and whoever stole the store could try guesses on the ids.
+ * @param root the store's own secret, which does not change with the pepper; the pepper itself in keys of earlier versions
+ */
+export function idOfMoved(sha256: Uint8Array, root: string): string {
+  return newKeyId(randomFrom(root, 'moved', Buffer.from(sha256).toString('hex')));
 }
 
 /** Of what a creation asks for. The order of members does not matter. */

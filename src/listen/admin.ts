@@ -11,6 +11,8 @@ export interface Readiness {
   readonly outage?: { readonly reason: string; readonly lastsMs: number };
   /** `refused`: the settings' files hold something that cannot be used, and what was in force before still is. */
   readonly settings?: 'refused';
+  /** `mismatch`: KEY_PEPPER is not the one of the store; left out while it is. */
+  readonly pepper?: 'mismatch';
   /** `short`: the heap is nearly full, so no new connections are taken; left out while it is not. */
   readonly memory?: 'short';
   /** How each worker is; where there is one process only, it is left out. */

@@ -19,6 +19,7 @@ const JOINED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
   [/_up$/, 'min'],
   [/_timestamp_seconds$/, 'min'],
   [/_info$/, 'max'],
+  [/_mismatch$/, 'max'],
 ];
 
 /**

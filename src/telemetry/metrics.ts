@@ -28,6 +28,8 @@ export interface Gauges {
   readonly upstreams: () => Iterable<UpstreamState>;
   /** 1 present, 0 away. */
   readonly store: () => number;
+  /** Whether the peppers are not those of the store; left out where nothing checks them. */
+  readonly isPepperWrong?: () => boolean;
   /** When the certificate in force expires, Unix milliseconds; null, or left out, where there is no TLS. */
   readonly certificateExpiresAtMs?: () => number | null;
   /** Of the settings and plans in force. */
@@ -189,10 +191,13 @@ function counter(registry: Registry, name: string, help: string): Counter {
   return new Counter({ name, help, registers: [registry] });
 }
 
-function addGauges(registry: Registry, { connections, inFlight, upstreams, store }: Gauges): void {
+function addGauges(registry: Registry, { connections, inFlight, upstreams, store, isPepperWrong }: Gauges): void {
   gauge(registry, 'tollgate_connections', 'Client connections that are open.', connections);
   gauge(registry, 'tollgate_in_flight', 'Requests that have not ended.', inFlight);
   gauge(registry, 'tollgate_store_up', '1 while the store answers, 0 while it is away.', store);
+  gauge(registry, 'tollgate_pepper_mismatch', '1 while KEY_PEPPER is not the pepper of the store, else 0.', () =>
+    isPepperWrong?.() === true ? 1 : 0,
+  );
   gauge(registry, 'tollgate_workers', 'Processes that serve.', () => 1);
   new Gauge({
     name: 'tollgate_upstream_in_flight',

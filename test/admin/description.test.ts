@@ -237,6 +237,7 @@ describe('the API held to openapi.yaml', () => {
         await it(method, `/admin/keys/${id}${path}`, body, { 'If-Match': tag });
     }
     await it('DELETE', `/admin/keys/${id}`);
+    await it('POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'a' });
     await it('DELETE', '/admin/keys/none');
     for (const [method, path, body] of changes) await it(method, `/admin/keys/${id}${path}`, body);
     // A plan that has left plans.yaml: what its keys may do cannot be told.

@@ -21,7 +21,13 @@ export async function adminApiWith(keys: KeyStore, level = 'info') {
     of: async () => new Map(),
     add: async () => {},
   };
-  const stores = { keys, ledger: nothing, peppers: ['a pepper for the tests'], deprecatedCalls: nothing };
+  const stores = {
+    keys,
+    ledger: nothing,
+    peppers: ['a pepper for the tests'],
+    pepperState: () => 'right' as const,
+    deprecatedCalls: nothing,
+  };
   const server = createServer(adminApiOn(configuration, async () => stores, logger));
   atEnd(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { createOnce } from '../../src/admin/create-once.ts';
 import type { Plan } from '../../src/admit/plan.ts';
 import { isWellFormed } from '../../src/identify/api-key.ts';
+import type { KeyWishes } from '../../src/identify/key-changes.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
 import { startReplica, type TestGateway } from '../support/gateway.ts';
@@ -39,15 +40,35 @@ describe.each(Object.keys(STORES))('a creation with an Idempotency-Key, on %s', 
     });
   });
 
-  test('gives the same answer whatever has become of the key since', async () => {
+  test('gives the same answer whatever has become of the key since, while its secret works', async () => {
     const key = randomUUID();
     const first = await create(key);
     await ask(gateway, 'PATCH', `/admin/keys/${first.body.id}`, { name: 'other', limits: { minute: 1 } });
-    await ask(gateway, 'POST', `/admin/keys/${first.body.id}/rotate`, { overlap: '0s' });
-    await ask(gateway, 'DELETE', `/admin/keys/${first.body.id}`);
+    await ask(gateway, 'POST', `/admin/keys/${first.body.id}/rotate`, { overlap: '1h' });
     expect((await create(key)).text).toBe(first.text);
-    // It is the answer that is given again, not the key.
-    expect((await ask(gateway, 'GET', `/admin/keys/${first.body.id}`)).body.revokedAt).not.toBeNull();
+    expect((await gateway.get('/v1/pets', first.body.key)).status).toBe(200);
+  });
+
+  test.each([
+    ['the key is revoked', (id: string) => ask(gateway, 'DELETE', `/admin/keys/${id}`), 'is revoked'],
+    [
+      'its secret was rotated away',
+      (id: string) => ask(gateway, 'POST', `/admin/keys/${id}/rotate`, { overlap: '0s' }),
+      'has another secret since',
+    ],
+  ])('is 409 without the secret once %s', async (_, end, what) => {
+    const key = randomUUID();
+    const first = await create(key);
+    await end(first.body.id);
+    const again = await create(key);
+    expect([again.status, again.body.code]).toEqual([409, 'conflict']);
+    expect(again.body.message).toContain(`Key ${first.body.id}, which this Idempotency-Key made, ${what}.`);
+    expect(again.headers.get('location')).toBe(`/admin/keys/${first.body.id}`);
+    expect(again.text).not.toContain(first.body.key);
+    await eventually(() => {
+      const told = auditLines(gateway).filter(({ action, code }) => action === 'key.create' && code === 'conflict');
+      expect(told.length).toBeGreaterThan(0);
+    });
   });
 
   test('makes one key when it is asked for many times at once', async () => {
@@ -110,15 +131,17 @@ test('two gateways that are asked at the same time make one key', async () => {
   );
   expect(new Set(told.map(({ text }) => text)).size).toBe(1);
   expect((await ask(other, 'GET', '/admin/keys')).body.keys).toHaveLength(1);
+  // Each of them had a salt, and so a digest, of its own: those of the ones that came too late are gone.
+  expect(await redisCommand(one.env.REDIS_URL!, 'KEYS', 'tg:digest:*')).toHaveLength(1);
 });
 
 describe('by the clock', () => {
   const plan: Plan = { name: 'free', limits: { minute: 5 }, bans: null, enforce: true, shadow: {} };
   const wishes = { plan: 'free', limits: {}, name: null, owner: null, expiresAtMs: null };
-  const creator = (keys: FakeStore, peppers = ['new']) => {
+  const creator = (keys: FakeStore, peppers = ['new'], wished: KeyWishes = wishes) => {
     let n = 0;
     return (nowMs: number, by = peppers) =>
-      createOnce({ name: 'a', body: 'b' }, () => wishes, {
+      createOnce({ name: 'a', body: 'b' }, () => wished, {
         keys,
         peppers: by,
         plans: new Map([['free', plan]]),
@@ -144,6 +167,13 @@ describe('by the clock', () => {
     const midnightMs = 1_800_000_000_000 - (1_800_000_000_000 % 86_400_000);
     const first = await create(midnightMs + 50);
     expect(await create(midnightMs - 50)).toEqual({ ...first, kind: 'repeated' });
+  });
+
+  test('a name is told to have ended when its key expires', async () => {
+    const create = creator(new FakeStore(), ['new'], { ...wishes, expiresAtMs: 1_800_000_005_000 });
+    const first = await create(1_800_000_000_000);
+    expect(await create(1_800_000_004_999)).toEqual({ ...first, kind: 'repeated' });
+    expect(await create(1_800_000_005_000)).toMatchObject({ kind: 'ended', how: 'expired' });
   });
 
   test('a name stands for its key while the pepper is changed', async () => {

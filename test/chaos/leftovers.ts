@@ -1,8 +1,14 @@
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import type { Command, Store } from './stand/store.ts';
 
-/** What may stay for ever: API keys, the pointers to them, their list, and how many changes there were. */
-const LASTING = [keyspace.apiKey('').slice(0, -1), keyspace.digest(''), keyspace.apiKeys, keyspace.changes] as const;
+/** What may stay for ever: API keys, the pointers to them, their list, the record of the peppers, and how many changes there were. */
+const LASTING = [
+  keyspace.apiKey('').slice(0, -1),
+  keyspace.digest(''),
+  keyspace.apiKeys,
+  keyspace.peppers,
+  keyspace.changes,
+] as const;
 
 /** Everything in Redis that would stay for ever and is no API key, by name; the first twenty. */
 export async function leftoversIn(store: Store): Promise<string[]> {

@@ -22,7 +22,7 @@ test('a line whose key a failover may undo is told apart from those that are imp
     keys,
     plans: new Map([['pro', plan as never]]),
     formats: [],
-    peppers: ['a pepper for the tests'],
+    history: { peppers: ['a pepper for the tests'], root: 'a root for the tests' },
     nowMs: () => 1,
     dryRun: false,
   });

@@ -5,7 +5,10 @@ import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { csvLine, readCsv } from '../../src/admin/moving/csv.ts';
-import { mint } from '../../src/identify/api-key.ts';
+import { withStore } from '../../src/cli/open-store.ts';
+import { digestOf, mint } from '../../src/identify/api-key.ts';
+import { idOfMoved } from '../../src/identify/repeatable.ts';
+import { someKey } from '../identify/some-key.ts';
 import { startGateway, startReplica } from '../support/gateway.ts';
 import { ROOT, startProcess, temporaryFolder } from '../support/processes.ts';
 import { runCommand as run } from '../support/run-command.ts';
@@ -184,6 +187,59 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
     };
     expect(await under(old)).toMatchObject({ moved: 1, already: 0 });
     expect(await under(`${fresh},${old}`)).toMatchObject({ moved: 0, already: 1 });
+  });
+
+  test('revives nothing that was revoked or rotated away, while the pepper is changed and after it (reliability 156)', async () => {
+    const [old, fresh, later] = [
+      'the old pepper of the tests',
+      'the new pepper of the tests',
+      'a later pepper of the tests',
+    ];
+    const under = (KEY_PEPPER: string, ...words: string[]) => run({ ...env, KEY_PEPPER }, ...words);
+    const own = JSON.parse((await under(old, 'keys', 'create', '--plan', 'pro', '--json')).stdout);
+    const file = await fileOf(`key,plan\n${[foreign(1), foreign(2), own.key].join(',pro\n')},pro\n`);
+    await under(old, 'keys', 'import', file);
+    const idOf = async (end: string) =>
+      JSON.parse((await under(old, 'keys', 'export', '--json')).stdout.split('\n').find((line) => line.includes(end))!)
+        .id;
+    await under(old, 'keys', 'revoke', await idOf('aaa1'));
+    await under(old, 'keys', 'rotate', await idOf('aaa2'), '--overlap', '0s');
+    await under(old, 'keys', 'rotate', own.id, '--overlap', '0s');
+    const there = (await under(old, 'keys', 'list', '--json')).stdout;
+    for (const peppers of [old, `${old},${fresh}`, `${fresh},${old}`, fresh, `${later},${fresh}`, later]) {
+      // Whether or not it was imported on the way.
+      const words = peppers === fresh || peppers === later ? [] : ['--dry-run'];
+      const { stdout } = await under(peppers, 'keys', 'import', file, '--json', ...words);
+      expect([peppers, JSON.parse(stdout)]).toMatchObject([peppers, { moved: 0, already: 3, refused: 0 }]);
+      // A step of the change is noted by what makes keys, and by gateways.
+      await under(peppers, 'keys', 'import', await fileOf('key,plan\n'));
+      expect((await under(peppers, 'keys', 'list', '--json')).stdout).toBe(there);
+    }
+  });
+
+  test('brings a key back to life that was not used while the pepper was changed, and not as another key', async () => {
+    const [old, fresh] = ['the old pepper of the tests', 'the new pepper of the tests'];
+    const under = (KEY_PEPPER: string, ...words: string[]) => run({ ...env, KEY_PEPPER }, ...words);
+    const file = await fileOf(`key,plan\n${foreign(1)},pro\n`);
+    await under(old, 'keys', 'import', file);
+    const there = (await under(old, 'keys', 'list', '--json')).stdout;
+    await under(`${fresh},${old}`, 'keys', 'import', await fileOf('key,plan\n'));
+    expect((await under(fresh, 'keys', 'import', file)).stdout).toContain('0 imported, 1 there already');
+    expect((await under(fresh, 'keys', 'list', '--json')).stdout).toBe(there);
+    await withStore({ ...env, KEY_PEPPER: fresh }, async ({ keys }) => {
+      expect(await keys.findByDigest(digestOf(foreign(1), fresh))).not.toBeNull();
+    });
+  });
+
+  test('knows what an earlier version has imported and rotated, by the id that hung on the pepper', async () => {
+    const [old, fresh] = ['the old pepper of the tests', 'the new pepper of the tests'];
+    const id = idOfMoved(hash('sha256', foreign(1), 'buffer'), old);
+    await withStore({ ...env, KEY_PEPPER: old }, ({ keys }) => keys.create(someKey({ id }, old).key));
+    const file = await fileOf(`key,plan\n${foreign(1)},pro\n`);
+    for (const KEY_PEPPER of [old, `${fresh},${old}`, fresh]) {
+      const { stdout } = await run({ ...env, KEY_PEPPER }, 'keys', 'import', file, '--json');
+      expect(JSON.parse(stdout)).toMatchObject({ moved: 0, already: 1, lines: [{ id }] });
+    }
   });
 
   test('takes in thousands, and finds them all again', async () => {

@@ -142,6 +142,23 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       expect((await there.findByDigest(next.digest))?.id).toBe(key.id);
     });
 
+    test('that retires a secret keeps whose it was, and nobody else gets it', async () => {
+      const { key, digest } = someKey();
+      const next = someKey();
+      await here.create(key);
+      const retire = (before: StoredKey) => rotated(before, next.key.secrets[0]!, 0, 5);
+      const after = await here.update(key.id, retire);
+      expect(after).toMatchObject({ retired: [digest] });
+      expect(await there.findByDigest(digest)).toBeNull();
+      for (const one of [digest, next.digest]) expect(await there.ownerOf(one)).toEqual(after);
+      const thief = someKey({ secrets: key.secrets });
+      await expect(there.create(thief.key)).rejects.toMatchObject({ code: 'refused' });
+      expect(await there.createEach([thief.key])).toEqual(['taken']);
+      await here.update(key.id, (before) => ({ ...before, retired: [] }));
+      expect(await there.ownerOf(digest)).toBeNull();
+      expect(await there.ownerOf('unknown')).toBeNull();
+    });
+
     test('cannot take the secret of another key', async () => {
       const mine = someKey();
       const yours = someKey();

@@ -1,6 +1,13 @@
 import { Failure } from '../../src/failure.ts';
 import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
-import { DURABLE, type Durability, type KeyPage, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
+import {
+  DURABLE,
+  type Durability,
+  digestsOf,
+  type KeyPage,
+  type KeyStore,
+  type StoredKey,
+} from '../../src/identify/key-store.ts';
 import { PEPPER } from './some-key.ts';
 
 /** A store of keys in memory that counts what it is asked, and can be away or slow. */
@@ -18,6 +25,10 @@ export class FakeStore implements KeyStore {
     const found = [...this.keys.values()].find(({ secrets }) => secrets.some((secret) => secret.digest === digest));
     if (this.gate !== null) await this.gate;
     return found ?? null;
+  }
+
+  async ownerOf(digest: string): Promise<StoredKey | null> {
+    return [...this.keys.values()].find((key) => digestsOf(key).includes(digest)) ?? null;
   }
 
   async get(id: string) {

@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
 import { openSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -37,6 +36,9 @@ export async function ownStand({ gateways }: { readonly gateways: number }): Pro
   }
 }
 
+/** The same in each run: a Redis that somebody named keeps the check value of the pepper that it was opened with. */
+const PEPPER = 'the pepper of the load test';
+
 async function bringUp(wished: number, endings: Ending[]): Promise<Omit<Stand, 'close'>> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-load-'));
   endings.push(() => rm(folder, { recursive: true, force: true }));
@@ -44,7 +46,7 @@ async function bringUp(wished: number, endings: Ending[]): Promise<Omit<Stand, '
   endings.push(end);
   if (shared.kind === 'none' && process.env.TEST_REDIS) throw new Failure('refused', shared.reason);
   const store = shared.kind === 'none' ? 'the embedded store' : shared.version;
-  const redis = shared.kind === 'none' ? {} : { REDIS_URL: shared.url, KEY_PEPPER: randomUUID() };
+  const redis = shared.kind === 'none' ? {} : { REDIS_URL: shared.url, KEY_PEPPER: PEPPER };
   const gateways = shared.kind === 'none' ? 1 : wished;
   const upstream = start('upstream', [join(import.meta.dirname, 'upstream.ts')], folder, {}, endings);
   const { port: upstreamPort } = await serving(upstream);

@@ -137,7 +137,7 @@ export const GIVEN_UP = 'tollgate_local_decisions_total{count="sent"}';
 export async function expectExpiries({ redis, redisSays }: Pick<Stand, 'redis' | 'redisSays'>): Promise<void> {
   expect(redis.pid).not.toBe(0);
   for (const name of (await redisSays('KEYS', '*')) as string[]) {
-    if (/^tg:(key:|digest:|keys$|changes$)/.test(name)) continue;
+    if (/^tg:(key:|digest:|keys$|peppers$|changes$)/.test(name)) continue;
     const lives = Number(await redisSays('PTTL', name));
     // -2: it has ended since it was listed.
     expect({ name, ends: lives !== -1 }).toEqual({ name, ends: true });

@@ -39,6 +39,23 @@ describe('a crash in the middle', () => {
   });
 });
 
+describe('a creation that is refused', () => {
+  test('leaves no pointer, and takes none that the key under its id needs', async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const [one, other] = [await gatewayOn(url), await gatewayOn(url)];
+    const { key, digest } = someKey();
+    const late = Array.from({ length: 6 }, () => someKey({ id: key.id }).key);
+    const all = [key, key, ...late];
+    const told = await Promise.all(all.map((it, i) => (i % 2 ? one : other).keys.createEach([it])));
+    expect(told.flat().filter((it) => it === 'created')).toHaveLength(1);
+    const [stored] = (await one.keys.get(key.id))!.secrets;
+    expect(await redisCommand(url, 'KEYS', keyspace.digest('*'))).toEqual([keyspace.digest(stored!.digest)]);
+    expect(await one.keys.findByDigest(stored!.digest)).not.toBeNull();
+    if (stored!.digest !== digest) expect(await one.keys.findByDigest(digest)).toBeNull();
+  });
+});
+
 describe('a digest that one gateway takes away and another brings back stays to be found', () => {
   type Step = (...args: string[]) => Promise<unknown>;
   /** Lets `meanwhile` happen just before a gateway takes a step. */

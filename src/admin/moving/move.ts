@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Failure } from '../../failure.ts';
-import type { KeyStore, StoredKey } from '../../identify/key-store.ts';
+import { recognised } from '../../identify/key-changes.ts';
+import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import { type MovedKey, type MovedKeyMeans, movedKey } from './moved-key.ts';
 import type { Line } from './rows.ts';
 
@@ -16,7 +17,7 @@ export interface LineOutcome {
 }
 
 export interface MoveOptions extends Omit<MovedKeyMeans, 'nowMs'> {
-  readonly keys: Pick<KeyStore, 'findByDigest' | 'get' | 'createEach'>;
+  readonly keys: Pick<KeyStore, 'ownerOf' | 'get' | 'createEach' | 'update'>;
   readonly nowMs: () => number;
   /** True: nothing is written, and all else is as if it were. */
   readonly dryRun: boolean;
@@ -29,6 +30,9 @@ const UNKNOWN = 'was imported, but a failover of Redis may still undo it; import
 /**
  * Moves keys into the store, each line whole or not at all. Whoever is interrupted begins again from the start: what is
  * there already is found and left alone.
+ *
+ * A secret that was revoked or rotated away is not brought back by an old file: the store remembers the digests that a key
+ * had, and all peppers that it has had.
  * @throws Failure `store_unavailable`; the lines told until then are done
  */
 export async function* moveKeys(lines: AsyncIterable<Line>, options: MoveOptions): AsyncGenerator<LineOutcome> {
@@ -66,6 +70,7 @@ async function moveBatch(lines: readonly Line[], options: MoveOptions, seen: Set
   }
   const fresh: Read[] = [];
   const known = await Promise.all(read.map(({ moved }) => find(moved, options)));
+  if (!options.dryRun) await Promise.all(read.map(({ moved }, i) => putUnderNewest(moved, known[i] ?? null, options)));
   for (const [i, one] of read.entries()) {
     const key = known[i] ?? null;
     if (key !== null) outcomes.set(one.line, already(one, key));
@@ -102,25 +107,35 @@ function readLine(line: Line, options: MoveOptions): Read | LineOutcome {
   }
 }
 
-async function find({ key: wanted, digests }: MovedKey, { keys }: MoveOptions): Promise<StoredKey | null> {
+async function find({ digests, ids }: MovedKey, { keys }: MoveOptions): Promise<StoredKey | null> {
   for (const digest of digests) {
-    const key = await keys.findByDigest(digest);
+    const key = await keys.ownerOf(digest);
     if (key !== null) return key;
   }
   // Its id follows from its secret: it is the same key, which has got another secret since.
-  return keys.get(wanted.id);
+  for (const id of ids) {
+    const key = await keys.get(id);
+    if (key !== null) return key;
+  }
+  return null;
+}
+
+/** So that it works, or is recognised, under the newest pepper alone. */
+async function putUnderNewest({ digests }: MovedKey, there: StoredKey | null, { keys }: MoveOptions): Promise<void> {
+  if (there === null || digestsOf(there).includes(digests[0]!)) return;
+  await keys.update(there.id, (key) => recognised(key, digests));
 }
 
 function already({ line, moved }: Read, there: StoredKey | null): LineOutcome {
   if (there === null) {
     return { line, kind: 'refused', id: null, why: 'could not be stored, and is not there either; try again.' };
   }
-  return { line, kind: 'already', id: there.id, why: differenceOf(moved.key, there) ?? moved.warning };
+  return { line, kind: 'already', id: there.id, why: differenceOf(moved, there) ?? moved.warning };
 }
 
-function differenceOf(wanted: StoredKey, there: StoredKey): string | null {
+function differenceOf({ key: wanted, digests }: MovedKey, there: StoredKey): string | null {
   if (there.revokedAtMs !== null) return 'is there already, and revoked; left as it is.';
-  if (!there.secrets.some(({ digest }) => digest === wanted.secrets[0]!.digest) && there.id === wanted.id) {
+  if (!there.secrets.some(({ digest }) => digests.includes(digest))) {
     return 'is there already, with another secret since; left as it is.';
   }
   const compared = ['plan', 'limits', 'name', 'owner', 'notes'] as const;

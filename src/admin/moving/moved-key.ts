@@ -6,6 +6,7 @@ import { digestOfHash, isOwnForm, isWellFormed } from '../../identify/api-key.ts
 import { type KeyWishes, keyOf, refuseWishes } from '../../identify/key-changes.ts';
 import { isForeign, type KeyFormat, mayEndForeign } from '../../identify/key-format.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import type { PepperHistory } from '../../identify/pepper-record.ts';
 import { idOfMoved } from '../../identify/repeatable.ts';
 import { isWindow, limitFrom } from '../limit-words.ts';
 import { MOMENT_RULE, momentFrom } from '../moment.ts';
@@ -14,22 +15,25 @@ import type { Row } from './rows.ts';
 export interface MovedKeyMeans {
   readonly plans: ReadonlyMap<string, Plan>;
   readonly formats: readonly KeyFormat[];
-  /** Newest first; at least one. */
-  readonly peppers: readonly string[];
+  /** Every pepper that the store has had, those before too: what was retired under them is recognised. */
+  readonly history: PepperHistory;
   /** Unix milliseconds. */
   readonly nowMs: number;
 }
 
-/** A key that is to be moved here, and the digests under which it may be here already. */
+/** A key that is to be moved here, and the digests and ids under which it may be here already. */
 export interface MovedKey {
   readonly key: StoredKey;
+  /** Of its secret, under the newest pepper first. */
   readonly digests: readonly string[];
+  readonly ids: readonly string[];
   /** Why the key may be of no use; null where there is no doubt. */
   readonly warning: string | null;
 }
 
 /**
- * What a line asks for. Its id follows from its secret, so that it is one key however often it is moved.
+ * What a line asks for. Its id follows from its secret and the store, so that it is one key however often it is moved and
+ * whatever becomes of the pepper; earlier versions took the pepper in the place of the store.
  * @throws Failure `refused` with what is wrong; never with a secret in it
  */
 export function movedKey(row: Row, means: MovedKeyMeans): MovedKey {
@@ -37,10 +41,12 @@ export function movedKey(row: Row, means: MovedKeyMeans): MovedKey {
   const wishes = wishesOf(row, means.nowMs);
   refuseWishes(wishes, means);
   const createdAtMs = createdAt(row, means.nowMs);
-  const digests = means.peppers.map((pepper) => digestOfHash(sha256, pepper));
+  const { peppers, root } = means.history;
+  const digests = peppers.map((pepper) => digestOfHash(sha256, pepper));
+  const [id, ...formerIds] = [root, ...peppers].map((secret) => idOfMoved(sha256, secret)) as [string, ...string[]];
   const secret = { digest: digests[0]!, last4, createdAtMs, expiresAtMs: null };
   const warning = row.key === undefined && !mayEndForeign(last4, means.formats) ? UNCOVERED : null;
-  return { key: keyOf(wishes, { id: idOfMoved(sha256, means.peppers[0]!), createdAtMs, secret }), digests, warning };
+  return { key: keyOf(wishes, { id, createdAtMs, secret }), digests, ids: [id, ...formerIds], warning };
 }
 
 const UNCOVERED =

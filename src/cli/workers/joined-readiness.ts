@@ -29,6 +29,7 @@ export function joinReadiness(
     store: 'never_reached',
     ...worst,
     ...(told.some(({ settings }) => settings === 'refused') ? { settings: 'refused' } : {}),
+    ...(told.some(({ pepper }) => pepper === 'mismatch') ? { pepper: 'mismatch' } : {}),
     ...(told.some(({ memory }) => memory === 'short') ? { memory: 'short' } : {}),
     ready: !draining && told.some(({ ready }) => ready),
     draining,

@@ -3,6 +3,7 @@ import { Failure } from '../../failure.ts';
 import {
   DURABLE,
   type Durability,
+  digestsOf,
   type KeyPage,
   type KeyStore,
   readStoredKey,
@@ -38,6 +39,11 @@ export class EmbeddedKeys implements KeyStore {
   }
 
   async findByDigest(digest: string): Promise<StoredKey | null> {
+    const key = await this.ownerOf(digest);
+    return key?.secrets.some((secret) => secret.digest === digest) ? key : null;
+  }
+
+  async ownerOf(digest: string): Promise<StoredKey | null> {
     return answering(() => keyOf(this.#byDigest.get(digest)));
   }
 
@@ -120,10 +126,10 @@ export class EmbeddedKeys implements KeyStore {
     this.#point(key);
   }
 
-  #point({ id, secrets }: StoredKey): void {
+  #point(key: StoredKey): void {
     const insert = this.#db.prepare('INSERT INTO digests VALUES (?, ?) ON CONFLICT DO NOTHING');
-    for (const { digest } of secrets) {
-      if (insert.run(digest, id).changes === 0) throw taken('secret');
+    for (const digest of new Set(digestsOf(key))) {
+      if (insert.run(digest, key.id).changes === 0) throw taken('secret');
     }
   }
 

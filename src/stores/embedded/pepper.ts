@@ -3,6 +3,8 @@ import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
+import type { PepperStore } from '../../identify/pepper-record.ts';
+import { answering, transaction } from './database.ts';
 
 /** Where the embedded store's own pepper lies: beside the database, 600. A copy of one without the other opens nothing. */
 const FILE = 'tollgate.pepper';
@@ -17,13 +19,51 @@ export function peppersOf(dataFolder: string, db: DatabaseSync, given: readonly 
   const own = readPepper(file);
   if (own !== null) return [...given, own];
   if (given.length > 0) return given;
-  if (db.prepare('SELECT 1 FROM keys LIMIT 1').get() !== undefined) {
+  if (hasKeys(db)) {
     throw new Failure(
       'store_corrupt',
       `There are keys in ${dataFolder} but ${FILE} is missing, without which none of them works. Restore it, or set KEY_PEPPER again if that is how they were made.`,
     );
   }
   return [makePepper(file)];
+}
+
+/** The record of the peppers in the embedded store. Its table is no migration, so that an earlier version can still open the file. */
+export class EmbeddedPepperRecord implements PepperStore {
+  readonly #db: DatabaseSync;
+
+  constructor(db: DatabaseSync) {
+    this.#db = db;
+    answering(() =>
+      db.exec(
+        'CREATE TABLE IF NOT EXISTS peppers (one INTEGER PRIMARY KEY CHECK (one = 1), record TEXT NOT NULL) STRICT',
+      ),
+    );
+  }
+
+  async read(): Promise<string | null> {
+    const row = answering(() => this.#db.prepare('SELECT record FROM peppers').get());
+    return row === undefined ? null : String(row.record);
+  }
+
+  async replace(before: string | null, after: string): Promise<boolean> {
+    const { changes } = answering(() =>
+      transaction(this.#db, () =>
+        before === null
+          ? this.#db.prepare('INSERT INTO peppers VALUES (1, ?) ON CONFLICT DO NOTHING').run(after)
+          : this.#db.prepare('UPDATE peppers SET record = ? WHERE record = ?').run(after, before),
+      ),
+    );
+    return changes === 1;
+  }
+
+  async hasKeys(): Promise<boolean> {
+    return answering(() => hasKeys(this.#db));
+  }
+}
+
+function hasKeys(db: DatabaseSync): boolean {
+  return db.prepare('SELECT 1 FROM keys LIMIT 1').get() !== undefined;
 }
 
 function readPepper(file: string): string | null {

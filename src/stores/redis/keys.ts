@@ -3,6 +3,7 @@ import { Failure } from '../../failure.ts';
 import {
   type Change,
   type Durability,
+  digestsOf,
   type KeyPage,
   type KeyStore,
   readStoredKey,
@@ -69,6 +70,11 @@ export class RedisKeys implements KeyStore {
   async findByDigest(digest: string): Promise<StoredKey | null> {
     const key = read(await this.#lookUps.recordOf(digest));
     return key?.secrets.some((secret) => secret.digest === digest) ? key : null;
+  }
+
+  async ownerOf(digest: string): Promise<StoredKey | null> {
+    const key = read(await this.#lookUps.recordOf(digest));
+    return key !== null && digestsOf(key).includes(digest) ? key : null;
   }
 
   async get(id: string): Promise<StoredKey | null> {
@@ -145,15 +151,33 @@ export class RedisKeys implements KeyStore {
   }
 
   async #store(key: StoredKey): Promise<void> {
-    const text = JSON.stringify(key);
     if ((await this.get(key.id)) !== null) throw taken('id');
-    for (const { digest } of key.secrets) {
+    try {
+      await this.#pointAndSet(key);
+    } catch (error) {
+      // Two creations of one id at once, as with one Idempotency-Key, have different digests: those of the one that
+      // loses would stay for ever. Of a call that was not answered it is unknown whether the record is there.
+      if (error instanceof Failure && error.code === 'refused') await this.#forsake(key).catch(() => {});
+      throw error;
+    }
+  }
+
+  async #pointAndSet(key: StoredKey): Promise<void> {
+    const text = JSON.stringify(key);
+    for (const digest of digestsOf(key)) {
       if (!(await this.#point(digest, key.id))) throw taken('secret');
     }
     await this.#inIndex(() => this.#redis.zadd(keyspace.apiKeys, key.createdAtMs, key.id));
     const name = keyspace.apiKey(key.id);
     const stored = await this.#circuit.run(() => this.#redis.set(name, text, 'NX'), name);
     if (stored === null) throw taken('id');
+  }
+
+  /** Removes the pointers of a creation that was refused, but for those that the record under its id needs. */
+  async #forsake(refused: StoredKey): Promise<void> {
+    const stored = await this.get(refused.id);
+    const needless = stored === null ? digestsOf(refused) : digestsOnlyIn(refused, stored);
+    for (const digest of needless) await this.#unpoint(digest, refused.id);
   }
 
   /** @returns false when somebody else has changed the record meanwhile */
@@ -195,7 +219,7 @@ export class RedisKeys implements KeyStore {
     await this.#circuit.run(() => this.#redis.tollgateDrop(name, id), name);
     const key = await this.get(id);
     // It has come back between the two steps; whoever brought it may have seen the pointer that is now gone.
-    if (key?.secrets.some((secret) => secret.digest === digest)) await this.#point(digest, id);
+    if (key !== null && digestsOf(key).includes(digest)) await this.#point(digest, id);
   }
 
   async #rankAfter(cursor: string): Promise<number> {
@@ -229,8 +253,8 @@ function readable(text: Value): StoredKey | null {
 }
 
 function digestsOnlyIn(key: StoredKey, other: StoredKey): string[] {
-  const others = new Set(other.secrets.map(({ digest }) => digest));
-  return key.secrets.map(({ digest }) => digest).filter((digest) => !others.has(digest));
+  const others = new Set(digestsOf(other));
+  return digestsOf(key).filter((digest) => !others.has(digest));
 }
 
 function taken(what: 'id' | 'secret'): Failure {

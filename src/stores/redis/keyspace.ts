@@ -12,10 +12,12 @@ export const keyspace = {
    * change that a failover has undone is told from one that another has followed. Lives for an hour after the last.
    */
   changesTo: (id: string) => `tg:made:{${id}}`,
-  /** String: the id of the API key that has a secret with this digest. Lives as long as the secret can be used. */
+  /** String: the id of the API key that has a secret with this digest, or had. Lives as long as the key's record has the digest. */
   digest: (digest: string) => `tg:digest:${digest}`,
   /** Sorted set: the ids of all API keys by the time of their creation, milliseconds. */
   apiKeys: 'tg:keys',
+  /** String, JSON: check values of the peppers in use, and those before, sealed. Lives for as long as there are keys. */
+  peppers: 'tg:peppers',
   /** String, integer: how many changes to keys and bans there have been. Gateways poll it. */
   changes: 'tg:changes',
   /**

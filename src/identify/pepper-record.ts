@@ -1,0 +1,150 @@
+import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto';
+import { z } from 'zod';
+import { Failure } from '../failure.ts';
+import { isSameDigest, type Random } from './api-key.ts';
+
+/** Where a store keeps the record of its peppers. Owned by identify, implemented by stores/embedded and stores/redis. */
+export interface PepperStore {
+  /** Null where there is none yet. */
+  read(): Promise<string | null>;
+  /** Replaces the record if it is still `before`; false where it is not. */
+  replace(before: string | null, after: string): Promise<boolean>;
+  /** Whether the store has any key. */
+  hasKeys(): Promise<boolean>;
+}
+
+/** What stays the same for a store whatever becomes of its pepper. */
+export interface PepperHistory {
+  /** Every pepper that this store has been opened with: those in use, newest first, and then those before. */
+  readonly peppers: readonly string[];
+  /** A secret of the store's own. The ids of imported keys follow from it. */
+  readonly root: string;
+}
+
+export interface PepperCheck {
+  readonly history: PepperHistory;
+  /** The store had keys and no record: their pepper could not be checked, and those given were taken for it. */
+  readonly unverified: boolean;
+}
+
+/** Peppers that are remembered. They change once in years. */
+const MOST_PEPPERS = 32;
+const MOST_ATTEMPTS = 50;
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+const ROOT_BYTES = 32;
+
+const RECORD = z.looseObject({ checks: z.array(z.string()).min(1), sealed: z.string() });
+const HISTORY = z.looseObject({ peppers: z.array(z.string()), root: z.string() });
+
+/**
+ * Checks the peppers that were given against those that the store was opened with last, and notes them.
+ *
+ * The store keeps a check value of each pepper in use, and the history sealed under the newest: without a pepper neither
+ * says more than the digests do. A wrong KEY_PEPPER would answer every good key with 401 and make keys that no gateway
+ * knows, so the newest pepper of the store has to be among those given. A change from `old` over `old,new` and `new,old`
+ * to `new` meets that at each step, and so does the way back.
+ *
+ * @param peppers newest first; at least one
+ * @param writes `always`: those given become the ones in use. `if-missing`: only where the store has no record. `never`
+ * @throws Failure `pepper_mismatch`; `store_corrupt` for a record that cannot be read; `store_unavailable`
+ */
+export async function checkPeppers(
+  store: PepperStore,
+  peppers: readonly string[],
+  { writes, random }: { readonly writes: 'always' | 'if-missing' | 'never'; readonly random: Random },
+): Promise<PepperCheck> {
+  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+    const before = await store.read();
+    const known = before === null ? newHistory(random) : open(before, peppers);
+    const history = { ...known, peppers: [...new Set([...peppers, ...known.peppers])].slice(0, MOST_PEPPERS) };
+    const unverified = before === null && (await store.hasKeys());
+    if (writes === 'never' || (writes === 'if-missing' && before !== null)) return { history, unverified: false };
+    if (before !== null && isUpToDate(before, peppers, known)) return { history, unverified: false };
+    if (await store.replace(before, seal(history, peppers, random))) return { history, unverified };
+  }
+  throw new Failure(
+    'store_unavailable',
+    'The record of the peppers is being changed by others all the time. Try again.',
+  );
+}
+
+/** What is said where `unverified`. */
+export const UNVERIFIED =
+  'The store has keys that were made before it could check KEY_PEPPER. The present KEY_PEPPER is taken for theirs, and another one is refused from now on.';
+
+function newHistory(random: Random): PepperHistory {
+  return { peppers: [], root: Buffer.from(random(ROOT_BYTES)).toString('base64url') };
+}
+
+/** @throws Failure `pepper_mismatch`, `store_corrupt` */
+function open(text: string, peppers: readonly string[]): PepperHistory {
+  const { checks, sealed } = read(text, RECORD);
+  const newest = peppers.find((pepper) => isSameDigest(checkOf(pepper), checks[0]!));
+  if (newest === undefined) {
+    throw new Failure(
+      'pepper_mismatch',
+      'KEY_PEPPER is missing, or it is not the pepper under which the keys in this store are made: each of them would be refused. ' +
+        'Set KEY_PEPPER to that pepper. While it is being changed, KEY_PEPPER holds both: `old,new` first, then `new,old`.',
+    );
+  }
+  return read(unseal(sealed, newest), HISTORY);
+}
+
+/** Whether nothing would be different if the record was written anew. */
+function isUpToDate(text: string, peppers: readonly string[], { peppers: known }: PepperHistory): boolean {
+  const { checks } = read(text, RECORD);
+  return (
+    checks.length === peppers.length &&
+    peppers.every((pepper, i) => isSameDigest(checkOf(pepper), checks[i]!) && known.includes(pepper))
+  );
+}
+
+function seal(history: PepperHistory, peppers: readonly string[], random: Random): string {
+  const iv = random(IV_BYTES);
+  const cipher = createCipheriv('aes-256-gcm', sealingKeyOf(peppers[0]!), iv);
+  const text = Buffer.concat([cipher.update(JSON.stringify(history)), cipher.final()]);
+  const sealed = Buffer.concat([iv, cipher.getAuthTag(), text]).toString('base64url');
+  return JSON.stringify({ checks: peppers.map(checkOf), sealed });
+}
+
+function unseal(sealed: string, pepper: string): string {
+  const bytes = Buffer.from(sealed, 'base64url');
+  try {
+    const options = { authTagLength: TAG_BYTES };
+    const decipher = createDecipheriv('aes-256-gcm', sealingKeyOf(pepper), bytes.subarray(0, IV_BYTES), options);
+    decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
+    return Buffer.concat([decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)), decipher.final()]).toString();
+  } catch (cause) {
+    throw unreadable(cause);
+  }
+}
+
+function read<T>(text: string, schema: z.ZodType<T>): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // Told below: the syntax error quotes the text.
+  }
+  const outcome = schema.safeParse(value);
+  if (!outcome.success) throw unreadable();
+  return outcome.data;
+}
+
+function unreadable(cause?: unknown): Failure {
+  return new Failure(
+    'store_corrupt',
+    'The record of the peppers in the store cannot be read (`tg:peppers` in Redis, the table `peppers` in tollgate.db). Restore it, or remove it.',
+    cause,
+  );
+}
+
+/** Neither this nor the sealing key is ever a digest of a secret: those are of 32 bytes. */
+function checkOf(pepper: string): string {
+  return createHmac('sha256', pepper).update('tollgate pepper check').digest('base64url');
+}
+
+function sealingKeyOf(pepper: string): Buffer {
+  return createHmac('sha256', pepper).update('tollgate pepper history').digest();
+}
