@@ -147,7 +147,7 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       const next = someKey();
       await here.create(key);
       const retire = (before: StoredKey) => rotated(before, next.key.secrets[0]!, 0, 5);
-      const after = await here.update(key.id, retire);
+      const after = (await here.update(key.id, retire))!.key;
       expect(after).toMatchObject({ retired: [digest] });
       expect(await there.findByDigest(digest)).toBeNull();
       for (const one of [digest, next.digest]) expect(await there.ownerOf(one)).toEqual(after);
