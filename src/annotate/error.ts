@@ -55,6 +55,8 @@ export interface ErrorAnswer {
   /** The interface's Error as JSON text. */
   readonly body: string;
   readonly closes: boolean;
+  /** Whether the client loses its whole connection with it, also where it carries other requests (HTTP/2). */
+  readonly endsSession?: boolean;
 }
 
 /**

@@ -45,6 +45,8 @@ export class Target implements ConnectionKeeper {
   #most = Number.POSITIVE_INFINITY;
   /** What the active checks say; true where there are none. */
   #healthy = true;
+  /** Whether the last failure was that it could not be connected to. */
+  #isUnreachable = false;
   /** Until then each request gets a connection of its own. */
   #distrustedUntilMs = 0;
   #closed = false;
@@ -93,6 +95,11 @@ export class Target implements ConnectionKeeper {
   /** Whether it is left out for now. */
   rests(nowMs: number): boolean {
     return !this.#healthy || nowMs < this.#restUntilMs;
+  }
+
+  /** Whether it takes connections, as far as is known: what it rests for then is how it answered. */
+  get isReachable(): boolean {
+    return this.#healthy && !this.#isUnreachable;
   }
 
   /** Milliseconds until its rest is over; null where it waits for something else than time. */
@@ -170,6 +177,7 @@ export class Target implements ConnectionKeeper {
   /** It has answered as it should. */
   succeeded(): void {
     this.#failures = 0;
+    this.#isUnreachable = false;
     if (this.#most === Number.POSITIVE_INFINITY) return;
     if (this.#rests > 0) this.#events.onChange(this.#name, true, 'answers again');
     this.#rests = 0;
@@ -180,6 +188,7 @@ export class Target implements ConnectionKeeper {
   /** It gave no usable answer. @param unreachable there was not even a connection */
   failed(unreachable: boolean, cause: string): void {
     const nowMs = this.#deadlines.nowMs();
+    this.#isUnreachable = unreachable;
     this.#failures += unreachable ? FAILURES : 1;
     if (this.#failures < FAILURES && this.#most === Number.POSITIVE_INFINITY) return;
     if (nowMs < this.#restUntilMs) return;
@@ -196,6 +205,7 @@ export class Target implements ConnectionKeeper {
       this.#restUntilMs = 0;
       this.#rests = 0;
       this.#failures = 0;
+      this.#isUnreachable = false;
     }
     this.#healthy = healthy;
   }

@@ -9,7 +9,7 @@ import { Tunnel, type TunnelRecord } from './tunnel.ts';
 import { checkSwitch, readOtherHead } from './upgrade-answer.ts';
 import type { UpgradeClient } from './upgrade-client.ts';
 import { type Asked, askForUpgrade } from './upgrade-proxy.ts';
-import type { Loan, Upstream } from './upstream.ts';
+import type { Loan, LoanOutcome, Upstream } from './upstream.ts';
 
 export interface UpgradeRequest {
   /** Path and query, byte for byte as they were routed. */
@@ -124,7 +124,7 @@ class Upgrading implements Waiting {
         this.#giveUp = null;
         if (tries <= 1) this.#fail(error);
         else {
-          this.#giveBack(false);
+          this.#giveBack('unreachable');
           this.#connect(tries - 1);
         }
       },
@@ -177,7 +177,7 @@ class Upgrading implements Waiting {
     checkSwitch(answer, protocol, key);
     const fields = this.#hooks.head(101, answer.rawHeaders);
     const { deadlines } = this.#upstream;
-    this.#giveBack(true);
+    this.#giveBack('answered');
     this.#socket = null;
     const client = this.#client.release();
     this.#response.removeListener('close', this.#onClientClose);
@@ -193,7 +193,7 @@ class Upgrading implements Waiting {
   #refused(answer: IncomingMessage): void {
     const { status, fields } = readOtherHead(answer);
     this.#response.writeHead(status, this.#hooks.head(status, fields));
-    this.#giveBack(true);
+    this.#giveBack('answered');
     const socket = this.#socket;
     this.#upstream.deadlines.forget(this);
     this.#response.removeListener('close', this.#onClientClose);
@@ -213,8 +213,7 @@ class Upgrading implements Waiting {
   #fail(error: unknown): void {
     if (this.#settled) return;
     const isGone = error instanceof ClientGoneError;
-    // A client that leaves says nothing about the target.
-    this.#giveBack(isGone);
+    this.#giveBack(isGone ? 'abandoned' : this.#socket === null ? 'unreachable' : 'failed');
     this.#giveUp?.();
     // Attack: http-proxy-3 leaves this connection open, so that clients that leave use up the upstream's.
     this.#socket?.destroy();
@@ -222,8 +221,8 @@ class Upgrading implements Waiting {
     this.#settle(isGone ? { kind: 'client_gone', cause: error.message } : { kind: 'failed', fault: faultOf(error) });
   }
 
-  #giveBack(usable: boolean): void {
-    this.#loan?.done(usable);
+  #giveBack(outcome: LoanOutcome): void {
+    this.#loan?.done(outcome);
     this.#loan = null;
   }
 

@@ -40,11 +40,14 @@ export interface Turn {
 /** What one consumer has in flight at an upstream. */
 export type ConsumerShare = Share<Turn>;
 
+/** `abandoned`: the client left, which says nothing about the target. `failed`: it was reached and gave no valid answer. */
+export type LoanOutcome = 'answered' | 'abandoned' | 'failed' | 'unreachable';
+
 /** A target taken for something that makes its own connection. */
 export interface Loan {
   readonly address: Address;
-  /** Gives it back; called once. @param usable false where it could not be reached or gave no valid answer */
-  done(usable: boolean): void;
+  /** Gives it back; called once. */
+  done(outcome: LoanOutcome): void;
 }
 
 export interface Place {
@@ -148,10 +151,12 @@ export class Upstream {
     target.enter();
     return {
       address: target.address,
-      done: (usable) => {
+      done: (outcome) => {
         target.leave();
-        if (usable) target.succeeded();
-        else if (this.#leavesOut()) target.failed(true, 'no connection could be upgraded');
+        if (outcome === 'answered') target.succeeded();
+        else if (outcome !== 'abandoned' && this.#leavesOut()) {
+          target.failed(outcome === 'unreachable', 'no connection could be upgraded');
+        }
       },
     };
   }
@@ -234,16 +239,26 @@ export class Upstream {
     return this.#targets.length > 1;
   }
 
-  /** One that is let back in gently is spared only as long as there is another. */
+  /**
+   * One that is let back in gently is spared only as long as there is another.
+   *
+   * Attack: a client keeps asking for what the service is slow to answer, until every target is left out, and all other
+   * clients are refused although the service is there. So where all are left out, those that can be reached serve on.
+   */
   #choose(tried: readonly Target[]): Target | null {
     const targets = this.#targets;
     const nowMs = targets.length === 1 ? 0 : this.deadlines.nowMs();
     let best: Target | null = null;
+    let lastResort: Target | null = null;
     for (let i = 0; i < targets.length; i++) {
       const target = targets[(this.#next + i) % targets.length]!;
-      if (target.rests(nowMs) || tried.includes(target)) continue;
-      if (best === null || isBetter(target, best)) best = target;
+      if (tried.includes(target)) continue;
+      if (!target.rests(nowMs)) {
+        if (best === null || isBetter(target, best)) best = target;
+      } else if (target.isReachable && (lastResort === null || target.inFlight < lastResort.inFlight))
+        lastResort = target;
     }
+    best ??= lastResort;
     // Behind the one that was taken, so that one that is left out does not give its whole share to its neighbour.
     if (best !== null) this.#next = (targets.indexOf(best) + 1) % targets.length;
     return best;

@@ -5,6 +5,18 @@ const LINGER_MS = 1_000;
 const LINGER_BYTES = 256 * 1024;
 
 /**
+ * Ends a connection whose client has closed its half: it gets nothing more. What is still to be written has a moment.
+ *
+ * Attack: over TLS, a write that meets a client's end and reset may never be called back in Node 26.10. The connection
+ * would then wait for it for ever, and count.
+ */
+export function endAfterClient(socket: Socket): void {
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once('close', () => clearTimeout(timer));
+  socket.end();
+}
+
+/**
  * Closes a connection whose client may still be sending, so that the client gets the answer that was written.
  *
  * A socket that is closed while bytes of the request are unread answers them with a reset, and a reset makes the

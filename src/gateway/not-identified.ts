@@ -43,7 +43,7 @@ export function notIdentified(
     // An address without credit left loses the connection too; a trusted proxy's carries the requests of others.
     const error = budget.allowed
       ? unauthorized(code, token)
-      : { ...tooManyFailedAttempts(budget, nowMs), closes: !trustedPeer };
+      : { ...tooManyFailedAttempts(budget, nowMs), closes: !trustedPeer, endsSession: !trustedPeer };
     return { judgement: 'unauthenticated', error, told: rateLimitFields.ofBudget(budget, nowMs), cause };
   };
   const budget = failedAttempts.fail(address, waitedMs);

@@ -2,6 +2,11 @@ import type { ErrorAnswer } from '../annotate/error.ts';
 import type { ClientResponse } from '../forward/client.ts';
 import { closeGently } from './linger.ts';
 
+/** What carries one request of several on a connection. */
+interface SessionStream {
+  endSession?(): void;
+}
+
 /**
  * Writes an answer of the gateway's own, head and body in one piece.
  * @param fields what every answer carries; the error's own fields come after
@@ -16,6 +21,7 @@ export function replyWithError(
 ): number {
   const bytes = Buffer.byteLength(error.body);
   if (error.closes || unread) closeAfter(response, unread);
+  if (error.endsSession === true) (response.socket as SessionStream | null)?.endSession?.();
   response.writeHead(error.status, [
     ...fields,
     ...error.fields,

@@ -25,7 +25,6 @@ export interface StreamConnectionOptions {
 }
 
 const { NGHTTP2_NO_ERROR, NGHTTP2_CANCEL } = constants;
-const TOO_MANY_REQUESTS = 429;
 
 /**
  * One stream, as the node:http server sees it: a connection that carries exactly one HTTP/1.1 request and its answer.
@@ -102,6 +101,11 @@ export class StreamConnection extends Duplex implements AnswerHandler {
     stream.once('end', () => this.#onBodyEnd());
   }
 
+  /** The whole connection of the client, of which this is one stream, ends when its streams have. */
+  endSession(): void {
+    this.#endSession();
+  }
+
   /** As a socket has it: the client must see that the answer is broken. */
   resetAndDestroy(): this {
     return this.destroy();
@@ -119,10 +123,8 @@ export class StreamConnection extends Duplex implements AnswerHandler {
     if (!this.#stream.closed) this.#stream.additionalHeaders(headers);
   }
 
-  onHead({ status, fields, framing, keepsAlive }: AnswerHead): void {
+  onHead({ status, fields, framing }: AnswerHead): void {
     if (this.#stream.closed) return;
-    // Of all 429 that alone ends its connection which says that the address has spent its failed attempts.
-    if (status === TOO_MANY_REQUESTS && !keepsAlive) this.#endSession();
     // A 205 has no content (RFC 9110 section 15.3.6), and HTTP/2 takes none of it.
     const isEmpty = framing === 'none' || status === 205;
     const kept = streamFields(status === 205 ? withoutLength(fields) : fields);

@@ -104,14 +104,14 @@ function createReader(options: PublicListenerOptions): NodeReader {
   server.on('checkExpectation', serve);
   server.on('connect', (request, stream) => {
     const { socket } = request;
-    feeds.get(socket)?.stop();
+    feeds.get(socket)?.release();
     // Of a CONNECT with a body Node hands out a stream of its own around the socket, and passes the socket's errors to it.
     stream.on('error', () => {});
     serveLast(request, socket, options, null);
   });
   server.on('upgrade', (request, _stream, early) => {
     const { socket } = request;
-    const behind = feeds.get(socket)?.stop() ?? NOTHING;
+    const behind = feeds.get(socket)?.release() ?? NOTHING;
     serveLast(request, socket, options, new UpgradeClient(socket, Buffer.concat([early, behind])));
   });
   server.on('clientError', (error: ParseError, stream) => {

@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Failure } from '../failure.ts';
-import { closeGently } from '../gateway/linger.ts';
+import { closeGently, endAfterClient } from '../gateway/linger.ts';
 import { closeAfter } from '../gateway/reply.ts';
 import { HeldBytes, type HeldBytesBudget } from './held-bytes.ts';
 
@@ -62,6 +62,7 @@ export class RequestFeed {
     socket.on('data', this.#onData);
     socket.removeListener('data', this.#parse);
     socket.on('resume', this.#goOn);
+    socket.once('end', this.#onEnd);
     socket.once('close', () => this.stop());
   }
 
@@ -104,6 +105,13 @@ export class RequestFeed {
     return true;
   }
 
+  /** The connection leaves HTTP. @returns what was still to be given to the parser */
+  release(): Buffer {
+    this.idleSinceMs = null;
+    this.#socket.removeListener('end', this.#onEnd);
+    return this.stop();
+  }
+
   /** Nothing more is given to the parser. @returns what was still to be given to it */
   stop(): Buffer {
     const left = Buffer.concat([this.#rest, this.#unread, this.#held.take()]);
@@ -121,6 +129,8 @@ export class RequestFeed {
     if (this.#waiting > 0 || !this.#mayFeed) this.#hold(bytes);
     else this.#feed(bytes);
   };
+
+  readonly #onEnd = (): void => endAfterClient(this.#socket);
 
   get #waiting(): number {
     return this.#unread.length + this.#held.length;

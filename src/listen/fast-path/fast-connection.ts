@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { ClientRequest } from '../../forward/client.ts';
 import { UNWATCHED, type Waiting } from '../../forward/deadlines.ts';
 import { TextWriter } from '../../forward/text-writer.ts';
+import { endAfterClient } from '../../gateway/linger.ts';
 import { closeAfter } from '../../gateway/reply.ts';
 import { HeadReader } from '../head.ts';
 import { HeldBytes } from '../held-bytes.ts';
@@ -162,9 +163,7 @@ export class FastConnection implements Line, Waiting {
   }
 
   /** As node:http does: who ends its side of the connection gets nothing more. */
-  readonly #onEnd = (): void => {
-    this.#socket.end();
-  };
+  readonly #onEnd = (): void => endAfterClient(this.#socket);
 
   readonly #onClose = (): void => {
     this.#close();
