@@ -34,7 +34,7 @@ export function upgradeOn(
   const form = upgradeForm(head);
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
   if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
-  const room = parts.isDraining() ? 'draining' : parts.webSockets.enter(caller.id, isKey(caller));
+  const room = parts.isDraining() ? 'draining' : parts.webSockets.enter(caller.shareId, isKey(caller));
   if (typeof room === 'string') {
     done({ kind: 'refused', error: noRoom(room) });
     return null;

@@ -172,10 +172,27 @@ class Stages {
   offer(socket: Socket, isFull: boolean): void {
     // For the connection's whole life: Node takes its own listener away when a request leaves HTTP.
     socket.on('error', () => socket.destroy());
-    if (this.#options.isShortOfMemory()) this.#drop(socket, 'memory');
-    else if (isFull && !this.#evict('connections')) this.#drop(socket, 'connections');
-    else if (this.#options.openFiles.isShort(socket) && !this.#evict('descriptors')) this.#drop(socket, 'descriptors');
-    else this.#take(socket);
+    const shortage = this.#shortage(socket, isFull);
+    if (shortage === null) this.#take(socket);
+    else this.#drop(socket, shortage);
+  }
+
+  /**
+   * What there is too little of for a new connection, once idle ones have made room; null where there is nothing.
+   *
+   * Attack: an address that has all that it may have connects again and again, so that connections of others make room
+   * for one that is dropped. So its own limit is looked at first, and its own idle connection makes room.
+   */
+  #shortage(socket: Socket, isFull: boolean): Shortage | null {
+    if (this.#options.isShortOfMemory()) return 'memory';
+    const address = this.#isFromProxy(socket) ? null : this.#addressOf(socket);
+    let hasMadeRoom = false;
+    if (address !== null && this.connections.isAtLimit(address)) {
+      if (!this.#evict('address', address)) return 'address';
+      hasMadeRoom = true;
+    }
+    if (isFull && !hasMadeRoom && !this.#evict('connections')) return 'connections';
+    return this.#options.openFiles.isShort(socket) && !this.#evict('descriptors') ? 'descriptors' : null;
   }
 
   stop(): void {

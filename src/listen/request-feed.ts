@@ -9,6 +9,11 @@ const HEAD_END = Buffer.from('\r\n\r\n');
 /** Enough to tell HEAD from all other methods. */
 const METHOD_BYTES = 5;
 const NOTHING = Buffer.alloc(0);
+const [CR, LF] = [13, 10];
+/** Chunks of a body that are parsed in one turn of the event loop: each becomes a Buffer and an event, however small. */
+const MOST_CHUNKS = 256;
+/** What may stand before a request in empty lines. RFC 9112 section 2.2 asks for one to be passed over. */
+const MOST_EMPTY_BYTES = 64;
 
 type Parse = (bytes: Buffer) => void;
 
@@ -22,8 +27,12 @@ type Parse = (bytes: Buffer) => void;
  * upstream. Each parsed request takes ten times the memory of its bytes. And a CONNECT behind another request would wait
  * on a socket that node:http has let go of: nothing would listen for its errors, and a reset would end the process.
  *
- * The bytes are cut where a head or a chunked body may end and where a body of declared length ends, so a piece completes
- * one request at most. The parser reads the same bytes in the same order wherever they are cut, so a wrong cut cannot
+ * Attack: a body in chunks of one byte becomes a Buffer of a hundred bytes for each of them, which wait where nobody reads
+ * the body yet, and thousands of which are parsed in one turn. So a body that is not read is not parsed either, and of a
+ * chunked one a bounded number of chunks is parsed in a turn.
+ *
+ * The bytes are cut where a head, a body of declared length or a chunked body ends, so a piece completes one request at
+ * most. The parser reads the same bytes in the same order wherever they are cut, so a wrong cut cannot
  * change what they mean. If a second request were announced nevertheless, the connection would be closed.
  */
 export class RequestFeed {
@@ -39,8 +48,15 @@ export class RequestFeed {
   #bodyLeft = 0;
   /** What the current turn has not given to the parser yet. */
   #rest: Buffer = NOTHING;
-  /** More of the request that is being read, which came before its reader paused the connection. */
+  /** More of the request that is being read, until its reader wants more or the next turn comes. */
   #unread: Buffer = NOTHING;
+  /** Whether the connection is not read because of `#unread`. */
+  #isHeldBack = false;
+  #isScheduled = false;
+  /** Where in a chunked body the parser is; null for any other request. */
+  #chunks: ChunkCuts | null = null;
+  /** Bytes of empty lines since the last request. */
+  #emptyBytes = 0;
   /** How many bytes of HEAD_END the parser was given last. */
   #matched = 0;
   /** The first bytes of the request that is being read, without empty lines before it. */
@@ -61,7 +77,6 @@ export class RequestFeed {
     // Another listener for data also makes Node read the socket as a stream, and not in its parser.
     socket.on('data', this.#onData);
     socket.removeListener('data', this.#parse);
-    socket.on('resume', this.#goOn);
     socket.once('end', this.#onEnd);
     socket.once('close', () => this.stop());
   }
@@ -100,7 +115,13 @@ export class RequestFeed {
     this.#request = request;
     this.#response = response;
     this.idleSinceMs = null;
+    this.#emptyBytes = 0;
     this.#bodyLeft = declaredLength(request);
+    this.#chunks = request.headers['transfer-encoding'] === undefined ? null : new ChunkCuts();
+    // Its reader wants more. node:http asks the connection only where it has not asked before.
+    request.on('resume', () => {
+      if (this.#isHeldBack) this.#schedule();
+    });
     response.once('close', () => this.#onAnswered(response));
     return true;
   }
@@ -120,7 +141,7 @@ export class RequestFeed {
     this.#unread = NOTHING;
     this.#held.drop();
     this.#socket.removeListener('data', this.#onData);
-    this.#socket.removeListener('resume', this.#goOn);
+    this.#letOn();
     return left;
   }
 
@@ -136,32 +157,98 @@ export class RequestFeed {
     return this.#unread.length + this.#held.length;
   }
 
+  /** Not while a request is served, nor while what has been parsed of its body has not been taken. */
   get #mayFeed(): boolean {
-    return this.#request?.complete !== true && !this.#socket.isPaused();
+    const request = this.#request;
+    if (request === null) return true;
+    return !request.complete && (request.readableFlowing === true || request.readableLength === 0);
   }
 
   readonly #goOn = (): void => {
-    if (this.#waiting === 0 || !this.#mayFeed || this.#isOver) return;
-    const bytes = this.#unread.length > 0 ? this.#unread : this.#held.take();
-    this.#unread = NOTHING;
-    this.#feed(bytes);
+    this.#isScheduled = false;
+    if (this.#isOver || !this.#mayFeed) return;
+    if (this.#waiting > 0) {
+      const bytes = this.#unread.length > 0 ? this.#unread : this.#held.take();
+      this.#unread = NOTHING;
+      this.#feed(bytes);
+    }
+    if (this.#unread.length === 0) this.#letOn();
   };
+
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(this.#goOn);
+  }
+
+  /** Reads nothing more from the connection for now. node:http resumes it whenever it wants more of a body. */
+  #holdBack(): void {
+    if (this.#isHeldBack) return;
+    this.#isHeldBack = true;
+    const socket = this.#socket;
+    socket.pause();
+    socket.resume = () => {
+      this.#schedule();
+      return socket;
+    };
+  }
+
+  #letOn(): void {
+    if (!this.#isHeldBack) return;
+    this.#isHeldBack = false;
+    Reflect.deleteProperty(this.#socket, 'resume');
+    this.#socket.resume();
+  }
 
   #feed(bytes: Buffer): void {
     this.#rest = bytes;
-    while (this.#rest.length > 0) {
-      const piece = this.#rest.subarray(0, this.#bodyLeft > 0 ? this.#bodyLeft : this.#headEnd());
-      this.#rest = this.#rest.subarray(piece.length);
-      if (this.#bodyLeft > 0) {
-        this.#bodyLeft -= piece.length;
-        this.#matched = 0;
-      } else this.#noteStart(piece);
-      this.#parse(piece);
-      if (this.#request?.complete === true || this.#socket.isPaused()) break;
+    let chunksLeft = MOST_CHUNKS;
+    while (this.#rest.length > 0 && this.#mayFeed && chunksLeft > 0) {
+      if (this.#request === null && !this.#passEmptyLines()) return;
+      if (this.#chunks !== null) chunksLeft -= this.#feedChunks(chunksLeft);
+      else this.#feedPiece(this.#bodyLeft > 0 ? this.#bodyLeft : this.#headEnd());
     }
     const rest = this.#rest;
     this.#rest = NOTHING;
-    if (rest.length > 0 && !this.#isOver) this.#hold(rest);
+    if (rest.length === 0 || this.#isOver) return;
+    this.#hold(rest);
+    if (chunksLeft <= 0) this.#schedule();
+  }
+
+  #feedPiece(length: number): void {
+    const piece = this.#rest.subarray(0, length);
+    this.#rest = this.#rest.subarray(piece.length);
+    if (this.#bodyLeft > 0) {
+      this.#bodyLeft -= piece.length;
+      this.#matched = 0;
+    } else if (this.#chunks === null) this.#noteStart(piece);
+    if (piece.length > 0) this.#parse(piece);
+  }
+
+  /** @returns how many chunks of the body were given to the parser */
+  #feedChunks(most: number): number {
+    const { length, chunks } = this.#chunks!.next(this.#rest, most);
+    this.#matched = 0;
+    this.#feedPiece(length);
+    return Math.max(1, chunks);
+  }
+
+  /**
+   * Passes over whole empty lines before a request.
+   *
+   * Attack: a client sends nothing else, each of them costs a call of the parser, and nothing counts them.
+   * @returns false where there are too many: then the connection is closed
+   */
+  #passEmptyLines(): boolean {
+    const rest = this.#rest;
+    let at = 0;
+    if (this.#start === '') while (rest[at] === CR && rest[at + 1] === LF) at += 2;
+    this.#rest = rest.subarray(at);
+    this.#emptyBytes += at;
+    if (this.#emptyBytes <= MOST_EMPTY_BYTES) return true;
+    this.stop();
+    this.#socket.destroy();
+    return false;
   }
 
   /** Where the next head, or chunked body, of what is left may end; all of it where it ends nowhere. */
@@ -195,6 +282,7 @@ export class RequestFeed {
   #hold(bytes: Buffer): void {
     if (this.#request?.complete === false) {
       this.#unread = this.#unread.length === 0 ? bytes : Buffer.concat([this.#unread, bytes]);
+      this.#holdBack();
       return;
     }
     if (this.#held.add(bytes)) return;
@@ -209,12 +297,13 @@ export class RequestFeed {
   #onAnswered({ shouldKeepAlive, writableFinished }: ServerResponse): void {
     this.#request = null;
     this.#response = null;
+    this.#chunks = null;
     this.#start = '';
     this.idleSinceMs = this.#nowMs();
     const socket = this.#socket;
     if (!socket.destroyed && shouldKeepAlive && writableFinished) {
       // One request of each connection in a turn of the event loop: a long pipeline must not keep the others waiting.
-      if (this.#waiting > 0) setImmediate(this.#goOn);
+      if (this.#waiting > 0) this.#schedule();
       return;
     }
     this.stop();
@@ -225,7 +314,48 @@ export class RequestFeed {
 
 const drop = (): void => {};
 
-const [CR, LF] = [13, 10];
+/** Longer than any chunk size that is taken: 16 digits, and then whatever extensions. */
+const SIZE_BYTES = 20;
+
+/** Where the chunks of one body end. It reads sizes only, and decides about nothing but where the bytes are cut. */
+class ChunkCuts {
+  /** Of the current chunk with its line end, still to come. */
+  #left = 0;
+  /** The beginning of the line with the size of the next chunk. */
+  #line = '';
+  #isBehindLast = false;
+
+  /** @returns how many bytes to give to the parser now, and how many chunks begin in them */
+  next(bytes: Buffer, most: number): { readonly length: number; readonly chunks: number } {
+    let at = 0;
+    let chunks = 0;
+    while (at < bytes.length && chunks < most) {
+      if (this.#left > 0) {
+        const length = Math.min(this.#left, bytes.length - at);
+        this.#left -= length;
+        at += length;
+        continue;
+      }
+      const lineEnd = bytes.indexOf(LF, at);
+      const end = lineEnd === -1 ? bytes.length : lineEnd + 1;
+      // Trailers are given line by line: with one of them the body ends.
+      if (this.#isBehindLast) return { length: end, chunks: chunks + 1 };
+      if (this.#line.length < SIZE_BYTES) this.#line += bytes.toString('latin1', at, Math.min(end, at + SIZE_BYTES));
+      at = end;
+      if (lineEnd === -1) break;
+      const size = Number.parseInt(this.#line, 16);
+      this.#line = '';
+      chunks++;
+      if (size > 0) this.#left = size + 2;
+      else {
+        // The last chunk, or no size: then the parser refuses it.
+        this.#isBehindLast = true;
+        break;
+      }
+    }
+    return { length: at, chunks };
+  }
+}
 
 /** How many bytes of HEAD_END stand at the end once this byte has come behind so many of them. */
 function matchedWith(matched: number, byte: number): number {

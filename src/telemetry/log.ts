@@ -71,7 +71,7 @@ export function openLog(options: LogOptions): GatewayLog {
         unidentified.writeDue(monotonicMs());
         awaitDue();
       },
-      Math.ceil(dueAtMs - monotonicMs()),
+      Math.max(0, Math.ceil(dueAtMs - monotonicMs())),
     ).unref();
   };
   return {
