@@ -6,12 +6,13 @@ import { Budget, OverheadBudget } from './http2-budgets.ts';
 import { readStreamHead, type StreamRequest } from './http2-fields.ts';
 import { outliveStream } from './http2-lifetime.ts';
 import { StreamConnection } from './http2-stream.ts';
+import type { StreamSlot } from './http2-streams.ts';
 
 /** Why a session was broken off. */
 export type BreakReason = 'resets' | 'overhead' | 'protocol';
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = constants;
-const { NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+const { NGHTTP2_CANCEL, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
 
 /** After the last frame, or after an error: how long a client may take to read what was sent and to close. */
 const CLOSE_WITHIN_MS = 1_000;
@@ -34,7 +35,7 @@ export class Http2Session implements ReadConnection {
   readonly #resets: Budget;
   /** Streams that have not been closed. */
   #open = 0;
-  /** Those of them that the gateway has not answered to the end. */
+  /** Those of them whose request the gateway has begun to read and not answered to the end. */
   #served = 0;
   #idleSinceMs: number;
   /** The bytes that have passed, as of the last look, and when they were last seen to grow. */
@@ -79,7 +80,7 @@ export class Http2Session implements ReadConnection {
   }
 
   get idleSinceMs(): number | null {
-    return this.#served === 0 && (this.#open === 0 || this.#isLeaving) ? this.#idleSinceMs : null;
+    return this.#served === 0 ? this.#idleSinceMs : null;
   }
 
   /** Ends what waits too long or sends too much that is no request. */
@@ -138,15 +139,19 @@ export class Http2Session implements ReadConnection {
       this.#spendReset();
       return;
     }
-    const giveBack = streams.take(this.#address);
-    if (giveBack === null) {
+    // The slot is given back at once: the stream may take its time to close.
+    const slot = streams.take(this.#address, () => {
+      slot?.giveBack();
+      stream.close(NGHTTP2_CANCEL);
+    });
+    if (slot === null) {
       onUnparsed('overloaded');
       stream.close(NGHTTP2_REFUSED_STREAM);
     } else {
       const request = readStreamHead(raw, (flags & NGHTTP2_FLAG_END_STREAM) !== 0);
-      if (request.kind === 'request') this.#serve(stream, request, giveBack);
+      if (request.kind === 'request') this.#serve(stream, request, slot);
       else {
-        giveBack();
+        slot.giveBack();
         onUnparsed('invalid_request');
         stream.close(NGHTTP2_PROTOCOL_ERROR);
         this.#spendReset();
@@ -154,7 +159,7 @@ export class Http2Session implements ReadConnection {
     }
   }
 
-  #serve(stream: ServerHttp2Stream, request: StreamRequest, giveBack: () => void): void {
+  #serve(stream: ServerHttp2Stream, request: StreamRequest, slot: StreamSlot): void {
     const { server, writeTimeoutMs } = this.#options;
     this.#payload += request.bytes;
     const onBytes = (bytes: number) => {
@@ -162,16 +167,23 @@ export class Http2Session implements ReadConnection {
     };
     // The connection of one stream is no reason to close the others; that of an address without credit is.
     const endSession = () => this.#session.close();
-    const connection = new StreamConnection(stream, request, this.#socket, { writeTimeoutMs, onBytes, endSession });
+    let isServed = false;
+    const onBegun = () => {
+      isServed = true;
+      this.#served++;
+      slot.setServed(true);
+    };
+    const options = { writeTimeoutMs, onBytes, endSession, onBegun };
+    const connection = new StreamConnection(stream, request, this.#socket, options);
     this.#open++;
-    this.#served++;
     stream.once('close', () => {
-      giveBack();
+      slot.giveBack();
       this.#onStreamClose(connection);
     });
     connection.once('close', () => {
+      slot.setServed(false);
       this.#passedAtMs = this.#options.nowMs();
-      if (--this.#served === 0) this.#idleSinceMs = this.#passedAtMs;
+      if (isServed && --this.#served === 0) this.#idleSinceMs = this.#passedAtMs;
     });
     server.emit('connection', connection);
     connection.begin();

@@ -20,6 +20,8 @@ export interface StreamConnectionOptions {
   readonly writeTimeoutMs: number;
   /** Told of every piece of the request's body. */
   readonly onBytes: (bytes: number) => void;
+  /** The head of the request is handed to its reader. */
+  readonly onBegun: () => void;
   /** The session is to end with the streams that it has. */
   readonly endSession: () => void;
 }
@@ -47,6 +49,7 @@ export class StreamConnection extends Duplex implements AnswerHandler {
   readonly #writeTimeoutMs: number;
   readonly #onBytes: (bytes: number) => void;
   readonly #endSession: () => void;
+  readonly #onBegun: () => void;
   readonly #reader: AnswerReader;
   #body: StreamRequest['body'];
   #received = 0;
@@ -63,7 +66,7 @@ export class StreamConnection extends Duplex implements AnswerHandler {
     stream: ServerHttp2Stream,
     request: StreamRequest,
     peer: Peer,
-    { writeTimeoutMs, onBytes, endSession }: StreamConnectionOptions,
+    { writeTimeoutMs, onBytes, endSession, onBegun }: StreamConnectionOptions,
   ) {
     super();
     this.remoteAddress = peer.remoteAddress;
@@ -76,6 +79,7 @@ export class StreamConnection extends Duplex implements AnswerHandler {
     this.#writeTimeoutMs = writeTimeoutMs;
     this.#onBytes = onBytes;
     this.#endSession = endSession;
+    this.#onBegun = onBegun;
     this.#reader = new AnswerReader(this, { maxHeadBytes: MAX_ANSWER_HEAD_BYTES, maxFields: MAX_ANSWER_FIELDS });
     this.#reader.begin(request.method);
   }
@@ -205,6 +209,7 @@ export class StreamConnection extends Duplex implements AnswerHandler {
   }
 
   #pushHead(): void {
+    this.#onBegun();
     const coding = this.#body === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
     this.push(Buffer.from(`${this.#request.lines}${coding}\r\n`, 'latin1'));
   }

@@ -285,3 +285,16 @@ describe('TLS to the upstream', async () => {
     ).rejects.toThrow(/upstreams\.store\.tls\.ca: \/nowhere\/ca\.pem cannot be read \(ENOENT\)/);
   });
 });
+
+// Attack: a few calls that the service is slow to answer, until every target is left out, and nobody is served.
+test('where all targets were too slow for some, they serve on: none of them is unreachable', async () => {
+  const slow = () => startUpstream((request, response) => void (request.url?.includes('slow') || response.end('[]')));
+  const upstreams = [await slow(), await slow()];
+  const { gateway, key } = await gatewayBefore(
+    upstreams.map(({ origin }) => origin),
+    { responseTimeout: '250ms' },
+  );
+  const late = await Promise.all(Array.from({ length: 12 }, () => gateway.get('/v1/pets?slow', key)));
+  expect(late.map(({ status }) => status)).toEqual(Array(12).fill(504));
+  expect(count(await ask(gateway, key, 10))).toEqual({ '200 []': 10 });
+});

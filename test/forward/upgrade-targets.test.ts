@@ -87,3 +87,28 @@ test('of several targets, one that cannot be reached is passed over, and nobody 
   expect(JSON.parse(last.body.toString())).toMatchObject({ code: 'no_upstream' });
   expect(Number(last.header('retry-after'))).toBeGreaterThan(0);
 });
+
+// Attack: one request for an upgrade that the service refuses by closing, and a whole target is left out for everybody.
+test('an upgrade that a target refuses by closing does not take the target from others', async () => {
+  const refusing = () => {
+    const server = createServer((_, response) => response.end('[]'));
+    server.on('upgrade', (_, socket) => socket.destroy());
+    server.listen(0, '127.0.0.1');
+    atEnd(() => server.close());
+    return server;
+  };
+  const servers = [refusing(), refusing()];
+  await Promise.all(servers.map((server) => server.listening || once(server, 'listening')));
+  const targets = servers.map((server) => `http://127.0.0.1:${(server.address() as { port: number }).port}`);
+  const gateway = await startGateway({
+    upstream: targets.join(', '),
+    routes: `${routes}\n  - { path: /plain, methods: [GET], upstream: store }`,
+  });
+  const { key } = await gateway.createKey('endless');
+  for (let i = 0; i < 8; i++) {
+    const client = await rawClient(gateway, asking(key));
+    expect(await client.head()).toMatch(/^HTTP\/1\.1 502/);
+    expect((await gateway.get('/plain', key)).status).toBe(200);
+  }
+  expect(gateway.process.stdout).not.toContain('"msg":"left out"');
+});

@@ -6,6 +6,7 @@ import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
+import { openWebSocket, startWebSocketUpstream, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
 
 let upstream: Upstream;
 let held: ServerResponse[];
@@ -201,4 +202,41 @@ test('connections that never send anything are closed at headersTimeout, and tho
   expect(Math.min(...resting)).toBeGreaterThan(1_150);
   expect(Math.max(...resting)).toBeLessThan(1_200 + 700);
   expect(upstream.requests).toHaveLength(before + 5);
+});
+
+// Attack: what makes an open WebSocket look idle, so that others are the first to lose theirs.
+test('an open WebSocket, and one that is still asked for, make no room', async () => {
+  const echo = await startWebSocketUpstream();
+  const gateway = await startGateway({
+    upstream: echo.origin,
+    routes: WEBSOCKET_ROUTES,
+    listen: { maxConnections: 3 },
+  });
+  const { key } = await gateway.createKey('endless');
+  const { socket } = await openWebSocket(gateway, key);
+  const idle = [await connected(gateway), await connected(gateway)];
+  await expectCounts(gateway, 3, 'connections', 0, 0);
+  const more = [await connected(gateway), await connected(gateway)];
+  await closed(idle[0]!);
+  await closed(idle[1]!);
+  await expectCounts(gateway, 3, 'connections', 0, 2);
+  socket.send('still here');
+  expect(String((await once(socket, 'message'))[0])).toBe('still here');
+  socket.terminate();
+  for (const one of more) one.destroy();
+});
+
+// Attack: an address that has all that it may have connects again and again, and others lose their idle connections.
+test('an address at its limit makes room itself, and takes none from others', async () => {
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    listen: { maxConnections: 4, maxConnectionsPerAddress: 2 },
+  });
+  const others = [await connected(gateway, '127.0.0.2'), await connected(gateway, '127.0.0.2')];
+  const mine = [await connected(gateway), await connected(gateway)];
+  await expectCounts(gateway, 4, 'address', 0, 0);
+  for (let i = 0; i < 5; i++) mine.push(await connected(gateway));
+  await expectCounts(gateway, 4, 'address', 0, 5);
+  expect(others.map(({ closed }) => closed)).toEqual([false, false]);
+  for (const socket of [...others, ...mine]) socket.destroy();
 });

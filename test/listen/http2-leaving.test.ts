@@ -87,6 +87,20 @@ test('streams of one address beyond maxConnectionsPerAddress are refused, and th
   await expectNothingLeft();
 });
 
+// Attack: streams whose requests never become whole take every slot, and those of others are refused.
+test('streams that bring no request make room for those that do, the oldest first (reliability 151)', async () => {
+  const begun = (stream: number) => frame(TYPE.HEADERS, FLAG.END_HEADERS, stream, fieldBlock(pseudo('/v1/pets')));
+  const idle = await openRawSession(it.gateway.port, { ca: it.ca });
+  idle.send(...Array.from({ length: 64 }, (_, i) => begun(2 * i + 1)));
+  const session = await openRawSession(it.gateway.port, { ca: it.ca });
+  session.send(get(1, '/v1/pets'));
+  await eventually(() => expect(session.isAnswered(1)).toBe(true));
+  await eventually(() => expect(idle.resetOf(1)).toBe(CODE.CANCEL));
+  expect(idle.resetOf(127)).toBeNull();
+  for (const { socket } of [idle, session]) socket.destroy();
+  await expectNothingLeft();
+});
+
 test('a session whose address has spent its failed attempts ends with its 429', async () => {
   const strict = await startEncrypted({
     upstream: upstream.origin,
