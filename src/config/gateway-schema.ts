@@ -213,7 +213,8 @@ export const gatewaySchema = z
     upstreams: z
       .record(values.name(), upstreamSchema)
       .refine((upstreams) => Object.keys(upstreams).length > 0, 'is empty; name at least one upstream')
-      .meta({ minProperties: 1, description: 'The services behind the gateway, by name.' }),
+      .refine((upstreams) => Object.keys(upstreams).length <= 1_000, 'must not have more than 1000 upstreams')
+      .meta({ minProperties: 1, maxProperties: 1_000, description: 'The services behind the gateway, by name.' }),
     routes: z.array(routeSchema, atLeastOne).min(1, atLeastOne).describe('What is served, and by which upstream.'),
   })
   .meta({ title: 'Tollgate gateway.yaml', description: 'How the gateway runs.' });

@@ -1,8 +1,11 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import { type Fault, printPath } from './fault.ts';
 
-/** The largest settings file that is read, in bytes. Thousands of plans or routes fit. */
-export const MAX_FILE_BYTES = 1024 * 1024;
+/**
+ * The largest settings file that is read, in bytes: ten thousand plans or routes fit. To check it takes up to 100 MB of
+ * memory and a second of a processor, which a gateway in a small container has beside its work.
+ */
+export const MAX_FILE_BYTES = 512 * 1024;
 
 /**
  * Reads a settings file as text.
@@ -18,7 +21,9 @@ export function readSettingsFile(file: string, hint: string): { readonly text: s
   } catch (error) {
     return at(1, 1, `${reasonOf(error)}. ${hint}`);
   }
-  if (bytes.length > MAX_FILE_BYTES) return at(1, 1, `is larger than ${MAX_FILE_BYTES} bytes, the most that is read.`);
+  if (bytes.length > MAX_FILE_BYTES) {
+    return at(1, 1, `is larger than ${MAX_FILE_BYTES / 1024} KiB, the most that is read.`);
+  }
   const broken = firstBrokenText(bytes);
   if (broken !== null) return at(broken.line, broken.column, 'is not UTF-8 text. Save the file as UTF-8.');
   return { text: new TextDecoder().decode(bytes) };

@@ -1,13 +1,17 @@
 import {
+  Composer,
+  type CST,
+  type Document,
   isAlias,
   isMap,
   isNode,
   isScalar,
   isSeq,
+  Lexer,
   LineCounter,
   type Node,
   type Pair,
-  parseAllDocuments,
+  Parser,
   type Scalar,
   type YAMLMap,
 } from 'yaml';
@@ -34,7 +38,13 @@ export interface TreeFault extends Place {
   readonly message: string;
 }
 
+/** Lists and mappings within each other. The settings themselves go 7 deep. */
 const MAX_DEPTH = 32;
+/**
+ * Names, values and marks (`:`, `,`, `-`, brackets) of one file. The largest file of plans or routes, written as tightly
+ * as it can be read by people, has fewer; each costs half a kilobyte of memory until the file has been checked.
+ */
+const MAX_PARTS = 200_000;
 
 /**
  * Reads YAML 1.2 text as one document of plain data, with positions.
@@ -47,12 +57,12 @@ export function readTree(text: string): { readonly tree: Tree | null; readonly f
   const control = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/.exec(text);
   if (control !== null) return controlFault(text, control.index);
   const lines = new LineCounter();
-  const documents = parse(text, lines);
-  if (documents === null) return nothing('is nested too deeply to be read.');
   const at = (offset: number): Place => {
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(line, 1), column: Math.max(col, 1) };
   };
+  const documents = documentsOf(text, lines);
+  if ('excess' in documents) return nothing(documents.excess, at(documents.offset));
   const broken = documents.flatMap((document) => document.errors)[0];
   if (broken !== undefined) {
     // What the parser says after its first error are mostly echoes of it.
@@ -80,20 +90,77 @@ function nothing(message: string, { line, column }: Place = { line: 1, column: 1
   return { tree: null, faults: [{ line, column, path: [], message }] };
 }
 
-function parse(text: string, lineCounter: LineCounter) {
+/** Where a text goes beyond what is read, as the end of a sentence that begins with the name of its file. */
+interface Excess {
+  readonly excess: string;
+  readonly offset: number;
+}
+
+/**
+ * The first two documents of a text; a third says no more than the second.
+ *
+ * Attack: 512 KiB of `[`. The composer calls itself for each level and takes memory for each part, so depth and number
+ * are counted as the tokens come, before it sees any of them.
+ */
+function documentsOf(text: string, lines: LineCounter): readonly Document.Parsed[] | Excess {
+  // The parser's own search for duplicate keys takes quadratic time; Reader does it.
+  const composer = new Composer({ uniqueKeys: false });
+  const documents: Document.Parsed[] = [];
   try {
-    // The parser's own search for duplicate keys takes quadratic time; Reader does it.
-    const documents = parseAllDocuments(text, { lineCounter, prettyErrors: false, uniqueKeys: false });
-    return Array.isArray(documents) ? documents : [];
+    for (const document of composer.compose(tokensOf(text, lines), false, text.length)) {
+      documents.push(document as Document.Parsed);
+      if (documents.length === 2) break;
+    }
   } catch (error) {
-    if (error instanceof RangeError) return null;
+    if (error instanceof TooMuch) return error;
     throw error;
   }
+  return documents;
+}
+
+class TooMuch extends Error implements Excess {
+  readonly excess: string;
+  readonly offset: number;
+
+  constructor(excess: string, offset: number) {
+    super(excess);
+    this.excess = excess;
+    this.offset = offset;
+  }
+}
+
+/** @throws TooMuch */
+function* tokensOf(text: string, lines: LineCounter): Generator<CST.Token, void> {
+  lines.addNewLine(0);
+  const parser = new Parser(lines.addNewLine);
+  let parts = 0;
+  for (const lexeme of new Lexer().lex(text)) {
+    if (!isSpace(lexeme)) parts++;
+    if (parts > MAX_PARTS) {
+      throw new TooMuch(`has more than ${MAX_PARTS} names, values and marks, the most that are read.`, parser.offset);
+    }
+    for (const token of parser.next(lexeme)) {
+      yield token;
+      // What follows the first error are mostly its echoes, of which a hostile file has a hundred thousand.
+      if (token.type === 'error') return yield* parser.end();
+    }
+    // The document itself and a text that is being read stand on the stack, too.
+    if (parser.stack.length > MAX_DEPTH + 2) {
+      throw new TooMuch(`is nested deeper than ${MAX_DEPTH} levels.`, parser.offset);
+    }
+  }
+  yield* parser.end();
+}
+
+/** White space, the end of a line, a comment, or the mark of the lexer's own that announces a text. */
+function isSpace(lexeme: string): boolean {
+  const first = lexeme.charCodeAt(0);
+  // Space, tab, line feed, carriage return, `#`, and 0x1f before a text.
+  return first === 0x20 || first === 0x09 || first === 0x0a || first === 0x0d || first === 0x23 || first === 0x1f;
 }
 
 function syntaxMessage({ code, message, pos }: { code: string; message: string; pos: [number, number] }, text: string) {
   const rest = 'What follows was not checked.';
-  if (code === 'RESOURCE_EXHAUSTION') return 'is nested too deeply to be read.';
   if (code === 'TAB_AS_INDENT') return `is not YAML: a tab indents this line; only spaces may. ${rest}`;
   const braces = text[pos[0]] === '{' ? ' A text with braces inside `{ }` needs quotes.' : '';
   return `is not YAML: ${message.replace(/\.?$/, '.')}${braces} ${rest}`;
@@ -143,10 +210,6 @@ class Reader {
     if (node.anchor)
       this.fault(node, path, `has the anchor \`&${node.anchor}\`; anchors are not supported, leave it out.`);
     if (node.tag) this.unreadableAt(node, path, `has the tag \`${node.tag}\`; tags are not supported, leave it out.`);
-    if (path.length > MAX_DEPTH) {
-      this.unreadableAt(node, path.slice(0, 4), `is nested deeper than ${MAX_DEPTH} levels.`);
-      return null;
-    }
     if (isMap(node)) return this.#readMap(node, path);
     if (isSeq(node)) return node.items.map((item, i) => this.read(item, [...path, i]));
     if (!isScalar(node)) return null;

@@ -43,15 +43,19 @@ export function parseYaml<Schema extends z.ZodType>(
   const wrong = result.success ? [] : faultsOfIssues(result.error.issues, { tree, ...kind });
   const warnings: TreeFault[] = [];
   kind.check(tree.value, noteInto(wrong, tree), noteInto(warnings, tree));
-  const faults = [...broken, ...wrong.filter(({ path }) => !tree.unreadable.some((outer) => isWithin(path, outer)))];
+  const isUnreadable = withinOneOf(tree.unreadable);
+  const faults = [...broken, ...wrong.filter(({ path }) => !isUnreadable(path))];
   const told = inOrder(warnings.map(placed));
   if (!result.success || faults.length > 0) return { faults: inOrder(faults.map(placed)), warnings: told };
   const locate = (path: Path) => placed({ ...tree.locate(path, 'value'), path, message: '' });
   return { value: result.data, warnings: told, locate };
 }
 
-function isWithin(path: Path, outer: Path): boolean {
-  return outer.every((step, i) => step === path[i]);
+/** Whether a path leads into one of these. They are looked up: a file may have ten thousand of either. */
+function withinOneOf(paths: readonly Path[]): (path: Path) => boolean {
+  const outer = new Set(paths.map((path) => JSON.stringify(path)));
+  if (outer.size === 0) return () => false;
+  return (path) => [...path, null].some((_, length) => outer.has(JSON.stringify(path.slice(0, length))));
 }
 
 function noteInto(notes: TreeFault[], tree: Tree): Note {

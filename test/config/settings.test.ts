@@ -230,8 +230,8 @@ describe('nothing is loaded from', () => {
     expect(faults[0]).toMatch(/^environment: PORT: /);
     expect(faults[1]).toContain(`${absent}:1:1: (file): does not exist. Name another file in TOLLGATE_CONFIG`);
     expect(faults[2]).toContain(`${folder}:1:1: (file): is a directory, not a file.`);
-    const large = fileWith(`${MINIMAL}# ${'x'.repeat(1024 * 1024)}\n`);
-    expect(faultsOf({ TOLLGATE_CONFIG: large })[0]).toContain('is larger than 1048576 bytes');
+    const large = fileWith(`${MINIMAL}# ${'x'.repeat(512 * 1024)}\n`);
+    expect(faultsOf({ TOLLGATE_CONFIG: large })[0]).toContain(`${large}:1:1: (file): is larger than 512 KiB`);
     const binary = fileWith(new Uint8Array([0x61, 0x3a, 0x20, 0x31, 0x0a, 0x62, 0xc3, 0x28]));
     expect(faultsOf({ TOLLGATE_CONFIG: binary })).toEqual([
       `${binary}:2:2: (file): is not UTF-8 text. Save the file as UTF-8.`,

@@ -86,16 +86,58 @@ describe('reading YAML', () => {
     expect(placesOf(`${SOUND}bans: { after: 0 }\nbans: off\n`)).toEqual(['2:16 bans.after', '3:1 bans']);
   });
 
-  test('nesting beyond what the stack can take is a fault, not a crash', () => {
-    for (const text of ['['.repeat(50_000), '{a: '.repeat(50_000), '- '.repeat(50_000)]) {
-      const parsed = parsePlans(text, 'plans.yaml');
-      expect('faults' in parsed && parsed.faults[0]?.message).toBe('is nested too deeply to be read.');
+  // Attack (reliability 160): a text that takes a thousand times its size to be read ends a gateway of 512 MB, or stops it.
+  const LARGEST = 512 * 1024;
+  const filled = (part: string) => part.repeat(LARGEST / part.length);
+  const firstOf = (text: string) => {
+    const parsed = parsePlans(text, 'plans.yaml');
+    return 'faults' in parsed ? [parsed.faults.length, parsed.faults[0]!.line, parsed.faults[0]!.message] : [];
+  };
+
+  test.each(['[', '{a: ', '- ', '? ', 'a: ', '[{'])(
+    'levels without end, each %j, are refused where they go too deep',
+    (level) => {
+      const text = `# A line before it.\n${filled(level)}`;
+      const tookMs = processorMs(() => expect(firstOf(text)).toEqual([1, 2, 'is nested deeper than 32 levels.']));
+      expect(tookMs).toBeLessThan(1_000);
+    },
+  );
+
+  test.each([
+    ['empty lists', `a: [${filled('[],')}]`],
+    ['empty items', filled('-\n')],
+    ['keys', filled('? a\n: b\n')],
+  ])('%s without end are refused where they are too many', (_, text) => {
+    const [faults, , message] = firstOf(text);
+    expect([faults, message]).toEqual([1, 'has more than 200000 names, values and marks, the most that are read.']);
+  });
+
+  test('what stands behind the second document or the first error is not even read', () => {
+    for (const text of [filled('---\na: 1\n'), filled(']'), filled('...\n')]) {
+      expect(processorMs(() => expect(placesOf(text).length).toBeGreaterThan(0))).toBeLessThan(1_000);
     }
+  });
+
+  test('the largest file of plans is sound', () => {
+    let text = 'plans:\n';
+    for (let i = 0; text.length < LARGEST - 60; i++) text += `  plan${i}: { limits: { minute: 60, day: 1000 } }\n`;
+    expect(placesOf(text)).toEqual([]);
   });
 
   test('twenty thousand faults are told in linear time', () => {
     const text = Array.from({ length: 20_000 }, (_, i) => `key${i}: 1`).join('\n');
     const tookMs = processorMs(() => expect(placesOf(text)).toHaveLength(20_001));
+    expect(tookMs).toBeLessThan(4_000);
+  });
+
+  test('so are ten thousand routes to none of ten thousand upstreams, whose names are not all told with each', () => {
+    const many = (what: (i: number) => string) => Array.from({ length: 10_000 }, (_, i) => what(i)).join(', ');
+    const text = `upstreams: { ${many((i) => `u${i}: 1`)} }\nroutes: [${many(() => '{ upstream: x }')}]`;
+    const tookMs = processorMs(() => {
+      const parsed = parseGatewayFile(text, 'gateway.yaml');
+      const told = 'faults' in parsed ? parsed.faults.map(({ message }) => message) : [];
+      expect(told).toContainEqual(expect.stringMatching(/it must be u0 or u1 .* or u9 or one of 9990 others\.$/));
+    });
     expect(tookMs).toBeLessThan(4_000);
   });
 
