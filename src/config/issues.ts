@@ -110,7 +110,8 @@ function keysAt(schema: Json, path: Path): readonly string[] {
   return schemas.flatMap((json) => Object.keys(json.properties ?? {}));
 }
 
-function nearest(word: string, known: readonly string[]): string | null {
+/** The known word that is meant by one that may be mistyped; null where none is near. */
+export function nearest(word: string, known: readonly string[]): string | null {
   const ranked = known
     .map((name) => ({ name, distance: distance(word.toLowerCase(), name.toLowerCase()) }))
     .sort((a, b) => a.distance - b.distance)[0];

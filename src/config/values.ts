@@ -119,7 +119,8 @@ export function pattern() {
       if (fault !== null) context.addIssue({ code: 'custom', message: fault });
     })
     .meta({
-      pattern: '^/([^*{}/?#\\s]+/|\\{[A-Za-z_][A-Za-z0-9_]*\\}/)*([^*{}/?#\\s]*|\\{[A-Za-z_][A-Za-z0-9_]*\\}|\\*\\*)$',
+      pattern:
+        '^(?!.*/:[A-Za-z_])/([^*{}/?#\\s]+/|\\{[A-Za-z_][A-Za-z0-9_]*\\}/)*([^*{}/?#\\s]*|\\{[A-Za-z_][A-Za-z0-9_]*\\}|\\*\\*)$',
     });
 }
 

@@ -162,8 +162,21 @@ function isSpace(lexeme: string): boolean {
 function syntaxMessage({ code, message, pos }: { code: string; message: string; pos: [number, number] }, text: string) {
   const rest = 'What follows was not checked.';
   if (code === 'TAB_AS_INDENT') return `is not YAML: a tab indents this line; only spaces may. ${rest}`;
+  const variable = text[pos[0] - 1] === '$' ? VARIABLE.exec(text.slice(pos[0] - 1, pos[0] + MOST_NAME)) : null;
+  if (variable?.index === 0) return `${variableMessage(variable)} ${rest}`;
   const braces = text[pos[0]] === '{' ? ' A text with braces inside `{ }` needs quotes.' : '';
-  return `is not YAML: ${message.replace(/\.?$/, '.')}${braces} ${rest}`;
+  // What the parser quotes may be a line of a file that was named by mistake, a password for example.
+  const unquoted = message.replace(/:? "(?:[^"\\]|\\.)*[A-Za-z0-9](?:[^"\\]|\\.)*"/g, '').replace(/\.?$/, '.');
+  return `is not YAML: ${unquoted}${braces} ${rest}`;
+}
+
+const MOST_NAME = 80;
+/** What shells, Compose and others put a variable of the environment in the place of. */
+const VARIABLE = /\$\{[A-Za-z_][A-Za-z0-9_]{0,63}(?=[^A-Za-z0-9_])/;
+
+function variableMessage([found]: RegExpExecArray): string {
+  const name = found.slice('${'.length);
+  return `has \`\${${name}}\`, and no variable is filled in here. Write the value out; addresses and secrets can come from the environment by themselves.`;
 }
 
 function controlFault(text: string, offset: number) {
@@ -213,6 +226,11 @@ class Reader {
     if (isMap(node)) return this.#readMap(node, path);
     if (isSeq(node)) return node.items.map((item, i) => this.read(item, [...path, i]));
     if (!isScalar(node)) return null;
+    const variable = typeof node.value === 'string' ? VARIABLE.exec(node.value) : null;
+    if (variable !== null) {
+      this.unreadableAt(node, path, variableMessage(variable));
+      return null;
+    }
     // A `%YAML 1.1` line makes dates of dates; the settings read them as text.
     return node.value !== null && typeof node.value === 'object' ? (node.source ?? '') : node.value;
   }

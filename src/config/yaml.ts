@@ -1,12 +1,13 @@
 import type { z } from 'zod';
 import { type Fault, type Path, printPath } from './fault.ts';
-import { DEFAULT_MESSAGES, faultsOfIssues } from './issues.ts';
+import { DEFAULT_MESSAGES, faultsOfIssues, nearest } from './issues.ts';
+import { isMapping } from './raw.ts';
 import { readTree, type Tree, type TreeFault } from './yaml-tree.ts';
 
 /** Says that something is wrong or probably wrong at a path; `part` is what the position points at. */
 export type Note = (path: Path, message: string, part?: 'key' | 'value') => void;
 
-export interface FileKind<Schema extends z.ZodType> {
+export interface FileKind<Schema extends z.ZodObject> {
   readonly schema: Schema;
   /** Paths that a later version knows: `listen.tls`, `routes.*.auth`. */
   readonly later: readonly string[];
@@ -25,7 +26,7 @@ export type Parsed<T> =
  * Turns the text of a settings file into a checked value, or tells everything that is wrong with it (contract
  * section 2). Reads nothing and throws nothing. Faults and warnings come in the order of the file.
  */
-export function parseYaml<Schema extends z.ZodType>(
+export function parseYaml<Schema extends z.ZodObject>(
   text: string,
   file: string,
   kind: FileKind<Schema>,
@@ -39,6 +40,8 @@ export function parseYaml<Schema extends z.ZodType>(
   });
   const { tree, faults: broken } = readTree(text.startsWith('\uFEFF') ? text.slice(1) : text);
   if (tree === null) return { faults: inOrder(broken.map(placed)), warnings: [] };
+  const foreign = foreignFault(tree, Object.keys(kind.schema.shape));
+  if (foreign !== null) return { faults: [placed(foreign)], warnings: [] };
   const result = kind.schema.safeParse(tree.value, { error: DEFAULT_MESSAGES });
   const wrong = result.success ? [] : faultsOfIssues(result.error.issues, { tree, ...kind });
   const warnings: TreeFault[] = [];
@@ -49,6 +52,22 @@ export function parseYaml<Schema extends z.ZodType>(
   if (!result.success || faults.length > 0) return { faults: inOrder(faults.map(placed)), warnings: told };
   const locate = (path: Path) => placed({ ...tree.locate(path, 'value'), path, message: '' });
   return { value: result.data, warnings: told, locate };
+}
+
+/**
+ * Attack: a path that leads to another file, such as a password or a private key, in TOLLGATE_PLANS or as an argument. Its
+ * faults would quote it in the log and on the terminal.
+ * @returns the one fault of a file that has none of the keys of a settings file, and quotes nothing; null for any other
+ */
+function foreignFault(tree: Tree, known: readonly string[]): TreeFault | null {
+  const isSettings = isMapping(tree.value) && Object.keys(tree.value).some((key) => nearest(key, known) !== null);
+  if (isSettings || isEmptyMapping(tree.value)) return null;
+  const message = `is no such settings file: it must have one of the keys ${known.join(', ')}. Name another file.`;
+  return { line: 1, column: 1, path: [], message };
+}
+
+function isEmptyMapping(value: unknown): boolean {
+  return isMapping(value) && Object.keys(value).length === 0;
 }
 
 /** Whether a path leads into one of these. They are looked up: a file may have ten thousand of either. */

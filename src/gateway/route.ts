@@ -219,6 +219,8 @@ export function faultOfPattern(path: string): string | null {
 
 // Braces must be whole segments: `/a{b}` would look like a pattern and match nothing but itself.
 const NAME = /^\{[A-Za-z_][A-Za-z0-9_]{0,63}\}$/;
+// One segment as many routers and frameworks write it.
+const COLON = /^:[A-Za-z_][A-Za-z0-9_]{0,63}/;
 // pchar of RFC 3986 section 3.3 without `*`, which is kept for `/**`.
 const LITERAL = /^(?:[A-Za-z0-9._~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$/;
 /** Encodings of characters that the path of a request may also have as they are: all that are visible, such as %61 and %40. */
@@ -230,6 +232,8 @@ function faultOfSegment(segment: string, last: boolean): string | null {
     return last ? null : 'has `**` in the middle; it may only be the last segment, as in `/files/**`';
   if (segment.includes('*')) return 'has a `*` that is not a last segment `/**`; one segment is written `{name}`';
   if (NAME.test(segment)) return null;
+  const colon = COLON.exec(segment)?.[0].slice(1);
+  if (colon !== undefined) return `has \`:${colon}\`, which matches only itself; one segment is written \`{${colon}}\``;
   if (/[{}]/.test(segment)) return 'has braces that are not a whole segment `{name}` of letters, digits and `_`';
   if (segment === '' && !last) return 'has an empty segment `//`';
   if (DOTS.test(segment)) return 'has a `.` or `..` segment, which no request can have when it is routed';

@@ -61,9 +61,39 @@ describe('a fault says what is allowed', () => {
     ['route-upstream-unknown', 'it must be store'],
     ['failure-mode-unknown', 'must be one of local, closed, open, not "shut"'],
     ['since-missing', 'is missing: it must be a date such as 2030-12-05'],
+    ['route-colon', 'has `:id`, which matches only itself; one segment is written `{id}`.'],
+    ['variable', '{HOST}`, and no variable is filled in here. Write the value out;'],
+    ['variable', '{UPSTREAM}`, and no variable'],
+    ['variable-in-braces', '{HOST}`, and no variable'],
+    ['none-of-ours', 'must have one of the keys plans, bans, failed-authentication. Name another file.'],
     ['tab', 'a tab indents this line; only spaces may'],
   ])('%s: %s', (name, words) => {
     expect(faultsOf(name).join('\n')).toContain(words);
+  });
+
+  // Attack: the path of a secret in the place of a settings file's. What is told of it is read by many.
+  test.each([
+    ['one word', 'hunter2\n'],
+    ['in quotes', '"hunter2"\n'],
+    ['variables', 'USER=me\nPASSWORD=hunter2\n'],
+    ['a private key', '-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n'],
+    ['hashes of passwords', 'root:$6$hunter2:19000:0:99999:7:::\ndaemon:*:19000::::::\n'],
+    ['JSON', '{ "private_key": "hunter2" }\n'],
+    ['a mapping', 'user: me\nhunter2: hunter2\n'],
+    ['a list', '- hunter2\n- *hunter2\n'],
+    ['broken YAML', 'user: me\n}\nhunter2\n'],
+    ['YAML broken in quotes', 'user: "me" "hunter2"\n'],
+    ['YAML broken at its end', '"me"\n...\n"hunter2"\n"hunter2'],
+    ['an alias', 'user: *hunter2\n'],
+    ['a tag', '!hunter2 { a: b }\n'],
+    ['a wrong escape', 'user: "\\hunter2"\n'],
+  ])('no fault quotes a file that holds no settings: %s', (_, text) => {
+    for (const parse of [parsePlans, parseGatewayFile]) {
+      const parsed = parse(text, 'secret');
+      const told = 'faults' in parsed ? parsed.faults.map(printFault) : [];
+      expect(told.length).toBeGreaterThan(0);
+      expect(told.join('\n')).not.toContain('hunter2');
+    }
   });
 
   test('a password in an address is never repeated', () => {

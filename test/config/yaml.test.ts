@@ -126,7 +126,7 @@ describe('reading YAML', () => {
 
   test('twenty thousand faults are told in linear time', () => {
     const text = Array.from({ length: 20_000 }, (_, i) => `key${i}: 1`).join('\n');
-    const tookMs = processorMs(() => expect(placesOf(text)).toHaveLength(20_001));
+    const tookMs = processorMs(() => expect(placesOf(SOUND + text)).toHaveLength(20_000));
     expect(tookMs).toBeLessThan(4_000);
   });
 
