@@ -70,7 +70,8 @@ export class OtherAnswer implements Waiting {
     this.#settle({ kind: 'answered' });
     const response = this.#response;
     const timer = setTimeout(() => response.destroy(), this.#options.writeTimeoutMs);
-    response.once('close', () => clearTimeout(timer));
+    // An answer that node:http has not begun itself never closes: its connection does.
+    for (const ending of [response, response.socket]) ending?.once('close', () => clearTimeout(timer));
     response.end();
   };
 

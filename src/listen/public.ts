@@ -143,9 +143,11 @@ function giveUpUnread(response: ServerResponse, { writeTimeoutMs }: PublicListen
   // All of it has been written.
   response.once('prefinish', () => {
     // Nearly always the system has taken it by now.
-    if (response.socket === null || response.socket.writableLength === 0) return;
+    const { socket } = response;
+    if (socket === null || socket.writableLength === 0) return;
     const timer = setTimeout(() => response.destroy(), writeTimeoutMs);
-    response.once('close', () => clearTimeout(timer));
+    // The answer to a CONNECT, which node:http has let go of, never closes by itself.
+    for (const ending of [response, socket]) ending.once('close', () => clearTimeout(timer));
   });
 }
 

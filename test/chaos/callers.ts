@@ -46,9 +46,10 @@ export class Callers {
     await Promise.all(this.#running);
   }
 
+  /** Leaves all gateways. More than once is as good as once. */
   async close(): Promise<void> {
     await this.rest();
-    await Promise.all(this.#pools.map((pool) => pool.destroy()));
+    await Promise.all(this.#pools.map((pool) => (pool.destroyed ? null : pool.destroy())));
   }
 
   /** One request to one gateway. Never rejects. */

@@ -31,6 +31,7 @@ function facts(changes: Partial<Facts> = {}, answers: readonly Given[] = []) {
     normalAfterMs: 10,
     revokedPassed: 0,
     leftovers: [],
+    held: [],
     deaths: [],
   };
   return { ...usual, ...changes };
@@ -112,6 +113,7 @@ test.each<[string, Partial<Facts>]>([
   ['a store that takes too long', { normalAfterMs: 1_001 }],
   ['a revoked key that passes', { revokedPassed: 1 }],
   ['an entry without an expiry', { leftovers: ['tg:a:{x}'] }],
+  ['what a gateway still holds', { held: ['gateway 1 holds 3 descriptors, 2 before.'] }],
   ['a gateway that died', { deaths: ['gateway 1 ended: SIGSEGV.'] }],
 ])('%s is told', (_what, changes) => {
   expect(broken(changes)).toHaveLength(1);

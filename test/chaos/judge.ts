@@ -30,6 +30,8 @@ export interface Facts {
   readonly normalAfterMs: number | null;
   readonly revokedPassed: number;
   readonly leftovers: readonly string[];
+  /** What gateways hold beyond what they held before, when nobody calls them any more: each a sentence. */
+  readonly held: readonly string[];
   readonly deaths: readonly string[];
 }
 
@@ -63,6 +65,7 @@ export function judge(given: Facts): Judgement {
         ? [`A revoked key still passed at ${facts.revokedPassed} gateways a second after all was normal.`]
         : []),
       ...(facts.leftovers.length > 0 ? [`Entries without an expiry in Redis: ${facts.leftovers.join(', ')}.`] : []),
+      ...facts.held,
       ...facts.deaths,
     ],
   };

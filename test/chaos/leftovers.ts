@@ -1,4 +1,6 @@
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { leftOpen, type OpenResources, restingResources } from '../support/open-resources.ts';
+import type { Stand } from './stand/stand.ts';
 import type { Command, Store } from './stand/store.ts';
 
 /** What may stay for ever: API keys, the pointers to them, their list, the record of the peppers, and how many changes there were. */
@@ -55,4 +57,28 @@ export async function accountField(store: Store, consumerId: string, field: stri
     }
   }
   return null;
+}
+
+/** Once all is normal again: connections to Redis may have been opened anew only just then. */
+const RELEASED_WITHIN_MS = 5_000;
+/** What a connection to Redis is to a gateway. */
+const OF_A_CONNECTION = ['handles (TCPSocketWrap)', 'descriptors', 'timers'] as const;
+
+/** What each gateway may hold while nobody calls it, in their order. */
+export async function restingGateways({ gateways, upstream, store }: Stand): Promise<OpenResources[]> {
+  upstream.closeIdle();
+  // Where there are several servers, another one may be met only with the first key that lies there.
+  const more = store.servers.length - 1;
+  const resting = await Promise.all(gateways.map((gateway) => restingResources(gateway)));
+  return resting.map(({ counts, timersMs }) => {
+    const raised = OF_A_CONNECTION.map((kind) => [kind, (counts.get(kind) ?? 0) + more] as const);
+    return { counts: new Map([...counts, ...raised]), timersMs };
+  });
+}
+
+/** What gateways that nobody calls any more hold beyond that, each as a sentence. */
+export async function heldIn({ gateways, upstream }: Stand, before: readonly OpenResources[]): Promise<string[]> {
+  const options = { withinMs: RELEASED_WITHIN_MS, beforeEach: () => upstream.closeIdle() };
+  const held = await Promise.all(gateways.map((gateway, i) => leftOpen(gateway, before[i]!, options)));
+  return held.flatMap((left, i) => left.map((it) => `${gateways[i]!.name} holds ${it}.`));
 }

@@ -3,7 +3,7 @@ import { type Answer, outcomeOf, Tally } from './answers.ts';
 import { Callers, type Lane } from './callers.ts';
 import type { Fault } from './fault.ts';
 import { type Facts, judge, type Seen } from './judge.ts';
-import { accountField, leftoversIn } from './leftovers.ts';
+import { accountField, heldIn, leftoversIn, restingGateways } from './leftovers.ts';
 import { Pulse } from './pulse.ts';
 import type { Chance } from './random.ts';
 import type { Row } from './row.ts';
@@ -40,6 +40,10 @@ export async function round(fault: Fault, { stand, chance, timeline }: RoundOpti
   const callers = new Callers(origins, answered);
   try {
     const keys = await makeKeys(stand);
+    const first = new Callers(origins, answered);
+    await useBefore(first, stand, keys);
+    await first.close();
+    const resting = await restingGateways(stand);
     await useBefore(callers, stand, keys);
     const pulse = new Pulse(origins);
     const { machineMs, ...played } = await playUnder(pulse, async () => ({
@@ -47,6 +51,7 @@ export async function round(fault: Fault, { stand, chance, timeline }: RoundOpti
       revokedPassed: await exhaust(callers, stand, keys),
     }));
     const longestWaitMs = tally.longest?.latencyMs ?? 0;
+    await callers.close();
     const facts: Facts = {
       ...played,
       allowed: fault.allowed,
@@ -57,6 +62,7 @@ export async function round(fault: Fault, { stand, chance, timeline }: RoundOpti
       longestWaitMs,
       waitAllowedMs: waitAllowedMs(stand, machineMs),
       leftovers: await leftoversIn(stand.store),
+      held: await heldIn(stand, resting),
       deaths: [...played.complaints, ...deathsOf(stand)],
     };
     return rowOf(fault, facts, machineMs, startedAtMs);

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '../support/conditions.ts';
+import { leftOpen, type OpenResources, restingResources } from '../support/open-resources.ts';
 import type { AnswerScript, Exchange, SeenRequest } from './exchange.ts';
 import { type Caller, startWatchedGateway, type WatchedGateway } from './gateway.ts';
 import { type Leaver, leave, leavers } from './leavers.ts';
@@ -33,10 +33,10 @@ export async function runAborts({ clients, seed, onProgress = () => {} }: Aborts
   const { gateway, upstream } = stage;
   try {
     await warmUp(stage);
-    const before = { rssMib: gateway.rssMib(), ...(await openNow(gateway)) };
+    const before = { rssMib: gateway.rssMib(), open: await restingResources(gateway) };
     const all = leavers(clients, seed);
     await runAll(all, stage, onProgress);
-    const problems = await leftBehind(stage, before, all);
+    const problems = await leftBehind(stage, before.open, all);
     problems.push(...upstream.violations, ...gateway.defects);
     const after = gateway.rssMib();
     if (after > before.rssMib + GROWTH_MIB) problems.push(`Memory grew from ${before.rssMib} to ${after} MiB`);
@@ -106,19 +106,6 @@ async function warmUp({ gateway, caller }: Stage): Promise<void> {
   for (let i = 0; i < 10; i++) await Promise.all(Array.from({ length: 20 }, ask));
 }
 
-interface Open {
-  readonly files: number;
-  readonly timers: number;
-}
-
-async function openNow(gateway: WatchedGateway): Promise<Open> {
-  // Scraped twice, so that the first scrape's own connection is not counted.
-  await gateway.metrics();
-  await delay(50);
-  const metrics = await gateway.metrics();
-  return { files: gateway.openFiles(), timers: metrics.get('nodejs_active_resources{type="Timeout"}') ?? 0 };
-}
-
 async function runAll(all: readonly Leaver[], stage: Stage, onProgress: (done: number) => void): Promise<void> {
   let next = 0;
   const walk = async () => {
@@ -131,24 +118,17 @@ async function runAll(all: readonly Leaver[], stage: Stage, onProgress: (done: n
 }
 
 /** Waits until all is as it was before; what is not, after a while, is a problem. */
-async function leftBehind(stage: Stage, before: Open, all: readonly Leaver[]): Promise<string[]> {
+async function leftBehind(stage: Stage, before: OpenResources, all: readonly Leaver[]): Promise<string[]> {
   const { gateway, upstream } = stage;
   let left: string[] = [];
-  const look = async () => {
-    const metrics = await gateway.metrics();
-    const now = await openNow(gateway);
-    left = ['tollgate_in_flight', 'tollgate_connections', 'tollgate_upstream_in_flight{upstream="store"}']
-      .filter((name) => metrics.get(name) !== 0)
-      .map((name) => `${name} is ${metrics.get(name)}`);
-    if (now.files > before.files) left.push(`${now.files} open files, ${before.files} before`);
-    if (now.timers > before.timers) left.push(`${now.timers} timers, ${before.timers} before`);
+  const look = () => {
+    left = wrongLines(all, stage);
     if (upstream.connections.open > 0) left.push(`${upstream.connections.open} connections to the upstream`);
     if (upstream.busy > 0) left.push(`${upstream.busy} requests at the upstream`);
-    left.push(...wrongLines(all, stage));
     return left.length === 0;
   };
   await eventually(look, { withinMs: 10_000, everyMs: 100 }).catch(() => {});
-  return left;
+  return [...left, ...(await leftOpen(gateway, before, { withinMs: 10_000 }))];
 }
 
 /** One line for each request whose head was complete, none for any other; 499 where the client left. */

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { eventually } from '../support/conditions.ts';
+import { leftOpen, type OpenResources, restingResources } from '../support/open-resources.ts';
 import { type AnswerCase, answerCase } from './answers.ts';
 import type { WatchedGateway } from './gateway.ts';
 import { type RequestCase, requestCase } from './requests.ts';
@@ -45,6 +45,7 @@ export async function runCampaign(options: CampaignOptions): Promise<CampaignRes
   const startedAtMs = performance.now();
   const world = await startWorld(lanes);
   try {
+    const before = await restingResources(await world.gateway());
     const progress = { done: 0, earlyMib: 0 };
     const count = async () => {
       if (++progress.done === Math.ceil(exchanges / 10)) progress.earlyMib = (await world.gateway()).rssMib();
@@ -56,7 +57,7 @@ export async function runCampaign(options: CampaignOptions): Promise<CampaignRes
     });
     const failures = (await Promise.all(runs)).flat();
     const gateway = await world.gateway();
-    const left = await leftBehind(gateway, world);
+    const left = await leftBehind(gateway, before, world);
     if (world.deaths > 0) failures.push(`The gateway died ${world.deaths} times.`);
     return {
       exchanges: progress.done,
@@ -100,19 +101,11 @@ async function runLane(lane: Lane, { numRuns, seed, count }: LaneRun): Promise<s
 }
 
 /** Waits for everything to come to rest. */
-async function leftBehind(gateway: WatchedGateway, { upstreams }: World): Promise<string[]> {
-  let left: string[] = [];
-  await eventually(
-    async () => {
-      const metrics = await gateway.metrics();
-      left = ['tollgate_in_flight', 'tollgate_connections']
-        .concat(Object.keys(upstreams).map((name) => `tollgate_upstream_in_flight{upstream="${name}"}`))
-        .filter((name) => metrics.get(name) !== 0)
-        .map((name) => `${name} ${metrics.get(name)}`);
-      if (upstreams.store.busy > 0) left.push(`${upstreams.store.busy} requests at the upstream`);
-      return left.length === 0;
-    },
-    { withinMs: 5_000, everyMs: 100 },
-  ).catch(() => {});
+async function leftBehind(gateway: WatchedGateway, before: OpenResources, { upstreams }: World): Promise<string[]> {
+  const beforeEach = () => {
+    for (const upstream of Object.values(upstreams)) upstream.closeIdle();
+  };
+  const left = [...(await leftOpen(gateway, before, { withinMs: 5_000, beforeEach }))];
+  if (upstreams.store.busy > 0) left.push(`${upstreams.store.busy} requests at the upstream`);
   return left;
 }

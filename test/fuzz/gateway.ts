@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline';
 import { withStore } from '../../src/cli/open-store.ts';
 import { newKey } from '../../src/identify/key-changes.ts';
 import { endWithUs } from '../support/end-with-us.ts';
+import { type ProbedGateway, probed, readMetrics } from '../support/open-resources.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 /** A leak of any size ends the process long before the run is over. */
@@ -31,9 +32,8 @@ export interface AccessLine {
 }
 
 /** A gateway process of its own, watched closely. Unlike test/support/gateway.ts it runs outside the test runner too. */
-export interface WatchedGateway {
+export interface WatchedGateway extends ProbedGateway {
   readonly port: number;
-  readonly pid: number;
   readonly callers: readonly Caller[];
   /** Lines that tell of a defect: above `warn`, or an `internal_error`. */
   readonly defects: string[];
@@ -42,8 +42,6 @@ export interface WatchedGateway {
   onAccess(listener: (line: AccessLine) => void): void;
   metrics(): Promise<ReadonlyMap<string, number>>;
   rssMib(): number;
-  /** Open file descriptors. */
-  openFiles(): number;
   stop(): Promise<void>;
 }
 
@@ -53,8 +51,12 @@ export interface GatewayShape {
   /** YAML below `upstreams:` and `routes:`. */
   readonly upstreams: string;
   readonly routes: string;
+  /** Further top-level lines. */
+  readonly more?: string;
   /** How many keys with endless quotas to make. */
   readonly callers: number;
+  /** Laid over the environment of the gateway: REDIS_URL and WORKERS, where it is to have several. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 const PLANS = `plans:
@@ -74,7 +76,7 @@ export async function startWatchedGateway(shape: GatewayShape): Promise<WatchedG
       PATH: process.env.PATH,
       HOME: process.env.HOME,
       ...env,
-      NODE_OPTIONS: `--max-old-space-size=${HEAP_MIB}`,
+      ...probed(folder, `--max-old-space-size=${HEAP_MIB}`),
     },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
@@ -100,14 +102,15 @@ export async function startWatchedGateway(shape: GatewayShape): Promise<WatchedG
   ]);
   return {
     port,
+    adminPort: admin,
     pid,
+    probes: folder,
     callers,
     defects: log.defects,
     ended: () => ended,
     onAccess: log.onAccess,
     metrics: () => readMetrics(admin),
     rssMib: () => Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) / 1024,
-    openFiles: () => readdirSync(`/proc/${pid}/fd`).length,
     stop: async () => {
       child.kill('SIGTERM');
       const late = setTimeout(() => child.kill('SIGKILL'), 5_000);
@@ -118,15 +121,16 @@ export async function startWatchedGateway(shape: GatewayShape): Promise<WatchedG
   };
 }
 
-async function writeSettings(folder: string, { listen = {}, upstreams, routes }: GatewayShape) {
+async function writeSettings(folder: string, { listen = {}, upstreams, routes, more = '', env = {} }: GatewayShape) {
   const lines = Object.entries({ port: 0, ...listen }).map(([name, value]) => `  ${name}: ${value}\n`);
-  const text = `listen:\n${lines.join('')}admin: { port: 0 }\nupstreams:\n${upstreams}\nroutes:\n${routes}\n`;
+  const text = `listen:\n${lines.join('')}admin: { port: 0 }\nupstreams:\n${upstreams}\nroutes:\n${routes}\n${more}\n`;
   await writeFile(join(folder, 'gateway.yaml'), text);
   await writeFile(join(folder, 'plans.yaml'), PLANS);
   return {
     TOLLGATE_CONFIG: join(folder, 'gateway.yaml'),
     TOLLGATE_PLANS: join(folder, 'plans.yaml'),
     TOLLGATE_DATA: join(folder, 'data'),
+    ...env,
   };
 }
 
@@ -173,11 +177,4 @@ function parsed(text: string): AccessLine | null {
   } catch {
     return null;
   }
-}
-
-/** Samples by name, those with labels by `name{labels}` as they are written. */
-async function readMetrics(port: number): Promise<ReadonlyMap<string, number>> {
-  const answer = await fetch(`http://127.0.0.1:${port}/metrics`, { headers: { Connection: 'close' } });
-  const samples = (await answer.text()).matchAll(/^([a-z]\S*) (\S+)$/gm);
-  return new Map([...samples].map(([, name, value]) => [name as string, Number(value)]));
 }

@@ -4,6 +4,7 @@ import { reportSlowhttptest } from '../slow/report.ts';
 import { runAborts } from './aborts.ts';
 import { compareWithUndici } from './answer-oracle.ts';
 import { runCampaign } from './campaign.ts';
+import { runHandOvers } from './hand-overs.ts';
 import { runFrames } from './http2-frames.ts';
 import { compareWithNode } from './request-oracle.ts';
 import { runWebSockets } from './web-sockets.ts';
@@ -16,6 +17,7 @@ const { values } = parseArgs({
     aborts: { type: 'string', default: '10000' },
     frames: { type: 'string', default: '10000' },
     websockets: { type: 'string', default: '10000' },
+    handovers: { type: 'string', default: '20000' },
     seed: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
@@ -24,13 +26,14 @@ const { values } = parseArgs({
 const GROWTH_MIB = 96;
 
 if (values.help) {
-  process.stdout.write(`npm run fuzz -- [--exchanges N] [--answers N] [--requests N] [--aborts N] [--frames N] [--websockets N] [--seed N]
+  process.stdout.write(`npm run fuzz -- [--exchanges N] [--answers N] [--requests N] [--aborts N] [--frames N] [--websockets N] [--handovers N] [--seed N]
 
 Runs N generated exchanges (100000 unless told) through a gateway between hostile clients and a hostile upstream,
 reads N generated answers (50000 unless told) with the gateway's reader and with undici, and N generated requests
 (200000 unless told) with its fast path and with node:http; then lets N clients (10000 unless told) leave at random
 moments, then N sessions of generated HTTP/2 frames (10000 unless told), then N WebSockets (10000 unless told) that are
-dropped at random moments by either side, then slowhttptest in its four modes. The seed is printed; with it everything
+dropped at random moments by either side, then N connections (20000 unless told) on which requests of all kinds follow
+each other and that are left at random moments, then slowhttptest in its four modes. The seed is printed; with it everything
 runs again.
 `);
 } else process.exitCode = (await main()) ? 0 : 1;
@@ -66,6 +69,11 @@ async function main(): Promise<boolean> {
   const dropped = await runWebSockets({ clients: websockets, seed, onProgress: progressOf('WebSockets', websockets) });
   const kept = `${dropped.rssMib.before.toFixed(0)} MiB before, ${dropped.rssMib.after.toFixed(0)} MiB after`;
   report(`${dropped.clients} WebSockets in ${seconds(dropped.tookMs)}, ${dropped.opened} of them opened, ${kept}.`);
+  const handovers = Number(values.handovers);
+  const handed = await runHandOvers({ connections: handovers, seed, onProgress: progressOf('hand-overs', handovers) });
+  report(
+    `${handovers} connections handed over and left, ${handed.forwarded} requests forwarded, ${handed.answers} answers.`,
+  );
   const slow = await reportSlowhttptest(join(import.meta.dirname, '..', '..', 'node_modules', '.cache'));
   for (const line of slow.lines) report(line);
   const problems = [
@@ -76,6 +84,7 @@ async function main(): Promise<boolean> {
     ...aborted.problems,
     ...framed.problems,
     ...dropped.problems,
+    ...handed.problems,
     ...slow.problems,
   ];
   if (rssMib.end - rssMib.early > GROWTH_MIB) problems.push(`Memory is not flat: ${memory}`);

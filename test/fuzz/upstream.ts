@@ -14,6 +14,8 @@ export interface StrictUpstream {
   readonly requests: number;
   /** Requests whose answer is not over. */
   readonly busy: number;
+  /** Closes the connections on which no request is under way. */
+  closeIdle(): void;
 }
 
 /** @param via the name that the gateway alone knows @param book the exchanges, by consumer */
@@ -21,8 +23,10 @@ export async function startStrictUpstream(via: string, book: ReadonlyMap<string,
   const violations: string[] = [];
   const server = createServer({ allowHalfOpen: true, noDelay: true });
   const counts = { requests: 0, busy: 0 };
+  const readers = new Map<Socket, ConnectionReader>();
   const connections = countConnections(server, (socket) => {
     const reader = new ConnectionReader(socket, { via, authority: `127.0.0.1:${port}`, book, counts });
+    readers.set(socket, reader);
     socket.on('data', (chunk: Buffer) => {
       try {
         reader.take(chunk);
@@ -32,7 +36,10 @@ export async function startStrictUpstream(via: string, book: ReadonlyMap<string,
       }
     });
     socket.on('end', () => socket.end());
-    socket.on('close', () => reader.closed());
+    socket.on('close', () => {
+      readers.delete(socket);
+      reader.closed();
+    });
   });
   const { origin, port } = await listen(server);
   return {
@@ -45,6 +52,9 @@ export async function startStrictUpstream(via: string, book: ReadonlyMap<string,
     },
     get busy() {
       return counts.busy;
+    },
+    closeIdle: () => {
+      for (const [socket, reader] of readers) if (reader.isIdle) socket.destroy();
     },
   };
 }
@@ -68,6 +78,11 @@ class ConnectionReader {
   constructor(socket: Socket, around: Surroundings) {
     this.#socket = socket;
     this.#around = around;
+  }
+
+  /** Whether neither a request nor an answer has begun and is not over. */
+  get isIdle(): boolean {
+    return this.#bytes.length === 0 && this.#head === null && !this.#answering;
   }
 
   take(chunk: Buffer): void {

@@ -1,9 +1,10 @@
-import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createConnection, createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '../support/conditions.ts';
 import { countConnections, listen } from '../support/listening.ts';
+import { leftOpen, restingResources } from '../support/open-resources.ts';
+import { HANDSHAKE, switching, WEBSOCKET_ACCEPT, WEBSOCKET_KEY } from '../support/web-socket-handshake.ts';
 import { startWatchedGateway, type WatchedGateway } from './gateway.ts';
 import { randomOf } from './leavers.ts';
 
@@ -25,10 +26,6 @@ export interface WebSocketsResult {
 
 const AT_A_TIME = 64;
 const GROWTH_MIB = 64;
-const KEY = 'dGhlIHNhbXBsZSBub25jZQ==';
-const ACCEPT = createHash('sha1').update(`${KEY}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64');
-const SWITCHING = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${ACCEPT}\r\n\r\n`;
-
 const MOMENTS = ['at once', 'before the answer', 'after the answer', 'in the middle', 'not at all'] as const;
 const ENDS = ['destroy', 'resetAndDestroy', 'end'] as const;
 /** What the upstream does, told in the path. */
@@ -59,11 +56,13 @@ export async function runWebSockets({
   });
   try {
     for (const plan of plansOf(200, seed + 1)) await play(plan, gateway);
-    await settled(gateway, connections, null);
-    const before = { rssMib: gateway.rssMib(), files: gateway.openFiles() };
+    await eventually(() => connections.open === 0, { withinMs: 10_000 });
+    const before = { rssMib: gateway.rssMib(), open: await restingResources(gateway) };
     await playAll(plansOf(clients, seed), gateway, onProgress);
-    const problems = await settled(gateway, connections, before.files);
-    problems.push(...gateway.defects);
+    const problems = [...(await leftOpen(gateway, before.open, { withinMs: 10_000 })), ...gateway.defects];
+    await eventually(() => connections.open === 0).catch(() => {
+      problems.push(`${connections.open} connections to the upstream`);
+    });
     if (gateway.ended() !== null) problems.push(`The gateway ended: ${gateway.ended()}`);
     const after = gateway.rssMib();
     if (after > before.rssMib + GROWTH_MIB) problems.push(`Memory grew from ${before.rssMib} to ${after} MiB`);
@@ -112,7 +111,7 @@ async function play({ moment, end, manner, early, hesitatesMs }: Plan, { port, c
   const answered = new Promise<void>((resolve) => socket.once('data', () => resolve()));
   socket.resume();
   socket.write(
-    `GET /${manner} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${callers[0]!.key}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${KEY}\r\n\r\n${early ? 'early' : ''}`,
+    `GET /${manner} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${callers[0]!.key}\r\n${HANDSHAKE}\r\n${early ? 'early' : ''}`,
   );
   if (moment !== 'at once' && moment !== 'before the answer') await Promise.race([answered, closed]);
   if (moment === 'in the middle') socket.write(Buffer.alloc(100_000));
@@ -140,40 +139,14 @@ function serve(socket: Socket): void {
 function act(socket: Socket, manner: string): void {
   const later = (what: () => void) => setTimeout(what, 10);
   if (manner === 'silent') return;
-  if (manner === 'late') later(() => socket.writable && socket.write(SWITCHING));
+  if (manner === 'late') later(() => socket.writable && socket.write(switching()));
   else if (manner === 'refuse') socket.write('HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno');
-  else if (manner === 'wrong') socket.write(SWITCHING.replace(ACCEPT, KEY));
+  else if (manner === 'wrong') socket.write(switching().replace(WEBSOCKET_ACCEPT, WEBSOCKET_KEY));
   else if (manner === 'cut') socket.destroy();
   else if (manner === 'reset') socket.resetAndDestroy();
   else {
-    socket.write(SWITCHING);
+    socket.write(switching());
     if (manner === 'leave') later(() => (socket.bytesRead % 2 === 0 ? socket.destroy() : socket.resetAndDestroy()));
     if (manner === 'flood') socket.write(Buffer.alloc(1_000_000));
   }
-}
-
-/** Waits until nothing is open; what is, after a while, is a problem. @param files open before; null: not looked at */
-async function settled(
-  gateway: WatchedGateway,
-  connections: { readonly open: number },
-  files: number | null,
-): Promise<string[]> {
-  let left: string[] = [];
-  const look = async () => {
-    const metrics = await gateway.metrics();
-    left = [
-      'tollgate_websockets',
-      'tollgate_in_flight',
-      'tollgate_connections',
-      'tollgate_upstream_in_flight{upstream="store"}',
-    ]
-      .filter((name) => metrics.get(name) !== 0)
-      .map((name) => `${name} is ${metrics.get(name)}`);
-    const open = gateway.openFiles();
-    if (files !== null && open > files) left.push(`${open} open files, ${files} before`);
-    if (connections.open > 0) left.push(`${connections.open} connections to the upstream`);
-    return left.length === 0;
-  };
-  await eventually(look, { withinMs: 10_000, everyMs: 100 }).catch(() => {});
-  return left;
 }

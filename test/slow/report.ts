@@ -1,3 +1,4 @@
+import { leftOpen, restingResources } from '../support/open-resources.ts';
 import type { Attack } from './attacks.ts';
 import { findSlowhttptest, runSlowhttptest, type ToolResult } from './slowhttptest.ts';
 import { setStage } from './stage.ts';
@@ -24,6 +25,7 @@ export async function reportSlowhttptest(cacheFolder: string): Promise<SlowRepor
     const { headers, request, write } = stage.deadlinesMs;
     const lines: string[] = [];
     const problems: string[] = [];
+    const resting = await restingResources(stage.gateway);
     for (const [attack, deadlineMs] of [
       ['H', headers],
       ['B', request],
@@ -34,7 +36,10 @@ export async function reportSlowhttptest(cacheFolder: string): Promise<SlowRepor
       lines.push(lineOf(result, deadlineMs));
       problems.push(...problemsOf(result, deadlineMs).map((it) => `slowhttptest -${attack}: ${it}`));
     }
-    return { lines, problems: [...problems, ...stage.gateway.defects] };
+    // The well-behaved client keeps its connections for a few seconds more.
+    const left = await leftOpen(stage.gateway, resting, { withinMs: 10_000, beforeEach: stage.closeIdle });
+    problems.push(...left.map((it) => `slowhttptest left behind: ${it}`), ...stage.gateway.defects);
+    return { lines, problems };
   } finally {
     await stage.stop();
   }

@@ -13,6 +13,8 @@ export interface Stage {
   /** Of the well-behaved client: what one consumer does to itself is no attack on others. */
   readonly healthyKey: string;
   readonly deadlinesMs: { readonly headers: number; readonly request: number; readonly write: number };
+  /** Closes connections of the upstream on which nothing is under way. */
+  closeIdle(): void;
   stop(): Promise<void>;
 }
 
@@ -56,6 +58,7 @@ export async function setStage(): Promise<Stage> {
     key: gateway.callers[0]!.key,
     healthyKey: gateway.callers[1]!.key,
     deadlinesMs: DEADLINES_MS,
+    closeIdle: () => server.closeIdleConnections(),
     stop: async () => {
       await gateway.stop();
       server.closeAllConnections();

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import { createConnection, type Socket } from 'node:net';
@@ -8,6 +7,9 @@ import { atEnd } from './endings.ts';
 import type { TestGateway } from './gateway.ts';
 import { type ParsedResponse, readResponses } from './http-response.ts';
 import { countConnections, listen } from './listening.ts';
+import { HANDSHAKE } from './web-socket-handshake.ts';
+
+export { HANDSHAKE, switching, WEBSOCKET_KEY } from './web-socket-handshake.ts';
 
 /** Routes of a gateway in whose tests clients ask for WebSockets. */
 export const WEBSOCKET_ROUTES = `
@@ -16,17 +18,6 @@ export const WEBSOCKET_ROUTES = `
   - { path: /v1/pets, methods: [GET, POST], upstream: store }
   - { path: /v1/costly, methods: [GET], upstream: store, websocket: true, cost: 5 }
 `;
-
-export const WEBSOCKET_KEY = 'dGhlIHNhbXBsZSBub25jZQ==';
-
-/** The fields of a handshake of WebSocket, without those of every request. */
-export const HANDSHAKE = `Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${WEBSOCKET_KEY}\r\n`;
-
-/** What an upstream says to `WEBSOCKET_KEY`, with further lines that each end with CRLF. */
-export function switching(more = ''): string {
-  const accept = createHash('sha1').update(`${WEBSOCKET_KEY}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64');
-  return `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept}\r\n${more}\r\n`;
-}
 
 /** The text of a request for a WebSocket. */
 export function asking(key: string, target = '/v1/live', fields = HANDSHAKE): string {

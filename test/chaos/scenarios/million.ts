@@ -7,7 +7,7 @@ import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { eventually } from '../../support/conditions.ts';
 import { Tally } from '../answers.ts';
 import { Callers } from '../callers.ts';
-import { leftoversIn } from '../leftovers.ts';
+import { heldIn, leftoversIn, restingGateways } from '../leftovers.ts';
 import type { Row } from '../row.ts';
 import type { Context, Scenario } from '../scenario.ts';
 import type { ChaosKey } from '../stand/keys.ts';
@@ -49,6 +49,7 @@ async function useAll(stand: Stand, { keys: total, timeline, tell, signal }: Con
   const store = await openStore(stand.keys.env);
   const redis = new Redis(stand.store.url);
   const before = await memoryOf(stand);
+  const resting = await restingGateways(stand);
   const looks: number[] = [];
   try {
     for (let used = 0; used < total && !signal.aborted; used += BATCH) {
@@ -67,7 +68,10 @@ async function useAll(stand: Stand, { keys: total, timeline, tell, signal }: Con
     const left = Number(await stand.store.command('DBSIZE'));
     // The table of names shrinks a little at a time.
     await delay(1_000);
-    return rowOf({ stand, tally, startedAtMs, total, looks, before, after: await memoryOf(stand), left });
+    const after = await memoryOf(stand);
+    await callers.close();
+    const held = await heldIn(stand, resting);
+    return rowOf({ stand, tally, startedAtMs, total, looks, before, after, left, held });
   } finally {
     redis.disconnect();
     await store.close();
@@ -125,9 +129,10 @@ interface Seen {
   readonly before: number;
   readonly after: number;
   readonly left: number;
+  readonly held: readonly string[];
 }
 
-async function rowOf({ stand, tally, startedAtMs, total, looks, before, after, left }: Seen): Promise<Row> {
+async function rowOf({ stand, tally, startedAtMs, total, looks, before, after, left, held: open }: Seen): Promise<Row> {
   const leftovers = await leftoversIn(stand.store);
   const mib = (value: number) => `${value.toFixed(1)} MiB`;
   const held = leastHeld(looks);
@@ -137,7 +142,7 @@ async function rowOf({ stand, tally, startedAtMs, total, looks, before, after, l
       ? 'Too few keys to say whether the memory of the gateways is flat.'
       : `${GATEWAYS} gateways held at least ${mib(held.early)} in the middle and ${mib(held.late)} in the last third.`,
   ];
-  const broken: string[] = [];
+  const broken = [...open];
   const others = [...tally.labels].filter(([label]) => label !== '200');
   for (const [label, count] of others) broken.push(`${count} keys got '${label}' at their only request.`);
   // `tg:changes` may be there.

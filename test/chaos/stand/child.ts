@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { endWithUs } from '../../support/end-with-us.ts';
+import { familyOf } from '../../support/open-resources.ts';
 
 /** The end of what a process printed is kept, up to this many characters. */
 const KEPT = 20_000;
@@ -89,22 +90,6 @@ export function startChild(
 
 function defined(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
   return Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined));
-}
-
-/** The process and all its descendants, itself first; none where the system has no /proc. */
-export function familyOf(pid: number): number[] {
-  try {
-    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
-    return [
-      pid,
-      ...children
-        .split(' ')
-        .filter(Boolean)
-        .flatMap((child) => familyOf(Number(child))),
-    ];
-  } catch {
-    return [];
-  }
 }
 
 /** What a family of processes holds: resident memory in MiB, and open files. Null where the system does not say. */

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { eventually } from '../../support/conditions.ts';
 import { freePort } from '../../support/free-port.ts';
-import { type Child, familyOf, startChild } from './child.ts';
+import { familyOf, type ProbedGateway, probed } from '../../support/open-resources.ts';
+import { type Child, startChild } from './child.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 const TOLLGATE = join(ROOT, 'bin', 'tollgate.js');
@@ -14,13 +15,22 @@ export interface Health {
   readonly store: string;
 }
 
+export interface GatewayProcessOptions {
+  readonly env: Readonly<Record<string, string>>;
+  /** A folder for the sockets of the probes in it and in its workers. */
+  readonly probes: string;
+  /** By how much its wall clock is wrong. */
+  readonly clockHours?: number;
+}
+
 /** A gateway as a process of its own, on ports that stay the same when it is started again. */
-export class GatewayProcess {
+export class GatewayProcess implements ProbedGateway {
   readonly origin: string;
   readonly adminOrigin: string;
   readonly name: string;
   /** Lines that tell of a defect of the gateway's own, of all its lives. */
   readonly defects: string[] = [];
+  readonly probes: string;
   readonly #ports: { readonly public: number; readonly admin: number };
   readonly #env: Readonly<Record<string, string>>;
   #child: Child | null = null;
@@ -28,29 +38,30 @@ export class GatewayProcess {
   private constructor(
     name: string,
     ports: { readonly public: number; readonly admin: number },
-    env: Readonly<Record<string, string>>,
+    { env, probes, clockHours = 0 }: GatewayProcessOptions,
   ) {
     this.name = name;
+    this.probes = probes;
     this.#ports = ports;
-    this.#env = env;
+    const moved = clockHours === 0 ? {} : { MOVE: String(clockHours) };
+    this.#env = { ...env, ...moved, ...probed(probes, clockHours === 0 ? '' : `--import ${MOVED_CLOCK}`) };
     this.origin = `http://127.0.0.1:${ports.public}`;
     this.adminOrigin = `http://127.0.0.1:${ports.admin}`;
   }
 
   /** @throws Error with what it printed when it does not become ready */
-  static async start(name: string, env: Readonly<Record<string, string>>, clockHours = 0): Promise<GatewayProcess> {
-    const clock = clockHours === 0 ? {} : { NODE_OPTIONS: `--import ${MOVED_CLOCK}`, MOVE: String(clockHours) };
-    const gateway = new GatewayProcess(
-      name,
-      { public: await freePort(), admin: await freePort() },
-      { ...env, ...clock },
-    );
+  static async start(name: string, options: GatewayProcessOptions): Promise<GatewayProcess> {
+    const gateway = new GatewayProcess(name, { public: await freePort(), admin: await freePort() }, options);
     await gateway.start();
-    if (clockHours !== 0) {
+    if ((options.clockHours ?? 0) !== 0) {
       gateway.signal('SIGUSR2');
       await eventually(() => gateway.#child!.printed().includes('the clock was moved'), { withinMs: 5_000 });
     }
     return gateway;
+  }
+
+  get adminPort(): number {
+    return this.#ports.admin;
   }
 
   get pid(): number {

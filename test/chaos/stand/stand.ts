@@ -73,7 +73,7 @@ async function bringUp(options: StandOptions, endings: Endings): Promise<Stand> 
   };
   const env = link === null ? direct : { ...direct, REDIS_URL: `redis://127.0.0.1:${link.port}` };
   const starting = Array.from({ length: size }, (_, i) =>
-    GatewayProcess.start(`gateway ${i + 1}`, env, clockHours[i] ?? 0),
+    GatewayProcess.start(`gateway ${i + 1}`, { env, probes: folder, clockHours: clockHours[i] ?? 0 }),
   );
   endings.add(async () => {
     const started = await Promise.allSettled(starting);

@@ -6,6 +6,8 @@ export interface CountingUpstream {
   readonly origin: string;
   /** Requests of a consumer that have arrived so far. */
   reached(consumerId: string): number;
+  /** Closes the connections on which nothing is under way. */
+  closeIdle(): void;
   close(): Promise<void>;
 }
 
@@ -20,6 +22,7 @@ export async function startCountingUpstream(): Promise<CountingUpstream> {
   return {
     origin,
     reached: (consumerId) => reached.get(consumerId) ?? 0,
+    closeIdle: () => server.closeIdleConnections(),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
