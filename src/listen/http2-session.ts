@@ -16,8 +16,8 @@ const { NGHTTP2_CANCEL, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = const
 
 /** After the last frame, or after an error: how long a client may take to read what was sent and to close. */
 const CLOSE_WITHIN_MS = 1_000;
-/** A client that has said that it leaves (GOAWAY) loses its answers when no byte has passed for so long. */
-const LEAVING_STILL_MS = 2_000;
+/** A client that has said that it leaves (GOAWAY) loses its connection when it lets no byte pass for so long. */
+const LEAVING_STILL_MS = 3_000;
 /** Between the notice that there will be an end and the end: what the client had sent by then is still served. */
 const NOTICE_MS = 250;
 const ALL_STREAMS = 2 ** 31 - 1;
@@ -36,7 +36,7 @@ export class Http2Session implements ReadConnection {
   /** Streams that have not been closed. */
   #open = 0;
   /** Those of them whose request the gateway has begun to read and not answered to the end. */
-  #served = 0;
+  readonly #served = new Set<StreamConnection>();
   #idleSinceMs: number;
   /** The bytes that have passed, as of the last look, and when they were last seen to grow. */
   #passed = 0;
@@ -80,7 +80,7 @@ export class Http2Session implements ReadConnection {
   }
 
   get idleSinceMs(): number | null {
-    return this.#served === 0 ? this.#idleSinceMs : null;
+    return this.#served.size === 0 ? this.#idleSinceMs : null;
   }
 
   /** Ends what waits too long or sends too much that is no request. */
@@ -105,13 +105,15 @@ export class Http2Session implements ReadConnection {
   }
 
   /**
-   * Whether every request has its answer, some of which cannot be sent: no byte has passed for too long.
+   * Whether nothing is left to do that does not wait for the client, and no byte has passed for too long: answers that
+   * cannot be sent, and behind a GOAWAY also bodies that do not come and answers that are not read.
    *
    * Attack: a client opens a stream, says GOAWAY and sends a broken frame. nghttp2 refuses the session, sends nothing more
    * on it, and Node tells of none of that: no stream would ever close, nor the session, nor its socket.
    */
   #isStuck(nowMs: number): boolean {
-    if (this.#open === 0 || this.#served > 0) return false;
+    if (this.#open === 0) return false;
+    for (const { waitsForClient } of this.#served) if (!waitsForClient || !this.#isLeaving) return false;
     const { writeTimeoutMs } = this.#options;
     return nowMs - this.#passedAtMs >= (this.#isLeaving ? Math.min(LEAVING_STILL_MS, writeTimeoutMs) : writeTimeoutMs);
   }
@@ -167,14 +169,12 @@ export class Http2Session implements ReadConnection {
     };
     // The connection of one stream is no reason to close the others; that of an address without credit is.
     const endSession = () => this.#session.close();
-    let isServed = false;
     const onBegun = () => {
-      isServed = true;
-      this.#served++;
+      this.#served.add(connection);
       slot.setServed(true);
     };
     const options = { writeTimeoutMs, onBytes, endSession, onBegun };
-    const connection = new StreamConnection(stream, request, this.#socket, options);
+    const connection: StreamConnection = new StreamConnection(stream, request, this.#socket, options);
     this.#open++;
     stream.once('close', () => {
       slot.giveBack();
@@ -183,7 +183,7 @@ export class Http2Session implements ReadConnection {
     connection.once('close', () => {
       slot.setServed(false);
       this.#passedAtMs = this.#options.nowMs();
-      if (isServed && --this.#served === 0) this.#idleSinceMs = this.#passedAtMs;
+      if (this.#served.delete(connection) && this.#served.size === 0) this.#idleSinceMs = this.#passedAtMs;
     });
     server.emit('connection', connection);
     connection.begin();

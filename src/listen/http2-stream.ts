@@ -84,6 +84,11 @@ export class StreamConnection extends Duplex implements AnswerHandler {
     this.#reader.begin(request.method);
   }
 
+  /** Whether the client has to send more of its request, or to read some of its answer. */
+  get waitsForClient(): boolean {
+    return !this.#whole || this.#late !== null;
+  }
+
   /** Who ended the stream: the gateway with a whole answer or by breaking it off, or else the client. */
   get endedBy(): 'gateway' | 'client' {
     return this.#answered || this.#brokenOff ? 'gateway' : 'client';
@@ -186,6 +191,7 @@ export class StreamConnection extends Duplex implements AnswerHandler {
   #onDrain(): void {
     this.#blocked = false;
     if (this.#late !== null) clearTimeout(this.#late);
+    this.#late = null;
     const release = this.#release;
     this.#release = null;
     release?.();

@@ -5,10 +5,12 @@ import { connect as connectHttp2 } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { createAuthority } from '../support/certificates.ts';
-import { eventually } from '../support/conditions.ts';
-import { FLAG, fieldBlock, frame, PREFACE, settings, TYPE, uint32 } from '../support/http2-frames.ts';
+import { CODE, FLAG, fieldBlock, frame, PREFACE, settings, TYPE, uint32 } from '../support/http2-frames.ts';
+import { leftOpen, type OpenResources, restingResources } from '../support/open-resources.ts';
+import { Dice } from './dice.ts';
 import { startWatchedGateway, type WatchedGateway } from './gateway.ts';
 
 export interface FramesOptions {
@@ -33,8 +35,11 @@ const AT_A_TIME = 16;
 /** Sessions between two looks at a client that does nothing wrong. */
 const LOOK_EVERY = 50;
 const GROWTH_MIB = 96;
+const LONGEST_PAUSE_MS = 30;
 /** A session that the gateway keeps open is cut by the fuzzer after this long. */
 const PATIENCE_MS = 150;
+/** So long after the last session, closed ones included, nothing of any is there. */
+const CLOSED_WITHIN_MS = 8_000;
 const SMUGGLED = '0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\nX-Smuggled: 1\r\n\r\n';
 
 /**
@@ -55,7 +60,9 @@ export async function runFrames({ sessions, seed, onProgress = () => {} }: Frame
   const stage = { gateway, apiKey: gateway.callers[0]!.key, ca: await readFile(join(folder, 'ca.crt'), 'utf8') };
   try {
     await good(stage);
+    upstream.closeIdle();
     const before = gateway.rssMib();
+    const resting = await restingResources(gateway);
     const problems: string[] = [];
     let frames = 0;
     let next = 0;
@@ -69,7 +76,7 @@ export async function runFrames({ sessions, seed, onProgress = () => {} }: Frame
       }
     };
     await Promise.all(Array.from({ length: AT_A_TIME }, walk));
-    if (gateway.ended() === null) problems.push(...(await leftBehind(stage, before)));
+    if (gateway.ended() === null) problems.push(...(await leftBehind(stage, resting, before, upstream.closeIdle)));
     problems.push(...upstream.problems, ...gateway.defects);
     const rssMib = { before, after: gateway.ended() === null ? gateway.rssMib() : 0 };
     return {
@@ -122,6 +129,7 @@ async function startWitness() {
     get requests() {
       return seen.requests;
     },
+    closeIdle: () => server.closeIdleConnections(),
     close: () => {
       server.closeAllConnections();
       server.close();
@@ -146,26 +154,52 @@ async function good({ gateway, apiKey, ca }: Stage): Promise<void> {
 
 /** One session: its bytes follow from the dice alone. @returns how many frames it had */
 async function play({ gateway, apiKey, ca }: Stage, dice: Dice): Promise<number> {
-  const frames = [...begin(dice)];
-  const count = 1 + dice.upTo(40);
-  const streams: number[] = [];
-  for (let i = 0; i < count; i++) frames.push(anyFrame(dice, apiKey, streams));
+  const frames = framesOf(dice, apiKey);
   const socket = connect({ port: gateway.port, host: '127.0.0.1', ca, servername: 'localhost', ALPNProtocols: ['h2'] });
   socket.on('error', () => {});
   const closed = new Promise((resolve) => socket.once('close', resolve));
   if (dice.oneIn(8)) socket.pause();
   else socket.resume();
   await Promise.race([once(socket, 'secureConnect').catch(() => {}), closed]);
-  for (const bytes of cut(Buffer.concat(frames), dice)) {
+  const bytes = Buffer.concat(frames);
+  // What comes in one write is read in one turn: what one frame does to the session meets the next one at once.
+  for (const piece of dice.oneIn(3) ? [bytes] : cut(bytes, dice)) {
     if (socket.destroyed) break;
-    socket.write(bytes);
-    if (dice.oneIn(4)) await new Promise(setImmediate);
+    socket.write(piece);
+    if (dice.oneIn(4)) await (dice.oneIn(8) ? delay(dice.upTo(LONGEST_PAUSE_MS)) : new Promise(setImmediate));
   }
   if (dice.oneIn(4)) socket.end();
   const impatient = setTimeout(() => socket.destroy(), dice.oneIn(3) ? 0 : PATIENCE_MS);
   await closed;
   clearTimeout(impatient);
-  return count;
+  return frames.length;
+}
+
+function framesOf(dice: Dice, apiKey: string): Buffer[] {
+  const frames = begin(dice);
+  const streams: number[] = [];
+  const more = (count: number) => {
+    for (let i = 0; i < count; i++) frames.push(anyFrame(dice, apiKey, streams));
+  };
+  const isShort = dice.oneIn(2);
+  more(1 + dice.upTo(isShort ? 3 : 40));
+  if (!dice.oneIn(3)) return frames;
+  // The client says that it goes, and does not (RFC 9113 section 6.8).
+  frames.push(goaway(dice, streams));
+  more(dice.upTo(isShort ? 3 : 20));
+  return frames;
+}
+
+/** Of any last stream and code. */
+function goaway(dice: Dice, streams: readonly number[]): Buffer {
+  const last = dice.of(0, 1, 2 ** 31 - 1, 2 ** 32 - 1, ...streams);
+  const code = dice.oneIn(2) ? 0 : dice.of(...Object.values(CODE), 0xff, 2 ** 32 - 1);
+  const debug = dice.oneIn(4) ? dice.bytes(dice.upTo(40)) : Buffer.alloc(0);
+  const payload = Buffer.concat([uint32(last), uint32(code), debug]);
+  // Half of one, or one of a stream, is broken itself.
+  return dice.oneIn(12)
+    ? frame(TYPE.GOAWAY, 0, dice.of(0, 1), payload.subarray(0, dice.upTo(8)))
+    : frame(TYPE.GOAWAY, dice.oneIn(12) ? dice.upTo(255) : 0, dice.oneIn(24) ? 1 : 0, payload);
 }
 
 function begin(dice: Dice): Buffer[] {
@@ -197,7 +231,7 @@ function opening(dice: Dice, stream: number, apiKey: string): Buffer {
 }
 
 function following(dice: Dice, stream: number, apiKey: string): Buffer {
-  switch (dice.oneIn(3) ? dice.upTo(9) : dice.upTo(3)) {
+  switch (dice.oneIn(3) ? dice.upTo(10) : dice.upTo(3)) {
     case 0:
     case 1:
     case 2:
@@ -213,6 +247,8 @@ function following(dice: Dice, stream: number, apiKey: string): Buffer {
     case 7:
       return settings(dice.upTo(10), dice.of(0, 1, 4_096, 65_535, 2 ** 32 - 1));
     case 8:
+      return goaway(dice, [stream]);
+    case 9:
       return frame(TYPE.DATA, FLAG.PADDED, stream, dice.bytes(40));
     default:
       return frame(dice.upTo(255), dice.upTo(255), stream, dice.bytes(dice.upTo(50)));
@@ -267,52 +303,18 @@ function cut(bytes: Buffer, dice: Dice): Buffer[] {
   return pieces;
 }
 
-async function leftBehind(stage: Stage, before: number): Promise<string[]> {
-  let left: string[] = [];
-  const look = async () => {
-    const metrics = await stage.gateway.metrics();
-    left = ['tollgate_in_flight', 'tollgate_connections', 'tollgate_upstream_in_flight{upstream="store"}']
-      .filter((name) => metrics.get(name) !== 0)
-      .map((name) => `Left behind: ${name} is ${metrics.get(name)}`);
-    return left.length === 0;
-  };
-  await eventually(look, { withinMs: 10_000, everyMs: 100 }).catch(() => {});
-  await good(stage).catch((error) => left.push(`At the end: ${error}`));
-  const after = stage.gateway.rssMib();
-  if (after > before + GROWTH_MIB) left.push(`Memory grew from ${before} to ${after} MiB`);
-  return left;
-}
-
-/** Random numbers that a seed repeats (mulberry32). */
-class Dice {
-  #state: number;
-
-  constructor(seed: number) {
-    this.#state = seed >>> 0;
-  }
-
-  #next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let t = this.#state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  }
-
-  /** A whole number from 0 to `most`. */
-  upTo(most: number): number {
-    return Math.floor(this.#next() * (most + 1));
-  }
-
-  oneIn(count: number): boolean {
-    return this.#next() * count < 1;
-  }
-
-  of<T>(...choices: T[]): T {
-    return choices[this.upTo(choices.length - 1)]!;
-  }
-
-  bytes(length: number): Buffer {
-    return Buffer.from(Array.from({ length }, () => this.upTo(255)));
-  }
+async function leftBehind(
+  stage: Stage,
+  resting: OpenResources,
+  beforeMib: number,
+  beforeEach: () => void,
+): Promise<string[]> {
+  const problems: string[] = [];
+  // Served when all before it have been accepted.
+  await good(stage).catch((error) => problems.push(`At the end: ${error}`));
+  const left = await leftOpen(stage.gateway, resting, { withinMs: CLOSED_WITHIN_MS, beforeEach });
+  problems.push(...left.map((it) => `Left behind: ${it}`));
+  const afterMib = stage.gateway.rssMib();
+  if (afterMib > beforeMib + GROWTH_MIB) problems.push(`Memory grew from ${beforeMib} to ${afterMib} MiB`);
+  return problems;
 }
