@@ -243,6 +243,8 @@ export class RequestFeed {
     const rest = this.#rest;
     let at = 0;
     if (this.#start === '') while (rest[at] === CR && rest[at + 1] === LF) at += 2;
+    // What a lone CR or LF follows is for the parser to see with it: it is refused (`isLooseRequestLine`).
+    if (at > 0 && (rest[at] === CR || rest[at] === LF)) at -= 2;
     this.#rest = rest.subarray(at);
     this.#emptyBytes += at;
     if (this.#emptyBytes <= MOST_EMPTY_BYTES) return true;

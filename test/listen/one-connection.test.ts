@@ -102,8 +102,8 @@ test('what is sent behind a request that has not been answered is held as bytes 
   expect(closed).toBe(true);
   expect(responses.every(({ status }) => status === 200)).toBe(true);
   expect(responses.length).toBeLessThan(500);
-  // 64 KiB of them are served, one after the other.
-  const many = Math.floor(60_000 / first.length);
+  // What fits is served, one after the other.
+  const many = 100;
   expect(
     (await rawExchange(gateway.port, first.repeat(many), { until: many, withinMs: 15_000 })).responses,
   ).toHaveLength(many);
