@@ -32,9 +32,9 @@ Runs N generated exchanges (100000 unless told) through a gateway between hostil
 reads N generated answers (50000 unless told) with the gateway's reader and with undici, and N generated requests
 (200000 unless told) with its fast path and with node:http; then lets N clients (10000 unless told) leave at random
 moments, then N sessions of generated HTTP/2 frames (10000 unless told), then N WebSockets (10000 unless told) that are
-dropped at random moments by either side, then N connections (20000 unless told) on which requests of all kinds follow
-each other and that are left at random moments, then slowhttptest in its four modes. The seed is printed; with it everything
-runs again.
+dropped at random moments by either side, then N connections (20000 unless told) on which requests of all kinds follow each
+other, cut and left at random, then slowhttptest in its four modes. After each of them the gateway must hold no socket, timer,
+descriptor or request more than before. The seed is printed; with it everything runs again.
 `);
 } else process.exitCode = (await main()) ? 0 : 1;
 
@@ -70,9 +70,13 @@ async function main(): Promise<boolean> {
   const kept = `${dropped.rssMib.before.toFixed(0)} MiB before, ${dropped.rssMib.after.toFixed(0)} MiB after`;
   report(`${dropped.clients} WebSockets in ${seconds(dropped.tookMs)}, ${dropped.opened} of them opened, ${kept}.`);
   const handovers = Number(values.handovers);
-  const handed = await runHandOvers({ connections: handovers, seed, onProgress: progressOf('hand-overs', handovers) });
+  const handed = await runHandOvers({
+    connections: handovers,
+    seed,
+    onProgress: progressOf('connections that are handed over', handovers),
+  });
   report(
-    `${handovers} connections handed over and left, ${handed.forwarded} requests forwarded, ${handed.answers} answers.`,
+    `${handed.connections} connections handed over and left in ${seconds(handed.tookMs)}, ${handed.forwarded} requests forwarded, ${handed.answers} answers, ${handed.rssMib.early.toFixed(0)} MiB early, ${handed.rssMib.end.toFixed(0)} MiB at the end.`,
   );
   const slow = await reportSlowhttptest(join(import.meta.dirname, '..', '..', 'node_modules', '.cache'));
   for (const line of slow.lines) report(line);
@@ -87,6 +91,8 @@ async function main(): Promise<boolean> {
     ...handed.problems,
     ...slow.problems,
   ];
+  if (handed.rssMib.end - handed.rssMib.early > GROWTH_MIB)
+    problems.push('Memory grew as connections were handed over');
   if (rssMib.end - rssMib.early > GROWTH_MIB) problems.push(`Memory is not flat: ${memory}`);
   for (const problem of problems) process.stderr.write(`\n${problem}\n`);
   report(problems.length === 0 ? 'Nothing was found.' : `${problems.length} failures, seed ${seed}.`);

@@ -5,7 +5,7 @@ import { switching } from './web-socket-handshake.ts';
 
 /** More than what the buffers on the way to a client hold that does not read. */
 const LARGE_BYTES = 8 * 1024 * 1024;
-const TARGET = /^(?:\/live)?\/(quick|held|large)\/[\w-]+$/;
+const TARGET = /^(?:\/live)?\/(quick|held|large|broken)\/[\w-]+$/;
 
 /** An upstream that tells what has reached it, and answers by the first word of the path. */
 export interface TellingUpstream {
@@ -23,8 +23,9 @@ export interface TellingUpstream {
 }
 
 /**
- * `/quick/…` is answered at once, `/held/…` never, and `/large/…` with more than a client takes that does not read; the same
- * below `/live` for WebSockets, which are opened unless held. Each answer names its request in X-Target.
+ * `/quick/…` is answered at once, `/held/…` never, `/large/…` with more than a client takes that does not read, and of
+ * `/broken/…` the answer ends in its middle with a reset. The same below `/live` for WebSockets, which are opened unless held.
+ * Each answer names its request in X-Target.
  */
 export async function startTellingUpstream({ largeBytes = LARGE_BYTES } = {}): Promise<TellingUpstream> {
   const large = Buffer.alloc(largeBytes, 'x');
@@ -47,9 +48,12 @@ export async function startTellingUpstream({ largeBytes = LARGE_BYTES } = {}): P
     request.on('error', () => {}).resume();
     response.on('error', () => {});
     if (manner === 'held') return;
-    const body = manner === 'large' ? large : Buffer.from(target);
+    const body = manner === 'large' || manner === 'broken' ? large : Buffer.from(target);
     const answer = () => {
-      if (!response.destroyed) response.writeHead(200, { 'X-Target': target, 'Content-Length': body.length }).end(body);
+      if (response.destroyed) return;
+      response.writeHead(200, { 'X-Target': target, 'Content-Length': body.length });
+      if (manner === 'broken') response.write(body.subarray(1), () => request.socket.resetAndDestroy());
+      else response.end(body);
     };
     if (request.complete) answer();
     else request.once('end', answer);
@@ -59,7 +63,10 @@ export async function startTellingUpstream({ largeBytes = LARGE_BYTES } = {}): P
     const target = request.url ?? '';
     socket.on('error', () => {}).resume();
     socket.once('end', () => socket.end());
-    if (enter(request) !== 'held') socket.write(switching(`X-Target: ${target}\r\n`));
+    const manner = enter(request);
+    if (manner === 'held') return;
+    socket.write(switching(`X-Target: ${target}\r\n`));
+    if (manner === 'broken') setImmediate(() => socket.resetAndDestroy());
   });
   server.on('clientError', ({ code }: NodeJS.ErrnoException, socket) => {
     // A request that is broken off ends in its middle, and so does its answer.
