@@ -4,7 +4,7 @@ import { authorizationOf } from '../identify/bearer.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import { type Answer, refuse } from './answer.ts';
 
-/** Wrong tokens of one address in a minute that are told so; the others are told that they were too many. */
+/** Wrong tokens that one address may send in a minute. Those beyond are answered that there were too many. */
 export const WRONG_TOKENS_PER_MINUTE = 10;
 /** How long a wrong token waits for its answer. */
 const SLOWED_MS = 250;

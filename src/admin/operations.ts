@@ -28,7 +28,7 @@ export interface Changed {
   readonly durability: Durability;
 }
 
-/** A key that was made, with its secret, which nobody can show again. */
+/** A new key with its secret. The store keeps only a digest, so the secret cannot be shown a second time. */
 export interface Made {
   readonly key: StoredKey;
   readonly secret: string;

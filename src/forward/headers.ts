@@ -77,7 +77,7 @@ const REPLACED = new FieldNames(ENDING_IN_ANSWERS);
  *
  * Attack: a client sends `X_Consumer_Id` or `X.Consumer.Id`. CGI has one variable for all of these names: lighttpd and
  * PHP turn each character of a name that is neither letter nor digit into `_`, and the client's field is then read as
- * the gateway's. So every name with anything but letters, digits and `-` is dropped, whoever sends it; an operator can
+ * the gateway's. So every name with anything but letters, digits and `-` is dropped, from every client; an operator can
  * except names that fold into none of ours (`reservedByFolding`).
  *
  * @param rawHeaders as node:http gives them: name, value, name, value …

@@ -32,7 +32,7 @@ export interface JwtKeysOptions {
 /** After a failure it is not tried again for this long, then for twice as long, up to the longest. */
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 5_000;
-/** Different troubles that are told before they are over. */
+/** Different faults that are logged before the issuer has recovered. */
 const MOST_TROUBLES = 20;
 
 /**
@@ -144,8 +144,8 @@ export class JwtKeys {
   }
 
   /**
-   * Attack: tokens that name two broken keys in turn, each of which would be a line in the log. So each trouble is told
-   * once until all are over.
+   * Attack: a client sends tokens that name two broken keys in turn, and each token would write a line to the log. So
+   * each fault is logged once until all are over.
    */
   #tell(error: unknown): void {
     const trouble = error instanceof Error ? error : new Error(String(error));

@@ -40,7 +40,7 @@ export function secretOf(name: string, salt: string, pepper: string): string {
 
 /**
  * The id of a key that is moved here: the same for the same secret, so that moving it twice makes one key. Not from the secret
- * alone: the secrets of others may be weak, and whoever stole the store could try guesses on the ids.
+ * alone: the secrets of others may be weak, and a thief of the store could try guesses on the ids.
  * @param root the store's own secret, which does not change with the pepper; the pepper itself in keys of earlier versions
  */
 export function idOfMoved(sha256: Uint8Array, root: string): string {

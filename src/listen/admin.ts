@@ -43,7 +43,7 @@ export interface AdminListener {
  *
  * Attack: DNS rebinding. A page on the web has its own name resolve to 127.0.0.1, or to an internal address, and its
  * scripts then read this listener from the browser of an operator as if it were the page's own server. The browser still
- * sends that name in Host. So metrics and API are told only under an IP address, which cannot be rebound, a name of loopback
+ * sends that name in Host. So metrics and API answer only under an IP address, which cannot be rebound, a name of loopback
  * or a name from the settings. `/livez` and `/readyz` are for load balancers, which send all kinds of Host, and tell a
  * stranger nothing.
  * @throws Failure `cannot_listen`

@@ -69,7 +69,7 @@ export class HeapGuard {
 const YOUNG_BYTES = 96 * 1024 * 1024;
 const YOUNG = /^(?:new_|read_only)/;
 
-/** Measured on Node 26.10: with --max-old-space-size=128 the limit is told as 224 MiB, and the process ends at 128. */
+/** Measured on Node 26.10: with --max-old-space-size=128 V8 reports a limit of 224 MiB, and the process ends at 128. */
 function heapUse(): HeapUse {
   const limit = getHeapStatistics().heap_size_limit;
   let usedBytes = 0;

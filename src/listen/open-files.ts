@@ -21,7 +21,7 @@ export function openFilesLimit(): number {
 /**
  * Whether the process has nearly used up its open files.
  *
- * Attack: where none is left, Node (libuv) accepts and closes what comes, and tells nobody, while the gateway cannot open a
+ * Attack: where none is left, Node (libuv) accepts and closes each new connection silently, and the gateway cannot open a
  * connection to its upstream or its store either. The system gives each new file the lowest free number, so the number of
  * a connection that has just been accepted tells how many are left, and there is still one to decide with.
  */

@@ -27,9 +27,9 @@ type Parse = (bytes: Buffer) => void;
  * upstream. Each parsed request takes ten times the memory of its bytes. And a CONNECT behind another request would wait
  * on a socket that node:http has let go of: nothing would listen for its errors, and a reset would end the process.
  *
- * Attack: a body in chunks of one byte becomes a Buffer of a hundred bytes for each of them, which wait where nobody reads
- * the body yet, and thousands of which are parsed in one turn. So a body that is not read is not parsed either, and of a
- * chunked one a bounded number of chunks is parsed in a turn.
+ * Attack: a client sends a body in chunks of one byte. The parser makes a Buffer of a hundred bytes of each, thousands in
+ * one turn, and they wait while nothing reads the body yet. So the feed parses no body that is not read, and in a turn
+ * only a bounded number of chunks.
  *
  * The bytes are cut where a head, a body of declared length or a chunked body ends, so a piece completes one request at
  * most. The parser reads the same bytes in the same order wherever they are cut, so a wrong cut cannot

@@ -93,8 +93,9 @@ class CsvReader {
 }
 
 /**
- * One record as text, with its line end. Attack: whoever names a key names it `=HYPERLINK(...)`, and the spreadsheet of the
- * operator who opens the export runs it. What a spreadsheet takes for a formula is put behind a `'`.
+ * One record as text, with its line end. Attack: someone who may name keys names one `=HYPERLINK(...)`, and the
+ * spreadsheet of the operator who opens the export runs it. A cell that a spreadsheet would run as a formula gets a `'` in
+ * front.
  */
 export function csvLine(cells: readonly (string | null)[]): string {
   return `${cells.map((cell) => quoted(cell ?? '')).join(',')}\n`;

@@ -34,8 +34,8 @@ const PATIENCE_MS = 100;
  * Hands each new connection to the worker that has the fewest. The kernel could spread them by itself (SO_REUSEPORT), but
  * by a hash, so that of few connections most may be one worker's; and what a worker had not yet accepted when it died
  * would be reset. Here a connection is the supervisor's until the worker says that it is its own, before it reads a byte of
- * it; whoever dies before that loses none. And as one process counts them all, `maxConnections` is exact: the worker that is told that all are taken closes an
- * idle connection first.
+ * it, so a worker that dies before that loses no connection. And as one process counts them all, `maxConnections` is
+ * exact: when all are taken, the supervisor says so to the worker, which closes an idle connection first.
  */
 export class Dispatcher<T extends Taker> {
   readonly #options: DispatcherOptions;

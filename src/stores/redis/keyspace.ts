@@ -9,7 +9,8 @@ export const keyspace = {
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**
    * List: ids of the last changes to one API key or one ban, newest first. Written with each change in one step, so that a
-   * change that a failover has undone is told from one that another has followed. Lives for an hour after the last.
+   * gateway can distinguish a change that a failover has undone from one that a later change has followed. Lives for an
+   * hour after the last.
    */
   changesTo: (id: string) => `tg:made:{${id}}`,
   /** String: the id of the API key that has a secret with this digest, or had. Lives as long as the key's record has the digest. */

@@ -29,7 +29,7 @@ export class RedisPepperRecord implements PepperStore {
 
   async read(): Promise<string | null> {
     const value = await this.#circuit.run(() => this.#values.get(keyspace.peppers), keyspace.peppers);
-    // A value of another type is no record, and is told as one that cannot be read.
+    // A value of another type is no record; the caller treats it as one that it cannot read.
     return value === FOREIGN ? '' : value;
   }
 

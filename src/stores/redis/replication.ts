@@ -59,7 +59,7 @@ export class Replication {
     const known = this.#links.get(address);
     if (known !== undefined) return known;
     const link = new Redis({ ...node.options, ...ONCE });
-    // What is wrong is told by the commands that fail.
+    // The commands that fail report the error.
     link.on('error', () => {});
     this.#made.add(link);
     link.on('end', () => {
