@@ -1,5 +1,6 @@
 import { createConnection, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { randomOf } from './dice.ts';
 
 /** When a client leaves. */
 export type Moment =
@@ -79,15 +80,4 @@ export function leavers(count: number, seed: number): Leaver[] {
     how: random() < 0.5 ? 'FIN' : 'RST',
     hesitatesMs: random() < 0.5 ? 0 : Math.floor(random() * 20),
   }));
-}
-
-/** mulberry32: small, seeded, good enough to scatter clients. */
-export function randomOf(seed: number): () => number {
-  let state = seed | 0;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

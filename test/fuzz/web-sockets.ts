@@ -5,8 +5,8 @@ import { eventually } from '../support/conditions.ts';
 import { countConnections, listen } from '../support/listening.ts';
 import { leftOpen, restingResources } from '../support/open-resources.ts';
 import { HANDSHAKE, switching, WEBSOCKET_ACCEPT, WEBSOCKET_KEY } from '../support/web-socket-handshake.ts';
+import { randomOf } from './dice.ts';
 import { startWatchedGateway, type WatchedGateway } from './gateway.ts';
-import { randomOf } from './leavers.ts';
 
 export interface WebSocketsOptions {
   readonly clients: number;
