@@ -33,6 +33,8 @@ const EXCHANGE: Exchange = {
   status: 200,
   code: null,
   cause: null,
+  upstream: 'store',
+  target: 'http://127.0.0.1:9000',
   totalMs: 1,
   storeMs: 0,
   upstreamMs: 1,

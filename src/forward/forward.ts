@@ -89,6 +89,10 @@ class Forwarding implements Carried, Turn, Waiting {
     }
   }
 
+  onTarget(target: string): void {
+    this.#hooks.taken(target);
+  }
+
   onConnecting(): void {
     // A connection has a shorter deadline of its own, kept where it is made; this one bounds all the tries together.
     if (this.#wait === 'connection') this.#waitForHead();

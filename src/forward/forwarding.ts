@@ -26,6 +26,8 @@ export type ForwardResult =
 
 /** Who has something forwarded, and is told how it goes. */
 export interface ForwardHooks {
+  /** A target was taken for the request: again for each further one, where no connection to it came about. */
+  taken(target: string): void;
   /** Makes the head of the client's answer, of the final one of the upstream; called once. */
   head(head: AnswerHead): void;
   /** 103 Early Hints, to be passed on. */

@@ -26,6 +26,8 @@ export interface UpgradeRequest {
 export type UpgradeResult = ForwardResult | { readonly kind: 'upgraded'; readonly tunnel: Tunnel };
 
 export interface UpgradeHooks {
+  /** A target was taken for the request: again for each further one, where no connection to it came about. */
+  readonly taken: (target: string) => void;
   /** The fields of the answer as the client is to get them, without those that only make a 101; called once. */
   readonly head: (status: number, fields: readonly string[]) => string[];
   /** Bytes of an answer that is no 101. */
@@ -112,7 +114,8 @@ class Upgrading implements Waiting {
       this.#fail(error);
       return;
     }
-    const { address } = this.#loan;
+    const { address, target } = this.#loan;
+    this.#hooks.taken(target);
     this.#giveUp = dial(
       address,
       this.#upstream.options,

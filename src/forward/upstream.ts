@@ -29,6 +29,8 @@ export interface Turn {
   readonly share: ConsumerShare;
   /** Its place at a connection; null to begin with. Only the upstream looks at it. */
   place: Place | null;
+  /** A target was taken for it, by the name that the target has in gateway.yaml. */
+  onTarget(target: string): void;
   /** It has a place, and a connection is being made for it. */
   onConnecting(): void;
   /** It has a connection to itself, until `leave`. */
@@ -45,6 +47,8 @@ export type LoanOutcome = 'answered' | 'abandoned' | 'failed' | 'unreachable';
 
 /** A target taken for something that makes its own connection. */
 export interface Loan {
+  /** The target, as in gateway.yaml. */
+  readonly target: string;
   readonly address: Address;
   /** Gives it back; called once. */
   done(outcome: LoanOutcome): void;
@@ -150,6 +154,7 @@ export class Upstream {
     if (target === null) throw new NoUpstreamError(this.#nextUsableInMs());
     target.enter();
     return {
+      target: target.name,
       address: target.address,
       done: (outcome) => {
         target.leave();
@@ -192,6 +197,7 @@ export class Upstream {
       return;
     }
     place.target = target;
+    turn.onTarget(target.name);
     target.enter();
     const idle = target.takeIdle();
     if (idle === null) this.#dial(turn, place, target);

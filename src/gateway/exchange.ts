@@ -65,6 +65,10 @@ export interface Exchange {
   readonly code: string | null;
   /** What broke, for operators; null where nothing did. */
   readonly cause: string | null;
+  /** The upstream, by its name in gateway.yaml; null where the request was not forwarded. */
+  readonly upstream: string | null;
+  /** The last target that was taken for the request, as in gateway.yaml; null where none was. */
+  readonly target: string | null;
   /** Milliseconds from the head of the request to the end of the answer. */
   readonly totalMs: number;
   /** Waiting for the store: identification and admission together. */
@@ -100,6 +104,8 @@ export class Recording implements Exchange {
   status = 0;
   code: string | null = null;
   cause: string | null = null;
+  upstream: string | null = null;
+  target: string | null = null;
   totalMs = 0;
   storeMs = 0;
   upstreamMs = 0;
@@ -157,7 +163,9 @@ export class Recording implements Exchange {
     this.decidedAtMs = verdict.nowMs;
   }
 
-  forwarded(nowMs: number): void {
+  /** @param upstream its name in gateway.yaml */
+  forwarded(upstream: string, nowMs: number): void {
+    this.upstream = upstream;
     this.#forwardedAtMs = nowMs;
   }
 

@@ -87,6 +87,10 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.#admitted = admitted;
   }
 
+  taken(target: string): void {
+    this.#admitted.record.target = target;
+  }
+
   head(head: AnswerHead): void {
     const [response, admitted] = [this.#response, this.#admitted];
     const { match, verdict, record } = admitted;

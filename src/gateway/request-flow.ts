@@ -221,7 +221,7 @@ export class RequestFlow implements Asker, Flow, Waiter {
 
   #forward(head: Head, match: Match): void {
     if (head.expectsContinue) this.#response.writeContinue();
-    this.#record.forwarded(this.#parts.monotonicMs());
+    this.#record.forwarded(match.route.upstream, this.#parts.monotonicMs());
     const admitted = {
       head,
       match,

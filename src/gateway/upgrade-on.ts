@@ -46,6 +46,9 @@ export function upgradeOn(
     client,
     response,
     {
+      taken: (target) => {
+        record.target = target;
+      },
       head: (status, fields) => answerFieldsOf(parts, admitted, status, fields),
       chunk: (bytes) => {
         record.bytesOut += bytes;

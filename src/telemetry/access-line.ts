@@ -18,6 +18,9 @@ export class AccessLines {
   #decidedText = 'null';
   #kind: LoggedExchange | null = null;
   #kindText = '';
+  #upstream: string | null = null;
+  #target: string | null = null;
+  #takenText = ',"upstream":null,"target":null';
 
   /**
    * @param nowMs Unix milliseconds
@@ -29,9 +32,9 @@ export class AccessLines {
     let left = '';
     for (let i = 0; i < limits.length; i++) left += `${i === 0 ? '"' : ',"'}${limits[i]!.window}":${remaining[i]}`;
     return (
-      `{"level":30,"time":"${this.#isoTime(nowMs)}","requestId":${text(exchange.requestId)}` +
+      `{"level":${isServerError(exchange) ? 40 : 30},"time":"${this.#isoTime(nowMs)}","requestId":${text(exchange.requestId)}` +
       `,"traceId":${text(exchange.traceId)},"path":${text(exchange.path)},"clientAddress":${text(exchange.clientAddress)}` +
-      `,"consumerId":${text(exchange.consumerId)}${this.#kindOf(exchange)}` +
+      `,"consumerId":${text(exchange.consumerId)}${this.#kindOf(exchange)}${this.#takenOf(exchange)}` +
       `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"bytesIn":${exchange.bytesIn},"bytesOut":${exchange.bytesOut}` +
       `,"remaining":{${left}},"totalMs":${thousandths(exchange.totalMs)},"storeMs":${thousandths(exchange.storeMs)}` +
       `,"upstreamMs":${thousandths(exchange.upstreamMs)}${more},"msg":"${message}"}\n`
@@ -52,6 +55,16 @@ export class AccessLines {
     return this.#kindText;
   }
 
+  /** Apart from the kind: of an upstream with several targets, the next request has another one. */
+  #takenOf({ upstream, target }: LoggedExchange): string {
+    if (upstream !== this.#upstream || target !== this.#target) {
+      this.#upstream = upstream;
+      this.#target = target;
+      this.#takenText = `,"upstream":${text(upstream)},"target":${text(target)}`;
+    }
+    return this.#takenText;
+  }
+
   #decided(ms: number | null): string {
     if (ms !== this.#decidedAtMs) {
       this.#decidedAtMs = ms;
@@ -69,6 +82,11 @@ export class AccessLines {
     }
     return `${this.#secondText}${String(ms - second * 1_000).padStart(3, '0')}Z`;
   }
+}
+
+/** Whether a request ended with a 5xx answer. Its access line is a warning, others are of level info. */
+export function isServerError({ status }: Pick<Exchange, 'status'>): boolean {
+  return status >= 500;
 }
 
 const THOUSANDTHS: readonly string[] = Array.from({ length: 1_000 }, (_, i) =>

@@ -1,7 +1,7 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { Exchange } from '../gateway/exchange.ts';
 import type { ClosedWebSocket } from '../gateway/upgrade-on.ts';
-import { AccessLines, type LoggedExchange } from './access-line.ts';
+import { AccessLines, isServerError, type LoggedExchange } from './access-line.ts';
 import { LogOutput } from './log-output.ts';
 import { isUnidentified, UnidentifiedLines } from './unidentified-lines.ts';
 
@@ -48,9 +48,10 @@ export function openLog(options: LogOptions): GatewayLog {
   const sink = stream ?? out;
   const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, sink);
   const lines = new AccessLines();
-  const isWritten = logger.isLevelEnabled('info');
+  const [hasInfo, hasWarnings] = [logger.isLevelEnabled('info'), logger.isLevelEnabled('warn')];
+  const isWritten = (exchange: LoggedExchange) => (isServerError(exchange) ? hasWarnings : hasInfo);
   const write = (exchange: LoggedExchange, more: string, message: string) => {
-    if (isWritten) sink.write(lines.lineOf(exchange, nowMs(), more, message));
+    if (isWritten(exchange)) sink.write(lines.lineOf(exchange, nowMs(), more, message));
   };
   const summaries = new Map<string, { exchange: Exchange; count: number }>();
   const flush = () => {
@@ -78,7 +79,7 @@ export function openLog(options: LogOptions): GatewayLog {
     logger,
     access: (exchange) => {
       if (isUnidentified(exchange)) {
-        if (!isWritten) return;
+        if (!isWritten(exchange)) return;
         unidentified.add(exchange, monotonicMs());
         awaitDue();
         return;

@@ -66,7 +66,7 @@ const RUNGS = 5;
 export function createMetrics(gauges: Gauges): GatewayMetrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
-  const recorders = [recordRequests(registry), recordDurations(registry), recordQuotas(registry)];
+  const recorders = [recordRequests(registry), recordDurations(registry, gauges.upstreams), recordQuotas(registry)];
   counter(registry, WORKERS_LOST.name, WORKERS_LOST.help);
   const storeFailures = counter(
     registry,
@@ -119,21 +119,21 @@ function recordRequests(registry: Registry): Recorder {
     );
 }
 
-function recordDurations(registry: Registry): Recorder {
-  const durations = new Durations(
-    registry,
-    'tollgate_request_duration_seconds',
-    'Time of a request: total, waiting for the store, with the upstream, and the rest in the gateway itself.',
-    SECONDS,
-  );
-  const [total, store, upstream, gateway] = ['total', 'store', 'upstream', 'gateway'].map((part) =>
-    durations.part(part),
-  );
-  return ({ totalMs, storeMs, upstreamMs, source }) => {
-    total!.add(totalMs / 1000);
-    if (source === 'store') store!.add(storeMs / 1000);
-    if (upstreamMs > 0) upstream!.add(upstreamMs / 1000);
-    gateway!.add(Math.max(totalMs - storeMs - upstreamMs, 0) / 1000);
+function recordDurations(registry: Registry, upstreams: Gauges['upstreams']): Recorder {
+  const durations = new Durations(registry, {
+    name: 'tollgate_request_duration_seconds',
+    help: 'Time of a request: total, waiting for the store, with the upstream, and the rest in the gateway itself.',
+    bounds: SECONDS,
+    parts: ['total', 'store', 'upstream', 'gateway'],
+    upstreams,
+    monotonicMs: () => performance.now(),
+  });
+  return ({ totalMs, storeMs, upstreamMs, source, upstream, target }) => {
+    const parts = durations.of(upstream, target);
+    parts.total.add(totalMs / 1000);
+    if (source === 'store') parts.store.add(storeMs / 1000);
+    if (upstreamMs > 0) parts.upstream.add(upstreamMs / 1000);
+    parts.gateway.add(Math.max(totalMs - storeMs - upstreamMs, 0) / 1000);
   };
 }
 

@@ -46,6 +46,7 @@ test('a changed address is used at the latest when a connection is 30 s old, how
       const turn: Turn = {
         share: upstream.reserve('key_1')!,
         place: null,
+        onTarget: () => {},
         onConnecting: () => {},
         onNotConnected: reject,
         onConnected: (connection: UpstreamConnection) =>

@@ -115,6 +115,7 @@ function openPool(target: string, tls: UpstreamTls | null = null) {
     const turn: Turn = {
       share: pool.reserve('any')!,
       place: null,
+      onTarget: () => {},
       onConnecting: () => {},
       onNotConnected: reject,
       onConnected: (connection) =>

@@ -113,6 +113,8 @@ describe('a WebSocket is an ordinary request until it is opened', () => {
       consumerId: keyId,
       route: '/v1/live',
       method: 'GET',
+      upstream: 'store',
+      target: upstream.origin,
     });
     socket.send('12345');
     await once(socket, 'message');

@@ -120,7 +120,12 @@ describe('the same request over HTTP/1.1 and HTTP/2 has the same answer, the sam
     expect([one?.clientAddress, other?.clientAddress]).toEqual(addresses);
     expect({ ...other, clientAddress: null }).toEqual({ ...one, clientAddress: null });
     const [sent, alike] = it.upstream.requests.slice(seen);
-    if (sent === undefined) return;
+    const isForwarded = sent !== undefined;
+    expect(other).toMatchObject({
+      upstream: isForwarded ? 'store' : null,
+      target: isForwarded ? it.upstream.origin : null,
+    });
+    if (!isForwarded) return;
     expect([alike?.method, alike?.url, alike?.body.toString()]).toEqual([sent.method, sent.url, sent.body.toString()]);
     expect([sent, alike].map((request) => request?.values('x-forwarded-for'))).toEqual(
       addresses.map((address) => [`${address}, 127.0.0.1`]),

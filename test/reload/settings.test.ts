@@ -63,7 +63,7 @@ test('an upstream that moves gets the next requests, and what it was asked befor
   const moved = await startUpstream((_request, response) => response.end('new'));
   const gateway = await startGateway({ upstream: old.origin });
   const { key } = await gateway.createKey('free');
-  const waiting = gateway.get('/v1/pets', key);
+  const waiting = gateway.get('/v1/pets', key, { headers: { 'X-Request-Id': 'before' } });
   await isAsked;
   await change(gateway, old.origin, moved.origin);
   await gateway.process.until(inForce);
@@ -71,6 +71,8 @@ test('an upstream that moves gets the next requests, and what it was asked befor
   release();
   const answer = await waiting;
   expect([answer.status, await answer.text()]).toEqual([200, 'old']);
+  const line = await gateway.process.until(/^.*"requestId":"before".*$/m);
+  expect(JSON.parse(line[0])).toMatchObject({ upstream: 'store', target: old.origin });
 });
 
 test('a field that is no longer excepted ends here, also on a connection that has sent it before', async () => {

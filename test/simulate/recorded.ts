@@ -27,6 +27,8 @@ export const EXCHANGE: Exchange = {
   status: 200,
   code: null,
   cause: null,
+  upstream: 'store',
+  target: 'http://127.0.0.1:9000',
   totalMs: 2.5,
   storeMs: 0.25,
   upstreamMs: 2,

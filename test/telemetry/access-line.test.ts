@@ -32,9 +32,11 @@ const exchanges: fc.Arbitrary<LoggedExchange> = fc
     source: few(null, 'store' as const, 'memory' as const),
     decidedAtMs: few(null, 1_790_000_000_000, 1_790_000_000_001),
     shadow: few(null, { judgement: 'refused' as const, window: 'minute' as const }),
-    status: few(200, 429),
+    status: few(200, 429, 499, 500, 502, 504),
     code: few(null, 'rate_limit_exceeded'),
     cause: few(null, 'a "quoted" cause\n'),
+    upstream: few(null, 'store', 'other'),
+    target: few(null, 'http://127.0.0.1:9000', 'unix:/run/a "b".sock'),
     totalMs: ms,
     storeMs: ms,
     upstreamMs: ms,
@@ -69,7 +71,7 @@ test('a line says what the record of its request says, whatever stood in the lin
         const line = lines.lineOf(record, nowMs, ',"sample":0.5', 'request');
         expect(line.endsWith('}\n')).toBe(true);
         expect(JSON.parse(line)).toEqual({
-          level: 30,
+          level: record.status >= 500 ? 40 : 30,
           time: new Date(nowMs).toISOString(),
           ...rest,
           shadow: shadow?.judgement ?? null,

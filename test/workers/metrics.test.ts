@@ -84,10 +84,17 @@ test('what a worker had counted when it ended stays counted, what it held does n
 test('our own counters and histograms are added up by label and by bucket', async () => {
   const one = async (seconds: readonly number[]) => {
     const registry = new Registry();
-    const part = new Durations(registry, 'd', 'durations', [0.1, 1]).part('total');
+    const durations = new Durations(registry, {
+      name: 'd',
+      help: 'durations',
+      bounds: [0.1, 1],
+      parts: ['total'],
+      upstreams: () => [{ name: 'store', targets: [{ name: 'a' }] }],
+      monotonicMs: () => 0,
+    });
     const tally = new Tally(registry, 't', 'tally', ['plan']);
     for (const each of seconds) {
-      part.add(each);
+      durations.of('store', 'a').total.add(each);
       tally.count(each > 1 ? 'slow' : 'fast');
     }
     return structuredClone((await registry.getMetricsAsJSON()) as Snapshot);
@@ -99,11 +106,11 @@ test('our own counters and histograms are added up by label and by bucket', asyn
   ]);
   expect(text).toContain(
     [
-      'd_bucket{le="0.1",part="total"} 1',
-      'd_bucket{le="1",part="total"} 3',
-      'd_bucket{le="+Inf",part="total"} 4',
-      'd_sum{part="total"} 5.05',
-      'd_count{part="total"} 4',
+      'd_bucket{le="0.1",part="total",upstream="store",target="a"} 1',
+      'd_bucket{le="1",part="total",upstream="store",target="a"} 3',
+      'd_bucket{le="+Inf",part="total",upstream="store",target="a"} 4',
+      'd_sum{part="total",upstream="store",target="a"} 5.05',
+      'd_count{part="total",upstream="store",target="a"} 4',
     ].join('\n'),
   );
   expect(text).toContain('t{plan="fast"} 3\nt{plan="slow"} 1');
