@@ -205,6 +205,7 @@ function addGauges(registry: Registry, { connections, inFlight, upstreams, store
     labelNames: ['upstream'],
     registers: [registry],
     collect() {
+      this.reset();
       for (const { name, inFlight } of upstreams()) this.set({ upstream: name }, inFlight);
     },
   });
@@ -214,6 +215,8 @@ function addGauges(registry: Registry, { connections, inFlight, upstreams, store
     labelNames: ['upstream', 'target'],
     registers: [registry],
     collect() {
+      // One that a reload took away while it was left out would look left out for ever.
+      this.reset();
       for (const { name, targets } of upstreams()) {
         for (const target of targets) this.set({ upstream: name, target: target.name }, target.usable ? 1 : 0);
       }

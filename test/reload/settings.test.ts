@@ -63,11 +63,17 @@ test('an upstream that moves gets the next requests, and what it was asked befor
   const moved = await startUpstream((_request, response) => response.end('new'));
   const gateway = await startGateway({ upstream: old.origin });
   const { key } = await gateway.createKey('free');
+  const targetsUp = async () => {
+    const text = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+    return text.match(/^tollgate_upstream_target_up.*$/gm);
+  };
+  expect(await targetsUp()).toEqual([`tollgate_upstream_target_up{upstream="store",target="${old.origin}"} 1`]);
   const waiting = gateway.get('/v1/pets', key, { headers: { 'X-Request-Id': 'before' } });
   await isAsked;
   await change(gateway, old.origin, moved.origin);
   await gateway.process.until(inForce);
   expect(await (await gateway.get('/v1/pets', key)).text()).toBe('new');
+  expect(await targetsUp()).toEqual([`tollgate_upstream_target_up{upstream="store",target="${moved.origin}"} 1`]);
   release();
   const answer = await waiting;
   expect([answer.status, await answer.text()]).toEqual([200, 'old']);
