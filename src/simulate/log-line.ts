@@ -84,10 +84,10 @@ export class LogLine {
   #readDecision(text: string, from: number): LineKind | null {
     const cost = behind(text, ',"cost":', from);
     const ban = behind(text, ',"imposedBan":', cost);
-    const decided = behind(text, ',"decidedAtMs":', ban);
-    const source = behind(text, ',"source":', decided);
+    const source = behind(text, ',"source":', ban);
     const limits = behind(text, ',"limits":{', source);
-    const remaining = behind(text, ',"remaining":{', limits);
+    const decided = behind(text, ',"decidedAtMs":', limits);
+    const remaining = behind(text, ',"remaining":{', decided);
     const rest = remaining === -1 ? -1 : text.indexOf('}', remaining);
     const last = behind(text, ',"upstreamMs":', rest);
     if (cost === -1 || ban === -1 || decided === -1 || source === -1 || limits === -1 || last === -1) return null;

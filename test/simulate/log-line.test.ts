@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { LogLine } from '../../src/simulate/log-line.ts';
 import { processorMs } from '../support/stopwatch.ts';
@@ -49,6 +49,19 @@ describe('a line of a request', () => {
       count: 1,
       sample: 1,
     });
+  });
+
+  test('as the gateway writes it is read without parsing it as JSON', () => {
+    const parse = vi.spyOn(JSON, 'parse');
+    const kinds = [
+      lineOf({ limits: LIMITS, remaining: [58, 900] }),
+      lineOf({ limits: LIMITS, remaining: [0, 900], judgement: 'refused', source: 'memory' }, ',"count":7', 'refusals'),
+      lineOf({ status: 502, code: 'upstream_unavailable', cause: 'ECONNREFUSED: connect "a"' }),
+      lineOf({ upstream: null, target: null }, ',"sample":0.5'),
+    ].map((line) => read(line).kind);
+    const parsed = parse.mock.calls.length;
+    parse.mockRestore();
+    expect([kinds, parsed]).toEqual([['decided', 'decided', 'decided', 'decided'], 0]);
   });
 
   test('is told apart by where it was decided, and by how many requests it stands for', () => {
