@@ -85,8 +85,8 @@ function storeIn(env: NodeJS.ProcessEnv, { options }: Words): NodeJS.ProcessEnv 
   if (named.TOLLGATE_DATA || existsSync(dataFolder)) return named;
   throw new Failure(
     'bad_usage',
-    `There is no store in ${dataFolder}, and REDIS_URL is not set. Set REDIS_URL as the gateways have it, or name the ` +
-      'folder of the embedded store: `--data ./data` makes one here.',
+    `There is no store in ${dataFolder}, and REDIS_URL is not set. Set REDIS_URL or TOLLGATE_DATA as the gateways have ` +
+      'it, or name the folder of the embedded store: `--data ./data` makes one here.',
   );
 }
 

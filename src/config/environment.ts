@@ -56,7 +56,11 @@ export function readEnvironment(
   const redisUrl = checked('REDIS_URL', secret('REDIS_URL'), faultOfRedisUrl);
   const pepper = checked('KEY_PEPPER', secret('KEY_PEPPER'), faultOfPepper);
   if (redisUrl !== null && pepper === null && !env.KEY_PEPPER_FILE) {
-    tell('KEY_PEPPER', 'must be set where REDIS_URL is; make one with `openssl rand -base64 32` and keep it');
+    tell(
+      'KEY_PEPPER',
+      'must be set where REDIS_URL is: to the pepper of the gateways on this Redis or, for the first of them, to one that ' +
+        '`openssl rand -base64 32` makes; keep it',
+    );
   }
   const workers = checked('WORKERS', text('WORKERS'), faultOfWorkers);
   const environment: Environment = {

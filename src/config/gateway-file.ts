@@ -212,7 +212,10 @@ function checkAllowedNames(names: readonly unknown[], fault: Note): void {
     const at = ['headers', 'allow', i];
     const reserved = reservedByFolding(name);
     if (reserved !== null) {
-      fault(at, `is read as ${reserved} where punctuation is folded, and only the gateway may say that; leave it out.`);
+      fault(
+        at,
+        `passes for ${reserved} in services that fold punctuation, and only the gateway may set that; leave it out.`,
+      );
     } else if (!hasPunctuation(name)) {
       fault(at, 'needs no exception: it has only letters, digits and `-`; leave it out.');
     }

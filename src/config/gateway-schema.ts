@@ -51,7 +51,7 @@ const listen = z
     maxConnectionsPerAddress: wholeNumber(1, 1_000_000)
       .optional()
       .describe(
-        'Connections, and HTTP/2 streams, of one client address at a time (an IPv6 client: its /64); `trustedProxies` have no such limit. A quarter of maxConnections unless told, and at least 64.',
+        'Connections, and HTTP/2 streams, of one client address at a time (an IPv6 client: its /64); `trustedProxies` have no such limit. Left out, it is a quarter of maxConnections, and not below 64.',
       ),
     drainDelay: duration('0s', '24d')
       .prefault('0s')
@@ -82,11 +82,11 @@ const admin = z
     host: host().prefault('127.0.0.1').describe('Address of the admin listener. ADMIN_HOST beats it.'),
     port: port().prefault(9090).describe('Port of the admin listener. ADMIN_PORT beats it.'),
     hosts: z
-      .array(host())
+      .array(values.reachedAs())
       .max(100)
       .prefault([])
       .describe(
-        'Names under which it is reached. Metrics and API refuse a Host that is none of them, nor an IP address, nor localhost.',
+        'Names under which it is reached, without the port, such as gateway-1. Metrics and API refuse a Host that is none of them, nor an IP address, nor localhost.',
       ),
   })
   .prefault({});
@@ -111,7 +111,7 @@ const redis = z
           })
           .prefault('all')
           .describe(
-            'On how many replicas a change to a key, or a lifted ban, has to be before it is acknowledged: all that there are, or at most so many. With fewer than all a failover may undo it. 0 waits for none.',
+            'On how many replicas a change to a key, or a lifted ban, has to be before it is acknowledged: all that there are, or a number (where there are fewer, on all of them). With fewer than all a failover may undo it. 0 waits for none.',
           ),
         timeout: duration('1ms', '1m')
           .prefault('2s')

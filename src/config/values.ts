@@ -71,6 +71,12 @@ export const HOST_RULE = 'must be an address or host name to listen on, such as 
 
 export const host = () => z.string(HOST_RULE).refine(isHost, HOST_RULE);
 
+/** A name by which a listener is reached, as it stands in Host without the port. */
+export function reachedAs() {
+  const message = 'must be a host name without scheme and port, such as gateway-1 or gateway.internal';
+  return z.string(message).refine(isHost, message);
+}
+
 export function isHost(text: string): boolean {
   // All digits and dots but no address: 127.0.0.256 would be asked of the name server.
   return isIP(text) !== 0 || (HOST_NAME.test(text) && !/^[0-9.]+$/.test(text));

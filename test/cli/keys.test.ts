@@ -277,7 +277,7 @@ describe('which store a new key is in', () => {
     const asked = await runTollgate(WORDS, { cwd, env });
     expect(asked).toMatchObject({ code: 2, stdout: '' });
     expect(asked.stderr).toMatch(
-      /^There is no store in \S+\/data, and REDIS_URL is not set\. .*`--data \.\/data`.*\n$/,
+      /^There is no store in \S+\/data, and REDIS_URL is not set\. Set REDIS_URL or TOLLGATE_DATA as the gateways have it, .*`--data \.\/data`.*\n$/,
     );
     expect(readdirSync(cwd)).toEqual([]);
 

@@ -155,7 +155,9 @@ describe('REDIS_URL', () => {
   });
 
   test('needs KEY_PEPPER: gateways that share a store must share it', () => {
-    expect(faultsOf({ REDIS_URL: 'redis://127.0.0.1' })[0]).toMatch(/^environment: KEY_PEPPER: must be set/);
+    expect(faultsOf({ REDIS_URL: 'redis://127.0.0.1' })[0]).toMatch(
+      /^environment: KEY_PEPPER: must be set where REDIS_URL is: to the pepper of the gateways on this Redis/,
+    );
     expect(valuesOf({}).peppers).toEqual([]);
   });
 });

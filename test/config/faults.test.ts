@@ -42,7 +42,8 @@ describe('every fault in a settings file is told with its line, its column and i
 
 describe('a fault says what is allowed', () => {
   test.each([
-    ['allow-name-of-the-gateway', 'is read as x-consumer-role where punctuation is folded'],
+    ['allow-name-of-the-gateway', 'passes for x-consumer-role in services that fold punctuation'],
+    ['admin-hosts-with-port', 'must be a host name without scheme and port, such as gateway-1'],
     ['allow-plain-name', 'needs no exception'],
     ['unknown-key', 'Did you mean `port`? Allowed here: host, port,'],
     ['key-twice', 'is given twice, first in line 1'],

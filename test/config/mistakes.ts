@@ -96,6 +96,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
     faults: ['2:34: failed-authentication.minute'],
   },
   'failure-mode-unknown': { kind: 'gateway', schema: 'refuses', faults: ['1:21: redis.onFailure'] },
+  'admin-hosts-with-port': { kind: 'gateway', schema: 'accepts', faults: ['1:18: admin.hosts[0]'] },
   'host-no-address': { kind: 'gateway', schema: 'accepts', faults: ['1:16: admin.host'] },
   'http2-no-streams': { kind: 'gateway', schema: 'refuses', faults: ['1:58: listen.http2.maxStreams'] },
   'http2-without-tls': { kind: 'gateway', schema: 'accepts', faults: ['1:18: listen.http2'] },
