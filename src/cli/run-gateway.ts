@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Configuration, Settings } from '../config/settings.ts';
+import { atOnce, type Steps } from '../config/steps.ts';
 import { Gateway } from '../gateway/gateway.ts';
 import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../listen/admin.ts';
 import { HeapGuard, type HeapUse } from '../listen/heap-guard.ts';
@@ -108,8 +109,10 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
     onWarning: (sentence) => log.logger.warn(sentence),
   });
   closers.push(() => stores.close());
-  const upstreams = new Upstreams(ownOf(settings).upstreams, log, (upstream) => late.metrics?.unaskedAnswer(upstream));
+  const upstreams = new Upstreams(log, (upstream) => late.metrics?.unaskedAnswer(upstream));
   closers.push(() => upstreams.close());
+  const opened = atOnce(upstreams.opening(ownOf(settings).upstreams));
+  opened.use();
   const webSockets = keepWebSockets(() => ownOf(live.settings).websockets, stores);
   const tokens = new TokenIssuers(log);
   await tokens.loading(settings.jwt);
@@ -137,8 +140,9 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   const services = openServices(settings, live, stores, metrics);
   closers.push(() => services.deprecatedCalls.close());
   const traceOf = await tracing(env, closers);
-  const surroundings = { log, metrics, tokens, traceOf, isDraining: () => draining, webSockets };
-  const served = new Gateway(partsOf(live, services, upstreams.byName, surroundings));
+  const surroundings = { log, metrics, traceOf, isDraining: () => draining, webSockets };
+  const parts = atOnce(partsOf(live, services, opened.byName, surroundings));
+  const served = new Gateway({ ...parts, jwt: tokens.under(settings.jwt) });
   gateway = served;
   const readiness = () => readinessOf(live, stores, draining || listener === null, heap.isShort);
   const api = adminApiOn(live, async () => stores, log.logger);
@@ -179,14 +183,29 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
       ),
     );
   }
-  const use = (next: Configuration) => {
-    // The steps that can fail come first.
-    tokens.under(next.settings.jwt);
-    upstreams.use(ownOf(next.settings).upstreams);
-    served.use(partsOf(next, services, upstreams.byName, surroundings));
-  };
+  function* making(next: Configuration): Steps<() => void> {
+    const opening = yield* upstreams.opening(ownOf(next.settings).upstreams);
+    let isWhole = false;
+    try {
+      const parts = yield* partsOf(next, services, opening.byName, surroundings);
+      const jwt = tokens.under(next.settings.jwt);
+      isWhole = true;
+      return () => {
+        opening.use();
+        served.use({ ...parts, jwt });
+      };
+    } finally {
+      if (!isWhole) opening.close();
+    }
+  }
   closers.push(
-    live.follow({ env, log, loading: (next) => tokens.loading(next.settings.jwt), use, count: metrics.settingsRead }),
+    live.follow({
+      env,
+      log,
+      loading: (next) => tokens.loading(next.settings.jwt),
+      making,
+      count: metrics.settingsRead,
+    }),
   );
   const store = stores.state();
   if (place === null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import type { Settings } from '../config/settings.ts';
+import type { Steps } from '../config/steps.ts';
 import { Failure } from '../failure.ts';
 import type { UpstreamTls } from '../forward/dial.ts';
 import { HealthChecks } from '../forward/health.ts';
@@ -16,26 +17,29 @@ interface Open {
   readonly checks: readonly HealthChecks[];
 }
 
+type OpenByName = ReadonlyMap<string, Open>;
+
+/** Upstreams that stand ready. */
+export interface Opening {
+  readonly byName: ReadonlyMap<string, Upstream>;
+  /** Brings them into force, and retires those before that are not among them. */
+  readonly use: () => void;
+  /** Instead of `use`: closes those that were opened. */
+  readonly close: () => void;
+}
+
 /** The services behind the gateway, as the settings in force have them. */
 export class Upstreams {
   readonly #log: GatewayLog;
   readonly #onUnasked: (upstream: string) => void;
-  #open = new Map<string, Open>();
+  #open: OpenByName = new Map();
   /** Those of earlier settings, while they finish what runs. */
   readonly #retired = new Set<Upstream>();
 
-  /**
-   * @param onUnasked an upstream has sent bytes that answer no request
-   * @throws Failure `bad_settings` where a file of a certificate cannot be read
-   */
-  constructor(settings: Settings['upstreams'], log: GatewayLog, onUnasked: (upstream: string) => void) {
+  /** @param onUnasked an upstream has sent bytes that answer no request */
+  constructor(log: GatewayLog, onUnasked: (upstream: string) => void) {
     this.#log = log;
     this.#onUnasked = onUnasked;
-    this.use(settings);
-  }
-
-  get byName(): ReadonlyMap<string, Upstream> {
-    return new Map([...this.#open].map(([name, { upstream }]) => [name, upstream]));
   }
 
   /** For the metrics. */
@@ -44,27 +48,41 @@ export class Upstreams {
   }
 
   /**
-   * Opens what is new or has changed, keeps what is as it was with its connections, and retires the rest.
-   * @throws Failure `bad_settings`; then all is as it was before
+   * Opens what is new or has changed, and takes what is as it was with its connections: a step for each upstream. None of it
+   * is in force before `use`; work that is given up closes what it has opened.
+   * @throws Failure `bad_settings` where a file of a certificate cannot be read
    */
-  use(settings: Settings['upstreams']): void {
+  *opening(settings: Settings['upstreams']): Steps<Opening> {
     const open = new Map<string, Open>();
-    for (const [name, one] of settings) {
-      const before = this.#open.get(name);
-      const isSame = before !== undefined && isDeepStrictEqual(before.settings, one);
-      open.set(name, isSame ? before : this.#opened(name, one));
+    let isWhole = false;
+    const close = () => {
+      for (const [name, one] of open) if (this.#open.get(name) !== one) closeOpen(one);
+    };
+    try {
+      for (const [name, one] of settings) {
+        const before = this.#open.get(name);
+        const isSame = before !== undefined && isDeepStrictEqual(before.settings, one);
+        open.set(name, isSame ? before : this.#opened(name, one));
+        yield;
+      }
+      isWhole = true;
+      const byName = new Map([...open].map(([name, { upstream }]) => [name, upstream]));
+      return { byName, use: () => this.#use(open), close };
+    } finally {
+      if (!isWhole) close();
     }
-    const before = this.#open;
-    this.#open = open;
-    for (const [name, one] of before) if (open.get(name) !== one) this.#retire(one);
   }
 
   close(): void {
-    for (const { checks, upstream } of this.#open.values()) {
-      for (const check of checks) check.close();
-      upstream.close();
-    }
+    for (const one of this.#open.values()) closeOpen(one);
     for (const upstream of this.#retired) upstream.close();
+  }
+
+  #use(open: OpenByName): void {
+    for (const one of this.#retired) if (one.inFlight === 0) this.#retired.delete(one);
+    const before = this.#open;
+    this.#open = open;
+    for (const [name, one] of before) if (open.get(name) !== one) this.#retire(one);
   }
 
   #opened(name: string, settings: UpstreamSettings): Open {
@@ -89,9 +107,13 @@ export class Upstreams {
   #retire({ upstream, checks }: Open): void {
     for (const check of checks) check.close();
     upstream.retire();
-    for (const one of this.#retired) if (one.inFlight === 0) this.#retired.delete(one);
     this.#retired.add(upstream);
   }
+}
+
+function closeOpen({ checks, upstream }: Open): void {
+  for (const check of checks) check.close();
+  upstream.close();
 }
 
 function stateOf(name: string, { inFlight, targets, deadlines }: Upstream): UpstreamState {

@@ -1,4 +1,4 @@
-import { closeSync, openSync, readSync } from 'node:fs';
+import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { type Fault, printPath } from './fault.ts';
 
 /**
@@ -9,15 +9,20 @@ export const MAX_FILE_BYTES = 512 * 1024;
 
 /**
  * Reads a settings file as text.
+ * @param isAgain whether it has been read before, so that it must not be a pipe or a device
  * @returns the text without a byte order mark, or the one fault that kept it from being read
  */
-export function readSettingsFile(file: string, hint: string): { readonly text: string } | { readonly fault: Fault } {
+export function readSettingsFile(
+  file: string,
+  hint: string,
+  isAgain = false,
+): { readonly text: string } | { readonly fault: Fault } {
   const at = (line: number, column: number, message: string) => ({
     fault: { file, line, column, path: printPath([]), message },
   });
   let bytes: Buffer;
   try {
-    bytes = readAtMost(file, MAX_FILE_BYTES + 1);
+    bytes = readAtMost(file, MAX_FILE_BYTES + 1, isAgain);
   } catch (error) {
     return at(1, 1, `${reasonOf(error)}. ${hint}`);
   }
@@ -31,11 +36,13 @@ export function readSettingsFile(file: string, hint: string): { readonly text: s
 
 /**
  * Reads no more than `most` bytes, so that a device or a pipe named by mistake cannot fill the memory.
+ * @param isAgain a pipe or a device is an error then: what was in it has been read, and to open a pipe waits for its writer
  * @throws the error of the file system
  */
-export function readAtMost(file: string, most: number): Buffer {
-  const descriptor = openSync(file, 'r');
+export function readAtMost(file: string, most: number, isAgain = false): Buffer {
+  const descriptor = openSync(file, isAgain ? constants.O_RDONLY | constants.O_NONBLOCK : constants.O_RDONLY);
   try {
+    if (isAgain && isOdd(fstatSync(descriptor, { bigint: true }))) throw Object.assign(new Error(), { code: ODD });
     const buffer = Buffer.alloc(most);
     let length = 0;
     while (length < most) {
@@ -49,11 +56,37 @@ export function readAtMost(file: string, most: number): Buffer {
   }
 }
 
+const ODD = 'PIPE_OR_DEVICE';
+
+export function statOf(file: string): BigIntStats | undefined {
+  try {
+    return statSync(file, { bigint: true, throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether it is a pipe or a device. */
+export function isOdd(stats: BigIntStats): boolean {
+  return !stats.isFile() && !stats.isDirectory();
+}
+
+/** What changes when one of the files does, or another file takes its name. */
+export function signatureOf(files: readonly string[]): string {
+  return files
+    .map((file) => {
+      const stats = statOf(file);
+      return stats === undefined ? 'none' : [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join();
+    })
+    .join(';');
+}
+
 /** The end of a sentence that starts with the file's name. */
 export function reasonOf(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error';
   if (code === 'ENOENT' || code === 'ENOTDIR') return 'does not exist';
   if (code === 'EISDIR') return 'is a directory, not a file';
+  if (code === ODD) return 'is a pipe or a device, and only a file can be read again';
   if (code === 'EACCES' || code === 'EPERM') return 'may not be read by this user';
   return `cannot be read (${code})`;
 }

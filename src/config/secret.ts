@@ -6,10 +6,15 @@ export type SecretReader = (file: string) => { readonly text: string } | { reado
 const MAX_SECRET_BYTES = 64 * 1024;
 
 /** The content without the one line ending that editors and `echo` leave at the end. */
-export const readSecret: SecretReader = (file) => {
+export const readSecret: SecretReader = (file) => secretIn(file, false);
+
+/** The same for a file that has been read before. */
+export const readSecretAgain: SecretReader = (file) => secretIn(file, true);
+
+function secretIn(file: string, isAgain: boolean): ReturnType<SecretReader> {
   let bytes: Buffer;
   try {
-    bytes = readAtMost(file, MAX_SECRET_BYTES + 1);
+    bytes = readAtMost(file, MAX_SECRET_BYTES + 1, isAgain);
   } catch (error) {
     return { fault: `names the file ${file}, which ${reasonOf(error)}` };
   }
@@ -23,4 +28,4 @@ export const readSecret: SecretReader = (file) => {
   if (text === '') return { fault: `names the file ${file}, which is empty` };
   if (/[\0-\x1f\x7f]/.test(text)) return { fault: `names the file ${file}, which holds more than one line of text` };
   return { text };
-};
+}

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import type { Plans } from '../admit/plan.ts';
 import type { CorsRules } from '../annotate/cors.ts';
@@ -12,8 +13,9 @@ import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
 import { type JwtSettings, jwtOf } from './jwt.ts';
 import { keyFormatsOf } from './key-formats.ts';
 import { parsePlans } from './plans.ts';
-import { readSettingsFile } from './read-file.ts';
+import { readSettingsFile, signatureOf } from './read-file.ts';
 import { routeOf } from './routes.ts';
+import { readSecret, readSecretAgain } from './secret.ts';
 import { type Upstream, upstreamsOf } from './upstreams.ts';
 import { versionOf } from './version.ts';
 import type { Parsed } from './yaml.ts';
@@ -38,7 +40,7 @@ export interface Settings {
     readonly trustedProxies: readonly string[];
     /** Whether the trusted proxies begin each connection with a PROXY header. */
     readonly proxyProtocol: boolean;
-    /** The name in `Via`; null: to be made of routes and targets. */
+    /** The name in `Via`; null: `viaByDefault`. */
     readonly via: string | null;
   } & Encryption;
   readonly admin: {
@@ -80,6 +82,8 @@ export interface Settings {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** In the order of the file; every `upstream` is a key of `upstreams`. */
   readonly routes: readonly Route[];
+  /** Made of routes and targets: the same for every replica, so that each of them knows a request that one of them has forwarded. */
+  readonly viaByDefault: string;
   /** Absolute path of the embedded store's folder. */
   readonly dataFolder: string;
   /** Newest first; empty when not set. */
@@ -95,6 +99,8 @@ export interface Configuration {
   readonly warnings: readonly string[];
   /** The beginning of the SHA-256 of each file's text: which version of it this is. */
   readonly versions: { readonly settings: string; readonly plans: string };
+  /** What the file system told of both files before they were read. */
+  readonly signature: string;
 }
 
 /** What cannot be used. */
@@ -108,16 +114,24 @@ export interface Faulty {
 export const DEFAULT_GATEWAY_FILE = 'config/gateway.yaml';
 export const DEFAULT_PLANS_FILE = 'plans.yaml';
 
+/** gateway.yaml and plans.yaml, as the environment names them. */
+export function filesOf(env: Variables): readonly [gateway: string, plans: string] {
+  return [env.TOLLGATE_CONFIG || DEFAULT_GATEWAY_FILE, env.TOLLGATE_PLANS || DEFAULT_PLANS_FILE];
+}
+
 /**
  * Reads and checks everything that a gateway runs by: the environment, gateway.yaml and plans.yaml (contract
  * section 2). Files are sought from the working directory. Both must exist: a gateway that was started in the wrong
  * folder says so instead of answering 404 to everybody.
+ * @param isAgain whether they have been read before: a pipe or a device in the place of a file is a fault then
  * @returns the configuration, or every fault
  */
-export function loadConfiguration(env: Variables): Configuration | Faulty {
-  const read = readEnvironment(env);
-  const gateway = parseFile(env.TOLLGATE_CONFIG || DEFAULT_GATEWAY_FILE, 'TOLLGATE_CONFIG', parseGatewayFile);
-  const plans = parseFile(env.TOLLGATE_PLANS || DEFAULT_PLANS_FILE, 'TOLLGATE_PLANS', parsePlans);
+export function loadConfiguration(env: Variables, isAgain = false): Configuration | Faulty {
+  const files = filesOf(env);
+  const signature = signatureOf(files);
+  const read = readEnvironment(env, isAgain ? readSecretAgain : readSecret);
+  const gateway = parseFile(files[0], 'TOLLGATE_CONFIG', parseGatewayFile, isAgain);
+  const plans = parseFile(files[1], 'TOLLGATE_PLANS', parsePlans, isAgain);
   const faults = [
     ...('faults' in read ? read.faults : []),
     ...('faults' in gateway ? gateway.faults : []).map(printFault),
@@ -133,12 +147,13 @@ export function loadConfiguration(env: Variables): Configuration | Faulty {
     plans: plans.value,
     warnings: [...read.warnings, ...[...gateway.warnings, ...plans.warnings].map(printFault)],
     versions: { settings: gateway.version, plans: plans.version },
+    signature,
   };
 }
 
 /** What is probably wrong with the routes of gateway.yaml, each with its place. */
 export function routeWarningsOf(env: Variables): readonly Fault[] {
-  const gateway = parseFile(env.TOLLGATE_CONFIG || DEFAULT_GATEWAY_FILE, 'TOLLGATE_CONFIG', parseGatewayFile);
+  const gateway = parseFile(filesOf(env)[0], 'TOLLGATE_CONFIG', parseGatewayFile);
   return gateway.warnings.filter(({ path }) => path.startsWith('routes['));
 }
 
@@ -146,8 +161,9 @@ function parseFile<T>(
   file: string,
   variable: string,
   parse: (text: string, file: string) => Parsed<T>,
+  isAgain = false,
 ): Parsed<T> & { readonly version: string } {
-  const read = readSettingsFile(file, `Name another file in ${variable}, or start in the folder that has it.`);
+  const read = readSettingsFile(file, `Name another file in ${variable}, or start in the folder that has it.`, isAgain);
   if ('fault' in read) return { faults: [read.fault], warnings: [], version: '' };
   return { ...parse(read.text, file), version: versionOf(read.text) };
 }
@@ -155,6 +171,8 @@ function parseFile<T>(
 /** Lays the environment over the file. */
 function settingsOf(file: GatewayFile, environment: Environment): Settings {
   const { listen, admin, redis } = file;
+  const upstreams = upstreamsOf(file, environment.upstreamUrl);
+  const routes = file.routes.map(routeOf);
   return {
     listen: {
       host: environment.host ?? listen.host,
@@ -199,13 +217,19 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       idleTimeoutMs: file.websockets.idleTimeout,
       finTimeoutMs: file.websockets.finTimeout,
     },
-    upstreams: upstreamsOf(file, environment.upstreamUrl),
-    routes: file.routes.map(routeOf),
+    upstreams,
+    routes,
+    viaByDefault: viaOf(routes, upstreams),
     dataFolder: resolve(environment.dataFolder ?? 'data'),
     peppers: environment.peppers,
     logLevel: environment.logLevel ?? 'info',
     workers: environment.workers ?? 1,
   };
+}
+
+function viaOf(routes: Settings['routes'], upstreams: Settings['upstreams']): string {
+  const what = JSON.stringify([routes.map(({ path }) => path), [...upstreams.values()].map(({ targets }) => targets)]);
+  return `tollgate-${createHash('sha256').update(what).digest('hex').slice(0, 10)}`;
 }
 
 /** Faults that only the file and the environment together make. */

@@ -66,7 +66,8 @@ interface Branch<T> {
 }
 
 /**
- * Makes a router of the routes (contract section 2, gateway.yaml).
+ * Makes a router of the routes (contract section 2, gateway.yaml), with a pause for each: ten thousand of them at once would
+ * hold up requests.
  *
  * `{name}` is one segment that is not empty. A last `/**` is everything behind that slash, so `/x/**` matches `/x/`,
  * `/x/a` and `/x/a/b` but not `/x`. Of several patterns that match, the first segment in which they differ decides:
@@ -83,14 +84,17 @@ interface Branch<T> {
  * @throws Failure `bad_settings` for a malformed pattern or two equally specific ones; the configuration check reports
  * both with their position before it comes to this.
  */
-export function compileRoutes(routes: readonly Route[]): Router {
-  assertSound(routes.map((route) => route.path));
+export function* routerOf(routes: readonly Route[]): Generator<void, Router, void> {
+  const shapes = new Map<string, string>();
   const exact = new Map<string, Match>();
   const asSent = newBranch<Match>();
   const decoded = newBranch<Match>();
   let depth = 0;
   let longest = 0;
+  // Where a pattern encodes what a path may have as it is, a path without any encoding can have two readings as well.
+  let looksAtAll = false;
   for (const route of routes) {
+    assertSound(route.path, shapes);
     const methods = withHead(route.methods);
     const match = Object.freeze({
       route: methods.length === route.methods.length ? route : Object.freeze({ ...route, methods }),
@@ -102,9 +106,9 @@ export function compileRoutes(routes: readonly Route[]): Router {
     longest = Math.max(longest, ...literals.map(({ literal }) => literal.length));
     depth = Math.max(depth, plant(asSent, segments, match));
     plant(decoded, decodedSegmentsOf(route.path), match);
+    looksAtAll ||= ENCODED_NEEDLESSLY.test(route.path);
+    yield;
   }
-  // Where a pattern encodes what a path may have as it is, a path without any encoding can have two readings as well.
-  const looksAtAll = routes.some(({ path }) => ENCODED_NEEDLESSLY.test(path));
   const match = (path: string) => {
     const sent = cut(path, depth);
     const found = search(asSent, sent, 0);
@@ -139,14 +143,20 @@ export function findCollisions(paths: readonly string[]): readonly { readonly in
   const seen = new Map<string, number>();
   const collisions: { index: number; with: number }[] = [];
   for (const [index, path] of paths.entries()) {
-    // Segments are compared from the left, so two patterns are equally specific only where they are the same but for names
-    // and for what is percent-encoded.
-    const shape = JSON.stringify(decodedSegmentsOf(path));
+    const shape = shapeOf(path);
     const first = seen.get(shape);
     if (first === undefined) seen.set(shape, index);
     else collisions.push({ index, with: first });
   }
   return collisions;
+}
+
+/**
+ * What equally specific patterns have in common. Segments are compared from the left, so these are the same but for names
+ * and for what is percent-encoded.
+ */
+function shapeOf(pattern: string): string {
+  return JSON.stringify(decodedSegmentsOf(pattern));
 }
 
 /**
@@ -241,15 +251,16 @@ function faultOfSegment(segment: string, last: boolean): string | null {
   return null;
 }
 
-function assertSound(paths: readonly string[]): void {
-  for (const path of paths) {
-    const fault = faultOfPattern(path);
-    if (fault !== null) throw new Failure('bad_settings', `The route ${JSON.stringify(path)} ${fault}.`);
+/** @param shapes the patterns before it by their shape; it is added to them */
+function assertSound(path: string, shapes: Map<string, string>): void {
+  const fault = faultOfPattern(path);
+  if (fault !== null) throw new Failure('bad_settings', `The route ${JSON.stringify(path)} ${fault}.`);
+  const shape = shapeOf(path);
+  const other = shapes.get(shape);
+  if (other !== undefined) {
+    throw new Failure('bad_settings', `The routes ${other} and ${path} match the same paths. Remove one of them.`);
   }
-  const collision = findCollisions(paths)[0];
-  if (collision === undefined) return;
-  const [one, other] = [paths[collision.with], paths[collision.index]];
-  throw new Failure('bad_settings', `The routes ${one} and ${other} match the same paths. Remove one of them.`);
+  shapes.set(shape, path);
 }
 
 function segmentsOf(pattern: string): readonly Segment[] {

@@ -19,16 +19,22 @@ let plans: string;
 let env: Record<string, string>;
 let taken: string[][];
 let refused: string[];
+let same: number;
+/** What bringing a change into force waits for. */
+let goesOn: Promise<void>;
 let files: SettingsFiles;
+
+const threads = () => process.getActiveResourcesInfo().filter((it) => it === 'Worker' || it === 'MessagePort').length;
 
 function filesUnder(variables: Readonly<Record<string, string | undefined>>): SettingsFiles {
   return new SettingsFiles(variables, loaded(), {
-    onChange: (read) => {
-      taken.push([...read.plans.plans.keys()]);
+    onChange: async ({ configuration }) => {
+      taken.push([...configuration.plans.plans.keys()]);
+      await goesOn;
       return true;
     },
     onRefused: (faults) => refused.push(...faults),
-    onSame: () => {},
+    onSame: () => same++,
   });
 }
 
@@ -44,7 +50,7 @@ beforeEach(async () => {
   env = { TOLLGATE_CONFIG: join(folder, 'gateway.yaml'), TOLLGATE_PLANS: plans };
   await writeFile(env.TOLLGATE_CONFIG!, GATEWAY);
   await writeFile(plans, 'plans: { free: { limits: { minute: 1 } } }\n');
-  [taken, refused] = [[], []];
+  [taken, refused, same, goesOn] = [[], [], 0, Promise.resolve()];
 });
 
 afterEach(() => files.close());
@@ -53,7 +59,7 @@ test('what changes between the start and the first look is taken', async () => {
   const before = loaded();
   await writeFile(plans, HALF + REST);
   files = new SettingsFiles(env, before, {
-    onChange: (read) => taken.push([...read.plans.plans.keys()]) > 0,
+    onChange: async ({ configuration }) => taken.push([...configuration.plans.plans.keys()]) > 0,
     onRefused: (faults) => refused.push(...faults),
     onSame: () => {},
   });
@@ -71,19 +77,46 @@ test('a signal in the middle of a write takes the whole file, and no half of it'
 });
 
 test('a file that is written to while it is read is left for the next look', async () => {
-  let reads = 0;
-  const meddled = {
-    ...env,
-    // Asked for at the construction, and then by each reading, before the file is opened.
-    get TOLLGATE_PLANS() {
-      if (++reads === 2) writeFileSync(plans, HALF);
-      return plans;
-    },
-  };
-  files = filesUnder(meddled);
+  files = filesUnder(env);
+  await writeFile(plans, HALF);
   files.readSoon(Number.POSITIVE_INFINITY);
-  expect([reads > 1, taken, refused]).toEqual([true, [], []]);
-  await appendFile(plans, REST);
+  writeFileSync(plans, HALF + REST);
   files.follow();
-  await eventually(() => expect(taken).toEqual([['free', 'pro']]));
+  await eventually(() => expect(taken).not.toEqual([]));
+  expect([taken, refused]).toEqual([[['free', 'pro']], []]);
+});
+
+test('of changes that come while another is brought into force none is lost, and the last is in force', async () => {
+  const going = Promise.withResolvers<void>();
+  goesOn = going.promise;
+  files = filesUnder(env);
+  await writeFile(plans, HALF);
+  files.readSoon(Number.POSITIVE_INFINITY);
+  await eventually(() => expect(taken).toEqual([['free']]));
+  // A signal for each; neither is read before the first is in force.
+  await writeFile(plans, HALF.replace('free', 'second'));
+  files.readSoon(Number.POSITIVE_INFINITY);
+  await writeFile(plans, HALF.replace('free', 'third'));
+  files.readSoon(Number.POSITIVE_INFINITY);
+  expect(taken).toEqual([['free']]);
+  going.resolve();
+  await eventually(() => expect(taken).toEqual([['free'], ['third']]));
+});
+
+test('closed while it reads, it tells nothing more and leaves no thread behind', async () => {
+  files = filesUnder(env);
+  await writeFile(plans, HALF);
+  files.readSoon(Number.POSITIVE_INFINITY);
+  expect(threads()).toBe(1);
+  await files.close();
+  expect([threads(), taken, refused]).toEqual([0, [], []]);
+  files.readSoon(Number.POSITIVE_INFINITY);
+  expect(threads()).toBe(0);
+});
+
+test('a thread is there for one reading, and for none where nothing has changed', async () => {
+  files = filesUnder(env);
+  files.readSoon(Number.POSITIVE_INFINITY);
+  await eventually(() => expect(same).toBe(1));
+  await eventually(() => expect(threads()).toBe(0));
 });

@@ -1,6 +1,7 @@
 import { beforeAll, expect, test } from 'vitest';
 import { isPastSunset } from '../../src/annotate/deprecation.ts';
-import { compileRoutes, type Deprecation, type Match } from '../../src/gateway/route.ts';
+import { atOnce } from '../../src/config/steps.ts';
+import { type Deprecation, type Match, routerOf } from '../../src/gateway/route.ts';
 import { servable } from '../../src/gateway/servable.ts';
 import { type Head, readHead } from '../../src/listen/head.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
@@ -55,18 +56,20 @@ test('a route is removed from the millisecond of its sunset on, and not before',
 
 /** What the gateway makes of an admitted GET of the one route, deprecated as told. */
 function served(deprecated: Deprecation, nowMs: number) {
-  const router = compileRoutes([
-    {
-      path: '/old',
-      methods: ['GET'],
-      upstream: 'a',
-      cost: 1,
-      allowsBody: false,
-      allowsUpgrade: false,
-      perAddress: null,
-      deprecated,
-    },
-  ]);
+  const router = atOnce(
+    routerOf([
+      {
+        path: '/old',
+        methods: ['GET'],
+        upstream: 'a',
+        cost: 1,
+        allowsBody: false,
+        allowsUpgrade: false,
+        perAddress: null,
+        deprecated,
+      },
+    ]),
+  );
   const head = readHead(
     { method: 'GET', url: '/old', httpVersion: '1.1', rawHeaders: ['Host', 'a'] },
     { maxUrlBytes: 100, maxHeaderBytes: 100, maxBodyBytes: 100 },

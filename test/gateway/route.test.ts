@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { atOnce } from '../../src/config/steps.ts';
 import { Failure } from '../../src/failure.ts';
-import { compileRoutes, faultOfPattern, findCollisions, findSurrounding, type Route } from '../../src/gateway/route.ts';
+import { faultOfPattern, findCollisions, findSurrounding, type Route, routerOf } from '../../src/gateway/route.ts';
 import { processorMs } from '../support/stopwatch.ts';
 
 function route(path: string, methods: readonly string[] = ['GET']): Route {
@@ -17,8 +18,10 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
   };
 }
 
+const routerFor = (routes: readonly Route[]) => atOnce(routerOf(routes));
+
 function matcher(...paths: string[]) {
-  const router = compileRoutes(paths.map((path) => route(path)));
+  const router = routerFor(paths.map((path) => route(path)));
   return (path: string) => {
     const found = router.match(path);
     if (found === null) return null;
@@ -168,7 +171,7 @@ describe('a path with percent-encodings', () => {
     const perAddress = { id: 'public', allowance: { plan: 'public', limits: [], unlimited: [], bans: null } };
     const asksForKey = (free: string | null, ...paths: string[]) => {
       const routes = paths.map((path) => ({ ...route(path), perAddress: path === free ? perAddress : null }));
-      return compileRoutes(routes).match('/a/%62');
+      return routerFor(routes).match('/a/%62');
     };
     expect(asksForKey(null, '/a/**', '/a/b')).toEqual({ route: null, asksForKey: true });
     expect(asksForKey(null, '/a/b')).toEqual({ route: null, asksForKey: true });
@@ -231,14 +234,14 @@ describe('a path with percent-encodings', () => {
 
 describe('methods', () => {
   test('GET brings HEAD, in the route and in Allow', () => {
-    const match = compileRoutes([route('/a', ['GET', 'POST'])]).match('/a');
+    const match = routerFor([route('/a', ['GET', 'POST'])]).match('/a');
     expect(match).toMatchObject({ allow: 'GET, HEAD, POST', route: { methods: ['GET', 'HEAD', 'POST'] } });
-    expect(compileRoutes([route('/a', ['HEAD', 'GET'])]).match('/a')).toMatchObject({ allow: 'HEAD, GET' });
-    expect(compileRoutes([route('/a', ['DELETE'])]).match('/a')).toMatchObject({ allow: 'DELETE' });
+    expect(routerFor([route('/a', ['HEAD', 'GET'])]).match('/a')).toMatchObject({ allow: 'HEAD, GET' });
+    expect(routerFor([route('/a', ['DELETE'])]).match('/a')).toMatchObject({ allow: 'DELETE' });
   });
 
   test('a route is found whatever the method, so that 405 can name those it has', () => {
-    expect(compileRoutes([route('/a', ['POST'])]).match('/a')).toMatchObject({ allow: 'POST' });
+    expect(routerFor([route('/a', ['POST'])]).match('/a')).toMatchObject({ allow: 'POST' });
   });
 });
 
@@ -248,7 +251,7 @@ describe('routes are refused', () => {
       { index: 2, with: 0 },
       { index: 3, with: 1 },
     ]);
-    expect(() => compileRoutes([route('/a/{x}'), route('/a/{y}')])).toThrow(Failure);
+    expect(() => routerFor([route('/a/{x}'), route('/a/{y}')])).toThrow(Failure);
   });
 
   test('that match the same paths when they are decoded, and no others', () => {
@@ -261,7 +264,7 @@ describe('routes are refused', () => {
     ]);
     // Decoded they read like a name, a rest, and two segments.
     expect(findCollisions(['/{x}', '/%7Bx%7D', '/**', '/%2A%2A', '/a/b', '/a%2Fb', '/%2561', '/a'])).toEqual([]);
-    expect(() => compileRoutes([route('/v1/a'), route('/v1/%61')])).toThrow(Failure);
+    expect(() => routerFor([route('/v1/a'), route('/v1/%61')])).toThrow(Failure);
   });
 
   test('whose pattern no request could mean', () => {
@@ -295,7 +298,7 @@ describe('routes are refused', () => {
       '/a\n',
     ]) {
       expect(faultOfPattern(path), path).not.toBeNull();
-      expect(() => compileRoutes([route(path)])).toThrow(Failure);
+      expect(() => routerFor([route(path)])).toThrow(Failure);
     }
     for (const path of ['/', '/a', '/a/', '/**', '/a/{b}/c', '/{a}/{b}/**', "/-._~!$&'()+,;=:@", '/%7Ea', '/...']) {
       expect(faultOfPattern(path), path).toBeNull();
@@ -358,7 +361,7 @@ describe('a pattern lies within', () => {
 });
 
 test('a hostile path costs no more than an ordinary one: what lies behind the longest pattern is not looked at', () => {
-  const router = compileRoutes(
+  const router = routerFor(
     ['/a/{b}/c/{d}/e', '/{a}/b/{c}/d/{e}', '/a/a/a/a/a/a', '/{a}/{b}/{c}/{d}/{e}/{f}', '/a/**'].map((path) =>
       route(path),
     ),

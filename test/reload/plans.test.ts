@@ -14,6 +14,13 @@ const plansWith = (minute: number | 'custom', more = '') =>
 /** Well within the second that a change may take (contract section 2). */
 const WITHIN_MS = 950;
 
+/** What comes true within that time; what the machine kept from the gateway is not counted. */
+async function soon({ process: { pid } }: TestGateway, check: () => Promise<void>): Promise<void> {
+  const took = stopwatch(pid);
+  await eventually(check, { withinMs: 10 * WITHIN_MS });
+  expect(took().fairMs).toBeLessThan(WITHIN_MS);
+}
+
 async function gatewayWith(plans: string, env = {}): Promise<TestGateway> {
   const upstream = await startUpstream((_request, response) => response.end('{}'));
   return startGateway({ upstream: upstream.origin, plans, env });
@@ -57,9 +64,7 @@ for (const [way, begin] of Object.entries(WAYS)) {
     expect(await statusOf(gateway, key)).toBe(429);
 
     await write(plansWith(5));
-    const took = stopwatch(gateway.process.pid);
-    await eventually(async () => expect(await statusOf(gateway, key)).toBe(200), { withinMs: WITHIN_MS });
-    expect(took().fairMs).toBeLessThan(WITHIN_MS);
+    await soon(gateway, async () => expect(await statusOf(gateway, key)).toBe(200));
     // Three were counted before, one just now.
     const answer = await gateway.get('/v1/pets', key);
     expect([
@@ -69,13 +74,10 @@ for (const [way, begin] of Object.entries(WAYS)) {
     ]).toEqual([200, '5', '0']);
 
     await write(plansWith(4));
-    await eventually(
-      async () => {
-        const refused = await gateway.get('/v1/pets', key);
-        expect([refused.status, refused.headers.get('x-ratelimit-limit')]).toEqual([429, '4']);
-      },
-      { withinMs: WITHIN_MS },
-    );
+    await soon(gateway, async () => {
+      const refused = await gateway.get('/v1/pets', key);
+      expect([refused.status, refused.headers.get('x-ratelimit-limit')]).toEqual([429, '4']);
+    });
   });
 }
 
@@ -107,7 +109,7 @@ test('a file with a fault changes nothing and is loud: a line with the position,
   expect(await metricsOf(gateway)).toMatch(/^tollgate_reloads_total\{outcome="refused"\} 1$/m);
 
   await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(9));
-  await eventually(async () => expect((await readinessOf(gateway)).settings).toBeUndefined(), { withinMs: WITHIN_MS });
+  await soon(gateway, async () => expect((await readinessOf(gateway)).settings).toBeUndefined());
   expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-limit')).toBe('9');
   const metrics = await metricsOf(gateway);
   expect(metrics).toMatch(/^tollgate_reloads_total\{outcome="loaded"\} 1$/m);
@@ -122,7 +124,7 @@ test('a file that is gone for a moment changes nothing', async () => {
   await gateway.process.until(/the changed settings are not taken/);
   expect(await statusOf(gateway, key)).toBe(200);
   await rename(`${file}.away`, file);
-  await eventually(async () => expect((await readinessOf(gateway)).settings).toBeUndefined(), { withinMs: WITHIN_MS });
+  await soon(gateway, async () => expect((await readinessOf(gateway)).settings).toBeUndefined());
 });
 
 test('a pipe in the place of the file holds nobody up', async () => {
@@ -207,12 +209,9 @@ test('while plans change again and again under load, no request is lost and none
   expect(admitted).toBeGreaterThanOrEqual(150);
   expect(admitted).toBeLessThanOrEqual(200);
   // What is left under the limit in force can still be had, and not one more.
-  await eventually(
-    async () => {
-      expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-limit')).toBe('200');
-    },
-    { withinMs: WITHIN_MS },
-  );
+  await soon(gateway, async () => {
+    expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-limit')).toBe('200');
+  });
   let more = 0;
   while ((await statusOf(gateway, key)) === 200) more++;
   expect(admitted + more).toBeLessThanOrEqual(200);

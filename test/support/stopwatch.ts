@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 
 /** How often it is looked whether this process came late. */
 const LOOK_EVERY_MS = 10;
@@ -46,10 +46,19 @@ export function stopwatch(...pids: readonly number[]): () => Took {
   };
 }
 
-/** How long the main thread of a process has waited for a processor since it was started. 0 when it has ended. */
+/** How long the threads of a process have waited for a processor since they were started. 0 when it has ended. */
 function queuedMs(pid: number): number {
   try {
-    return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1_000_000;
+    const threads = readdirSync(`/proc/${pid}/task`);
+    return threads.reduce((sum, thread) => sum + queuedMsOf(`/proc/${pid}/task/${thread}`), 0);
+  } catch {
+    return 0;
+  }
+}
+
+function queuedMsOf(thread: string): number {
+  try {
+    return Number(readFileSync(`${thread}/schedstat`, 'utf8').split(' ')[1]) / 1_000_000;
   } catch {
     return 0;
   }

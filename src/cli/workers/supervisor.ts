@@ -58,12 +58,18 @@ export async function supervise(
     nowMs: () => performance.now(),
   });
   const live = new LiveSettings(configuration);
-  const inForce = () => ({ settings: live.settings, plans: live.plans, versions: live.versions, warnings: [] });
+  const inForce = () => ({
+    settings: live.settings,
+    plans: live.plans,
+    versions: live.versions,
+    signature: live.signature,
+    warnings: [],
+  });
   const crew = crewOf({ workers, env, dispatcher, metrics, lines, log, configuration: inForce });
   const leaves = [obeySignals(crew), followQuietly(live, log, env)];
   const adminApi = adminApiAlone(live, log.logger);
   const close = async () => {
-    for (const leave of leaves) leave();
+    for (const leave of leaves) await leave();
     await adminApi.close();
     await log.close();
     await lines.close();
@@ -186,9 +192,9 @@ function obeySignals(crew: Crew): () => void {
 }
 
 /** The workers follow the files themselves, and tell of it. Those that are started later begin with what is in force then. */
-function followQuietly(live: LiveSettings, log: GatewayLog, env: NodeJS.ProcessEnv): () => void {
+function followQuietly(live: LiveSettings, log: GatewayLog, env: NodeJS.ProcessEnv): () => Promise<void> {
   const quiet = { ...log, logger: log.logger.child({}, { level: 'silent' }) };
-  return live.follow({ env, log: quiet, use: () => {}, count: () => {} });
+  return live.follow({ env, log: quiet, count: () => {} });
 }
 
 async function readinessOf(crew: Crew, dispatcher: Dispatcher<WorkerProcess>, draining: boolean) {

@@ -1,0 +1,73 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeEach, expect, test } from 'vitest';
+import { type Configuration, loadConfiguration } from '../../src/config/settings.ts';
+import { SettingsReader } from '../../src/config/settings-reader.ts';
+import type { Beginning } from '../../src/config/settings-thread.ts';
+import { atOnce } from '../../src/config/steps.ts';
+import { atEnd } from '../support/endings.ts';
+import { temporaryFolder } from '../support/processes.ts';
+
+const MANY = 1_234;
+const UPSTREAMS = 'upstreams: { store: { targets: [http://127.0.0.1:9000] } }\n';
+
+let env: { TOLLGATE_CONFIG: string; TOLLGATE_PLANS: string };
+
+beforeEach(async () => {
+  const folder = await temporaryFolder();
+  env = { TOLLGATE_CONFIG: join(folder, 'gateway.yaml'), TOLLGATE_PLANS: join(folder, 'plans.yaml') };
+  const routes = Array.from(
+    { length: MANY },
+    (_, i) => `  - { path: '/v1/a${i}/{b}', methods: [GET], upstream: store }\n`,
+  );
+  await writeFile(env.TOLLGATE_CONFIG, `${UPSTREAMS}routes:\n${routes.join('')}`);
+  await writeFile(env.TOLLGATE_PLANS, `plans:\n${plansOf(MANY)}`);
+});
+
+const plansOf = (count: number) =>
+  Array.from({ length: count }, (_, i) => `  p${i}: { limits: { minute: ${i + 1} } }\n`).join('');
+
+function readerFor(heapMb?: number): SettingsReader {
+  const reader = new SettingsReader(env, heapMb);
+  atEnd(() => reader.end());
+  return reader;
+}
+
+function sound(read: Beginning) {
+  if ('faults' in read) throw new Error(read.faults.join());
+  return read;
+}
+
+function assertFrozen(value: unknown): void {
+  if (typeof value !== 'object' || value === null) return;
+  expect(Object.isFrozen(value)).toBe(true);
+  for (const inner of value instanceof Map ? value.values() : Object.values(value)) assertFrozen(inner);
+}
+
+test('what the thread has read is what this thread would have read, and frozen', async () => {
+  const reader = readerFor();
+  const configuration = atOnce(reader.configuration(sound(await reader.read())));
+  const here = loadConfiguration(env) as Configuration;
+  expect(configuration).toEqual(here);
+  assertFrozen(configuration);
+  expect(() => (configuration.plans.plans as Map<string, unknown>).clear()).toThrow('frozen');
+});
+
+test('it is taken over in a step for each route, upstream and plan', async () => {
+  const reader = readerFor();
+  const steps = reader.configuration(sound(await reader.read()));
+  expect(Array.from(steps)).toHaveLength(2 * MANY + 1);
+});
+
+test('a file that takes more memory than the thread may have ends the thread alone, and is a fault', async () => {
+  await writeFile(env.TOLLGATE_PLANS, `plans:\n${plansOf(10_000)}`);
+  const read = await readerFor(24).read();
+  expect(read).toEqual({ faults: [expect.stringMatching(/^The settings cannot be read: .*memory/)], more: 0 });
+});
+
+test('of ten thousand faults the first hundred come, and the number of the others', async () => {
+  await writeFile(env.TOLLGATE_PLANS, `plans:\n${plansOf(10_000).replaceAll('minute', 'x')}`);
+  const read = await readerFor().read();
+  if (!('faults' in read)) throw new Error('read without a fault');
+  expect([read.faults.length, read.more]).toEqual([100, 9_900]);
+});

@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest';
+import { atOnce, inSlices, STEPS_PER_SLICE, type Steps } from '../../src/config/steps.ts';
+
+const STEPS = 10 * STEPS_PER_SLICE + 1;
+const never = new AbortController().signal;
+
+function* counting(ended: string[] = []): Steps<string> {
+  try {
+    for (let i = 0; i < STEPS; i++) yield;
+    return 'whole';
+  } finally {
+    ended.push('ended');
+  }
+}
+
+test('no turn of the event loop is asked for more than a slice', async () => {
+  const inTurn: number[] = [0];
+  let isDone = false;
+  const turn = () => {
+    inTurn.push(0);
+    if (!isDone) setImmediate(turn);
+  };
+  setImmediate(turn);
+  function* watched(): Steps<void> {
+    for (const _ of counting()) {
+      inTurn[inTurn.length - 1]!++;
+      yield;
+    }
+  }
+  await inSlices(watched(), never);
+  isDone = true;
+  expect(inTurn.reduce((sum, steps) => sum + steps)).toBe(STEPS);
+  expect(Math.max(...inTurn)).toBeLessThanOrEqual(STEPS_PER_SLICE);
+});
+
+test('work in slices comes to what it comes to at once', async () => {
+  expect([atOnce(counting()), await inSlices(counting(), never)]).toEqual(['whole', 'whole']);
+});
+
+test('work that is given up between two slices does not go on, and cleans up', async () => {
+  const ended: string[] = [];
+  const giveUp = new AbortController();
+  const working = inSlices(counting(ended), giveUp.signal);
+  giveUp.abort(new Error('given up'));
+  await expect(working).rejects.toThrow('given up');
+  expect(ended).toEqual(['ended']);
+});
