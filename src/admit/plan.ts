@@ -47,6 +47,8 @@ export interface Plan {
 /** plans.yaml as a whole. Frozen; a reload makes a new one. */
 export interface Plans {
   readonly plans: ReadonlyMap<string, Plan>;
+  /** Names of plans that are gone on purpose, although live keys may have them. */
+  readonly removed: readonly string[];
   /** Failed authentications that one client address may make per minute. */
   readonly failedAuthenticationPerMinute: number;
 }

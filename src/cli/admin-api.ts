@@ -64,12 +64,16 @@ export function adminApiOn(inForce: InForce, stores: () => Promise<Stores>, logg
 /**
  * The same for a process that has no stores open because it does nothing of what a request needs: they are opened when
  * somebody first uses the API.
- * @returns the API, and how it is closed
+ * @returns the API, its stores, which are opened when they are first asked for, and how it is closed
  */
 export function adminApiAlone(
   inForce: InForce,
   logger: Logger,
-): { readonly api: AdminApi; readonly close: () => Promise<void> } {
+): {
+  readonly api: AdminApi;
+  readonly stores: () => Promise<GatewayStores>;
+  readonly close: () => Promise<void>;
+} {
   let opened: Promise<GatewayStores> | null = null;
   const open = () => {
     opened ??= openGatewayStores(inForce.settings, {
@@ -87,6 +91,7 @@ export function adminApiAlone(
   };
   return {
     api: adminApiOn(inForce, open, logger),
+    stores: open,
     close: async () => {
       await (await opened?.catch(() => null))?.close();
     },

@@ -79,7 +79,7 @@ function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: OpenOpt
 }
 
 const WITHOUT_PLANS = 'plans.yaml cannot be used (`tollgate plans check` says why); this goes on without it.';
-const NO_PLANS: Plans = { plans: new Map(), failedAuthenticationPerMinute: 0 };
+const NO_PLANS: Plans = { plans: new Map(), removed: [], failedAuthenticationPerMinute: 0 };
 
 /**
  * Opens the store for one piece of work and closes it whatever comes of that.

@@ -51,7 +51,12 @@ async function furtherWarnings(plans: PlacedPlans, file: string, against: boolea
   // The store and the routes of the settings, with the plans that are checked.
   const env = { ...terminal.env, TOLLGATE_PLANS: file };
   const work = async ({ keys, settings }: Parameters<Parameters<typeof withStore>[1]>[0]) => {
-    const live = await countLiveKeys(keys, Date.now(), (looked) => progress.show('keys', looked, null, String));
+    const live = await countLiveKeys(keys, Date.now(), {
+      goOn: (looked) => {
+        progress.show('keys', looked, null, String);
+        return true;
+      },
+    });
     progress.end();
     return warningsAgainst(plans, { live, routes: settings.routes, hasTokens: settings.jwt !== null });
   };

@@ -1,3 +1,4 @@
+import type { Plans } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { Command, Terminal } from './command.ts';
 import { withStore } from './open-store.ts';
@@ -13,7 +14,12 @@ export const plansDiff: Command = {
   about: 'Tells which limits and bans differ between two files of plans, and which keys that touches.',
   positionals: ['OLD', 'NEW'],
   options: {
-    against: { type: 'boolean', about: 'Counts the live keys that each change touches, in the store of the settings.' },
+    against: {
+      type: 'boolean',
+      about:
+        'Counts the live keys that each change touches, in the store of the settings; a plan that live keys use and NEW ' +
+        'lacks, without naming it in `removed`, makes the exit code 1.',
+    },
     json: {
       type: 'boolean',
       about: 'Prints one JSON object: old, new, changes with plan, what, change, from, to, keys, breaks.',
@@ -29,7 +35,7 @@ export const plansDiff: Command = {
     if (options.json === true) terminal.out(`${JSON.stringify({ old, new: now, changes }, null, 2)}\n`);
     else if (changes.length === 0) terminal.out(`${old} and ${now} allow the same.\n`);
     else terminal.out(table(['plan', 'what', 'change', 'from', 'to', 'live keys', ''], changes.map(cellsOf), terminal));
-    return 0;
+    return changes.some((it) => isRefused(it, after)) ? 1 : 0;
   },
 };
 
@@ -39,12 +45,22 @@ function liveKeys(plans: string, terminal: Terminal) {
   return withStore(
     env,
     async ({ keys }) => {
-      const live = await countLiveKeys(keys, Date.now(), (looked) => progress.show('keys', looked, null, String));
+      const live = await countLiveKeys(keys, Date.now(), {
+        goOn: (looked) => {
+          progress.show('keys', looked, null, String);
+          return true;
+        },
+      });
       progress.end();
       return live;
     },
     { warn: terminal.error },
   );
+}
+
+/** What a gateway would not take. */
+function isRefused({ plan, what, change, keys }: PlansChange, { removed }: Plans): boolean {
+  return what === 'plan' && change === 'removed' && keys !== null && keys > 0 && !removed.includes(plan!);
 }
 
 function cellsOf({ plan, what, change, from, to, keys, breaks }: PlansChange): string[] {

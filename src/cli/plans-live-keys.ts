@@ -10,27 +10,30 @@ export interface LiveKeys {
 
 export type LiveKeysByPlan = ReadonlyMap<string, LiveKeys>;
 
-const PAGE = 1_000;
+export interface CountingOptions {
+  /** Keys that are looked at before `goOn` is asked. */
+  readonly page?: number;
+  /** Called with how many keys have been looked at. @returns whether to look at more */
+  readonly goOn: (looked: number) => boolean | Promise<boolean>;
+}
 
 /**
  * Counts the keys that are neither revoked nor expired, by plan.
- * @param onProgress called with how many keys have been looked at
  * @throws Failure `store_unavailable`
  */
 export async function countLiveKeys(
-  store: KeyStore,
+  store: Pick<KeyStore, 'list'>,
   nowMs: number,
-  onProgress: (keys: number) => void,
+  { page: limit = 1_000, goOn }: CountingOptions,
 ): Promise<LiveKeysByPlan> {
   const found = new Map<string, { keys: number; own: Record<WindowName, number> }>();
   let cursor: string | null = null;
   let looked = 0;
   do {
-    const page = await store.list({ limit: PAGE, cursor });
+    const page = await store.list({ limit, cursor });
     for (const key of page.keys) if (isLive(key, nowMs)) count(key);
     looked += page.keys.length;
-    onProgress(looked);
-    cursor = page.cursor;
+    cursor = (await goOn(looked)) ? page.cursor : null;
   } while (cursor !== null);
   return found;
 

@@ -30,7 +30,7 @@ export function warningsOf(plans: PlacedPlans): readonly Fault[] {
 export function warningsAgainst(plans: PlacedPlans, { routes, live, hasTokens }: Surroundings): readonly Fault[] {
   return placed(plans, (warn) => {
     for (const [plan, { keys }] of live) {
-      if (plans.value.plans.has(plan)) continue;
+      if (plans.value.plans.has(plan) || plans.value.removed.includes(plan)) continue;
       warn(['plans'], `has no plan \`${plan}\`, which ${some(keys)}; keep it, or move them to another plan first.`);
     }
     for (const plan of plans.value.plans.values()) {

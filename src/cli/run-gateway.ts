@@ -15,7 +15,8 @@ import { fittingConnections, tooFewFiles } from './fitting-connections.ts';
 import { partsOf } from './gateway-parts.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 import { TokenIssuers } from './jwt.ts';
-import { LiveSettings } from './live-settings.ts';
+import { LiveSettings, type LiveSettingsOptions } from './live-settings.ts';
+import { warnOfLostPlans } from './lost-plans.ts';
 import { openServices } from './services.ts';
 import { warnOfSunsets } from './sunset-warnings.ts';
 import { tracing } from './tracing.ts';
@@ -181,6 +182,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
         log,
         () => Date.now(),
       ),
+      warnOfLostPlans(() => live.plans, stores.keys, log.logger),
     );
   }
   function* making(next: Configuration): Steps<() => void> {
@@ -198,15 +200,15 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
       if (!isWhole) opening.close();
     }
   }
-  closers.push(
-    live.follow({
-      env,
-      log,
-      loading: (next) => tokens.loading(next.settings.jwt),
-      making,
-      count: metrics.settingsRead,
-    }),
-  );
+  const following: LiveSettingsOptions = {
+    env,
+    log,
+    loading: (next) => tokens.loading(next.settings.jwt),
+    making,
+    keys: async () => stores.keys,
+    count: metrics.settingsRead,
+  };
+  closers.push(live.follow(following));
   const store = stores.state();
   if (place === null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
   else log.logger.info({ pid: process.pid, store }, 'worker serving');

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type BanRule, MAX_LIMIT, type Plan, type Plans, WINDOWS } from '../admit/plan.ts';
 import { deepFreeze } from './frozen.ts';
-import { field, isMapping } from './raw.ts';
+import { asArray, field, isMapping } from './raw.ts';
 import * as values from './values.ts';
 import { type FileKind, type Note, type Parsed, parseYaml } from './yaml.ts';
 
@@ -95,6 +95,13 @@ export const plansSchema = z
       })
       .prefault({})
       .describe('What one client address may try before it gets 429 instead of 401.'),
+    removed: z
+      .array(values.name(), 'must be a list of names of plans')
+      .max(10_000, 'must not have more than 10000 names')
+      .prefault([])
+      .describe(
+        'Plans that may go although live keys use them; each request of those keys gets 500. A change that takes away any other plan that live keys use is refused.',
+      ),
   })
   .meta({ title: 'Tollgate plans.yaml', description: 'What each plan allows.' });
 
@@ -106,6 +113,10 @@ const PLANS_FILE: FileKind<typeof plansSchema> = {
     const common = mergeBans(DEFAULT_BANS, own);
     checkBans(common, own, ['bans'], fault);
     const plans = field(raw, 'plans');
+    for (const [i, name] of asArray(field(raw, 'removed')).entries()) {
+      if (typeof name !== 'string' || !isMapping(plans) || !Object.hasOwn(plans, name)) continue;
+      fault(['removed', i], 'is one of `plans`; leave it out here or there.');
+    }
     for (const [name, entry] of isMapping(plans) ? Object.entries(plans) : []) {
       const ofPlan = soundBans(field(entry, 'bans'));
       checkBans(mergeBans(common ?? DEFAULT_BANS, ofPlan), ofPlan, ['plans', name, 'bans'], fault);
@@ -182,6 +193,7 @@ function plansOf(file: z.output<typeof plansSchema>): Plans {
   ]);
   return deepFreeze({
     plans: new Map(plans),
+    removed: file.removed,
     failedAuthenticationPerMinute: file['failed-authentication'].minute,
   });
 }

@@ -129,8 +129,17 @@ describe.each(['embedded', 'redis'])('against the %s store', (kind) => {
     expect(keys.get('gone plan')).toBe(1);
     expect(keys.get('enterprise limits.minute')).toBe(0);
     expect(keys.get('null failed-authentication.minute')).toBe(null);
-    const { stdout } = await runCommand(env, 'plans', 'diff', old, now, '--against');
+    const { code, stdout } = await runCommand(env, 'plans', 'diff', old, now, '--against');
+    expect(code).toBe(1);
     expect(stdout).toContain('gone\tplan\tremoved\t-\t-\t1\tcould not be served any more\n');
+  });
+
+  test('diff exits with 1 where a plan goes that live keys use, but not where `removed` names it or nobody asks', async () => {
+    const onPurpose = join(folder, 'on-purpose.yaml');
+    await writeFile(onPurpose, `${NEW}removed: [gone]\n`);
+    expect((await runCommand(env, 'plans', 'diff', old, onPurpose, '--against')).code).toBe(0);
+    expect((await runCommand(env, 'plans', 'diff', old, now)).code).toBe(0);
+    expect((await runCommand(env, 'plans', 'check', onPurpose, '--against')).stderr).not.toContain('`gone`');
   });
 
   test('check warns of plans without keys, keys without their plan, and limits below what a route costs', async () => {

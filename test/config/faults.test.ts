@@ -66,7 +66,7 @@ describe('a fault says what is allowed', () => {
     ['variable', '{HOST}`, and no variable is filled in here. Write the value out;'],
     ['variable', '{UPSTREAM}`, and no variable'],
     ['variable-in-braces', '{HOST}`, and no variable'],
-    ['none-of-ours', 'must have one of the keys plans, bans, failed-authentication. Name another file.'],
+    ['none-of-ours', 'must have one of the keys plans, bans, failed-authentication, removed. Name another file.'],
     ['tab', 'a tab indents this line; only spaces may'],
   ])('%s: %s', (name, words) => {
     expect(faultsOf(name).join('\n')).toContain(words);

@@ -121,6 +121,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'limit-too-high': { kind: 'plans', schema: 'refuses', faults: ['1:36: plans.free.limits.minute'] },
   'limit-word': { kind: 'plans', schema: 'refuses', faults: ['1:36: plans.free.limits.minute'] },
   'limits-empty': { kind: 'plans', schema: 'refuses', faults: ['1:26: plans.free.limits'] },
+  'removed-and-there': { kind: 'plans', schema: 'accepts', faults: ['2:17: removed[1]'] },
   'link-not-ascii': { kind: 'gateway', schema: 'refuses', faults: ['6:44: routes[0].deprecated.link'] },
   'merge-key': { kind: 'plans', schema: 'refuses', faults: ['3:20: plans.pro.limits["<<"]'] },
   'method-connect': {

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startGateway, startReplica, type TestGateway } from '../support/gateway.ts';
+import { privateRedis } from '../support/private-redis.ts';
 import { testRedis } from '../support/redis.ts';
 import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -29,7 +30,7 @@ async function gatewayWith(plans: string, env = {}): Promise<TestGateway> {
 const statusOf = async (gateway: TestGateway, key: string) => (await gateway.get('/v1/pets', key)).status;
 const metricsOf = async ({ adminPort }: TestGateway) => (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
 const readinessOf = async ({ adminPort }: TestGateway) =>
-  (await fetch(`http://127.0.0.1:${adminPort}/readyz`)).json() as Promise<{ ready?: boolean; settings?: string }>;
+  (await fetch(`http://127.0.0.1:${adminPort}/readyz`)).json() as Promise<{ status?: string; settings?: string }>;
 
 /** The ways in which a file is replaced: in place, by a rename over it, and Kubernetes's link to a link to a folder. */
 const WAYS: Readonly<Record<string, (file: string) => Promise<(text: string) => Promise<void>>>> = {
@@ -163,6 +164,65 @@ test('a plan that is gone is named in the log, because its keys are not served',
   const gateway = await gatewayWith(plansWith(3, ', large: { limits: { minute: 9 } }'));
   await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(3));
   await gateway.process.until(/"level":40.*"plans":\["large"\],"msg":"gone from the plans/);
+});
+
+const withLarge = plansWith(3, ', large: { limits: { minute: 9 } }');
+const refusals = ({ process: { stdout } }: TestGateway) =>
+  stdout.split('\n').flatMap((line) => (line.includes('are not taken') ? [JSON.parse(line).fault as string] : []));
+
+test('a plan that live keys use stays: the change is refused until they are moved, and names plan and keys', async () => {
+  const gateway = await gatewayWith(withLarge);
+  const { id, key } = await gateway.createKey('large');
+  const revoked = await gateway.createKey('large');
+  await gateway.command('keys', 'revoke', revoked.id);
+  await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(4));
+  await gateway.process.until(/are not taken/);
+  expect(refusals(gateway)).toEqual([
+    `${gateway.env.TOLLGATE_PLANS}: plans: lacks \`large\`, which 1 live key uses. Keep it; move it (\`tollgate keys ` +
+      'update ID --plan PLAN`) and send SIGHUP; or name it in `removed`, and it gets 500.',
+  ]);
+  expect(await statusOf(gateway, key)).toBe(200);
+  expect(await readinessOf(gateway)).toMatchObject({ status: 'ready', settings: 'refused' });
+  expect(await metricsOf(gateway)).toMatch(/^tollgate_reloads_total\{outcome="refused"\} 1$/m);
+
+  expect((await gateway.command('keys', 'update', id, '--plan', 'small')).code).toBe(0);
+  process.kill(gateway.process.pid, 'SIGHUP');
+  await gateway.process.until(/"plans":\["large"\],"msg":"gone from the plans/);
+  expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-limit')).toBe('4');
+});
+
+test('a plan that the file names in `removed` goes although live keys use it, and they get 500', async () => {
+  const gateway = await gatewayWith(withLarge);
+  const { key } = await gateway.createKey('large');
+  await writeFile(gateway.env.TOLLGATE_PLANS!, `${plansWith(3)}removed: [large]\n`);
+  await gateway.process.until(/"plans":\["large"\],"msg":"gone from the plans/);
+  expect(refusals(gateway)).toEqual([]);
+  expect(await statusOf(gateway, key)).toBe(500);
+});
+
+test('while the store cannot be asked, no plan goes, and that is told once; a plan goes by itself when it can be asked', async () => {
+  const redis = await privateRedis();
+  const gateway = await gatewayWith(withLarge, { REDIS_URL: redis.url, KEY_PEPPER: 'a pepper for this test alone' });
+  await redis.pause();
+  await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(4));
+  await gateway.process.until(/are not taken/);
+  expect(refusals(gateway)).toEqual([
+    `${gateway.env.TOLLGATE_PLANS}: plans: lacks \`large\`, and the store cannot be asked whether live keys use what is ` +
+      'gone. It is asked again every 5 s.',
+  ]);
+  await redis.resume();
+  await gateway.process.until(/"plans":\["large"\],"msg":"gone from the plans/);
+  expect(refusals(gateway)).toHaveLength(1);
+});
+
+test('a start with live keys of a plan that is not there warns of it, and serves', async () => {
+  const gateway = await gatewayWith(withLarge);
+  const { key } = await gateway.createKey('large');
+  await gateway.process.stop();
+  await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(3));
+  const again = await startReplica(gateway);
+  await again.process.until(/"level":40.*"plan":"large","keys":1,"msg":"live keys have a plan that plans.yaml lacks/);
+  expect(await statusOf(again, key)).toBe(500);
 });
 
 test('SIGHUP takes a change at once, and without one it does nothing', async () => {

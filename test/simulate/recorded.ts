@@ -79,7 +79,7 @@ export function plansOf(
   const entries = Object.entries(plans).map(
     ([name, limits]) => [name, { name, limits, bans, enforce: true, shadow: {}, ...more }] as const,
   );
-  return { plans: new Map(entries), failedAuthenticationPerMinute: 30 };
+  return { plans: new Map(entries), removed: [], failedAuthenticationPerMinute: 30 };
 }
 
 const IN_MEMORY: Shelf = {

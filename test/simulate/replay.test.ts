@@ -22,7 +22,7 @@ describe('a replay with the plans that were in force', () => {
   test('comes to every recorded verdict and ban, in whatever order lines were written', () => {
     fc.assert(
       fc.property(fc.array(histories, { minLength: 1, maxLength: 4 }), fc.infiniteStream(fc.nat()), (all, random) => {
-        const plans: Plans = { plans: new Map(), failedAuthenticationPerMinute: 30 };
+        const plans: Plans = { plans: new Map(), removed: [], failedAuthenticationPerMinute: 30 };
         const lines = all.flatMap((steps, i) => {
           // Each key stays with its first plan; what a clock set back does to the order is another matter.
           const { limits, bans } = steps[0]!.plan;

@@ -5,7 +5,7 @@ const LOOK_EVERY_MS = 10;
 /** Less than this is no stall: a timer is never exact. */
 const EXACT_MS = 5;
 /** No machine is so busy that more than this is forgiven: what a deadline is for has to be seen. */
-const MOST_LOST_MS = 2_000;
+const MOST_LOST_MS = 4_000;
 
 export interface Took {
   /** Milliseconds that have passed: for the least that something may take. */

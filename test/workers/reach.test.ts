@@ -68,6 +68,20 @@ test('a change of plans.yaml is in force on every worker, and on one that is sta
   expect(await limitOf()).toBe(70);
 });
 
+test('a plan that live keys use goes from no worker, and one that is started behind the refusal has it, too', async () => {
+  const plans = gateway.env.TOLLGATE_PLANS!;
+  const sound = await readFile(plans, 'utf8');
+  const { key } = await gateway.createKey('gentle');
+  const refused = () => linesOf(gateway, 'the changed settings are not taken, those before stay');
+  await writeFile(plans, sound.replace(/ {2}gentle: .*\n/, ''));
+  await eventually(() => expect(refused()).toHaveLength(2), { withinMs: 5_000 });
+  for (const pid of await pidsOf(gateway)) process.kill(pid, 'SIGKILL');
+  await untilServing(gateway, 2);
+  expect((await gateway.get('/v1/pets', key)).status).toBe(200);
+  await eventually(() => expect(refused()).toHaveLength(4), { withinMs: 5_000 });
+  await writeFile(plans, sound);
+});
+
 test('a new certificate is shown by every worker', async () => {
   const authority = await newAuthority();
   const [old, next] = [await authority.issue('localhost'), await authority.issue('localhost')];

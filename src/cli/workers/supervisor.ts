@@ -8,7 +8,7 @@ import { JoinedMetrics } from '../../telemetry/joined-metrics.ts';
 import { type GatewayLog, openLog } from '../../telemetry/log.ts';
 import { adminApiAlone } from '../admin-api.ts';
 import { fittingConnections, tooFewFiles, totalOf } from '../fitting-connections.ts';
-import { LiveSettings } from '../live-settings.ts';
+import { LiveSettings, type LiveSettingsOptions } from '../live-settings.ts';
 import type { RunningGateway } from '../run-gateway.ts';
 import { Crew } from './crew.ts';
 import { Dispatcher } from './dispatcher.ts';
@@ -66,8 +66,9 @@ export async function supervise(
     warnings: [],
   });
   const crew = crewOf({ workers, env, dispatcher, metrics, lines, log, configuration: inForce });
-  const leaves = [obeySignals(crew), followQuietly(live, log, env)];
   const adminApi = adminApiAlone(live, log.logger);
+  const keys = async () => (await adminApi.stores()).keys;
+  const leaves = [obeySignals(crew), followQuietly(live, { log, env, keys })];
   const close = async () => {
     for (const leave of leaves) await leave();
     await adminApi.close();
@@ -192,9 +193,12 @@ function obeySignals(crew: Crew): () => void {
 }
 
 /** The workers follow the files themselves, and tell of it. Those that are started later begin with what is in force then. */
-function followQuietly(live: LiveSettings, log: GatewayLog, env: NodeJS.ProcessEnv): () => Promise<void> {
+function followQuietly(
+  live: LiveSettings,
+  { log, env, keys }: Pick<LiveSettingsOptions, 'log' | 'env' | 'keys'>,
+): () => Promise<void> {
   const quiet = { ...log, logger: log.logger.child({}, { level: 'silent' }) };
-  return live.follow({ env, log: quiet, count: () => {} });
+  return live.follow({ env, log: quiet, keys, count: () => {} });
 }
 
 async function readinessOf(crew: Crew, dispatcher: Dispatcher<WorkerProcess>, draining: boolean) {
