@@ -3,12 +3,16 @@ import { leftOpen, type OpenResources, restingResources } from '../support/open-
 import type { Stand } from './stand/stand.ts';
 import type { Command, Store } from './stand/store.ts';
 
-/** What may stay for ever: API keys, the pointers to them, their list, the record of the peppers, and how many changes there were. */
+/**
+ * What may stay for ever: API keys, the pointers to them, their list, the record of the peppers, the record of changes, and how
+ * many there were.
+ */
 const LASTING = [
   keyspace.apiKey('').slice(0, -1),
   keyspace.digest(''),
   keyspace.apiKeys,
   keyspace.peppers,
+  keyspace.audit,
   keyspace.changes,
 ] as const;
 

@@ -1,6 +1,7 @@
 import { beforeAll, describe } from 'vitest';
 import type { Change } from '../../src/identify/key-store.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { auditStoreContract } from '../contracts/audit-store.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
 import { ledgerContract } from '../contracts/ledger.ts';
 import { gatewayOn } from '../stores/redis-connections.ts';
@@ -30,5 +31,13 @@ describe('keys in a Redis Cluster', () => {
     await cluster.empty();
     const [here, there] = await Promise.all([gatewayOn(cluster.url), gatewayOn(cluster.url)]);
     return { here: here.keys, there: there.keys };
+  });
+});
+
+describe('the record of changes in a Redis Cluster', () => {
+  auditStoreContract(async () => {
+    await cluster.empty();
+    const [here, there] = await Promise.all([gatewayOn(cluster.url), gatewayOn(cluster.url)]);
+    return { here: here.audit, there: there.audit };
   });
 });

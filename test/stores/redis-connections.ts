@@ -1,3 +1,4 @@
+import { RedisAudit } from '../../src/stores/redis/audit.ts';
 import { RedisChanges } from '../../src/stores/redis/changes.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
 import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
@@ -19,5 +20,5 @@ export async function gatewayOn(url: string, { timeoutMs = 2_000, durableWithinM
     redis.disconnect();
   });
   await untilReady(redis, 5_000);
-  return { redis, circuit, changes, writes, keys };
+  return { redis, circuit, changes, writes, keys, audit: new RedisAudit({ redis, circuit, writes }) };
 }

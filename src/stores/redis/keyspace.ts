@@ -26,6 +26,12 @@ export const keyspace = {
    * are the whole server's, so the database stands in the name.
    */
   changesChannel: (database: number) => `tg:changes:${database}`,
+  /**
+   * Hash: the record of the changes that operators made. A field for each record, its number: `ID MILLISECONDS JSON`; and
+   * `first`, `last` (the numbers of the oldest and the latest) and `at` (when that was added). Has at most as many records as
+   * `audit.keep` says, and no end.
+   */
+  audit: 'tg:audit',
   /** Hash: calls of a deprecated route in a day, by consumer. Lives for `KEPT_DAYS` after the last of them. */
   deprecatedCalls: (day: string, route: string) => `tg:deprecated:{${day} ${route}}`,
   /** String that nobody reads: written to see whether writing works. Lives for a second. */

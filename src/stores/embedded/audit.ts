@@ -1,0 +1,73 @@
+import type { DatabaseSync } from 'node:sqlite';
+import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../identify/audit-store.ts';
+import { answering, transaction } from './database.ts';
+
+/** Records removed with one that is added: `keep` was lowered, and the rest goes with those that follow. */
+const MOST_REMOVED = 1_000;
+
+export interface EmbeddedAuditOptions {
+  readonly db: DatabaseSync;
+  /** The store's clock: Unix milliseconds. */
+  readonly wallMs: () => number;
+  /** Called with each record that could not be written. */
+  readonly onFailedWrite?: (error: unknown) => void;
+}
+
+/**
+ * The record of changes in the embedded store. Each write is a transaction of its own that waits for the disk, as that of a
+ * key does. Its table is no migration, so that an earlier version can still open the file.
+ */
+export class EmbeddedAudit implements AuditStore {
+  readonly #options: EmbeddedAuditOptions;
+
+  constructor(options: EmbeddedAuditOptions) {
+    this.#options = options;
+    answering(() =>
+      options.db.exec(`CREATE TABLE IF NOT EXISTS audit (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at_ms INTEGER NOT NULL, text TEXT NOT NULL
+      ) STRICT`),
+    );
+  }
+
+  async put({ id, text }: AuditRecord, { keep }: PutOptions): Promise<number> {
+    const { db, wallMs, onFailedWrite } = this.#options;
+    const write = () => {
+      const replaced = db.prepare('UPDATE audit SET text = ? WHERE id = ? RETURNING number').get(text, id);
+      if (replaced !== undefined) return Number(replaced.number);
+      const latest = db.prepare('SELECT at_ms FROM audit ORDER BY number DESC LIMIT 1').get();
+      const atMs = Math.max(wallMs(), Number(latest?.at_ms ?? 0));
+      const added = db.prepare('INSERT INTO audit (id, at_ms, text) VALUES (?, ?, ?)').run(id, atMs, text);
+      const number = Number(added.lastInsertRowid);
+      db.prepare(
+        'DELETE FROM audit WHERE number IN (SELECT number FROM audit WHERE number <= ? ORDER BY number LIMIT ?)',
+      ).run(number - keep, MOST_REMOVED);
+      return number;
+    };
+    try {
+      return answering(() => transaction(db, write));
+    } catch (error) {
+      onFailedWrite?.(error);
+      throw error;
+    }
+  }
+
+  async list({
+    limit,
+    before,
+  }: {
+    readonly limit: number;
+    readonly before: number | null;
+  }): Promise<readonly KeptRecord[]> {
+    const rows = answering(() =>
+      this.#options.db
+        .prepare('SELECT number, id, at_ms, text FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?')
+        .all(before ?? Number.MAX_SAFE_INTEGER, limit),
+    );
+    return rows.map(({ number, id, at_ms, text }) => ({
+      number: Number(number),
+      id: String(id),
+      atMs: Number(at_ms),
+      text: String(text),
+    }));
+  }
+}

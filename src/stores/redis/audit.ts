@@ -1,0 +1,154 @@
+import { Failure } from '../../failure.ts';
+import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../identify/audit-store.ts';
+import type { RedisClient } from './connection.ts';
+import type { DurableWrites, LastingWrite } from './durable-writes.ts';
+import { keyspace } from './keyspace.ts';
+import type { Link } from './replication.ts';
+import type { Calls } from './shards.ts';
+
+/** Records removed with one that is added: `keep` was lowered, and the rest goes with those that follow. */
+const MOST_REMOVED = 1_000;
+/** A record that is not where it was, or whose number is not known, is sought among so many of the latest. */
+const MOST_SOUGHT = 100;
+
+/**
+ * Writes a record. KEYS: the hash of all records (its fields stand in keyspace.ts). ARGV: the record's number, 0 where it is
+ * not known; its id; its text; how many are kept. Writes in any case. Replies the number.
+ */
+const PUT_LUA = `
+local function replaced(number)
+  local value = redis.call('HGET', KEYS[1], number)
+  local id, at = string.match(value or '', '^(%S+) (%S+) ')
+  if id ~= ARGV[2] then return false end
+  redis.call('HSET', KEYS[1], number, id .. ' ' .. at .. ' ' .. ARGV[3])
+  return true
+end
+if replaced(ARGV[1]) then return tonumber(ARGV[1]) end
+local first, last = unpack(redis.call('HMGET', KEYS[1], 'first', 'last'))
+first, last = tonumber(first or 1), tonumber(last or 0)
+for number = last, math.max(first, last - ${MOST_SOUGHT - 1}), -1 do
+  if replaced(number) then return number end
+end
+local time = redis.call('TIME')
+local now = math.max(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(redis.call('HGET', KEYS[1], 'at') or 0))
+last = last + 1
+local stamp = string.format('%.0f', now)
+redis.call('HSET', KEYS[1], last, ARGV[2] .. ' ' .. stamp .. ' ' .. ARGV[3])
+local before = first
+while first <= last - tonumber(ARGV[4]) and first - before < ${MOST_REMOVED} do
+  redis.call('HDEL', KEYS[1], first)
+  first = first + 1
+end
+redis.call('HSET', KEYS[1], 'first', first, 'last', last, 'at', stamp)
+return last`;
+
+interface Scripted {
+  tollgateAudit(log: string, number: number, id: string, text: string, keep: number): Promise<number>;
+}
+
+interface Version extends AuditRecord {
+  number: number;
+  readonly keep: number;
+}
+
+export interface RedisAuditOptions {
+  readonly redis: RedisClient;
+  readonly circuit: Calls;
+  /** Where a record waits until it is durable. */
+  readonly writes: DurableWrites;
+}
+
+/**
+ * The record of changes in Redis: one hash, so that a record is added, and the oldest removed, in one step, and can be written
+ * again with what became of the change.
+ */
+export class RedisAudit implements AuditStore {
+  readonly #redis: RedisClient & Scripted;
+  readonly #circuit: Calls;
+  readonly #writes: DurableWrites;
+  /** The latest version of each record that is not yet durable: an earlier one must not be written again over it. */
+  readonly #latest = new Map<string, Version>();
+
+  constructor({ redis, circuit, writes }: RedisAuditOptions) {
+    redis.defineCommand('tollgateAudit', { lua: PUT_LUA, numberOfKeys: 1 });
+    this.#redis = redis as RedisClient & Scripted;
+    this.#circuit = circuit;
+    this.#writes = writes;
+  }
+
+  async put({ id, text }: AuditRecord, { number: earlier, keep, isLasting }: PutOptions): Promise<number> {
+    const pending = this.#latest.get(id);
+    const put = () => this.#redis.tollgateAudit(keyspace.audit, pending?.number ?? earlier ?? 0, id, text, keep);
+    const number = await this.#run(put);
+    const latest: Version = { id, text, number, keep };
+    this.#latest.set(id, latest);
+    const acknowledged = this.#writes.settle(this.#lasting(id));
+    const settled = acknowledged.then((durability) => (durability.kind === 'durable' ? null : durability.settled));
+    void settled.then(() => {
+      if (this.#latest.get(id) === latest) this.#latest.delete(id);
+    });
+    if (isLasting) await acknowledged;
+    return number;
+  }
+
+  async list({
+    limit,
+    before,
+  }: {
+    readonly limit: number;
+    readonly before: number | null;
+  }): Promise<readonly KeptRecord[]> {
+    const bounds = await this.#run(() => this.#redis.hmget(keyspace.audit, 'first', 'last'));
+    const [first, last] = [Number(bounds[0] ?? 1), Number(bounds[1] ?? 0)];
+    const found: KeptRecord[] = [];
+    let next = Math.min(last, (before ?? Number.MAX_SAFE_INTEGER) - 1);
+    while (found.length < limit && next >= first) {
+      const length = Math.min(limit - found.length, next - first + 1);
+      const numbers = Array.from({ length }, (_, i) => next - i);
+      const values = await this.#run(() => this.#redis.hmget(keyspace.audit, ...numbers.map(String)));
+      for (const [i, value] of values.entries()) {
+        const [, id, atMs, text] = /^(\S+) (\d+) (.*)$/s.exec(value ?? '') ?? [];
+        if (id !== undefined) found.push({ number: numbers[i]!, id, atMs: Number(atMs), text: text! });
+      }
+      next -= length;
+    }
+    return found;
+  }
+
+  /** Where a failover has undone it, it is added anew; its place may be taken by another record. */
+  #lasting(id: string): LastingWrite {
+    return {
+      about: id,
+      remake: async (linkOf: (name: string) => Promise<Link>) => {
+        const link = await linkOf(keyspace.audit);
+        const version = this.#latest.get(id);
+        // A later version is durable, so this one has nothing left to do.
+        if (version === undefined) return 'superseded';
+        const { text, number, keep } = version;
+        version.number = Number(await link.eval(PUT_LUA, 1, keyspace.audit, number, id, text, keep));
+        return version.number === number ? 'there' : 'remade';
+      },
+    };
+  }
+
+  /** What stands in the place of the records, or a rule that forbids it, fails this call, and not the store as a whole. */
+  async #run<T>(call: () => Promise<T>): Promise<T> {
+    const outcome = await this.#circuit.run<{ readonly value: T } | { readonly cause: Error }>(
+      () =>
+        call().then(
+          (value) => ({ value }),
+          (cause: Error) => {
+            if (/WRONGTYPE|NOPERM|user executing the script can't/.test(cause.message)) return { cause };
+            throw cause;
+          },
+        ),
+      keyspace.audit,
+    );
+    if ('value' in outcome) return outcome.value;
+    throw new Failure(
+      'store_corrupt',
+      `The record of changes in Redis cannot be used: \`${keyspace.audit}\` is another program's, or this user may not use it.`,
+      outcome.cause,
+    );
+  }
+}

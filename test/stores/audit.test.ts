@@ -1,0 +1,80 @@
+import { describe, expect, test } from 'vitest';
+import { EmbeddedAudit } from '../../src/stores/embedded/audit.ts';
+import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { RedisAudit } from '../../src/stores/redis/audit.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { auditStoreContract } from '../contracts/audit-store.ts';
+import { atEnd } from '../support/endings.ts';
+import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { gatewayOn } from './redis-connections.ts';
+
+const KEEP = { number: null, keep: 1_000, isLasting: true };
+
+function auditIn(folder: string, wallMs = () => Date.now()) {
+  const db = openDatabase(folder);
+  atEnd(() => db.close());
+  return new EmbeddedAudit({ db, wallMs });
+}
+
+describe('the record of changes in the embedded store', () => {
+  auditStoreContract(async () => {
+    const folder = await temporaryFolder();
+    return { here: auditIn(folder), there: auditIn(folder) };
+  });
+
+  test('gives no record an earlier time than the one before it, whatever becomes of the clock', async () => {
+    let nowMs = 1_000;
+    const audit = auditIn(await temporaryFolder(), () => nowMs);
+    await audit.put({ id: 'a', text: '' }, KEEP);
+    nowMs = 10;
+    await audit.put({ id: 'b', text: '' }, KEEP);
+    expect((await audit.list({ limit: 2, before: null })).map(({ atMs }) => atMs)).toEqual([1_000, 1_000]);
+  });
+});
+
+describe('the record of changes in Redis', () => {
+  auditStoreContract(async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const [here, there] = await Promise.all([gatewayOn(url), gatewayOn(url)]);
+    return { here: here.audit, there: there.audit };
+  });
+
+  test('fails alone where something else stands in its place: the store is not taken for away', async () => {
+    const { url } = await testRedis();
+    const { audit, circuit } = await gatewayOn(url);
+    await redisCommand(url, 'SET', keyspace.audit, 'foreign');
+    for (let i = 0; i < 4; i++) {
+      await expect(audit.put({ id: 'a', text: '' }, KEEP)).rejects.toMatchObject({ code: 'store_corrupt' });
+      await expect(audit.list({ limit: 1, before: null })).rejects.toMatchObject({ code: 'store_corrupt' });
+    }
+    expect(circuit.state).toBe('present');
+    await redisCommand(url, 'DEL', keyspace.audit);
+  });
+
+  test('has again what a failover has undone, with the text that it had last', async () => {
+    const server = await privateRedis();
+    const { redis, circuit } = await gatewayOn(server.url);
+    const made: { remake: (linkOf: never) => Promise<string> }[] = [];
+    // As while a replica is away: nothing is settled.
+    const writes = {
+      settle: async (write: never) => {
+        made.push(write);
+        return { kind: 'unknown', settled: new Promise(() => {}) };
+      },
+    };
+    const audit = new RedisAudit({ redis, circuit, writes: writes as never });
+    const number = await audit.put({ id: 'a', text: 'begun' }, KEEP);
+    await audit.put({ id: 'a', text: 'done' }, { ...KEEP, number });
+    const linkOf = (async () => redis) as never;
+    for (const write of made) expect(await write.remake(linkOf)).toBe('there');
+    expect((await audit.list({ limit: 9, before: null })).map(({ text }) => text)).toEqual(['done']);
+    // The new primary has never seen it, and has given its number to another record.
+    await redisCommand(server.url, 'FLUSHALL');
+    await audit.put({ id: 'other', text: 'other' }, KEEP);
+    expect(await made[0]!.remake(linkOf)).toBe('remade');
+    expect(await made[1]!.remake(linkOf)).toBe('there');
+    expect((await audit.list({ limit: 9, before: null })).map(({ text }) => text)).toEqual(['done', 'other']);
+  });
+});
