@@ -27,6 +27,8 @@ export type FailureCode =
   | 'conflict'
   /** The store does not answer, or answers with an error. */
   | 'store_unavailable'
+  /** A change could not be recorded, and `audit.required` asks for that; it was not made. */
+  | 'audit_unavailable'
   /** Another gateway owns this embedded store. */
   | 'store_owned'
   /** KEY_PEPPER is not the one that the keys in the store were made under. */

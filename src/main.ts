@@ -20,6 +20,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'plans simulate': async () => (await import('./cli/plans-simulate.ts')).plansSimulate,
   'bans list': async () => (await import('./cli/bans-list.ts')).bansList,
   'bans lift': async () => (await import('./cli/bans-lift.ts')).bansLift,
+  audit: async () => (await import('./cli/audit.ts')).audit,
   usage: async () => (await import('./cli/usage.ts')).usage,
   deprecations: async () => (await import('./cli/deprecations.ts')).deprecations,
   schema: async () => (await import('./cli/schema.ts')).schema,

@@ -24,6 +24,7 @@ const STATUS = {
   idempotency_key_reused: 422,
   too_many_failed_attempts: 429,
   internal_error: 500,
+  audit_unavailable: 503,
   store_unavailable: 503,
 } as const;
 
@@ -61,6 +62,7 @@ export function refusalOf({ code, message }: Failure): Answer | null {
   if (code === 'store_unavailable') {
     return refuse(code, 'The store does not answer at the moment. Retry shortly.', { 'Retry-After': '1' });
   }
+  if (code === 'audit_unavailable') return refuse(code, message, { 'Retry-After': '1' });
   if (code === 'pepper_mismatch') {
     const what = 'The KEY_PEPPER of this gateway is not the one that the keys in the store were made under.';
     return refuse('store_unavailable', what, { 'Retry-After': '1' });

@@ -4,6 +4,7 @@ import { Failure } from '../failure.ts';
 import type { Admin, Handler } from './admin.ts';
 import { type Answer, answer, codeOf, refusalOf, refuse, send } from './answer.ts';
 import { type Action, type AuditLine, failedLine, strangerLine } from './audit.ts';
+import type { Actor, AuditEntry, ChangeResult } from './audit-trail.ts';
 import { type Call, fieldsOf, readBody } from './call.ts';
 import type { Door } from './door.ts';
 import { PreconditionFailed } from './etag.ts';
@@ -83,11 +84,23 @@ async function outcomeOf(
   change: Action | null,
   { admin, audit }: AdminApiOptions,
 ): Promise<Answer> {
+  let entry: AuditEntry | null = null;
+  const note = (line: AuditLine) => {
+    audit(line);
+    entry?.note(resultOf(line));
+  };
   const failed = (outcome: 'refused' | 'unknown', code: string) => {
-    if (change !== null) audit(failedLine(call, change, outcome, code));
+    if (change !== null) note(failedLine(call, change, outcome, code));
   };
   try {
-    const told = await handler(call, { ...(await admin()), audit });
+    const present = await admin();
+    if (change !== null) {
+      const { clientAddress, requestId } = call;
+      entry = await present.trail.begin({ actor: ADMIN, clientAddress, requestId }, change, call.ids[0] ?? null);
+      // What no line follows has changed nothing.
+      entry.note({ ...UNCHANGED, target: call.ids[0] ?? null });
+    }
+    const told = await handler(call, { ...present, audit: note });
     if (told.status >= 400) failed('refused', codeOf(told));
     return told;
   } catch (error) {
@@ -96,10 +109,21 @@ async function outcomeOf(
       failed('unknown', 'internal_error');
       throw error;
     }
-    // The store may have done what was asked, and its answer was lost.
-    failed(refusal.status === 503 ? 'unknown' : 'refused', codeOf(refusal));
+    // The store may have done what was asked, and its answer was lost. Without a record nothing was asked of it.
+    const isUnknown = refusal.status === 503 && codeOf(refusal) !== 'audit_unavailable';
+    failed(isUnknown ? 'unknown' : 'refused', codeOf(refusal));
     return refusal;
+  } finally {
+    await entry?.end();
   }
+}
+
+/** The one token that there is, by the name of its variable. */
+const ADMIN: Actor = { kind: 'token', name: 'ADMIN_TOKEN' };
+const UNCHANGED = { outcome: 'unchanged', code: null, before: null, after: null } as const;
+
+function resultOf({ outcome, code, id, before, after }: AuditLine): ChangeResult {
+  return { outcome, code, target: id, before, after };
 }
 
 function knownRefusal(error: unknown): Answer | null {

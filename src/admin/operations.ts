@@ -218,6 +218,7 @@ function unknownKey(id: string): never {
   throw new Failure('not_found', `There is no key ${visible(id)}.`);
 }
 
-function isKeyId(id: string): boolean {
+/** Whether a text has the form of a key's id; secrets and other long texts have not. */
+export function isKeyId(id: string): boolean {
   return /^key_[0-9A-Za-z]{1,16}$/.test(id);
 }

@@ -3,9 +3,11 @@ import { KEPT_DAYS } from '../annotate/deprecated-calls.ts';
 import type { Admin, Handler } from './admin.ts';
 import { type Answer, answer, answerChange } from './answer.ts';
 import { type Action, auditChange, doneLine } from './audit.ts';
+import { listChanges } from './audit-report.ts';
 import { banReport } from './ban-report.ts';
 import type { Call } from './call.ts';
 import { createKey, listKeys, revokeKey, rotateKey, showKey, showUsage, updateKey } from './keys-resource.ts';
+import { PAST_RULE, pastFrom } from './moment.ts';
 import { linkToNext, readPage, wrong } from './queries.ts';
 
 const ID = ':id';
@@ -32,6 +34,7 @@ export const RESOURCES: readonly {
   { path: ['bans', ID], methods: { DELETE: liftBan }, changes: { DELETE: 'ban.lift' } },
   { path: ['plans'], methods: { GET: showPlans } },
   { path: ['deprecations'], methods: { GET: listDeprecations }, isList: true },
+  { path: ['audit'], methods: { GET: listAudit }, isList: true },
 ];
 
 /** By id, so that a ban that begins or ends while somebody turns the pages moves no other from one to the next. */
@@ -78,4 +81,19 @@ async function listDeprecations({ query }: Call, { deprecations }: Admin): Promi
   const cursor = rest.length > page.limit ? rest[page.limit - 1]!.route : null;
   const link = linkToNext('/admin/deprecations', query, cursor);
   return answer(200, { deprecations: rest.slice(0, page.limit), cursor }, link);
+}
+
+async function listAudit({ query }: Call, { auditStore, nowMs }: Admin): Promise<Answer> {
+  const page = readPage(query, ['key', 'actor', 'since']);
+  if ('refusal' in page) return page.refusal;
+  const { key, actor, since } = page.given;
+  const sinceMs = since === null ? null : pastFrom(since, nowMs());
+  if (since !== null && sinceMs === null) return wrong(`since ${PAST_RULE}.`).refusal;
+  if (page.cursor !== null && !/^[1-9][0-9]{0,14}$/.test(page.cursor)) {
+    return wrong('The cursor is none that this list has given out.').refusal;
+  }
+  const before = page.cursor === null ? null : Number(page.cursor);
+  const { changes, cursor } = await listChanges(auditStore, { key, actor, sinceMs }, { limit: page.limit, before });
+  const next = cursor === null ? null : String(cursor);
+  return answer(200, { changes, cursor: next }, linkToNext('/admin/audit', query, next));
 }

@@ -1,8 +1,9 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { parse } from 'yaml';
 import { type AdminApi, adminApi } from '../admin/api.ts';
+import { AuditTrail } from '../admin/audit-trail.ts';
 import { Door, WRONG_TOKENS_PER_MINUTE } from '../admin/door.ts';
 import { Operations } from '../admin/operations.ts';
 import type { Plans } from '../admit/plan.ts';
@@ -20,7 +21,7 @@ export interface InForce {
   readonly versions: Configuration['versions'];
 }
 
-type Stores = Pick<GatewayStores, 'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls'>;
+type Stores = Pick<GatewayStores, 'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'audit'>;
 
 /** Read when somebody first asks for it: it is long, and hardly anybody ever does. */
 function apiDescription(): () => object {
@@ -31,8 +32,18 @@ function apiDescription(): () => object {
   };
 }
 
+export interface AdminApiTelemetry {
+  readonly logger: Logger;
+  /** Counts a change whose record is missing, or does not say what became of it. */
+  readonly auditFailed: () => void;
+}
+
 /** The admin API of a gateway, on its own stores. */
-export function adminApiOn(inForce: InForce, stores: () => Promise<Stores>, logger: Logger): AdminApi {
+export function adminApiOn(
+  inForce: InForce,
+  stores: () => Promise<Stores>,
+  { logger, auditFailed }: AdminApiTelemetry,
+): AdminApi {
   const nowMs = () => Date.now();
   // An audit line is no matter of taste: it is written whatever level the log has, unless there is no log at all.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
@@ -51,6 +62,17 @@ export function adminApiOn(inForce: InForce, stores: () => Promise<Stores>, logg
       return {
         operations: new Operations({ keys, ledger, plans: () => inForce.plans, peppers, random: randomBytes, nowMs }),
         versions: () => inForce.versions,
+        auditStore: opened.audit,
+        trail: new AuditTrail({
+          store: opened.audit,
+          settings: () => inForce.settings.audit,
+          newId: randomUUID,
+          onFailure: (error, change) => {
+            auditFailed();
+            const { action, target, requestId } = change;
+            logger.error({ err: error, action, id: target, requestId }, 'a change is not recorded as it ended');
+          },
+        }),
         deprecations: (days) => deprecationReports(inForce.settings.routes, opened, { days, nowMs: nowMs() }),
         nowMs,
       };
@@ -68,7 +90,7 @@ export function adminApiOn(inForce: InForce, stores: () => Promise<Stores>, logg
  */
 export function adminApiAlone(
   inForce: InForce,
-  logger: Logger,
+  telemetry: AdminApiTelemetry,
 ): {
   readonly api: AdminApi;
   readonly stores: () => Promise<GatewayStores>;
@@ -78,7 +100,7 @@ export function adminApiAlone(
   const open = () => {
     opened ??= openGatewayStores(inForce.settings, {
       onStoreChange: () => {},
-      onFailure: (error) => logger.error({ err: error }, 'the store failed'),
+      onFailure: (error) => telemetry.logger.error({ err: error }, 'the store failed'),
       // Those who serve have said it.
       onPepperMismatch: () => {},
       onWarning: () => {},
@@ -90,7 +112,7 @@ export function adminApiAlone(
     return opened;
   };
   return {
-    api: adminApiOn(inForce, open, logger),
+    api: adminApiOn(inForce, open, telemetry),
     stores: open,
     close: async () => {
       await (await opened?.catch(() => null))?.close();

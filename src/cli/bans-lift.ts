@@ -1,6 +1,7 @@
 import type { Command, ExitCode } from './command.ts';
 import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { type OpenStore, withStore } from './open-store.ts';
+import { outcomeBy, recorded } from './recorded.ts';
 
 /** `tollgate bans lift`: ends a ban now. */
 export const bansLift: Command = {
@@ -12,7 +13,13 @@ export const bansLift: Command = {
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     const work = async (store: OpenStore): Promise<ExitCode> => {
-      const durability = await operationsOn(store).lift(id);
+      const durability = await recorded(store, {
+        action: 'ban.lift',
+        target: id,
+        warn: terminal.error,
+        work: () => operationsOn(store).lift(id),
+        resultOf: (lifted) => ({ outcome: outcomeBy(lifted), code: null, target: id, before: null, after: null }),
+      });
       terminal.out(
         options.json === true ? `${JSON.stringify({ id, lifted: true })}\n` : `The ban of ${id} is lifted.\n`,
       );

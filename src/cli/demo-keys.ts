@@ -6,6 +6,7 @@ import { allowanceOf, type Plan, WINDOWS, type WindowName } from '../admit/plan.
 import { digestOf } from '../identify/api-key.ts';
 import { newKey } from '../identify/key-changes.ts';
 import { type OpenStore, withStore } from './open-store.ts';
+import { recorded, resultOfKey } from './recorded.ts';
 
 export interface DemoKey {
   readonly plan: string;
@@ -53,7 +54,8 @@ async function works({ keys, peppers }: OpenStore, secret: string, plan: Plan): 
   return false;
 }
 
-async function make({ keys, peppers, plans }: OpenStore, plan: Plan): Promise<string> {
+async function make(store: OpenStore, plan: Plan): Promise<string> {
+  const { keys, peppers, plans } = store;
   const custom = WINDOWS.filter((window) => plan.limits[window] === 'custom');
   const limits = Object.fromEntries(custom.map((window) => [window, CUSTOM[window]]));
   const wishes = { plan: plan.name, limits, name: `demo ${plan.name}`, owner: null, expiresAtMs: null };
@@ -63,7 +65,13 @@ async function make({ keys, peppers, plans }: OpenStore, plan: Plan): Promise<st
     random: randomBytes,
     nowMs: Date.now(),
   });
-  await keys.create(key);
+  await recorded(store, {
+    action: 'key.create',
+    target: null,
+    warn: (line) => process.stderr.write(line),
+    work: () => keys.create(key),
+    resultOf: (durability) => resultOfKey({ key, durability }),
+  });
   return secret;
 }
 

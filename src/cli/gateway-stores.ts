@@ -2,6 +2,7 @@ import type { Ledger, Returns } from '../admit/ledger.ts';
 import type { DeprecatedCalls } from '../annotate/deprecated-calls.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
+import type { AuditStore } from '../identify/audit-store.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
 import { type PepperState, PepperWatch } from './pepper-watch.ts';
@@ -15,6 +16,7 @@ export interface GatewayStores {
   readonly attempts: AttemptCounter;
   readonly changes: ChangeFeed;
   readonly deprecatedCalls: DeprecatedCalls;
+  readonly audit: AuditStore;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   /** Whether they are those of the store. While they are not, nothing that the store does not know is refused as unknown. */
@@ -78,6 +80,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     { RedisDeprecatedCalls },
     { DurableWrites },
     { RedisPepperRecord },
+    { RedisAudit },
   ] = await Promise.all([
     import('../stores/redis/shards.ts'),
     import('../stores/redis/connection.ts'),
@@ -90,6 +93,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     import('../stores/redis/deprecated-calls.ts'),
     import('../stores/redis/durable-writes.ts'),
     import('../stores/redis/pepper-record.ts'),
+    import('../stores/redis/audit.ts'),
   ]);
   const complaints = quietly(events.onFailure);
   const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: complaints.tell });
@@ -133,6 +137,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     returns: new RedisReturns({ redis, circuit }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
+    audit: new RedisAudit({ redis, circuit, writes }),
     changes,
     peppers: settings.peppers,
     pepperState: () => pepperWatch.state,
@@ -196,6 +201,7 @@ async function openEmbedded(
     { EmbeddedChanges },
     attempts,
     { EmbeddedDeprecatedCalls },
+    { EmbeddedAudit },
   ] = await Promise.all([
     import('../stores/embedded/owner.ts'),
     import('../stores/embedded/database.ts'),
@@ -205,6 +211,7 @@ async function openEmbedded(
     import('../stores/embedded/changes.ts'),
     import('../stores/embedded/failed-attempts.ts'),
     import('../stores/embedded/deprecated-calls.ts'),
+    import('../stores/embedded/audit.ts'),
   ]);
   const owner = ownStore(dataFolder);
   try {
@@ -233,6 +240,7 @@ async function openEmbedded(
       ledger,
       attempts: new attempts.MemoryAttemptCounter(),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
+      audit: new EmbeddedAudit({ db, wallMs: () => Date.now(), onFailedWrite: (error) => ledger.failed(error) }),
       changes,
       peppers,
       pepperState: () => pepperWatch.state,

@@ -11,6 +11,7 @@ import { readLimits } from './keys-limits.ts';
 import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { json, limitsText } from './keys-report.ts';
 import { withStore } from './open-store.ts';
+import { recorded, resultOfKey } from './recorded.ts';
 
 /** `tollgate keys create` (contract section 5). */
 export const keysCreate: Command = {
@@ -52,7 +53,13 @@ export const keysCreate: Command = {
     return withStore<ExitCode>(
       env,
       async (store) => {
-        const { key, secret, durability } = await operationsOn(store).create((nowMs) => wishesOf(words, nowMs));
+        const { key, secret, durability } = await recorded(store, {
+          action: 'key.create',
+          target: null,
+          warn: terminal.error,
+          work: () => operationsOn(store).create((nowMs) => wishesOf(words, nowMs)),
+          resultOf: resultOfKey,
+        });
         const report = keyReportWithSecret(key, secret, store.plans);
         if (words.options.json === true) terminal.out(json(report));
         else {

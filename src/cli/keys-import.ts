@@ -1,5 +1,6 @@
 import { createReadStream, statSync } from 'node:fs';
 import type { Readable } from 'node:stream';
+import type { ChangeResult } from '../admin/audit-trail.ts';
 import { Unreadable } from '../admin/moving/csv.ts';
 import { type LineOutcome, moveKeys } from '../admin/moving/move.ts';
 import { COLUMNS, readRows } from '../admin/moving/rows.ts';
@@ -7,9 +8,13 @@ import { Failure } from '../failure.ts';
 import type { Command, ExitCode, Terminal, Words } from './command.ts';
 import { withStore } from './open-store.ts';
 import { Progress } from './plans-progress.ts';
+import { outcomeOf, recorded } from './recorded.ts';
 
 /** Lines that a JSON report tells one by one; of those beyond only the number is told. */
 const MOST_TOLD = 1_000;
+
+/** Keys that the record of changes names one by one; of those beyond only the number is recorded. */
+const MOST_NAMED = 1_000;
 
 /** `tollgate keys import`: moves keys here that were made elsewhere. */
 export const keysImport: Command = {
@@ -40,28 +45,37 @@ export const keysImport: Command = {
       async (store) => {
         const report = new ImportReport(file, terminal, options);
         const progress = new Progress(terminal, () => performance.now());
-        const outcomes = moveKeys(readRows(source.chunks(), format), {
-          keys: store.keys,
-          plans: store.plans.plans,
-          formats: store.settings.keyFormats,
-          history: store.pepperHistory,
-          nowMs: () => Date.now(),
-          dryRun: options['dry-run'] === true,
-        });
-        try {
-          for await (const outcome of outcomes) {
-            report.add(outcome, () => progress.end());
-            progress.show('importing', source.bytesRead(), source.bytes, megabytes);
+        const isDry = options['dry-run'] === true;
+        const move = async () => {
+          const outcomes = moveKeys(readRows(source.chunks(), format), {
+            keys: store.keys,
+            plans: store.plans.plans,
+            formats: store.settings.keyFormats,
+            history: store.pepperHistory,
+            nowMs: () => Date.now(),
+            dryRun: isDry,
+          });
+          try {
+            for await (const outcome of outcomes) {
+              report.add(outcome, () => progress.end());
+              progress.show('importing', source.bytesRead(), source.bytes, megabytes);
+            }
+          } catch (error) {
+            progress.end();
+            report.stop(error);
           }
-        } catch (error) {
           progress.end();
-          if (!(error instanceof Unreadable)) {
-            report.print();
-            throw error;
-          }
-          report.stop(error);
+        };
+        if (isDry) await move();
+        else {
+          await recorded(store, {
+            action: 'key.import',
+            target: null,
+            warn: terminal.error,
+            work: move,
+            resultOf: () => report.result(),
+          });
         }
-        progress.end();
         return report.print();
       },
       { makesSecrets: options['dry-run'] !== true },
@@ -77,6 +91,9 @@ class ImportReport {
   readonly #isDry: boolean;
   readonly #counts = { moved: 0, unknown: 0, already: 0, refused: 0 };
   readonly #told: { line: number; kind: string; id: string | null; why: string }[] = [];
+  /** Of those that were moved here, the first. */
+  readonly #keys: string[] = [];
+  #broken: unknown = null;
   #stopped: string | null = null;
 
   constructor(file: string, terminal: Terminal, options: Words['options']) {
@@ -88,6 +105,7 @@ class ImportReport {
 
   add({ line, kind, id, why }: LineOutcome, clear: () => void): void {
     this.#counts[kind]++;
+    if ((kind === 'moved' || kind === 'unknown') && this.#keys.length < MOST_NAMED) this.#keys.push(id!);
     if (why === null) return;
     if (this.#isJson) {
       if (this.#told.length < MOST_TOLD) this.#told.push({ line, kind, id, why });
@@ -97,12 +115,30 @@ class ImportReport {
     this.#terminal.error(`${this.#file}:${line}: ${kind === 'refused' ? `refused: ${why}` : why}\n`);
   }
 
-  /** There is no way to read on. */
-  stop({ line, message }: Unreadable): void {
+  /** There is no way to go on. */
+  stop(error: unknown): void {
+    if (!(error instanceof Unreadable)) {
+      this.#broken = error;
+      return;
+    }
+    const { line, message } = error;
     this.#stopped = `${this.#file}:${line}: ${message} Nothing from there on was read.`;
     this.#terminal.error(`${this.#stopped}\n`);
   }
 
+  /** For the record of changes: one for the whole import. */
+  result(): ChangeResult {
+    const { moved, unknown } = this.#counts;
+    const after = { file: this.#file, ...this.#counts, keys: this.#keys };
+    const came = { target: null, before: null, after };
+    if (this.#broken !== null) {
+      const { outcome, code } = outcomeOf(this.#broken);
+      return { outcome: moved + unknown > 0 ? 'unknown' : outcome, code, ...came };
+    }
+    return { outcome: unknown > 0 ? 'unknown' : moved > 0 ? 'done' : 'unchanged', code: null, ...came };
+  }
+
+  /** @throws what broke the import off, after it has printed what was done until then */
   print(): ExitCode {
     const { moved, unknown, already, refused } = this.#counts;
     if (this.#isJson) {
@@ -113,6 +149,7 @@ class ImportReport {
       const perhaps = unknown === 0 ? '' : `${unknown} imported and perhaps not durable, `;
       this.#terminal.out(`${moved} ${verb}, ${perhaps}${already} there already, ${refused} refused.\n`);
     }
+    if (this.#broken !== null) throw this.#broken;
     return refused > 0 || unknown > 0 || this.#stopped !== null ? 1 : 0;
   }
 }

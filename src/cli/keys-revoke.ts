@@ -3,6 +3,7 @@ import type { Command, ExitCode } from './command.ts';
 import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { json } from './keys-report.ts';
 import { type OpenStore, withStore } from './open-store.ts';
+import { recorded, resultOfKey } from './recorded.ts';
 
 /** `tollgate keys revoke`: ends a key for good; running gateways obey within a second (contract section 1). */
 export const keysRevoke: Command = {
@@ -13,7 +14,13 @@ export const keysRevoke: Command = {
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     const work = async (store: OpenStore): Promise<ExitCode> => {
-      const { before, key, durability } = await operationsOn(store).revoke(id);
+      const { before, key, durability } = await recorded(store, {
+        action: 'key.revoke',
+        target: id,
+        warn: terminal.error,
+        work: () => operationsOn(store).revoke(id),
+        resultOf: (changed) => resultOfKey(changed, changed.before.revokedAtMs !== null),
+      });
       if (options.json === true)
         terminal.out(json({ ...keyReport(key, store.plans), revokedAt: timeOf(key.revokedAtMs) }));
       else if (before.revokedAtMs === null) terminal.out(`${id} is revoked.\n`);

@@ -5,6 +5,7 @@ import { readDuration } from './duration.ts';
 import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { json } from './keys-report.ts';
 import { withStore } from './open-store.ts';
+import { recorded, resultOfKey } from './recorded.ts';
 
 /** `tollgate keys rotate` (contract section 5). */
 export const keysRotate: Command = {
@@ -25,7 +26,13 @@ export const keysRotate: Command = {
     return withStore<ExitCode>(
       terminal.env,
       async (store) => {
-        const { key, secret, durability } = await operationsOn(store).rotate(id, overlapMs);
+        const { key, secret, durability } = await recorded(store, {
+          action: 'key.rotate',
+          target: id,
+          warn: terminal.error,
+          work: () => operationsOn(store).rotate(id, overlapMs),
+          resultOf: resultOfKey,
+        });
         if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, store.plans)));
         else {
           terminal.out(`${id} has a new secret; the old one ${fateOf(key)}.\n\n  ${secret}\n\n`);

@@ -7,6 +7,7 @@ import { readLimits } from './keys-limits.ts';
 import { exitCodeOf, operationsOn } from './keys-operations.ts';
 import { json, limitsText } from './keys-report.ts';
 import { withStore } from './open-store.ts';
+import { recorded, resultOfKey } from './recorded.ts';
 
 /** `tollgate keys update`: changes what a key is; its secrets, counters and bans stay. */
 export const keysUpdate: Command = {
@@ -44,7 +45,13 @@ export const keysUpdate: Command = {
     const [id] = words.positionals as [string];
     const edits = editsOf(words, Date.now());
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const { key, durability } = await operationsOn(store).update(id, edits);
+      const { key, durability } = await recorded(store, {
+        action: 'key.update',
+        target: id,
+        warn: terminal.error,
+        work: () => operationsOn(store).update(id, edits),
+        resultOf: resultOfKey,
+      });
       const report = keyReport(key, store.plans);
       if (words.options.json === true) terminal.out(json(report));
       else {

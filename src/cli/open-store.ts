@@ -3,12 +3,15 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { Plans } from '../admit/plan.ts';
 import { loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
+import type { AuditStore } from '../identify/audit-store.ts';
 import type { Change, KeyStore } from '../identify/key-store.ts';
 import { checkPeppers, type PepperHistory, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
+import { EmbeddedAudit } from '../stores/embedded/audit.ts';
 import { EmbeddedChanges } from '../stores/embedded/changes.ts';
 import { openDatabase } from '../stores/embedded/database.ts';
 import { EmbeddedKeys } from '../stores/embedded/keys.ts';
 import { EmbeddedPepperRecord, peppersOf } from '../stores/embedded/pepper.ts';
+import { RedisAudit } from '../stores/redis/audit.ts';
 import { RedisChanges } from '../stores/redis/changes.ts';
 import { connectRedis, type RedisClient, untilReady } from '../stores/redis/connection.ts';
 import { DurableWrites } from '../stores/redis/durable-writes.ts';
@@ -28,6 +31,8 @@ export interface OpenStore {
   readonly peppers: readonly string[];
   readonly pepperHistory: PepperHistory;
   readonly keys: KeyStore;
+  /** The record of changes. */
+  readonly audit: AuditStore;
   /** Tells every gateway of a change to something other than a key (a key's change is told by `keys`). */
   readonly publish: (change: Change) => Promise<void>;
   /** What the store is made of, for the parts that a command adds to it. */
@@ -117,6 +122,7 @@ async function openEmbedded({ dataFolder, peppers: given }: Settings, writes: Wr
       warnings: pepperWarnings,
       ...pepper,
       keys: new EmbeddedKeys({ db, changes }),
+      audit: new EmbeddedAudit({ db, wallMs: () => Date.now() }),
       publish: (change) => changes.publish(change),
       technology: { kind: 'embedded', db },
       close: async () => db.close(),
@@ -153,6 +159,7 @@ async function openRedis({ peppers, redis: { durability } }: Settings, url: stri
     warnings: [...warnings, ...pepperWarnings],
     ...pepper,
     keys: new RedisKeys({ redis, circuit, publish, writes }),
+    audit: new RedisAudit({ redis, circuit, writes }),
     publish,
     technology: { kind: 'redis', redis, circuit, writes },
     close: async () => {

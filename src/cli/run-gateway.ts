@@ -146,7 +146,7 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
   const served = new Gateway({ ...parts, jwt: tokens.under(settings.jwt) });
   gateway = served;
   const readiness = () => readinessOf(live, stores, draining || listener === null, heap.isShort);
-  const api = adminApiOn(live, async () => stores, log.logger);
+  const api = adminApiOn(live, async () => stores, { logger: log.logger, auditFailed: metrics.auditFailed });
   const admin = place === null ? await adminOf(settings, metrics, { readiness, api }, closers) : settings.admin;
   place?.show({ readiness, metrics: () => metrics.registry.getMetricsAsJSON() });
   const limit = openFilesLimit();

@@ -122,6 +122,22 @@ const redis = z
   })
   .prefault({});
 
+const audit = z
+  .strictObject({
+    required: z
+      .boolean()
+      .prefault(false)
+      .describe(
+        'True refuses a change to a key or a ban that cannot be recorded first: 503 audit_unavailable. Commands read it here, too.',
+      ),
+    keep: wholeNumber(1_000, 10_000_000)
+      .prefault(100_000)
+      .describe(
+        'Changes that are kept in the record, in the same store as the keys; the oldest beyond that are removed.',
+      ),
+  })
+  .prefault({});
+
 const log = z
   .strictObject({
     sample2xx: z
@@ -207,6 +223,7 @@ export const gatewaySchema = z
     headers: headers.describe('Which rate-limit fields answers have, and which request fields are forwarded.'),
     cors: corsSchema.optional().describe('Lets pages of other origins read answers. Preflights cost nothing.'),
     jwt: jwtSchema.optional().describe('Callers who bring a JSON Web Token of an issuer instead of an API key.'),
+    audit: audit.describe('The record of the changes that operators make.'),
     log: log.describe('The access log.'),
     keys: keysSchema.describe('API keys that were made elsewhere.'),
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),

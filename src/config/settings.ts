@@ -59,6 +59,8 @@ export interface Settings {
     /** When a change made by an operator counts as done: on so many replicas, waited for so long. */
     readonly durability: { readonly replicas: 'all' | number; readonly timeoutMs: number };
   };
+  /** The record of changes: whether one that cannot be recorded is refused, and how many are kept. */
+  readonly audit: { readonly required: boolean; readonly keep: number };
   readonly headers: {
     /** Whether answers have RateLimit and RateLimit-Policy. */
     readonly draft: boolean;
@@ -206,6 +208,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       staleKeysMs: redis.staleKeys,
       durability: { replicas: redis.durability.replicas, timeoutMs: redis.durability.timeout },
     },
+    audit: file.audit,
     headers: file.headers,
     log: file.log,
     cors: corsOf(file.cors),

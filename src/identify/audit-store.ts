@@ -1,13 +1,15 @@
 /** The record of one change that an operator made or tried to make, as a store takes it. */
 export interface AuditRecord {
-  /** Different for each change; a record that is written again under the same id replaces its earlier version. */
+  /** Different for each change. */
   readonly id: string;
+  /** Which version of it this is, from 1. A later one replaces an earlier one, never the other way round. */
+  readonly revision: number;
   /** JSON, without any secret or digest. */
   readonly text: string;
 }
 
 /** A record as a store keeps it. */
-export interface KeptRecord extends AuditRecord {
+export interface KeptRecord extends Pick<AuditRecord, 'id' | 'text'> {
   /** Its place among all records, from 1: what came later has a higher one. */
   readonly number: number;
   /** When it was first written, by the store's clock; Unix milliseconds, never earlier than that of the record before it. */

@@ -1,6 +1,6 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client';
 import { CONNECTIONS_DROPPED, type Shortage } from './connection-metrics.ts';
-import { WORKERS_LOST } from './metrics.ts';
+import { AUDIT_FAILURES, WORKERS_LOST } from './metrics.ts';
 
 /** All metrics of one process at one moment, as plain data. */
 export type Snapshot = readonly object[];
@@ -31,6 +31,7 @@ export class JoinedMetrics {
   readonly #own = new Registry();
   readonly #dropped: Counter<string>;
   readonly #lost: Counter;
+  readonly #auditFailures: Counter;
   #ended: Promise<Snapshot> = Promise.resolve([]);
 
   constructor() {
@@ -38,6 +39,7 @@ export class JoinedMetrics {
     const registers = [this.#own];
     this.#dropped = new Counter({ ...CONNECTIONS_DROPPED, registers });
     this.#lost = new Counter({ ...WORKERS_LOST, registers });
+    this.#auditFailures = new Counter({ ...AUDIT_FAILURES, registers });
   }
 
   /** A connection was closed unanswered before a worker had it: there were too many, or too few open files. */
@@ -48,6 +50,11 @@ export class JoinedMetrics {
   /** A worker stopped or ended without being told to. */
   workerLost(): void {
     this.#lost.inc();
+  }
+
+  /** A change that an operator made is not recorded, or not as it ended. */
+  auditFailed(): void {
+    this.#auditFailures.inc();
   }
 
   /** Keeps what a process has counted that is no more. */

@@ -16,6 +16,8 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, Set
   /** An upstream has sent bytes that answer no request. */
   unaskedAnswer(upstream: string): void;
   storeFailed(): void;
+  /** A change that an operator made is not recorded, or not as it ended. */
+  auditFailed(): void;
   logLineDropped(): void;
 }
 
@@ -52,6 +54,11 @@ export const WORKERS_LOST = {
   name: 'tollgate_workers_lost_total',
   help: 'Workers that stopped or ended without being told to.',
 };
+/** Counted by the supervisor where there are several workers. */
+export const AUDIT_FAILURES = {
+  name: 'tollgate_audit_failures_total',
+  help: 'Changes by operators that are not recorded, or not as they ended.',
+};
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx'];
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 /** An admitted request that leaves at most this share of its window is near the limit. */
@@ -73,6 +80,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     'tollgate_store_failures_total',
     'Calls to the store that failed or were late.',
   );
+  const auditFailures = counter(registry, AUDIT_FAILURES.name, AUDIT_FAILURES.help);
   const logDrops = counter(registry, 'tollgate_log_lines_dropped_total', 'Log lines dropped because nobody took them.');
   const unparsed = new Counter({
     name: 'tollgate_unparsed_requests_total',
@@ -94,6 +102,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     unparsed: (code) => unparsed.inc({ code }),
     unaskedAnswer: (upstream) => unasked.inc({ upstream }),
     storeFailed: () => storeFailures.inc(),
+    auditFailed: () => auditFailures.inc(),
     ...outageMetrics(registry),
     logLineDropped: () => logDrops.inc(),
   };

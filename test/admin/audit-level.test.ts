@@ -4,7 +4,7 @@ import { adminApiWith } from './in-process.ts';
 
 /** What a log of this level has of the making of a key. */
 async function actionsAt(level: string) {
-  const { it, lines } = await adminApiWith(new FakeStore(), level);
+  const { it, lines } = await adminApiWith(new FakeStore(), { level });
   expect((await it('POST', '/admin/keys', { plan: 'free' })).status).toBe(201);
   return lines.map(({ action }) => action);
 }

@@ -5,14 +5,20 @@ import { adminApiOn } from '../../src/cli/admin-api.ts';
 import { loadConfiguration } from '../../src/config/settings.ts';
 import type { KeyStore } from '../../src/identify/key-store.ts';
 import { atEnd } from '../support/endings.ts';
+import { FakeAuditStore } from './fake-audit-store.ts';
 import { ask, TOKEN } from './operator.ts';
 
 /** The admin API in this process, on a store of the test's, and the lines that it has written into the log. */
-export async function adminApiWith(keys: KeyStore, level = 'info') {
+export async function adminApiWith(
+  keys: KeyStore,
+  { level = 'info', audit = new FakeAuditStore(), required = false } = {},
+) {
   const lines: Record<string, unknown>[] = [];
   const logger = pino({ level }, { write: (line) => lines.push(JSON.parse(line)) });
   const configuration = loadConfiguration({ ADMIN_TOKEN: TOKEN });
   if ('faults' in configuration) throw new Error(configuration.faults.join());
+  const settings = { ...configuration.settings, audit: { required, keep: 1_000 } };
+  let failures = 0;
   const nothing = {
     bans: async () => [],
     lift: async () => null,
@@ -27,12 +33,15 @@ export async function adminApiWith(keys: KeyStore, level = 'info') {
     peppers: ['a pepper for the tests'],
     pepperState: () => 'right' as const,
     deprecatedCalls: nothing,
+    audit,
   };
-  const server = createServer(adminApiOn(configuration, async () => stores, logger));
+  const server = createServer(
+    adminApiOn({ ...configuration, settings }, async () => stores, { logger, auditFailed: () => failures++ }),
+  );
   atEnd(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port: adminPort } = server.address() as AddressInfo;
   const it = (method: string, path: string, body?: unknown, headers = {}) =>
     ask({ adminPort }, method, path, body, headers);
-  return { it, lines };
+  return { it, lines, audit, failures: () => failures };
 }

@@ -26,9 +26,9 @@ describe('the record of changes in the embedded store', () => {
   test('gives no record an earlier time than the one before it, whatever becomes of the clock', async () => {
     let nowMs = 1_000;
     const audit = auditIn(await temporaryFolder(), () => nowMs);
-    await audit.put({ id: 'a', text: '' }, KEEP);
+    await audit.put({ id: 'a', revision: 1, text: '' }, KEEP);
     nowMs = 10;
-    await audit.put({ id: 'b', text: '' }, KEEP);
+    await audit.put({ id: 'b', revision: 1, text: '' }, KEEP);
     expect((await audit.list({ limit: 2, before: null })).map(({ atMs }) => atMs)).toEqual([1_000, 1_000]);
   });
 });
@@ -46,7 +46,9 @@ describe('the record of changes in Redis', () => {
     const { audit, circuit } = await gatewayOn(url);
     await redisCommand(url, 'SET', keyspace.audit, 'foreign');
     for (let i = 0; i < 4; i++) {
-      await expect(audit.put({ id: 'a', text: '' }, KEEP)).rejects.toMatchObject({ code: 'store_corrupt' });
+      await expect(audit.put({ id: 'a', revision: 1, text: '' }, KEEP)).rejects.toMatchObject({
+        code: 'store_corrupt',
+      });
       await expect(audit.list({ limit: 1, before: null })).rejects.toMatchObject({ code: 'store_corrupt' });
     }
     expect(circuit.state).toBe('present');
@@ -65,16 +67,16 @@ describe('the record of changes in Redis', () => {
       },
     };
     const audit = new RedisAudit({ redis, circuit, writes: writes as never });
-    const number = await audit.put({ id: 'a', text: 'begun' }, KEEP);
-    await audit.put({ id: 'a', text: 'done' }, { ...KEEP, number });
+    const number = await audit.put({ id: 'a', revision: 1, text: 'begun' }, KEEP);
+    await audit.put({ id: 'a', revision: 2, text: 'done' }, { ...KEEP, number });
     const linkOf = (async () => redis) as never;
     for (const write of made) expect(await write.remake(linkOf)).toBe('there');
     expect((await audit.list({ limit: 9, before: null })).map(({ text }) => text)).toEqual(['done']);
     // The new primary has never seen it, and has given its number to another record.
     await redisCommand(server.url, 'FLUSHALL');
-    await audit.put({ id: 'other', text: 'other' }, KEEP);
-    expect(await made[0]!.remake(linkOf)).toBe('remade');
-    expect(await made[1]!.remake(linkOf)).toBe('there');
+    await audit.put({ id: 'other', revision: 1, text: 'other' }, KEEP);
+    for (const write of made.slice(0, 2)) expect(await write.remake(linkOf)).toBe('remade');
+    for (const write of made.slice(0, 2)) expect(await write.remake(linkOf)).toBe('there');
     expect((await audit.list({ limit: 9, before: null })).map(({ text }) => text)).toEqual(['done', 'other']);
   });
 });

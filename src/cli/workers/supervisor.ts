@@ -66,7 +66,7 @@ export async function supervise(
     warnings: [],
   });
   const crew = crewOf({ workers, env, dispatcher, metrics, lines, log, configuration: inForce });
-  const adminApi = adminApiAlone(live, log.logger);
+  const adminApi = adminApiAlone(live, { logger: log.logger, auditFailed: () => metrics.auditFailed() });
   const keys = async () => (await adminApi.stores()).keys;
   const leaves = [obeySignals(crew), followQuietly(live, { log, env, keys })];
   const close = async () => {

@@ -24,19 +24,30 @@ export class EmbeddedAudit implements AuditStore {
     this.#options = options;
     answering(() =>
       options.db.exec(`CREATE TABLE IF NOT EXISTS audit (
-        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at_ms INTEGER NOT NULL, text TEXT NOT NULL
+        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at_ms INTEGER NOT NULL,
+        revision INTEGER NOT NULL, text TEXT NOT NULL
       ) STRICT`),
     );
   }
 
-  async put({ id, text }: AuditRecord, { keep }: PutOptions): Promise<number> {
+  async put({ id, revision, text }: AuditRecord, { keep }: PutOptions): Promise<number> {
     const { db, wallMs, onFailedWrite } = this.#options;
     const write = () => {
-      const replaced = db.prepare('UPDATE audit SET text = ? WHERE id = ? RETURNING number').get(text, id);
-      if (replaced !== undefined) return Number(replaced.number);
+      const there = db.prepare('SELECT number FROM audit WHERE id = ?').get(id);
+      if (there !== undefined) {
+        db.prepare('UPDATE audit SET text = ?, revision = ? WHERE id = ? AND revision <= ?').run(
+          text,
+          revision,
+          id,
+          revision,
+        );
+        return Number(there.number);
+      }
       const latest = db.prepare('SELECT at_ms FROM audit ORDER BY number DESC LIMIT 1').get();
       const atMs = Math.max(wallMs(), Number(latest?.at_ms ?? 0));
-      const added = db.prepare('INSERT INTO audit (id, at_ms, text) VALUES (?, ?, ?)').run(id, atMs, text);
+      const added = db
+        .prepare('INSERT INTO audit (id, at_ms, revision, text) VALUES (?, ?, ?, ?)')
+        .run(id, atMs, revision, text);
       const number = Number(added.lastInsertRowid);
       db.prepare(
         'DELETE FROM audit WHERE number IN (SELECT number FROM audit WHERE number <= ? ORDER BY number LIMIT ?)',

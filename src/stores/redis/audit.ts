@@ -12,15 +12,17 @@ const MOST_REMOVED = 1_000;
 const MOST_SOUGHT = 100;
 
 /**
- * Writes a record. KEYS: the hash of all records (its fields stand in keyspace.ts). ARGV: the record's number, 0 where it is
- * not known; its id; its text; how many are kept. Writes in any case. Replies the number.
+ * Writes a record, unless a later version of it is there. KEYS: the hash of all records (its fields stand in keyspace.ts).
+ * ARGV: the record's number, 0 where it is not known; its id; its revision; its text; how many are kept. Writes something in
+ * any case. Replies the number.
  */
 const PUT_LUA = `
 local function replaced(number)
   local value = redis.call('HGET', KEYS[1], number)
-  local id, at = string.match(value or '', '^(%S+) (%S+) ')
+  local id, at, revision = string.match(value or '', '^(%S+) (%d+) (%d+) ')
   if id ~= ARGV[2] then return false end
-  redis.call('HSET', KEYS[1], number, id .. ' ' .. at .. ' ' .. ARGV[3])
+  if tonumber(revision) <= tonumber(ARGV[3]) then value = id .. ' ' .. at .. ' ' .. ARGV[3] .. ' ' .. ARGV[4] end
+  redis.call('HSET', KEYS[1], number, value)
   return true
 end
 if replaced(ARGV[1]) then return tonumber(ARGV[1]) end
@@ -33,9 +35,9 @@ local time = redis.call('TIME')
 local now = math.max(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(redis.call('HGET', KEYS[1], 'at') or 0))
 last = last + 1
 local stamp = string.format('%.0f', now)
-redis.call('HSET', KEYS[1], last, ARGV[2] .. ' ' .. stamp .. ' ' .. ARGV[3])
+redis.call('HSET', KEYS[1], last, ARGV[2] .. ' ' .. stamp .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
 local before = first
-while first <= last - tonumber(ARGV[4]) and first - before < ${MOST_REMOVED} do
+while first <= last - tonumber(ARGV[5]) and first - before < ${MOST_REMOVED} do
   redis.call('HDEL', KEYS[1], first)
   first = first + 1
 end
@@ -43,12 +45,7 @@ redis.call('HSET', KEYS[1], 'first', first, 'last', last, 'at', stamp)
 return last`;
 
 interface Scripted {
-  tollgateAudit(log: string, number: number, id: string, text: string, keep: number): Promise<number>;
-}
-
-interface Version extends AuditRecord {
-  number: number;
-  readonly keep: number;
+  tollgateAudit(log: string, ...args: (string | number)[]): Promise<number>;
 }
 
 export interface RedisAuditOptions {
@@ -66,8 +63,6 @@ export class RedisAudit implements AuditStore {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
   readonly #writes: DurableWrites;
-  /** The latest version of each record that is not yet durable: an earlier one must not be written again over it. */
-  readonly #latest = new Map<string, Version>();
 
   constructor({ redis, circuit, writes }: RedisAuditOptions) {
     redis.defineCommand('tollgateAudit', { lua: PUT_LUA, numberOfKeys: 1 });
@@ -76,17 +71,11 @@ export class RedisAudit implements AuditStore {
     this.#writes = writes;
   }
 
-  async put({ id, text }: AuditRecord, { number: earlier, keep, isLasting }: PutOptions): Promise<number> {
-    const pending = this.#latest.get(id);
-    const put = () => this.#redis.tollgateAudit(keyspace.audit, pending?.number ?? earlier ?? 0, id, text, keep);
+  async put(record: AuditRecord, { number: earlier, keep, isLasting }: PutOptions): Promise<number> {
+    const { id, revision, text } = record;
+    const put = () => this.#redis.tollgateAudit(keyspace.audit, earlier ?? 0, id, revision, text, keep);
     const number = await this.#run(put);
-    const latest: Version = { id, text, number, keep };
-    this.#latest.set(id, latest);
-    const acknowledged = this.#writes.settle(this.#lasting(id));
-    const settled = acknowledged.then((durability) => (durability.kind === 'durable' ? null : durability.settled));
-    void settled.then(() => {
-      if (this.#latest.get(id) === latest) this.#latest.delete(id);
-    });
+    const acknowledged = this.#writes.settle(putAgain(record, number, keep));
     if (isLasting) await acknowledged;
     return number;
   }
@@ -107,28 +96,12 @@ export class RedisAudit implements AuditStore {
       const numbers = Array.from({ length }, (_, i) => next - i);
       const values = await this.#run(() => this.#redis.hmget(keyspace.audit, ...numbers.map(String)));
       for (const [i, value] of values.entries()) {
-        const [, id, atMs, text] = /^(\S+) (\d+) (.*)$/s.exec(value ?? '') ?? [];
+        const [, id, atMs, text] = /^(\S+) (\d+) \d+ (.*)$/s.exec(value ?? '') ?? [];
         if (id !== undefined) found.push({ number: numbers[i]!, id, atMs: Number(atMs), text: text! });
       }
       next -= length;
     }
     return found;
-  }
-
-  /** Where a failover has undone it, it is added anew; its place may be taken by another record. */
-  #lasting(id: string): LastingWrite {
-    return {
-      about: id,
-      remake: async (linkOf: (name: string) => Promise<Link>) => {
-        const link = await linkOf(keyspace.audit);
-        const version = this.#latest.get(id);
-        // A later version is durable, so this one has nothing left to do.
-        if (version === undefined) return 'superseded';
-        const { text, number, keep } = version;
-        version.number = Number(await link.eval(PUT_LUA, 1, keyspace.audit, number, id, text, keep));
-        return version.number === number ? 'there' : 'remade';
-      },
-    };
   }
 
   /** What stands in the place of the records, or a rule that forbids it, fails this call, and not the store as a whole. */
@@ -151,4 +124,19 @@ export class RedisAudit implements AuditStore {
       outcome.cause,
     );
   }
+}
+
+/** Where a failover has undone it, it is added anew: its place may be taken by another record. */
+function putAgain({ id, revision, text }: AuditRecord, first: number, keep: number): LastingWrite {
+  let number = first;
+  return {
+    about: id,
+    remake: async (linkOf: (name: string) => Promise<Link>) => {
+      const link = await linkOf(keyspace.audit);
+      const there = Number(await link.eval(PUT_LUA, 1, keyspace.audit, number, id, revision, text, keep));
+      const outcome = there === number ? 'there' : 'remade';
+      number = there;
+      return outcome;
+    },
+  };
 }

@@ -27,7 +27,7 @@ export const keyspace = {
    */
   changesChannel: (database: number) => `tg:changes:${database}`,
   /**
-   * Hash: the record of the changes that operators made. A field for each record, its number: `ID MILLISECONDS JSON`; and
+   * Hash: the record of the changes that operators made. A field for each record, its number: `ID MILLISECONDS REVISION JSON`; and
    * `first`, `last` (the numbers of the oldest and the latest) and `at` (when that was added). Has at most as many records as
    * `audit.keep` says, and no end.
    */

@@ -1,0 +1,101 @@
+import { writeFile } from 'node:fs/promises';
+import { hostname, userInfo } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { allowance } from '../support/allowance.ts';
+import { temporaryFolder } from '../support/processes.ts';
+import { runCommand as run } from '../support/run-command.ts';
+import { createKey, STORES, spend } from './ledger-commands.ts';
+
+describe.each(Object.keys(STORES))('on %s', (name) => {
+  let env: NodeJS.ProcessEnv;
+  beforeEach(async () => {
+    env = await STORES[name]!();
+  });
+  const changes = async (...options: string[]) => {
+    const { code, stdout, stderr } = await run(env, 'audit', '--json', ...options);
+    expect([code, stderr]).toEqual([0, '']);
+    return JSON.parse(stdout);
+  };
+
+  test('each change of a command is recorded with the user of the shell, before and after, and no secret', async () => {
+    const id = await createKey(env, '--plan', 'pro', '--name', 'shop');
+    await run(env, 'keys', 'update', id, '--plan', 'free');
+    await run(env, 'keys', 'rotate', id);
+    await spend(env, id, allowance({ hour: 1 }, { after: 1, firstMs: 600_000 }), 2);
+    await run(env, 'bans', 'lift', id);
+    await run(env, 'keys', 'revoke', id);
+    await run(env, 'keys', 'revoke', id);
+    await run(env, 'keys', 'rotate', id);
+    const found = await changes('--key', id);
+    expect(found.toReversed()).toMatchObject([
+      { action: 'key.create', outcome: 'done', before: null, after: { plan: 'pro', name: 'shop' } },
+      { action: 'key.update', outcome: 'done', before: { plan: 'pro' }, after: { plan: 'free' } },
+      { action: 'key.rotate', outcome: 'done', after: { secrets: [expect.any(String), expect.any(String)] } },
+      { action: 'ban.lift', outcome: 'done', before: null, after: null },
+      { action: 'key.revoke', outcome: 'done', before: { revokedAt: null } },
+      { action: 'key.revoke', outcome: 'unchanged' },
+      { action: 'key.rotate', outcome: 'refused', code: 'conflict' },
+    ]);
+    const actor = { kind: 'shell', user: userInfo().username, host: hostname() };
+    for (const change of found)
+      expect(change).toMatchObject({ actor, target: id, requestId: null, clientAddress: null });
+    expect(await changes('--actor', actor.user, '--limit', '1')).toEqual(found.slice(0, 1));
+    expect(await changes('--actor', 'ADMIN_TOKEN')).toEqual([]);
+    expect(await changes('--since', '1h')).toHaveLength(7);
+    expect(await changes('--since', '2099-01-01')).toEqual([]);
+  });
+
+  test('for people it is a table on a terminal, newest first, that says what has changed', async () => {
+    expect(await run(env, 'audit')).toEqual({ code: 0, stdout: 'No change is recorded.\n', stderr: '' });
+    const id = await createKey(env, '--plan', 'pro');
+    await run(env, 'keys', 'update', id, '--plan', 'free', '--limit', 'minute=7');
+    const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'audit');
+    const [heads, latest, first] = stdout.split('\n');
+    expect(heads).toMatch(/^TIME +BY +ACTION +OUTCOME +ID +CHANGE$/);
+    const who = `${userInfo().username}@${hostname()}`;
+    expect(latest).toMatch(
+      /^\d{4}-\d\d-\d\dT\S+Z +\S+ +key\.update +done +key_\w+ +plan: pro → free, limits: - → minute=7$/,
+    );
+    expect(latest).toContain(` ${who} `);
+    expect(first).toMatch(/key\.create +done +key_\w+ +plan: pro,/);
+    expect((await run(env, 'audit', '--limit', '1')).stdout.split('\t')[1]).toBe(who);
+  });
+
+  test('an import is one record that names its keys, and a dry run none', async () => {
+    const file = join(await temporaryFolder(), 'keys.csv');
+    const hashes = ['1', '2'].map((digit) => digit.repeat(64));
+    await writeFile(file, `sha256,plan\n${hashes.map((hash) => `${hash},pro\n`).join('')}x,pro\n`);
+    await run(env, 'keys', 'import', file, '--dry-run');
+    expect(await changes()).toEqual([]);
+    await run(env, 'keys', 'import', file);
+    await run(env, 'keys', 'import', file);
+    const [again, first, ...more] = await changes();
+    const keys = JSON.parse((await run(env, 'keys', 'list', '--json')).stdout).map(({ id }: { id: string }) => id);
+    expect(more).toEqual([]);
+    expect(first).toMatchObject({
+      action: 'key.import',
+      outcome: 'done',
+      target: null,
+      after: { file, moved: 2, unknown: 0, already: 0, refused: 1 },
+    });
+    expect(first.after.keys.toSorted()).toEqual(keys.toSorted());
+    expect(again).toMatchObject({ outcome: 'unchanged', after: { moved: 0, already: 2, refused: 1, keys: [] } });
+    expect(await changes('--key', keys[0])).toEqual([first]);
+    expect(JSON.stringify([first, again])).not.toContain(hashes[0]);
+  });
+
+  test('a secret that is taken for an id is not recorded', async () => {
+    await run(env, 'keys', 'revoke', `tg_live_${'a'.repeat(38)}`);
+    expect(await changes()).toMatchObject([{ action: 'key.revoke', outcome: 'refused', target: null }]);
+  });
+});
+
+test.each([
+  ['--limit', '0'],
+  ['--limit', 'many'],
+  ['--since', 'yesterday'],
+])('`audit %s %s` is wrong usage', async (option, value) => {
+  const { code, stderr } = await run({}, 'audit', option, value);
+  expect([code, stderr]).toEqual([2, expect.stringContaining(`${option} is '${value}'; it must be `)]);
+});
