@@ -11,6 +11,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'keys show': async () => (await import('./cli/keys-show.ts')).keysShow,
   'keys rotate': async () => (await import('./cli/keys-rotate.ts')).keysRotate,
   'keys revoke': async () => (await import('./cli/keys-revoke.ts')).keysRevoke,
+  'keys delete': async () => (await import('./cli/keys-delete.ts')).keysDelete,
   'keys update': async () => (await import('./cli/keys-update.ts')).keysUpdate,
   'keys import': async () => (await import('./cli/keys-import.ts')).keysImport,
   'keys export': async () => (await import('./cli/keys-export.ts')).keysExport,
@@ -86,6 +87,19 @@ async function overview(prefix: string): Promise<string> {
   return `Tollgate, an API gateway that holds every caller to the quotas of its plan.\n\nUsage: tollgate COMMAND [options]\n\nCommands:\n${rows.join('\n')}\n\n\`tollgate COMMAND --help\` tells the options of each.\n`;
 }
 
+/** Asks the person at the terminal. Empty where the person ends the input instead. */
+async function question(text: string): Promise<string> {
+  const { createInterface } = await import('node:readline/promises');
+  // On standard error: standard output may be going to a program.
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  const ended = new Promise<string>((resolve) => lines.once('close', () => resolve('')));
+  try {
+    return await Promise.race([lines.question(text), ended]);
+  } finally {
+    lines.close();
+  }
+}
+
 /** Resolves when everything that was written to a stream has gone to its reader, or cannot go there any more. */
 function written(stream: NodeJS.WriteStream): Promise<void> {
   return new Promise((resolve) => {
@@ -106,6 +120,7 @@ if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.
     out: (text) => process.stdout.write(text),
     error: (text) => process.stderr.write(text),
     isTerminal: process.stdout.isTTY === true,
+    question: process.stdin.isTTY === true ? question : null,
   });
   // A pipe holds 64 KiB and its reader may pause for any time: a backup that ends before it is written is cut off, with
   // exit code 0. A command that takes signals has been told to stop, and does not wait for the reader of its log.

@@ -2,7 +2,7 @@ import type { Durability, StoredKey } from '../identify/key-store.ts';
 import type { Call } from './call.ts';
 import { timeOf } from './key-report.ts';
 
-export type Action = 'key.create' | 'key.update' | 'key.rotate' | 'key.revoke' | 'ban.lift';
+export type Action = 'key.create' | 'key.update' | 'key.rotate' | 'key.revoke' | 'key.delete' | 'ban.lift';
 
 /** One change that an operator made or tried, or a wrong admin token. The log adds when. No secret has a place in it. */
 export interface AuditLine {

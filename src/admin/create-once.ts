@@ -20,7 +20,7 @@ export type Created =
   | { readonly kind: 'ended'; readonly id: string; readonly how: SecretEnd };
 
 /** Why the secret that was shown when a key was made no longer works. */
-export type SecretEnd = 'revoked' | 'expired' | 'rotated';
+export type SecretEnd = 'revoked' | 'expired' | 'rotated' | 'deleted';
 
 interface Means {
   readonly keys: KeyStore;
@@ -60,7 +60,9 @@ export async function createOnce(repeatable: Repeatable, wishesAt: WishesAt, mea
 async function find(repeatable: Repeatable, wishesAt: WishesAt, means: Means): Promise<Created | null> {
   const { keys, peppers, nowMs } = means;
   for (const candidate of candidatesOf(repeatable.name, peppers, nowMs)) {
-    const key = await keys.get(candidate.id);
+    const key = await keys.get(candidate.id, { evenDeleted: true });
+    const isRecent = key !== null && key.createdAtMs > nowMs - REPEATABLE_MS;
+    if (isRecent && key.deletedAtMs !== undefined) return { kind: 'ended', id: key.id, how: 'deleted' };
     if (key?.creation === undefined || key.createdAtMs <= nowMs - REPEATABLE_MS) continue;
     const { creation, createdAtMs } = key;
     if (creation.body !== repeatable.body) return { kind: 'reused' };

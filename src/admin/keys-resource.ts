@@ -37,7 +37,12 @@ export async function createKey(call: Call, admin: Admin): Promise<Answer> {
     );
   }
   if (made.kind === 'ended') {
-    const what = { revoked: 'is revoked', expired: 'has expired', rotated: 'has another secret since' }[made.how];
+    const what = {
+      revoked: 'is revoked',
+      expired: 'has expired',
+      rotated: 'has another secret since',
+      deleted: 'was deleted',
+    }[made.how];
     return refuse(
       'conflict',
       `Key ${made.id}, which this Idempotency-Key made, ${what}. Use a new Idempotency-Key to make another key.`,
@@ -91,6 +96,20 @@ export async function rotateKey(call: Call, admin: Admin): Promise<Answer> {
     tell(call, admin, 'key.rotate', changed);
     const { id, ...rest } = wholeKeyReport(key, admin.operations.plans, admin.nowMs());
     return answerChange(200, durability, { id, key: secret, ...rest }, fieldsOfKey(key));
+  });
+}
+
+/** Deletes a key for good. By a path of its own: DELETE of the key revokes it, and has done so from the beginning. */
+export async function deleteKey(call: Call, admin: Admin): Promise<Answer> {
+  const { body } = call;
+  if (body !== undefined && JSON.stringify(body) !== '{}') return wrong('The body must be left out.').refusal;
+  return guarded(call, async (guard) => {
+    const id = call.ids[0]!;
+    const { before, durability } = await admin.operations.delete(id, guard);
+    if (before.deletedAtMs === undefined) {
+      auditChange(admin.audit, doneLine(call, 'key.delete', id, { before: stateOf(before), after: null }), durability);
+    }
+    return answerChange(200, durability, { id, deleted: true });
   });
 }
 

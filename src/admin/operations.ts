@@ -4,8 +4,17 @@ import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
 import { isTokenHolder } from '../identify/jwt-claims.ts';
-import { edited, type KeyEdits, type KeyWishes, newKey, newSecret, revoked, rotated } from '../identify/key-changes.ts';
-import type { Durability, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
+import {
+  deleted,
+  edited,
+  type KeyEdits,
+  type KeyWishes,
+  newKey,
+  newSecret,
+  revoked,
+  rotated,
+} from '../identify/key-changes.ts';
+import type { Deleted, Durability, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { visible } from '../identify/visible.ts';
 import { type Created, createOnce } from './create-once.ts';
 
@@ -89,6 +98,21 @@ export class Operations {
   revoke(id: string, guard?: Guard): Promise<Changed> {
     const { nowMs } = this.#means();
     return this.#change(id, (before) => revoked(before, nowMs), guard);
+  }
+
+  /**
+   * Removes a key that can no longer be used for good: its record, what it has used, its strikes and its ban. Its id and the
+   * digests of its secrets stay as a tombstone, so that an import does not bring it back. Deleting it twice is no mistake.
+   */
+  async delete(id: string, guard?: Guard): Promise<Deleted> {
+    const { nowMs } = this.#means();
+    const done = await this.#options.keys.delete(id, (key) => {
+      if (key.deletedAtMs === undefined) guard?.(key);
+      return deleted(key, nowMs);
+    });
+    if (done === null) return unknownKey(id);
+    for (const consumerId of [id, shadowIdOf(id)]) await this.#options.ledger.forget(consumerId);
+    return done;
   }
 
   async show(id: string): Promise<StoredKey> {

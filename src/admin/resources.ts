@@ -6,7 +6,16 @@ import { type Action, auditChange, doneLine } from './audit.ts';
 import { listChanges } from './audit-report.ts';
 import { banReport } from './ban-report.ts';
 import type { Call } from './call.ts';
-import { createKey, listKeys, revokeKey, rotateKey, showKey, showUsage, updateKey } from './keys-resource.ts';
+import {
+  createKey,
+  deleteKey,
+  listKeys,
+  revokeKey,
+  rotateKey,
+  showKey,
+  showUsage,
+  updateKey,
+} from './keys-resource.ts';
 import { PAST_RULE, pastFrom } from './moment.ts';
 import { linkToNext, readPage, wrong } from './queries.ts';
 
@@ -29,6 +38,7 @@ export const RESOURCES: readonly {
     changes: { PATCH: 'key.update', DELETE: 'key.revoke' },
   },
   { path: ['keys', ID, 'rotate'], methods: { POST: rotateKey }, changes: { POST: 'key.rotate' } },
+  { path: ['keys', ID, 'delete'], methods: { POST: deleteKey }, changes: { POST: 'key.delete' } },
   { path: ['keys', ID, 'usage'], methods: { GET: showUsage } },
   { path: ['bans'], methods: { GET: listBans }, isList: true },
   { path: ['bans', ID], methods: { DELETE: liftBan }, changes: { DELETE: 'ban.lift' } },

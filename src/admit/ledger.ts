@@ -93,6 +93,8 @@ export interface LedgerView {
    * @returns null when the consumer is not banned.
    */
   lift(consumerId: string): Promise<Durability | null>;
+  /** Removes all that is known of a consumer: what was counted, strikes, ban. Nothing where there is nothing. */
+  forget(consumerId: string): Promise<void>;
   /** The bans in force, in no order. */
   bans(): Promise<readonly BanInForce[]>;
 }

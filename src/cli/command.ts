@@ -24,6 +24,8 @@ export interface Terminal {
   error(text: string): void;
   /** True where standard output is a terminal: tables and progress only there. Nothing is coloured, so NO_COLOR changes nothing. */
   readonly isTerminal: boolean;
+  /** Asks the person at the terminal and resolves to the line that was typed; null, or absent, where standard input is none. */
+  readonly question?: ((text: string) => Promise<string>) | null;
 }
 
 /** 0 done, 1 refused or failed, 2 wrong usage. */

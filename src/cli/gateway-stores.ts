@@ -1,4 +1,5 @@
 import type { Ledger, Returns } from '../admit/ledger.ts';
+import { shadowIdOf } from '../admit/plan.ts';
 import type { DeprecatedCalls } from '../annotate/deprecated-calls.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
@@ -235,8 +236,13 @@ async function openEmbedded(
       onFailedWrite: (error) => events.onFailedWrite?.(error),
       onLoss: events.onFailure,
     });
+    const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
+    // The next snapshot would bring back what a command that deleted a key has removed.
+    changes.subscribe(({ kind, keyId }) => {
+      if (kind === 'key' && keyId !== null) void forgetIfDeleted(keyId, keys, ledger).catch(events.onFailure);
+    });
     return {
-      keys: new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) }),
+      keys,
       ledger,
       attempts: new attempts.MemoryAttemptCounter(),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
@@ -261,4 +267,10 @@ async function openEmbedded(
     owner.release();
     throw error;
   }
+}
+
+async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {
+  const key = await keys.get(id, { evenDeleted: true });
+  if (key?.deletedAtMs === undefined) return;
+  for (const consumerId of [id, shadowIdOf(id)]) await ledger.forget(consumerId);
 }

@@ -141,6 +141,33 @@ export function revoked(key: StoredKey, nowMs: number): StoredKey {
   return key.revokedAtMs === null ? { ...key, revokedAtMs: nowMs } : key;
 }
 
+/**
+ * What is left of a key that is deleted for good: its id, and the digests of its secrets as retired ones, as far as a key keeps
+ * those (`MOST_RETIRED`). To an earlier version of Tollgate it is a revoked key without secrets.
+ * @throws Failure `conflict` for a key that can still be used
+ */
+export function deleted(key: StoredKey, nowMs: number): StoredKey {
+  if (key.deletedAtMs !== undefined) return key;
+  const hasExpired = key.expiresAtMs !== null && nowMs >= key.expiresAtMs;
+  if (key.revokedAtMs === null && !hasExpired) {
+    throw new Failure('conflict', `Key ${key.id} can still be used. Revoke it first, then delete it.`);
+  }
+  const tombstone: StoredKey = {
+    id: key.id,
+    plan: '',
+    limits: {},
+    name: null,
+    owner: null,
+    createdAtMs: key.createdAtMs,
+    expiresAtMs: null,
+    revokedAtMs: key.revokedAtMs ?? nowMs,
+    secrets: [],
+    ...(key.retired === undefined ? {} : { retired: key.retired }),
+    deletedAtMs: nowMs,
+  };
+  return retiring(tombstone, key.secrets.toReversed());
+}
+
 /** What is to be different. What is absent stays; in `limits`, null goes back to the plan's own number. */
 export interface KeyEdits {
   readonly plan?: string;

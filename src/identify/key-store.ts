@@ -33,6 +33,11 @@ export interface StoredKey {
    * there are none.
    */
   readonly retired?: readonly string[];
+  /**
+   * When it was deleted for good. What is left of it are its id and the digests that it had, all retired: a tombstone, so that
+   * an import does not bring it back. Absent while it was not.
+   */
+  readonly deletedAtMs?: number;
   /** How its creation is told from another when it is asked for again (repeatable.ts); absent where it cannot be. */
   readonly creation?: { readonly salt: string; readonly body: string };
 }
@@ -65,6 +70,12 @@ export interface Updated {
   readonly durability: Durability;
 }
 
+export interface Deleted {
+  /** The key as it was; its tombstone where it had been deleted before. */
+  readonly before: StoredKey;
+  readonly durability: Durability;
+}
+
 export interface UpdateOptions {
   /** False for what may be lost, since it is made again by itself: nothing is waited for, and the durability is unknown. */
   readonly isLasting?: boolean;
@@ -77,12 +88,18 @@ export interface UpdateOptions {
 export interface KeyStore {
   /** The key that has a secret with this digest, whatever its state (revoked and expired ones are found too). */
   findByDigest(digest: string): Promise<StoredKey | null>;
-  /** The same, and the key that had such a secret once and keeps its digest among the retired ones. */
+  /**
+   * The same, and the key that had such a secret once and keeps its digest among the retired ones, be it deleted. Nothing else
+   * here shows a deleted key unless asked for it.
+   */
   ownerOf(digest: string): Promise<StoredKey | null>;
-  get(id: string): Promise<StoredKey | null>;
+  get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null>;
   /** The keys behind the one whose id is `cursor`, which stays where it is whatever is added. `refused` for any other. */
   list(page: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage>;
-  /** Stores a new key, whole or not at all. Rejects with `refused` when its id or a digest is taken, be it a retired one. */
+  /**
+   * Stores a new key, whole or not at all. Rejects with `refused` when its id or a digest is taken, be it a retired one or a
+   * deleted key's.
+   */
   create(key: StoredKey): Promise<Durability>;
   /**
    * Stores many new keys, each whole or not at all. Nobody is told: what was unknown is asked again within a second.
@@ -96,6 +113,12 @@ export interface KeyStore {
    * Tells every gateway. Null when there is no such key; what `change` throws comes through and nothing is stored.
    */
   update(id: string, change: (key: StoredKey) => StoredKey, options?: UpdateOptions): Promise<Updated | null>;
+  /**
+   * Replaces a key by `bury(key)`, its tombstone, and takes it from the list; as atomic and as lasting as a change. Of a key
+   * that is deleted already that is done once more, as far as it was not. Null when there is no such key; what `bury` throws
+   * comes through and nothing is changed.
+   */
+  delete(id: string, bury: (key: StoredKey) => StoredKey): Promise<Deleted | null>;
 }
 
 /** How a gateway hears of changes that others (a command, another gateway) made to keys and bans. */
@@ -134,6 +157,7 @@ const STORED_KEY = z.looseObject({
   notes: z.string().optional(),
   secrets: z.array(SECRET),
   retired: z.array(z.string()).optional(),
+  deletedAtMs: moment.optional(),
   creation: z.looseObject({ salt: z.string(), body: z.string() }).optional(),
 });
 

@@ -225,6 +225,7 @@ describe('the API held to openapi.yaml', () => {
       ['POST', '/admin/keys'],
       ['PATCH', `/admin/keys/${id}`],
       ['POST', `/admin/keys/${id}/rotate`],
+      ['POST', `/admin/keys/${id}/delete`],
     ] as const;
     for (const [method, path] of bodies) {
       await it(method, path, '{}', { 'Content-Type': 'text/plain' });
@@ -235,13 +236,19 @@ describe('the API held to openapi.yaml', () => {
       ['POST', '/rotate', undefined],
       ['DELETE', '', undefined],
     ] as const;
+    const deletion = ['POST', '/delete', undefined] as const;
     for (const tag of ['"x"', 'x']) {
-      for (const [method, path, body] of changes)
+      for (const [method, path, body] of [...changes, deletion])
         await it(method, `/admin/keys/${id}${path}`, body, { 'If-Match': tag });
     }
     await it('DELETE', `/admin/keys/${id}`);
     await it('POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'a' });
     await it('DELETE', '/admin/keys/none');
+    const { body: ended } = await it('POST', '/admin/keys', { plan: 'small' });
+    for (const of of ['none', ended.id]) await it('POST', `/admin/keys/${of}/delete`);
+    await it('DELETE', `/admin/keys/${ended.id}`);
+    await it('POST', `/admin/keys/${ended.id}/delete`, { forever: true });
+    await it('POST', `/admin/keys/${ended.id}/delete`);
     for (const [method, path, body] of changes) await it(method, `/admin/keys/${id}${path}`, body);
     // A plan that has left plans.yaml: what its keys may do cannot be told.
     const plans = `plans:
@@ -264,6 +271,7 @@ describe('the API held to openapi.yaml', () => {
     for (let i = 0; i < 14; i++) await unsettled.get('/v1/pets', kept.key);
     await itUnsettled('DELETE', `/admin/bans/${kept.id}`);
     for (const [method, path, body] of changes) await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);
+    await itUnsettled('POST', `/admin/keys/${kept.id}/delete`);
     const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
       METHODS.filter((method) => method in methods).map((method) => [method, path, methods[method]!] as const),
     );
@@ -271,7 +279,7 @@ describe('the API held to openapi.yaml', () => {
       method === 'patch' ? { owner: 'o' } : method === 'post' ? { plan: 'free' } : undefined;
     const everywhere = async (of: TestGateway, header: Record<string, string>) => {
       for (const [method, path] of operations) {
-        const body = path.endsWith('/rotate') ? undefined : bodyFor(method);
+        const body = /\/(rotate|delete)$/.test(path) ? undefined : bodyFor(method);
         await referee.ask(of, method.toUpperCase(), `/admin${path.replace('{id}', id)}`, body, header);
       }
     };

@@ -22,6 +22,7 @@ export async function adminApiWith(
   const nothing = {
     bans: async () => [],
     lift: async () => null,
+    forget: async () => {},
     present: async () => null,
     decide: async () => [],
     of: async () => new Map(),

@@ -40,6 +40,10 @@ export class FakeLedger implements Ledger {
     return this.#of(consumerId) !== before ? DURABLE : null;
   }
 
+  async forget(consumerId: string): Promise<void> {
+    this.#accounts.delete(consumerId);
+  }
+
   async bans(): Promise<readonly BanInForce[]> {
     return [...this.#accounts].flatMap(([consumerId, { ban }]) =>
       ban !== null && this.nowMs < ban.untilMs ? [{ consumerId, ban }] : [],

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Failure } from '../../src/failure.ts';
-import { revoked, rotated } from '../../src/identify/key-changes.ts';
+import { deleted, revoked, rotated } from '../../src/identify/key-changes.ts';
 import { DURABLE, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { someKey } from '../identify/some-key.ts';
 
@@ -208,6 +208,64 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       const after = (await here.get(key.id))!;
       expect(await here.findByDigest(after.secrets[0]!.digest)).toEqual(after);
     }
+  });
+
+  describe('a key that is deleted', () => {
+    const bury = (key: StoredKey) => deleted(key, 9);
+    const gone = async () => {
+      const { key, digest } = someKey({ revokedAtMs: 1, name: 'n', owner: 'o', notes: 'x', retired: ['before'] });
+      await here.create(key);
+      return { key, digest, done: await here.delete(key.id, bury) };
+    };
+
+    test('is gone everywhere: by id, by digest and from the list, and cannot be changed', async () => {
+      const { key, digest, done } = await gone();
+      expect(done).toEqual({ before: key, durability: DURABLE });
+      for (const store of [here, there]) {
+        expect(await store.get(key.id)).toBeNull();
+        expect(await store.findByDigest(digest)).toBeNull();
+        expect(await store.update(key.id, (before) => ({ ...before, plan: 'free' }))).toBeNull();
+      }
+      expect((await everyKey()).flat()).toEqual([]);
+    });
+
+    test('leaves a tombstone of its id and digests alone, which no new key can take', async () => {
+      const { key, digest } = await gone();
+      const tombstone = { plan: '', limits: {}, name: null, owner: null, expiresAtMs: null, secrets: [] };
+      const rest = { id: key.id, createdAtMs: key.createdAtMs, revokedAtMs: 1, deletedAtMs: 9 };
+      const left = { ...tombstone, ...rest, retired: ['before', digest] };
+      expect(await there.get(key.id, { evenDeleted: true })).toEqual(left);
+      expect(await there.ownerOf(digest)).toEqual(left);
+      expect(await there.ownerOf('before')).toEqual(left);
+      await expect(there.create(someKey({ id: key.id }).key)).rejects.toMatchObject({ code: 'refused' });
+      await expect(there.create(someKey({ secrets: key.secrets }).key)).rejects.toMatchObject({ code: 'refused' });
+      expect(await there.createEach([key])).toEqual(['taken']);
+    });
+
+    test('is deleted once: a second time finds the tombstone and changes nothing', async () => {
+      const { key } = await gone();
+      const tombstone = await here.get(key.id, { evenDeleted: true });
+      expect((await there.delete(key.id, (before) => deleted(before, 99)))?.before).toEqual(tombstone);
+      expect(await here.get(key.id, { evenDeleted: true })).toEqual(tombstone);
+    });
+
+    test('stays as it is where it must not be deleted, and none is made where there is none', async () => {
+      const { key, digest } = someKey();
+      await here.create(key);
+      await expect(here.delete(key.id, bury)).rejects.toMatchObject({ code: 'conflict' });
+      expect(await there.findByDigest(digest)).toEqual(key);
+      expect(await here.delete('key_none', bury)).toBeNull();
+    });
+
+    test('is a cursor all the same: the keys behind it are listed, each once', async () => {
+      const keys = [1, 2, 2, 2, 3].map((createdAtMs) => someKey({ createdAtMs, revokedAtMs: 1 }).key);
+      for (const key of keys) await here.create(key);
+      const order = keys.toSorted((a, b) => a.createdAtMs - b.createdAtMs || (a.id < b.id ? -1 : 1));
+      const first = await here.list({ limit: 3, cursor: null });
+      for (const { id } of order.slice(1, 3)) await there.delete(id, bury);
+      expect((await here.list({ limit: 3, cursor: first.cursor })).keys).toEqual(order.slice(3));
+      expect((await everyKey()).flat()).toEqual([order[0], ...order.slice(3)]);
+    });
   });
 
   describe('a list', () => {

@@ -44,6 +44,18 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
 
   decisions(() => ledger, decideOne);
 
+  test('a consumer that is forgotten begins anew, its ban over, and others keep theirs', async () => {
+    await ban('a', strict);
+    await ban('b', strict);
+    await ledger.forget('a');
+    await ledger.forget('unseen');
+    expect((await decideOne('a', strict, 0)).state).toEqual(UNSEEN);
+    expect((await ledger.bans()).map(({ consumerId }) => consumerId)).toEqual(['b']);
+    await eventually(async () => expect((await view.bans()).map(({ consumerId }) => consumerId)).toEqual(['b']), SOON);
+    await view.forget('b');
+    expect(await view.bans()).toEqual([]);
+  });
+
   describe('a lift', () => {
     test('of a consumer that is unknown or not banned does nothing, and nobody is told', async () => {
       await decideOne('struck', strict, 3);

@@ -60,6 +60,13 @@ export class FakeStore implements KeyStore {
     return { key: next, durability: this.durability };
   }
 
+  async delete(id: string, bury: (key: StoredKey) => StoredKey) {
+    const before = this.keys.get(id);
+    if (before === undefined) return null;
+    this.keys.set(id, bury(before));
+    return { before, durability: this.durability };
+  }
+
   #answer() {
     if (this.isAway) throw new Failure('store_unavailable', 'away');
   }

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { edited, revoked, rotated } from '../../src/identify/key-changes.ts';
+import { deleted, edited, revoked, rotated } from '../../src/identify/key-changes.ts';
 import type { Durability, StoredKey } from '../../src/identify/key-store.ts';
 import { DurableWrites, type DurableWritesOptions } from '../../src/stores/redis/durable-writes.ts';
 import { madeAgain } from '../../src/stores/redis/key-writes.ts';
@@ -169,6 +169,24 @@ describe('a change that no replica has acknowledged', () => {
     await undo(key.id, null);
     expect(await settled(durability)).toBe('durable');
     expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
+  });
+
+  test('a deletion is made again over whatever the key is meanwhile, and takes it from the list again', async () => {
+    await replica.resume();
+    const { keys } = await gatewayOn(primary.url);
+    const { key, digest } = someKey({ revokedAtMs: 1, name: 'n' });
+    await keys.create(key);
+    const record = JSON.parse(await recordOf(key.id));
+    await replica.pause();
+    const { durability } = (await (await gateway()).keys.delete(key.id, (before) => deleted(before, 9)))!;
+    expect(durability.kind).toBe('unknown');
+    await undo(key.id, { ...record, owner: 'changed meanwhile' });
+    await on('ZADD', keyspace.apiKeys, key.createdAtMs, key.id);
+    await on('DEL', keyspace.digest(digest));
+    expect(await settled(durability)).toBe('durable');
+    expect(await keys.get(key.id, { evenDeleted: true })).toMatchObject({ deletedAtMs: 9, name: null, owner: null });
+    expect(await on('ZSCORE', keyspace.apiKeys, key.id)).toBeNull();
+    expect(await on('GET', keyspace.digest(digest))).toBe(key.id);
   });
 
   test('a ban that came back is lifted again, and a later one stays', async () => {

@@ -114,7 +114,7 @@ async function find({ digests, ids }: MovedKey, { keys }: MoveOptions): Promise<
   }
   // Its id follows from its secret: it is the same key, which has got another secret since.
   for (const id of ids) {
-    const key = await keys.get(id);
+    const key = await keys.get(id, { evenDeleted: true });
     if (key !== null) return key;
   }
   return null;
@@ -134,6 +134,7 @@ function already({ line, moved }: Read, there: StoredKey | null): LineOutcome {
 }
 
 function differenceOf({ key: wanted, digests }: MovedKey, there: StoredKey): string | null {
+  if (there.deletedAtMs !== undefined) return 'was deleted here for good; it is not brought back.';
   if (there.revokedAtMs !== null) return 'is there already, and revoked; left as it is.';
   if (!there.secrets.some(({ digest }) => digests.includes(digest))) {
     return 'is there already, with another secret since; left as it is.';

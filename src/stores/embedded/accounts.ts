@@ -73,6 +73,10 @@ export class AccountsTable {
     }
   }
 
+  remove(consumerId: string): void {
+    this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?').run(consumerId);
+  }
+
   /** Removes what had lost its meaning by `nowMs`. */
   dropEnded(nowMs: number): void {
     answering(() => this.#db.prepare('DELETE FROM accounts WHERE expires_at_ms <= ?').run(nowMs));

@@ -1,6 +1,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
 import {
+  type Deleted,
   DURABLE,
   type Durability,
   digestsOf,
@@ -47,15 +48,20 @@ export class EmbeddedKeys implements KeyStore {
     return answering(() => keyOf(this.#byDigest.get(digest)));
   }
 
-  async get(id: string): Promise<StoredKey | null> {
-    return answering(() => keyOf(this.#byId.get(id)));
+  async get(id: string, { evenDeleted } = { evenDeleted: false }): Promise<StoredKey | null> {
+    const key = answering(() => keyOf(this.#byId.get(id)));
+    return key?.deletedAtMs === undefined || evenDeleted ? key : null;
   }
 
   async list({ limit, cursor }: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
     return answering(() => {
       const last = this.#positionOf(cursor);
       const rows = this.#db
-        .prepare('SELECT id, record FROM keys WHERE (created_at_ms, id) > (?, ?) ORDER BY created_at_ms, id LIMIT ?')
+        .prepare(
+          `SELECT id, record FROM keys WHERE (created_at_ms, id) > (?, ?)
+           AND CASE WHEN json_valid(record) THEN json_type(record, '$.deletedAtMs') END IS NULL
+           ORDER BY created_at_ms, id LIMIT ?`,
+        )
         // One more than wanted tells whether there is another page.
         .all(last.createdAtMs, last.id, limit + 1);
       const page = rows.slice(0, limit);
@@ -81,19 +87,29 @@ export class EmbeddedKeys implements KeyStore {
   }
 
   async update(id: string, change: (key: StoredKey) => StoredKey): Promise<Updated | null> {
+    const changed = this.#replace(id, (key) => (key.deletedAtMs === undefined ? change(key) : null));
+    return changed === null ? null : { key: changed.next, durability: DURABLE };
+  }
+
+  async delete(id: string, bury: (key: StoredKey) => StoredKey): Promise<Deleted | null> {
+    const changed = this.#replace(id, bury);
+    return changed === null ? null : { before: changed.key, durability: DURABLE };
+  }
+
+  /** @param change null: nothing is changed, as where there is no such key */
+  #replace(id: string, change: (key: StoredKey) => StoredKey | null) {
     const changed = this.#change(() => {
       const key = keyOf(this.#byId.get(id));
-      if (key === null) return null;
-      const next = change(key);
+      const next = key === null ? null : change(key);
+      if (key === null || next === null) return null;
       this.#db.prepare('UPDATE keys SET record = ? WHERE id = ?').run(JSON.stringify(next), id);
       this.#db.prepare('DELETE FROM digests WHERE key_id = ?').run(id);
       this.#point(next);
       this.#changes.note({ kind: 'key', keyId: id });
-      return next;
+      return { key, next };
     });
-    if (changed === null) return null;
-    this.#changes.tell({ kind: 'key', keyId: id });
-    return { key: changed, durability: DURABLE };
+    if (changed !== null) this.#changes.tell({ kind: 'key', keyId: id });
+    return changed;
   }
 
   /** One transaction. */

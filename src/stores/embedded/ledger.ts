@@ -109,6 +109,12 @@ export class EmbeddedLedger implements Ledger {
     return DURABLE;
   }
 
+  async forget(consumerId: string): Promise<void> {
+    answering(() => this.#table.remove(consumerId));
+    this.#accounts.delete(consumerId);
+    this.#dirty.delete(consumerId);
+  }
+
   async bans(): Promise<readonly BanInForce[]> {
     const nowMs = this.#options.wallMs();
     const found: BanInForce[] = [];
@@ -262,6 +268,11 @@ export class EmbeddedLedgerView implements LedgerView {
 
   async lift(consumerId: string): Promise<Durability | null> {
     return answering(() => this.#table.lift(consumerId, this.#wallMs())) ? DURABLE : null;
+  }
+
+  /** The gateway that runs hears that the key was deleted, and forgets it too (gateway-stores.ts). */
+  async forget(consumerId: string): Promise<void> {
+    answering(() => this.#table.remove(consumerId));
   }
 
   async bans(): Promise<readonly BanInForce[]> {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import { digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
 import type { LastingWrite } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
 import type { Link } from './replication.ts';
@@ -62,6 +62,11 @@ const LIST_LUA = `
 redis.call('ZREM', KEYS[1], ARGV[2])
 return redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])`;
 
+/** The same the other way round. */
+const UNLIST_LUA = `
+redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
+return redis.call('ZREM', KEYS[1], ARGV[2])`;
+
 export interface KeyWriteOptions {
   /** Null: the key was created. */
   readonly before: StoredKey | null;
@@ -88,8 +93,11 @@ export class KeyWrite implements LastingWrite {
   async remake(linkOf: (name: string) => Promise<Link>): Promise<'there' | 'remade' | 'superseded'> {
     const { before, after, announce } = this.#options;
     // Pointers come first, as when it was made: a record without them is a key that cannot be found.
-    await this.#point(linkOf, before === null ? after.secrets : addedIn(after, before));
-    if (before === null) await this.#list(linkOf);
+    await this.#point(linkOf, digestsIn(before === null ? after.secrets : addedIn(after, before)));
+    const isDeletion = after.deletedAtMs !== undefined;
+    // All its digests are retired ones.
+    if (isDeletion) await this.#point(linkOf, digestsOf(after));
+    if (before === null || isDeletion) await this.#list(linkOf);
     const outcome = await this.#record(linkOf);
     if (outcome === 'remade') this.#isAnnounced = false;
     if (!this.#isAnnounced) await announce();
@@ -107,7 +115,7 @@ export class KeyWrite implements LastingWrite {
       if (reply === 2) return 'remade';
       if (reply === 0) {
         // Its creation was undone as well. The key would be gone, or be created again without this change.
-        await this.#point(linkOf, after.secrets);
+        await this.#point(linkOf, digestsIn(after.secrets));
         await this.#list(linkOf);
         if ((await link.eval(REMAKE_LUA, 2, ...names, '', texts.after, change)) === 2) return 'remade';
         continue;
@@ -116,24 +124,29 @@ export class KeyWrite implements LastingWrite {
       // Made by others after it was created, or in its place: either way there is a key, and it is not to be replaced.
       const next = before === null ? there : madeAgain(before, after, there);
       if (next === null) return 'superseded';
-      await this.#point(linkOf, addedIn(next, there));
+      await this.#point(linkOf, digestsIn(addedIn(next, there)));
       const text = isDeepStrictEqual(next, there) ? String(reply) : JSON.stringify(next);
       if ((await link.eval(REPLACE_LUA, 2, ...names, String(reply), text, change)) === 0) continue;
       return text === reply ? 'there' : 'remade';
     }
   }
 
-  async #point(linkOf: (name: string) => Promise<Link>, secrets: StoredKey['secrets']): Promise<void> {
+  async #point(linkOf: (name: string) => Promise<Link>, digests: readonly string[]): Promise<void> {
     const { after } = this.#options;
     const point = async (name: string) => (await linkOf(name)).eval(POINT_LUA, 1, name, after.id);
-    await Promise.all(secrets.map(({ digest }) => point(keyspace.digest(digest))));
+    await Promise.all(digests.map((digest) => point(keyspace.digest(digest))));
   }
 
   async #list(linkOf: (name: string) => Promise<Link>): Promise<void> {
     const { after } = this.#options;
     const link = await linkOf(keyspace.apiKeys);
-    await link.eval(LIST_LUA, 1, keyspace.apiKeys, after.createdAtMs, after.id);
+    const lua = after.deletedAtMs === undefined ? LIST_LUA : UNLIST_LUA;
+    await link.eval(lua, 1, keyspace.apiKeys, after.createdAtMs, after.id);
   }
+}
+
+function digestsIn(secrets: StoredKey['secrets']): readonly string[] {
+  return secrets.map(({ digest }) => digest);
 }
 
 function addedIn({ secrets }: StoredKey, other: StoredKey): StoredKey['secrets'] {
@@ -143,10 +156,16 @@ function addedIn({ secrets }: StoredKey, other: StoredKey): StoredKey['secrets']
 /**
  * Makes the change from `before` to `after` again in a record that does not have it and was changed otherwise: after a
  * failover undid it, through a gateway that had not seen it. Only what is still as it was before is changed; what the
- * other change has decided differently stays. A revocation is for good, so nothing can have decided differently.
+ * other change has decided differently stays. A revocation is for good, so nothing can have decided differently; so is a
+ * deletion, which leaves nothing to decide.
  * @returns null where nothing of it can be made again
  */
 export function madeAgain(before: StoredKey, after: StoredKey, there: StoredKey): StoredKey | null {
+  if (after.deletedAtMs !== undefined) {
+    return there.deletedAtMs === undefined
+      ? { ...after, retired: [...new Set([...digestsOf(after), ...digestsOf(there)])] }
+      : there;
+  }
   const { secrets: secretsBefore, limits: limitsBefore, ...restBefore } = before;
   const { secrets: secretsAfter, limits: limitsAfter, ...restAfter } = after;
   const rest = merged(restBefore, restAfter, there);

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Failure } from '../../failure.ts';
 import {
   type Change,
+  type Deleted,
   type Durability,
   digestsOf,
   type KeyPage,
@@ -19,6 +20,13 @@ import { type LookUps, lookUpsOn } from './look-ups.ts';
 import type { Calls } from './shards.ts';
 import { FOREIGN, type Value, Values } from './values.ts';
 
+/** How many ids stand in the list before one that has been taken out of it. KEYS: index. ARGV: score, id. */
+const RANK_LUA = `
+redis.call('ZADD', KEYS[1], 'NX', ARGV[1], ARGV[2])
+local rank = redis.call('ZRANK', KEYS[1], ARGV[2])
+redis.call('ZREM', KEYS[1], ARGV[2])
+return rank`;
+
 /** Deletes a value if it is the expected one. */
 const DROP_LUA = `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
@@ -26,6 +34,7 @@ return redis.call('DEL', KEYS[1])`;
 
 interface Scripted {
   tollgateReplace(record: string, changes: string, before: string, after: string, change: string): Promise<number>;
+  tollgateRank(index: string, score: number, id: string): Promise<number>;
   tollgateDrop(key: string, expected: string): Promise<number>;
 }
 
@@ -58,6 +67,7 @@ export class RedisKeys implements KeyStore {
 
   constructor({ redis, circuit, publish, writes }: RedisKeysOptions) {
     redis.defineCommand('tollgateReplace', { lua: REPLACE_LUA, numberOfKeys: 2 });
+    redis.defineCommand('tollgateRank', { lua: RANK_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateDrop', { lua: DROP_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#values = new Values(redis);
@@ -77,8 +87,9 @@ export class RedisKeys implements KeyStore {
     return key !== null && digestsOf(key).includes(digest) ? key : null;
   }
 
-  async get(id: string): Promise<StoredKey | null> {
-    return read(await this.#record(id));
+  async get(id: string, { evenDeleted } = { evenDeleted: false }): Promise<StoredKey | null> {
+    const key = read(await this.#record(id));
+    return key?.deletedAtMs === undefined || evenDeleted ? key : null;
   }
 
   async list({ limit, cursor }: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
@@ -88,12 +99,15 @@ export class RedisKeys implements KeyStore {
       // One more than wanted tells whether there is another page.
       const ids = await this.#inIndex(() => this.#redis.zrange(keyspace.apiKeys, from, `${from + limit}`));
       const texts = await Promise.all(ids.map((id) => this.#record(id)));
-      for (const key of texts.map(readable).filter((key) => key !== null)) {
+      for (const key of texts.map(readable)) {
+        // A deletion that was cut short has left its key in the list.
+        if (key === null || key.deletedAtMs !== undefined) continue;
         if (keys.length === limit) return { keys, cursor: keys.at(-1)!.id };
         keys.push(key);
       }
       if (ids.length <= limit) return { keys, cursor: null };
-      from += ids.length;
+      // Those before may have been deleted meanwhile.
+      from = await this.#rankAfter(ids.at(-1)!);
     }
   }
 
@@ -123,17 +137,39 @@ export class RedisKeys implements KeyStore {
     change: (key: StoredKey) => StoredKey,
     { isLasting = true }: UpdateOptions = {},
   ): Promise<Updated | null> {
+    const changed = await this.#change(id, (key) => (key.deletedAtMs === undefined ? change(key) : null));
+    if (changed === null) return null;
+    const { before, next, text, name } = changed;
+    // The same of one that may not be durable.
+    return { key: next, durability: isLasting ? await this.#settle(before, next, text, name) : NOT_WAITED_FOR };
+  }
+
+  /** The record first: from then on it is deleted, whatever keeps it in the list. */
+  async delete(id: string, bury: (key: StoredKey) => StoredKey): Promise<Deleted | null> {
+    const changed = await this.#change(id, bury);
+    if (changed === null) return null;
+    const { before, next, text, name } = changed;
+    await this.#inIndex(() => this.#redis.zrem(keyspace.apiKeys, id));
+    return { before, durability: await this.#settle(before, next, text, name) };
+  }
+
+  /**
+   * Replaces a record and tells every gateway.
+   * @param change null: nothing is changed, as where there is no such key
+   * @returns the key before, its text, the key now, and the name of the change
+   */
+  async #change(id: string, change: (key: StoredKey) => StoredKey | null) {
     for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
       const before = await this.#record(id);
       const key = read(before);
       if (key === null || typeof before !== 'string') return null;
       const next = change(key);
+      if (next === null) return null;
       const name = randomUUID();
       if (!(await this.#replace(before, key, next, name))) continue;
       // Told even when nothing changed: whoever repeats a change whose announcement failed repeats that too.
       await this.#publish({ kind: 'key', keyId: id });
-      // The same of one that may not be durable.
-      return { key: next, durability: isLasting ? await this.#settle(key, next, before, name) : NOT_WAITED_FOR };
+      return { before: key, text: before, next, name };
     }
     throw new Failure('store_unavailable', `Key ${id} is being changed by others all the time. Try again.`);
   }
@@ -151,7 +187,7 @@ export class RedisKeys implements KeyStore {
   }
 
   async #store(key: StoredKey): Promise<void> {
-    if ((await this.get(key.id)) !== null) throw taken('id');
+    if ((await this.get(key.id, { evenDeleted: true })) !== null) throw taken('id');
     try {
       await this.#pointAndSet(key);
     } catch (error) {
@@ -175,7 +211,7 @@ export class RedisKeys implements KeyStore {
 
   /** Removes the pointers of a creation that was refused, but for those that the record under its id needs. */
   async #forsake(refused: StoredKey): Promise<void> {
-    const stored = await this.get(refused.id);
+    const stored = await this.get(refused.id, { evenDeleted: true });
     const needless = stored === null ? digestsOf(refused) : digestsOnlyIn(refused, stored);
     for (const digest of needless) await this.#unpoint(digest, refused.id);
   }
@@ -217,15 +253,17 @@ export class RedisKeys implements KeyStore {
   async #unpoint(digest: string, id: string): Promise<void> {
     const name = keyspace.digest(digest);
     await this.#circuit.run(() => this.#redis.tollgateDrop(name, id), name);
-    const key = await this.get(id);
+    const key = await this.get(id, { evenDeleted: true });
     // It has come back between the two steps; whoever brought it may have seen the pointer that is now gone.
     if (key !== null && digestsOf(key).includes(digest)) await this.#point(digest, id);
   }
 
   async #rankAfter(cursor: string): Promise<number> {
     const rank = await this.#inIndex(() => this.#redis.zrank(keyspace.apiKeys, cursor));
-    if (rank === null) throw new Failure('refused', 'The cursor is none that this list has given out.');
-    return rank + 1;
+    if (rank !== null) return rank + 1;
+    const key = await this.get(cursor, { evenDeleted: true });
+    if (key === null) throw new Failure('refused', 'The cursor is none that this list has given out.');
+    return this.#inIndex(() => this.#redis.tollgateRank(keyspace.apiKeys, key.createdAtMs, cursor));
   }
 
   #record(id: string): Promise<Value> {

@@ -110,6 +110,11 @@ export class RedisLedger implements Ledger {
     return this.#writes.settle(liftAgain(consumerId, change, endedAt, announce));
   }
 
+  async forget(consumerId: string): Promise<void> {
+    const name = keyspace.account(consumerId);
+    await this.#circuit.run(() => this.#redis.del(name), name);
+  }
+
   /** Looks through all accounts, a thousand at a time, so that there is no index that could disagree with them. */
   async bans(): Promise<readonly BanInForce[]> {
     const found = new Map<string, BanInForce>();
