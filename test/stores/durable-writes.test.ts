@@ -91,6 +91,21 @@ describe('a change that no replica has acknowledged', () => {
     expect(await settled(durability)).toBe('durable');
   });
 
+  test('is not recorded as done before the replica has the record; what was not made waits for nothing', async () => {
+    const { audit } = await gatewayOn(primary.url, { durableWithinMs: 60_000 });
+    const record = (id: string, revision = 1) => ({ id, revision, text: '{}' });
+    const number = await audit.put(record('a'), { number: null, keep: 9, isLasting: false });
+    let isAcknowledged = false;
+    const done = audit.put(record('a', 2), { number, keep: 9, isLasting: true }).then(() => {
+      isAcknowledged = true;
+    });
+    await audit.put(record('b'), { number: null, keep: 9, isLasting: false });
+    expect(isAcknowledged).toBe(false);
+    await replica.resume();
+    await done;
+    expect(await redisCommand(replica.url, 'HGET', keyspace.audit, number)).toMatch(/^a \d+ 2 /);
+  });
+
   test('is made again where a failover has undone it, and every gateway is told', async () => {
     const { keys, key, maker, durability } = await changed((before) => revoked(before, 5));
     const told: (string | null)[] = [];
