@@ -58,8 +58,8 @@ test('kill -9 of one gateway: the other holds the limit, and nothing of the dead
   const accounts: string[] = [];
   for (const name of (await redisCommand(redis, 'KEYS', '*')) as string[]) {
     if (Number(await redisCommand(redis, 'PTTL', name)) > 0) accounts.push(name);
-    // What does not expire is the keys' own records, and that of the peppers.
-    else expect(name).toMatch(/^tg:(key|digest|keys|peppers|changes)\b/);
+    // What does not expire is the keys' own records, that of the peppers, and that of changes.
+    else expect(name).toMatch(/^tg:(key|digest|keys|peppers|audit|changes)\b/);
   }
   // The caller's account, and for an hour what was changed of its key.
   expect(accounts.map((name) => name.split(':')[1]).toSorted()).toEqual(['a', 'made']);

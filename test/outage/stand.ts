@@ -133,11 +133,11 @@ export async function expectCounted(stand: Stand, id: string, admitted: number, 
 
 export const GIVEN_UP = 'tollgate_local_decisions_total{count="sent"}';
 
-/** Counters, bans and cache entries end by themselves, whatever happened; the keys' own records stay. */
+/** Counters, bans and cache entries end by themselves, whatever happened; the keys' own records and the record of changes stay. */
 export async function expectExpiries({ redis, redisSays }: Pick<Stand, 'redis' | 'redisSays'>): Promise<void> {
   expect(redis.pid).not.toBe(0);
   for (const name of (await redisSays('KEYS', '*')) as string[]) {
-    if (/^tg:(key:|digest:|keys$|peppers$|changes$)/.test(name)) continue;
+    if (/^tg:(key:|digest:|keys$|peppers$|audit$|changes$)/.test(name)) continue;
     const lives = Number(await redisSays('PTTL', name));
     // -2: it has ended since it was listed.
     expect({ name, ends: lives !== -1 }).toEqual({ name, ends: true });
