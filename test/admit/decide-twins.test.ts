@@ -27,7 +27,7 @@ function ledgerWithClock(): RedisLedger {
   expect(DECIDE_LUA.split(CLOCK_LINE)).toHaveLength(2);
   const decideLua = DECIDE_LUA.replace(
     CLOCK_LINE,
-    "local ms = redis.call('GET', 'test:clock')\nlocal time = { math.floor(ms / 1000), ms % 1000 * 1000 }",
+    "local ms = redis.call('GET', 'tg:test:clock')\nlocal time = { math.floor(ms / 1000), ms % 1000 * 1000 }",
   );
   return new RedisLedger({
     redis,
@@ -48,7 +48,7 @@ test('decide and decide.lua give the same verdicts and states to every history',
       let state: AccountState = UNSEEN;
       for (const { afterMs, plan, cost, n } of steps) {
         nowMs += afterMs;
-        await redis.set('test:clock', nowMs);
+        await redis.set('tg:test:clock', nowMs);
         const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
         const expected = decide(state, plan, nowMs, cost, n);
         expect(told).toEqual(expected);
@@ -68,7 +68,7 @@ test('one call decides what is asked of many consumers, under several plans, as 
   await fc.assert(
     fc.asyncProperty(histories, fc.integer({ min: 1, max: 4 }), async (steps, consumers) => {
       run++;
-      await redis.set('test:clock', T0);
+      await redis.set('tg:test:clock', T0);
       await redis.set(keyspace.account(`foreign${run}`), 'not a hash');
       const names = ['foreign', ...Array.from({ length: consumers }, (_, i) => `one${i}`)];
       const asks = steps.map(({ plan, cost, n }, i) => {

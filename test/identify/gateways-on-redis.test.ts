@@ -65,7 +65,9 @@ describe('two gateways on one Redis', () => {
     await operator.keys.create(key);
     for (const { identifier } of gateways) expect(told(await identifier.identify(secret))).toBe(key.id);
     // No user may use the channel any more: subscriptions fail, and so does every message.
-    await redisCommand(server.url, 'ACL', 'SETUSER', 'default', 'resetchannels');
+    for (const user of (await redisCommand(server.url, 'ACL', 'USERS')) as string[]) {
+      await redisCommand(server.url, 'ACL', 'SETUSER', user, 'resetchannels');
+    }
     await redisCommand(server.url, 'CLIENT', 'KILL', 'TYPE', 'pubsub');
     await operator.keys.update(key.id, (before) => revoked(before, Date.now()));
     await eventually(() => refusedEverywhere(secret, gateways), { withinMs: 1_000 });

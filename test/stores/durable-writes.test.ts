@@ -13,6 +13,7 @@ import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { type PrivateRedis, privateRedis, redisCommand, testRedis } from '../support/redis.ts';
+import { asOperator } from '../support/redis-user.ts';
 import { gatewayOn } from './redis-connections.ts';
 
 let primary: PrivateRedis;
@@ -207,11 +208,12 @@ describe('a change that no replica has acknowledged', () => {
   test('a ban that came back is lifted again, and a later one stays', async () => {
     const maker = await gateway();
     const ledger = new RedisLedger({ ...maker, publish: async () => {} });
+    const operator = new Redis(asOperator(primary.url));
+    atEnd(() => operator.disconnect());
     const strict = allowance({ day: 1 }, { after: 1, firstMs: 600_000 });
     const lifted = async (consumerId: string, meanwhile: (account: Buffer) => Promise<unknown>) => {
       await ledger.decide([{ consumerId, allowance: strict, cost: 1, n: 3 }]);
-      const dump = maker.redis as Redis;
-      const account = (await dump.dumpBuffer(keyspace.account(consumerId)))!;
+      const account = (await operator.dumpBuffer(keyspace.account(consumerId)))!;
       const durability = (await ledger.lift(consumerId))!;
       expect(durability.kind).toBe('unknown');
       await meanwhile(account);

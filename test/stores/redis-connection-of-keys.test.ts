@@ -62,18 +62,21 @@ describe('REDIS_URL', () => {
   });
 });
 
+/** A name that the product's user may write to. */
+const COUNTER = 'tg:test:counter';
+
 test('a write whose reply was lost is not sent again after the reconnection', async () => {
   const server = await privateRedis();
   const redis = connect(server.url);
   await untilReady(redis, 5_000);
   await redisCommand(server.url, 'CLIENT', 'PAUSE', '300', 'WRITE');
-  const lost = redis.incr('counter');
+  const lost = redis.incr(COUNTER);
   const failing = expect(lost).rejects.toThrow();
   await redisCommand(server.url, 'CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
   await failing;
   await untilReady(redis, 5_000);
   await redisCommand(server.url, 'CLIENT', 'UNPAUSE');
-  expect(await redis.incr('counter')).toBe(1);
+  expect(await redis.incr(COUNTER)).toBe(1);
 });
 
 test('a server that only reads from now on is left for a new connection', async () => {
@@ -82,6 +85,6 @@ test('a server that only reads from now on is left for a new connection', async 
   await untilReady(redis, 5_000);
   const reconnected = new Promise((resolve) => redis.once('reconnecting', resolve));
   await redisCommand(server.url, 'REPLICAOF', '127.0.0.1', '1');
-  await expect(redis.incr('counter')).rejects.toThrow('READONLY');
+  await expect(redis.incr(COUNTER)).rejects.toThrow('READONLY');
   await reconnected;
 });

@@ -3,13 +3,17 @@ import { eventually } from './conditions.ts';
 import { atEnd } from './endings.ts';
 import { localRedis, type RedisBinary } from './redis-binary.ts';
 import { redisCommand } from './redis-command.ts';
-import { startRedisContainer } from './redis-container.ts';
+import { REDIS_IMAGE_VERSION, startRedisContainer } from './redis-container.ts';
 import { REDIS_CACHE } from './redis-finder.ts';
 import { type RedisOptions, RedisProcess } from './redis-process.ts';
+import { asProduct, productUserInfo } from './redis-user.ts';
 
 /** A Redis that one test has for itself and may configure, stop, kill, pause and start again. */
 export interface PrivateRedis {
+  /** With the product's user (`config/redis.acl`), unless `--requirepass` asks for another password. */
   readonly url: string;
+  /** That user and its password with the `@`, for other forms of REDIS_URL. */
+  readonly userInfo: string;
   readonly port: number;
   readonly configArgs: readonly string[];
   /** Of the server; another one after a restart, 0 while it does not run. */
@@ -53,9 +57,10 @@ export async function privateRedis(options: PrivateRedisOptions = {}): Promise<P
 async function ofBinary(binary: RedisBinary, options: RedisOptions): Promise<PrivateRedis> {
   const server = await RedisProcess.start(binary, options);
   atEnd(() => server.dispose());
-  const url = urlOf('127.0.0.1', server.port, server.configArgs);
+  const url = asProduct(urlOf('127.0.0.1', server.port, server.configArgs), binary.version);
   return {
     url,
+    userInfo: productUserInfo(binary.version),
     port: server.port,
     configArgs: server.configArgs,
     get pid() {
@@ -77,7 +82,7 @@ async function ofBinary(binary: RedisBinary, options: RedisOptions): Promise<Pri
 async function inContainer(configArgs: readonly string[]): Promise<PrivateRedis> {
   const container = await startRedisContainer(configArgs);
   atEnd(() => container.remove());
-  const url = urlOf(container.host, container.port, configArgs);
+  const url = asProduct(urlOf(container.host, container.port, configArgs), REDIS_IMAGE_VERSION);
   let state: 'runs' | 'paused' | 'ended' = 'runs';
   let pid = await container.pid();
   const resume = async () => {
@@ -92,6 +97,7 @@ async function inContainer(configArgs: readonly string[]): Promise<PrivateRedis>
   };
   return {
     url,
+    userInfo: productUserInfo(REDIS_IMAGE_VERSION),
     port: container.port,
     configArgs,
     get pid() {

@@ -51,7 +51,7 @@ export async function privateCluster(options: PrivateClusterOptions = {}): Promi
   await eventually(isInOrder, { withinMs: 15_000, everyMs: 50 });
   const hosts = nodes.map((node) => `127.0.0.1:${clusterPort(node)}`).join(',');
   return {
-    url: `${options.tls === undefined ? 'redis' : 'rediss'}+cluster://${hosts}`,
+    url: `${options.tls === undefined ? 'redis' : 'rediss'}+cluster://${nodes[0]!.userInfo}${hosts}`,
     nodes,
     shards,
     empty: async () => {

@@ -1,15 +1,16 @@
 import { Redis } from 'ioredis';
+import { asOperator } from './redis-user.ts';
 
 /**
  * Sends one command to a Redis on a connection of its own and returns the bare reply (an array, a string, a number,
- * null). Rejects within 5 s when the server does not answer, and with the server's own error when it refuses.
+ * null). An address with the product's user is taken without it: tests do what that user may not. Rejects within 5 s when the server does not answer, and with the server's own error when it refuses.
  */
 export async function redisCommand(
   url: string,
   command: string,
   ...args: (string | number | Buffer)[]
 ): Promise<unknown> {
-  const client = new Redis(url, {
+  const client = new Redis(asOperator(url), {
     lazyConnect: true,
     connectTimeout: 5_000,
     commandTimeout: 5_000,

@@ -4,8 +4,11 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { whenWeAreGone } from './end-with-us.ts';
 import { freePort } from './free-port.ts';
+import { productUserArgs } from './redis-user.ts';
 
 export const REDIS_IMAGE = 'redis:8-alpine';
+/** As a program of this machine tells it. */
+export const REDIS_IMAGE_VERSION = 'redis-server 8';
 
 const REDIS_PORT = 6379;
 const PULL_WITHIN_MS = 120_000;
@@ -97,7 +100,7 @@ async function create(port: number, label: string, configArgs: readonly string[]
 
   const started = await new OnFixedPort(REDIS_IMAGE)
     .withLabels({ 'tollgate.test': label })
-    .withCommand(['redis-server', ...QUIET, ...configArgs])
+    .withCommand(['redis-server', ...QUIET, ...productUserArgs(REDIS_IMAGE_VERSION), ...configArgs])
     .start();
   const host = started.getHost() === 'localhost' ? '127.0.0.1' : started.getHost();
   return { host, handle: container.getById(started.getId()) };

@@ -1,8 +1,9 @@
 import { join } from 'node:path';
 import { localRedis, type RedisBinary, redisOnPath } from './redis-binary.ts';
 import { redisCommand } from './redis-command.ts';
-import { REDIS_IMAGE, startRedisContainer, whyNoContainers } from './redis-container.ts';
+import { REDIS_IMAGE, REDIS_IMAGE_VERSION, startRedisContainer, whyNoContainers } from './redis-container.ts';
 import { RedisProcess } from './redis-process.ts';
+import { asProduct } from './redis-user.ts';
 
 /** Where the downloaded server is kept. */
 export const REDIS_CACHE = join(import.meta.dirname, '..', '..', 'node_modules', '.cache');
@@ -18,7 +19,10 @@ export type SharedRedis =
   | { readonly kind: 'none'; readonly reason: string };
 
 interface Address {
+  /** For the tests themselves. */
   readonly url: string;
+  /** For the product: with a user that may do what the README says and no more. That of TEST_REDIS is taken as it is. */
+  readonly productUrl: string;
   /** `redis-server 7.0.15` */
   readonly version: string;
   /** Where it comes from, to be put after the version. */
@@ -75,7 +79,14 @@ async function asProcess(binary: RedisBinary): Promise<Found> {
   const server = await RedisProcess.start(binary);
   const url = `redis://127.0.0.1:${server.port}`;
   return {
-    shared: { kind: 'local', binary, url, version: binary.version, origin: `(${binary.origin})` },
+    shared: {
+      kind: 'local',
+      binary,
+      url,
+      productUrl: asProduct(url, binary.version),
+      version: binary.version,
+      origin: `(${binary.origin})`,
+    },
     end: () => server.dispose(),
   };
 }
@@ -84,7 +95,13 @@ async function inContainer(): Promise<Found> {
   const container = await startRedisContainer();
   const url = `redis://${container.host}:${container.port}`;
   return {
-    shared: { kind: 'container', url, version: await versionAt(url), origin: `(container ${REDIS_IMAGE})` },
+    shared: {
+      kind: 'container',
+      url,
+      productUrl: asProduct(url, REDIS_IMAGE_VERSION),
+      version: await versionAt(url),
+      origin: `(container ${REDIS_IMAGE})`,
+    },
     end: () => container.remove(),
   };
 }
@@ -93,7 +110,7 @@ async function atUrl(url: string): Promise<Found> {
   const version = await versionAt(url).catch((error: Error) => {
     throw new Error(`The server of TEST_REDIS does not answer (${error.message})`, { cause: error });
   });
-  return { shared: { kind: 'url', url, version, origin: '(TEST_REDIS)' }, end: async () => {} };
+  return { shared: { kind: 'url', url, productUrl: url, version, origin: '(TEST_REDIS)' }, end: async () => {} };
 }
 
 async function versionAt(url: string): Promise<string> {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { endWithUs, type Release } from './end-with-us.ts';
 import { freePort } from './free-port.ts';
 import { type RedisBinary, redisEnvironment } from './redis-binary.ts';
+import { productUserArgs } from './redis-user.ts';
 
 const READY_WITHIN_MS = 15_000;
 const EXIT_WITHIN_MS = 5_000;
@@ -112,9 +113,11 @@ export class RedisProcess {
     if (this.#sentinel !== null) {
       const file = join(this.folder, 'sentinel.conf');
       await writeFile(file, `${this.#sentinel.join('\n')}\n`);
-      return [file, '--sentinel', ...place, ...this.configArgs];
+      const user = productUserArgs(this.#binary.version, 'sentinel');
+      return [file, '--sentinel', ...place, ...user, ...this.configArgs];
     }
-    return [...place, '--save', '', '--appendonly', 'no', '--databases', '64', ...this.configArgs];
+    const user = productUserArgs(this.#binary.version);
+    return [...place, '--save', '', '--appendonly', 'no', '--databases', '64', ...user, ...this.configArgs];
   }
 
   async #end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {

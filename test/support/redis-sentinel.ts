@@ -43,10 +43,13 @@ export async function privateSentinels(options: PrivateSentinelsOptions = {}): P
     ),
   );
   for (const { url } of sentinels) await untilInfo(url, 'sentinel', /status=ok,.*slaves=1,sentinels=3/);
-  const userInfo = password === undefined ? '' : `:${encodeURIComponent(password)}@`;
-  const query = sentinelPassword === undefined ? '' : `?sentinelPassword=${encodeURIComponent(sentinelPassword)}`;
+  const ofServers = password === undefined ? first.userInfo : `:${encodeURIComponent(password)}@`;
+  const ofSentinels =
+    sentinelPassword === undefined ? sentinels[0]!.userInfo : `:${encodeURIComponent(sentinelPassword)}@`;
+  const [sentinelUser = '', sentinelSecret = ''] = ofSentinels.slice(0, -1).split(':');
+  const query = ofSentinels === '' ? '' : `?sentinelUsername=${sentinelUser}&sentinelPassword=${sentinelSecret}`;
   return {
-    url: `redis+sentinel://${userInfo}${sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')}/main${query}`,
+    url: `redis+sentinel://${ofServers}${sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')}/main${query}`,
     sentinels,
     servers: [first, second],
     primary: async () => {

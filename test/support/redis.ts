@@ -10,6 +10,8 @@ export { redisCommand } from './redis-command.ts';
  * What is the server's and not a database's (scripts, CONFIG, CLIENT PAUSE, FLUSHALL, pub/sub channels) is shared with
  * tests that run at the same time: use `privateRedis` to change it.
  *
+ * The address is the product's, with the user of `config/redis.acl`; `redisCommand` takes it without.
+ *
  * @throws Error that says what to install where no Redis was found
  */
 export async function testRedis(): Promise<{ readonly url: string }> {
@@ -30,7 +32,9 @@ export async function testRedis(): Promise<{ readonly url: string }> {
     await redisCommand(base.href, 'SET', book, owner);
     await redisCommand(url.href, 'FLUSHDB');
   }
-  return { url: url.href };
+  const forProduct = new URL(shared.productUrl);
+  forProduct.pathname = url.pathname;
+  return { url: forProduct.href };
 }
 
 async function refuseForeignData(url: string): Promise<void> {
