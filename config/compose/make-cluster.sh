@@ -3,20 +3,21 @@
 # answer. Containers get new addresses when they are made anew, and nodes know each other by address: later it only
 # introduces them to each other again.
 set -eu
-REDISCLI_AUTH=$(cat /run/tollgate/redis-password)
+REDISCLI_AUTH=$(cat /run/tollgate/redis-operator-password)
 export REDISCLI_AUTH
+cli() { redis-cli --user operator --tls --cacert /run/tollgate/redis-cert.pem "$@"; }
 nodes='cluster-1 cluster-2 cluster-3 cluster-4 cluster-5 cluster-6'
 
 address() { getent hosts "$1" | awk '{ print $1; exit }'; }
-says() { redis-cli -h "$1" cluster info | tr -d '\r' | grep -qx "$2"; }
+says() { cli -h "$1" cluster info | tr -d '\r' | grep -qx "$2"; }
 
 if says cluster-1 cluster_slots_assigned:16384; then
-  for node in $nodes; do redis-cli -h cluster-1 cluster meet "$(address "$node")" 6379 >/dev/null; done
+  for node in $nodes; do cli -h cluster-1 cluster meet "$(address "$node")" 6379 >/dev/null; done
 else
   places=''
   for node in $nodes; do places="$places $(address "$node"):6379"; done
   # shellcheck disable=SC2086 # a word for each node
-  redis-cli --cluster create $places --cluster-replicas 1 --cluster-yes
+  cli --cluster create $places --cluster-replicas 1 --cluster-yes
 fi
 
 for node in $nodes; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the secrets that are missing, each a file that only its reader can read. What the environment gives replaces
+# Makes the secrets that are missing, each a file that only its reader can read, and what is made of them. What the environment gives replaces
 # what is there. Runs once at each `up`, before everything else, as root and without a network.
 set -eu
 cd /run/tollgate
@@ -28,13 +28,31 @@ esac
 secret key-pepper 1000 "${KEY_PEPPER:-}"
 secret admin-token 1000 "${ADMIN_TOKEN:-}"
 secret redis-password 999 "${REDIS_PASSWORD:-}"
+secret redis-operator-password 999 ''
 secret grafana-password 472 "${GRAFANA_PASSWORD:-}"
 password=$(cat redis-password)
-# The second line is for replicas, which the nodes of a cluster may become.
-printf 'requirepass %s\nmasterauth %s\n' "$password" "$password" | write redis-auth.conf 999
-printf 'redis://:%s@redis:6379\n' "$password" | write redis-url 1000
 nodes='cluster-1 cluster-2 cluster-3 cluster-4 cluster-5 cluster-6'
-printf 'redis+cluster://:%s@%s\n' "$password" "$(echo "$nodes" | tr ' ' ,)" | write redis-cluster-url 1000
+
+# The gateways' user may do what config/redis.acl says, `operator` everything, and `default`, which has no name, nothing.
+digest() { printf %s "$(cat "$1")" | sha256sum | cut -d ' ' -f 1; }
+{
+  echo 'user default off'
+  sed "s/^user tollgate on /&#$(digest redis-password) /" /redis.acl
+  echo "user operator on #$(digest redis-operator-password) ~* &* +@all"
+} | write redis-users.acl 999
+printf 'masterauth %s\n' "$(cat redis-operator-password)" | write redis-auth.conf 999
+printf 'rediss://tollgate:%s@redis:6379\n' "$password" | write redis-url 1000
+printf 'rediss+cluster://tollgate:%s@%s\n' "$password" "$(echo "$nodes" | tr ' ' ,)" | write redis-cluster-url 1000
+
+# The certificate is no secret: the gateways trust it by this file. Key first: without the certificate both are made anew.
+if [ ! -s redis-cert.pem ]; then
+  # shellcheck disable=SC2086 # a word for each node
+  node /make-certificate.ts .made-key .made-cert redis $nodes localhost
+  write redis-key.pem 999 <.made-key
+  chmod 444 .made-cert
+  mv -f .made-cert redis-cert.pem
+  rm -f .made-key
+fi
 
 # A volume belongs to root until somebody says otherwise.
 chown 999:1000 /redis-data

@@ -75,7 +75,7 @@ export async function nothingIsPublishedBeyondLoopback(stage: Stage): Promise<vo
   assert.deepEqual(published.sort(), ['haproxy', 'prometheus']);
 }
 
-const SECRETS = ['key-pepper', 'admin-token', 'redis-password', 'grafana-password'];
+const SECRETS = ['key-pepper', 'admin-token', 'redis-password', 'redis-operator-password', 'grafana-password'];
 
 /** A secret in an environment or an argument is in every `inspect`, in process lists and in crash dumps. */
 export async function secretsAreInFilesAlone({ composition }: Stage, image: string): Promise<void> {
@@ -105,4 +105,22 @@ export async function secretsAreInFilesAlone({ composition }: Stage, image: stri
     ...SECRETS.map((it) => `/run/tollgate/${it}`),
   );
   assert.deepEqual(new Set(modes.trim().split('\n')), new Set(['400']));
+}
+
+/** Without TLS nothing is answered, without a name nothing is allowed, and the gateways' user cannot empty the server. */
+export async function redisTrustsNobody({ composition }: Stage): Promise<void> {
+  const tls = '--tls --cacert /run/tollgate/redis-cert.pem';
+  const as = (user: string, file: string) =>
+    `REDISCLI_AUTH=$(cat /run/tollgate/${file}) redis-cli --user ${user} ${tls}`;
+  const questions: readonly (readonly [command: string, answer: RegExp])[] = [
+    ['redis-cli ping', /closed|reset|protocol error/i],
+    [`redis-cli ${tls} ping`, /NOAUTH/],
+    [`${as('tollgate', 'redis-password')} ping`, /^PONG$/],
+    [`${as('tollgate', 'redis-password')} flushall`, /NOPERM/],
+    [`${as('operator', 'redis-operator-password')} acl whoami`, /^operator$/],
+  ];
+  // One `exec` for all: each takes seconds.
+  const script = questions.map(([command]) => `${command} 2>&1 | tail -n 1; echo --`).join('; ');
+  const answers = (await composition.exec('redis', 'sh', '-c', script)).split('--\n').map((text) => text.trim());
+  for (const [i, [command, expected]] of questions.entries()) assert.match(answers[i] ?? '', expected, command);
 }

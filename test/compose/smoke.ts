@@ -90,6 +90,9 @@ async function harden(stage: Stage, checks: Checks, rootAllowed: readonly string
   await checks.that('published is the load balancer and Prometheus, on 127.0.0.1 only', () =>
     hardening.nothingIsPublishedBeyondLoopback(stage),
   );
+  await checks.that('Redis asks for TLS and a user, and lets the gateways do no more than they must', () =>
+    hardening.redisTrustsNobody(stage),
+  );
   await checks.that('secrets are in files that their readers alone can read', () =>
     hardening.secretsAreInFilesAlone(stage, PROJECT),
   );

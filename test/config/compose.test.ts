@@ -16,6 +16,8 @@ interface Service {
   readonly volumes?: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
   readonly cap_drop?: readonly string[];
+  readonly read_only?: boolean;
+  readonly command?: readonly string[];
   readonly stop_grace_period?: string;
 }
 
@@ -72,6 +74,23 @@ describe('docker-compose.yml', () => {
   test.each(Object.entries(services))('asks %s whether it is healthy, if it lasts', (name, { healthcheck }) => {
     if (['secrets', 'cluster', 'load'].includes(name)) expect(healthcheck).toEqual({ disable: true });
     else expect(healthcheck?.test?.length).toBeGreaterThan(0);
+  });
+
+  test('lets no service write to its root filesystem that goes on running', () => {
+    const writable = Object.keys(services).filter((name) => services[name]?.read_only !== true);
+    expect(writable).toEqual(['load']);
+  });
+
+  test('gives Redis TLS and the users that are made of config/redis.acl', () => {
+    for (const name of ['redis', 'cluster-1']) {
+      expect(services[name]?.command?.join(' ')).toContain('--include /etc/redis-tls.conf');
+      expect(services[name]?.volumes).toContain('./config/compose/redis-tls.conf:/etc/redis-tls.conf:ro');
+    }
+    expect(read('config/compose/redis-tls.conf')).toMatch(/^port 0\ntls-port 6379$/m);
+    expect(services.secrets?.volumes).toContain('./config/redis.acl:/redis.acl:ro');
+    for (const name of ['gateway-1', 'cluster-gateway-2', 'load']) {
+      expect(services[name]?.environment?.NODE_EXTRA_CA_CERTS).toBe('/run/tollgate/redis-cert.pem');
+    }
   });
 
   test('publishes on 127.0.0.1 alone', () => {

@@ -7,7 +7,7 @@ import { Deployment } from 'kubernetes-models/apps/v1';
 import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2';
 import { NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1';
 import { PodDisruptionBudget } from 'kubernetes-models/policy/v1';
-import { ConfigMap, Service } from 'kubernetes-models/v1';
+import { ConfigMap, Namespace, Service, ServiceAccount } from 'kubernetes-models/v1';
 import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
@@ -36,6 +36,8 @@ const KINDS: Readonly<
   'networking.k8s.io/v1 NetworkPolicy': { from: 'kubernetes-models/networking.k8s.io/v1', model: NetworkPolicy },
   'policy/v1 PodDisruptionBudget': { from: 'kubernetes-models/policy/v1', model: PodDisruptionBudget },
   'v1 ConfigMap': { from: 'kubernetes-models/v1', model: ConfigMap },
+  'v1 Namespace': { from: 'kubernetes-models/v1', model: Namespace },
+  'v1 ServiceAccount': { from: 'kubernetes-models/v1', model: ServiceAccount },
   'v1 Service': { from: 'kubernetes-models/v1', model: Service },
 };
 
@@ -53,10 +55,10 @@ function kindOf({ apiVersion, kind }: Manifest) {
   return found;
 }
 
-/** The one manifest of a kind. */
+/** The manifest of a kind; of several, the one that has this name. */
 // biome-ignore lint/suspicious/noExplicitAny: its shape is what the first two tests are about
-function the(kind: string): any {
-  return manifests.find((manifest) => manifest.kind === kind);
+function the(kind: string, name = 'tollgate'): any {
+  return manifests.find((manifest) => manifest.kind === kind && manifest.metadata.name === name);
 }
 
 describe('each manifest', () => {
@@ -186,4 +188,64 @@ test('ports are named as the Deployment names them', () => {
   );
   expect(names).toContain(the('Service').spec.ports[0].targetPort);
   for (const { ports } of the('NetworkPolicy').spec.ingress) expect(names).toContain(ports[0].port);
+});
+
+test('a pod that could gain rights is refused in their namespace, and theirs is as strict as that asks', () => {
+  const { namespace } = parse(readFileSync(join(FOLDER, 'kustomization.yaml'), 'utf8')) as { namespace: string };
+  expect(the('Namespace').metadata.name).toBe(namespace);
+  expect(the('Namespace').metadata.labels).toMatchObject({
+    'pod-security.kubernetes.io/enforce': 'restricted',
+    'pod-security.kubernetes.io/audit': 'restricted',
+    'pod-security.kubernetes.io/warn': 'restricted',
+  });
+  const { spec } = the('Deployment').spec.template;
+  expect([spec.hostNetwork, spec.hostPID, spec.hostIPC]).toEqual([undefined, undefined, undefined]);
+  for (const volume of spec.volumes) expect(volume).not.toHaveProperty('hostPath');
+});
+
+test('gateways are an account of their own, which is given no token', () => {
+  const { serviceAccountName, automountServiceAccountToken } = the('Deployment').spec.template.spec;
+  expect(the('ServiceAccount', serviceAccountName)).toMatchObject({ automountServiceAccountToken: false });
+  expect(automountServiceAccountToken).toBe(false);
+});
+
+test('a gateway that writes without end does not fill its node', () => {
+  const { limits } = the('Deployment').spec.template.spec.containers[0].resources;
+  expect(limits).toMatchObject({ memory: '512Mi', 'ephemeral-storage': '256Mi' });
+});
+
+describe('the network policies', () => {
+  test('let nobody talk to anybody, but for what they name', () => {
+    expect(the('NetworkPolicy', 'default-deny').spec).toEqual({ podSelector: {}, policyTypes: ['Ingress', 'Egress'] });
+  });
+
+  test.each([
+    ['names', 53],
+    ['Redis', 6379],
+    ['Sentinels', 26379],
+    ['a collector of traces', 4318],
+    ['the keys of an issuer of tokens', 443],
+    ['the targets of gateway.yaml', 9000],
+  ])('let gateways reach %s, and each with its peers named', (_, port) => {
+    const { egress } = the('NetworkPolicy').spec as { egress: { to: object[]; ports: { port: number }[] }[] };
+    const rules = egress.filter(({ ports }) => ports.some((one) => one.port === port));
+    expect(rules).toHaveLength(1);
+    expect(rules[0]!.to.length).toBeGreaterThan(0);
+  });
+
+  test('let the backends that gateways may reach in the namespace be reached by them', () => {
+    const peers = the('NetworkPolicy').spec.egress.flatMap(({ to }: { to: Record<string, never>[] }) => to);
+    const names = peers
+      .filter((peer: object) => !('namespaceSelector' in peer) && 'podSelector' in peer)
+      .map((peer: { podSelector: { matchLabels: object } }) => Object.values(peer.podSelector.matchLabels)[0]);
+    const { podSelector, ingress } = the('NetworkPolicy', 'tollgate-backends').spec;
+    expect(podSelector.matchExpressions[0].values.toSorted()).toEqual(names.toSorted());
+    expect(ingress[0].from[0].podSelector.matchExpressions[0].values).toContain('tollgate');
+  });
+});
+
+test('the autoscaler says what an outage of Redis admits', () => {
+  expect(parse(the('ConfigMap').data['gateway.yaml']).redis.onFailure).toBe('local');
+  expect(readFileSync(join(FOLDER, 'autoscaling.yaml'), 'utf8')).toMatch(/at most replicas × limit/);
+  expect(the('HorizontalPodAutoscaler').spec.maxReplicas).toBe(10);
 });
