@@ -28,7 +28,8 @@ ENV NODE_ENV=production \
 # The overview loads every command, so all of it is compiled once, here, and not at each start. The cache is kept for
 # the user who made it, and then it is root's as well.
 RUN ln -s /app/bin/tollgate.js /usr/local/bin/tollgate \
- && install -d -o node -g node /data "$NODE_COMPILE_CACHE" \
+ && install -d -m 700 -o node -g node /data \
+ && install -d -o node -g node "$NODE_COMPILE_CACHE" \
  && setpriv --reuid=node --regid=node --init-groups tollgate --help >/dev/null \
  && chown -R root:root "$NODE_COMPILE_CACHE"
 # By number, so that Kubernetes can see that it is not root.

@@ -20,12 +20,13 @@ import { RedisKeys } from '../stores/redis/keys.ts';
 import { RedisPepperRecord } from '../stores/redis/pepper-record.ts';
 import { type Calls, circuitFor } from '../stores/redis/shards.ts';
 import { configurationFrom } from './configuration.ts';
+import { exposedFiles } from './exposed-files.ts';
 
 /** The gateway's store, opened for one command. */
 export interface OpenStore {
   readonly settings: Settings;
   readonly plans: Plans;
-  /** What an operator should know about the store. */
+  /** What an operator should know about the store and the files that open it. */
   readonly warnings: readonly string[];
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
@@ -72,7 +73,7 @@ export async function openStore(env: NodeJS.ProcessEnv, options: OpenOptions = {
   const writes = options.makesSecrets === true ? 'always' : 'never';
   const { url } = settings.redis;
   const store = url === null ? await openEmbedded(settings, writes) : await openRedis(settings, url, writes);
-  return { settings, plans, ...store, warnings: [...missing, ...store.warnings] };
+  return { settings, plans, ...store, warnings: [...missing, ...store.warnings, ...exposedFiles(env, settings)] };
 }
 
 function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: OpenOptions) {

@@ -11,6 +11,7 @@ import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
 import { adminApiOn } from './admin-api.ts';
 import { followCertificates, openCertificates } from './certificates.ts';
 import type { ExitCode } from './command.ts';
+import { exposedFiles } from './exposed-files.ts';
 import { fittingConnections, tooFewFiles } from './fitting-connections.ts';
 import { partsOf } from './gateway-parts.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
@@ -110,6 +111,8 @@ async function bringUp(live: LiveSettings, log: GatewayLog, { late, closers, env
     onWarning: (sentence) => log.logger.warn(sentence),
   });
   closers.push(() => stores.close());
+  // Of several workers one says it; the store has made its files by now.
+  if (place === null || place.worker === 1) for (const one of exposedFiles(env, settings)) log.logger.warn(one);
   const upstreams = new Upstreams(log, (upstream) => late.metrics?.unaskedAnswer(upstream));
   closers.push(() => upstreams.close());
   const opened = atOnce(upstreams.opening(ownOf(settings).upstreams));

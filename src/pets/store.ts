@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../failure.ts';
@@ -23,6 +23,8 @@ export function openPetStore(databaseFile: string): PetStore {
   let db: DatabaseSync | undefined;
   try {
     mkdirSync(dirname(databaseFile), { recursive: true, mode: 0o700 });
+    // SQLite would make it readable to all; the files it adds beside it take over this mode.
+    closeSync(openSync(databaseFile, 'a', 0o600));
     // Another process on the same file holds the lock for one small write at most.
     db = new DatabaseSync(databaseFile, { timeout: 2_000 });
     prepareSchema(db);

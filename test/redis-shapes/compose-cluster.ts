@@ -88,12 +88,11 @@ async function shared(composition: Composition, port: number): Promise<MadeKey> 
   return made;
 }
 
-const CLI = 'redis-cli --user operator --tls --cacert /run/tollgate/redis-cert.pem';
-
 /** The node that has the account of a consumer, by the word of the cluster itself. */
 async function primaryOf(composition: Composition, consumerId: string): Promise<string> {
+  const cli = 'redis-cli --user operator --tls --cacert /run/tollgate/redis-cert.pem';
   const ask = (node: string, command: string) =>
-    composition.exec(node, 'sh', '-c', `REDISCLI_AUTH=$(cat /run/tollgate/redis-operator-password) ${CLI} ${command}`);
+    composition.exec(node, 'sh', '-c', `REDISCLI_AUTH=$(cat /run/tollgate/redis-operator-password) ${cli} ${command}`);
   for (const node of NODES) {
     const found = await ask(node, `--raw exists 'tg:a:{${consumerId}}'`);
     const role = await ask(node, 'role');

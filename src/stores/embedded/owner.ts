@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
@@ -16,6 +16,8 @@ export function ownStore(dataFolder: string): { release(): void } {
   let lock: DatabaseSync | null = null;
   try {
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
+    // SQLite would make it readable to all.
+    closeSync(openSync(file, 'a', 0o600));
     lock = new DatabaseSync(file);
     lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
   } catch (cause) {
