@@ -1,14 +1,18 @@
 # `docker build -t tollgate .` makes the gateway's image. Nothing here needs BuildKit.
 
+# By digest: a tag may lead to other bytes tomorrow. The version is that of package.json, which the tests run on. For another
+# one ask `docker buildx imagetools inspect node:VERSION-slim --format '{{.Manifest.Digest}}'`.
+ARG NODE_IMAGE=node:26.10.0-slim@sha256:ec7758ee051e457b468b32bde57b0879010b325bb9862718e9615225ce4aaae1
+
 # What it needs to run and nothing that is only for tests. That leaves out the npm package `node`, too, which is right:
 # here Node.js is the base.
-FROM node:26-slim AS dependencies
+FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --ignore-scripts \
  && find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 
-FROM node:26-slim AS runtime
+FROM ${NODE_IMAGE} AS runtime
 WORKDIR /app
 # All code belongs to root and runs as somebody else: a gateway that is broken into cannot change itself.
 COPY --from=dependencies /app/node_modules ./node_modules
@@ -62,4 +66,4 @@ LABEL org.opencontainers.image.title="Tollgate" \
       org.opencontainers.image.licenses="MIT" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION" \
-      org.opencontainers.image.base.name="docker.io/library/node:26-slim"
+      org.opencontainers.image.base.name="docker.io/library/node:26.10.0-slim"

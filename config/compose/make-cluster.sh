@@ -5,7 +5,7 @@
 set -eu
 REDISCLI_AUTH=$(cat /run/tollgate/redis-operator-password)
 export REDISCLI_AUTH
-cli() { redis-cli --user operator --tls --cacert /run/tollgate/redis-cert.pem "$@"; }
+cli() { redis-cli --user operator "$@"; }
 nodes='cluster-1 cluster-2 cluster-3 cluster-4 cluster-5 cluster-6'
 
 address() { getent hosts "$1" | awk '{ print $1; exit }'; }

@@ -40,14 +40,15 @@ digest() { printf %s "$(cat "$1")" | sha256sum | cut -d ' ' -f 1; }
   sed "s/^user tollgate on /&#$(digest redis-password) /" /redis.acl
   echo "user operator on #$(digest redis-operator-password) ~* &* +@all"
 } | write redis-users.acl 999
-printf 'masterauth %s\n' "$(cat redis-operator-password)" | write redis-auth.conf 999
+# Its last lines are for replicas, which the nodes of a cluster may become.
+printf 'aclfile /run/tollgate/redis-users.acl\nmasteruser operator\nmasterauth %s\n' "$(cat redis-operator-password)" |
+  write redis-auth.conf 999
 printf 'rediss://tollgate:%s@redis:6379\n' "$password" | write redis-url 1000
-printf 'rediss+cluster://tollgate:%s@%s\n' "$password" "$(echo "$nodes" | tr ' ' ,)" | write redis-cluster-url 1000
+printf 'redis+cluster://tollgate:%s@%s\n' "$password" "$(echo "$nodes" | tr ' ' ,)" | write redis-cluster-url 1000
 
 # The certificate is no secret: the gateways trust it by this file. Key first: without the certificate both are made anew.
 if [ ! -s redis-cert.pem ]; then
-  # shellcheck disable=SC2086 # a word for each node
-  node /make-certificate.ts .made-key .made-cert redis $nodes localhost
+  node /make-certificate.ts .made-key .made-cert redis localhost
   write redis-key.pem 999 <.made-key
   chmod 444 .made-cert
   mv -f .made-cert redis-cert.pem

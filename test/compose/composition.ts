@@ -12,6 +12,8 @@ export interface CompositionOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Ends whatever command is running. */
   readonly signal: AbortSignal;
+  /** Base images that are not those of the Dockerfile, by its arguments. */
+  readonly buildArgs?: Readonly<Record<string, string>>;
   /** Compose files beside docker-compose.yml, from this folder. */
   readonly overrides?: readonly string[];
 }
@@ -65,6 +67,14 @@ export class Composition {
     const files = [join(ROOT, 'docker-compose.yml'), ...overrides.map((file) => join(import.meta.dirname, file))];
     const words = [...this.#command, '-p', project, ...files.flatMap((file) => ['-f', file]), ...args];
     return this.#run(words, signal);
+  }
+
+  build(service: string): Promise<string> {
+    const args = Object.entries(this.#options.buildArgs ?? {}).flatMap(([name, value]) => [
+      '--build-arg',
+      `${name}=${value}`,
+    ]);
+    return this.compose('build', ...args, service);
   }
 
   /** Runs a command in a service's container. */

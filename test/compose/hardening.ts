@@ -120,7 +120,7 @@ export async function redisTrustsNobody({ composition }: Stage): Promise<void> {
     [`${as('operator', 'redis-operator-password')} acl whoami`, /^operator$/],
   ];
   // One `exec` for all: each takes seconds.
-  const script = questions.map(([command]) => `${command} 2>&1 | tail -n 1; echo --`).join('; ');
+  const script = questions.map(([command]) => `${command} 2>&1 | tr '\\n' ' '; echo; echo --`).join('; ');
   const answers = (await composition.exec('redis', 'sh', '-c', script)).split('--\n').map((text) => text.trim());
   for (const [i, [command, expected]] of questions.entries()) assert.match(answers[i] ?? '', expected, command);
 }

@@ -97,7 +97,7 @@ async function untilItIsUsed(stage: Stage, gateway: string): Promise<void> {
 
 /** The load test in its own container, with keys that it makes in the gateways' store. Exit code 0: promises held. */
 export async function loadTestRuns({ composition }: Stage): Promise<void> {
-  await composition.compose('build', 'load');
+  await composition.build('load');
   const short = ['--target', 'http://haproxy:8080', '--scenario', 'steady', '--duration', '3s'];
   const told = await composition.compose('--profile', 'load', 'run', '--rm', '-T', 'load', ...short);
   assert.match(told, /Every promise held/);

@@ -4,6 +4,7 @@ import { freePort } from '../support/free-port.ts';
 import { Checks } from './checks.ts';
 import { Composition } from './composition.ts';
 import * as hardening from './hardening.ts';
+import { standIns } from './images.ts';
 import * as observation from './observation.ts';
 import * as operation from './operation.ts';
 import { type MadeKey, makeKey, type Stage } from './stage.ts';
@@ -37,7 +38,9 @@ async function smoke(): Promise<number> {
     const bare = await Composition.find(options);
     await bare.remove();
     const overrides = (await belongsToItsUser(bare)) ? [] : ['stand-ins.yml'];
-    const composition = await Composition.find({ ...options, overrides });
+    const buildArgs = await standIns((...args) => bare.docker(...args));
+    const env = { ...options.env, ...buildArgs };
+    const composition = await Composition.find({ ...options, env, buildArgs, overrides });
     try {
       await run({ composition, port, prometheusPort, grafanaPort }, checks, overrides.length > 0 ? ['prometheus'] : []);
     } finally {
@@ -54,7 +57,7 @@ async function smoke(): Promise<number> {
 async function run(stage: Stage, checks: Checks, rootAllowed: readonly string[]): Promise<void> {
   const { composition } = stage;
   const beganMs = performance.now();
-  const built = await checks.that('the image is built', () => composition.compose('build', 'secrets'));
+  const built = await checks.that('the image is built', () => composition.build('secrets'));
   if (built === null) return;
   await checks.that('the image holds what runs, and nothing else', () => hardening.imageHoldsWhatRuns(stage, PROJECT));
   const up = () => composition.compose('--profile', 'observe', 'up', '-d', 'haproxy', 'prometheus');

@@ -2,8 +2,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import manifest from '../../package.json' with { type: 'json' };
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { durationMs } from '../../src/config/values.ts';
+import { baseImages } from '../compose/images.ts';
 import { ROOT } from '../support/processes.ts';
 
 interface Service {
@@ -82,9 +84,10 @@ describe('docker-compose.yml', () => {
   });
 
   test('gives Redis TLS and the users that are made of config/redis.acl', () => {
+    expect(services.redis?.command?.join(' ')).toContain('--include /etc/redis-tls.conf');
+    expect(services.redis?.volumes).toContain('./config/compose/redis-tls.conf:/etc/redis-tls.conf:ro');
     for (const name of ['redis', 'cluster-1']) {
-      expect(services[name]?.command?.join(' ')).toContain('--include /etc/redis-tls.conf');
-      expect(services[name]?.volumes).toContain('./config/compose/redis-tls.conf:/etc/redis-tls.conf:ro');
+      expect(services[name]?.command?.join(' ')).toContain('--include /run/tollgate/redis-auth.conf');
     }
     expect(read('config/compose/redis-tls.conf')).toMatch(/^port 0\ntls-port 6379$/m);
     expect(services.secrets?.volumes).toContain('./config/redis.acl:/redis.acl:ro');
@@ -129,10 +132,30 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('has no image whose version floats', () => {
-    for (const { image } of Object.values(services)) {
-      if (!image.startsWith('${TOLLGATE_IMAGE')) expect(image).toMatch(/:v?\d/);
+  test('and the Dockerfile name every base image by digest, as far as one is known', () => {
+    const images = baseImages();
+    expect(images.map(({ variable }) => variable)).toEqual([
+      'NODE_IMAGE',
+      'REDIS_IMAGE',
+      'HAPROXY_IMAGE',
+      'PROMETHEUS_IMAGE',
+      'GRAFANA_IMAGE',
+    ]);
+    for (const { variable, tag, digest } of images) {
+      expect(tag).toMatch(/:v?\d/);
+      // No digest of it could be confirmed yet.
+      if (variable === 'HAPROXY_IMAGE') expect(digest).toBeNull();
+      else expect(digest).toMatch(/^sha256:[0-9a-f]{64}$/);
     }
+    const own = /^\$\{(TOLLGATE|REDIS|HAPROXY|PROMETHEUS|GRAFANA)_IMAGE:-/;
+    for (const { image } of Object.values(services)) expect(image).toMatch(own);
+    const bases = [...read('Dockerfile').matchAll(/^FROM (\S+) AS/gm)].map(([, name]) => name);
+    for (const base of bases) expect(base).toMatch(/^(\$\{NODE_IMAGE\}|runtime)$/);
+  });
+
+  test('and the Dockerfile run the Node.js that the tests run on', () => {
+    const node = baseImages().find(({ variable }) => variable === 'NODE_IMAGE');
+    expect(node?.tag).toBe(`node:${manifest.devDependencies.node}-slim`);
   });
 });
 

@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Checks } from '../compose/checks.ts';
 import { ask } from '../compose/client.ts';
 import { Composition } from '../compose/composition.ts';
+import { standIns } from '../compose/images.ts';
 import { freePort } from '../support/free-port.ts';
 
 const PROJECT = 'tollgate-cluster-smoke';
@@ -22,8 +23,11 @@ async function smoke(): Promise<number> {
   const port = await freePort();
   const env = { TOLLGATE_IMAGE: PROJECT, CLUSTER_PORT: String(port) };
   try {
-    const composition = await Composition.find({ project: PROJECT, env, signal: AbortSignal.timeout(WITHIN_MS) });
-    await remove(composition);
+    const options = { project: PROJECT, env, signal: AbortSignal.timeout(WITHIN_MS) };
+    const bare = await Composition.find(options);
+    await remove(bare);
+    const buildArgs = await standIns((...args) => bare.docker(...args));
+    const composition = await Composition.find({ ...options, env: { ...env, ...buildArgs }, buildArgs });
     try {
       await run(composition, port, checks);
     } finally {
@@ -38,7 +42,7 @@ async function smoke(): Promise<number> {
 }
 
 async function run(composition: Composition, port: number, checks: Checks): Promise<void> {
-  const built = await checks.that('the image is built', () => composition.compose('build', 'secrets'));
+  const built = await checks.that('the image is built', () => composition.build('secrets'));
   if (built === null) return;
   if ((await checks.that('six nodes become a cluster, and gateways serve on it', () => up(composition))) === null)
     return;
@@ -90,7 +94,7 @@ async function shared(composition: Composition, port: number): Promise<MadeKey> 
 
 /** The node that has the account of a consumer, by the word of the cluster itself. */
 async function primaryOf(composition: Composition, consumerId: string): Promise<string> {
-  const cli = 'redis-cli --user operator --tls --cacert /run/tollgate/redis-cert.pem';
+  const cli = 'redis-cli --user operator';
   const ask = (node: string, command: string) =>
     composition.exec(node, 'sh', '-c', `REDISCLI_AUTH=$(cat /run/tollgate/redis-operator-password) ${cli} ${command}`);
   for (const node of NODES) {
