@@ -33,10 +33,12 @@ secret grafana-password 472 "${GRAFANA_PASSWORD:-}"
 password=$(cat redis-password)
 nodes='cluster-1 cluster-2 cluster-3 cluster-4 cluster-5 cluster-6'
 
-# The gateways' user may do what config/redis.acl says, `operator` everything, and `default`, which has no name, nothing.
+# The gateways' user may do what config/redis.acl says, and `operator` everything. Nobody can be `default`, which is off; it
+# keeps its rights all the same, because Redis loads the transactions of its append-only file with them: without, a restart
+# forgets every counter and ban.
 digest() { printf %s "$(cat "$1")" | sha256sum | cut -d ' ' -f 1; }
 {
-  echo 'user default off'
+  echo 'user default off ~* &* +@all'
   sed "s/^user tollgate on /&#$(digest redis-password) /" /redis.acl
   echo "user operator on #$(digest redis-operator-password) ~* &* +@all"
 } | write redis-users.acl 999

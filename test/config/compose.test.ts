@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -7,6 +8,8 @@ import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { durationMs } from '../../src/config/values.ts';
 import { baseImages } from '../compose/images.ts';
 import { ROOT } from '../support/processes.ts';
+import { privateRedis, redisCommand } from '../support/redis.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 interface Service {
   readonly image: string;
@@ -160,6 +163,26 @@ describe('docker-compose.yml', () => {
 });
 
 describe('Redis', () => {
+  test('keeps what scripts wrote over a restart, with the user `default` that nobody can be', async () => {
+    const [, rules = ''] = /echo 'user default (.*)'/.exec(read('config/compose/make-secrets.sh')) ?? [];
+    const folder = await temporaryFolder();
+    const file = join(folder, 'users.acl');
+    await writeFile(file, `user default ${rules}\nuser operator on >secret ~* &* +@all\n`);
+    const redis = await privateRedis({ asProcess: true, withUsers: file, configArgs: ['--appendonly', 'yes'] });
+    const url = `redis://operator:secret@127.0.0.1:${redis.port}`;
+    await expect(redisCommand(`redis://127.0.0.1:${redis.port}`, 'PING')).rejects.toThrow('NOAUTH');
+    await redisCommand(
+      url,
+      'EVAL',
+      "redis.call('HSET', KEYS[1], 'd', 7) redis.call('PEXPIRE', KEYS[1], 60000)",
+      1,
+      'tg:a:{x}',
+    );
+    await redis.stop();
+    await redis.restart({ keepData: true });
+    expect(await redisCommand(url, 'HGET', 'tg:a:{x}', 'd')).toBe('7');
+  });
+
   const settings = new Map(
     read('config/redis.conf')
       .split('\n')

@@ -14,6 +14,8 @@ const EXIT_WITHIN_MS = 5_000;
 export interface RedisOptions {
   /** Words for the server's command line, for example `['--maxmemory', '10mb']`. They win over the defaults. */
   readonly configArgs?: readonly string[];
+  /** An ACL file with all users, in place of the product's user. */
+  readonly withUsers?: string;
   /** Lines of a Sentinel's configuration, `sentinel monitor main 127.0.0.1 6379 1` and so on: starts a Sentinel. */
   readonly sentinel?: readonly string[];
 }
@@ -25,6 +27,7 @@ export class RedisProcess {
   readonly configArgs: readonly string[];
   readonly #binary: RedisBinary;
   readonly #sentinel: readonly string[] | null;
+  readonly #users: string | null;
   #child: ChildProcess | null = null;
   #release: Release = () => {};
 
@@ -32,6 +35,7 @@ export class RedisProcess {
     this.#binary = binary;
     this.configArgs = options.configArgs ?? [];
     this.#sentinel = options.sentinel ?? null;
+    this.#users = options.withUsers ?? null;
     this.port = port;
     this.folder = folder;
   }
@@ -116,7 +120,7 @@ export class RedisProcess {
       const user = productUserArgs(this.#binary.version, 'sentinel');
       return [file, '--sentinel', ...place, ...user, ...this.configArgs];
     }
-    const user = productUserArgs(this.#binary.version);
+    const user = this.#users === null ? productUserArgs(this.#binary.version) : ['--aclfile', this.#users];
     return [...place, '--save', '', '--appendonly', 'no', '--databases', '64', ...user, ...this.configArgs];
   }
 
