@@ -4,8 +4,8 @@
 # one ask `docker buildx imagetools inspect node:VERSION-slim --format '{{.Manifest.Digest}}'`.
 ARG NODE_IMAGE=node:26.10.0-slim@sha256:ec7758ee051e457b468b32bde57b0879010b325bb9862718e9615225ce4aaae1
 
-# What it needs to run and nothing that is only for tests. That leaves out the npm package `node`, too, which is right:
-# here Node.js is the base.
+# What the gateway needs to run and nothing that is only for tests and tools. That leaves out the npm package `node`, too,
+# which is right: here Node.js is the base.
 FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
@@ -47,15 +47,24 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD healt
 ENTRYPOINT ["node", "--disable-sigusr1", "/app/bin/tollgate.js"]
 CMD ["serve"]
 
+# What only tools need.
+FROM ${NODE_IMAGE} AS tool-dependencies
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --ignore-scripts
+
 # The load test, for the compose profile `load`. Before the gateway, so that that is what a plain build makes.
 FROM runtime AS load
 WORKDIR /app
+# The HTTP client of the load test. It has no dependencies of its own.
+COPY --from=tool-dependencies /app/node_modules/undici ./node_modules/undici
 COPY test ./test
+COPY tools ./tools
 USER root
 RUN install -d -o node -g node /report
 USER 1000:1000
 WORKDIR /report
-ENTRYPOINT ["node", "--disable-sigusr1", "/app/test/load/main.ts"]
+ENTRYPOINT ["node", "--disable-sigusr1", "/app/tools/load/main.ts"]
 CMD []
 
 FROM runtime AS gateway

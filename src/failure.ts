@@ -1,8 +1,11 @@
+/** 0 done, 1 refused or failed, 2 wrong usage. */
+export type ExitCode = 0 | 1 | 2;
 /**
- * Broken machinery: something that should have worked did not. An expected refusal is never a Failure, it is a value.
+ * The error that ends a command, a start or a call to the store. In the pipeline of a request an expected refusal is not a
+ * Failure but a value.
  *
- * `message` is one or two sentences for the person at the terminal or in the log and says what to do; the private
- * cause goes into `cause` and never to a client.
+ * `message` is one or two sentences for operators, in the terminal or in the log, and says what to do. `cause` holds the
+ * underlying error, which no client ever sees.
  */
 export class Failure extends Error {
   readonly code: FailureCode;
@@ -15,27 +18,27 @@ export class Failure extends Error {
 }
 
 export type FailureCode =
-  /** gateway.yaml, plans.yaml or the environment cannot be used as they are. */
+  /** gateway.yaml, plans.yaml or the environment has a fault. */
   | 'bad_settings'
-  /** A command was given words it does not know, or not enough of them. Exit code 2. */
+  /** A command has an unknown option, a wrong value, or too few or too many arguments. Exit code 2. */
   | 'bad_usage'
-  /** A command names a key, plan or ban that is not there. */
+  /** A command or an admin request names a key, plan or ban that does not exist. */
   | 'not_found'
-  /** A command asks for something that the rules refuse (a custom plan without limits, a name of two lines). */
+  /** A rule refuses the change, for example a `custom` plan without limits, or a name of two lines. */
   | 'refused'
-  /** A command asks for something that the present state of a key does not allow (a revoked key rotated). */
+  /** The state of the key does not allow the change, for example the rotation of a revoked key. */
   | 'conflict'
   /** The store does not answer, or answers with an error. */
   | 'store_unavailable'
-  /** A change could not be recorded, and `audit.required` asks for that; it was not made. */
+  /** `audit.required` is set and the change could not be recorded, so it was not made. */
   | 'audit_unavailable'
   /** Another gateway owns this embedded store. */
   | 'store_owned'
-  /** KEY_PEPPER is not the one that the keys in the store were made under. */
+  /** KEY_PEPPER is not the pepper of the digests in the store. */
   | 'pepper_mismatch'
   /** The store holds something that this version cannot read. */
   | 'store_corrupt'
-  /** An address cannot be listened on. */
+  /** The process cannot listen on an address. */
   | 'cannot_listen'
   /** None of a gateway's workers could be started. */
   | 'no_worker'

@@ -1,26 +1,26 @@
-import { type Command, type ExitCode, helpOf, parseWords, type Terminal } from './cli/command.ts';
-import { Failure } from './failure.ts';
+import { type Command, helpOf, parseWords, type Terminal } from './cli/terminal/command.ts';
+import { type ExitCode, Failure } from './failure.ts';
 
-/** Every command by the words that name it. Each is loaded only when it is called. */
+/** Every command by its name. The module of a command is imported only when the command runs. */
 const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   serve: async () => (await import('./cli/serve.ts')).serve,
   start: async () => (await import('./cli/start.ts')).start,
   pets: async () => (await import('./cli/pets.ts')).pets,
-  'keys create': async () => (await import('./cli/keys-create.ts')).keysCreate,
-  'keys list': async () => (await import('./cli/keys-list.ts')).keysList,
-  'keys show': async () => (await import('./cli/keys-show.ts')).keysShow,
-  'keys rotate': async () => (await import('./cli/keys-rotate.ts')).keysRotate,
-  'keys revoke': async () => (await import('./cli/keys-revoke.ts')).keysRevoke,
-  'keys delete': async () => (await import('./cli/keys-delete.ts')).keysDelete,
-  'keys update': async () => (await import('./cli/keys-update.ts')).keysUpdate,
-  'keys import': async () => (await import('./cli/keys-import.ts')).keysImport,
-  'keys export': async () => (await import('./cli/keys-export.ts')).keysExport,
-  'plans show': async () => (await import('./cli/plans-show.ts')).plansShow,
-  'plans check': async () => (await import('./cli/plans-check.ts')).plansCheck,
-  'plans diff': async () => (await import('./cli/plans-diff.ts')).plansDiff,
-  'plans simulate': async () => (await import('./cli/plans-simulate.ts')).plansSimulate,
-  'bans list': async () => (await import('./cli/bans-list.ts')).bansList,
-  'bans lift': async () => (await import('./cli/bans-lift.ts')).bansLift,
+  'keys create': async () => (await import('./cli/keys/create.ts')).keysCreate,
+  'keys list': async () => (await import('./cli/keys/list.ts')).keysList,
+  'keys show': async () => (await import('./cli/keys/show.ts')).keysShow,
+  'keys rotate': async () => (await import('./cli/keys/rotate.ts')).keysRotate,
+  'keys revoke': async () => (await import('./cli/keys/revoke.ts')).keysRevoke,
+  'keys delete': async () => (await import('./cli/keys/delete.ts')).keysDelete,
+  'keys update': async () => (await import('./cli/keys/update.ts')).keysUpdate,
+  'keys import': async () => (await import('./cli/keys/import.ts')).keysImport,
+  'keys export': async () => (await import('./cli/keys/export.ts')).keysExport,
+  'plans show': async () => (await import('./cli/plans/show.ts')).plansShow,
+  'plans check': async () => (await import('./cli/plans/check.ts')).plansCheck,
+  'plans diff': async () => (await import('./cli/plans/diff.ts')).plansDiff,
+  'plans simulate': async () => (await import('./cli/plans/simulate.ts')).plansSimulate,
+  'bans list': async () => (await import('./cli/bans/list.ts')).bansList,
+  'bans lift': async () => (await import('./cli/bans/lift.ts')).bansLift,
   audit: async () => (await import('./cli/audit.ts')).audit,
   usage: async () => (await import('./cli/usage.ts')).usage,
   deprecations: async () => (await import('./cli/deprecations.ts')).deprecations,
@@ -28,7 +28,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
 };
 
 /**
- * Turns words into one command and its outcome into an exit code.
+ * Runs the command that the arguments name and turns its outcome into an exit code.
  * @returns 0 done, 1 refused or failed, 2 wrong usage (contract section 1)
  */
 export async function main(args: readonly string[], terminal: Terminal): Promise<ExitCode> {
@@ -87,10 +87,10 @@ async function overview(prefix: string): Promise<string> {
   return `Tollgate, an API gateway that holds every caller to the quotas of its plan.\n\nUsage: tollgate COMMAND [options]\n\nCommands:\n${rows.join('\n')}\n\n\`tollgate COMMAND --help\` tells the options of each.\n`;
 }
 
-/** Asks the person at the terminal. Empty where the person ends the input instead. */
+/** Asks the person at the terminal. Resolves to an empty text if the person closes the input (Ctrl-D). */
 async function question(text: string): Promise<string> {
   const { createInterface } = await import('node:readline/promises');
-  // On standard error: standard output may be going to a program.
+  // The question goes to standard error, because another program may read standard output.
   const lines = createInterface({ input: process.stdin, output: process.stderr });
   const ended = new Promise<string>((resolve) => lines.once('close', () => resolve('')));
   try {
@@ -100,20 +100,25 @@ async function question(text: string): Promise<string> {
   }
 }
 
-/** Resolves when everything that was written to a stream has gone to its reader, or cannot go there any more. */
-function written(stream: NodeJS.WriteStream): Promise<void> {
+/** Resolves when the stream has flushed everything that was written to it, or its reader has gone. */
+function flushed(stream: NodeJS.WriteStream): Promise<void> {
   return new Promise((resolve) => {
     stream.write('', () => resolve());
   });
 }
 
 if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.argv[1]?.endsWith('/tollgate')) {
-  // The reader has gone, as in `tollgate keys list | head`: the command ends quietly instead of with a stack trace.
+  // The reader may close the pipe early, as in `tollgate keys list | head`. The command then ends without a stack trace.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit();
-    throw error;
+    // A full disk, for example. What is printed comes last: the change that it is about was made and recorded.
+    process.stderr.write(
+      `Standard output cannot be written, and output is lost: ${error.message}. ` +
+        'If the command was to change something, it has done so: see `tollgate audit`. A secret that is lost is replaced by `tollgate keys rotate`.\n',
+    );
+    process.exit(1);
   });
-  // Complaints that nobody reads are no reason to end.
+  // A command keeps running when standard error is closed.
   process.stderr.on('error', () => {});
   process.exitCode = await main(process.argv.slice(2), {
     env: process.env,
@@ -122,10 +127,11 @@ if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.
     isTerminal: process.stdout.isTTY === true,
     question: process.stdin.isTTY === true ? question : null,
   });
-  // A pipe holds 64 KiB and its reader may pause for any time: a backup that ends before it is written is cut off, with
-  // exit code 0. A command that takes signals has been told to stop, and does not wait for the reader of its log.
+  // A pipe holds 64 KiB, and its reader may pause for any time. If the process ended before the rest was flushed, an export
+  // would be truncated although its exit code is 0. A command that handles SIGTERM ends because an operator stopped it,
+  // and does not wait for the reader of its log.
   const runsUntilSignalled = process.listenerCount('SIGTERM') > 0;
-  if (!runsUntilSignalled) await Promise.all([written(process.stdout), written(process.stderr)]);
-  // The command is done. What a library still waits for (a collector that is away) does not keep the process.
+  if (!runsUntilSignalled) await Promise.all([flushed(process.stdout), flushed(process.stderr)]);
+  // A library may still hold a timer or a socket open, for example to a trace collector that does not answer.
   setTimeout(() => process.exit(), 500).unref();
 }

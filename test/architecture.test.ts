@@ -2,8 +2,9 @@ import { readFileSync } from 'node:fs';
 import { glob } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import manifest from '../package.json' with { type: 'json' };
 import { RULES } from './support/architecture.ts';
-import { importsOf, type Sources } from './support/imports.ts';
+import { type Import, importsOf, type Sources } from './support/imports.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 
@@ -25,23 +26,66 @@ describe('the house', async () => {
   test.each(Object.entries(RULES))('%s', (_, rule) => {
     expect(rule(sources)).toEqual([]);
   });
+
+  test('depends on the packages that src imports and on no other', () => {
+    const packages = packagesOf(importsOf(sources).filter(({ from }) => from.startsWith('src/')));
+    expect(packages).toEqual(Object.keys(manifest.dependencies).sort());
+  });
 });
+
+describe('the image of the load test', async () => {
+  const paths = await Array.fromAsync(glob('{src,test/support,tools/load}/**/*.ts', { cwd: ROOT }));
+  const imports = importsOf(new Map(paths.map((path) => [path, readFileSync(join(ROOT, path), 'utf8')])));
+
+  test('has each package that the program loads there', () => {
+    const files = new Set(['tools/load/main.ts']);
+    const loaded = imports.filter(({ typeOnly }) => !typeOnly);
+    // A set goes on to what is added to it meanwhile.
+    for (const file of files) {
+      for (const { from, to } of loaded) {
+        // It starts gateways and a Redis of its own. In the image the program is given gateways that run.
+        if (from === file && to !== 'tools/load/own-stand.ts' && paths.includes(to)) files.add(to);
+      }
+    }
+    const packages = packagesOf(loaded.filter(({ from }) => files.has(from)));
+    const dockerfile = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
+    const [, stage = ''] = /^FROM runtime AS load$([\s\S]*?)^FROM /m.exec(dockerfile) ?? [];
+    const copied = [...stage.matchAll(/ \.\/node_modules\/(\S+)$/gm)].map(([, name]) => name!);
+    expect(copied).toEqual(packages.filter((name) => !(name in manifest.dependencies)));
+    const { packages: locked } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8'));
+    for (const name of copied) expect(locked[`node_modules/${name}`].dependencies ?? {}, name).toEqual({});
+  });
+});
+
+/** The npm packages among what is imported, each once and by name. */
+function packagesOf(imports: readonly Import[]): string[] {
+  const names = imports
+    .filter(({ to }) => !/^(?:(?:src|test|tools)\/|package\.json$|node:)/.test(to))
+    .map(({ to }) =>
+      to
+        .split('/')
+        .slice(0, to.startsWith('@') ? 2 : 1)
+        .join('/'),
+    );
+  return [...new Set(names)].sort();
+}
 
 describe('the check of', () => {
   const clean = new Map([
     ['src/main.ts', "import { serve } from './cli/serve.ts';\nconst pets = () => import('./cli/pets.ts');\n"],
+    ['src/cli/serve.ts', "import { run } from '../serve/run.ts';"],
     [
-      'src/cli/serve.ts',
+      'src/serve/run.ts',
       "import { gateway } from '../gateway/gateway.ts';\nimport { open } from '../stores/redis/open.ts';",
     ],
     ['src/cli/pets.ts', "import { pets } from '../pets/pets.ts';"],
     [
       'src/gateway/gateway.ts',
-      "import type { Log } from '../telemetry/log.ts';\nimport { admit } from '../admit/admit.ts';",
+      "import type { Settings } from '../config/settings.ts';\nimport { admit } from '../admit/admit.ts';",
     ],
     [
       'src/admit/admit.ts',
-      "import type { Key } from '../identify/key-store.ts';\nimport { Failure } from '../failure.ts';",
+      "import type { Head } from '../http1/request-head.ts';\nimport { Failure } from '../failure.ts';",
     ],
     ['src/identify/key-store.ts', "import type { Limits } from '../admit/plan.ts';\nimport { x } from 'lru-cache';"],
     [
@@ -53,50 +97,68 @@ describe('the check of', () => {
     ['src/failure.ts', "// import { x } from './main.ts';\n/**\n * import('./main.ts')\n */\nexport class Failure {}"],
   ]);
   const planted: Record<string, [path: string, text: string][]> = {
-    'main is the top, cli below it, and nothing imports them': [
+    'arrows between rooms run downhill, types included': [
       ['src/telemetry/log.ts', "import { Terminal } from '../cli/command.ts';"],
-      ['src/admin/admin.ts', "import type { Terminal } from '../cli/command.ts';"],
+      ['src/admin/call.ts', "import type { Terminal } from '../cli/command.ts';"],
+      ['src/gateway/a.ts', "import type { Log } from '../telemetry/log.ts';"],
+      ['src/http1/a.ts', "import type { IncomingBody } from '../forward/forward.ts';"],
     ],
-    'gateway imports the steps and nothing else of ours (types aside)': [
-      ['src/gateway/a.ts', "import { log } from '../telemetry/log.ts';"],
-      ['src/gateway/b.ts', "import {\n  type Store,\n  open,\n} from '../stores/redis/open.ts';"],
+    'every room has its place in the order': [['src/middleware/a.ts', '']],
+    'gateway imports the steps, the ground and nothing else of ours (types aside)': [
+      ['src/gateway/b.ts', "import {\n  type Store,\n  open,\n} from '../config/open.ts';"],
       ['src/gateway/c.ts', "export { settings } from '../config/settings.ts';"],
     ],
-    'a step imports nothing of ours but itself and failure.ts (types aside)': [
+    'a step imports nothing of ours but itself and the ground (types aside)': [
       ['src/identify/a.ts', "import { WINDOWS } from '../admit/plan.ts';"],
       ['src/annotate/a.ts', "export * from '../admit/plan.ts';"],
-      ['src/forward/a.ts', "const x = await import('../config/settings.ts');"],
-      ['src/admit/a.ts', "import { type Key } from '../identify/key-store.ts';"],
-      ['src/admit/b.ts', "import '../telemetry/log.ts';"],
+      ['src/forward/a.ts', "const x = await import('../admit/plan.ts');"],
+      ['src/annotate/b.ts', "import { type Key } from '../identify/key-store.ts';"],
+      ['src/routing/b.ts', "import '../admit/plan.ts';"],
     ],
+    'http1 owns no socket': [['src/http1/a.ts', "import { Socket } from 'node:net';"]],
     'simulate is pure: it imports nothing but itself, admit, failure.ts and types': [
       ['src/simulate/a.ts', "import { readSync } from 'node:fs';"],
       ['src/simulate/b.ts', "import { parsePlans } from '../config/plans.ts';"],
     ],
-    'a store loads only itself, the interfaces of the steps, admit/decide.ts, admit/plan.ts and failure.ts': [
-      ['src/stores/redis/a.ts', "import { x } from '../embedded/keys.ts';"],
-      ['src/stores/embedded/a.ts', "import { admit } from '../../admit/admit.ts';"],
-      ['src/stores/open.ts', "import { x } from './embedded/keys.ts';"],
-    ],
-    'a store takes its types from the steps, never from another store': [
+    'a store loads only itself, the interfaces that it implements, admit/decide.ts, admit/plan.ts, io/deadlines.ts and failure.ts':
+      [
+        ['src/stores/redis/a.ts', "import { x } from '../embedded/keys.ts';"],
+        ['src/stores/embedded/a.ts', "import { admit } from '../../admit/admit.ts';"],
+        ['src/stores/open.ts', "import { x } from './embedded/keys.ts';"],
+      ],
+    'a store takes its types from the rooms that use it, never from another store': [
       ['src/stores/redis/a.ts', "import type { X } from '../embedded/keys.ts';"],
       ['src/stores/redis/b.ts', "export type { X } from '../../config/settings.ts';"],
     ],
-    'only cli opens stores': [['src/admin/admin.ts', "import { open } from '../stores/redis/open.ts';"]],
+    'only serve opens stores': [['src/admin/call.ts', "import { open } from '../stores/redis/open.ts';"]],
     'failure.ts imports nothing': [['src/failure.ts', "import type { X } from './admit/plan.ts';"]],
     'nothing but cli imports pets': [['src/config/a.ts', "import { pets } from '../pets/pets.ts';"]],
     'pets imports nothing of ours but itself and failure.ts': [
       ['src/pets/a.ts', "import type { X } from '../config/settings.ts';"],
     ],
-    'no circle of imports (types and dynamic imports aside)': [
+    'no circle of imports, types included': [
       ['src/failure.ts', "import { a } from './admit/admit.ts';"],
       ['src/admit/admit.ts', "import { a } from './admit.ts';"],
     ],
-    'request and response objects are touched in listen, gateway, forward, admin and pets only': [
-      ['src/identify/a.ts', "import type { IncomingMessage } from 'node:http';"],
-      ['src/telemetry/a.ts', "import { METHODS, type ServerResponse } from 'node:http';"],
-      ['src/config/a.ts', "import * as http from 'node:http';"],
-      ['src/cli/a.ts', "import http from 'node:http';"],
+    'request and response objects are touched in listen, gateway, forward, http1, admin, pets and io/node-internals.ts only':
+      [
+        ['src/io/a.ts', "import { Server } from 'node:http';"],
+        ['src/identify/a.ts', "import type { IncomingMessage } from 'node:http';"],
+        ['src/telemetry/a.ts', "import { METHODS, type ServerResponse } from 'node:http';"],
+        ['src/config/a.ts', "import * as http from 'node:http';"],
+        ['src/cli/a.ts', "import http from 'node:http';"],
+      ],
+    'undocumented members of Node are touched in io/node-internals.ts only': [
+      ['src/listen/a.ts', 'const fd = (socket as Bare)._handle?.fd;'],
+      ['src/listen/b.ts', 'socket!._write(text);'],
+      ['src/listen/c.ts', "Reflect.get(socket, '_parent');"],
+      ['src/listen/d.ts', 'const { _httpMessage: response } = socket;'],
+      ['src/listen/e.ts', 'type Bare = { readonly _handle?: object };'],
+      ['src/listen/f.ts', 'for (const symbol of Object.getOwnPropertySymbols(session)) use(symbol);'],
+      ['src/listen/g.ts', "server.emit('listening');"],
+      ['src/listen/h.ts', 'socket.parser?.getCurrentBuffer?.();'],
+      ['src/listen/i.ts', 'response.shouldKeepAlive = false;'],
+      ['src/listen/j.ts', 'socket.destroySoon = () => {};'],
     ],
     'no file or folder is named utils or helpers': [
       ['src/config/utils.ts', ''],

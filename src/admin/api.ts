@@ -1,24 +1,37 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Failure } from '../failure.ts';
-import type { Admin, Handler } from './admin.ts';
-import { type Answer, answer, codeOf, refusalOf, refuse, send } from './answer.ts';
-import { type Action, type AuditLine, failedLine, strangerLine } from './audit.ts';
-import type { Actor, AuditEntry, ChangeResult } from './audit-trail.ts';
-import { type Call, fieldsOf, readBody } from './call.ts';
-import type { Door } from './door.ts';
-import { PreconditionFailed } from './etag.ts';
-import { OneByOne } from './one-by-one.ts';
+import { requestIdOf, valuesOf } from '../http1/field-values.ts';
+import {
+  type Action,
+  type Actor,
+  type AuditEntry,
+  type AuditLine,
+  type ChangeResult,
+  failedLine,
+  strangerLine,
+} from '../operations/audit-trail.ts';
+import type { AdminAuthenticator } from './authenticator.ts';
+import { type Admin, type Call, type Handler, readBody } from './call.ts';
 import { RESOURCES } from './resources.ts';
+import {
+  type AdminResponse,
+  codeOf,
+  errorResponse,
+  jsonResponse,
+  PreconditionFailed,
+  refusalOf,
+  send,
+} from './response.ts';
 
 export interface AdminApiOptions {
-  readonly door: Door;
-  /** Asked for when somebody has come through the door for the first time: it may have to be opened. */
+  readonly authenticator: AdminAuthenticator;
+  /** Called for each authenticated request. The first call may open the stores. */
   readonly admin: () => Promise<Omit<Admin, 'audit'>>;
   readonly audit: (line: AuditLine) => void;
-  /** The API's own description, served as it is. */
+  /** Returns the OpenAPI description of this API. */
   readonly description: () => object;
-  /** A defect, or something broken in the store; the client is told nothing of it. */
+  /** Called for a defect, or a store that holds something unreadable. The response does not reveal the error. */
   readonly onDefect: (error: unknown, requestId: string) => void;
 }
 
@@ -26,31 +39,33 @@ export interface AdminApiOptions {
 export type AdminApi = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
 export function adminApi(options: AdminApiOptions): AdminApi {
-  const lists = new OneByOne();
+  const lists = new SerialQueue();
   return async (request, response) => {
-    const [given] = fieldsOf(request.rawHeaders, 'x-request-id');
-    const requestId = given !== undefined && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
-    let told: Answer;
+    const requestId = requestIdOf(request.rawHeaders) ?? randomUUID();
+    let answer: AdminResponse;
     try {
-      told = await answerTo(request, requestId, options, lists);
+      answer = await answerTo(request, requestId, options, lists);
     } catch (error) {
-      // A client that left in the middle of its body is no defect, and hears nothing any more.
+      // A client that disconnected before it had sent its body is no defect, and gets no response.
       if (!response.destroyed) options.onDefect(error, requestId);
-      told = refuse('internal_error', 'Something in the gateway broke. Quote the request id to whoever runs it.');
+      answer = errorResponse(
+        'internal_error',
+        'Something in the gateway broke. Quote the request id to whoever runs it.',
+      );
     }
-    if (!response.destroyed) send(request, response, told, requestId);
+    if (!response.destroyed) send(request, response, answer, requestId);
   };
 }
 
-/** The flow: who it is, what is meant, what was sent, what comes of it. */
+/** Handles one request: authenticates it, finds the handler, reads the body, runs the handler. */
 async function answerTo(
   request: IncomingMessage,
   requestId: string,
   options: AdminApiOptions,
-  lists: OneByOne,
-): Promise<Answer> {
+  lists: SerialQueue,
+): Promise<AdminResponse> {
   const clientAddress = (request.socket.remoteAddress ?? 'unknown').replace(/^::ffff:(?=[0-9.]+$)/, '');
-  const refusal = await options.door.refusalFor(request.rawHeaders, clientAddress);
+  const refusal = await options.authenticator.refusalFor(request.rawHeaders, clientAddress);
   if (refusal !== null) {
     if (codeOf(refusal) === 'invalid_admin_token') options.audit(strangerLine(clientAddress, requestId));
     return refusal;
@@ -58,9 +73,10 @@ async function answerTo(
   const [path = '', query = ''] = splitAt(request.url ?? '', '?');
   const method = request.method === 'HEAD' ? 'GET' : (request.method ?? '');
   if (path === '/admin/openapi.json')
-    return method === 'GET' ? answer(200, options.description()) : wrongMethod(['GET']);
+    return method === 'GET' ? jsonResponse(200, options.description()) : wrongMethod(['GET']);
   const match = matchOf(path);
-  if (match === null) return refuse('not_found', 'There is nothing here. GET /admin/openapi.json describes the API.');
+  if (match === null)
+    return errorResponse('not_found', 'There is nothing here. GET /admin/openapi.json describes the API.');
   const handler = Object.hasOwn(match.methods, method) ? match.methods[method] : undefined;
   if (handler === undefined) return wrongMethod(Object.keys(match.methods));
   const body = method === 'POST' || method === 'PATCH' ? await readBody(request) : { value: undefined };
@@ -68,57 +84,60 @@ async function answerTo(
   const call: Call = {
     ids: match.ids,
     query: new URLSearchParams(query),
-    fields: (name) => fieldsOf(request.rawHeaders, name),
+    fields: (name) => valuesOf(request.rawHeaders, name),
     body: body.value,
     clientAddress,
     requestId,
   };
-  const work = () => outcomeOf(handler, call, match.changes?.[method] ?? null, options);
+  const work = () => runRecorded(handler, call, match.changes?.[method] ?? null, options);
   return match.isList === true && method === 'GET' ? lists.run(work) : work();
 }
 
-/** @param change null where nothing is to be changed */
-async function outcomeOf(
+/**
+ * Runs a handler, and records its change in the log and in the record of changes.
+ * @param change null for a handler that only reads
+ */
+async function runRecorded(
   handler: Handler,
   call: Call,
   change: Action | null,
   { admin, audit }: AdminApiOptions,
-): Promise<Answer> {
+): Promise<AdminResponse> {
   let entry: AuditEntry | null = null;
   const note = (line: AuditLine) => {
     audit(line);
     entry?.note(resultOf(line));
   };
   const failed = (outcome: 'refused' | 'unknown', code: string) => {
-    if (change !== null) note(failedLine(call, change, outcome, code));
+    // Before its record is begun, nothing of a change has been asked of the store.
+    if (change !== null) note(failedLine(call, change, entry === null ? 'refused' : outcome, code));
   };
   try {
-    const present = await admin();
+    const opened = await admin();
     if (change !== null) {
       const { clientAddress, requestId } = call;
-      entry = await present.trail.begin({ actor: ADMIN, clientAddress, requestId }, change, call.ids[0] ?? null);
-      // What no line follows has changed nothing.
+      entry = await opened.trail.begin({ actor: ADMIN, clientAddress, requestId }, change, call.ids[0] ?? null);
+      // This outcome stays if the handler writes no audit line, because it changed nothing.
       entry.note({ ...UNCHANGED, target: call.ids[0] ?? null });
     }
-    const told = await handler(call, { ...present, audit: note });
-    if (told.status >= 400) failed('refused', codeOf(told));
-    return told;
+    const answer = await handler(call, { ...opened, audit: note });
+    if (answer.status >= 400) failed('refused', codeOf(answer));
+    return answer;
   } catch (error) {
     const refusal = knownRefusal(error);
     if (refusal === null) {
       failed('unknown', 'internal_error');
       throw error;
     }
-    // The store may have done what was asked, and its answer was lost. Without a record nothing was asked of it.
-    const isUnknown = refusal.status === 503 && codeOf(refusal) !== 'audit_unavailable';
-    failed(isUnknown ? 'unknown' : 'refused', codeOf(refusal));
+    // With a 503 the store may have made the change although its answer was lost.
+    failed(refusal.status === 503 ? 'unknown' : 'refused', codeOf(refusal));
     return refusal;
   } finally {
     await entry?.end();
   }
 }
 
-/** The one token that there is, by the name of its variable. */
+/** There is one admin token. Its name in the record is that of its environment variable. */
 const ADMIN: Actor = { kind: 'token', name: 'ADMIN_TOKEN' };
 const UNCHANGED = { outcome: 'unchanged', code: null, before: null, after: null } as const;
 
@@ -126,9 +145,12 @@ function resultOf({ outcome, code, id, before, after }: AuditLine): ChangeResult
   return { outcome, code, target: id, before, after };
 }
 
-function knownRefusal(error: unknown): Answer | null {
+function knownRefusal(error: unknown): AdminResponse | null {
   if (error instanceof PreconditionFailed) {
-    return refuse('precondition_failed', 'The key has been changed since. Read it again and look at what has changed.');
+    return errorResponse(
+      'precondition_failed',
+      'The key has been changed since. Read it again and look at what has changed.',
+    );
   }
   return error instanceof Failure ? refusalOf(error) : null;
 }
@@ -144,7 +166,7 @@ function matchOf(path: string) {
   return null;
 }
 
-/** Null for what names nothing: empty, too long, or not to be decoded. */
+/** The decoded segment of a path; null if it is empty, too long, or has a malformed escape. */
 function decoded(part: string): string | null {
   try {
     const id = decodeURIComponent(part);
@@ -154,12 +176,24 @@ function decoded(part: string): string | null {
   }
 }
 
-function wrongMethod(methods: readonly string[]): Answer {
+function wrongMethod(methods: readonly string[]): AdminResponse {
   const allow = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])).join(', ');
-  return refuse('method_not_allowed', `This is used with ${allow}.`, { Allow: allow });
+  return errorResponse('method_not_allowed', `This is used with ${allow}.`, { Allow: allow });
 }
 
 function splitAt(text: string, mark: string): [string, string] {
   const at = text.indexOf(mark);
   return at === -1 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** Runs work one piece after the other, in the order of the calls. */
+class SerialQueue {
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** @returns the result of the work. A failure does not affect the work before and after it. */
+  run<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(work);
+    this.#last = done.catch(() => {});
+    return done;
+  }
 }

@@ -1,18 +1,16 @@
 import { z } from 'zod';
-import type { Limits } from '../admit/plan.ts';
-import { MAX_LIMIT, WINDOWS } from '../admit/plan.ts';
-import type { KeyEdits, KeyWishes } from '../identify/key-changes.ts';
-import { visible } from '../identify/visible.ts';
-import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom } from './moment.ts';
+import { type Limits, UNBOUNDED, WINDOWS } from '../admit/plan.ts';
+import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom, visible } from '../operations/input-values.ts';
+import type { KeyAttributes, KeyEdits } from '../operations/key-changes.ts';
 
-/** What a body was read as, or a sentence that names the members that are wrong. */
-export type Read<T> = { readonly value: T } | { readonly fault: string };
+/** The parsed body, or sentences that name its wrong members. */
+export type ReadBody<T> = { readonly value: T } | { readonly fault: string };
 
 const planRule = 'must be the name of a plan';
 const textRule = 'must be text or null';
-const limitRule = `must be a whole number from 0 to ${MAX_LIMIT} or "unlimited"`;
+const limitRule = `must be a whole number from 0 to ${UNBOUNDED} or "unlimited"`;
 const editedLimitRule = `${limitRule}, or null for the plan's own`;
-const number = (rule: string) => z.int(rule).min(0, rule).max(MAX_LIMIT, rule);
+const number = (rule: string) => z.int(rule).min(0, rule).max(UNBOUNDED, rule);
 const limit = z.union([number(limitRule), z.literal('unlimited')], limitRule);
 const editedLimit = z.union([number(editedLimitRule), z.literal('unlimited'), z.null()], editedLimitRule);
 const limitsRule = `must be an object with ${WINDOWS.join(', ')}`;
@@ -48,8 +46,12 @@ const ROTATION = z.strictObject(
 
 const DEFAULT_OVERLAP_MS = 86_400_000;
 
-/** `POST /admin/keys`. @returns what is wished for, asked at a moment in Unix milliseconds */
-export function readCreation(body: unknown): Read<(nowMs: number) => KeyWishes> {
+/**
+ * Reads the body of `POST /admin/keys`.
+ * @returns a function from the time of the creation, in Unix milliseconds, to the key's attributes; `expiresAt` may be
+ *   relative to that time
+ */
+export function readCreation(body: unknown): ReadBody<(nowMs: number) => KeyAttributes> {
   return read(CREATION, body, ({ plan, name, owner, notes, limits, expiresAt }) => (nowMs: number) => ({
     plan,
     name: name ?? null,
@@ -60,8 +62,8 @@ export function readCreation(body: unknown): Read<(nowMs: number) => KeyWishes> 
   }));
 }
 
-/** `PATCH /admin/keys/{id}`: a member that is absent stays as it is (RFC 7396). */
-export function readEdits(body: unknown, nowMs: number): Read<KeyEdits> {
+/** Reads the body of `PATCH /admin/keys/{id}`. Absent members stay unchanged (RFC 7396). */
+export function readEdits(body: unknown, nowMs: number): ReadBody<KeyEdits> {
   const edits = read(EDITS, body, ({ expiresAt, ...rest }) => ({
     ...(rest as KeyEdits),
     ...(expiresAt === undefined ? {} : { expiresAtMs: momentOf(expiresAt, nowMs) }),
@@ -70,8 +72,8 @@ export function readEdits(body: unknown, nowMs: number): Read<KeyEdits> {
   return edits;
 }
 
-/** `POST /admin/keys/{id}/rotate`, which needs no body. @returns the overlap in milliseconds */
-export function readRotation(body: unknown): Read<number> {
+/** Reads the body of `POST /admin/keys/{id}/rotate`, which may be missing. @returns the overlap in milliseconds */
+export function readRotation(body: unknown): ReadBody<number> {
   return read(ROTATION, body ?? {}, ({ overlap }) =>
     overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!,
   );
@@ -93,7 +95,7 @@ function momentOf(text: string | null, nowMs: number): number | null {
   return text === null ? null : momentFrom(text, nowMs);
 }
 
-function read<S extends z.ZodType, T>(schema: S, body: unknown, use: (value: z.output<S>) => T): Read<T> {
+function read<S extends z.ZodType, T>(schema: S, body: unknown, use: (value: z.output<S>) => T): ReadBody<T> {
   if (body === undefined) return { fault: 'The body is missing: it must be a JSON object.' };
   const result = schema.safeParse(body);
   if (result.success) return { value: use(result.data) };

@@ -1,7 +1,7 @@
-import { visible } from '../identify/visible.ts';
-import { type Answer, refuse } from './answer.ts';
+import { visible } from '../operations/input-values.ts';
+import { type AdminResponse, errorResponse } from './response.ts';
 
-/** A page of a list that is asked for. */
+/** Which page of a list a request asks for. */
 export interface Page {
   readonly limit: number;
   readonly cursor: string | null;
@@ -11,29 +11,29 @@ const DEFAULT_PAGE = 100;
 const LARGEST_PAGE = 1_000;
 
 /**
- * Reads the query of a list: `limit` and `cursor`, and whatever else this one has.
- * @param more further parameters; each is null in `given` where it was not sent
+ * Reads the query of a list: `limit`, `cursor`, and the further parameters of this list.
+ * @param more the names of the further parameters; in `given`, each is null if the client did not send it
  */
 export function readPage<More extends string>(
   query: URLSearchParams,
   more: readonly More[],
-): (Page & { readonly given: Readonly<Record<More, string | null>> }) | { readonly refusal: Answer } {
+): (Page & { readonly given: Readonly<Record<More, string | null>> }) | { readonly refusal: AdminResponse } {
   const known: readonly string[] = ['limit', 'cursor', ...more];
   for (const name of query.keys()) {
     if (!known.includes(name)) {
-      return wrong(`There is no parameter "${visible(name)}"; there are ${known.join(', ')}.`);
+      return invalidQuery(`There is no parameter "${visible(name)}"; there are ${known.join(', ')}.`);
     }
-    if (query.getAll(name).length > 1) return wrong(`${name} is given more than once.`);
+    if (query.getAll(name).length > 1) return invalidQuery(`${name} is given more than once.`);
   }
   const limit = query.get('limit') ?? String(DEFAULT_PAGE);
   if (!/^[1-9][0-9]{0,3}$/.test(limit) || Number(limit) > LARGEST_PAGE) {
-    return wrong(`limit must be a whole number from 1 to ${LARGEST_PAGE}.`);
+    return invalidQuery(`limit must be a whole number from 1 to ${LARGEST_PAGE}.`);
   }
   const given = Object.fromEntries(more.map((name) => [name, query.get(name)])) as Record<More, string | null>;
   return { limit: Number(limit), cursor: query.get('cursor'), given };
 }
 
-/** The field that leads to the next page of a list (RFC 8288). */
+/** The Link field with the URL of the next page (RFC 8288). */
 export function linkToNext(path: string, query: URLSearchParams, cursor: string | null): Record<string, string> {
   if (cursor === null) return {};
   const next = new URLSearchParams(query);
@@ -41,6 +41,6 @@ export function linkToNext(path: string, query: URLSearchParams, cursor: string 
   return { Link: `<${path}?${next}>; rel="next"` };
 }
 
-export function wrong(message: string): { readonly refusal: Answer } {
-  return { refusal: refuse('invalid_request', message) };
+export function invalidQuery(message: string): { readonly refusal: AdminResponse } {
+  return { refusal: errorResponse('invalid_request', message) };
 }

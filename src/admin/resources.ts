@@ -1,11 +1,10 @@
 import type { Plans } from '../admit/plan.ts';
 import { KEPT_DAYS } from '../annotate/deprecated-calls.ts';
-import type { Admin, Handler } from './admin.ts';
-import { type Answer, answer, answerChange } from './answer.ts';
-import { type Action, auditChange, doneLine } from './audit.ts';
-import { listChanges } from './audit-report.ts';
-import { banReport } from './ban-report.ts';
-import type { Call } from './call.ts';
+import { listChanges } from '../operations/audit-report.ts';
+import { type Action, auditChange, doneLine } from '../operations/audit-trail.ts';
+import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
+import { banReport } from '../operations/operations.ts';
+import type { Admin, Call, Handler } from './call.ts';
 import {
   createKey,
   deleteKey,
@@ -16,8 +15,8 @@ import {
   showUsage,
   updateKey,
 } from './keys-resource.ts';
-import { PAST_RULE, pastFrom } from './moment.ts';
-import { linkToNext, readPage, wrong } from './queries.ts';
+import { invalidQuery, linkToNext, readPage } from './queries.ts';
+import { type AdminResponse, changeResponse, jsonResponse } from './response.ts';
 
 const ID = ':id';
 const DEFAULT_DAYS = 30;
@@ -26,9 +25,9 @@ const DEFAULT_DAYS = 30;
 export const RESOURCES: readonly {
   readonly path: readonly string[];
   readonly methods: Readonly<Record<string, Handler>>;
-  /** Those of its methods that change something: what they try is told in audit lines. */
+  /** The methods that change something. Every attempt is written as an audit line. */
   readonly changes?: Readonly<Record<string, Action>>;
-  /** Its GET reads much of the store: one at a time, so that callers are not kept waiting behind many of them. */
+  /** GET reads much of the store. Such reads run one at a time, so that they do not delay the requests of callers. */
   readonly isList?: true;
 }[] = [
   { path: ['keys'], methods: { GET: listKeys, POST: createKey }, changes: { POST: 'key.create' }, isList: true },
@@ -47,8 +46,8 @@ export const RESOURCES: readonly {
   { path: ['audit'], methods: { GET: listAudit }, isList: true },
 ];
 
-/** By id, so that a ban that begins or ends while somebody turns the pages moves no other from one to the next. */
-async function listBans({ query }: Call, { operations }: Admin): Promise<Answer> {
+/** Lists bans by id. A ban that begins or ends between two pages then does not shift the others from one to the next. */
+async function listBans({ query }: Call, { operations }: Admin): Promise<AdminResponse> {
   const page = readPage(query, []);
   if ('refusal' in page) return page.refusal;
   const { limit, cursor: from } = page;
@@ -57,53 +56,54 @@ async function listBans({ query }: Call, { operations }: Admin): Promise<Answer>
     .filter(({ id }) => from === null || id > from)
     .sort((a, b) => (a.id < b.id ? -1 : 1));
   const cursor = bans.length > limit ? bans[limit - 1]!.id : null;
-  return answer(200, { bans: bans.slice(0, limit), cursor }, linkToNext('/admin/bans', query, cursor));
+  return jsonResponse(200, { bans: bans.slice(0, limit), cursor }, linkToNext('/admin/bans', query, cursor));
 }
 
-async function liftBan(call: Call, admin: Admin): Promise<Answer> {
+async function liftBan(call: Call, admin: Admin): Promise<AdminResponse> {
   const [id] = call.ids as [string];
   const durability = await admin.operations.lift(id);
   auditChange(admin.audit, doneLine(call, 'ban.lift', id), durability);
-  return answerChange(200, durability, { id, lifted: true });
+  return changeResponse(200, durability, { id, lifted: true });
 }
 
-async function showPlans(_: Call, { operations, versions }: Admin): Promise<Answer> {
+async function showPlans(_: Call, { operations, versions }: Admin): Promise<AdminResponse> {
   const { plans, failedAuthenticationPerMinute }: Plans = operations.plans;
   const shown = [...plans.values()];
-  return answer(200, {
+  return jsonResponse(200, {
     versions: versions(),
     plans: shown,
     failedAuthentication: { minute: failedAuthenticationPerMinute },
   });
 }
 
-async function listDeprecations({ query }: Call, { deprecations }: Admin): Promise<Answer> {
+async function listDeprecations({ query }: Call, { deprecations }: Admin): Promise<AdminResponse> {
   const page = readPage(query, ['days']);
   if ('refusal' in page) return page.refusal;
   const days = page.given.days ?? String(DEFAULT_DAYS);
   if (!/^[1-9][0-9]?$/.test(days) || Number(days) > KEPT_DAYS) {
-    return wrong(`days must be a whole number from 1 to ${KEPT_DAYS}.`).refusal;
+    return invalidQuery(`days must be a whole number from 1 to ${KEPT_DAYS}.`).refusal;
   }
   const all = await deprecations(Number(days));
   const at = page.cursor === null ? -1 : all.findIndex(({ route }) => route === page.cursor);
-  if (page.cursor !== null && at === -1) return wrong('The cursor is none that this list has given out.').refusal;
+  if (page.cursor !== null && at === -1)
+    return invalidQuery('The cursor is none that this list has given out.').refusal;
   const rest = all.slice(at + 1);
   const cursor = rest.length > page.limit ? rest[page.limit - 1]!.route : null;
   const link = linkToNext('/admin/deprecations', query, cursor);
-  return answer(200, { deprecations: rest.slice(0, page.limit), cursor }, link);
+  return jsonResponse(200, { deprecations: rest.slice(0, page.limit), cursor }, link);
 }
 
-async function listAudit({ query }: Call, { auditStore, nowMs }: Admin): Promise<Answer> {
+async function listAudit({ query }: Call, { auditStore, nowMs }: Admin): Promise<AdminResponse> {
   const page = readPage(query, ['key', 'actor', 'since']);
   if ('refusal' in page) return page.refusal;
   const { key, actor, since } = page.given;
   const sinceMs = since === null ? null : pastFrom(since, nowMs());
-  if (since !== null && sinceMs === null) return wrong(`since ${PAST_RULE}.`).refusal;
+  if (since !== null && sinceMs === null) return invalidQuery(`since ${PAST_RULE}.`).refusal;
   if (page.cursor !== null && !/^[1-9][0-9]{0,14}$/.test(page.cursor)) {
-    return wrong('The cursor is none that this list has given out.').refusal;
+    return invalidQuery('The cursor is none that this list has given out.').refusal;
   }
   const before = page.cursor === null ? null : Number(page.cursor);
   const { changes, cursor } = await listChanges(auditStore, { key, actor, sinceMs }, { limit: page.limit, before });
   const next = cursor === null ? null : String(cursor);
-  return answer(200, { changes, cursor: next }, linkToNext('/admin/audit', query, next));
+  return jsonResponse(200, { changes, cursor: next }, linkToNext('/admin/audit', query, next));
 }

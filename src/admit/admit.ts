@@ -1,86 +1,89 @@
-import type { AloneCount, OnFailure } from './alone.ts';
-import { type Asker, Asking, type Batch } from './asking.ts';
-import { Debts, type ReturnOutcome } from './debts.ts';
+import { AccountCache } from './account-cache.ts';
 import { decide } from './decide.ts';
-import type { Ledger, Returns } from './ledger.ts';
-import { Memories } from './memory.ts';
+import type { LocalCount, OnFailure } from './decide-locally.ts';
+import { type AdmissionListener, type Batch, DecisionDispatcher } from './decision-dispatcher.ts';
+import type { Ledger, UsageReconciler } from './ledger.ts';
 import type { Allowance, WindowName } from './plan.ts';
-import { standingVerdict, type Verdict } from './verdict.ts';
+import { type ReconcileOutcome, UsageBacklog } from './usage-backlog.ts';
+import { type Admission, type Verdict, verdictOnBudgets } from './verdict.ts';
 
-export type { Asker } from './asking.ts';
-
-/** What admission says of one request. */
-export type Admission =
-  /** `source`: who decided, for log and metrics; null where nothing is counted. */
-  | { readonly kind: 'decided'; readonly verdict: Verdict; readonly source: 'store' | 'memory' | 'local' | null }
-  /** The store does not answer and the settings say `closed`. */
-  | { readonly kind: 'unavailable' };
+export type { AdmissionListener } from './decision-dispatcher.ts';
 
 export interface AdmitterOptions {
   readonly ledger: Ledger;
-  /** Where `local` brings what it admitted; left out where it is not to be added to anything. */
-  readonly returns?: Returns | null;
+  /** Adds what `local` admitted to the store; left out if there is no store to add it to. */
+  readonly reconciler?: UsageReconciler | null;
   /** What to do when the store does not answer (contract section 6). */
   readonly onFailure: OnFailure;
   /** No request waits for the store longer than this in total. Left out: the ledger's own deadline is the only one. */
   readonly timeoutMs?: number;
-  /** Milliseconds that never jump. */
+  /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
-  /** Unix milliseconds, for as long as the store's clock was never heard. */
+  /** This gateway's own clock, Unix milliseconds, used until the store has answered for the first time. */
   readonly wallMs: () => number;
-  /** Consumers whose last known state is kept, and that may owe at the same time. */
+  /** Most consumers whose last known state is kept, and most consumers in the backlog. */
   readonly remembered: number;
-  /** Called once per failed call with the store's complaint. */
+  /** Called once per failed call with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;
-  /** Called with how many requests were decided without the store, and how they are counted. */
-  readonly onAlone?: (count: AloneCount, requests: number) => void;
-  /** Called with what became of the cost that was counted here alone. */
-  readonly onReturned?: (window: WindowName, outcome: ReturnOutcome, spent: number) => void;
+  /** Called with the number of requests that were decided without the store, and how they are counted. */
+  readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
+  /** Called with the fate of each piece of usage in the backlog. */
+  readonly onReturned?: (window: WindowName, outcome: ReconcileOutcome, spent: number) => void;
 }
 
 /**
- * Decides requests against the ledger. Requests of one consumer that arrive in the same turn of the event loop become
- * one ask for n, and all asks of a turn travel as one call. What cannot have changed since the last answer is refused
- * from memory; a refusal that is a strike never is, so that bans come at exactly the `after`-th (contract section 3).
- * What the store does not decide in time is decided here (contract section 6).
+ * Decides requests against the ledger. Requests of one consumer that arrive in the same turn of the event loop become one
+ * request for n, and all requests of a turn become one call. If the store would certainly refuse a request again, the
+ * Admitter refuses it from memory, except when the refusal is a strike: the ledger counts every strike, so that a ban
+ * comes at exactly the `after`-th (contract section 3). If the store does not answer in time, the gateway decides locally
+ * (contract section 6).
  */
 export class Admitter {
   readonly #timeoutMs: number | null;
-  readonly #memories: Memories;
+  readonly #accounts: AccountCache;
   readonly #ledger: Ledger;
-  readonly #debts: Debts | null;
-  readonly #asking: Asking;
-  /** Of this turn, by consumer: one for each cost, allowance and deadline. */
+  readonly #backlog: UsageBacklog | null;
+  readonly #dispatcher: DecisionDispatcher;
+  /** The batches of this turn, by consumer: one for each cost, allowance and deadline. */
   #batches = new Map<string, Batch[]>();
-  /** The one that the last request joined: many come of one consumer in a row. */
+  /** The batch that the last request joined: consecutive requests are often of one consumer. */
   #last: Batch | null = null;
   readonly #flush = () => {
     const batches = [...this.#batches.values()].flat();
     this.#batches = new Map();
     this.#last = null;
-    this.#asking.ask(batches);
+    this.#dispatcher.ask(batches);
   };
 
   constructor(options: AdmitterOptions) {
-    const { returns = null, onFailure, timeoutMs = null, remembered, wallMs, onReturned } = options;
+    const { reconciler = null, onFailure, timeoutMs = null, remembered, wallMs, onReturned } = options;
     this.#ledger = options.ledger;
     this.#timeoutMs = timeoutMs;
-    this.#memories = new Memories(options);
+    this.#accounts = new AccountCache(options);
     const onEach = onReturned === undefined ? {} : { onReturned };
-    this.#debts =
-      returns === null || onFailure !== 'local' ? null : new Debts({ returns, most: remembered, wallMs, ...onEach });
+    this.#backlog =
+      reconciler === null || onFailure !== 'local'
+        ? null
+        : new UsageBacklog({ reconciler, most: remembered, wallMs, ...onEach });
     const onReady = (batches: readonly Batch[]) => this.#addTo(batches);
-    this.#asking = new Asking({ ...options, timeoutMs, memories: this.#memories, debts: this.#debts, onReady });
+    this.#dispatcher = new DecisionDispatcher({
+      ...options,
+      timeoutMs,
+      accounts: this.#accounts,
+      backlog: this.#backlog,
+      onReady,
+    });
   }
 
-  /** Consumers of whom the store has yet to be told what was admitted here alone. */
-  get owing(): number {
-    return (this.#debts?.size ?? 0) + (this.#ledger.owing ?? 0);
+  /** Consumers with usage that was admitted locally and must still be added to the store. */
+  get backlogSize(): number {
+    return (this.#backlog?.size ?? 0) + (this.#ledger.backlogSize ?? 0);
   }
 
   /**
-   * At once where memory suffices, else when the store has answered or its time is up. Never rejects.
-   * @param waitedMs how long this request has waited for the store before
+   * The admission, synchronously if memory suffices, else when the store has answered or the deadline has passed. Never
+   * rejects.
+   * @param waitedMs how long this request has already waited for the store
    */
   admit(consumerId: string, allowance: Allowance, cost: number, waitedMs = 0): Admission | Promise<Admission> {
     let admission: Admission | null = null;
@@ -91,48 +94,56 @@ export class Admitter {
   }
 
   /**
-   * The same for who does without a promise, which costs as much as the rest of it.
-   * @returns null where `asker` is told later, never from within this call
+   * The same without a promise, which would cost as much as all the rest.
+   * @returns the admission, or null if `listener` will be called later, never from within this call
    */
-  ask(consumerId: string, allowance: Allowance, cost: number, waitedMs: number, asker: Asker): Admission | null {
-    const refusal = this.#memories.refusal(consumerId, allowance, cost);
+  ask(
+    consumerId: string,
+    allowance: Allowance,
+    cost: number,
+    waitedMs: number,
+    listener: AdmissionListener,
+  ): Admission | null {
+    const refusal = this.#accounts.refusal(consumerId, allowance, cost);
     if (refusal !== null) return { kind: 'decided', verdict: refusal, source: 'memory' };
-    // Who has waited already has only the rest of the time; for all others the ledger's own deadline suffices.
+    // A request that has already waited has only the rest of the time; for others the ledger's own deadline suffices.
     const withinMs = this.#timeoutMs === null || waitedMs <= 0 ? null : this.#timeoutMs - waitedMs;
-    if (withinMs !== null && withinMs <= 0) return this.#asking.decideAlone(consumerId, allowance, cost);
-    if (this.#last === null || !isOf(this.#last, consumerId, allowance, cost, withinMs)) {
+    if (withinMs !== null && withinMs <= 0) return this.#dispatcher.decideNow(consumerId, allowance, cost);
+    if (this.#last === null || !belongsTo(this.#last, consumerId, allowance, cost, withinMs)) {
       this.#last = this.#batchOf(consumerId, allowance, cost, withinMs);
     }
-    this.#last.waiting.push(asker);
+    this.#last.waiting.push(listener);
     return null;
   }
 
-  /** A reload in the middle of a turn: each request is decided by the allowance that it came under. */
+  /** The allowance can change within a turn, by a reload. Each request is decided by the allowance at its arrival. */
   #batchOf(consumerId: string, allowance: Allowance, cost: number, withinMs: number | null): Batch {
-    const batches = this.#of(consumerId);
-    const known = batches.find((batch) => isOf(batch, consumerId, allowance, cost, withinMs));
+    const batches = this.#batchesOf(consumerId);
+    const known = batches.find((batch) => belongsTo(batch, consumerId, allowance, cost, withinMs));
     if (known !== undefined) return known;
     const batch: Batch = { consumerId, allowance, cost, withinMs, waiting: [], timer: null, state: 'new' };
     batches.push(batch);
     return batch;
   }
 
-  /** What waited for the call before is asked at the end of the turn, in front of what has come by then. */
+  /** Asks about batches that waited for the previous call, at the end of the turn and before later requests. */
   #addTo(ready: readonly Batch[]): void {
     for (const batch of ready.toReversed()) {
-      // Its time was up while it waited.
+      // The batch was decided locally when its deadline passed.
       if (batch.state !== 'new') continue;
       const { consumerId, allowance, cost, withinMs } = batch;
-      const batches = this.#of(consumerId);
-      // Not another one that has waited, which has a timer of its own.
-      const came = batches.findIndex((it) => it.timer === null && isOf(it, consumerId, allowance, cost, withinMs));
-      if (came >= 0) batch.waiting.push(...batches.splice(came, 1)[0]!.waiting);
+      const batches = this.#batchesOf(consumerId);
+      // A batch with a timer has waited too and keeps its own deadline.
+      const same = batches.findIndex(
+        (other) => other.timer === null && belongsTo(other, consumerId, allowance, cost, withinMs),
+      );
+      if (same >= 0) batch.waiting.push(...batches.splice(same, 1)[0]!.waiting);
       batches.unshift(batch);
     }
     this.#last = null;
   }
 
-  #of(consumerId: string): Batch[] {
+  #batchesOf(consumerId: string): Batch[] {
     if (this.#batches.size === 0) setImmediate(this.#flush);
     const known = this.#batches.get(consumerId);
     if (known !== undefined) return known;
@@ -141,19 +152,25 @@ export class Admitter {
     return batches;
   }
 
-  /** Refuses nobody from memory until the store has been asked again: a ban was lifted. */
+  /** A ban was lifted: refuses no request from memory until the store has been asked again. */
   forget(): void {
-    this.#memories.forget();
+    this.#accounts.forget();
   }
 
-  /** How a consumer stood when the store was last asked, without asking it. */
+  /** A consumer's budgets as far as this gateway knows, without a call to the store. */
   standing(consumerId: string, allowance: Allowance): Verdict {
-    const { state, nowMs } = this.#memories.known(consumerId);
-    return standingVerdict(decide(state, allowance, nowMs, 1, 0).state, allowance, nowMs, 0);
+    const { state, nowMs } = this.#accounts.known(consumerId);
+    return verdictOnBudgets(decide(state, allowance, nowMs, 1, 0).state, allowance, nowMs, 0);
   }
 }
 
-function isOf(batch: Batch, consumerId: string, allowance: Allowance, cost: number, withinMs: number | null): boolean {
+function belongsTo(
+  batch: Batch,
+  consumerId: string,
+  allowance: Allowance,
+  cost: number,
+  withinMs: number | null,
+): boolean {
   return (
     batch.consumerId === consumerId &&
     batch.cost === cost &&

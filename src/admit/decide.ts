@@ -6,21 +6,21 @@ export interface WindowCount {
   readonly endsAtMs: number;
 }
 
-/** Refusals on the way to a ban. They count from 0 again at `endsAtMs`. */
+/** Refusals that count towards a ban. The count starts from 0 again at `endsAtMs`. */
 export interface Strikes {
   readonly count: number;
   readonly endsAtMs: number;
 }
 
-/** The last ban, in force until `untilMs`; remembered after that, because the next one is `number + 1`. */
+/** The last ban, in force until `untilMs`. It is kept after that, because the next one has `number + 1`. */
 export interface Ban {
   readonly number: number;
   readonly untilMs: number;
-  /** The window whose refusal made it. */
+  /** The window whose refusal led to the ban. */
   readonly window: WindowName;
 }
 
-/** All that is known of one consumer. Windows that are not open are absent. */
+/** The counters, strikes and ban of one consumer. Windows that are not open are absent. */
 export interface AccountState {
   readonly windows: Readonly<Partial<Record<WindowName, WindowCount>>>;
   readonly strikes: Strikes;
@@ -29,35 +29,35 @@ export interface AccountState {
 
 export const NO_STRIKES: Strikes = Object.freeze({ count: 0, endsAtMs: 0 });
 
-/** The state of a consumer that was never seen. */
+/** The state of a consumer without any counted request. */
 export const UNSEEN: AccountState = Object.freeze({ windows: Object.freeze({}), strikes: NO_STRIKES, ban: null });
 
-/** What became of `n` requests of one consumer that came at once. The first are admitted, the rest refused, the last banned. */
+/** The decision about `n` simultaneous requests of one consumer: the first are admitted, the next refused, the last banned. */
 export interface Outcome {
-  /** When it was decided, by the store's clock, Unix milliseconds. */
+  /** The time of the decision by the store's clock, Unix milliseconds. */
   readonly nowMs: number;
   readonly cost: number;
   readonly n: number;
-  /** How many of them are admitted: the first ones. */
+  /** How many requests are admitted: the first ones. */
   readonly admitted: number;
-  /** The index of the first that gets the ban answer; `n` when none does. */
+  /** The index of the first request that gets the ban answer; `n` if none does. */
   readonly bannedFrom: number;
-  /** The ban was made here, by the first of them that gets the ban answer; left out where none was, or it was found in force. */
+  /** Set if this decision imposed the ban, with the request at `bannedFrom`; left out if the ban was in force before. */
   readonly imposesBan?: true;
-  /** The state after the last of them. */
+  /** The state after the last request. */
   readonly state: AccountState;
 }
 
 /**
- * Decides `n` requests of `cost` each that come at the same moment, exactly as `n` single requests one after the other
- * (contract section 3). Pure; `stores/redis/decide.lua` is the same function, and test/admit/decide-twins.test.ts holds
- * the two together: change both or none.
+ * Decides `n` simultaneous requests of `cost` each, exactly as `n` single requests one after the other (contract section
+ * 3). Pure. `stores/redis/decide.lua` is the same function, and test/admit/decide-twins.test.ts compares the two: change
+ * both or neither.
  *
- * With `n` 0 it only tells the present state: what has ended by `nowMs` is gone from it.
+ * With `n` 0 it returns the present state, without everything that has ended by `nowMs`.
  *
- * @param nowMs the store's clock, Unix milliseconds. It may jump: no window, strike or ban ends later than its own
- *   length from now, a ban no later than its rung's, so a clock that is set back makes none of them last longer than
- *   that from then on. What the clock has passed has ended: a clock that was set forth by mistake ends it for good.
+ * @param nowMs the store's clock, Unix milliseconds. It may jump. After it was set back, no window or strike lasts longer
+ *   than its own length from `nowMs`, and no ban longer than its rung's length. After it was set forward, everything that
+ *   it has passed has ended for good.
  * @param cost whole number from 1
  */
 export function decide(state: AccountState, allowance: Allowance, nowMs: number, cost: number, n: number): Outcome {
@@ -70,19 +70,19 @@ export function decide(state: AccountState, allowance: Allowance, nowMs: number,
   const admitted = roomFor(allowance.limits, windows, cost, n);
   const counted = admitted > 0 ? count(windows, allowance.limits, nowMs, admitted * cost) : windows;
   const refused = n - admitted;
-  if (refused === 0 || allowance.bans === null || isHopeless(allowance, cost)) {
+  if (refused === 0 || allowance.bans === null || costExceedsLimit(allowance, cost)) {
     return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows: counted, strikes, ban } };
   }
   return strike(allowance, allowance.bans, { nowMs, cost, n, admitted }, { windows: counted, strikes, ban });
 }
 
-/** True where waiting never helps: some window's limit is below the cost of a single request (contract section 2). */
-export function isHopeless(allowance: Allowance, cost: number): boolean {
+/** Whether waiting cannot help: some window's limit is below the cost of a single request (contract section 2). */
+export function costExceedsLimit(allowance: Allowance, cost: number): boolean {
   for (const { limit } of allowance.limits) if (limit < cost) return true;
   return false;
 }
 
-/** The ban's length in milliseconds. Multiplied step by step, so that Lua comes to the same number to the last bit. */
+/** The length of the `number`-th ban in milliseconds. Multiplied step by step, so that Lua gets the same bits. */
 export function banLengthMs(rule: BanRule, number: number): number {
   if (rule.factor === 1) return Math.min(rule.firstMs, rule.longestMs);
   let length = rule.firstMs;
@@ -90,7 +90,7 @@ export function banLengthMs(rule: BanRule, number: number): number {
   return Math.min(Math.floor(length), rule.longestMs);
 }
 
-/** What is left of a ban that somebody lifts: its strikes and its rung are taken back (contract section 1). */
+/** The state after an operator has lifted the ban: strikes cleared, the rung taken back (contract section 1). */
 export function lift(state: AccountState, nowMs: number): AccountState {
   if (state.ban === null || nowMs >= state.ban.untilMs) return state;
   const number = state.ban.number - 1;
@@ -106,16 +106,17 @@ function currentBan(ban: Ban | null, rule: BanRule | null, nowMs: number): Ban |
   if (rule === null) return nowMs < ban.untilMs ? ban : null;
   if (nowMs >= ban.untilMs + rule.forgetMs) return null;
   if (nowMs >= ban.untilMs) return ban;
-  // Attack: a clock set back by 12 h during the first ban made 60 s into 12 h while this was `longest`.
+  // Bounded by this ban's own length. With `longest` as the bound, a clock set back by 12 h made a ban of 60 s last 12 h.
   const latestMs = nowMs + banLengthMs(rule, ban.number);
   return ban.untilMs > latestMs ? { ...ban, untilMs: latestMs } : ban;
 }
 
 /**
- * Strikes end with the window that refused. Where a window now ends earlier than it was kept, the clock was set back by
- * at least that much, and the strikes move along; else a client that waits for the end of the window would be banned for
- * what it did before.
- * @param kept the windows before `currentWindows`, and `windows` after it
+ * Strikes end with the window that refused. If `currentWindows` has moved the end of a window back, the clock was set back
+ * by at least that much, and the end of the strikes moves by the same amount. Otherwise a client that waits for the end of
+ * the window would be banned for strikes of the window before.
+ * @param kept the windows before `currentWindows`
+ * @param windows the windows after it
  */
 function currentStrikes(
   strikes: Strikes,
@@ -165,10 +166,10 @@ function count(windows: AccountState['windows'], limits: readonly WindowLimit[],
 function strike(
   allowance: Allowance,
   rule: BanRule,
-  what: { nowMs: number; cost: number; n: number; admitted: number },
+  decided: { nowMs: number; cost: number; n: number; admitted: number },
   state: AccountState,
 ): Outcome {
-  const { nowMs, cost, n, admitted } = what;
+  const { nowMs, cost, n, admitted } = decided;
   const refusing = lastRefusing(allowance.limits, state.windows, cost);
   const before = state.strikes.count;
   const total = before + n - admitted;
@@ -176,14 +177,14 @@ function strike(
     const number = (state.ban?.number ?? 0) + 1;
     const ban = { number, untilMs: nowMs + banLengthMs(rule, number), window: refusing.window };
     const bannedFrom = admitted + Math.max(rule.after - before - 1, 0);
-    return { ...what, bannedFrom, imposesBan: true, state: { windows: state.windows, strikes: NO_STRIKES, ban } };
+    return { ...decided, bannedFrom, imposesBan: true, state: { windows: state.windows, strikes: NO_STRIKES, ban } };
   }
   const since = before === 0 ? nowMs + rule.withinMs : state.strikes.endsAtMs;
   const strikes = { count: total, endsAtMs: Math.min(since, refusing.endsAtMs) };
-  return { ...what, bannedFrom: n, state: { windows: state.windows, strikes, ban: state.ban } };
+  return { ...decided, bannedFrom: n, state: { windows: state.windows, strikes, ban: state.ban } };
 }
 
-/** The window that refuses `cost` and ends last; of equals the longer one. There is one whenever a strike is made. */
+/** The window that refuses `cost` and ends last; if several end together, the longest. Each strike has such a window. */
 function lastRefusing(limits: readonly WindowLimit[], windows: AccountState['windows'], cost: number) {
   let last = { window: limits[0]!.window, endsAtMs: 0 };
   for (const { window, limit } of limits) {

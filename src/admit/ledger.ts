@@ -1,99 +1,114 @@
 import { Failure } from '../failure.ts';
-import type { Durability } from '../identify/key-store.ts';
 import type { AccountState, Outcome } from './decide.ts';
 import type { Allowance, WindowName } from './plan.ts';
 
-/** `n` requests of one consumer that are to be decided at once. */
-export interface Ask {
+export const DURABLE: Durability = { kind: 'durable' };
+
+/**
+ * How an attempt to make a change durable ended. `superseded`: a failover undid it, and a later change of the same record
+ * replaced it, so it was not made again. `given_up`: the store still cannot say.
+ */
+export type Settlement = 'durable' | 'superseded' | 'given_up';
+
+/**
+ * Whether a change survives a failover of the server that made it. `unknown`: the change was made, and a failover may
+ * still undo it. The store then goes on securing the change and repeats it if it was undone; `settled`, which never
+ * rejects, is fulfilled with how that ended.
+ */
+export type Durability =
+  | { readonly kind: 'durable' }
+  | { readonly kind: 'unknown'; readonly settled: Promise<Settlement> };
+
+/** `n` requests of one consumer that are to be decided together. */
+export interface DecisionRequest {
   readonly consumerId: string;
   readonly allowance: Allowance;
   /** Whole number from 1. */
   readonly cost: number;
-  /** Whole number from 0; with 0 the outcome only tells the present state. */
+  /** Whole number from 0; with 0 the outcome only holds the present state. */
   readonly n: number;
 }
 
 /**
- * Where counters, strikes and bans live. Owned by admit, implemented by stores/embedded and stores/redis, held to by
- * test/contracts/ledger.ts.
+ * The store of counters, strikes and bans. Owned by admit, implemented by stores/embedded and stores/redis;
+ * test/contracts/ledger.ts tests both.
  */
 export interface Ledger extends LedgerView {
   /**
-   * Decides each ask in one atomic step, all windows and the ban together, by the store's own clock. Asks of different
-   * consumers do not disturb each other.
-   * @returns per ask, in order, its outcome, or null where the store has something foreign in this consumer's place, or
-   *   may have counted it and did not tell. Rejects with NothingDone when nothing has been counted for certain, else
-   *   with Failure `store_unavailable` when the store does not answer in time; what was asked may then have been
-   *   counted or not.
+   * Decides each request atomically, all windows and the ban together, by the store's own clock. A failure for one
+   * consumer does not affect the others.
+   * @returns for each request, in order: its outcome; or null if the store holds a foreign value for this consumer, or may
+   *   have counted the request and did not answer. Rejects with NothingDone if certainly nothing has been counted, else
+   *   with Failure `store_unavailable` if the store does not answer in time; the requests may then have been counted.
    */
-  decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]>;
+  decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]>;
   /**
-   * Consumers about whom it has decided and cannot keep it at present: it will when the store is back. Left out where
-   * nothing is decided that is not kept.
+   * Consumers whose decisions the ledger holds in memory because it cannot write them at present. Left out by ledgers that
+   * write every decision.
    */
-  readonly owing?: number;
+  readonly backlogSize?: number;
 }
 
-/** The store is away and has done nothing of what was asked, for certain: it was never sent, or refused as a whole. */
+/** The store is away and has certainly done nothing: the requests were never sent, or refused as a whole. */
 export class NothingDone extends Failure {
   /**
-   * Where a part of the store is away and another answered: what was asked of that, by ask and in order. Nothing was
-   * done of those that have no entry here.
+   * If only a part of the store is away: the outcomes from the other parts, by request and in order. Nothing was done for
+   * the requests whose entry is undefined or missing.
    */
-  readonly butFor: readonly (Outcome | null | undefined)[];
+  readonly outcomes: readonly (Outcome | null | undefined)[];
 
-  constructor(message: string, cause?: unknown, butFor: readonly (Outcome | null | undefined)[] = []) {
+  constructor(message: string, cause?: unknown, outcomes: readonly (Outcome | null | undefined)[] = []) {
     super('store_unavailable', message, cause);
-    this.butFor = butFor;
+    this.outcomes = outcomes;
   }
 }
 
 /**
- * Where a gateway brings what it admitted alone while the store was away (contract section 6). Owned by admit,
+ * Adds usage to the store that a gateway admitted locally while the store was away (contract section 6). Owned by admit,
  * implemented by stores/redis.
  */
-export interface Returns {
-  /** Adds each debt to the windows that are still open. Never rejects, and sends nothing twice. */
-  giveBack(debts: readonly Debt[]): Promise<readonly Returned[]>;
+export interface UsageReconciler {
+  /** Adds deferred usage to the windows that are still open. Never rejects, and sends nothing twice. */
+  reconcile(deferred: readonly DeferredUsage[]): Promise<readonly ReconciledUsage[]>;
 }
 
-/** What one gateway has admitted of one consumer, by window. */
-export interface Debt {
+/** The usage that one gateway has admitted locally for one consumer, by window. */
+export interface DeferredUsage {
   readonly consumerId: string;
-  readonly windows: readonly OwedWindow[];
+  readonly windows: readonly DeferredWindow[];
   /**
-   * Null: the ends are by the store's clock. Else what the gateway takes for the present, Unix milliseconds, and the ends
-   * are by its own clock: it had never heard the store's when it decided.
+   * Null: `endsAtMs` is by the store's clock. Else the present by the gateway's own clock, Unix milliseconds, and `endsAtMs`
+   * is by that clock too: the store had never answered when the gateway decided.
    */
   readonly ownNowMs: number | null;
 }
 
-export interface OwedWindow {
+export interface DeferredWindow {
   readonly window: WindowName;
   readonly lengthMs: number;
   readonly spent: number;
   readonly endsAtMs: number;
 }
 
-/** What became of a debt. */
-export type Returned =
-  /** `added`: the windows that it was added to; the others had ended. */
+/** The result of adding deferred usage. */
+export type ReconciledUsage =
+  /** `added`: the windows to which the store added it; the others had ended. */
   | { readonly kind: 'added'; readonly added: readonly WindowName[] }
-  /** Nothing was done, for certain: it may be brought again. */
+  /** The store has certainly added nothing: the usage may be sent again. */
   | { readonly kind: 'refused' }
-  /** It was sent and not answered: it counts as added and is never brought again. */
+  /** The store did not answer: the usage counts as added and is never sent again. */
   | { readonly kind: 'lost' };
 
-/** What an operator sees of a ledger and may do to it, whether or not a gateway runs. What it tells is at most 1 s old. */
+/** What operators can read from a ledger and change in it, whether or not a gateway runs. Data are at most 1 s old. */
 export interface LedgerView {
-  /** The present state of a consumer: an outcome of 0 requests. Null where the store has something foreign. */
+  /** The present state of a consumer: an outcome of 0 requests. Null if the store holds a foreign value for it. */
   present(consumerId: string, allowance: Allowance): Promise<Outcome | null>;
   /**
-   * Lifts a ban that is in force: strikes cleared, the rung taken back, every gateway told.
-   * @returns null when the consumer is not banned.
+   * Lifts a ban that is in force: clears the strikes, takes the rung back, and notifies every gateway.
+   * @returns null if the consumer is not banned
    */
   lift(consumerId: string): Promise<Durability | null>;
-  /** Removes all that is known of a consumer: what was counted, strikes, ban. Nothing where there is nothing. */
+  /** Removes the counts, strikes and ban of a consumer, if there are any. */
   forget(consumerId: string): Promise<void>;
   /** The bans in force, in no order. */
   bans(): Promise<readonly BanInForce[]>;

@@ -1,4 +1,6 @@
-/** The quota windows there are, shortest first. The order is also the order in which headers list them. */
+import { MAX_INTEGER } from '../http1/grammar.ts';
+
+/** The quota windows, shortest first. Headers list them in this order. */
 export const WINDOWS = ['second', 'minute', 'hour', 'day'] as const;
 
 export type WindowName = (typeof WINDOWS)[number];
@@ -10,17 +12,17 @@ export const WINDOW_MS: Readonly<Record<WindowName, number>> = {
   day: 86_400_000,
 };
 
-/** Requests a window admits: a whole number from 0, or no bound at all. */
+/** How many requests a window admits: a whole number from 0, or `unlimited`. */
 export type Limit = number | 'unlimited';
 
 export type Limits = Readonly<Partial<Record<WindowName, Limit>>>;
 
-/** The largest finite limit: the largest integer of a structured field (RFC 9651 section 3.3.1). */
-export const MAX_LIMIT = 999_999_999_999_999;
+/** The largest finite limit: a larger one could not be written into a RateLimit field. */
+export const UNBOUNDED = MAX_INTEGER;
 
-/** When hammering after a 429 becomes a ban, and how bans grow (contract section 3). */
+/** When refusals lead to a ban, and how long each further ban lasts (contract section 3). */
 export interface BanRule {
-  /** Refusals that make a ban; the `after`-th one is already answered as banned. */
+  /** Strikes that lead to a ban. The request with the `after`-th strike already gets the ban answer. */
   readonly after: number;
   /** Strikes start from 0 again when this has passed since the first of them. */
   readonly withinMs: number;
@@ -36,18 +38,18 @@ export interface BanRule {
 export interface Plan {
   readonly name: string;
   readonly limits: Readonly<Partial<Record<WindowName, Limit | 'custom'>>>;
-  /** Null where the plan says `bans: off`. */
+  /** Null: `bans: off`. */
   readonly bans: BanRule | null;
   /** False: its limits are counted and reported, and refuse nobody. */
   readonly enforce: boolean;
-  /** Limits that are counted beside those above and refuse nobody; empty where there are none. */
+  /** Shadow limits, which are counted beside `limits` and refuse nobody; empty if there are none. */
   readonly shadow: Readonly<Partial<Record<WindowName, number>>>;
 }
 
-/** plans.yaml as a whole. Frozen; a reload makes a new one. */
+/** The content of plans.yaml. Frozen; a reload makes a new object. */
 export interface Plans {
   readonly plans: ReadonlyMap<string, Plan>;
-  /** Names of plans that are gone on purpose, although live keys may have them. */
+  /** Names of plans that the operator has removed on purpose, although live keys may have them. */
   readonly removed: readonly string[];
   /** Failed authentications that one client address may make per minute. */
   readonly failedAuthenticationPerMinute: number;
@@ -60,36 +62,37 @@ export interface WindowLimit {
   readonly limit: number;
 }
 
-/** What one consumer may do: its plan with its own limits laid over it, ready for `decide`. */
+/** The limits and bans that apply to one consumer: those of its plan, with its own in their place. Input of `decide`. */
 export interface Allowance {
   readonly plan: string;
   /** The counted windows, shortest first. */
   readonly limits: readonly WindowLimit[];
-  /** The windows without a bound, shortest first; they are told, not counted. */
+  /** The windows without a limit, shortest first. They are reported, not counted. */
   readonly unlimited: readonly { readonly window: WindowName; readonly lengthMs: number }[];
   readonly bans: BanRule | null;
-  /** The windows whose limit is the key's own and not its plan's; left out where there are none. */
+  /** The windows whose limit is the key's own and not its plan's; left out if there are none. */
   readonly own?: readonly WindowName[];
-  /** What is counted beside it, under `shadowIdOf`, and refuses nobody. */
+  /** The shadow limits, counted under `shadowIdOf(consumerId)`. They refuse nobody. */
   readonly shadow?: Allowance;
-  /** Nothing of this consumer is decided: only its shadow is counted. */
+  /** The plan is not enforced: only the shadow is counted. */
   readonly isShadowOnly?: true;
 }
 
-/** What stands behind a consumer's id where its shadow is counted; no consumer's own id has it. */
-const SHADOW = '~shadow';
+/** The suffix of the id under which a consumer's shadow is counted. No consumer id ends with it. */
+const SHADOW_SUFFIX = '~shadow';
 
 export function shadowIdOf(consumerId: string): string {
-  return `${consumerId}${SHADOW}`;
+  return `${consumerId}${SHADOW_SUFFIX}`;
 }
 
 export function isShadowId(id: string): boolean {
-  return id.endsWith(SHADOW);
+  return id.endsWith(SHADOW_SUFFIX);
 }
 
 /**
- * Lays a key's own limits over its plan's, one window at a time (contract section 2).
- * @returns the windows that are `custom` in the plan and missing in `own`, when there are any: such a key cannot be used.
+ * Replaces the limits of a plan by a key's own, one window at a time (contract section 2).
+ * @returns the allowance; or, if there are any, the windows that are `custom` in the plan and missing in `own`: such a key
+ *   cannot be used
  */
 export function allowanceOf(plan: Plan, own: Limits): Allowance | { readonly missing: readonly WindowName[] } {
   const limits: WindowLimit[] = [];
@@ -112,20 +115,19 @@ export function allowanceOf(plan: Plan, own: Limits): Allowance | { readonly mis
     ...(ownWindows.length === 0 ? {} : { own: ownWindows }),
   };
   if (!plan.enforce) return Object.freeze({ ...withoutBounds(live), shadow: Object.freeze(live), isShadowOnly: true });
-  const watched = WINDOWS.flatMap((window) => {
+  const shadowLimits = WINDOWS.flatMap((window) => {
     const limit = plan.shadow[window];
     return limit === undefined ? [] : [{ window, lengthMs: WINDOW_MS[window], limit }];
   });
-  if (watched.length === 0) return Object.freeze(live);
+  if (shadowLimits.length === 0) return Object.freeze(live);
   return Object.freeze({
     ...live,
-    shadow: Object.freeze({ plan: plan.name, limits: watched, unlimited: [], bans: plan.bans }),
+    shadow: Object.freeze({ plan: plan.name, limits: shadowLimits, unlimited: [], bans: plan.bans }),
   });
 }
 
-/** What the caller is told of a plan that is not enforced: the same windows without a bound. */
+/** The allowance that callers see of a plan that is not enforced: the same windows, unlimited. */
 function withoutBounds({ plan, limits, unlimited }: Allowance): Allowance {
   const all = [...limits, ...unlimited].map(({ window, lengthMs }) => ({ window, lengthMs }));
-  const told = all.sort((a, b) => a.lengthMs - b.lengthMs);
-  return { plan, limits: [], unlimited: told, bans: null };
+  return { plan, limits: [], unlimited: all.sort((a, b) => a.lengthMs - b.lengthMs), bans: null };
 }

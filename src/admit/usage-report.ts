@@ -1,14 +1,14 @@
 import type { Outcome } from './decide.ts';
 import { type Allowance, WINDOWS } from './plan.ts';
 
-export interface UsageReport extends Standing {
+export interface UsageReport extends ReportedState {
   readonly id: string;
   readonly plan: string;
-  /** Where the plan has limits that are only watched: how they stand. */
-  readonly shadow?: Standing;
+  /** The state under the plan's shadow limits; left out if it has none. */
+  readonly shadow?: ReportedState;
 }
 
-interface Standing {
+interface ReportedState {
   readonly windows: Readonly<
     Record<string, { limit: number | 'unlimited'; used: number; remaining: number | 'unlimited'; resetAt: number }>
   >;
@@ -18,15 +18,15 @@ interface Standing {
 
 /**
  * The object of contract section 4, `GET /usage`.
- * @param shadow how the consumer stands under limits that are only watched; null where there are none
+ * @param shadow the state under the plan's shadow limits; null if there are none
  */
 export function usageReport(id: string, allowance: Allowance, outcome: Outcome, shadow: Outcome | null): UsageReport {
-  const watched = allowance.shadow === undefined || shadow === null ? null : standingOf(allowance.shadow, shadow);
-  const report = { id, plan: allowance.plan, ...standingOf(allowance, outcome) };
-  return watched === null ? report : { ...report, shadow: watched };
+  const report = { id, plan: allowance.plan, ...stateOf(allowance, outcome) };
+  if (allowance.shadow === undefined || shadow === null) return report;
+  return { ...report, shadow: stateOf(allowance.shadow, shadow) };
 }
 
-function standingOf({ limits, unlimited }: Allowance, { nowMs, state }: Outcome): Standing {
+function stateOf({ limits, unlimited }: Allowance, { nowMs, state }: Outcome): ReportedState {
   const counted = limits.map(({ window, lengthMs, limit }) => {
     const { used, endsAtMs } = state.windows[window] ?? { used: 0, endsAtMs: nowMs + lengthMs };
     return [
@@ -35,8 +35,8 @@ function standingOf({ limits, unlimited }: Allowance, { nowMs, state }: Outcome)
     ] as const;
   });
   const uncounted = unlimited.map(({ window }) => {
-    const told = { limit: 'unlimited', used: 0, remaining: 'unlimited', resetAt: Math.ceil(nowMs / 1000) } as const;
-    return [window, told] as const;
+    const usage = { limit: 'unlimited', used: 0, remaining: 'unlimited', resetAt: Math.ceil(nowMs / 1000) } as const;
+    return [window, usage] as const;
   });
   const windows = new Map<string, UsageReport['windows'][string]>([...counted, ...uncounted]);
   const { ban } = state;

@@ -1,47 +1,54 @@
-import { type AccountState, isHopeless, type Outcome } from './decide.ts';
+import { type AccountState, costExceedsLimit, type Outcome } from './decide.ts';
 import { type Allowance, WINDOW_MS, type WindowName } from './plan.ts';
 
-/** How one counted window stands after a request. */
-export interface Standing {
+/** The result of admission for one request. */
+export type Admission =
+  /** `source`: which part of the gateway or the store decided, for log and metrics; null if nothing is counted. */
+  | { readonly kind: 'decided'; readonly verdict: Verdict; readonly source: 'store' | 'memory' | 'local' | null }
+  /** The store does not answer and the settings say `closed`. */
+  | { readonly kind: 'unavailable' };
+
+/** The budget of one counted window after a request. */
+export interface WindowBudget {
   readonly window: WindowName;
   readonly lengthMs: number;
   readonly limit: number;
   /** From 0 to `limit`. */
   readonly remaining: number;
-  /** When the window ends; of one that is not open, when it would end if it opened now. Unix milliseconds. */
+  /** When the window ends; if it is not open, when it would end if it opened now. Unix milliseconds. */
   readonly resetAtMs: number;
 }
 
-interface Told {
-  /** When it was decided, by the store's clock, Unix milliseconds. */
+interface Decision {
+  /** The time of the decision by the store's clock, Unix milliseconds. */
   readonly nowMs: number;
   readonly allowance: Allowance;
   readonly cost: number;
   /** The counted windows, shortest first. */
-  readonly standings: readonly Standing[];
-  /** The window that the caller is told of first; null when none is counted. */
-  readonly binding: Standing | null;
+  readonly standings: readonly WindowBudget[];
+  /** The window that the X-RateLimit fields describe; null if none is counted. */
+  readonly binding: WindowBudget | null;
 }
 
-/** What was decided of one request, with all that its answer tells. */
+/** The decision about one request, with everything that its answer reports. */
 export type Verdict = Admitted | Refused | Banned;
 
-export interface Admitted extends Told {
+export interface Admitted extends Decision {
   readonly kind: 'admitted';
 }
 
-export interface Refused extends Told {
+export interface Refused extends Decision {
   readonly kind: 'refused';
-  readonly binding: Standing;
-  /** No window that refuses now refuses at this time any more, Unix milliseconds. */
+  readonly binding: WindowBudget;
+  /** When every window that refuses now will have ended, Unix milliseconds. */
   readonly retryAtMs: number;
-  /** Waiting will not help: a limit is below the cost of the request. */
-  readonly hopeless: boolean;
+  /** A limit is below the cost of the request, so waiting cannot help. */
+  readonly costExceedsLimit: boolean;
 }
 
-export interface Banned extends Told {
+export interface Banned extends Decision {
   readonly kind: 'banned';
-  readonly binding: Standing;
+  readonly binding: WindowBudget;
   readonly retryAtMs: number;
   readonly number: number;
   readonly untilMs: number;
@@ -50,7 +57,7 @@ export interface Banned extends Told {
 }
 
 /**
- * The verdict on the `index`-th of the requests that were decided together (contract sections 3 and 4).
+ * The verdict on one of the requests that were decided together (contract sections 3 and 4).
  * @param index from 0 to `outcome.n - 1`
  */
 export function verdictOf(outcome: Outcome, allowance: Allowance, index: number): Verdict {
@@ -60,20 +67,20 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
   if (index < outcome.admitted) {
     return { kind: 'admitted', nowMs, allowance, cost, standings, binding: fewest(standings) };
   }
-  const told = { nowMs, allowance, cost, standings };
+  const decision = { nowMs, allowance, cost, standings };
   if (index >= outcome.bannedFrom && state.ban !== null)
-    return banned(told, state.ban, outcome.imposesBan === true && index === outcome.bannedFrom);
-  return refused(told);
+    return banned(decision, state.ban, outcome.imposesBan === true && index === outcome.bannedFrom);
+  return refused(decision);
 }
 
-/** How a consumer stands when nothing is counted (its usage, or a request let through uncounted). */
-export function standingVerdict(state: AccountState, allowance: Allowance, nowMs: number, cost: number): Admitted {
+/** The verdict when nothing is counted: for `GET /usage`, and for requests that `onFailure: open` admits. */
+export function verdictOnBudgets(state: AccountState, allowance: Allowance, nowMs: number, cost: number): Admitted {
   const standings = standingsOf(state, allowance, nowMs, 0);
   return { kind: 'admitted', nowMs, allowance, cost, standings, binding: fewest(standings) };
 }
 
-function standingsOf(state: AccountState, allowance: Allowance, nowMs: number, spentAfter: number): Standing[] {
-  const standings: Standing[] = [];
+function standingsOf(state: AccountState, allowance: Allowance, nowMs: number, spentAfter: number): WindowBudget[] {
+  const standings: WindowBudget[] = [];
   for (const { window, lengthMs, limit } of allowance.limits) {
     const open = state.windows[window];
     const used = open === undefined ? 0 : open.used - spentAfter;
@@ -84,8 +91,8 @@ function standingsOf(state: AccountState, allowance: Allowance, nowMs: number, s
 }
 
 /** The window with the fewest requests left, of equals the one that resets last (contract section 4). */
-function fewest(standings: readonly Standing[]): Standing | null {
-  let binding: Standing | null = null;
+function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
+  let binding: WindowBudget | null = null;
   for (const standing of standings) {
     if (
       binding === null ||
@@ -98,14 +105,14 @@ function fewest(standings: readonly Standing[]): Standing | null {
   return binding;
 }
 
-function refused(told: Omit<Told, 'binding'>): Refused {
-  const { standings, cost, nowMs } = told;
+function refused(decision: Omit<Decision, 'binding'>): Refused {
+  const { standings, cost, nowMs } = decision;
   let binding = standings[0]!;
   let retryAtMs = nowMs;
   let bindingAtMs = -1;
   for (const standing of standings) {
     if (standing.remaining >= cost) continue;
-    // A limit below the cost refuses for ever: the client is told the window's whole length (contract section 2).
+    // A limit below the cost refuses for ever. Retry-After is then the window's whole length (contract section 2).
     const endsAtMs = standing.limit < cost ? nowMs + standing.lengthMs : standing.resetAtMs;
     retryAtMs = Math.max(retryAtMs, endsAtMs);
     if (endsAtMs >= bindingAtMs) {
@@ -113,24 +120,30 @@ function refused(told: Omit<Told, 'binding'>): Refused {
       bindingAtMs = endsAtMs;
     }
   }
-  return { kind: 'refused', ...told, binding, retryAtMs, hopeless: isHopeless(told.allowance, cost) };
+  return {
+    kind: 'refused',
+    ...decision,
+    binding,
+    retryAtMs,
+    costExceedsLimit: costExceedsLimit(decision.allowance, cost),
+  };
 }
 
-function banned(told: Omit<Told, 'binding'>, ban: NonNullable<AccountState['ban']>, imposed: boolean): Banned {
-  const { standings, cost, nowMs } = told;
+function banned(decision: Omit<Decision, 'binding'>, ban: NonNullable<AccountState['ban']>, imposed: boolean): Banned {
+  const { standings, cost, nowMs } = decision;
   let retryAtMs = ban.untilMs;
   for (const { limit, remaining, lengthMs, resetAtMs } of standings) {
     if (limit < cost) retryAtMs = Math.max(retryAtMs, nowMs + lengthMs);
     else if (remaining < cost) retryAtMs = Math.max(retryAtMs, resetAtMs);
   }
   const window = standings.find((standing) => standing.window === ban.window);
-  // The window may have ended under the ban, or have gone from the plan; its reset is never told as past.
-  const binding: Standing = {
+  // The window may have ended during the ban, or be gone from the plan. Its reset is never reported as past.
+  const binding: WindowBudget = {
     window: ban.window,
     lengthMs: window?.lengthMs ?? WINDOW_MS[ban.window],
     limit: window?.limit ?? 0,
     remaining: 0,
     resetAtMs: Math.max(ban.untilMs, window !== undefined && window.remaining < cost ? window.resetAtMs : 0),
   };
-  return { kind: 'banned', ...told, binding, retryAtMs, number: ban.number, untilMs: ban.untilMs, imposed };
+  return { kind: 'banned', ...decision, binding, retryAtMs, number: ban.number, untilMs: ban.untilMs, imposed };
 }

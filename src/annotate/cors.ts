@@ -12,7 +12,7 @@ export interface CorsRules {
   readonly maxAgeSeconds: number;
 }
 
-/** What the gateway itself says in its answers and a page may want to read. */
+/** The gateway's own answer fields, which pages may always read. */
 const EXPOSED = [
   'X-RateLimit-Limit',
   'X-RateLimit-Remaining',
@@ -29,7 +29,7 @@ const EXPOSED = [
   'WWW-Authenticate',
 ];
 
-/** The answer fields that decide what a page may read: with `cors` configured the gateway alone says them. */
+/** The answer fields that decide what a page may read. With `cors` configured, only the gateway sets them. */
 export const CORS_FIELDS: readonly string[] = [
   'access-control-allow-origin',
   'access-control-allow-credentials',
@@ -39,35 +39,36 @@ export const CORS_FIELDS: readonly string[] = [
   'access-control-max-age',
 ];
 
-/** The fields of the Fetch standard (section "CORS protocol") for a set of rules. */
+/** The CORS fields of answers under a set of rules (Fetch standard, section "CORS protocol"). */
 export class CorsFields {
   readonly #rules: CorsRules;
   readonly #origins: ReadonlySet<string>;
-  readonly #any: boolean;
+  readonly #allowsAny: boolean;
   readonly #exposed: string;
 
   constructor(rules: CorsRules) {
     this.#rules = rules;
     this.#origins = new Set(rules.origins);
-    this.#any = this.#origins.has('*');
+    this.#allowsAny = this.#origins.has('*');
     this.#exposed = [...new Set([...EXPOSED, ...rules.expose])].join(', ');
   }
 
   /**
-   * What an answer to a request says, name and value in turn.
-   * @param origin the request's Origin; null where it has none, or several
+   * The fields of an answer, names and values in turn.
+   * @param origin the request's Origin; null if it has none, or several
    */
   ofAnswer(origin: string | null): string[] {
     const fields = this.#permission(origin);
     if (fields.length > 0) fields.push('Access-Control-Expose-Headers', this.#exposed);
-    // What one origin is told must not be served to another from a cache.
-    if (!this.#any) fields.push('Vary', 'Origin');
+    // A cache must not serve the answer for one origin to another.
+    if (!this.#allowsAny) fields.push('Vary', 'Origin');
     return fields;
   }
 
   /**
-   * What the answer to a preflight says.
-   * @param methods that the route has, `GET, HEAD`; null where there is no such route, and nothing is allowed
+   * The fields of the answer to a preflight, names and values in turn.
+   * @param origin the request's Origin; null if it has none, or several
+   * @param methods the methods of the route, `GET, HEAD`; null if there is no such route, so nothing is allowed
    */
   ofPreflight(origin: string | null, methods: string | null): string[] {
     const { headers, maxAgeSeconds } = this.#rules;
@@ -80,9 +81,9 @@ export class CorsFields {
     return fields;
   }
 
-  /** Nothing where the origin may not read anything: a browser then keeps the answer from the page. */
+  /** Empty if the origin may not read the answer: without these fields, the browser withholds it from the page. */
   #permission(origin: string | null): string[] {
-    if (this.#any) return ['Access-Control-Allow-Origin', '*'];
+    if (this.#allowsAny) return ['Access-Control-Allow-Origin', '*'];
     if (origin === null || !this.#origins.has(origin)) return [];
     const fields = ['Access-Control-Allow-Origin', origin];
     if (this.#rules.credentials) fields.push('Access-Control-Allow-Credentials', 'true');

@@ -1,18 +1,19 @@
-/** When a route went out of favour, when it goes away, and what comes instead. Times in Unix milliseconds. */
-export interface Deprecation {
+/** When a route was deprecated, when it will be removed, and what replaces it. Times in Unix milliseconds. */
+export interface DeprecationFields {
   readonly sinceMs: number;
   readonly sunsetMs: number | null;
-  /** URI reference of what to use instead. */
+  /** URI reference of the replacement. */
   readonly successor: string | null;
-  /** URI reference of a page that explains. */
+  /** URI reference of a page about the deprecation. */
   readonly link: string | null;
 }
 
 /**
  * The fields that announce a deprecated route: Deprecation (RFC 9745 section 2), Sunset (RFC 8594 section 3) and Link
- * (RFC 8288; relations of RFC 5829, RFC 9745 section 3 and RFC 8594 section 6). They are added to the upstream's own Link.
+ * (RFC 8288; relations of RFC 5829, RFC 9745 section 3 and RFC 8594 section 6). They are appended to the upstream's own Link.
+ * @returns names and values in turn
  */
-export function deprecationFields({ sinceMs, sunsetMs, successor, link }: Deprecation): string[] {
+export function deprecationFields({ sinceMs, sunsetMs, successor, link }: DeprecationFields): string[] {
   const fields = ['Deprecation', `@${Math.floor(sinceMs / 1000)}`];
   if (sunsetMs !== null) fields.push('Sunset', new Date(sunsetMs).toUTCString());
   const links = [
@@ -24,7 +25,7 @@ export function deprecationFields({ sinceMs, sunsetMs, successor, link }: Deprec
   return fields;
 }
 
-/** Whether the route is gone by `nowMs` (Unix milliseconds): its requests are answered with 410. */
-export function isPastSunset({ sunsetMs }: Deprecation, nowMs: number): boolean {
+/** Whether the sunset has passed at `nowMs` (Unix milliseconds). The gateway then answers requests with 410. */
+export function isPastSunset({ sunsetMs }: DeprecationFields, nowMs: number): boolean {
   return sunsetMs !== null && nowMs >= sunsetMs;
 }

@@ -1,10 +1,11 @@
 import type { Allowance } from '../admit/plan.ts';
 import type { Verdict } from '../admit/verdict.ts';
+import { MAX_INTEGER } from '../http1/grammar.ts';
 
-/** What a caller without any bound is told: the largest integer of a structured field (RFC 9651 section 3.3.1). */
-const UNBOUNDED = 999_999_999_999_999;
+/** The limit that is reported for unlimited windows. */
+const UNBOUNDED = MAX_INTEGER;
 
-/** What a client address has left of the failed authentications it may make. */
+/** The failed-authentication budget of a client address. */
 export interface AddressBudget {
   readonly limit: number;
   readonly remaining: number;
@@ -13,8 +14,8 @@ export interface AddressBudget {
 }
 
 /**
- * Where a caller stands, as header fields (contract section 4): the X- fields for the window that binds, the draft's
- * fields (draft-ietf-httpapi-ratelimit-headers) for all of them.
+ * The rate-limit fields of answers (contract section 4): the X- fields for the binding window, the fields of
+ * draft-ietf-httpapi-ratelimit-headers for all windows.
  */
 export class RateLimitFields {
   readonly #draft: boolean;
@@ -25,6 +26,7 @@ export class RateLimitFields {
     this.#draft = draft;
   }
 
+  /** @returns names and values in turn */
   ofVerdict(verdict: Verdict): string[] {
     const { binding, nowMs, allowance } = verdict;
     const fields =
@@ -37,7 +39,7 @@ export class RateLimitFields {
     return fields;
   }
 
-  /** The same as lines, each with its end: most answers go out so, and put together at once they cost half as much. */
+  /** The same as text, each line with its CRLF. For the fast path: one template costs half as much as a list of fields. */
   linesOfVerdict(verdict: Verdict): string {
     const { binding, nowMs, allowance } = verdict;
     const { limit, remaining, resetAtMs } = binding ?? { limit: UNBOUNDED, remaining: UNBOUNDED, resetAtMs: nowMs };
@@ -48,7 +50,7 @@ export class RateLimitFields {
     return policy === '' ? lines : `${lines}RateLimit-Policy: ${policy}\r\nRateLimit: ${stateOf(verdict)}\r\n`;
   }
 
-  /** For a caller who is not known: the failed-authentication budget of its address. */
+  /** For a request without a known caller: the fields for the failed-authentication budget of its address. */
   ofBudget(budget: AddressBudget, nowMs: number): string[] {
     const { limit, remaining, resetAtMs } = budget;
     const fields = xFields(limit, remaining, resetAtMs);
@@ -72,7 +74,7 @@ export class RateLimitFields {
   }
 }
 
-/** Whole seconds, rounded up, at least 1: waiting that long is always enough (RFC 9110 section 10.2.3). */
+/** The value of Retry-After (RFC 9110 section 10.2.3): whole seconds, rounded up, at least 1, so that it is always enough. */
 export function retryAfterSeconds(untilMs: number, nowMs: number): number {
   return Math.max(Math.ceil((untilMs - nowMs) / 1000), 1);
 }
@@ -88,7 +90,7 @@ function xFields(limit: number, remaining: number, resetAtMs: number): string[] 
   ];
 }
 
-/** Unix seconds, rounded up: by then the window has ended. */
+/** Unix seconds, rounded up, so that the window has ended by then. */
 function resetSecond(resetAtMs: number): number {
   return Math.ceil(resetAtMs / 1000);
 }

@@ -1,31 +1,32 @@
-import { type ChangeReport, differenceOf, listChanges } from '../admin/audit-report.ts';
-import type { Actor } from '../admin/audit-trail.ts';
-import { PAST_RULE, pastFrom } from '../admin/moment.ts';
-import { Failure } from '../failure.ts';
-import type { Command, ExitCode } from './command.ts';
-import { type OpenStore, withStore } from './open-store.ts';
-import { table } from './table.ts';
+import { type ExitCode, Failure } from '../failure.ts';
+import { type ChangeReport, differenceOf, listChanges } from '../operations/audit-report.ts';
+import type { Actor } from '../operations/audit-trail.ts';
+import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
+import { type OpenStore, withStore } from '../serve/open-store.ts';
+import type { Command } from './terminal/command.ts';
+import { table } from './terminal/table.ts';
 
 const DEFAULT_LIMIT = '50';
 
-/** `tollgate audit`: who changed what, and when. */
+/** `tollgate audit`: lists the record of changes. */
 export const audit: Command = {
   name: 'audit',
   about:
-    'Lists the changes to keys and bans that were made or tried: by whom, when, and what became of each; newest first.',
+    'Lists the changes to keys and bans that were made or attempted: who, when, and with what outcome; newest first.',
   positionals: [],
   options: {
-    limit: { type: 'string', value: 'N', about: `How many at most, ${DEFAULT_LIMIT} unless given.` },
-    key: { type: 'string', value: 'ID', about: 'Only those of this key, or of this caller with tokens (jwt_…).' },
+    limit: { type: 'string', value: 'N', about: `Lists at most this many changes; ${DEFAULT_LIMIT} by default.` },
+    key: { type: 'string', value: 'ID', about: 'Only changes to this key, or to this caller with tokens (jwt_…).' },
     since: {
       type: 'string',
       value: 'WHEN',
-      about: 'Only those of the last 24h, or since 2030-12-31, or an RFC 3339 time.',
+      about:
+        'Only changes since then: a duration before now such as 24h, a date such as 2026-01-31, or an RFC 3339 time.',
     },
     actor: {
       type: 'string',
       value: 'NAME',
-      about: 'Only those by this user of a shell, or by this token (ADMIN_TOKEN).',
+      about: 'Only changes by this user of a shell, or by this token (ADMIN_TOKEN).',
     },
     json: {
       type: 'boolean',
@@ -49,7 +50,7 @@ export const audit: Command = {
       const page = { limit: Number(limit), before: null };
       const { changes } = await listChanges(store.audit, { key, actor, sinceMs }, page);
       if (options.json === true) terminal.out(`${JSON.stringify(changes, null, 2)}\n`);
-      else if (changes.length === 0) terminal.out('No change is recorded.\n');
+      else if (changes.length === 0) terminal.out('No changes are recorded.\n');
       else terminal.out(table(['time', 'by', 'action', 'outcome', 'id', 'change'], changes.map(rowOf), terminal));
       return 0;
     };
@@ -59,10 +60,10 @@ export const audit: Command = {
 
 function rowOf(change: ChangeReport): readonly string[] {
   const { time, actor, action, outcome, code, target } = change;
-  const became = code === null ? outcome : `${outcome} (${code})`;
-  return [time, byOf(actor), action, became, target ?? '-', differenceOf(change)];
+  const result = code === null ? outcome : `${outcome} (${code})`;
+  return [time, nameOf(actor), action, result, target ?? '-', differenceOf(change)];
 }
 
-function byOf(actor: Actor): string {
+function nameOf(actor: Actor): string {
   return actor.kind === 'token' ? actor.name : `${actor.user}@${actor.host}`;
 }

@@ -1,15 +1,14 @@
 import { KEPT_DAYS } from '../annotate/deprecated-calls.ts';
-import { Failure } from '../failure.ts';
-import type { Command, ExitCode } from './command.ts';
-import { deprecatedCallsOf } from './deprecated-calls.ts';
-import { deprecationReports } from './deprecations-report.ts';
-import { withStore } from './open-store.ts';
-import { Progress } from './plans-progress.ts';
-import { table } from './table.ts';
+import { type ExitCode, Failure } from '../failure.ts';
+import { deprecationReports } from '../operations/deprecations.ts';
+import { deprecatedCallsOf, withStore } from '../serve/open-store.ts';
+import type { Command } from './terminal/command.ts';
+import { Progress } from './terminal/progress.ts';
+import { table } from './terminal/table.ts';
 
 const DEFAULT_DAYS = 30;
 
-/** `tollgate deprecations`: who still calls what is deprecated. */
+/** `tollgate deprecations`: lists the callers of each deprecated route. */
 export const deprecations: Command = {
   name: 'deprecations',
   about: 'Lists the deprecated routes and who still calls them.',

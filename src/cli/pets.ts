@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { Failure } from '../failure.ts';
 import { type PetsSettings, startPets } from '../pets/server.ts';
-import type { Command } from './command.ts';
-import { untilSignalled } from './signals.ts';
+import { untilSignalled } from '../serve/run-until-signal.ts';
+import type { Command } from './terminal/command.ts';
 
 /** `tollgate pets`: the pet service alone (contract section 1). Runs until SIGTERM or SIGINT, then drains. */
 export const pets: Command = {
@@ -27,7 +27,7 @@ export const pets: Command = {
   },
 };
 
-/** An empty variable counts as not set: `PORT=` in an env file means the default. */
+/** An empty variable counts as unset, so that `PORT=` in an env file selects the default. */
 function settingsFrom(env: NodeJS.ProcessEnv): PetsSettings {
   const port = env.PORT || '9000';
   if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) {

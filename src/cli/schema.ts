@@ -2,9 +2,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { jsonSchemas } from '../config/json-schema.ts';
 import { Failure } from '../failure.ts';
-import type { Command } from './command.ts';
+import type { Command } from './terminal/command.ts';
 
-/** `tollgate schema`: keeps the committed JSON Schemas the same as what the gateway checks. */
+/** `tollgate schema`: generates the committed JSON Schemas from the schemas with which the gateway checks its settings. */
 export const schema: Command = {
   name: 'schema',
   about: 'Writes the JSON Schemas of gateway.yaml and plans.yaml into config/.',

@@ -1,10 +1,9 @@
-import type { Command } from './command.ts';
-import { configurationFrom } from './configuration.ts';
-import { serveUntil } from './serving.ts';
-import { untilSignalled } from './signals.ts';
-import { startGateway } from './workers/start-gateway.ts';
+import { configurationFrom } from '../config/settings.ts';
+import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
+import { startGateway } from '../serve/start-gateway.ts';
+import type { Command } from './terminal/command.ts';
 
-/** `tollgate serve`: the gateway alone (contract section 1). */
+/** `tollgate serve`: runs the gateway alone (contract section 1). */
 export const serve: Command = {
   name: 'serve',
   about: 'Runs the gateway alone, by config/gateway.yaml, plans.yaml and the environment, until SIGTERM or SIGINT.',

@@ -1,17 +1,25 @@
-import { mkdirSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { allowanceOf, type Plan, WINDOWS, type WindowName } from '../admit/plan.ts';
 import { portOf } from '../config/environment.ts';
+import { configurationFrom } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
+import { digestOf } from '../identify/api-key.ts';
+import { newKey } from '../operations/key-changes.ts';
 import { startPets } from '../pets/server.ts';
-import type { Command, Terminal } from './command.ts';
-import { configurationFrom } from './configuration.ts';
-import { demoKeys } from './demo-keys.ts';
-import type { RunningGateway } from './run-gateway.ts';
-import { serveUntil } from './serving.ts';
-import { untilSignalled } from './signals.ts';
-import { startGateway } from './workers/start-gateway.ts';
+import type { RunningGateway } from '../serve/gateway-process.ts';
+import { type OpenStore, withStore } from '../serve/open-store.ts';
+import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
+import { startGateway } from '../serve/start-gateway.ts';
+import { recorded, resultOfKey } from './recorded-change.ts';
+import type { Command, Terminal } from './terminal/command.ts';
 
-/** `npm start`: the pet service and the gateway before it, in one process unless WORKERS says otherwise, with a demo key for each plan. */
+/**
+ * `npm start`: runs the pet service and a gateway in front of it, and prints a demo key for each plan. All of it runs in one
+ * process unless WORKERS asks for several.
+ */
 export const start: Command = {
   name: 'start',
   about:
@@ -23,7 +31,7 @@ export const start: Command = {
     const signalled = untilSignalled();
     const petsPort = portOf(terminal.env, 'PETS_PORT', 9000);
     if ('faults' in petsPort) throw new Failure('bad_settings', petsPort.faults.join('\n'));
-    const unused = targetsInPlaceOfPets(terminal.env);
+    const replaced = replacedTargets(terminal.env);
     const dataFolder = resolve(terminal.env.TOLLGATE_DATA || 'data');
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
     const pets = await startPets({
@@ -35,7 +43,7 @@ export const start: Command = {
     try {
       const env = { ...terminal.env, UPSTREAM_URL: terminal.env.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
       const gateway = await startGateway(configurationFrom(env), env);
-      const greeted = greet(terminal, gateway, pets.port, env, unused);
+      const greeted = greet(terminal, gateway, pets.port, env, replaced);
       return await serveUntil(
         greeted.then(() => signalled),
         gateway,
@@ -47,10 +55,10 @@ export const start: Command = {
 };
 
 /**
- * The targets of gateway.yaml that the pets take the place of, other than where they usually are.
- * @throws Failure `bad_settings` where there are several upstreams, or other faults
+ * The targets in gateway.yaml that the pet service replaces, without its own default address.
+ * @throws Failure `bad_settings` if gateway.yaml has several upstreams, or faults
  */
-function targetsInPlaceOfPets(env: NodeJS.ProcessEnv): readonly string[] {
+function replacedTargets(env: NodeJS.ProcessEnv): readonly string[] {
   if (env.UPSTREAM_URL) return [];
   const { upstreams } = configurationFrom(env).settings;
   if (upstreams.size > 1) {
@@ -58,29 +66,29 @@ function targetsInPlaceOfPets(env: NodeJS.ProcessEnv): readonly string[] {
     const remedy = 'Run `tollgate serve`, which forwards to what gateway.yaml says.';
     throw new Failure('bad_settings', `The pet service can stand for one upstream, and there are ${names}. ${remedy}`);
   }
-  return [...upstreams.values()].flatMap(({ targets }) => targets).filter((target) => target !== USUAL_PETS);
+  return [...upstreams.values()].flatMap(({ targets }) => targets).filter((target) => target !== DEFAULT_PETS_ORIGIN);
 }
 
-const USUAL_PETS = 'http://127.0.0.1:9000';
+const DEFAULT_PETS_ORIGIN = 'http://127.0.0.1:9000';
 
 async function greet(
   terminal: Terminal,
   gateway: RunningGateway,
   petsPort: number,
   env: NodeJS.ProcessEnv,
-  unused: readonly string[],
+  replaced: readonly string[],
 ) {
   const keys = await demoKeys(env);
   const width = Math.max(...keys.map(({ plan }) => plan.length));
-  const origin = originOf(gateway.host, gateway.port, gateway.scheme);
+  const origin = upstreamUrlOf(gateway.host, gateway.port, gateway.scheme);
   const lines = [
     '',
     `Tollgate   ${origin}`,
-    `admin      ${originOf(gateway.adminHost, gateway.adminPort)}  (/livez, /readyz, /metrics)`,
+    `admin      ${upstreamUrlOf(gateway.adminHost, gateway.adminPort)}  (/livez, /readyz, /metrics)`,
     `pets       http://127.0.0.1:${petsPort}  (asks for no key; only the gateway should reach it)`,
-    ...(unused.length === 0
+    ...(replaced.length === 0
       ? []
-      : [`           They stand for ${unused.join(', ')} of gateway.yaml, which \`tollgate serve\` forwards to.`]),
+      : [`           They stand for ${replaced.join(', ')} of gateway.yaml, which \`tollgate serve\` forwards to.`]),
     '',
     'A demo key for each plan:',
     ...keys.map(({ plan, key }) => `  ${plan.padEnd(width)}  ${key}`),
@@ -95,8 +103,94 @@ async function greet(
   terminal.out(lines.join('\n'));
 }
 
-/** Where a program on this machine reaches a listener: one that listens on every address, on loopback. */
-export function originOf(host: string, port: number, scheme: 'http' | 'https' = 'http'): string {
+/** The URL of a listener for programs on this machine. A listener on every address is reached over loopback. */
+export function upstreamUrlOf(host: string, port: number, scheme: 'http' | 'https' = 'http'): string {
   const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
   return `${scheme}://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
+}
+
+export interface DemoKey {
+  readonly plan: string;
+  readonly key: string;
+}
+
+/** The limits of a demo key where its plan says `custom` (contract section 1: enterprise with 1000/100000). */
+const CUSTOM_LIMITS: Readonly<Record<WindowName, number>> = { second: 100, minute: 1_000, hour: 20_000, day: 100_000 };
+
+/**
+ * The demo keys, one for each plan. `demo-keys.json` in the data folder keeps their secrets, readable by its owner only, so
+ * that every start prints the same keys. A key that no longer works is replaced. Only `npm start` makes demo keys.
+ */
+export function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey[]> {
+  return withStore(
+    env,
+    async (store) => {
+      const file = join(store.settings.dataFolder, 'demo-keys.json');
+      const before = readKeptKeys(file);
+      const keys: DemoKey[] = [];
+      for (const plan of store.plans.plans.values()) {
+        const kept = before.get(plan.name);
+        const key = kept !== undefined && (await works(store, kept, plan)) ? kept : await makeDemoKey(store, plan);
+        keys.push({ plan: plan.name, key });
+      }
+      if (!isDeepStrictEqual(before, byPlan(keys))) writeKeptKeys(file, byPlan(keys));
+      return keys;
+    },
+    { makesSecrets: true },
+  );
+}
+
+const byPlan = (keys: readonly DemoKey[]) => new Map(keys.map(({ plan, key }) => [plan, key]));
+
+async function works({ keys, peppers }: OpenStore, secret: string, plan: Plan): Promise<boolean> {
+  const nowMs = Date.now();
+  const hasEnded = ({ expiresAtMs }: { expiresAtMs: number | null }) => expiresAtMs !== null && expiresAtMs <= nowMs;
+  for (const digest of peppers.map((pepper) => digestOf(secret, pepper))) {
+    const key = await keys.findByDigest(digest);
+    if (key === null) continue;
+    const isDead =
+      key.revokedAtMs !== null ||
+      hasEnded(key) ||
+      key.secrets.some((stored) => stored.digest === digest && hasEnded(stored));
+    return !isDead && key.plan === plan.name && !('missing' in allowanceOf(plan, key.limits));
+  }
+  return false;
+}
+
+async function makeDemoKey(store: OpenStore, plan: Plan): Promise<string> {
+  const { keys, peppers, plans } = store;
+  const custom = WINDOWS.filter((window) => plan.limits[window] === 'custom');
+  const limits = Object.fromEntries(custom.map((window) => [window, CUSTOM_LIMITS[window]]));
+  const attributes = { plan: plan.name, limits, name: `demo ${plan.name}`, owner: null, expiresAtMs: null };
+  const { key, secret } = newKey(attributes, {
+    plans: plans.plans,
+    pepper: peppers[0]!,
+    random: randomBytes,
+    nowMs: Date.now(),
+  });
+  await recorded(store, {
+    action: 'key.create',
+    target: null,
+    warn: (line) => process.stderr.write(line),
+    work: () => keys.create(key),
+    resultOf: (durability) => resultOfKey({ key, durability }),
+  });
+  return secret;
+}
+
+/** The secrets by plan. A file that is missing or unreadable counts as empty, and is overwritten. */
+function readKeptKeys(file: string): ReadonlyMap<string, string> {
+  try {
+    const kept: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    return new Map(Object.entries(kept ?? {}).filter(([, key]) => typeof key === 'string'));
+  } catch {
+    return new Map();
+  }
+}
+
+/** Writes a draft and renames it, so that the file is never half written. */
+function writeKeptKeys(file: string, keys: ReadonlyMap<string, string>): void {
+  const draft = `${file}.${process.pid}`;
+  writeFileSync(draft, `${JSON.stringify(Object.fromEntries(keys), null, 2)}\n`, { mode: 0o600 });
+  renameSync(draft, file);
 }

@@ -1,10 +1,11 @@
 import type { UsageReport } from '../admit/usage-report.ts';
-import type { Command, ExitCode } from './command.ts';
-import { operationsOn } from './keys-operations.ts';
-import { withStore } from './open-store.ts';
-import { table } from './table.ts';
+import type { ExitCode } from '../failure.ts';
+import { withStore } from '../serve/open-store.ts';
+import { operationsOn } from './operations.ts';
+import type { Command } from './terminal/command.ts';
+import { table } from './terminal/table.ts';
 
-/** `tollgate usage`: what a key has used in each window. */
+/** `tollgate usage`: prints what a key has used in each window. */
 export const usage: Command = {
   name: 'usage',
   about: 'Tells what a key has used in each window of its plan, its strikes and its ban.',

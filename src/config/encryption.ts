@@ -2,15 +2,15 @@ import { resolve } from 'node:path';
 import type { GatewayFile } from './gateway-file.ts';
 import { http2Schema } from './gateway-schema.ts';
 
-/** How the public listener is encrypted, and what is spoken inside. */
+/** TLS and HTTP/2 on the public listener. */
 export interface Encryption {
-  /** Null: it is not. */
+  /** Null: plain text. */
   readonly tls: Tls | null;
-  /** Null: HTTP/1.1 alone. Never without TLS. */
+  /** Null: HTTP/1.1 alone. Always null without TLS. */
   readonly http2: { readonly maxStreams: number; readonly maxResets: number } | null;
 }
 
-/** Absolute paths of PEM files, and what is asked of clients. */
+/** `cert`, `key` and `clientCa` are absolute paths of PEM files. */
 export interface Tls {
   readonly cert: string;
   readonly key: string;

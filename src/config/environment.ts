@@ -1,19 +1,18 @@
-import { show } from './fault.ts';
-import { faultOfRedisUrl } from './redis-url.ts';
-import { readSecret, type SecretReader } from './secret.ts';
+import { quoted } from './fault.ts';
+import { readSecret, type SecretReader } from './secrets.ts';
 import { faultOfTarget, HOST_RULE, isHost } from './values.ts';
 
-export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** What the environment says (contract section 2); null where it says nothing and the file or the default stands. */
+/** The values of the environment variables (contract section 2). Null: not set, so the file or the default applies. */
 export interface Environment {
   readonly host: string | null;
   readonly port: number | null;
   readonly adminHost: string | null;
   readonly adminPort: number | null;
   readonly adminToken: string | null;
-  /** Origin that replaces the targets of the one upstream. */
+  /** Replaces the targets of the only upstream: an origin, or `unix:/path`. */
   readonly upstreamUrl: string | null;
   readonly redisUrl: string | null;
   readonly gatewayFile: string | null;
@@ -25,14 +24,14 @@ export interface Environment {
   readonly workers: number | 'auto' | null;
 }
 
-/** The variables of a process, as `process.env` has them. */
+/** The environment variables of a process, in the shape of `process.env`. */
 export type Variables = Readonly<Record<string, string | undefined>>;
 
 /**
- * Reads every variable of contract section 2. An empty variable counts as not set. Values of secrets, and addresses
- * that may hold a password, are never repeated in a fault.
- * @param read how the file that a `*_FILE` variable names is read
- * @returns the values with what is probably wrong, or every fault as `environment: NAME: what is wrong and what is allowed`
+ * Reads every variable of contract section 2. An empty variable counts as not set. Faults never quote a secret, nor an
+ * address that may contain a password.
+ * @param read reads the file that a `*_FILE` variable names
+ * @returns the values and the warnings, or every fault as `environment: NAME: what is wrong and what is allowed`
  */
 export function readEnvironment(
   env: Variables,
@@ -41,14 +40,14 @@ export function readEnvironment(
   | { readonly environment: Environment; readonly warnings: readonly string[] }
   | { readonly faults: readonly string[] } {
   const faults: string[] = [];
-  const tell = (name: string, message: string) => {
+  const report = (name: string, message: string) => {
     faults.push(`environment: ${name}: ${message}.`);
   };
   const text = (name: string) => env[name] || null;
-  const secret = (name: string) => secretOf(env, name, { read, tell });
+  const secret = (name: string) => secretOf(env, name, { read, report });
   const checked = (name: string, value: string | null, faultOf: (value: string) => string | null) => {
     const fault = value === null ? null : faultOf(value);
-    if (fault !== null) tell(name, fault);
+    if (fault !== null) report(name, fault);
     return value;
   };
   const port = (name: string) => numberOf(checked(name, text(name), faultOfPort));
@@ -56,7 +55,7 @@ export function readEnvironment(
   const redisUrl = checked('REDIS_URL', secret('REDIS_URL'), faultOfRedisUrl);
   const pepper = checked('KEY_PEPPER', secret('KEY_PEPPER'), faultOfPepper);
   if (redisUrl !== null && pepper === null && !env.KEY_PEPPER_FILE) {
-    tell(
+    report(
       'KEY_PEPPER',
       'must be set where REDIS_URL is: to the pepper of the gateways on this Redis or, for the first of them, to one that ' +
         '`openssl rand -base64 32` makes; keep it',
@@ -84,8 +83,8 @@ export function readEnvironment(
 }
 
 /**
- * The port that a variable names, for commands that need no other setting (`PETS_PORT` of `npm start`, default 9000).
- * @returns the port, 0 meaning any free one, or the fault
+ * The port in an environment variable, for commands that need no other setting (`PETS_PORT` of `npm start`, default 9000).
+ * @returns the port (0: any free port), or the fault
  */
 export function portOf(
   env: Variables,
@@ -100,20 +99,20 @@ export function portOf(
 
 interface SecretSource {
   readonly read: SecretReader;
-  tell(name: string, message: string): void;
+  report(name: string, message: string): void;
 }
 
 /** The value of `name`, or of the file that `name_FILE` names. */
-function secretOf(env: Variables, name: string, { read, tell }: SecretSource): string | null {
+function secretOf(env: Variables, name: string, { read, report }: SecretSource): string | null {
   const [value, file] = [env[name] || null, env[`${name}_FILE`] || null];
   if (file === null) return value;
   if (value !== null) {
-    tell(name, `is set together with ${name}_FILE; set only one of them`);
+    report(name, `is set together with ${name}_FILE; set only one of them`);
     return null;
   }
   const content = read(file);
   if ('fault' in content) {
-    tell(`${name}_FILE`, content.fault);
+    report(`${name}_FILE`, content.fault);
     return null;
   }
   return content.text;
@@ -126,34 +125,34 @@ function numberOf(text: string | null): number | null {
 function faultOfPort(text: string): string | null {
   return /^(0|[1-9][0-9]{0,4})$/.test(text) && Number(text) <= 65_535
     ? null
-    : `must be a port from 0 to 65535, not ${show(text)}`;
+    : `must be a port from 0 to 65535, not ${quoted(text)}`;
 }
 
 function faultOfHost(text: string): string | null {
-  return isHost(text) ? null : `${HOST_RULE}, not ${show(text)}`;
+  return isHost(text) ? null : `${HOST_RULE}, not ${quoted(text)}`;
 }
 
 function faultOfWorkers(text: string): string | null {
   if (text === 'auto' || (/^[1-9][0-9]{0,2}$/.test(text) && Number(text) <= 256)) return null;
-  return `must be \`auto\` or a whole number from 1 to 256, not ${show(text)}`;
+  return `must be \`auto\` or a whole number from 1 to 256, not ${quoted(text)}`;
 }
 
 function faultOfLogLevel(text: string): string | null {
   return LOG_LEVELS.some((level) => level === text)
     ? null
-    : `must be one of ${LOG_LEVELS.join(', ')}, not ${show(text)}`;
+    : `must be one of ${LOG_LEVELS.join(', ')}, not ${quoted(text)}`;
 }
 
-/** What a secret has at least: of this many characters, this many different ones. */
+/** The fewest characters of a secret, and how many of them must be different. */
 const [SECRET_LENGTH, SECRET_VARIETY] = [16, 5];
 const MAKE_ONE = 'make one with `openssl rand -base64 32`';
 
-/** Attack: `changeme` and `aaaaaaaaaaaaaaaa` are guessed within minutes. Better guesses are beyond what can be judged here. */
+/** Attack: an attacker guesses `changeme` or `aaaaaaaaaaaaaaaa` within minutes. Other weak secrets are not recognised. */
 function isWeak(secret: string): boolean {
   return secret.length < SECRET_LENGTH || new Set(secret).size < SECRET_VARIETY;
 }
 
-/** A token with a space or beyond ASCII could not be sent in `Authorization` and would lock everybody out. */
+/** No client could send a token with a space or a non-ASCII character in `Authorization`: all operators would be locked out. */
 function faultOfToken(text: string): string | null {
   if (!/^[\x21-\x7e]{1,1024}$/.test(text)) return 'must be visible ASCII characters without spaces, at most 1024';
   if (!isWeak(text)) return null;
@@ -167,10 +166,88 @@ function faultOfPepper(text: string): string | null {
   const parts = text.split(',');
   if (parts.some((part) => part.length < SECRET_LENGTH))
     return `must be at least 16 characters, and so must each part of \`new,old\`; ${MAKE_ONE}`;
-  // The old ones are in use: without them, their keys would be lost.
+  // Only the newest must be strong: keys are in use under the old ones and would be lost without them.
   if (isWeak(parts[0]!))
     return `must have at least 5 different characters; ${MAKE_ONE}, and where keys are in use, set \`new,old\``;
   if (parts.some((part) => part !== part.trim())) return 'has white space at an end or beside a comma; leave it out';
   if (new Set(parts).size < parts.length) return 'names the same pepper twice; leave one out';
   return null;
+}
+
+/**
+ * What is wrong with REDIS_URL, without quoting the value, which may contain a password. Null if the value is valid.
+ * Accepted: `redis://`, `rediss://`, `unix:///path`, `redis+cluster://`, `redis+sentinel://` and both of these with
+ * `rediss+` (contract section 2).
+ */
+function faultOfRedisUrl(text: string): string | null {
+  const [, , kind] = /^(rediss?)\+(cluster|sentinel):/i.exec(text) ?? [];
+  if (kind === 'cluster' || kind === 'sentinel') return faultOfServerList(text, kind);
+  const url = URL.parse(text);
+  if (url === null) return `is not a URL: ${ALLOWED}`;
+  if (url.protocol === 'unix:' || url.protocol === 'redis+unix:') return faultOfSocket(url);
+  if (url.protocol !== 'redis:' && url.protocol !== 'rediss:') return `has a scheme that is not known: ${ALLOWED}`;
+  if (url.hostname === '') return `has no host: ${ALLOWED}`;
+  if (url.port === '0') return `has the port 0, where no server can be: ${ALLOWED}`;
+  if (!DATABASE.test(url.pathname.replace(/^\//, ''))) return `has a path that is no database number: ${ALLOWED}`;
+  if (url.hash !== '') return HAS_HASH;
+  return faultOfEscapes(url.username + url.password);
+}
+
+const ALLOWED =
+  'it must be redis://host:port, rediss://host:port, either with /database, or unix:///path/to/socket; ' +
+  'redis+cluster:// and redis+sentinel:// name several servers';
+const ALLOWED_LIST = {
+  cluster: 'it must be redis+cluster://host:port,host:port or rediss+cluster://host:port,host:port',
+  sentinel: 'it must be redis+sentinel://host:port,host:port/name, with /database after the name where it is not 0',
+};
+const PARAMETERS = { cluster: [] as string[], sentinel: ['sentinelUsername', 'sentinelPassword'] };
+const HAS_HASH = 'has a `#`; percent-encode it as %23 where it belongs to the password';
+const DATABASE = /^(0|[1-9][0-9]{0,4})?$/;
+const HOST = /^(?:\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?::([1-9][0-9]{0,4}))?$/i;
+
+function faultOfSocket(url: URL): string | null {
+  if (url.hostname !== '')
+    return 'names a host before the path of its socket: it must be unix:///path, with three slashes';
+  if (url.pathname === '' || url.pathname === '/') return `names no socket: ${ALLOWED}`;
+  return null;
+}
+
+/** URL.parse does not accept a list of hosts, so such an address is parsed here. */
+function faultOfServerList(text: string, kind: 'cluster' | 'sentinel'): string | null {
+  const allowed = ALLOWED_LIST[kind];
+  if (text.includes('#')) return HAS_HASH;
+  const parts = /^rediss?\+(?:cluster|sentinel):\/\/(?:([^@/?]*)@)?([^@/?]*)(?:\/([^?]*))?(?:\?(.*))?$/.exec(text);
+  if (parts === null) {
+    return `cannot be read: ${allowed}; percent-encode @ as %40, / as %2F and ? as %3F in user and password`;
+  }
+  const [, credentials = '', hosts = '', path = '', query = ''] = parts;
+  for (const host of hosts.split(',')) {
+    const port = HOST.exec(host)?.[1];
+    if (!HOST.test(host) || Number(port ?? 1) > 65_535) return `has a host that is none: ${allowed}`;
+  }
+  const [name = '', database = '', ...rest] = path.split('/');
+  if (kind === 'cluster' && path !== '') {
+    return DATABASE.test(path)
+      ? `names a database, and a cluster has only one: ${allowed}`
+      : `has a path, and a cluster has none: ${allowed}`;
+  }
+  if (kind === 'sentinel' && name === '') return `does not say what the Sentinels call the primary: ${allowed}`;
+  if (!DATABASE.test(database) || rest.length > 0) return `has a path that is no name and database number: ${allowed}`;
+  for (const [parameter] of new URLSearchParams(query)) {
+    if (!PARAMETERS[kind].includes(parameter)) return `has a parameter that is not known: ${parametersHint(kind)}`;
+  }
+  return faultOfEscapes(credentials + name);
+}
+
+function parametersHint(kind: 'cluster' | 'sentinel'): string {
+  return PARAMETERS[kind].length === 0 ? 'there are none here' : `there are ${PARAMETERS[kind].join(' and ')}`;
+}
+
+function faultOfEscapes(text: string): string | null {
+  try {
+    decodeURIComponent(text);
+    return null;
+  } catch {
+    return 'has a `%` that is not part of an escape; write a literal percent sign as %25';
+  }
 }

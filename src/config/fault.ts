@@ -1,4 +1,4 @@
-/** One thing wrong in a file, or (as a warning) probably wrong. Lines and columns count from 1. */
+/** A fault in a file or, as a warning, a probable one. Lines and columns count from 1. */
 export interface Fault {
   readonly file: string;
   readonly line: number;
@@ -9,7 +9,7 @@ export interface Fault {
   readonly message: string;
 }
 
-/** The way to a value in a document: keys and indices. */
+/** The path to a value in a document: keys and indices. */
 export type Path = readonly (string | number)[];
 
 /** The line for the terminal: `file:line:column: path: message` (contract section 2). */
@@ -17,7 +17,7 @@ export function printFault({ file, line, column, path, message }: Fault): string
   return `${file}:${line}:${column}: ${path === '' ? '(file)' : path}: ${message}`;
 }
 
-/** `['routes', 1, 'path']` -> `routes[1].path`; a key that could be mistaken for several is quoted. */
+/** `['routes', 1, 'path']` -> `routes[1].path`. A key with other characters than letters, digits, `_` and `-` is quoted. */
 export function printPath(path: Path): string {
   return path
     .map((step, i) => {
@@ -28,8 +28,8 @@ export function printPath(path: Path): string {
     .join('');
 }
 
-/** A value as a fault shows it: short, on one line, and without what may be a password in an address. */
-export function show(value: unknown): string {
+/** A value as a fault shows it: short, on one line, and never an address that may contain a password. */
+export function quoted(value: unknown): string {
   if (value === null || value === undefined) return 'nothing';
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list';
   if (typeof value === 'object') return 'a mapping of keys to values';

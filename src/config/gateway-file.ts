@@ -1,18 +1,17 @@
 import type { z } from 'zod';
 import { WINDOWS, type WindowName } from '../admit/plan.ts';
-import { hasPunctuation, reservedByFolding } from '../forward/headers.ts';
-import { findCollisions, findSurrounding } from '../gateway/route.ts';
-import { USAGE } from '../gateway/usage-route.ts';
+import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
+import { findCollisions, findSurrounding } from '../routing/router.ts';
+import { USAGE } from '../routing/usage-route.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
 import { checkKeyFormats } from './key-formats.ts';
-import { asArray, field, isMapping } from './raw.ts';
 import { instant } from './values.ts';
-import { type FileKind, type Note, type Parsed, parseYaml } from './yaml.ts';
+import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
 export type GatewayFile = z.output<typeof gatewaySchema>;
 type RouteEntry = GatewayFile['routes'][number];
 
-/** Reads the text of gateway.yaml (contract section 2). `file` is how its faults name it. */
+/** Parses the text of gateway.yaml (contract section 2). @param file its name in faults */
 export function parseGatewayFile(text: string, file: string): Parsed<GatewayFile> {
   return parseYaml(text, file, GATEWAY_FILE);
 }
@@ -34,7 +33,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
   },
 };
 
-/** Compares the routes whose pattern is sound, whatever is wrong with the rest. */
+/** Compares the routes whose pattern is valid, even if another part of the route is not. */
 function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
   const paths = raw.flatMap((entry, index) => {
     const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
@@ -65,8 +64,9 @@ function checkUsage(index: number, path: string, fault: Note, warn: Note): void 
 }
 
 /**
- * Attack: a service that takes `/v1/admin;x`, `/v1/Admin` or `/v1/admin/` for `/v1/admin` serves it to those who come by
- * the route around it, under its rules. To the gateway these are other paths, so that it can only say where it matters.
+ * Attack: a service treats `/v1/admin;x`, `/v1/Admin` or `/v1/admin/` as `/v1/admin`. A client that requests one of these
+ * matches the surrounding route and reaches the service under that route's looser rules. To the gateway these are
+ * different paths, so all it can do is warn.
  */
 function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, warn: Note): void {
   const sound = raw.flatMap((entry, index) => {
@@ -85,7 +85,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
   }
 }
 
-/** What one route lets through that the other does not: each as a phrase. */
+/** The rules of one route that are looser than those of the other, each as a phrase. */
 function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
   const rules: string[] = [];
   if (one.auth === 'none' && other.auth === 'key') rules.push('no key');
@@ -105,7 +105,7 @@ function isWider(one: RouteEntry, other: RouteEntry, window: WindowName): boolea
   return limit !== undefined && limit < (one.limits?.[window] ?? Number.POSITIVE_INFINITY);
 }
 
-/** Whether two upstreams are one, or have a target in common. */
+/** Whether two upstreams are the same, or have a target in common. */
 function reachOneService(one: string, other: string, upstreams: unknown): boolean {
   const targetsOf = (name: string) => asArray(field(field(upstreams, name), 'targets'));
   return one === other || targetsOf(one).some((target) => targetsOf(other).includes(target));
@@ -117,13 +117,13 @@ function checkMethods(methods: readonly unknown[], index: number, fault: Note): 
   }
 }
 
-/** Where a list says again what stands before. */
+/** The indices of items that occur earlier in the list. */
 function repeated(list: readonly unknown[]): readonly number[] {
   const seen = new Set<unknown>();
   return [...list.keys()].filter((i) => seen.size === seen.add(list[i]).size);
 }
 
-/** RFC 6455 section 4.1: a WebSocket is asked for with GET. */
+/** RFC 6455 section 4.1: a client opens a WebSocket with a GET request. */
 function checkUpgrade(route: unknown, index: number, fault: Note): void {
   if (field(route, 'websocket') !== true) return;
   const methods = asArray(field(route, 'methods'));
@@ -172,10 +172,10 @@ function checkUpstreams(routes: readonly unknown[], raw: unknown, fault: Note, w
   for (const name of names) checkUpstream(name, raw[name], fault, warn);
 }
 
-/** A thousand names in each of ten thousand faults would be half a gigabyte. */
+/** A thousand names in each of ten thousand faults would be half a gigabyte, so only the first few are listed. */
 function someOf(names: readonly string[]): string {
-  const [told, more] = [names.slice(0, MOST_NAMES).join(' or '), names.length - MOST_NAMES];
-  return more > 0 ? `${told} or one of ${more} others` : told || 'defined there';
+  const [listed, more] = [names.slice(0, MOST_NAMES).join(' or '), names.length - MOST_NAMES];
+  return more > 0 ? `${listed} or one of ${more} others` : listed || 'defined there';
 }
 
 const MOST_NAMES = 10;
@@ -203,8 +203,8 @@ function checkUpstream(name: string, raw: unknown, fault: Note, warn: Note): voi
 }
 
 /**
- * Attack: were `X.Consumer.Id` allowed, clients could say who they are to a service that takes it for X-Consumer-Id.
- * So no name that folds into one of the gateway's own can be allowed.
+ * Attack: if `X.Consumer.Id` were allowed, a client could choose the consumer that a service sees if the service reads
+ * that field as X-Consumer-Id. So no name can be allowed that folds into one of the gateway's own fields.
  */
 function checkAllowedNames(names: readonly unknown[], fault: Note): void {
   for (const [i, name] of names.entries()) {
@@ -222,7 +222,7 @@ function checkAllowedNames(names: readonly unknown[], fault: Note): void {
   }
 }
 
-/** A page of any origin must not be served with the cookies of whoever looks at it (Fetch, CORS protocol). */
+/** Pages of every origin must not read answers to requests that carry the user's cookies (Fetch, CORS protocol). */
 function checkCors(cors: unknown, fault: Note): void {
   const origins = asArray(field(cors, 'origins'));
   if (!origins.includes('*')) return;
@@ -230,7 +230,7 @@ function checkCors(cors: unknown, fault: Note): void {
   if (field(cors, 'credentials') === true) fault(['cors', 'credentials'], 'cannot be true for all origins; name them.');
 }
 
-/** What one way into the listener needs of another. */
+/** Checks settings of TLS, HTTP/2 and the PROXY header that need one another. */
 function checkStages(listen: unknown, fault: Note): void {
   const tls = field(listen, 'tls');
   if (isMapping(tls) && field(tls, 'clientCertificate') !== undefined && field(tls, 'clientCa') === undefined) {

@@ -1,108 +1,346 @@
 import { z } from 'zod';
-import { brownout } from './brownouts.ts';
-import { corsSchema } from './cors.ts';
+import { UNBOUNDED, WINDOWS } from '../admit/plan.ts';
+import type { CorsRules } from '../annotate/cors.ts';
+import type { Brownout } from '../routing/brownouts.ts';
 import { jwtSchema } from './jwt.ts';
 import { keysSchema } from './key-formats.ts';
-import { addressLimits } from './limits.ts';
-import { upstreamSchema } from './upstream-schema.ts';
 import * as values from './values.ts';
+import { instant } from './values.ts';
+
+const rule = `must be a whole number from 0 to ${UNBOUNDED}`;
+const limit = z
+  .int(rule)
+  .min(0, rule)
+  .max(UNBOUNDED, rule)
+  .optional()
+  .describe('Number of requests that one window admits.');
+
+/** The limits of a route without a key, for each client address. */
+const addressLimits = z
+  .strictObject({ second: limit, minute: limit, hour: limit, day: limit })
+  .refine(
+    (limits) => Object.keys(limits).length > 0,
+    `is empty; give a limit for at least one of ${WINDOWS.join(', ')}`,
+  )
+  .meta({ minProperties: 1 });
+
+const DAYS = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'] as const;
+const TIME_OF_DAY = /^(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00)$/;
+const DATE =
+  'must be a date or a time such as 2030-11-05T09:00:00Z or, with `days`, a time of day in UTC such as 09:30';
+
+/** One brownout of a deprecated route: `{ from, to }` once, or `{ days, from, to }` each week. */
+const brownout = z
+  .strictObject({
+    days: z
+      .array(z.enum(DAYS, `must be one of ${DAYS.join(', ')}`))
+      .min(1, 'must be a list of at least one day')
+      .optional()
+      .describe('The days of each week, in UTC. Without it, the brownout happens once.'),
+    from: z
+      .string(DATE)
+      .describe(
+        'When the brownout begins: a time such as `2030-11-05T09:00:00Z` or, with `days`, a time of day in UTC such as `09:30`.',
+      ),
+    to: z
+      .string(DATE)
+      .describe(
+        'When the brownout ends, later than `from`: a time or, with `days`, a time of day in UTC; `24:00` is the end of the day.',
+      ),
+  })
+  .transform(({ days, from, to }, context): Brownout => {
+    const read = days === undefined ? momentOf : minuteOf;
+    const [begins, ends] = [read(from), read(to)];
+    const fault = (path: 'from' | 'to', message: string) => context.addIssue({ code: 'custom', path: [path], message });
+    const allowed =
+      days === undefined ? 'a date or a time such as 2030-11-05T09:00:00Z' : 'a time of day such as 09:30';
+    if (begins === null) fault('from', `must be ${allowed}`);
+    if (ends === null) fault('to', `must be ${allowed}`);
+    if (begins === null || ends === null) return z.NEVER;
+    const overMidnight =
+      days === undefined ? '' : '; split a brownout over midnight in two, one to 24:00 and one from 00:00';
+    if (ends <= begins) fault('to', `must be later than \`from\`${overMidnight}`);
+    if (days === undefined) return { kind: 'once', fromMs: begins, toMs: ends };
+    return { kind: 'weekly', days: days.map((day) => DAYS.indexOf(day)), fromMinute: begins, toMinute: ends };
+  });
+
+function momentOf(text: string): number | null {
+  const read = instant().safeParse(text);
+  return read.success ? read.data : null;
+}
+
+function minuteOf(text: string): number | null {
+  return TIME_OF_DAY.test(text) ? Number(text.slice(0, 2)) * 60 + Number(text.slice(3)) : null;
+}
+
+const originRule = 'must be an origin such as https://app.example.com, without a path, or `*` alone';
+
+/** `cors` in gateway.yaml. */
+const corsSchema = z.strictObject({
+  origins: z
+    .array(
+      z.string(originRule).regex(/^(\*|[a-z][a-z0-9+.-]*:\/\/[a-z0-9.:[\]-]+)$/, originRule),
+      'must be a list of origins',
+    )
+    .min(1, 'must be a list of at least one origin')
+    .max(1_000, 'must not have more than 1000 origins')
+    .describe(
+      'Origins whose pages may read responses, in lower case and as browsers send them, such as `https://app.example.com`. `*` alone means all.',
+    ),
+  headers: z
+    .array(values.token())
+    .prefault(['Authorization', 'Content-Type', 'X-Request-Id'])
+    .describe('Names of the header fields that a page may set in its requests.'),
+  expose: z
+    .array(values.token())
+    .prefault([])
+    .describe("Names of the response header fields that a page may read, besides the gateway's own."),
+  credentials: z.boolean().prefault(false).describe('Whether a page may send cookies; not with `*`.'),
+  maxAge: values.duration('0s', '24h').prefault('10m').describe('How long a browser may remember a preflight.'),
+});
+
+export function corsOf(cors: z.output<typeof corsSchema> | undefined): CorsRules | null {
+  if (cors === undefined) return null;
+  const { maxAge, ...rest } = cors;
+  return { ...rest, maxAgeSeconds: Math.floor(maxAge / 1000) };
+}
+
+const shareRule = 'must be a number above 0 and at most 1';
+const AT_LEAST_ONE_TARGET = 'must be a list of at least one address';
+
+const upstreamTls = z.strictObject({
+  ca: values
+    .file()
+    .optional()
+    .describe(
+      "PEM file with the certificate authorities that sign the targets' certificates. Without it, those that Node.js trusts. The files in `tls` are read only at startup.",
+    ),
+  cert: values
+    .file()
+    .optional()
+    .describe('PEM file with the certificate that the gateway presents to targets. Needs `key`.'),
+  key: values.file().optional().describe('PEM file with the private key of `cert`, without a passphrase.'),
+  serverName: values
+    .serverName()
+    .optional()
+    .describe("The name that a target's certificate must have. Without it, the target's host."),
+  verify: z
+    .boolean()
+    .prefault(true)
+    .describe('`false` accepts any certificate, so an attacker on the network can read and change everything.'),
+});
+
+const health = z.strictObject({
+  path: values
+    .healthPath()
+    .describe('Path that the gateway requests from each target with GET. Any status from 200 to 399 is healthy.'),
+  interval: values.timeout().prefault('5s').describe('Pause between two checks of a target.'),
+  timeout: values.timeout().prefault('2s').describe('How long a target may take to respond to a check.'),
+  unhealthyAfter: values
+    .wholeNumber(1, 100)
+    .prefault(2)
+    .describe('Number of failed checks in a row after which a target is left out.'),
+  healthyAfter: values
+    .wholeNumber(1, 100)
+    .prefault(2)
+    .describe('Number of successful checks in a row after which a target is let back in.'),
+});
+
+/** One entry of `upstreams` in gateway.yaml. */
+const upstreamSchema = z.strictObject({
+  targets: z
+    .array(values.target(), AT_LEAST_ONE_TARGET)
+    .min(1, AT_LEAST_ONE_TARGET)
+    .max(1_000, 'must not have more than 1000 addresses')
+    .describe(
+      'Addresses of the service: scheme, host and port without a path, or `unix:/path`. A request goes to the target with the fewest requests in flight. A target that cannot be reached, or fails three times in a row to give a usable response, is left out for 1 s, then 2 s, up to 30 s, and let back in gradually. The only target of an upstream without `health` is never left out. When a target sends bytes that answer no request, the gateway logs an error and opens a new connection to it for each request during the next minute. Names are resolved for each new connection. If there is only one upstream, UPSTREAM_URL in the environment replaces its targets.',
+    ),
+  connectTimeout: values
+    .timeout()
+    .prefault('2s')
+    .describe('How long connecting to a target may take; then the response is 504.'),
+  responseTimeout: values
+    .timeout()
+    .prefault('30s')
+    .describe('How long the service may take to send the head of its response; then the client gets 504.'),
+  bodyTimeout: values
+    .timeout()
+    .prefault('30s')
+    .describe("How long the service may pause within the body of its response; then the client's connection is reset."),
+  maxConnections: values
+    .wholeNumber(1, 65_535)
+    .prefault(256)
+    .describe('Maximum number of connections to the service at a time.'),
+  maxQueue: values
+    .wholeNumber(0, 1_000_000)
+    .prefault(1024)
+    .describe('Maximum number of requests that may wait for a connection. Any more get 503 `overloaded`.'),
+  fairShare: z
+    .number(shareRule)
+    .gt(0, shareRule)
+    .max(1, shareRule)
+    .prefault(0.25)
+    .describe(
+      "The part of `maxConnections`, and of `maxQueue`, that one consumer may have at a time: a key, a token's subject or, on a route without keys, an address. Requests beyond that get 429 `too_many_in_flight` and are not counted. Waiting requests are served in turn by consumer. 1 lets one consumer have everything, for a service that has only one.",
+    ),
+  health: health
+    .optional()
+    .describe(
+      'Checks regularly whether each target is healthy. Without it, the gateway learns this from requests alone.',
+    ),
+  tls: upstreamTls
+    .optional()
+    .describe('TLS to targets that begin with `https://`. Certificates are verified unless `verify` is false.'),
+});
 
 const { duration, host, port, size, timeout, wholeNumber } = values;
 
 const tls = z.strictObject({
-  cert: values.file().describe('PEM file: the certificate, then those that lead to its root. Re-read when it changes.'),
-  key: values.file().describe('PEM file: the private key, without a passphrase. Re-read when it changes.'),
+  cert: values
+    .file()
+    .describe(
+      'PEM file with the certificate, followed by its intermediate certificates. It is read again within a second or two of a change. If the new pair cannot be used or has expired, the gateway keeps the previous one and logs an error.',
+    ),
+  key: values.file().describe('PEM file with the private key, without a passphrase. It is read again when it changes.'),
   clientCa: values
     .file()
     .optional()
-    .describe('PEM file: who signs the certificates of clients. Clients are asked for one where it is given.'),
+    .describe(
+      'PEM file with the certificate authorities that sign client certificates. With it, the gateway asks each client for a certificate.',
+    ),
   clientCertificate: z
     .enum(['optional', 'required'])
     .optional()
-    .describe('Whether a client must have a certificate; required unless told. Only with clientCa.'),
-  minVersion: z.enum(['TLSv1.2', 'TLSv1.3']).prefault('TLSv1.2').describe('The oldest version of TLS that is spoken.'),
+    .describe(
+      'Whether a client must present a certificate. Allowed only with `clientCa`, where it is `required` by default.',
+    ),
+  minVersion: z
+    .enum(['TLSv1.2', 'TLSv1.3'])
+    .prefault('TLSv1.2')
+    .describe('The oldest TLS version that the gateway accepts.'),
 });
 
 export const http2Schema = z.strictObject({
-  maxStreams: wholeNumber(1, 1_000).prefault(100).describe('Requests at a time on one HTTP/2 connection.'),
+  maxStreams: wholeNumber(1, 1_000)
+    .prefault(100)
+    .describe('Maximum number of concurrent requests on one HTTP/2 connection.'),
   maxResets: wholeNumber(1, 1_000_000)
     .prefault(200)
-    .describe('Requests that a client may break off on one HTTP/2 connection: at once, and again in each minute.'),
+    .describe(
+      'Number of requests that a client may reset on one HTTP/2 connection in a burst, and again in each minute. Beyond that, the gateway closes the connection (rapid reset).',
+    ),
 });
 
 const listen = z
   .strictObject({
-    host: host().prefault('127.0.0.1').describe('Address that clients connect to. HOST in the environment beats it.'),
-    port: port().prefault(8080).describe('Port that clients connect to. PORT in the environment beats it.'),
-    headersTimeout: timeout().prefault('10s').describe('How long a client may take for the whole request head.'),
+    host: host()
+      .prefault('127.0.0.1')
+      .describe(
+        'Address that clients connect to; `0.0.0.0` opens the gateway to other machines. HOST in the environment overrides it.',
+      ),
+    port: port()
+      .prefault(8080)
+      .describe('Port that clients connect to; 0 lets the system choose one. PORT in the environment overrides it.'),
+    headersTimeout: timeout()
+      .prefault('10s')
+      .describe('How long a client may take to send the request head; then it gets 408.'),
     requestTimeout: timeout()
       .prefault('30s')
-      .describe('How long a client may take for the whole request, body included.'),
-    idleTimeout: timeout().prefault('65s').describe('How long a connection may lie idle between two requests.'),
-    writeTimeout: timeout().prefault('30s').describe('How long a client may go without reading any of its answer.'),
-    maxHeaderBytes: size('1KiB', '1MiB').prefault('16KiB').describe('Largest request head without the request line.'),
-    maxUrlBytes: size('64B', '1MiB').prefault('8KiB').describe('Longest request target.'),
-    maxBodyBytes: size('0B', '1024GiB').prefault('1MiB').describe('Largest request body.'),
+      .describe('How long a client may take to send the whole request, body included; then it gets 408.'),
+    idleTimeout: timeout()
+      .prefault('65s')
+      .describe(
+        "How long a connection may stay idle between two requests. Keep it above the load balancer's own idle timeout.",
+      ),
+    writeTimeout: timeout()
+      .prefault('30s')
+      .describe('How long a client may go without reading any of its response; then its connection is closed.'),
+    maxHeaderBytes: size('1KiB', '1MiB')
+      .prefault('16KiB')
+      .describe('Largest request head, without the request line. A larger one gets 431.'),
+    maxUrlBytes: size('64B', '1MiB').prefault('8KiB').describe('Longest request target. A longer one gets 414.'),
+    maxBodyBytes: size('0B', '1024GiB').prefault('1MiB').describe('Largest request body. A larger one gets 413.'),
     maxConnections: wholeNumber(1, 1_000_000)
       .prefault(10_000)
       .describe(
-        'Connections at a time. A new one beyond closes the one that has been idle longest, or is closed itself. Lowered, with a warning, where the process may not have so many files open.',
+        'Maximum number of client connections at a time. A new connection beyond that closes the one that has been idle longest, or is closed itself if none is idle. The process needs enough file descriptors: one for each client connection, one for each connection to an upstream, two for a WebSocket, and 100 for the gateway itself. With fewer, the gateway warns at startup and lowers this limit and `maxConnectionsPerAddress` (on Linux; to at least a quarter of the descriptors). The hard limit counts: `ulimit -Hn`, `LimitNOFILE`, `ulimits: nofile`.',
       ),
     maxConnectionsPerAddress: wholeNumber(1, 1_000_000)
       .optional()
       .describe(
-        'Connections, and HTTP/2 streams, of one client address at a time (an IPv6 client: its /64); `trustedProxies` have no such limit. Left out, it is a quarter of maxConnections, and not below 64.',
+        'Maximum number of connections, and of HTTP/2 streams, from one client address at a time; an IPv6 client counts by its /64. By default a quarter of `maxConnections`, but at least 64. A new connection beyond that closes the one from the same address that has been idle longest, or is closed itself if none is idle. Addresses in `trustedProxies` have no such limit: list your load balancer there, or all its clients count as one address. With the PROXY protocol, the client that the header names is the one that counts.',
       ),
     drainDelay: duration('0s', '24d')
       .prefault('0s')
-      .describe('How long to keep accepting after SIGTERM, so that load balancers notice.'),
+      .describe(
+        'How long the gateway keeps accepting requests after SIGTERM while `/readyz` is 503, so that load balancers notice.',
+      ),
     drainTimeout: duration('0s', '24d')
       .prefault('30s')
-      .describe('How long running requests may take to end after that.'),
+      .describe('How long running requests may take to finish after that. Any that are left are then cut off.'),
     trustedProxies: z
       .array(values.network())
       .max(10_000)
       .prefault([])
-      .describe('Addresses or networks whose X-Forwarded-For is believed, and whose PROXY header.'),
+      .describe(
+        'Addresses or networks of proxies in front of the gateway. Their X-Forwarded-For, read from right to left, and X-Forwarded-Proto are trusted, and with `proxyProtocol` their PROXY headers.',
+      ),
     proxyProtocol: z
       .boolean()
       .prefault(false)
-      .describe('True: each connection from `trustedProxies` begins with a PROXY header that names its client.'),
-    tls: tls.optional().describe('Encrypts the public listener.'),
+      .describe(
+        "`true`: each connection from `trustedProxies` begins with a PROXY header, version 1 or 2, and the client is the one that the header names. That client's own X-Forwarded-* fields are trusted only if it is in `trustedProxies` too.",
+      ),
+    tls: tls.optional().describe('Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only.'),
     http2: z
       .union([z.boolean('must be `true`, `false` or a mapping of its settings'), http2Schema])
       .optional()
-      .describe('HTTP/2 beside HTTP/1.1, which needs `tls`; true where there is `tls` unless told.'),
-    via: values.token().optional().describe('Name in the Via field; made of routes and targets when it is left out.'),
+      .describe(
+        'HTTP/2 alongside HTTP/1.1. It needs `tls`, with which it is on by default; `false` turns it off. Each stream is a request like any other: same checks, same limits, same log line.',
+      ),
+    via: values
+      .token()
+      .optional()
+      .describe(
+        'Name of this gateway in the Via field, by which it recognises a loop (508). By default, the gateway derives it from its routes and targets, so that replicas share it.',
+      ),
   })
   .prefault({});
 
 const admin = z
   .strictObject({
-    host: host().prefault('127.0.0.1').describe('Address of the admin listener. ADMIN_HOST beats it.'),
-    port: port().prefault(9090).describe('Port of the admin listener. ADMIN_PORT beats it.'),
+    host: host()
+      .prefault('127.0.0.1')
+      .describe(
+        'Address of the admin listener. Keep it on loopback or an internal network. ADMIN_HOST in the environment overrides it.',
+      ),
+    port: port().prefault(9090).describe('Port of the admin listener. ADMIN_PORT in the environment overrides it.'),
     hosts: z
       .array(values.reachedAs())
       .max(100)
       .prefault([])
       .describe(
-        'Names under which it is reached, without the port, such as gateway-1. Metrics and API refuse a Host that is none of them, nor an IP address, nor localhost.',
+        "Names, without a port, by which Prometheus and operators reach the admin listener, besides its IP address, localhost and ADMIN_HOST. `/metrics` and `/admin` answer any other Host with 421, because a web page whose own name resolves to this address could read them from an operator's browser (DNS rebinding). `/livez` and `/readyz` accept any Host.",
       ),
   })
   .prefault({});
 
 const redis = z
   .strictObject({
-    timeout: duration('1ms', '1m').prefault('100ms').describe('How long one request may wait for Redis in total.'),
+    timeout: duration('1ms', '1m')
+      .prefault('100ms')
+      .describe(
+        'How long one request may wait for Redis in total, for the look-up of its key and the decision together.',
+      ),
     onFailure: z
       .enum(['local', 'closed', 'open'])
       .prefault('local')
       .describe(
-        'Quotas while Redis is away, or the embedded store cannot be written: local = each gateway counts alone, closed = 503, open = not limited.',
+        'What happens to requests while Redis is away or the embedded store cannot be written to. `local`: each gateway enforces the limits alone, so an outage admits at most gateways × limit. `closed`: 503. `open`: no limits, except for keys that are known to be banned.',
       ),
     staleKeys: duration('0s', '24d')
       .prefault('1h')
-      .describe('How long a key that was seen before keeps working while Redis is away.'),
+      .describe('How long a key that the gateway has seen keeps working while Redis is away. Other keys get 503.'),
     durability: z
       .strictObject({
         replicas: z
@@ -111,14 +349,16 @@ const redis = z
           })
           .prefault('all')
           .describe(
-            'On how many replicas a change to a key, or a lifted ban, has to be before it is acknowledged: all that there are, or a number (where there are fewer, on all of them). With fewer than all a failover may undo it. 0 waits for none.',
+            'How many replicas must have a change to a key, or a lifted ban, before it is acknowledged: `all`, or a number (if there are fewer replicas, all of them). With fewer than all, a failover may undo an acknowledged change. 0 waits for none.',
           ),
         timeout: duration('1ms', '1m')
           .prefault('2s')
-          .describe('How long that is waited for; then the answer is 202 and says that the durability is unknown.'),
+          .describe(
+            'How long the gateway waits for the replicas. Then the response is 202 with `"durability": "unknown"`.',
+          ),
       })
       .prefault({})
-      .describe('When changes made by operators count as done. Requests of callers never wait for this.'),
+      .describe('When a change that an operator made is acknowledged. Requests of callers never wait for this.'),
   })
   .prefault({});
 
@@ -128,12 +368,12 @@ const audit = z
       .boolean()
       .prefault(false)
       .describe(
-        'True refuses a change to a key or a ban that cannot be recorded first: 503 audit_unavailable. Commands read it here, too.',
+        '`true` refuses a change to a key or a ban that cannot be recorded first: 503 `audit_unavailable`. Commands obey it too, so give them the same gateway.yaml. `false` makes the change anyway, logs an error and counts it in `tollgate_audit_failures_total`.',
       ),
     keep: wholeNumber(1_000, 10_000_000)
       .prefault(100_000)
       .describe(
-        'Changes that are kept in the record, in the same store as the keys; the oldest beyond that are removed.',
+        'How many changes the record keeps, about 600 bytes each, in the same store as the keys. Beyond that, the oldest are removed.',
       ),
   })
   .prefault({});
@@ -145,96 +385,150 @@ const log = z
       .min(0, 'must be a number from 0 to 1')
       .max(1, 'must be a number from 0 to 1')
       .prefault(1)
-      .describe('Share of the 2xx answers (preflights aside) that get an access line; nothing else is sampled.'),
+      .describe(
+        'Share of the 2xx responses, other than those to preflights, that get an access line, from 0 to 1. Everything else is always logged. A sampled line gives the share as `sample`.',
+      ),
   })
   .prefault({});
 
 const headers = z
   .strictObject({
-    draft: z.boolean().prefault(true).describe('False leaves RateLimit and RateLimit-Policy out of the answers.'),
+    draft: z
+      .boolean()
+      .prefault(true)
+      .describe('`false` leaves RateLimit and RateLimit-Policy out of responses, for clients that cannot handle them.'),
     allow: z
       .array(values.token(), 'must be a list of names of request fields')
       .max(1_000, 'must not have more than 1000 names')
       .prefault([])
       .describe(
-        'Request fields that are forwarded although their names have more than letters, digits and `-`, such as X.Custom. All others with such names are dropped.',
+        "Request fields to forward although their names have characters other than letters, digits and `-`, such as `X.Custom` or `my_field`. All other such fields are dropped, because many services read `X.Consumer.Id` as `X-Consumer-Id`. A name that could be taken for one of the gateway's own fields is a configuration error.",
       ),
   })
   .prefault({});
 
 const deprecated = z.strictObject({
-  since: values.instant().describe('When it was deprecated, for the Deprecation field (RFC 9745).'),
+  since: values
+    .instant()
+    .describe('When the route was deprecated, for the Deprecation field (RFC 9745). A date is midnight UTC.'),
   sunset: values
     .instant()
     .optional()
-    .describe('When it will be removed, for the Sunset field (RFC 8594); from then on 410.'),
-  successor: values.uriReference().optional().describe('What replaces it, as Link rel="successor-version".'),
-  link: values.uriReference().optional().describe('Page about it, as Link rel="deprecation" and rel="sunset".'),
+    .describe('When the route will be removed, for the Sunset field (RFC 8594). From then on, its response is 410.'),
+  successor: values.uriReference().optional().describe('What replaces the route, as Link rel="successor-version".'),
+  link: values
+    .uriReference()
+    .optional()
+    .describe('Page that explains the deprecation, as Link rel="deprecation" and, with `sunset`, rel="sunset".'),
   brownouts: z
     .array(brownout)
     .prefault([])
-    .describe('Announced short refusals (410 with Retry-After) before the sunset.'),
+    .describe(
+      'Short absences announced before the sunset: the response is 410 with Retry-After until the brownout ends.',
+    ),
 });
 
 export const routeSchema = z.strictObject({
   path: values
     .pattern()
     .describe(
-      '{name} is one segment that is not empty, a last /** is the rest; compared raw and case-sensitive. A path that matches another route when its percent-encoding is decoded is 400.',
+      'Path of the route. `{name}` matches one non-empty segment, and a final `/**` matches the rest of the path. Paths are compared exactly as sent and are case-sensitive. The more specific route wins: text before `{name}`, `{name}` before `/**`. A path that would match another route once percent-decoded gets 400.',
     ),
   methods: z
     .array(values.method())
     .min(1, 'must be a list of at least one method')
-    .describe('Methods that are served. GET brings HEAD.'),
-  upstream: z.string('must be the name of one of `upstreams`').describe('Name of the upstream that serves it.'),
-  cost: wholeNumber(1, 1_000_000_000).prefault(1).describe('How many requests one call counts for.'),
-  body: z.boolean().prefault(false).describe('True lets GET, HEAD, DELETE and OPTIONS carry a body.'),
+    .describe('Methods that the route serves. GET includes HEAD.'),
+  upstream: z
+    .string('must be the name of one of `upstreams`')
+    .describe('Name of the upstream that serves the route, one of `upstreams`.'),
+  cost: wholeNumber(1, 1_000_000_000)
+    .prefault(1)
+    .describe('How many requests one call counts for. A cost above a limit refuses every call.'),
+  body: z
+    .boolean()
+    .prefault(false)
+    .describe('`true` lets GET, HEAD, DELETE and OPTIONS carry a body. Otherwise such a request gets 400.'),
   websocket: z
     .boolean()
     .prefault(false)
-    .describe('True lets a client go over to WebSocket; else Upgrade is removed and the request served as plain HTTP.'),
+    .describe(
+      '`true` lets a client upgrade to WebSocket, over HTTP/1.1 only. The request is admitted first and counted once; `websockets` bounds how many there are. A WebSocket ends within a second of its key being revoked or expiring, but not when the key is banned; during a drain it stays open until `drainTimeout`. `false` removes Upgrade and serves the request as plain HTTP.',
+    ),
   auth: z
     .enum(['key', 'none'], 'must be `key` or `none`')
     .prefault('key')
-    .describe('none serves callers without a key, each client address within `limits`.'),
-  limits: addressLimits.optional().describe('With `auth: none`: what one client address may do on this route.'),
-  deprecated: deprecated.optional().describe('Marks the route as deprecated in its answers.'),
+    .describe(
+      '`key` requires an API key or a token. `none` serves everybody, each client address (an IPv6 client by its /64) within `limits`; keys are neither checked nor forwarded, no address is banned, and log and metrics call the plan `public`.',
+    ),
+  limits: addressLimits
+    .optional()
+    .describe('Limits for each client address on this route. Required with `auth: none` and allowed only with it.'),
+  deprecated: deprecated
+    .optional()
+    .describe('Marks the route as deprecated: its responses have Deprecation, Sunset and Link.'),
 });
 
 const websockets = z
   .strictObject({
-    maxPerKey: wholeNumber(1, 1_000_000).prefault(100).describe('WebSockets that one key may have open at a time.'),
-    max: wholeNumber(1, 1_000_000).prefault(10_000).describe('WebSockets at a time; those beyond get 503 overloaded.'),
-    idleTimeout: timeout().prefault('5m').describe('How long one may go without a byte in either direction.'),
+    maxPerKey: wholeNumber(1, 1_000_000)
+      .prefault(100)
+      .describe(
+        'Maximum number of WebSockets that one key may have open at a time; each worker counts its own. Any more get 503 `overloaded`.',
+      ),
+    max: wholeNumber(1, 1_000_000)
+      .prefault(10_000)
+      .describe('Maximum number of WebSockets at a time. Any more get 503 `overloaded`.'),
+    idleTimeout: timeout().prefault('5m').describe('How long a WebSocket may go without a byte in either direction.'),
     finTimeout: timeout()
       .prefault('5s')
-      .describe('The same, once the client or the upstream has closed its half of the connection.'),
+      .describe(
+        'How long a WebSocket may go without a byte once the client or the upstream has closed its half of the connection.',
+      ),
   })
   .prefault({});
 
-const atLeastOne = 'must be a list of at least one route';
+const AT_LEAST_ONE_ROUTE = 'must be a list of at least one route';
 
-/** gateway.yaml (contract section 2). Durations come out as milliseconds, sizes as bytes, dates as Unix milliseconds. */
+/** gateway.yaml (contract section 2). Durations are parsed to milliseconds, sizes to bytes, dates to Unix milliseconds. */
 export const gatewaySchema = z
   .strictObject({
-    listen: listen.describe('The public listener: where it is and what a client may cost it.'),
-    admin: admin.describe("The operators' listener: health, metrics, the admin API."),
-    redis: redis.describe('How Redis is used where REDIS_URL names one.'),
-    headers: headers.describe('Which rate-limit fields answers have, and which request fields are forwarded.'),
-    cors: corsSchema.optional().describe('Lets pages of other origins read answers. Preflights cost nothing.'),
-    jwt: jwtSchema.optional().describe('Callers who bring a JSON Web Token of an issuer instead of an API key.'),
-    audit: audit.describe('The record of the changes that operators make.'),
+    listen: listen.describe(
+      'The public listener: where it is, and what one client may cost it. Changes take effect at the next start, except that the certificates of `tls` are reloaded automatically.',
+    ),
+    admin: admin.describe(
+      'The listener for operators: health, metrics and the admin API. Changes take effect at the next start.',
+    ),
+    redis: redis.describe(
+      'How the gateway uses Redis if REDIS_URL is set. `onFailure` applies to the embedded store too. Changes take effect at the next start.',
+    ),
+    headers: headers.describe(
+      'Which rate-limit fields responses have, and which request fields with unusual names are forwarded.',
+    ),
+    cors: corsSchema
+      .optional()
+      .describe(
+        "Lets web pages of other origins read responses and their rate-limit fields. Preflights need no key and cost nothing. The service's own `Access-Control-*` fields are dropped.",
+      ),
+    jwt: jwtSchema
+      .optional()
+      .describe('Lets callers send a JSON Web Token from your identity provider instead of an API key.'),
+    audit: audit.describe('The record of the changes that operators make to keys and bans.'),
     log: log.describe('The access log.'),
-    keys: keysSchema.describe('API keys that were made elsewhere.'),
+    keys: keysSchema.describe('API keys that were made by another gateway and imported into this one.'),
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),
     upstreams: z
       .record(values.name(), upstreamSchema)
       .refine((upstreams) => Object.keys(upstreams).length > 0, 'is empty; name at least one upstream')
       .refine((upstreams) => Object.keys(upstreams).length <= 1_000, 'must not have more than 1000 upstreams')
       .meta({ minProperties: 1, maxProperties: 1_000, description: 'The services behind the gateway, by name.' }),
-    routes: z.array(routeSchema, atLeastOne).min(1, atLeastOne).describe('What is served, and by which upstream.'),
+    routes: z
+      .array(routeSchema, AT_LEAST_ONE_ROUTE)
+      .min(1, AT_LEAST_ONE_ROUTE)
+      .describe(
+        'What the gateway serves, and from which upstream. A route that would match `/usage` is a configuration error.',
+      ),
   })
   .meta({ title: 'Tollgate gateway.yaml', description: 'How the gateway runs.' });
 
-/** What is described for later releases; `*` is any name or index. */
+/** Keys that a later version will support; `*` stands for any name or index. */
 export const LATER_GATEWAY_KEYS = [] as const;

@@ -1,14 +1,14 @@
 import { z } from 'zod';
-import { type Path, show } from './fault.ts';
+import { type Path, quoted } from './fault.ts';
 import type { Tree, TreeFault } from './yaml-tree.ts';
 
 type Issue = z.core.$ZodIssue;
 
 /**
- * Turns what zod found into faults with positions.
+ * Turns the issues that zod found into faults with positions.
  *
- * Where a schema says what is allowed as `must be …`, what was found instead is added; other messages stand as they are.
- * @param later paths that a later version knows (`listen.tls`, `routes.*.auth`), `*` standing for any key or index
+ * The value that was found is appended to messages of the form `must be …`; other messages stay as they are.
+ * @param later paths that a later version supports (`listen.tls`, `routes.*.auth`); `*` stands for any key or index
  */
 export function faultsOfIssues(
   issues: readonly Issue[],
@@ -19,7 +19,7 @@ export function faultsOfIssues(
     .flatMap((issue) => flatten(issue, []))
     .flatMap(({ issue, path }): TreeFault[] => {
       if (issue.code === 'unrecognized_keys') {
-        // Worked out once: a file may have thousands of unknown keys, and a gateway that reads it serves nobody meanwhile.
+        // Computed once: a file may have thousands of unknown keys, and a starting gateway serves nobody meanwhile.
         json ??= z.toJSONSchema(schema, { io: 'input' }) as Json;
         const known = keysAt(json, path);
         return issue.keys.map((key) => ({
@@ -31,7 +31,7 @@ export function faultsOfIssues(
       const part = issue.code === 'invalid_key' ? 'key' : 'value';
       return [{ ...tree.locate(path, part), path, message: messageOf(issue, valueAt(tree.value, path)) }];
     });
-  // One value can break several rules of its schema that are told in the same words.
+  // One value can break several rules of its schema that have the same message.
   return [...new Map(faults.map((fault) => [JSON.stringify([fault.path, fault.message]), fault])).values()];
 }
 
@@ -40,7 +40,7 @@ interface PlacedIssue {
   readonly path: Path;
 }
 
-/** Replaces a union's one issue by those of the alternative that was meant: the one of the right type. */
+/** Replaces the issue of a union by those of the alternative that has the right type. */
 function flatten(issue: Issue, around: Path): PlacedIssue[] {
   const path = [...around, ...(issue.path as Path)];
   if (issue.code !== 'invalid_union') return [{ issue, path }];
@@ -60,10 +60,10 @@ function messageOf(issue: Issue, found: unknown): string {
   if (issue.code === 'invalid_key') return `is not a name: it ${allowed}.`;
   if (!allowed.startsWith('must be ')) return `${allowed}.`;
   if (found === undefined) return `is missing: it ${allowed}.`;
-  return `${allowed}, not ${show(found)}.`;
+  return `${allowed}, not ${quoted(found)}.`;
 }
 
-/** The words of faults whose schema has none of its own. */
+/** The messages of schemas that have none of their own. */
 export const DEFAULT_MESSAGES: z.core.$ZodErrorMap = (issue) => {
   if (issue.code === 'invalid_type') return `must be ${TYPES[issue.expected] ?? issue.expected}`;
   if (issue.code === 'invalid_value') return `must be one of ${issue.values.map(String).join(', ')}`;
@@ -110,7 +110,7 @@ function keysAt(schema: Json, path: Path): readonly string[] {
   return schemas.flatMap((json) => Object.keys(json.properties ?? {}));
 }
 
-/** The known word that is meant by one that may be mistyped; null where none is near. */
+/** The known word that is most similar to a mistyped one; null if none is similar. */
 export function nearest(word: string, known: readonly string[]): string | null {
   const ranked = known
     .map((name) => ({ name, distance: distance(word.toLowerCase(), name.toLowerCase()) }))
@@ -118,7 +118,7 @@ export function nearest(word: string, known: readonly string[]): string | null {
   return ranked !== undefined && ranked.distance <= Math.min(3, Math.floor(word.length / 2)) ? ranked.name : null;
 }
 
-/** Levenshtein's distance, row by row. Words longer than any key of ours are cut. */
+/** The Levenshtein distance, row by row. `a` is cut to 40 characters, more than any known key has. */
 function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (const [i, letter] of [...a.slice(0, 40)].entries()) {

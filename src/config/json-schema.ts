@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { gatewaySchema } from './gateway-schema.ts';
 import { plansSchema } from './plans.ts';
 
-/** The text of each JSON Schema (2020-12) by the name of its file in config/, for editors that complete and check. */
+/** The text of each JSON Schema (2020-12) by its file name in config/. Editors use them to complete and check settings. */
 export function jsonSchemas(): ReadonlyMap<string, string> {
   return new Map([
     ['gateway.schema.json', textOf(gatewaySchema)],
@@ -10,7 +10,7 @@ export function jsonSchemas(): ReadonlyMap<string, string> {
   ]);
 }
 
-/** `input`: what an operator writes, not what it is read as. */
+/** `input`: the schema describes what an operator writes, not the parsed value. */
 function textOf(schema: z.ZodType): string {
   return `${JSON.stringify(z.toJSONSchema(schema, { io: 'input' }), null, 2)}\n`;
 }

@@ -1,14 +1,14 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import type { JwtRules } from '../identify/jwt.ts';
-import type { JwksSource } from '../identify/jwt-source.ts';
+import type { JwksSource } from '../identify/jwt-keys.ts';
 
-/** What a caller's JSON Web Token has to be like, and where the keys of its issuer are (contract section 5). */
+/** The rules for callers' JSON Web Tokens, and where the keys of their issuer are (contract section 5). */
 export interface JwtSettings extends JwtRules {
   readonly jwks: JwksSource;
 }
 
-/** Those whose keys can be published. `none` is no signature, and HS256 and its like are a secret that both sides have. */
+/** Algorithms whose keys can be public. `none` has no signature, and HS256 and the like use a secret that both sides share. */
 const ALGORITHMS = [
   'RS256',
   'RS384',
@@ -34,23 +34,25 @@ const jwksRule =
 /** `jwt` in gateway.yaml. */
 export const jwtSchema = z.strictObject({
   issuer: text('must be what the issuer writes into `iss`, such as https://id.example.com/').describe(
-    'Who issues the tokens: their `iss`, to the letter.',
+    'The `iss` of the tokens, to the letter.',
   ),
   audience: z
     .union([text(audienceRule), z.array(text(audienceRule), audienceRule).min(1, audienceRule)], audienceRule)
-    .describe('What the `aud` of a token must name: this, or one of these.'),
+    .describe('What the `aud` of a token must name: this name, or one of these names.'),
   jwks: z
     .string(jwksRule)
     .regex(/^[^\0]{1,4096}$/, { error: jwksRule, abort: true })
     .refine(isSource, jwksRule)
-    .describe("The issuer's JSON Web Key Set: an https URL, or a file, which is re-read when it changes."),
+    .describe(
+      "The issuer's JSON Web Key Set: an `https://` URL, or a file, which is read again when it changes. The gateway reads a URL at the start, every five minutes, and when a token names an unknown key (at most every 10 s), and keeps the keys for an hour while the issuer is away. `http://` is allowed on this machine only.",
+    ),
   algorithms: z
     .array(z.enum(ALGORITHMS, algorithmRule), algorithmsRule)
     .min(1, algorithmsRule)
-    .describe('How tokens may be signed, whatever they say themselves.'),
+    .describe('Algorithms that tokens may be signed with, whatever a token says of itself.'),
   planClaim: text('must be the name of a claim, such as plan')
     .prefault('plan')
-    .describe('The claim that names the plan of a token, one of plans.yaml without `custom` limits.'),
+    .describe('Name of the claim that names the plan of a token, one of plans.yaml without `custom` limits.'),
 });
 
 export function jwtOf(jwt: z.output<typeof jwtSchema> | undefined): JwtSettings | null {
@@ -67,7 +69,10 @@ function isUrl(jwks: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\//i.test(jwks);
 }
 
-/** Whoever can change the keys on their way can be anybody, so they do not come unencrypted from elsewhere. */
+/**
+ * Attack: a person in the middle replaces the issuer's keys and signs tokens for any subject. So keys from another machine
+ * are fetched over https only.
+ */
 function isSource(jwks: string): boolean {
   if (!isUrl(jwks)) return true;
   const url = URL.parse(jwks);

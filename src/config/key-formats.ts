@@ -1,30 +1,31 @@
 import { z } from 'zod';
 import { ALPHABETS, type AlphabetName, type KeyFormat } from '../identify/key-format.ts';
-import { asArray, field } from './raw.ts';
 import * as values from './values.ts';
-import type { Note } from './yaml.ts';
+import { asArray, field, type Note } from './yaml.ts';
 
 const LONGEST = 512;
-/** Fewer characters than that after the prefix can be found by trying. */
+/** An attacker can guess keys with fewer characters than this after the prefix. */
 const GUESSABLE = 16;
 const length = () => values.wholeNumber(8, LONGEST);
-const lengthRule = `must be a whole number from 8 to ${LONGEST}, or two such as [32, 44]`;
+const lengthRule = `must be a whole number from 8 to ${LONGEST}, or a range such as [32, 44]`;
 const alphabetRule = `must be one of ${Object.keys(ALPHABETS).join(', ')}`;
-const prefixRule = 'must be at most 64 letters, digits or any of -_+/';
+const prefixRule = 'must be at most 64 characters, each a letter, a digit or one of -_+/';
 
 const formatSchema = z.strictObject({
   prefix: z
     .string(prefixRule)
     .regex(/^[A-Za-z0-9_+/-]{0,64}$/, prefixRule)
     .prefault('')
-    .describe('What each key of this format begins with.'),
+    .describe('Text that each key of this format begins with.'),
   length: z
     .union([length(), z.tuple([length(), length()], lengthRule)], lengthRule)
-    .describe('Characters in a key, its prefix included: a number, or the least and the most.'),
+    .describe(
+      'Number of characters in a key, including its prefix: one number, or the minimum and the maximum as a list.',
+    ),
   characters: z
     .enum(Object.keys(ALPHABETS) as [AlphabetName, ...AlphabetName[]], alphabetRule)
     .prefault('base62')
-    .describe('What the characters after the prefix may be. A UUID is base64url.'),
+    .describe('Alphabet of the characters after the prefix. For UUIDs, use `base64url`.'),
 });
 
 /** `keys` in gateway.yaml. */
@@ -34,7 +35,9 @@ export const keysSchema = z
       .array(formatSchema, 'must be a list of formats')
       .max(20, 'must not have more than 20 formats')
       .prefault([])
-      .describe('What keys look like that were made elsewhere and moved here. What is of none needs our checksum.'),
+      .describe(
+        "Formats of the keys that were imported with `tollgate keys import`. A key that fits none of them is refused without a look-up unless it has Tollgate's own checksum, so narrow formats keep a flood of made-up keys cheap.",
+      ),
   })
   .prefault({});
 
@@ -45,7 +48,7 @@ export function keyFormatsOf({ formats }: z.output<typeof keysSchema>): readonly
   });
 }
 
-/** What no single value of a format shows. */
+/** Checks what the schema cannot: values of one format that contradict each other or make keys guessable. */
 export function checkKeyFormats(keys: unknown, fault: Note, warn: Note): void {
   for (const [i, raw] of asArray(field(keys, 'formats')).entries()) {
     const format = formatSchema.safeParse(raw);
@@ -54,15 +57,18 @@ export function checkKeyFormats(keys: unknown, fault: Note, warn: Note): void {
     const [least, most] = typeof length === 'number' ? [length, length] : length;
     const at = ['keys', 'formats', i];
     if (prefix.startsWith('tg_live_')) {
-      fault([...at, 'prefix'], "begins as Tollgate's own keys do, which are told by their checksum; leave it out.");
+      fault(
+        [...at, 'prefix'],
+        "is how Tollgate's own keys begin, which need no format because they have a checksum; remove it.",
+      );
     }
-    if (most < least) fault([...at, 'length'], 'has the most before the least; write the smaller number first.');
+    if (most < least) fault([...at, 'length'], 'has the maximum before the minimum; write the smaller number first.');
     else if (least <= prefix.length) {
       fault([...at, 'length'], `must be more than the ${prefix.length} characters of the prefix, which it includes.`);
     } else if (least - prefix.length < GUESSABLE) {
       warn(
         [...at, 'length'],
-        `allows keys of ${least - prefix.length} characters after the prefix: they can be guessed.`,
+        `allows keys with only ${least - prefix.length} characters after the prefix, which can be guessed.`,
       );
     }
   }

@@ -1,45 +1,48 @@
 import { z } from 'zod';
-import { type BanRule, MAX_LIMIT, type Plan, type Plans, WINDOWS } from '../admit/plan.ts';
+import { type BanRule, type Plan, type Plans, UNBOUNDED, WINDOWS } from '../admit/plan.ts';
 import { deepFreeze } from './frozen.ts';
-import { asArray, field, isMapping } from './raw.ts';
 import * as values from './values.ts';
-import { type FileKind, type Note, type Parsed, parseYaml } from './yaml.ts';
+import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
-/** Reads the text of plans.yaml (contract section 2). `file` is how its faults name it. The value is deep frozen. */
+/** Parses the text of plans.yaml (contract section 2). The value is deep frozen. @param file its name in faults */
 export function parsePlans(text: string, file: string): Parsed<Plans> {
   const parsed = parseYaml(text, file, PLANS_FILE);
   return 'faults' in parsed ? parsed : { ...parsed, value: plansOf(parsed.value) };
 }
 
 const { duration, wholeNumber } = values;
-const limitRule = `must be a whole number from 0 to ${MAX_LIMIT}, \`unlimited\` or \`custom\``;
+const limitRule = `must be a whole number from 0 to ${UNBOUNDED}, \`unlimited\` or \`custom\``;
 const limit = z
-  .union([z.int(limitRule).min(0, limitRule).max(MAX_LIMIT, limitRule), z.enum(['unlimited', 'custom'])], limitRule)
-  .describe('Requests that one window admits. unlimited: no bound. custom: each key brings its own number.');
+  .union([z.int(limitRule).min(0, limitRule).max(UNBOUNDED, limitRule), z.enum(['unlimited', 'custom'])], limitRule)
+  .describe(
+    'Number of requests that one window admits; 0 refuses everything. `unlimited`: no bound. `custom`: each key brings its own number.',
+  );
 
-const shadowRule = `must be a whole number from 0 to ${MAX_LIMIT}`;
+const shadowRule = `must be a whole number from 0 to ${UNBOUNDED}`;
 const shadowLimit = z
   .int(shadowRule)
   .min(0, shadowRule)
-  .max(MAX_LIMIT, shadowRule)
-  .describe('Requests that one window would admit.');
+  .max(UNBOUNDED, shadowRule)
+  .describe('Number of requests that one window would admit.');
 
 const banFields = {
-  after: wholeNumber(1, 1_000_000).describe('Requests refused for the quota that make a ban.'),
-  within: duration('1ms', '366d').describe('Refusals are counted anew when this has passed since the first of them.'),
+  after: wholeNumber(1, 1_000_000).describe('Number of requests refused for the quota that make a ban.'),
+  within: duration('1ms', '366d').describe(
+    'Refusals are counted from 0 when this has passed since the first of them. They are also counted from 0 when the window that refused ends.',
+  ),
   first: duration('1s', '366d').describe('How long the first ban lasts.'),
   factor: z
     .number('must be a number from 1 to 1000')
     .min(1, 'must be a number from 1 to 1000')
     .max(1000, 'must be a number from 1 to 1000')
-    .describe('How many times longer each further ban lasts.'),
-  longest: duration('1s', '366d').describe('How long a ban lasts at most.'),
+    .describe('How many times longer each further ban lasts than the one before, from 1 to 1000.'),
+  longest: duration('1s', '366d').describe('How long a ban lasts at most. Not below `first`.'),
   forget: duration('1ms', '366d').describe(
-    'The first ban is as long as at the start again when this has passed since the last.',
+    'When this has passed since the end of the last ban, the next ban is a first one again.',
   ),
 };
 
-/** What the contract gives as the ban rule; a file may leave out any of it. */
+/** The ban rule of the contract (section 2). plans.yaml may override any part of it. */
 export const DEFAULT_BANS: BanRule = Object.freeze({
   after: 10,
   withinMs: 60_000,
@@ -49,7 +52,7 @@ export const DEFAULT_BANS: BanRule = Object.freeze({
   forgetMs: 86_400_000,
 });
 
-// YAML 1.1 reads `off` as false, YAML 1.2 as text: the operator means the same.
+// YAML 1.1 parsers read `off` as false, YAML 1.2 parsers as text; both turn bans off.
 const bans = z.union(
   [z.enum(['off']), z.literal(false), z.strictObject(banFields).partial()],
   'must be `off` or a mapping of keys to values',
@@ -59,12 +62,18 @@ type RawBans = z.output<typeof bans> | undefined;
 const plan = z.strictObject({
   limits: z
     .strictObject({ second: limit.optional(), minute: limit.optional(), hour: limit.optional(), day: limit.optional() })
-    .meta({ minProperties: 1, description: 'What a key of this plan may use in each window.' }),
-  bans: bans.optional().describe('Bans of this plan: off, or what differs from the bans of all plans.'),
+    .meta({
+      minProperties: 1,
+      description:
+        'Limits of each key of this plan, by window. A window opens with the first request that is counted in it. At least one window is required.',
+    }),
+  bans: bans.optional().describe('Bans of this plan: `off`, or a mapping of what differs from the bans of all plans.'),
   enforce: z
     .boolean('must be true or false')
     .prefault(true)
-    .describe('false: the limits are counted and reported, refuse nobody and are not in headers.'),
+    .describe(
+      '`false` makes the plan a shadow: its limits and bans are counted and reported in log and metrics, refuse no request and are not in headers.',
+    ),
   shadow: z
     .strictObject({
       second: shadowLimit.optional(),
@@ -75,7 +84,8 @@ const plan = z.strictObject({
     .optional()
     .meta({
       minProperties: 1,
-      description: 'Limits that are counted and reported beside those in force, and refuse nobody.',
+      description:
+        'Limits that are counted and reported besides those in force, and refuse no request. They see the requests that the limits in force admitted.',
     }),
 });
 
@@ -88,19 +98,25 @@ export const plansSchema = z
       .meta({ minProperties: 1, description: 'The plans, by name.' }),
     bans: bans
       .optional()
-      .describe('When hammering after a 429 becomes a ban: off, or after 10 within 1m, from 1m to 24h.'),
+      .describe(
+        'When a caller that goes on after a 429 is banned: `off`, or a mapping. What is left out of it is `after: 10`, `within: 1m`, `first: 1m`, `factor: 2`, `longest: 24h`, `forget: 24h`.',
+      ),
     'failed-authentication': z
       .strictObject({
-        minute: wholeNumber(0, MAX_LIMIT).prefault(30).describe('Failed authentications per minute.'),
+        minute: wholeNumber(0, UNBOUNDED)
+          .prefault(30)
+          .describe(
+            'Number of failed authentications per minute. Beyond it the address gets 429 `too_many_failed_attempts`; a good key from the same address still passes.',
+          ),
       })
       .prefault({})
-      .describe('What one client address may try before it gets 429 instead of 401.'),
+      .describe('How often one client address may try a missing or wrong key before it gets 429 instead of 401.'),
     removed: z
       .array(values.name(), 'must be a list of names of plans')
       .max(10_000, 'must not have more than 10000 names')
       .prefault([])
       .describe(
-        'Plans that may go although live keys use them; each request of those keys gets 500. A change that takes away any other plan that live keys use is refused.',
+        'Names of plans that may go although live keys use them; each request of those keys then gets 500. A reload that takes away any other plan that live keys use is refused.',
       ),
   })
   .meta({ title: 'Tollgate plans.yaml', description: 'What each plan allows.' });
@@ -126,7 +142,7 @@ const PLANS_FILE: FileKind<typeof plansSchema> = {
   },
 };
 
-/** What is sound of a ban rule that may be faulty elsewhere. */
+/** The valid parts of a ban rule that may have faults in others. */
 function soundBans(raw: unknown): RawBans {
   const whole = bans.safeParse(raw);
   if (whole.success) return whole.data;
@@ -137,7 +153,7 @@ function soundBans(raw: unknown): RawBans {
   return Object.fromEntries(sound);
 }
 
-/** Told only where one of the two is set; a plan that inherits both is not at fault. */
+/** Reports `longest` or `first` only where it is set: a plan that inherits both is not at fault. */
 function checkBans(rule: BanRule | null, own: RawBans, path: readonly string[], fault: Note): void {
   if (rule === null || !own || own === 'off' || rule.longestMs >= rule.firstMs) return;
   if (own.longest !== undefined)
@@ -183,7 +199,7 @@ function plansOf(file: z.output<typeof plansSchema>): Plans {
       limits: Object.fromEntries(
         WINDOWS.flatMap((window) => (limits[window] === undefined ? [] : [[window, limits[window]]])),
       ),
-      // A plan with bans of its own where bans are off for all starts from the contract's rule.
+      // If bans are off for all plans, a plan with bans of its own starts from the contract's rule.
       bans: own === undefined ? common : mergeBans(common ?? DEFAULT_BANS, own),
       enforce,
       shadow: Object.fromEntries(

@@ -1,48 +1,53 @@
+import { createHash } from 'node:crypto';
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { type Fault, printPath } from './fault.ts';
 
 /**
- * The largest settings file that is read, in bytes: ten thousand plans or routes fit. To check it takes up to 100 MB of
- * memory and a second of a processor, which a gateway in a small container has beside its work.
+ * Size limit of a settings file, in bytes: ten thousand plans or routes fit. Checking such a file takes up to 100 MB of
+ * memory and one second of CPU time, which a gateway in a small container can spare.
  */
-export const MAX_FILE_BYTES = 512 * 1024;
+const MAX_FILE_BYTES = 512 * 1024;
 
 /**
  * Reads a settings file as text.
- * @param isAgain whether it has been read before, so that it must not be a pipe or a device
- * @returns the text without a byte order mark, or the one fault that kept it from being read
+ * @param hint the sentence that follows the reason why the file cannot be opened
+ * @param isReload whether the process has read the file before: a pipe or a device is a fault then
+ * @returns the text without a byte order mark, or the fault that kept the file from being read
  */
 export function readSettingsFile(
   file: string,
   hint: string,
-  isAgain = false,
+  isReload = false,
 ): { readonly text: string } | { readonly fault: Fault } {
   const at = (line: number, column: number, message: string) => ({
     fault: { file, line, column, path: printPath([]), message },
   });
   let bytes: Buffer;
   try {
-    bytes = readAtMost(file, MAX_FILE_BYTES + 1, isAgain);
+    bytes = readAtMost(file, MAX_FILE_BYTES + 1, isReload);
   } catch (error) {
     return at(1, 1, `${reasonOf(error)}. ${hint}`);
   }
   if (bytes.length > MAX_FILE_BYTES) {
     return at(1, 1, `is larger than ${MAX_FILE_BYTES / 1024} KiB, the most that is read.`);
   }
-  const broken = firstBrokenText(bytes);
-  if (broken !== null) return at(broken.line, broken.column, 'is not UTF-8 text. Save the file as UTF-8.');
+  const invalid = firstInvalidUtf8(bytes);
+  if (invalid !== null) return at(invalid.line, invalid.column, 'is not UTF-8 text. Save the file as UTF-8.');
   return { text: new TextDecoder().decode(bytes) };
 }
 
 /**
- * Reads no more than `most` bytes, so that a device or a pipe named by mistake cannot fill the memory.
- * @param isAgain a pipe or a device is an error then: what was in it has been read, and to open a pipe waits for its writer
+ * Reads no more than `most` bytes, so that a device or a pipe that an operator named by mistake cannot fill the memory.
+ * @param isReload true refuses a pipe or a device: its content was consumed by the first reading, and opening a pipe
+ *   would block until a writer opens it
  * @throws the error of the file system
  */
-export function readAtMost(file: string, most: number, isAgain = false): Buffer {
-  const descriptor = openSync(file, isAgain ? constants.O_RDONLY | constants.O_NONBLOCK : constants.O_RDONLY);
+export function readAtMost(file: string, most: number, isReload = false): Buffer {
+  const descriptor = openSync(file, isReload ? constants.O_RDONLY | constants.O_NONBLOCK : constants.O_RDONLY);
   try {
-    if (isAgain && isOdd(fstatSync(descriptor, { bigint: true }))) throw Object.assign(new Error(), { code: ODD });
+    if (isReload && isPipeOrDevice(fstatSync(descriptor, { bigint: true }))) {
+      throw Object.assign(new Error(), { code: PIPE_OR_DEVICE });
+    }
     const buffer = Buffer.alloc(most);
     let length = 0;
     while (length < most) {
@@ -56,7 +61,7 @@ export function readAtMost(file: string, most: number, isAgain = false): Buffer 
   }
 }
 
-const ODD = 'PIPE_OR_DEVICE';
+const PIPE_OR_DEVICE = 'PIPE_OR_DEVICE';
 
 export function statOf(file: string): BigIntStats | undefined {
   try {
@@ -66,12 +71,11 @@ export function statOf(file: string): BigIntStats | undefined {
   }
 }
 
-/** Whether it is a pipe or a device. */
-export function isOdd(stats: BigIntStats): boolean {
+export function isPipeOrDevice(stats: BigIntStats): boolean {
   return !stats.isFile() && !stats.isDirectory();
 }
 
-/** What changes when one of the files does, or another file takes its name. */
+/** A text that changes when one of the files changes or is replaced by another file. */
 export function signatureOf(files: readonly string[]): string {
   return files
     .map((file) => {
@@ -81,18 +85,18 @@ export function signatureOf(files: readonly string[]): string {
     .join(';');
 }
 
-/** The end of a sentence that starts with the file's name. */
+/** Why a file cannot be read, as the end of a sentence that starts with the file's name. */
 export function reasonOf(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error';
   if (code === 'ENOENT' || code === 'ENOTDIR') return 'does not exist';
   if (code === 'EISDIR') return 'is a directory, not a file';
-  if (code === ODD) return 'is a pipe or a device, and only a file can be read again';
+  if (code === PIPE_OR_DEVICE) return 'is a pipe or a device, and only a file can be read again';
   if (code === 'EACCES' || code === 'EPERM') return 'may not be read by this user';
   return `cannot be read (${code})`;
 }
 
-/** Lines are decoded one by one: no byte of a longer UTF-8 sequence is a line feed. */
-function firstBrokenText(bytes: Buffer): { line: number; column: number } | null {
+/** The first position that is not UTF-8. Lines can be decoded one by one: no multi-byte sequence contains 0x0a. */
+function firstInvalidUtf8(bytes: Buffer): { line: number; column: number } | null {
   const strict = new TextDecoder('utf-8', { fatal: true });
   let line = 1;
   for (let from = 0; from <= bytes.length; line += 1) {
@@ -107,4 +111,9 @@ function firstBrokenText(bytes: Buffer): { line: number; column: number } | null
     from = feed + 1;
   }
   return null;
+}
+
+/** The version of a file: the beginning of the SHA-256 of its text. */
+export function versionOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 12);
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type Allowance, WINDOW_MS, WINDOWS } from '../admit/plan.ts';
-import { type Route, withHead } from '../gateway/route.ts';
+import { type Route, withHead } from '../routing/router.ts';
 import type { GatewayFile } from './gateway-file.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
@@ -28,7 +28,7 @@ export function routeOf(entry: RouteEntry): Route {
   };
 }
 
-/** Each route counts for itself; its name in the store is the same for every replica. */
+/** Each route has limits of its own. The id under which the store counts them is the same on every replica. */
 function perAddressOf({ path, auth, limits = {} }: RouteEntry): Route['perAddress'] {
   if (auth !== 'none') return null;
   const id = `public-${createHash('sha256').update(path).digest('hex').slice(0, 12)}`;

@@ -1,40 +1,42 @@
-// The program of a thread that reads the settings once, when it is asked to (settings-reader.ts).
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import type { Plan } from '../admit/plan.ts';
-import type { Route } from '../gateway/route.ts';
+import type { Route } from '../routing/router.ts';
 import type { Variables } from './environment.ts';
 import { type Configuration, type Faulty, loadConfiguration } from './settings.ts';
 import { STEPS_PER_SLICE } from './steps.ts';
 import type { Upstream } from './upstreams.ts';
 
+// The program of SettingsReader's thread (settings-reader.ts). It reads the settings once, when the reader sends a message.
+
 export interface ThreadData {
   readonly env: Variables;
-  /** Where the parts of a reading go, in order: the beginning, the pieces, and null behind the last. */
+  /** Receives the parts of the configuration in order: the beginning, the pieces, and null after the last piece. */
   readonly parts: MessagePort;
 }
 
-/** What a reading came to. */
+/** The first part of a reading: its faults, or the configuration without its long lists. */
 export type Beginning =
   | {
-      /** The first `MOST_TOLD`, and how many more there are. */
+      /** The first `MOST_LOGGED`. */
       readonly faults: readonly string[];
+      /** How many further faults were left out. */
       readonly more: number;
     }
   /** Without routes, upstreams and plans, which follow in pieces. */
   | { readonly configuration: Configuration };
 
-/** At most as many routes, upstreams or plans as are taken over in one slice. */
+/** At most `STEPS_PER_SLICE` routes, upstreams or plans. */
 export type Piece =
   | { readonly of: 'routes'; readonly items: readonly Route[] }
   | { readonly of: 'upstreams'; readonly items: readonly Upstream[] }
   | { readonly of: 'plans'; readonly items: readonly Plan[] };
 
-/** Of the faults and warnings of one version so many are lines in the log: thousands would push out what else happens. */
-const MOST_TOLD = 100;
+/** Faults, and warnings, of one version that are logged: thousands of lines would bury the rest of the log. */
+const MOST_LOGGED = 100;
 
 function* partsOf(read: Configuration | Faulty): Generator<Beginning | Piece | null> {
   if ('faults' in read) {
-    yield { faults: read.faults.slice(0, MOST_TOLD), more: Math.max(0, read.faults.length - MOST_TOLD) };
+    yield { faults: read.faults.slice(0, MOST_LOGGED), more: Math.max(0, read.faults.length - MOST_LOGGED) };
     return;
   }
   const { settings, plans, warnings } = read;
@@ -43,7 +45,7 @@ function* partsOf(read: Configuration | Faulty): Generator<Beginning | Piece | n
       ...read,
       settings: { ...settings, routes: [], upstreams: new Map() },
       plans: { ...plans, plans: new Map() },
-      warnings: someOf(warnings),
+      warnings: shortened(warnings),
     },
   };
   for (const items of inPieces(settings.routes)) yield { of: 'routes', items };
@@ -52,10 +54,10 @@ function* partsOf(read: Configuration | Faulty): Generator<Beginning | Piece | n
   yield null;
 }
 
-function someOf(warnings: readonly string[]): readonly string[] {
-  const more = warnings.length - MOST_TOLD;
+function shortened(warnings: readonly string[]): readonly string[] {
+  const more = warnings.length - MOST_LOGGED;
   if (more <= 0) return warnings;
-  return [...warnings.slice(0, MOST_TOLD), `${more} further warnings, which \`tollgate plans check\` tells`];
+  return [...warnings.slice(0, MOST_LOGGED), `${more} further warnings, which \`tollgate plans check\` tells`];
 }
 
 function* inPieces<T>(items: readonly T[]): Generator<readonly T[]> {

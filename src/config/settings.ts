@@ -2,22 +2,22 @@ import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import type { Plans } from '../admit/plan.ts';
 import type { CorsRules } from '../annotate/cors.ts';
-import type { Route } from '../gateway/route.ts';
+import { Failure } from '../failure.ts';
 import type { KeyFormat } from '../identify/key-format.ts';
-import { corsOf } from './cors.ts';
+import type { Route } from '../routing/router.ts';
 import { type Encryption, encryptionOf } from './encryption.ts';
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault } from './fault.ts';
 import { deepFreeze } from './frozen.ts';
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
+import { corsOf } from './gateway-schema.ts';
 import { type JwtSettings, jwtOf } from './jwt.ts';
 import { keyFormatsOf } from './key-formats.ts';
 import { parsePlans } from './plans.ts';
-import { readSettingsFile, signatureOf } from './read-file.ts';
+import { readSettingsFile, signatureOf, versionOf } from './read-file.ts';
 import { routeOf } from './routes.ts';
-import { readSecret, readSecretAgain } from './secret.ts';
+import { readSecret, rereadSecret } from './secrets.ts';
 import { type Upstream, upstreamsOf } from './upstreams.ts';
-import { versionOf } from './version.ts';
 import type { Parsed } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
@@ -46,7 +46,7 @@ export interface Settings {
   readonly admin: {
     readonly host: string;
     readonly port: number;
-    /** Names under which it is reached, besides `host` and those of loopback. */
+    /** Host names that clients may use for the admin listener, besides `host` and the names of loopback. */
     readonly hosts: readonly string[];
     readonly token: string | null;
   };
@@ -56,10 +56,10 @@ export interface Settings {
     readonly timeoutMs: number;
     readonly onFailure: 'local' | 'closed' | 'open';
     readonly staleKeysMs: number;
-    /** When a change made by an operator counts as done: on so many replicas, waited for so long. */
+    /** How many Redis replicas must confirm an operator's change, and how long the gateway waits for them. */
     readonly durability: { readonly replicas: 'all' | number; readonly timeoutMs: number };
   };
-  /** The record of changes: whether one that cannot be recorded is refused, and how many are kept. */
+  /** The record of changes: whether a change that cannot be recorded is refused, and how many changes are kept. */
   readonly audit: { readonly required: boolean; readonly keep: number };
   readonly headers: {
     /** Whether answers have RateLimit and RateLimit-Policy. */
@@ -75,16 +75,16 @@ export interface Settings {
     readonly idleTimeoutMs: number;
     readonly finTimeoutMs: number;
   };
-  /** Null: no page of another origin reads answers. */
+  /** Null: browsers let no page of another origin read answers. */
   readonly cors: CorsRules | null;
-  /** Null: a JSON Web Token is no key here. */
+  /** Null: JSON Web Tokens are not accepted. */
   readonly jwt: JwtSettings | null;
-  /** Of API keys that were made elsewhere. */
+  /** The formats of API keys that were made elsewhere. */
   readonly keyFormats: readonly KeyFormat[];
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** In the order of the file; every `upstream` is a key of `upstreams`. */
   readonly routes: readonly Route[];
-  /** Made of routes and targets: the same for every replica, so that each of them knows a request that one of them has forwarded. */
+  /** A hash of routes and targets. All replicas have the same, so that each recognises a request that another forwarded. */
   readonly viaByDefault: string;
   /** Absolute path of the embedded store's folder. */
   readonly dataFolder: string;
@@ -97,43 +97,43 @@ export interface Settings {
 export interface Configuration {
   readonly settings: Settings;
   readonly plans: Plans;
-  /** What is probably wrong but can be served, one line each. */
+  /** What is probably wrong but does not keep the gateway from serving, one line each. */
   readonly warnings: readonly string[];
-  /** The beginning of the SHA-256 of each file's text: which version of it this is. */
+  /** The version of each file: the beginning of the SHA-256 of its text. */
   readonly versions: { readonly settings: string; readonly plans: string };
-  /** What the file system told of both files before they were read. */
+  /** `signatureOf` both files, taken before they were read. */
   readonly signature: string;
 }
 
-/** What cannot be used. */
+/** A configuration that cannot be used. */
 export interface Faulty {
-  /** In all three places, one printable line each. */
+  /** The faults of the environment and of both files, one printable line each. */
   readonly faults: readonly string[];
-  /** The settings, where plans.yaml alone is at fault. */
+  /** The settings, if all faults are in plans.yaml. */
   readonly settings?: Settings;
 }
 
-export const DEFAULT_GATEWAY_FILE = 'config/gateway.yaml';
+const DEFAULT_GATEWAY_FILE = 'config/gateway.yaml';
 export const DEFAULT_PLANS_FILE = 'plans.yaml';
 
-/** gateway.yaml and plans.yaml, as the environment names them. */
+/** The paths of gateway.yaml and plans.yaml: those in the environment, else the defaults. */
 export function filesOf(env: Variables): readonly [gateway: string, plans: string] {
   return [env.TOLLGATE_CONFIG || DEFAULT_GATEWAY_FILE, env.TOLLGATE_PLANS || DEFAULT_PLANS_FILE];
 }
 
 /**
- * Reads and checks everything that a gateway runs by: the environment, gateway.yaml and plans.yaml (contract
- * section 2). Files are sought from the working directory. Both must exist: a gateway that was started in the wrong
- * folder says so instead of answering 404 to everybody.
- * @param isAgain whether they have been read before: a pipe or a device in the place of a file is a fault then
+ * Reads and checks the environment, gateway.yaml and plans.yaml (contract section 2). Relative paths are resolved
+ * against the working directory. Both files must exist: a gateway that was started in the wrong folder reports a
+ * fault instead of answering 404 to every request.
+ * @param isReload whether the process has read the files before: a pipe or a device is a fault then
  * @returns the configuration, or every fault
  */
-export function loadConfiguration(env: Variables, isAgain = false): Configuration | Faulty {
+export function loadConfiguration(env: Variables, isReload = false): Configuration | Faulty {
   const files = filesOf(env);
   const signature = signatureOf(files);
-  const read = readEnvironment(env, isAgain ? readSecretAgain : readSecret);
-  const gateway = parseFile(files[0], 'TOLLGATE_CONFIG', parseGatewayFile, isAgain);
-  const plans = parseFile(files[1], 'TOLLGATE_PLANS', parsePlans, isAgain);
+  const read = readEnvironment(env, isReload ? rereadSecret : readSecret);
+  const gateway = parseFile(files[0], 'TOLLGATE_CONFIG', parseGatewayFile, isReload);
+  const plans = parseFile(files[1], 'TOLLGATE_PLANS', parsePlans, isReload);
   const faults = [
     ...('faults' in read ? read.faults : []),
     ...('faults' in gateway ? gateway.faults : []).map(printFault),
@@ -141,8 +141,8 @@ export function loadConfiguration(env: Variables, isAgain = false): Configuratio
   ];
   if ('faults' in read || 'faults' in gateway) return { faults };
   const settings = deepFreeze(settingsOf(gateway.value, read.environment));
-  const clashes = faultsBetween(settings, gateway, read.environment);
-  if (clashes.length > 0) return { faults: [...clashes, ...faults] };
+  const conflicts = conflictsOf(settings, gateway, read.environment);
+  if (conflicts.length > 0) return { faults: [...conflicts, ...faults] };
   if ('faults' in plans) return { faults, settings };
   return {
     settings,
@@ -153,7 +153,7 @@ export function loadConfiguration(env: Variables, isAgain = false): Configuratio
   };
 }
 
-/** What is probably wrong with the routes of gateway.yaml, each with its place. */
+/** The warnings about the routes of gateway.yaml, with their positions. */
 export function routeWarningsOf(env: Variables): readonly Fault[] {
   const gateway = parseFile(filesOf(env)[0], 'TOLLGATE_CONFIG', parseGatewayFile);
   return gateway.warnings.filter(({ path }) => path.startsWith('routes['));
@@ -163,14 +163,18 @@ function parseFile<T>(
   file: string,
   variable: string,
   parse: (text: string, file: string) => Parsed<T>,
-  isAgain = false,
+  isReload = false,
 ): Parsed<T> & { readonly version: string } {
-  const read = readSettingsFile(file, `Name another file in ${variable}, or start in the folder that has it.`, isAgain);
+  const read = readSettingsFile(
+    file,
+    `Name another file in ${variable}, or start in the folder that has it.`,
+    isReload,
+  );
   if ('fault' in read) return { faults: [read.fault], warnings: [], version: '' };
   return { ...parse(read.text, file), version: versionOf(read.text) };
 }
 
-/** Lays the environment over the file. */
+/** The settings of the file, where the environment does not override them. */
 function settingsOf(file: GatewayFile, environment: Environment): Settings {
   const { listen, admin, redis } = file;
   const upstreams = upstreamsOf(file, environment.upstreamUrl);
@@ -231,12 +235,12 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
 }
 
 function viaOf(routes: Settings['routes'], upstreams: Settings['upstreams']): string {
-  const what = JSON.stringify([routes.map(({ path }) => path), [...upstreams.values()].map(({ targets }) => targets)]);
-  return `tollgate-${createHash('sha256').update(what).digest('hex').slice(0, 10)}`;
+  const text = JSON.stringify([routes.map(({ path }) => path), [...upstreams.values()].map(({ targets }) => targets)]);
+  return `tollgate-${createHash('sha256').update(text).digest('hex').slice(0, 10)}`;
 }
 
-/** Faults that only the file and the environment together make. */
-function faultsBetween(
+/** The conflicts between gateway.yaml and the environment, each of which is sound alone. */
+function conflictsOf(
   { listen, admin, upstreams }: Settings,
   gateway: { locate(path: readonly string[]): Fault },
   environment: Environment,
@@ -246,12 +250,19 @@ function faultsBetween(
     const message = 'can only replace the targets of one upstream, and gateway.yaml has several; leave it unset.';
     faults.push(`environment: UPSTREAM_URL: ${message}`);
   }
-  const everywhere = [listen.host, admin.host].some((host) => host === '0.0.0.0' || host === '::');
-  if (listen.port !== 0 && listen.port === admin.port && (everywhere || listen.host === admin.host)) {
+  const isAnyAddress = [listen.host, admin.host].some((host) => host === '0.0.0.0' || host === '::');
+  if (listen.port !== 0 && listen.port === admin.port && (isAnyAddress || listen.host === admin.host)) {
     const message = `is the port of both listeners, ${listen.port}; give each its own.`;
     if (environment.adminPort !== null) faults.push(`environment: ADMIN_PORT: ${message}`);
     else if (environment.port !== null) faults.push(`environment: PORT: ${message}`);
     else faults.push(printFault({ ...gateway.locate(['admin', 'port']), message }));
   }
   return faults;
+}
+
+/** As `loadConfiguration`. @throws Failure `bad_settings` with every fault on a line of its own */
+export function configurationFrom(env: NodeJS.ProcessEnv): Configuration {
+  const configuration = loadConfiguration(env);
+  if ('faults' in configuration) throw new Failure('bad_settings', configuration.faults.join('\n'));
+  return configuration;
 }

@@ -1,14 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Work that may pause at each `yield`: a step is what it does for one route, plan, upstream or setting. */
+/** Work that can pause at each `yield`. One step handles one route, plan, upstream or setting. */
 export type Steps<T> = Generator<void, T, void>;
 
-/** The steps of one turn of the event loop. A step takes microseconds, so that requests wait for a slice no more than a few milliseconds. */
+/** Most steps in one turn of the event loop. A step takes microseconds, a slice a few milliseconds at most. */
 export const STEPS_PER_SLICE = 100;
-/** A slice ends earlier when its steps take long. */
-const MOST_MS = 2;
+/** A slice that has taken this long ends before its last step. */
+const MAX_SLICE_MS = 2;
 
-/** Does all steps now. @throws what a step throws */
+/** Runs all steps synchronously. @throws what a step throws */
 export function atOnce<T>(steps: Steps<T>): T {
   for (;;) {
     const step = steps.next();
@@ -17,13 +17,13 @@ export function atOnce<T>(steps: Steps<T>): T {
 }
 
 /**
- * Does the steps in slices, and lets the event loop serve requests between them. Work that is given up runs its `finally`.
- * @throws what a step throws; the reason of `signal` when that is aborted between two slices
+ * Runs the steps in slices, and lets the event loop serve requests between them. Work that is aborted runs its `finally`.
+ * @throws what a step throws; the reason of `signal` if the signal is aborted between two slices
  */
 export async function inSlices<T>(steps: Steps<T>, signal: AbortSignal): Promise<T> {
   try {
     for (;;) {
-      const untilMs = performance.now() + MOST_MS;
+      const untilMs = performance.now() + MAX_SLICE_MS;
       for (let done = 0; done < STEPS_PER_SLICE && performance.now() < untilMs; done++) {
         const step = steps.next();
         if (step.done === true) return step.value;

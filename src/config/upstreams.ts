@@ -7,21 +7,21 @@ export interface Upstream {
   /** Origins (`http://127.0.0.1:9000`) and sockets (`unix:/run/pets.sock`). At least one. */
   readonly targets: readonly string[];
   readonly connectTimeoutMs: number;
-  /** Until the head of its answer. */
+  /** From the request to the head of the answer. */
   readonly responseTimeoutMs: number;
-  /** Longest silence in the body of its answer. */
+  /** Longest pause between two pieces of the answer's body. */
   readonly bodyTimeoutMs: number;
   readonly maxConnections: number;
   readonly maxQueue: number;
-  /** The part of both that one consumer may have: above 0, at most 1. */
+  /** The part of `maxConnections`, and of `maxQueue`, that one consumer may have: above 0, at most 1. */
   readonly fairShare: number;
   /** Null: no active checks. */
   readonly health: Health | null;
-  /** Null: as Node does it by itself. */
+  /** Null: Node's defaults. */
   readonly tls: UpstreamTls | null;
 }
 
-/** How targets are asked how they are. */
+/** The active health checks of an upstream's targets. */
 export interface Health {
   readonly path: string;
   readonly intervalMs: number;
@@ -30,7 +30,7 @@ export interface Health {
   readonly healthyAfter: number;
 }
 
-/** Absolute paths of PEM files, and what is checked of a target. */
+/** TLS to the targets of an upstream. `ca`, `cert` and `key` are absolute paths of PEM files. */
 export interface UpstreamTls {
   readonly ca: string | null;
   readonly cert: string | null;
@@ -39,7 +39,7 @@ export interface UpstreamTls {
   readonly verify: boolean;
 }
 
-/** @param url UPSTREAM_URL, which replaces the targets; null where it is not set */
+/** @param url UPSTREAM_URL, which replaces the targets; null if it is not set */
 export function upstreamsOf(file: GatewayFile, url: string | null): ReadonlyMap<string, Upstream> {
   return new Map(
     Object.entries(file.upstreams).map(([name, upstream]): [string, Upstream] => [

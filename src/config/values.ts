@@ -2,34 +2,36 @@ import { METHODS } from 'node:http';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
-import { faultOfPattern } from '../gateway/route.ts';
+import { TOKEN_CHARACTER } from '../http1/grammar.ts';
+import { faultOfPattern } from '../routing/router.ts';
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const DURATION = /^(0|[1-9][0-9]{0,11})(ms|s|m|h|d)$/;
 
-/** A duration such as `250ms`, `10s`, `1m`, `24h` or `7d`, both bounds allowed, read as milliseconds (contract section 2). */
+/** A duration such as `250ms`, `10s`, `1m`, `24h` or `7d`, bounds inclusive; parsed to milliseconds (contract section 2). */
 export function duration(least: string, most: string) {
   const message = `must be a duration from ${least} to ${most}, such as 250ms, 10s, 1m, 24h or 7d`;
   return z
     .string(message)
     .regex(DURATION, { error: message, abort: true })
     .refine((text) => durationMs(text) >= durationMs(least) && durationMs(text) <= durationMs(most), message)
-    .transform(durationMs);
+    .transform(durationMs)
+    .meta({ title: `duration from ${least} to ${most}` });
 }
 
-/** @returns milliseconds; NaN for what is no duration */
+/** @returns milliseconds; NaN if the text is not a duration */
 export function durationMs(text: string): number {
   const [, digits, unit] = DURATION.exec(text) ?? [];
   return digits === undefined ? Number.NaN : Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS];
 }
 
-/** A timeout: more than nothing, and within what a Node.js timer can wait (2^31 - 1 ms). */
+/** A timeout: above zero, and within the longest delay of a Node.js timer (2^31 - 1 ms). */
 export const timeout = () => duration('1ms', '24d');
 
 const UNIT_BYTES = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3 } as const;
 const SIZE = /^(0|[1-9][0-9]{0,14})(B|KiB|MiB|GiB)$/;
 
-/** A size such as `16KiB` or `1MiB`, or a plain number of bytes; read as bytes (contract section 2). */
+/** A size such as `16KiB` or `1MiB`, or a plain number of bytes; parsed to bytes (contract section 2). */
 export function size(least: string, most: string) {
   const message = `must be a size from ${least} to ${most}, such as 16KiB, 1MiB or a whole number of bytes`;
   return z
@@ -41,7 +43,8 @@ export function size(least: string, most: string) {
       message,
     )
     .refine((value) => sizeBytes(value) >= sizeBytes(least) && sizeBytes(value) <= sizeBytes(most), message)
-    .transform(sizeBytes);
+    .transform(sizeBytes)
+    .meta({ title: `size from ${least} to ${most}` });
 }
 
 function sizeBytes(value: string | number): number {
@@ -58,7 +61,7 @@ export function wholeNumber(least: number, most: number) {
 /** A TCP port; 0 lets the system choose one, which tests use. */
 export const port = () => wholeNumber(0, 65_535);
 
-/** A name that an operator gives to a plan or an upstream. It goes into headers, metrics and logs. */
+/** The name of a plan or an upstream. It appears in headers, metrics and logs. */
 export function name() {
   const message = 'must be 1 to 64 letters, digits, `_` or `-`, and start with a letter';
   return z.string(message).regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/, message);
@@ -69,54 +72,64 @@ const HOST_NAME =
 
 export const HOST_RULE = 'must be an address or host name to listen on, such as 127.0.0.1, 0.0.0.0, ::1 or localhost';
 
-export const host = () => z.string(HOST_RULE).refine(isHost, HOST_RULE);
+export const host = () => z.string(HOST_RULE).refine(isHost, HOST_RULE).meta({ title: 'address or host name' });
 
-/** A name by which a listener is reached, as it stands in Host without the port. */
+/** A host name that clients use for a listener: the Host field without the port. */
 export function reachedAs() {
   const message = 'must be a host name without scheme and port, such as gateway-1 or gateway.internal';
-  return z.string(message).refine(isHost, message);
+  return z.string(message).refine(isHost, message).meta({ title: 'host name' });
 }
 
 export function isHost(text: string): boolean {
-  // All digits and dots but no address: 127.0.0.256 would be asked of the name server.
+  // Digits and dots that are no IP address, such as 127.0.0.256, would be looked up in DNS.
   return isIP(text) !== 0 || (HOST_NAME.test(text) && !/^[0-9.]+$/.test(text));
 }
 
 /** An address or network whose X-Forwarded-For is believed. */
 export function network() {
   const message = 'must be an IP address or network, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8';
-  return z.string(message).refine(isNetwork, message);
+  return z.string(message).refine(isNetwork, message).meta({ title: 'IP address or network' });
 }
 
 function isNetwork(text: string): boolean {
-  // ipaddr.js alone also takes 10 and 0x7f.1, which nobody means.
+  // ipaddr.js alone also accepts 10 and 0x7f.1, which are typing errors here.
   const [address = '', bits, more] = text.split('/');
   if (isIP(address) === 0 || address.includes('%') || more !== undefined) return false;
   return bits === undefined ? ipaddr.isValid(address) : /^[0-9]{1,3}$/.test(bits) && ipaddr.isValidCIDR(text);
 }
 
-/** The name of this gateway in `Via`: a pseudonym is a token (RFC 9110 sections 7.6.3 and 5.6.2). */
+/** A token of RFC 9110 section 5.6.2: a field name, or this gateway's pseudonym in `Via` (section 7.6.3). */
 export function token() {
   const message = "must be 1 to 64 letters, digits or any of !#$%&'*+-.^_`|~";
-  return z.string(message).regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}$/, message);
+  return z
+    .string(message)
+    .regex(new RegExp(`^${TOKEN_CHARACTER}{1,64}$`), message)
+    .meta({ title: 'token of HTTP' });
 }
 
-/** The path of a file, sought from the working directory. */
+/** The path of a file; a relative one is resolved against the working directory. */
 export function file() {
   const message = 'must be the path of a file';
-  return z.string(message).regex(/^[^\0]{1,4096}$/, message);
+  return z
+    .string(message)
+    .regex(/^[^\0]{1,4096}$/, message)
+    .meta({ title: 'path of a file' });
 }
 
-/** A request method (RFC 9110 section 9.1). CONNECT and TRACE are never forwarded: no tunnel, no echo of the key. */
+/**
+ * A request method (RFC 9110 section 9.1). CONNECT and TRACE are never forwarded: CONNECT would open a tunnel, and the
+ * answer to TRACE would echo the key.
+ */
 export function method() {
   const message = 'must be a method in upper case, such as GET, POST or DELETE (CONNECT and TRACE cannot be routed)';
   return z
     .string(message)
     .regex(/^(?!CONNECT$|TRACE$)[A-Z][A-Z-]*$/, { error: message, abort: true })
-    .refine((text) => METHODS.includes(text), message);
+    .refine((text) => METHODS.includes(text), message)
+    .meta({ title: 'method in upper case' });
 }
 
-/** A route pattern; what exactly is wrong comes from the router's own rules. */
+/** A route pattern. The router's own rules decide whether it is valid. */
 export function pattern() {
   return z
     .string('must be a path such as /v1/pets, /v1/pets/{petId} or /files/**')
@@ -125,6 +138,7 @@ export function pattern() {
       if (fault !== null) context.addIssue({ code: 'custom', message: fault });
     })
     .meta({
+      title: 'route pattern',
       pattern:
         '^(?!.*/:[A-Za-z_])/([^*{}/?#\\s]+/|\\{[A-Za-z_][A-Za-z0-9_]*\\}/)*([^*{}/?#\\s]*|\\{[A-Za-z_][A-Za-z0-9_]*\\}|\\*\\*)$',
     });
@@ -133,20 +147,26 @@ export function pattern() {
 /** A DNS name, as it stands in a certificate. */
 export function serverName() {
   const message = 'must be a name such as pets.internal';
-  return z.string(message).regex(/^(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*$/, message);
+  return z
+    .string(message)
+    .regex(/^(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*$/, message)
+    .meta({ title: 'DNS name' });
 }
 
 /** The target of a health check: a path, with a query or without. */
 export function healthPath() {
   const message = 'must be a path such as /healthz';
-  return z.string(message).regex(/^\/[!"$-~]{0,1023}$/, message);
+  return z
+    .string(message)
+    .regex(/^\/[!"$-~]{0,1023}$/, message)
+    .meta({ title: 'path, with or without a query' });
 }
 
-/** Longer ones no system can address. */
+/** No operating system supports a longer socket path. */
 const SOCKET = /^unix:\/[^\0]{1,106}$/;
 const ORIGIN = /^https?:\/\/[^/?#@\\\s]+\/?$/;
 
-/** The origin of an upstream, read as `scheme://host:port` without a slash at the end; or `unix:/path`. */
+/** The address of an upstream: an origin, parsed to `scheme://host:port` without a trailing slash, or `unix:/path`. */
 export function target() {
   return z
     .string('must be an address such as http://127.0.0.1:9000, https://pets.internal or unix:/run/pets.sock')
@@ -155,10 +175,11 @@ export function target() {
       if (fault !== null) context.addIssue({ code: 'custom', message: fault });
     })
     .meta({ pattern: `${ORIGIN.source}|${SOCKET.source}` })
-    .transform((text) => (SOCKET.test(text) ? text : new URL(text).origin));
+    .transform((text) => (SOCKET.test(text) ? text : new URL(text).origin))
+    .meta({ title: 'http:// or https:// address, or unix:/path' });
 }
 
-/** What is wrong with an upstream's address, without repeating it: it may hold a password. Null when it is sound. */
+/** What is wrong with an upstream's address, without quoting it, since it may contain a password. Null if it is valid. */
 export function faultOfTarget(text: string): string | null {
   if (SOCKET.test(text)) return null;
   if (/^(unix|http\+unix):/i.test(text)) return 'is no path of a Unix socket: it must be such as unix:/run/pets.sock';
@@ -171,7 +192,7 @@ export function faultOfTarget(text: string): string | null {
   return null;
 }
 
-/** Unix milliseconds of a date (midnight UTC) or an RFC 3339 time with seconds. */
+/** A date (midnight UTC) or an RFC 3339 time with seconds, parsed to Unix milliseconds. */
 export function instant() {
   const message = 'must be a date such as 2030-12-05, or a time such as 2030-12-05T00:00:00Z';
   return z
@@ -181,23 +202,25 @@ export function instant() {
       abort: true,
     })
     .refine((text) => Date.parse(text) >= 0 && isCalendarDay(text.slice(0, 10)), message)
-    .transform((text) => Date.parse(text));
+    .transform((text) => Date.parse(text))
+    .meta({ title: 'date or RFC 3339 time' });
 }
 
-/** `Date.parse` takes 30 February for 2 March. */
+/** `Date.parse` accepts 30 February as 2 March. */
 function isCalendarDay(day: string): boolean {
   const atMs = Date.parse(`${day}T00:00:00Z`);
   return !Number.isNaN(atMs) && new Date(atMs).toISOString().startsWith(day);
 }
 
 /**
- * A URI reference (RFC 3986) that can stand between `<` and `>` in a Link field: visible ASCII of the URI grammar
- * alone, so that no setting can end the field or begin another.
+ * A URI reference (RFC 3986) for a Link field, where it stands between `<` and `>`. Only the ASCII characters of the URI
+ * grammar are allowed, so that no setting can end the field or begin another.
  */
 export function uriReference() {
   const message = 'must be a URL or path of visible ASCII without spaces and < > " \\ ^ ` { | }, such as /v2/pets';
   return z
     .string(message)
     .regex(/^(?:[A-Za-z0-9._~:/?#[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,2048}$/, { error: message, abort: true })
-    .refine((text) => URL.canParse(text, 'http://gateway.invalid'), message);
+    .refine((text) => URL.canParse(text, 'http://gateway.invalid'), message)
+    .meta({ title: 'URL or path' });
 }

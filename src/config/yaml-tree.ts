@@ -17,60 +17,60 @@ import {
 } from 'yaml';
 import type { Path } from './fault.ts';
 
-export interface Place {
+export interface SourcePosition {
   readonly line: number;
   readonly column: number;
 }
 
-/** What a document says, and where it says it. */
+/** The values of a document with their positions. */
 export interface Tree {
   /** Plain objects, arrays, strings, numbers, booleans and null. */
   readonly value: unknown;
-  /** Where a value (or its key) stands; for what is missing, where the nearest thing around it stands. */
-  locate(path: Path, part: 'key' | 'value'): Place;
-  /** Where the value is not what the file means, because of a fault in its YAML: what else is said of it is noise. */
+  /** The position of a value or its key; if that is missing, the position of the innermost value around it. */
+  locate(path: Path, part: 'key' | 'value'): SourcePosition;
+  /** The paths whose value is not what the author meant, because of a fault in the YAML: further faults there are noise. */
   readonly unreadable: readonly Path[];
 }
 
-/** A fault that does not know its file yet. */
-export interface TreeFault extends Place {
+/** A fault without the name of its file. */
+export interface TreeFault extends SourcePosition {
   readonly path: Path;
   readonly message: string;
 }
 
-/** Lists and mappings within each other. The settings themselves go 7 deep. */
+/** How deep lists and mappings may be nested. The deepest setting has 7 levels. */
 const MAX_DEPTH = 32;
 /**
- * Names, values and marks (`:`, `,`, `-`, brackets) of one file. The largest file of plans or routes, written as tightly
- * as it can be read by people, has fewer; each costs half a kilobyte of memory until the file has been checked.
+ * Names, values and marks (`:`, `,`, `-`, brackets) in one file. The largest readable file of plans or routes has fewer.
+ * Each takes half a kilobyte of memory until the file has been checked.
  */
 const MAX_PARTS = 200_000;
 
 /**
  * Reads YAML 1.2 text as one document of plain data, with positions.
  *
- * Anchors, aliases, merge keys and tags are refused: a settings file should say what it means where it says it, and
- * a file that nobody expands cannot blow up.
- * @returns the tree as far as it could be read (null: not at all) and what is wrong with it as YAML
+ * Anchors, aliases, merge keys and tags are refused: a setting stands in full where it applies, and a file without
+ * aliases cannot expand to a huge document ("billion laughs").
+ * @returns the tree as far as it could be read (null: not at all) and the faults in its YAML
  */
 export function readTree(text: string): { readonly tree: Tree | null; readonly faults: readonly TreeFault[] } {
   const control = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/.exec(text);
   if (control !== null) return controlFault(text, control.index);
   const lines = new LineCounter();
-  const at = (offset: number): Place => {
+  const at = (offset: number): SourcePosition => {
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(line, 1), column: Math.max(col, 1) };
   };
   const documents = documentsOf(text, lines);
-  if ('excess' in documents) return nothing(documents.excess, at(documents.offset));
+  if ('excess' in documents) return noTree(documents.excess, at(documents.offset));
   const broken = documents.flatMap((document) => document.errors)[0];
   if (broken !== undefined) {
-    // What the parser says after its first error are mostly echoes of it.
-    return nothing(syntaxMessage(broken, text), at(broken.pos[0]));
+    // The parser's further errors are mostly consequences of the first.
+    return noTree(syntaxMessage(broken, text), at(broken.pos[0]));
   }
   const root = documents[0]?.contents;
   if (!isNode(root) || (isScalar(root) && root.value === null)) {
-    return nothing('is empty; it must hold settings as `key: value`.');
+    return noTree('is empty; it must hold settings as `key: value`.');
   }
   const reader = new Reader(at);
   const second = documents[1];
@@ -86,24 +86,24 @@ export function readTree(text: string): { readonly tree: Tree | null; readonly f
   return { tree: { value, locate, unreadable: reader.unreadable }, faults: reader.faults };
 }
 
-function nothing(message: string, { line, column }: Place = { line: 1, column: 1 }) {
+function noTree(message: string, { line, column }: SourcePosition = { line: 1, column: 1 }) {
   return { tree: null, faults: [{ line, column, path: [], message }] };
 }
 
-/** Where a text goes beyond what is read, as the end of a sentence that begins with the name of its file. */
+/** Which bound a text exceeds, as the end of a sentence that begins with the name of its file, and where. */
 interface Excess {
   readonly excess: string;
   readonly offset: number;
 }
 
 /**
- * The first two documents of a text; a third says no more than the second.
+ * The first two documents of a text: the second is a fault already.
  *
- * Attack: 512 KiB of `[`. The composer calls itself for each level and takes memory for each part, so depth and number
- * are counted as the tokens come, before it sees any of them.
+ * Attack: 512 KiB of `[`. The composer recurses for each level and takes memory for each part, so depth and number of
+ * tokens are checked before the composer sees them.
  */
 function documentsOf(text: string, lines: LineCounter): readonly Document.Parsed[] | Excess {
-  // The parser's own search for duplicate keys takes quadratic time; Reader does it.
+  // The composer's own search for duplicate keys takes quadratic time; Reader finds them.
   const composer = new Composer({ uniqueKeys: false });
   const documents: Document.Parsed[] = [];
   try {
@@ -112,13 +112,13 @@ function documentsOf(text: string, lines: LineCounter): readonly Document.Parsed
       if (documents.length === 2) break;
     }
   } catch (error) {
-    if (error instanceof TooMuch) return error;
+    if (error instanceof ExcessError) return error;
     throw error;
   }
   return documents;
 }
 
-class TooMuch extends Error implements Excess {
+class ExcessError extends Error implements Excess {
   readonly excess: string;
   readonly offset: number;
 
@@ -129,49 +129,53 @@ class TooMuch extends Error implements Excess {
   }
 }
 
-/** @throws TooMuch */
+/** @throws ExcessError */
 function* tokensOf(text: string, lines: LineCounter): Generator<CST.Token, void> {
   lines.addNewLine(0);
   const parser = new Parser(lines.addNewLine);
   let parts = 0;
   for (const lexeme of new Lexer().lex(text)) {
-    if (!isSpace(lexeme)) parts++;
+    if (!isInsignificant(lexeme)) parts++;
     if (parts > MAX_PARTS) {
-      throw new TooMuch(`has more than ${MAX_PARTS} names, values and marks, the most that are read.`, parser.offset);
+      throw new ExcessError(
+        `has more than ${MAX_PARTS} names, values and marks, the most that are read.`,
+        parser.offset,
+      );
     }
     for (const token of parser.next(lexeme)) {
       yield token;
-      // What follows the first error are mostly its echoes, of which a hostile file has a hundred thousand.
+      // Further errors are mostly consequences of the first; a hostile file has a hundred thousand.
       if (token.type === 'error') return yield* parser.end();
     }
-    // The document itself and a text that is being read stand on the stack, too.
+    // The stack also holds the document itself and the scalar that is being read.
     if (parser.stack.length > MAX_DEPTH + 2) {
-      throw new TooMuch(`is nested deeper than ${MAX_DEPTH} levels.`, parser.offset);
+      throw new ExcessError(`is nested deeper than ${MAX_DEPTH} levels.`, parser.offset);
     }
   }
   yield* parser.end();
 }
 
-/** White space, the end of a line, a comment, or the mark of the lexer's own that announces a text. */
-function isSpace(lexeme: string): boolean {
+/** Whether a lexeme is white space, a line ending, a comment, or the lexer's own mark before a scalar. */
+function isInsignificant(lexeme: string): boolean {
   const first = lexeme.charCodeAt(0);
-  // Space, tab, line feed, carriage return, `#`, and 0x1f before a text.
+  // Space, tab, line feed, carriage return, `#`, and 0x1f before a scalar.
   return first === 0x20 || first === 0x09 || first === 0x0a || first === 0x0d || first === 0x23 || first === 0x1f;
 }
 
 function syntaxMessage({ code, message, pos }: { code: string; message: string; pos: [number, number] }, text: string) {
   const rest = 'What follows was not checked.';
   if (code === 'TAB_AS_INDENT') return `is not YAML: a tab indents this line; only spaces may. ${rest}`;
-  const variable = text[pos[0] - 1] === '$' ? VARIABLE.exec(text.slice(pos[0] - 1, pos[0] + MOST_NAME)) : null;
+  const variable =
+    text[pos[0] - 1] === '$' ? VARIABLE.exec(text.slice(pos[0] - 1, pos[0] + MAX_VARIABLE_LENGTH)) : null;
   if (variable?.index === 0) return `${variableMessage(variable)} ${rest}`;
   const braces = text[pos[0]] === '{' ? ' A text with braces inside `{ }` needs quotes.' : '';
-  // What the parser quotes may be a line of a file that was named by mistake, a password for example.
+  // The parser may quote a line of a file that the operator named by mistake, a password for example.
   const unquoted = message.replace(/:? "(?:[^"\\]|\\.)*[A-Za-z0-9](?:[^"\\]|\\.)*"/g, '').replace(/\.?$/, '.');
   return `is not YAML: ${unquoted}${braces} ${rest}`;
 }
 
-const MOST_NAME = 80;
-/** What shells, Compose and others put a variable of the environment in the place of. */
+const MAX_VARIABLE_LENGTH = 80;
+/** The syntax for which shells, Compose and others substitute an environment variable. */
 const VARIABLE = /\$\{[A-Za-z_][A-Za-z0-9_]{0,63}(?=[^A-Za-z0-9_])/;
 
 function variableMessage([found]: RegExpExecArray): string {
@@ -183,24 +187,24 @@ function controlFault(text: string, offset: number) {
   const before = text.slice(0, offset).split('\n');
   const hex = text.charCodeAt(offset).toString(16).padStart(4, '0').toUpperCase();
   const message = `has the control character U+${hex}, which YAML does not allow.`;
-  return nothing(message, { line: before.length, column: before.at(-1)!.length + 1 });
+  return noTree(message, { line: before.length, column: before.at(-1)!.length + 1 });
 }
 
 type PairsOfMaps = Map<Node, Map<string, Pair>>;
 
-/** Turns nodes into plain values and collects what settings files must not have. */
+/** Turns nodes into plain values and collects the YAML features that settings files must not use. */
 class Reader {
   readonly faults: TreeFault[] = [];
   readonly unreadable: Path[] = [];
-  /** The pairs of each map by key: looking through its items for every fault would take quadratic time. */
+  /** The pairs of each map by key: a linear search for every fault would take quadratic time. */
   readonly pairs: PairsOfMaps = new Map();
-  readonly #at: (offset: number) => Place;
+  readonly #at: (offset: number) => SourcePosition;
 
-  constructor(at: (offset: number) => Place) {
+  constructor(at: (offset: number) => SourcePosition) {
     this.#at = at;
   }
 
-  /** A fault that leaves no value to check further. */
+  /** Adds a fault and marks the value as unreadable. */
   unreadableAt(node: Node, path: Path, message: string): void {
     this.unreadable.push(path);
     this.fault(node, path, message);
@@ -231,7 +235,7 @@ class Reader {
       this.unreadableAt(node, path, variableMessage(variable));
       return null;
     }
-    // A `%YAML 1.1` line makes dates of dates; the settings read them as text.
+    // Under a `%YAML 1.1` directive the parser turns dates into Date objects; the settings take dates as text.
     return node.value !== null && typeof node.value === 'object' ? (node.source ?? '') : node.value;
   }
 
@@ -272,7 +276,7 @@ function startOf(node: unknown): number | undefined {
   return isNode(node) ? node.range?.[0] : undefined;
 }
 
-/** Follows the path as far as it goes. */
+/** The offset of the value at a path, or of the innermost value on that path which exists. */
 function offsetOf(root: Node, pairs: PairsOfMaps, { path, part }: { path: Path; part: 'key' | 'value' }): number {
   let node = root;
   let offset = startOf(root) ?? 0;

@@ -1,19 +1,18 @@
 import type { z } from 'zod';
 import { type Fault, type Path, printPath } from './fault.ts';
 import { DEFAULT_MESSAGES, faultsOfIssues, nearest } from './issues.ts';
-import { isMapping } from './raw.ts';
 import { readTree, type Tree, type TreeFault } from './yaml-tree.ts';
 
-/** Says that something is wrong or probably wrong at a path; `part` is what the position points at. */
+/** Records a fault or a warning at a path. @param part what the position points at; the value if left out */
 export type Note = (path: Path, message: string, part?: 'key' | 'value') => void;
 
 export interface FileKind<Schema extends z.ZodObject> {
   readonly schema: Schema;
-  /** Paths that a later version knows: `listen.tls`, `routes.*.auth`. */
+  /** Paths that a later version supports: `listen.tls`, `routes.*.auth`. */
   readonly later: readonly string[];
   /**
-   * Looks for what no single value shows. It gets the raw value, which may be faulty anywhere, so that these faults
-   * are told together with the others.
+   * Checks rules that involve several values. `raw` is the document before validation and may have faults anywhere, so
+   * that an operator sees all faults at once.
    */
   check(raw: unknown, fault: Note, warn: Note): void;
 }
@@ -23,8 +22,8 @@ export type Parsed<T> =
   | { readonly faults: readonly Fault[]; readonly warnings: readonly Fault[] };
 
 /**
- * Turns the text of a settings file into a checked value, or tells everything that is wrong with it (contract
- * section 2). Reads nothing and throws nothing. Faults and warnings come in the order of the file.
+ * Turns the text of a settings file into a validated value, or returns all its faults (contract section 2). It reads no
+ * file and never throws. Faults and warnings are in the order of the file.
  */
 export function parseYaml<Schema extends z.ZodObject>(
   text: string,
@@ -48,16 +47,16 @@ export function parseYaml<Schema extends z.ZodObject>(
   kind.check(tree.value, noteInto(wrong, tree), noteInto(warnings, tree));
   const isUnreadable = withinOneOf(tree.unreadable);
   const faults = [...broken, ...wrong.filter(({ path }) => !isUnreadable(path))];
-  const told = inOrder(warnings.map(placed));
-  if (!result.success || faults.length > 0) return { faults: inOrder(faults.map(placed)), warnings: told };
+  const ordered = inOrder(warnings.map(placed));
+  if (!result.success || faults.length > 0) return { faults: inOrder(faults.map(placed)), warnings: ordered };
   const locate = (path: Path) => placed({ ...tree.locate(path, 'value'), path, message: '' });
-  return { value: result.data, warnings: told, locate };
+  return { value: result.data, warnings: ordered, locate };
 }
 
 /**
- * Attack: a path that leads to another file, such as a password or a private key, in TOLLGATE_PLANS or as an argument. Its
- * faults would quote it in the log and on the terminal.
- * @returns the one fault of a file that has none of the keys of a settings file, and quotes nothing; null for any other
+ * Attack: TOLLGATE_PLANS or an argument names another file, such as one with a password or a private key. The faults
+ * would quote its content in the log and on the terminal.
+ * @returns a single fault without quotation if the file has none of the keys of a settings file; else null
  */
 function foreignFault(tree: Tree, known: readonly string[]): TreeFault | null {
   const isSettings = isMapping(tree.value) && Object.keys(tree.value).some((key) => nearest(key, known) !== null);
@@ -70,7 +69,7 @@ function isEmptyMapping(value: unknown): boolean {
   return isMapping(value) && Object.keys(value).length === 0;
 }
 
-/** Whether a path leads into one of these. They are looked up: a file may have ten thousand of either. */
+/** Tests whether a path is one of these or lies below one. A Set, since a file may have ten thousand of either. */
 function withinOneOf(paths: readonly Path[]): (path: Path) => boolean {
   const outer = new Set(paths.map((path) => JSON.stringify(path)));
   if (outer.size === 0) return () => false;
@@ -85,4 +84,18 @@ function noteInto(notes: TreeFault[], tree: Tree): Note {
 
 function inOrder(faults: readonly Fault[]): readonly Fault[] {
   return faults.toSorted((a, b) => a.line - b.line || a.column - b.column);
+}
+
+/** The value of a key in a document that may not be valid; undefined if there is none. */
+export function field(value: unknown, key: string): unknown {
+  return isMapping(value) && Object.hasOwn(value, key) ? value[key] : undefined;
+}
+
+/** The value if it is a list, else an empty list. */
+export function asArray(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+export function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

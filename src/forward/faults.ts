@@ -1,14 +1,14 @@
-/** Why an upstream gave no usable answer, as the contract's section 4 tells it apart. */
+/** Why an upstream gave no usable response, as contract section 4 distinguishes the reasons. */
 export type UpstreamFault = {
-  readonly code: 'upstream_unavailable' | 'upstream_timeout' | 'overloaded' | 'no_upstream' | ClientFault;
-  /** For the log: what happened, never for a client. */
+  readonly code: 'upstream_unavailable' | 'upstream_timeout' | 'overloaded' | 'no_upstream' | ClientBodyErrorCode;
+  /** What happened, for the log only. Never sent to a client. */
   readonly cause: string;
-  /** When another try may be worth it; 0 where nothing is known of that. */
+  /** When another try may succeed; 0 if that is unknown. */
   readonly retryAfterMs?: number;
 };
 
-/** What a client's body can do wrong while it is passed on. */
-export type ClientFault = 'payload_too_large' | 'request_timeout' | 'invalid_request' | 'headers_too_large';
+/** What can be wrong with a client's body while it is forwarded. */
+export type ClientBodyErrorCode = 'payload_too_large' | 'request_timeout' | 'invalid_request' | 'headers_too_large';
 
 /** A deadline of the gateway's own ran out. */
 export class DeadlineError extends Error {
@@ -27,9 +27,9 @@ export class QueueFullError extends Error {
   }
 }
 
-/** No target is left that could be asked. */
+/** No target is usable. */
 export class NoUpstreamError extends Error {
-  /** Until one may be tried again. */
+  /** Milliseconds until a target may be tried again. */
   readonly retryAfterMs: number;
 
   constructor(retryAfterMs: number) {
@@ -38,23 +38,20 @@ export class NoUpstreamError extends Error {
   }
 }
 
-/** The client's body turned out too large, too slow or malformed while it was passed on. */
+/** The client's body turned out to be too large, too slow or malformed while it was forwarded. */
 export class ClientBodyError extends Error {
-  readonly code: ClientFault;
+  readonly code: ClientBodyErrorCode;
 
-  constructor(code: ClientFault) {
+  constructor(code: ClientBodyErrorCode) {
     super(`the client's body: ${code}`);
     this.code = code;
   }
 }
 
-/** The client left, or broke its own body off. */
+/** The client disconnected, or broke off its own body. */
 export class ClientGoneError extends Error {}
 
-/** Something in an answer's head that must not be passed on. */
-export class BadAnswerError extends Error {}
-
-/** Tells 502, 503, 504 and 413 apart by what broke. */
+/** Derives the error code and cause of the response from what failed. */
 export function faultOf(error: unknown): UpstreamFault {
   const cause = describe(error);
   if (error instanceof ClientBodyError) return { code: error.code, cause };

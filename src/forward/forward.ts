@@ -1,23 +1,22 @@
-import type { AnswerHead } from './answer-reader.ts';
-import { whenBegun } from './body.ts';
-import type { Carried } from './carrying.ts';
-import type { ClientResponse } from './client.ts';
-import { ClientAnswer } from './client-answer.ts';
-import type { UpstreamConnection } from './connection.ts';
-import { UNWATCHED, type Waiting } from './deadlines.ts';
+import type { ClientResponse } from '../http1/client.ts';
+import type { ResponseHead } from '../http1/response-reader.ts';
+import { type Timed, UNWATCHED } from '../io/deadlines.ts';
+import { ResponseToClient } from './client-response.ts';
 import { ClientBodyError, ClientGoneError, DeadlineError, faultOf, QueueFullError } from './faults.ts';
 import type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
-import type { ConsumerShare, Place, Turn, Upstream } from './upstream.ts';
+import { whenBegun } from './request-body.ts';
+import type { InFlightRequest, UpstreamConnection } from './upstream/connection.ts';
+import type { ConnectionWaiter, ConsumerShare, PoolSlot, Upstream } from './upstream/upstream.ts';
 
 export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
 
 /**
- * Sends one request to the upstream and its answer to the client, both streaming, each side no faster than the other.
- * Every wait has a deadline: for a connection and for the head `responseTimeoutMs` each, between two pieces of the body
- * `bodyTimeoutMs`, for a client that does not read `writeTimeoutMs`. A request with a body takes a connection when the
- * first byte of the body has come, and none of these deadlines runs before that.
- * @param share of its consumer, in which room is reserved for the request
- * @returns a way to break it off from outside; `reason` (a ClientBodyError) decides how it ends
+ * Forwards one request to the upstream and the response to the client. Both are streamed, and each side is read no
+ * faster than the other reads. Every wait has a deadline: `responseTimeoutMs` each for a connection and for the head,
+ * `bodyTimeoutMs` between two pieces of the body, `writeTimeoutMs` for a client that does not read. A request with a
+ * body takes a connection when the first byte of the body has arrived, and none of these deadlines runs before that.
+ * @param share of its consumer, with a reservation for the request
+ * @returns a function to break it off from outside; `reason` (a ClientBodyError) decides how it ends
  */
 export function forward(
   upstream: Upstream,
@@ -31,15 +30,18 @@ export function forward(
   return forwarding;
 }
 
-/** Attack: early hints without an end, for a client that does not read, fill the memory. Further ones are left out. */
+/**
+ * Attack: an upstream sends endless early hints to a client that does not read, until memory is full. So further ones
+ * are dropped.
+ */
 const MAX_HINTS = 8;
 
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
-class Forwarding implements Carried, Turn, Waiting {
+class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   deadlineAtMs = Number.POSITIVE_INFINITY;
   slot = UNWATCHED;
-  place: Place | null = null;
+  place: PoolSlot | null = null;
   readonly share: ConsumerShare;
   #wait: DeadlineError['wait'] | 'client' = 'connection';
   #waitMs = 0;
@@ -49,14 +51,14 @@ class Forwarding implements Carried, Turn, Waiting {
   readonly #hooks: ForwardHooks;
   #connection: UpstreamConnection | null = null;
   #settled = false;
-  /** Whether a single byte of an answer has come. */
-  #answerBegun = false;
+  /** Whether any byte of a response has been received. */
+  #responseBegun = false;
   #retried = false;
   #hints = 0;
   #drained: (() => void) | null = null;
   /** Stops waiting for the first byte of the body. */
   #stopWaiting: (() => void) | null = null;
-  readonly #answer: ClientAnswer;
+  readonly #relay: ResponseToClient;
 
   constructor(
     upstream: Upstream,
@@ -69,7 +71,7 @@ class Forwarding implements Carried, Turn, Waiting {
     this.share = share;
     this.#request = request;
     this.#response = response;
-    this.#answer = new ClientAnswer(response);
+    this.#relay = new ResponseToClient(response);
     this.#hooks = hooks;
   }
 
@@ -83,7 +85,7 @@ class Forwarding implements Carried, Turn, Waiting {
 
   #enter(): void {
     if (!this.#upstream.enter(this)) this.#fail(new QueueFullError());
-    // In the queue. A free connection has been had by now.
+    // The request is in the queue. A free connection would have been given to it by now.
     else if (!this.#settled && this.deadlineAtMs === Number.POSITIVE_INFINITY) {
       this.#waitFor('connection', this.#upstream.options.responseTimeoutMs);
     }
@@ -94,7 +96,7 @@ class Forwarding implements Carried, Turn, Waiting {
   }
 
   onConnecting(): void {
-    // A connection has a shorter deadline of its own, kept where it is made; this one bounds all the tries together.
+    // `dial` enforces a shorter deadline for each connection attempt; this one bounds all attempts together.
     if (this.#wait === 'connection') this.#waitForHead();
   }
 
@@ -109,22 +111,23 @@ class Forwarding implements Carried, Turn, Waiting {
   }
 
   onInformation(status: number, fields: readonly string[]): void {
-    this.#answerBegun = true;
+    this.#responseBegun = true;
     if (status === 103 && this.#hints++ < MAX_HINTS) this.#hooks.earlyHints(fields);
   }
 
-  onHead(head: AnswerHead): void {
-    this.#answerBegun = true;
+  onHead(head: ResponseHead): void {
+    this.#responseBegun = true;
     this.#upstream.answered(this);
     this.#hooks.head(head);
-    this.#answer.begun();
-    // Its time begins when all that has come is told (`onPause`), where that is not the whole of it.
+    this.#relay.begun();
+    // Its deadline starts once everything received so far has been passed on (`onPause`), unless that completes the
+    // response.
     this.#wait = 'body';
   }
 
   onData(chunk: Buffer): void {
     this.#hooks.chunk(chunk.length);
-    this.#answer.add(chunk);
+    this.#relay.add(chunk);
   }
 
   onPause(): void {
@@ -134,16 +137,16 @@ class Forwarding implements Carried, Turn, Waiting {
   }
 
   onWhole(): void {
-    if (!this.#settled && this.#answer.isLarge) this.#answer.flush();
+    if (!this.#settled && this.#relay.isLarge) this.#relay.flush();
   }
 
-  get hasLetGo(): boolean {
-    return !this.#settled && this.#answer.hasLetGo;
+  get isBufferReleased(): boolean {
+    return !this.#settled && this.#relay.isBufferReleased;
   }
 
   onEnd(): void {
     if (this.#settled) return;
-    this.#answer.end();
+    this.#relay.end();
     this.#settle({ kind: 'answered' });
   }
 
@@ -162,7 +165,8 @@ class Forwarding implements Carried, Turn, Waiting {
       this.#upstream.reconnect(this);
       return;
     }
-    // While its body is still on the way a target may have closed because of the body: that is no failure of its own.
+    // While the body is still being sent, the target may have closed the connection because of the body. That does not
+    // count as a failure of the target.
     const isBodyOnTheWay = this.#connection?.isBodyUnsent === true;
     this.#connection = null;
     if (!isBodyOnTheWay) this.#upstream.failed(this, error.message);
@@ -175,7 +179,8 @@ class Forwarding implements Carried, Turn, Waiting {
 
   onDeadline(): void {
     if (this.#wait === 'client') this.breakOff(new ClientGoneError('the client does not read'));
-    // The upstream's time for its head begins when it has the whole request; until then `requestTimeout` watches the client.
+    // The upstream's deadline for the head starts when it has the whole request. Until then `requestTimeout` bounds the
+    // client.
     else if (this.#wait === 'head' && this.#connection?.waitsForClient) this.#waitForHead();
     else {
       const late = new DeadlineError(this.#wait, this.#waitMs);
@@ -190,10 +195,10 @@ class Forwarding implements Carried, Turn, Waiting {
   }
 
   #flush(): void {
-    if (this.#answer.flush() || this.#wait === 'client') return;
+    if (this.#relay.flush() || this.#wait === 'client') return;
     this.#connection?.pause();
     this.#waitFor('client', this.#hooks.writeTimeoutMs);
-    // Once, and of nobody who does without: hardly any client has to be waited for.
+    // Created only when needed, because the gateway has to wait for hardly any client.
     this.#drained ??= () => this.#onDrain();
     this.#response.once('drain', this.#drained);
   }
@@ -205,13 +210,14 @@ class Forwarding implements Carried, Turn, Waiting {
   }
 
   /**
-   * One silent retry, of a request that may be repeated (RFC 9110 section 9.2.2) and has no body, when the connection had
-   * been used before and died before any byte of an answer. Nobody is charged for it twice: admission is over.
+   * Whether to retry once, silently. That needs an idempotent request (RFC 9110 section 9.2.2) without a body, on a
+   * connection that was used before and closed before any byte of a response arrived. The retry is not counted against
+   * the quota again, because it happens after admission.
    */
   #mayRetry(): boolean {
     const { method, body } = this.#request;
-    if (this.#retried || this.#settled || this.#answerBegun) return false;
-    return body === null && IDEMPOTENT.has(method) && this.#connection?.diedOfAge === true;
+    if (this.#retried || this.#settled || this.#responseBegun) return false;
+    return body === null && IDEMPOTENT.has(method) && this.#connection?.mayHaveClosedIdle === true;
   }
 
   readonly #onClientClose = (): void => this.breakOff(new ClientGoneError('the client left'));
@@ -235,16 +241,17 @@ class Forwarding implements Carried, Turn, Waiting {
       this.#settle({ kind: 'client_gone', cause: isGone ? error.message : 'the client left' });
       this.#response.destroy();
     } else if (this.#response.headersSent) {
-      // A clean end would pass for a whole answer. A reset shows even where the client reads until the connection closes.
+      // If the connection ended cleanly, the client would take the response for complete. A reset is noticed even by a
+      // client that reads until the connection closes.
       this.#flush();
       this.#settle({ kind: 'broken', fault: faultOf(error) });
       const { socket } = this.#response;
-      // What was written leaves first.
+      // One turn later, so that the bytes already written leave first.
       if (socket !== null) setImmediate(() => socket.resetAndDestroy());
     } else this.#settle({ kind: 'failed', fault: faultOf(error) });
   }
 
-  /** Gives the connection back; one whose answer is not whole is of no more use. */
+  /** Gives the connection back. If its response is incomplete, it is closed. */
   #leave(): void {
     this.#connection?.dropped(this);
     this.#connection = null;

@@ -1,40 +1,43 @@
-import type { AnswerHead } from './answer-head.ts';
-import type { RequestBody } from './body.ts';
+import type { ResponseHead } from '../http1/response-head.ts';
 import type { UpstreamFault } from './faults.ts';
+import type { RequestBody } from './request-body.ts';
 
-/** What is asked of an upstream. */
+/** A request to an upstream. */
 export interface ForwardRequest {
   readonly method: string;
-  /** Path and query, byte for byte as they were routed. */
+  /** Path and query, exactly as they were routed. */
   readonly target: string;
-  /** All fields but Host, which is the target's authority: `linesOf` them. */
+  /** The lines (`linesOf`) of all fields except Host, which is the target's authority. */
   readonly lines: string;
-  /** Null where the request has no body. */
+  /** Null if the request has no body. */
   readonly body: RequestBody | null;
 }
 
 /** How forwarding ended. */
 export type ForwardResult =
-  /** The answer was passed on whole. */
+  /** The whole response was forwarded. */
   | { readonly kind: 'answered' }
-  /** Nothing has been sent to the client yet: the gateway answers. */
+  /** Nothing has been sent to the client yet, so the gateway sends its own response. */
   | { readonly kind: 'failed'; readonly fault: UpstreamFault }
-  /** The answer broke off after its head: the client's connection was broken too, so that it shows. */
+  /** The response broke off after its head. The client's connection was reset, so that the client notices. */
   | { readonly kind: 'broken'; readonly fault: UpstreamFault }
-  /** It left, or did not read. */
+  /** The client disconnected, or did not read. */
   | { readonly kind: 'client_gone'; readonly cause: string };
 
-/** Who has something forwarded, and is told how it goes. */
+/** Called as forwarding proceeds. */
 export interface ForwardHooks {
-  /** A target was taken for the request: again for each further one, where no connection to it came about. */
+  /**
+   * A target was chosen for the request. Called again for each further target, if the one before could not be connected
+   * to.
+   */
   taken(target: string): void;
-  /** Makes the head of the client's answer, of the final one of the upstream; called once. */
-  head(head: AnswerHead): void;
-  /** 103 Early Hints, to be passed on. */
+  /** Writes the head of the client's response, made from the head of the upstream's final response. Called once. */
+  head(head: ResponseHead): void;
+  /** A 103 (Early Hints) to forward. */
   earlyHints(fields: readonly string[]): void;
   chunk(bytes: number): void;
-  /** Called exactly once, the last of all. */
+  /** Called exactly once, after all others. */
   done(result: ForwardResult): void;
-  /** A client that does not read is given up after this long. */
+  /** How long a client may read nothing before it is disconnected. */
   readonly writeTimeoutMs: number;
 }

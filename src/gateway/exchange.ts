@@ -1,44 +1,76 @@
-import type { WindowLimit, WindowName } from '../admit/plan.ts';
+import type { Allowance, WindowLimit, WindowName } from '../admit/plan.ts';
 import type { Verdict } from '../admit/verdict.ts';
-import type { Head } from '../listen/head.ts';
-import type { Caller } from './caller.ts';
-import type { Match } from './route.ts';
+import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
+import type { Head } from '../http1/request-head.ts';
+import type { Consumer } from '../identify/identify.ts';
+import type { Match } from '../routing/router.ts';
+
+/**
+ * A WebSocket, or another tunnel, that has ended: everything that log and metrics report about it beyond its Exchange.
+ */
+export interface ClosedWebSocket extends TunnelRecord {
+  readonly requestId: string;
+  /** The route's pattern. */
+  readonly route: string;
+  readonly consumerId: string | null;
+}
+
+/** The consumer that a request is counted for. */
+export interface Caller {
+  /**
+   * The id that quota and bans belong to: of the API key or of the token's subject; on a route without keys, of an
+   * address.
+   */
+  readonly id: string;
+  /**
+   * The id for shares of an upstream. Equals `id`, except that an address has one share for all routes without keys.
+   */
+  readonly shareId: string;
+  readonly allowance: Allowance;
+  /** Null on a route without keys. */
+  readonly consumer: Consumer | null;
+  /** When the request's token expires, Unix milliseconds; null if the request has none. */
+  readonly tokenExpiresAtMs: number | null;
+}
 
 /** How a request was judged; one word for log and metrics. */
 export type Judgement =
-  /** Passed admission: counted. */
+  /** Passed admission and was counted. */
   | 'admitted'
   | 'refused'
   | 'banned'
-  /** Its caller had as many requests in flight as its fair share of the upstream allows: not counted. */
+  /** Not counted, because its caller had as many requests in flight as its fair share of the upstream allows. */
   | 'shed'
   /** The caller is not known. */
   | 'unauthenticated'
-  /** A browser asked whether a page may send a request: answered without a key and not counted. */
+  /** A browser's CORS preflight, answered without a key and not counted. */
   | 'preflight'
-  /** The caller asked where it stands: answered and not counted. */
+  /** The caller requested its usage, which was answered and not counted. */
   | 'usage'
-  /** Its form is refused. */
+  /** Its form was refused. */
   | 'malformed'
-  /** The store did not answer and the settings say to refuse then; it was broken off before; the plan of its key is gone. */
+  /**
+   * The store did not answer and the settings refuse requests then, or the request broke off before, or its key's plan
+   * is gone.
+   */
   | 'undecided';
 
-/** How a request stood against limits that refuse nobody. */
+/** The verdict of limits that refuse no request. */
 export interface Shadow {
   readonly judgement: 'admitted' | 'refused' | 'banned';
   /** The window that would have refused it; null for an admitted one. */
   readonly window: WindowName | null;
 }
 
-/** The closing record of one request: all that log and metrics ever learn of it. It has no place for a secret. */
+/** The closing record of one request: everything that log and metrics report about it. It has no field for a secret. */
 export interface Exchange {
   readonly requestId: string;
-  /** Of the W3C trace that the request belongs to; null where it came with none and none was begun. */
+  /** Id of the W3C trace that the request belongs to; null if the request has none and the gateway began none. */
   readonly traceId: string | null;
   readonly method: string;
-  /** Without the query, where keys are sometimes put by mistake. Null where it could not be read. */
+  /** Without the query, in which callers sometimes put keys by mistake. Null if it could not be read. */
   readonly path: string | null;
-  /** The route's pattern; null where none matches. */
+  /** The route's pattern; null if none matches. */
   readonly route: string | null;
   readonly clientAddress: string;
   readonly consumerId: string | null;
@@ -49,41 +81,47 @@ export interface Exchange {
   /** Requests left in each of them, in the same order. */
   readonly remaining: readonly number[];
   readonly judgement: Judgement;
-  /** The window that binds: of an admitted request the one with the fewest left, of a refused one the one that refused. */
+  /**
+   * The binding window. For an admitted request the one with the fewest left, for a refused one the one that refused
+   * it.
+   */
   readonly window: WindowName | null;
-  /** The number of the ban that this very request brought about; null for all others. */
+  /** The number of the ban that this request caused; null if it caused none. */
   readonly imposedBan: number | null;
-  /** Who decided: `memory` without asking the store, `local` because it was away. Null where nothing was decided. */
+  /**
+   * The origin of the decision: `memory` without asking the store, `local` because the store was away. Null without
+   * one.
+   */
   readonly source: 'store' | 'memory' | 'local' | null;
-  /** The moment of the decision on the store's clock, Unix milliseconds; null where nothing was decided. */
+  /** The time of the decision on the store's clock, Unix milliseconds; null without a decision. */
   readonly decidedAtMs: number | null;
-  /** What would have become of it under limits that are only watched; null where there are none. */
+  /** The verdict of limits that are only watched; null if there are none. */
   readonly shadow: Shadow | null;
-  /** As sent, or 499 where the client left before. */
+  /** The status sent, or 499 if the client disconnected before. */
   readonly status: number;
-  /** The error's code; null where the upstream answered. */
+  /** The error's code; null if the upstream answered. */
   readonly code: string | null;
-  /** What broke, for operators; null where nothing did. */
+  /** The fault, for operators only; null if there was none. */
   readonly cause: string | null;
-  /** The upstream, by its name in gateway.yaml; null where the request was not forwarded. */
+  /** The upstream, by its name in gateway.yaml; null if the request was not forwarded. */
   readonly upstream: string | null;
-  /** The last target that was taken for the request, as in gateway.yaml; null where none was. */
+  /** The last target that was chosen for the request, as in gateway.yaml; null if none was. */
   readonly target: string | null;
-  /** Milliseconds from the head of the request to the end of the answer. */
+  /** Milliseconds from the head of the request to the end of the response. */
   readonly totalMs: number;
-  /** Waiting for the store: identification and admission together. */
+  /** Milliseconds of waiting for the store, for identification and admission together. */
   readonly storeMs: number;
-  /** From handing the request to the upstream to the end of its answer; 0 where it was not forwarded. */
+  /** Milliseconds from forwarding the request to the end of the response; 0 if the request was not forwarded. */
   readonly upstreamMs: number;
   readonly bytesIn: number;
   readonly bytesOut: number;
 }
 
-/** The status that is logged for a client that left before it had its answer (nginx's convention). */
+/** The status that is logged for a client that disconnected before its response was complete (nginx's convention). */
 export const CLIENT_CLOSED_REQUEST = 499;
 
-/** The record of a request, filled in as the request goes on. */
-export class Recording implements Exchange {
+/** The record of a request, filled in step by step. */
+export class ExchangeRecorder implements Exchange {
   readonly requestId: string;
   readonly traceId: string | null;
   readonly method: string;
@@ -117,7 +155,7 @@ export class Recording implements Exchange {
   #askedAtMs = 0;
   #forwardedAtMs: number | null = null;
 
-  /** @param nowMs monotonic, as in all that follow */
+  /** @param nowMs monotonic, as in all methods below */
   constructor(requestId: string, traceId: string | null, method: string, clientAddress: string, nowMs: number) {
     this.#startedAtMs = nowMs;
     this.requestId = requestId;
@@ -133,25 +171,25 @@ export class Recording implements Exchange {
   }
 
   identified({ consumer, allowance, tokenExpiresAtMs }: Caller): void {
-    // A token is checked without the store: what was waited for until now was its issuer.
+    // A token is verified without the store, so the time waited until now was spent on its issuer.
     if (tokenExpiresAtMs !== null) this.storeMs = 0;
     this.judgement = 'undecided';
     this.consumerId = consumer === null ? null : consumer.id;
     this.plan = allowance.plan;
   }
 
-  /** The store is asked for its decision. */
+  /** Notes that the store is asked for its decision. */
   asked(nowMs: number): void {
     this.#askedAtMs = nowMs;
   }
 
-  /** It has been had, from whomever. */
+  /** Notes that the decision has arrived, from the store or made locally. */
   answered(nowMs: number): void {
     if (!this.#isClosed) this.storeMs += nowMs - this.#askedAtMs;
   }
 
   decided(verdict: Verdict, source: Exchange['source']): void {
-    // Broken off while the store was asked: what was told of it stays as it was told.
+    // The request was broken off while the store was asked. Its record has been reported and must not change.
     if (this.#isClosed) return;
     this.judgement = verdict.kind;
     this.source = source;

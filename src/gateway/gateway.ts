@@ -1,32 +1,24 @@
-import type { ClientRequest, ClientResponse } from '../forward/client.ts';
-import type { ClientFault } from '../forward/faults.ts';
-import type { UpgradeClient } from '../forward/upgrade-client.ts';
-import type { Head, HeadFault } from '../listen/head.ts';
-import { type ClientConnection, LastAuthorization } from './caller.ts';
-import { LastLines } from './last-lines.ts';
-import type { Parts } from './parts.ts';
-import { RequestFlow } from './request-flow.ts';
-import { upgradeForm } from './upgrade-form.ts';
-
-interface Connection extends ClientConnection {
-  /** The request that it is busy with, for what is found wrong only while its body is read. */
-  current: RequestFlow | null;
-  client: UpgradeClient | null;
-}
+import type { ClientBodyErrorCode } from '../forward/faults.ts';
+import type { UpgradeClient } from '../forward/websocket/upgrade-client.ts';
+import type { ClientRequest, ClientResponse } from '../http1/client.ts';
+import type { Head, HeadFault } from '../http1/request-head.ts';
+import type { GatewayDeps } from './gateway-deps.ts';
+import { type RequestCounter, RequestFlow } from './request-flow.ts';
 
 /** The gateway: one `handle` for each request whose head could be parsed. */
-export class Gateway {
-  #parts: Parts;
+export class Gateway implements RequestCounter {
+  #deps: GatewayDeps;
   #inFlight = 0;
-  readonly #connections = new WeakMap<object, Connection>();
+  /** By connection, its latest request with an unread body. A fault may be found while the body is read. */
+  readonly #latest = new WeakMap<object, RequestFlow>();
 
-  constructor(parts: Parts) {
-    this.#parts = this.#counting(parts);
+  constructor(deps: GatewayDeps) {
+    this.#deps = deps;
   }
 
-  /** Serves the requests that come from now on by these parts; those that run end by the parts they began with. */
-  use(parts: Parts): void {
-    this.#parts = this.#counting(parts);
+  /** Serves new requests with these dependencies. Running requests keep those with which they began. */
+  use(deps: GatewayDeps): void {
+    this.#deps = deps;
   }
 
   /** Requests that have not ended. */
@@ -34,14 +26,14 @@ export class Gateway {
     return this.#inFlight;
   }
 
-  /** Whether a request asks, in the right form and where it may, for another protocol on its connection. */
-  mayUpgrade(head: Head): boolean {
-    return this.#parts.router.match(head.path)?.route?.allowsUpgrade === true && upgradeForm(head).kind === 'upgrade';
+  /** Whether a request asks for another protocol on its connection, in valid form and on a route that allows it. */
+  mayUpgrade({ upgrade, path }: Head): boolean {
+    return upgrade.kind === 'upgrade' && this.#deps.router.match(path)?.route?.allowsUpgrade === true;
   }
 
   /**
-   * Serves one request to its end. Never throws and never rejects: what breaks becomes an answer.
-   * @param client its connection, where `mayUpgrade` was true and the connection has been taken from HTTP
+   * Serves one request to its end. Never throws and never rejects: an exception becomes an error response.
+   * @param client its connection, if `mayUpgrade` returned true and node:http has released the connection
    */
   handle(
     request: ClientRequest,
@@ -50,32 +42,20 @@ export class Gateway {
     client: UpgradeClient | null = null,
   ): void {
     this.#inFlight++;
-    let connection = this.#connections.get(request.socket);
-    if (connection === undefined) {
-      connection = { current: null, client, authorization: new LastAuthorization(), lastLines: new LastLines() };
-      this.#connections.set(request.socket, connection);
-    }
-    connection.client = client;
-    const flow = new RequestFlow(this.#parts, request, response, connection);
-    connection.current = flow;
-    flow.run(head);
+    const flow = new RequestFlow(this.#deps, request, response, head, client, this);
+    if (!request.complete) this.#latest.set(request.socket, flow);
+    flow.run();
+  }
+
+  ended(): void {
+    this.#inFlight--;
   }
 
   /**
-   * Ends the request that a connection is busy with, because its body is too slow, too large or malformed.
-   * @returns false when there is none that could still be answered
+   * Ends the request that a connection is serving, because its body is too slow, too large or malformed.
+   * @returns false if there is none that can still be answered
    */
-  breakOff(socket: object, code: ClientFault): boolean {
-    return this.#connections.get(socket)?.current?.breakOff(code) ?? false;
-  }
-
-  #counting(parts: Parts): Parts {
-    return {
-      ...parts,
-      close: (exchange) => {
-        this.#inFlight--;
-        parts.close(exchange);
-      },
-    };
+  breakOff(socket: object, code: ClientBodyErrorCode): boolean {
+    return this.#latest.get(socket)?.breakOff(code) ?? false;
   }
 }

@@ -1,202 +1,174 @@
-import type { Admission, Asker } from '../admit/admit.ts';
-import type { Verdict } from '../admit/verdict.ts';
+import type { AdmissionListener } from '../admit/admit.ts';
+import type { Admission, Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
-import * as errors from '../annotate/error.ts';
-import type { ClientRequest, ClientResponse } from '../forward/client.ts';
-import { ClientBodyError, type ClientFault } from '../forward/faults.ts';
-import type { ConsumerShare, Upstream } from '../forward/upstream.ts';
-import type { Head, HeadFault } from '../listen/head.ts';
-import type { RequestTrace } from '../telemetry/trace-context.ts';
-import { type Caller, type ClientConnection, callerOf, type Identified } from './caller.ts';
-import { isPreflight, preflightFields } from './cross-origin.ts';
-import { CLIENT_CLOSED_REQUEST, type Recording, type Shadow } from './exchange.ts';
-import { forwardedEnd } from './forwarded.ts';
-import { notIdentified, type Refusal } from './not-identified.ts';
-import { budgetFields, ownFieldsOf } from './own-fields.ts';
-import type { Origin, Parts } from './parts.ts';
-import { type Flow, passOn } from './pass-on.ts';
-import { ambiguousPath, endsConnection, formFault, isUnread, recordingOf } from './received.ts';
-import { closeAfter, replyWithError, replyWithJson, replyWithNothing } from './reply.ts';
-import type { Match } from './route.ts';
-import { servable } from './servable.ts';
+import * as errors from '../annotate/errors.ts';
+import { type ErrorResponse, plainError } from '../annotate/errors.ts';
+import { ClientBodyError, type ClientBodyErrorCode } from '../forward/faults.ts';
+import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
+import type { UpgradeClient } from '../forward/websocket/upgrade-client.ts';
+import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
+import { FieldBlock } from '../http1/field-block.ts';
+import type { Head, HeadFault } from '../http1/request-head.ts';
+import { closeAfter } from '../io/graceful-close.ts';
+import type { Match } from '../routing/router.ts';
+import { asksForUsage } from '../routing/usage-route.ts';
+import { callerOf, type Identified } from './caller.ts';
+import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
+import type { GatewayDeps } from './gateway-deps.ts';
+import { budgetFields, isPreflight, ownFieldsOf, preflightFields } from './own-fields.ts';
+import { type ProxyFlow, type ProxyResult, proxyRequest } from './proxy-request.ts';
+import { proxyUpgrade } from './proxy-upgrade.ts';
+import { ambiguousPath, endsConnection, formFault, isUnread, recordingOf } from './received-request.ts';
+import { notIdentified, type Refusal, routeRefusal } from './refusals.ts';
+import { replyWithError, replyWithJson, replyWithNothing } from './replies.ts';
 import { admissionOf, countInShadow } from './shadow.ts';
-import { tellUsage } from './tell-usage.ts';
-import { type UpgradeOnResult, upgradeOn } from './upgrade-on.ts';
-import type { ToldUsage } from './usage.ts';
-import { asksForUsage } from './usage-route.ts';
-import { type Waiter, whenThere } from './when-there.ts';
+import type { RequestTrace } from './trace-context.ts';
+import type { UsageBody } from './usage.ts';
+import { usageResponse } from './usage-response.ts';
+
+/** Counts the requests that have not ended. */
+export interface RequestCounter {
+  ended(): void;
+}
 
 /**
- * One request on its way: route, identify, reserve, admit, annotate, forward or answer (the README's "way of a request").
- * Every way out ends in `#finish`, once.
+ * The flow of one request: route, identify, reserve, admit, annotate, forward or answer, close
+ * (docs/internals/way-of-a-request.md). The methods follow in this order. A step that asks a store may have to wait, so
+ * the flow has three parts: `run`, `#onIdentified` and `#onAdmitted`. A step that refuses the request ends it. Every
+ * request ends in `#finish`, exactly once.
  */
-export class RequestFlow implements Asker, Flow, Waiter {
-  readonly #parts: Parts;
+export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
+  readonly #deps: GatewayDeps;
   readonly #request: ClientRequest;
   readonly #response: ClientResponse;
-  readonly #connection: ClientConnection;
-  readonly #origin: Origin;
-  /** What log and metrics will learn of it. */
-  readonly #record: Recording;
+  readonly #received: Head | HeadFault;
+  /** The client's connection, if the request asks for another protocol on it. */
+  readonly #upgradeClient: UpgradeClient | null;
+  readonly #counter: RequestCounter;
+  readonly #origin: ClientAddress;
+  /** Everything that log and metrics will report about the request. */
+  readonly #record: ExchangeRecorder;
   readonly #trace: RequestTrace;
   #head: Head | null = null;
   #match: Match | null = null;
-  /** The path has two readings and no match; where both ask for a key, it is refused when the caller is known. */
+  /**
+   * The path can be read in two ways, so it has no match. If both routes need a key, it is refused once the caller is
+   * known.
+   */
   #isAmbiguous = false;
   #caller: Caller | null = null;
-  /** Of its route; null until room is reserved there. */
+  /** The upstream of the route; null until room is reserved there. */
   #upstream: Upstream | null = null;
-  /** Of the caller, with room reserved in it for this request until `#finish`. */
+  /** The caller's share of the upstream, with room reserved in it for this request until `#finish`. */
   #share: ConsumerShare | null = null;
   #verdict: Verdict | null = null;
-  #forwarding: { breakOff(reason: Error): void } | null = null;
-  /** How it stands against limits that are only watched. */
+  /** The verdict of limits that are only watched. */
   #shadow: Promise<Shadow | null> | null = null;
+  #forwarding: { breakOff(reason: Error): void } | null = null;
   #finished = false;
 
-  constructor(parts: Parts, request: ClientRequest, response: ClientResponse, connection: ClientConnection) {
-    this.#parts = parts;
+  constructor(
+    deps: GatewayDeps,
+    request: ClientRequest,
+    response: ClientResponse,
+    received: Head | HeadFault,
+    upgradeClient: UpgradeClient | null,
+    counter: RequestCounter,
+  ) {
+    this.#deps = deps;
     this.#request = request;
     this.#response = response;
-    this.#connection = connection;
-    this.#origin = parts.originOf(request);
-    this.#trace = parts.traceOf(request.rawHeaders);
-    this.#record = recordingOf(parts, request, this.#trace.traceId, this.#origin.address);
+    this.#received = received;
+    this.#upgradeClient = upgradeClient;
+    this.#counter = counter;
+    this.#origin = deps.addresses.of(request);
+    const fields = received.kind === 'head' ? received.fields : new FieldBlock(request.rawHeaders);
+    this.#trace = deps.traceOf(fields);
+    this.#record = recordingOf(deps, request, fields, this.#trace.traceId, this.#origin.address);
   }
 
-  run(head: Head | HeadFault): void {
+  /** The first part: routes the request and identifies its caller. */
+  run(): void {
+    const head = this.#received;
     try {
-      this.#begin(head);
+      if (head.kind === 'fault') this.#refuse(errors.errorResponse(head.code, head.message));
+      else if (this.#route(head)) this.#identify(head);
     } catch (error) {
       this.onDefect(error);
     }
   }
 
-  /** Ends a request whose body turns out too slow or malformed. False when its answer has begun or it is over. */
-  breakOff(code: ClientFault): boolean {
-    if (this.#finished || this.#response.headersSent) return false;
-    if (this.#forwarding !== null) this.#forwarding.breakOff(new ClientBodyError(code));
-    else this.#refuse(errors.plainError(code));
-    return true;
-  }
-
-  #begin(head: Head | HeadFault): void {
-    if (head.kind === 'fault') {
-      this.#refuse(errors.errorAnswer(head.code, head.message));
+  /** The second part, once the caller is known: reserves room and admits the request. */
+  #onIdentified(identified: Identified): void {
+    if (identified.kind !== 'caller') {
+      this.#refuseUnidentified(identified);
       return;
     }
-    const parts = this.#parts;
-    const found = parts.router.match(head.path);
+    const { caller } = identified;
+    this.#caller = caller;
+    this.#record.identified(caller);
+    if (this.#isAmbiguous) this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), limitFields: null });
+    else if (asksForUsage(this.#match)) this.#askUsage(this.#head!, caller);
+    else if (this.#reserve(caller)) this.#admit(caller);
+  }
+
+  /** The third part, once the request is counted: forwards it, or refuses it if its route does not serve it. */
+  #onAdmitted(head: Head, caller: Caller, verdict: Verdict): void {
+    this.#shadow = countInShadow(this.#deps.admitter, caller, verdict.cost);
+    const found = routeRefusal(this.#match, head, this.#deps.wallMs());
+    if (found.kind === 'error') this.#refuse(found.error);
+    else this.#forward(head, found.match, caller, verdict);
+  }
+
+  // Route
+
+  /** @returns false if the request has been answered, because it is malformed or a preflight */
+  #route(head: Head): boolean {
+    const { router, via, cors } = this.#deps;
+    const found = router.match(head.path);
     const isAmbiguous = found?.route === null;
     const match = isAmbiguous ? null : found;
     this.#head = head;
     this.#match = match;
     this.#isAmbiguous = isAmbiguous;
     this.#record.routed(head, match);
-    const wrong = isAmbiguous && !found.asksForKey ? ambiguousPath() : formFault(head, match, parts.via);
-    if (wrong !== null) this.#refuse(wrong);
-    else if (parts.cors !== null && isPreflight(head)) this.#answerPreflight(parts.cors, head);
-    else {
-      this.#record.judgement = 'unauthenticated';
-      this.#await(callerOf(parts, head, match, this.#origin, this.#connection.authorization), this.#onIdentified);
+    const fault = isAmbiguous && !found.asksForKey ? ambiguousPath() : formFault(head, match, via);
+    if (fault !== null) {
+      this.#refuse(fault);
+      return false;
     }
-  }
-
-  #await<T>(value: T | Promise<T>, next: (this: RequestFlow, value: T) => void): void {
-    whenThere(this, value, this.#parts.monotonicMs, next);
-  }
-
-  /**
-   * Whether there is still somebody to answer: the client may have left while something was awaited.
-   * @param waitedMs how long the store, or the token's issuer, took
-   */
-  goesOn(waitedMs: number): boolean {
-    this.#record.storeMs += waitedMs;
-    if (this.#finished || this.#response.headersSent) return false;
-    if (!this.#response.destroyed && !this.#request.socket.destroyed) return true;
-    this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
-    return false;
-  }
-
-  onDefect(error: unknown): void {
-    this.#parts.onDefect(error, this.#record.requestId);
-    if (this.#response.headersSent) this.#response.destroy();
-    else this.#refuse(errors.plainError('internal_error'));
-    this.#finish(500, 'internal_error', error instanceof Error ? error.message : String(error));
+    if (cors !== null && isPreflight(head)) {
+      this.#answerPreflight(cors, head);
+      return false;
+    }
+    return true;
   }
 
   #answerPreflight(cors: CorsFields, head: Head): void {
     this.#record.judgement = 'preflight';
-    const fields = [...budgetFields(this.#parts, this.#origin), 'X-Request-Id', this.#record.requestId];
+    const fields = [...budgetFields(this.#deps, this.#origin), 'X-Request-Id', this.#record.requestId];
     replyWithNothing(this.#response, [...fields, ...preflightFields(cors, head, this.#match)], this.closes());
     this.#finish(this.#response.statusCode, null, null);
   }
 
-  #onIdentified(identified: Identified): void {
-    if (identified.kind === 'caller') this.#admit(identified.caller);
-    else this.#await(notIdentified(this.#parts, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
+  // Identify
+
+  #identify(head: Head): void {
+    this.#record.judgement = 'unauthenticated';
+    this.#await(callerOf(this.#deps, head, this.#match, this.#origin), this.#onIdentified);
   }
 
-  #refuseAs({ judgement, error, told, cause }: Refusal): void {
-    this.#record.judgement = judgement;
-    this.#refuse(error, cause ?? null, told);
+  #refuseUnidentified(identified: Exclude<Identified, { kind: 'caller' }>): void {
+    this.#await(notIdentified(this.#deps, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
   }
 
-  #admit(caller: Caller): void {
-    this.#caller = caller;
-    this.#record.identified(caller);
-    if (this.#isAmbiguous) {
-      this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), told: null });
-      return;
-    }
-    const { storeMs } = this.#record;
-    if (asksForUsage(this.#match)) {
-      this.#await(tellUsage(this.#parts, this.#match, this.#head!, caller, storeMs), this.#onUsage);
-      return;
-    }
-    if (!this.#reserve(caller)) {
-      // As with a refusal from memory: the store is not asked, and the log sums many of them up.
-      this.#record.source = 'memory';
-      this.#refuseAs({ judgement: 'shed', error: errors.tooManyInFlight(), told: null });
-      return;
-    }
-    const admission = admissionOf(this.#parts, caller, this.#match?.route.cost ?? 1, storeMs, this);
-    if (admission !== null) this.#onAdmission(admission);
-    else this.#record.asked(this.#parts.monotonicMs());
+  // Usage: a request for `GET /usage` ends here, and is not counted.
+
+  #askUsage(head: Head, caller: Caller): void {
+    this.#await(usageResponse(this.#deps, this.#match, head, caller, this.#record.storeMs), this.#onUsage);
   }
 
-  /**
-   * Reserves room with the upstream, before the request is counted. Nothing is reserved where there is no route, and for
-   * an upgrade, whose connection has limits of its own.
-   * @returns false where the caller has as many requests in flight as its share allows
-   */
-  #reserve({ shareId }: Caller): boolean {
-    if (this.#match === null || this.#connection.client !== null) return true;
-    this.#upstream = this.#parts.upstreams.get(this.#match.route.upstream)!;
-    this.#share = this.#upstream.reserve(shareId);
-    return this.#share !== null;
-  }
-
-  /** What was asked of the store has been decided. */
-  onAdmission(admission: Admission): void {
-    try {
-      this.#record.answered(this.#parts.monotonicMs());
-      this.#onAdmission(admission);
-    } catch (error) {
-      this.onDefect(error);
-    }
-  }
-
-  #onAdmission(admission: Admission): void {
-    const isDecided = admission.kind === 'decided';
-    // What has been counted stands in the record, whoever is left to hear of it.
-    if (isDecided) this.#record.decided(admission.verdict, admission.source);
-    if (!this.goesOn(0)) return;
-    if (isDecided) this.#decided(admission.verdict);
-    else this.#refuseAs({ judgement: 'undecided', error: errors.plainError('store_unavailable'), told: null });
-  }
-
-  #onUsage(answer: ToldUsage | Refusal): void {
+  #onUsage(answer: UsageBody | Refusal): void {
     if ('error' in answer) {
       this.#refuseAs(answer);
       return;
@@ -207,70 +179,124 @@ export class RequestFlow implements Asker, Flow, Waiter {
     this.#finish(200, null, null);
   }
 
-  #decided(verdict: Verdict): void {
-    this.#verdict = verdict;
-    if (verdict.kind !== 'admitted') {
-      this.#refuse(errors.refusal(verdict));
-      return;
-    }
-    this.#shadow = countInShadow(this.#parts.admitter, this.#caller!, verdict.cost);
-    const found = servable(this.#match, this.#head!, this.#parts.wallMs());
-    if (found.kind === 'match') this.#forward(this.#head!, found.match);
-    else this.#refuse(found.error);
+  // Reserve
+
+  /**
+   * Reserves room at the upstream before the request is counted. Reserves nothing without a route, or for an upgrade,
+   * whose connection has limits of its own.
+   * @returns false if the request has been refused, because the caller has as many in flight as its share allows
+   */
+  #reserve({ shareId }: Caller): boolean {
+    if (this.#match === null || this.#upgradeClient !== null) return true;
+    this.#upstream = this.#deps.upstreams.get(this.#match.route.upstream)!;
+    this.#share = this.#upstream.reserve(shareId);
+    if (this.#share !== null) return true;
+    // The store is not asked, as with other refusals from memory, and the log summarises many of them.
+    this.#record.source = 'memory';
+    this.#refuseAs({ judgement: 'shed', error: errors.tooManyInFlight(), limitFields: null });
+    return false;
   }
 
-  #forward(head: Head, match: Match): void {
+  // Admit
+
+  #admit(caller: Caller): void {
+    const admission = admissionOf(this.#deps, caller, this.#match?.route.cost ?? 1, this.#record.storeMs, this);
+    if (admission !== null) this.#onDecision(admission);
+    else this.#record.asked(this.#deps.monotonicMs());
+  }
+
+  /** The store has decided, or has not answered in time. */
+  onAdmission(admission: Admission): void {
+    try {
+      this.#record.answered(this.#deps.monotonicMs());
+      this.#onDecision(admission);
+    } catch (error) {
+      this.onDefect(error);
+    }
+  }
+
+  #onDecision(admission: Admission): void {
+    const verdict = admission.kind === 'decided' ? admission.verdict : null;
+    // The record has what was counted, even if the client has disconnected.
+    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source);
+    if (!this.clientStillWaiting(0)) return;
+    this.#verdict = verdict;
+    if (verdict === null) {
+      this.#refuseAs({ judgement: 'undecided', error: errors.plainError('store_unavailable'), limitFields: null });
+    } else if (verdict.kind !== 'admitted') this.#refuse(errors.refusal(verdict));
+    else this.#onAdmitted(this.#head!, this.#caller!, verdict);
+  }
+
+  // Annotate
+
+  /**
+   * The fields that the gateway adds to every response.
+   * @param limitFields the rate-limit fields, if they have been built already
+   */
+  ownFields(limitFields: string[] | null = null): string[] {
+    const [head, match, caller, verdict] = [this.#head, this.#match, this.#caller, this.#verdict];
+    const known = { requestId: this.#record.requestId, origin: this.#origin, head, match, caller, verdict };
+    return ownFieldsOf(this.#deps, known, limitFields);
+  }
+
+  closes(): boolean {
+    return endsConnection(this.#deps, this.#request, this.#head!);
+  }
+
+  // Forward
+
+  #forward(head: Head, match: Match, caller: Caller, verdict: Verdict): void {
     if (head.expectsContinue) this.#response.writeContinue();
-    this.#record.forwarded(match.route.upstream, this.#parts.monotonicMs());
+    this.#record.forwarded(match.route.upstream, this.#deps.monotonicMs());
+    const traceFields = this.#trace.forward();
     const admitted = {
       head,
       match,
       record: this.#record,
-      traceFields: this.#trace.forward(),
-      caller: this.#caller!,
+      traceFields,
+      caller,
       origin: this.#origin,
-      verdict: this.#verdict!,
+      verdict,
       flow: this,
-      lastLines: this.#connection.lastLines,
     };
     this.#forwarding =
-      this.#connection.client === null
-        ? passOn(this.#parts, this.#upstream!, this.#share!, this.#request, this.#response, admitted)
-        : upgradeOn(this.#parts, this.#connection.client, this.#response, admitted, (result) => this.forwarded(result));
+      this.#upgradeClient === null
+        ? proxyRequest(this.#deps, this.#upstream!, this.#share!, this.#request, this.#response, admitted)
+        : proxyUpgrade(this.#deps, this.#upgradeClient, this.#response, admitted);
   }
 
-  forwarded(result: UpgradeOnResult): void {
+  forwarded(result: ProxyResult): void {
     if (result.kind === 'answered' && isUnread(this.#request, this.#head)) closeAfter(this.#response, true);
     const end = forwardedEnd(result, this.#response.statusCode);
     if (end.kind === 'refused') this.#refuse(end.error, end.cause);
     else this.#finish(end.status, end.code, end.cause);
   }
 
-  #refuse(error: errors.ErrorAnswer, cause: string | null = null, told: string[] | null = null): void {
+  // Or answer
+
+  #refuseAs({ judgement, error, limitFields, cause }: Refusal): void {
+    this.#record.judgement = judgement;
+    this.#refuse(error, cause ?? null, limitFields);
+  }
+
+  #refuse(error: errors.ErrorResponse, cause: string | null = null, limitFields: string[] | null = null): void {
     if (this.#finished || this.#response.headersSent) return;
-    // What could not be read without doubt is followed by nothing that can.
-    if (this.#head === null || this.#head.httpVersion === '1.0' || this.#parts.isDraining())
-      this.#response.shouldKeepAlive = false;
+    // After a request that could not be read, nothing on its connection can be read with certainty.
+    if (this.#head === null || this.#head.httpVersion === '1.0' || this.#deps.draining.hasBegun) {
+      closeAfter(this.#response, false);
+    }
     const unread = isUnread(this.#request, this.#head);
-    this.#record.bytesOut = replyWithError(this.#response, error, this.ownFields(told), unread);
+    this.#record.bytesOut = replyWithError(this.#response, error, this.ownFields(limitFields), unread);
     this.#finish(error.status, error.code, cause);
   }
 
-  ownFields(told: string[] | null = null): string[] {
-    const [head, match, caller, verdict] = [this.#head, this.#match, this.#caller, this.#verdict];
-    const known = { requestId: this.#record.requestId, origin: this.#origin, head, match, caller, verdict };
-    return ownFieldsOf(this.#parts, known, told);
-  }
-
-  closes(): boolean {
-    return endsConnection(this.#parts, this.#request, this.#head!);
-  }
+  // Close
 
   #finish(status: number, code: string | null, cause: string | null): void {
     if (this.#finished) return;
     this.#finished = true;
     this.#share?.release();
-    this.#record.ended(status, code, cause, this.#parts.monotonicMs());
+    this.#record.ended(status, code, cause, this.#deps.monotonicMs());
     if (this.#shadow === null) this.#close(null);
     else void this.#shadow.then((shadow) => this.#close(shadow));
   }
@@ -278,6 +304,99 @@ export class RequestFlow implements Asker, Flow, Waiter {
   #close(shadow: Shadow | null): void {
     this.#record.shadow = shadow;
     this.#trace.end(this.#record);
-    this.#parts.close(this.#record);
+    this.#counter.ended();
+    this.#deps.records.close(this.#record);
   }
+
+  // Interruptions, which may happen during any step
+
+  /**
+   * Ends a request whose body is too slow, too large or malformed.
+   * @returns false if its response has begun or it has ended
+   */
+  breakOff(code: ClientBodyErrorCode): boolean {
+    if (this.#finished || this.#response.headersSent) return false;
+    if (this.#forwarding !== null) this.#forwarding.breakOff(new ClientBodyError(code));
+    else this.#refuse(errors.plainError(code));
+    return true;
+  }
+
+  onDefect(error: unknown): void {
+    this.#deps.records.defect(error, this.#record.requestId);
+    if (this.#response.headersSent) this.#response.destroy();
+    else this.#refuse(errors.plainError('internal_error'));
+    this.#finish(500, 'internal_error', error instanceof Error ? error.message : String(error));
+  }
+
+  /**
+   * The client may have disconnected while a step was waiting.
+   * @param waitedMs how long the store, or the token's issuer, took
+   */
+  clientStillWaiting(waitedMs: number): boolean {
+    this.#record.storeMs += waitedMs;
+    if (this.#finished || this.#response.headersSent) return false;
+    if (!this.#response.destroyed && !this.#request.socket.destroyed) return true;
+    this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
+    return false;
+  }
+
+  #await<T>(value: T | Promise<T>, next: (this: RequestFlow, value: T) => void): void {
+    resumeWith(this, value, this.#deps.monotonicMs, next);
+  }
+}
+
+const SWITCHING_PROTOCOLS = 101;
+
+/** How a forwarded request ends: with the response already sent, or with a refusal that the gateway has yet to send. */
+export type ForwardedEnd =
+  | { readonly kind: 'ended'; readonly status: number; readonly code: string | null; readonly cause: string | null }
+  | { readonly kind: 'refused'; readonly error: ErrorResponse; readonly cause: string | null };
+
+/** @param status of the response, if it has begun */
+export function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd {
+  if (result.kind === 'answered') return { kind: 'ended', status, code: null, cause: null };
+  if (result.kind === 'upgraded') return { kind: 'ended', status: SWITCHING_PROTOCOLS, code: null, cause: null };
+  if (result.kind === 'client_gone') {
+    return { kind: 'ended', status: CLIENT_CLOSED_REQUEST, code: null, cause: result.cause };
+  }
+  if (result.kind === 'refused') return { kind: 'refused', error: result.error, cause: null };
+  const { code, cause } = result.fault;
+  if (result.kind === 'broken') return { kind: 'ended', status, code, cause };
+  return { kind: 'refused', error: plainError(result.fault.code, result.fault.retryAfterMs), cause };
+}
+
+/** A request with a step that waits for a value, which may already be available. */
+export interface Waiter {
+  /** @returns false if the value is no longer needed. @param waitedMs how long the value took */
+  clientStillWaiting(waitedMs: number): boolean;
+  /** Handles an exception of the promise, or of the step that follows. */
+  onDefect(error: unknown): void;
+}
+
+/** Continues with `next`, a method of the waiter, at once or when a promise is fulfilled. @param nowMs monotonic */
+export function resumeWith<W extends Waiter, T>(
+  waiter: W,
+  value: T | Promise<T>,
+  nowMs: () => number,
+  next: (this: W, value: T) => void,
+): void {
+  if (value instanceof Promise) whenFulfilled(waiter, value, nowMs, next);
+  else if (waiter.clientStillWaiting(0)) next.call(waiter, value);
+}
+
+function whenFulfilled<W extends Waiter, T>(
+  waiter: W,
+  value: Promise<T>,
+  nowMs: () => number,
+  next: (this: W, value: T) => void,
+): void {
+  const askedAtMs = nowMs();
+  const fulfilled = (result: T) => {
+    try {
+      if (waiter.clientStillWaiting(nowMs() - askedAtMs)) next.call(waiter, result);
+    } catch (error) {
+      waiter.onDefect(error);
+    }
+  };
+  value.then(fulfilled, (error) => waiter.onDefect(error));
 }

@@ -4,8 +4,8 @@ const ID_BYTES = 16;
 const IDS = 256;
 
 /**
- * Ids for requests that bring none: 128 random bits in hexadecimal, as nginx makes them. Not counted,
- * so that nobody can tell from two of them how many requests lie between; and not UUIDs, which take three times as long.
+ * Makes ids for requests without one: 128 random bits in hexadecimal, as nginx does. A counter would reveal how many
+ * requests were made between two ids, and UUIDs take three times as long to make.
  */
 export class RequestIds {
   readonly #random = Buffer.allocUnsafeSlow(ID_BYTES * IDS);

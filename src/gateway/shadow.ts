@@ -1,15 +1,14 @@
-import type { Admission, Admitter, Asker } from '../admit/admit.ts';
+import type { AdmissionListener, Admitter } from '../admit/admit.ts';
 import { UNSEEN } from '../admit/decide.ts';
 import { shadowIdOf } from '../admit/plan.ts';
-import { standingVerdict } from '../admit/verdict.ts';
-import type { Caller } from './caller.ts';
-import type { Shadow } from './exchange.ts';
-import type { Parts } from './parts.ts';
+import { type Admission, verdictOnBudgets } from '../admit/verdict.ts';
+import type { Caller, Shadow } from './exchange.ts';
+import type { GatewayDeps } from './gateway-deps.ts';
 
 /**
  * Counts an admitted request against the limits of its caller that are only watched (contract section 2, `enforce` and
- * `shadow`). It refuses nobody, and nobody waits for it but the record of the request.
- * @returns null where there are no such limits; resolves to null where the store did not answer. Never rejects.
+ * `shadow`). It refuses no request, and only the request's record waits for it.
+ * @returns null without such limits; resolves to null if the store did not answer. Never rejects.
  */
 export function countInShadow(
   admitter: Pick<Admitter, 'admit'>,
@@ -26,17 +25,18 @@ export function countInShadow(
 }
 
 /**
- * Admits a request, or asks the store whether to. A caller of a plan that is not enforced is told that nothing bounds it.
- * @param waitedMs how long it has waited for the store before
- * @returns null where `asker` is told later
+ * Decides about a request, or asks the store to. If the caller's plan is not enforced, the verdict is one without
+ * limits.
+ * @param waitedMs how long the request has already waited for the store
+ * @returns null if `listener` is called later
  */
 export function admissionOf(
-  { admitter, wallMs }: Pick<Parts, 'admitter' | 'wallMs'>,
+  { admitter, wallMs }: Pick<GatewayDeps, 'admitter' | 'wallMs'>,
   { id, allowance }: Caller,
   cost: number,
   waitedMs: number,
-  asker: Asker,
+  listener: AdmissionListener,
 ): Admission | null {
-  if (!allowance.isShadowOnly) return admitter.ask(id, allowance, cost, waitedMs, asker);
-  return { kind: 'decided', verdict: standingVerdict(UNSEEN, allowance, wallMs(), cost), source: null };
+  if (!allowance.isShadowOnly) return admitter.ask(id, allowance, cost, waitedMs, listener);
+  return { kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null };
 }

@@ -3,44 +3,45 @@ import { decide, type Outcome } from '../admit/decide.ts';
 import type { Ledger } from '../admit/ledger.ts';
 import { type Allowance, shadowIdOf } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
-import { standingVerdict, type Verdict, verdictOf } from '../admit/verdict.ts';
+import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
+import { setReplyTimeout } from '../io/deadlines.ts';
 
-/** What a caller is told of itself: the body, and what the rate-limit fields say. */
-export interface ToldUsage {
+/** The response to `GET /usage`: its body, and the verdict for its rate-limit fields. */
+export interface UsageBody {
   readonly report: UsageReport;
   readonly verdict: Verdict;
 }
 
 export interface UsageOptions {
   readonly ledger: Pick<Ledger, 'present'>;
-  /** No request waits for the store longer than this in total. Left out: the ledger's own deadline is the only one. */
+  /** How long one request may wait for the store in total. By default only the ledger's own deadline applies. */
   readonly timeoutMs?: number;
-  /** Milliseconds that never jump. */
+  /** Milliseconds of a monotonic clock. */
   readonly monotonicMs: () => number;
-  /** Callers whose last answer is kept at most. */
+  /** Maximum number of callers whose last reading is kept. */
   readonly remembered?: number;
-  /** Called once per failed call with the store's complaint. */
+  /** Called with the store's error, once for each failed call. */
   readonly onStoreFailure?: (error: unknown) => void;
 }
 
-/** What the store said, and when (monotonic milliseconds). Null where it did not say. */
+/** The state that the store returned, and when (monotonic milliseconds). Null if the store failed. */
 type Answer = { readonly outcome: Outcome; readonly shadow: Outcome | null; readonly answeredAtMs: number } | null;
 
 interface Read {
   readonly askedAtMs: number;
   readonly answer: Promise<Answer>;
-  /** The answer as soon as it is there; undefined until then. */
+  /** The result of the promise; undefined until it is fulfilled. */
   settled: Answer | undefined;
 }
 
-/** The store is read once in this time for each caller, whatever comes of it. */
+/** For each caller the store is read at most once in this time, even if reading fails. */
 const READ_EVERY_MS = 1_000;
 
 /**
- * Tells callers where they stand (contract section 4). It counts nothing and asks the store once per caller and second;
- * in between the last answer is told, brought forward to the present.
+ * Reports to callers how much of their quota is left (contract section 4). It counts nothing and reads the store at
+ * most once per caller and second. In between it computes the present state from the last reading.
  *
- * The attack: a caller who asks all the time, because asking is free.
+ * Attack: a caller requests its usage all the time, because that costs nothing.
  */
 export class Usage {
   readonly #options: UsageOptions;
@@ -52,16 +53,16 @@ export class Usage {
   }
 
   /**
-   * At once where the store was read within the last second. Never rejects.
-   * @param waitedMs how long this request has waited for the store before
-   * @returns null where the store does not answer
+   * The usage of a caller, at once if the store was read within the last second. Never rejects.
+   * @param waitedMs how long this request has already waited for the store
+   * @returns null if the store does not answer
    */
-  of(id: string, allowance: Allowance, waitedMs: number): ToldUsage | null | Promise<ToldUsage | null> {
+  of(id: string, allowance: Allowance, waitedMs: number): UsageBody | null | Promise<UsageBody | null> {
     const read = this.#read(id, allowance);
-    if (read.settled !== undefined) return this.#told(id, allowance, read.settled);
+    if (read.settled !== undefined) return this.#present(id, allowance, read.settled);
     const { timeoutMs } = this.#options;
     const answer = timeoutMs === undefined ? read.answer : within(read.answer, timeoutMs - waitedMs);
-    return answer.then((it) => this.#told(id, allowance, it));
+    return answer.then((settled) => this.#present(id, allowance, settled));
   }
 
   #read(id: string, allowance: Allowance): Read {
@@ -91,30 +92,33 @@ export class Usage {
     }
   }
 
-  /** An answer of a moment ago as it is now: what has ended since then is gone from it. */
-  #told(id: string, allowance: Allowance, answer: Answer): ToldUsage | null {
+  /** Computes the present usage from an earlier reading: windows and bans that have ended since then are gone. */
+  #present(id: string, allowance: Allowance, answer: Answer): UsageBody | null {
     if (answer === null) return null;
     const { nowMs, state } = answer.outcome;
     const sinceMs = Math.floor(this.#options.monotonicMs() - answer.answeredAtMs);
     const present = decide(state, allowance, nowMs + sinceMs, 1, 0);
-    // Asked under another allowance, a reload ago or for a token of another plan, it may know of a shadow that is no more.
+    // The reading may be from another allowance, before a reload or for a token with another plan, and so have a shadow
+    // that no longer exists.
     const shadow = allowance.shadow === undefined ? null : answer.shadow;
     const watched = shadow && decide(shadow.state, allowance.shadow!, shadow.nowMs + sinceMs, 1, 0);
     return { report: usageReport(id, allowance, present, watched), verdict: verdictNow(allowance, present) };
   }
 }
 
-/** Under a ban the fields describe the window whose refusal made it (contract section 4), also where nothing is asked for. */
+/**
+ * During a ban the fields describe the window whose refusal caused it (contract section 4), even though no request is
+ * counted.
+ */
 function verdictNow(allowance: Allowance, outcome: Outcome): Verdict {
   const { state, nowMs } = outcome;
   const isBanned = state.ban !== null && nowMs < state.ban.untilMs;
-  return isBanned ? verdictOf(outcome, allowance, 0) : standingVerdict(state, allowance, nowMs, 0);
+  return isBanned ? verdictOf(outcome, allowance, 0) : verdictOnBudgets(state, allowance, nowMs, 0);
 }
 
 function within<T>(promise: Promise<T>, leftMs: number): Promise<T | null> {
   return new Promise((resolve) => {
-    // One turn more: an answer that has arrived while this process was busy is read before it is called late.
-    const timer = setTimeout(() => setImmediate(resolve, null), Math.max(leftMs, 0));
+    const timer = setReplyTimeout(() => resolve(null), Math.max(leftMs, 0));
     void promise.then((value) => {
       clearTimeout(timer);
       resolve(value);

@@ -1,7 +1,7 @@
 import { createHmac, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
-/** Bytes that nobody can guess: `randomBytes` of node:crypto, and in tests what they like. */
+/** A source of unpredictable bytes: `randomBytes` of node:crypto; tests pass a fixed sequence. */
 export type Random = (bytes: number) => Uint8Array;
 
 const PREFIX = 'tg_live_';
@@ -11,23 +11,23 @@ const CHECKSUM_LENGTH = 6;
 const SUMMED_LENGTH = PREFIX.length + RANDOM_LENGTH;
 
 /** Characters in the secret of an API key. */
-export const SECRET_LENGTH = SUMMED_LENGTH + CHECKSUM_LENGTH;
+const SECRET_LENGTH = SUMMED_LENGTH + CHECKSUM_LENGTH;
 
 const LAST_CODE = 0x7f;
 const NO_DIGIT = 62;
-/** What a character stands for in base62, by its code. */
+/** The base62 value of a character, by its code. */
 const DIGIT_OF = Uint8Array.from({ length: LAST_CODE + 1 }, (_, code) => {
   const digit = ALPHABET.indexOf(String.fromCharCode(code));
   return digit === -1 ? NO_DIGIT : digit;
 });
 
-/** A byte of CRC-32 (ISO-HDLC, as zlib has it): on a flood of made-up keys a call of zlib costs more than the sum. */
-const CRC_STEP = Int32Array.from({ length: 256 }, (_, byte) => {
+/** The table of CRC-32 (ISO-HDLC, as in zlib). For texts this short, a call into zlib costs more than the sum itself. */
+const CRC_TABLE = Int32Array.from({ length: 256 }, (_, byte) => {
   let step = byte;
   for (let bit = 0; bit < 8; bit++) step = (step & 1) === 0 ? step >>> 1 : (step >>> 1) ^ 0xedb88320;
   return step;
 });
-/** What the sum is behind the prefix, before its last inversion. */
+/** The CRC-32 after the prefix, before the final inversion. */
 const PREFIX_SUM = ~crc32(PREFIX);
 
 /** Makes the secret of an API key: `tg_live_`, 32 random base62 characters, 6 of checksum (contract section 5). */
@@ -53,8 +53,8 @@ export function checksumOf(text: string): string {
 }
 
 /**
- * Whether a text can be the secret of an API key: its form and its checksum. What fails here is refused without a
- * look-up, so that made-up keys cost the store nothing.
+ * Whether a text has the form and the checksum of an API key's secret. Other texts are refused without a look-up, so that
+ * made-up keys cost the store nothing.
  */
 export function isWellFormed(secret: string): boolean {
   if (secret.length !== SECRET_LENGTH || !secret.startsWith(PREFIX)) return false;
@@ -62,7 +62,7 @@ export function isWellFormed(secret: string): boolean {
   for (let i = PREFIX.length; i < SUMMED_LENGTH; i++) {
     const code = secret.charCodeAt(i);
     if (code > LAST_CODE || DIGIT_OF[code] === NO_DIGIT) return false;
-    sum = CRC_STEP[(sum ^ code) & 0xff]! ^ (sum >>> 8);
+    sum = CRC_TABLE[(sum ^ code) & 0xff]! ^ (sum >>> 8);
   }
   let given = 0;
   for (let i = SUMMED_LENGTH; i < SECRET_LENGTH; i++) {
@@ -73,25 +73,25 @@ export function isWellFormed(secret: string): boolean {
   return given === (sum ^ -1) >>> 0;
 }
 
-/** Whether a text begins as our own keys do: then only `isWellFormed` can say that it is a key. */
+/** Whether a text begins with the prefix of our own keys; `isWellFormed` then decides whether it can be a key. */
 export function isOwnForm(text: string): boolean {
   return text.startsWith(PREFIX);
 }
 
 /**
- * What a store keeps instead of a secret: HMAC-SHA-256(pepper, SHA-256(secret)) in base64url (contract section 5).
- * Without the pepper a stolen store does not even tell whether a guessed secret is right.
+ * The digest that a store keeps instead of a secret: HMAC-SHA-256(pepper, SHA-256(secret)), base64url (contract section 5).
+ * A thief of the store who does not have the pepper cannot even verify a guessed secret.
  */
 export function digestOf(secret: string, pepper: string): string {
   return digestOfHash(hash('sha256', secret, 'buffer'), pepper);
 }
 
-/** The same where only the SHA-256 of the secret is known: a key that was made elsewhere and moved here. */
+/** The same from the SHA-256 of the secret, which is all that an import may know. */
 export function digestOfHash(sha256: Uint8Array, pepper: string | KeyObject): string {
   return createHmac('sha256', pepper).update(sha256).digest('base64url');
 }
 
-/** Compares two digests in a time that does not depend on where they differ. */
+/** Compares two digests in constant time. */
 export function isSameDigest(a: string, b: string): boolean {
   const left = Buffer.from(a);
   const right = Buffer.from(b);
@@ -102,7 +102,7 @@ function randomBase62(length: number, random: Random): string {
   let text = '';
   while (text.length < length) {
     for (const byte of random(length)) {
-      // 248 is the largest multiple of 62 in a byte: without this the first characters would come up more often.
+      // 248 is the largest multiple of 62 in a byte: larger bytes would make the first characters more frequent.
       if (byte < 248 && text.length < length) text += ALPHABET[byte % 62]!;
     }
   }

@@ -1,11 +1,12 @@
-/** What a request brings to say who calls. */
+import { TOKEN } from '../http1/grammar.ts';
+/** The credentials of a request. */
 export type Credentials =
   | { readonly kind: 'token'; readonly token: string }
   /** No Authorization field, an empty one, or another scheme. */
   | { readonly kind: 'missing' }
-  /** Bearer, but nothing after it that could be a token. */
+  /** The Bearer scheme without a valid token. */
   | { readonly kind: 'malformed' }
-  /** More than one Authorization field: which of them counts would be anybody's guess. */
+  /** More than one Authorization field. */
   | { readonly kind: 'ambiguous' };
 
 const MISSING: Credentials = Object.freeze({ kind: 'missing' });
@@ -19,18 +20,16 @@ const IS_TOKEN68 = Uint8Array.from({ length: 128 }, (_, code) =>
   /[A-Za-z0-9\-._~+/]/.test(String.fromCharCode(code)) ? 1 : 0,
 );
 
-/** tchar of RFC 9110 section 5.6.2, by character code: what may go on after `bearer` makes it another scheme's name. */
-const IS_TCHAR = Uint8Array.from({ length: 128 }, (_, code) =>
-  /[!#$%&'*+\-.^_`|~A-Za-z0-9]/.test(String.fromCharCode(code)) ? 1 : 0,
-);
+/** tchar of RFC 9110 section 5.6.2, by character code. One of these after `bearer` makes it the name of another scheme. */
+const IS_TCHAR = Uint8Array.from({ length: 128 }, (_, code) => (TOKEN.test(String.fromCharCode(code)) ? 1 : 0));
 
 /**
- * The value of the one Authorization field; undefined where there is none, null where there are several.
+ * The value of the only Authorization field; undefined if there is none, null if there are several.
  *
- * The attack: two of them, of which the gateway verifies one and the service behind it obeys the other. So they are
- * counted in the raw list; `headers` of node:http shows only the first.
+ * Attack: a client sends two, the gateway verifies one, and the service behind it uses the other. So the fields are
+ * counted in the raw list; `headers` of node:http has only the first.
  *
- * @param rawHeaders names and values in turn, as node:http has them
+ * @param rawHeaders alternating names and values, as in node:http
  */
 export function authorizationOf(rawHeaders: readonly string[]): string | undefined | null {
   let value: string | undefined;
@@ -44,7 +43,7 @@ export function authorizationOf(rawHeaders: readonly string[]): string | undefin
 }
 
 /**
- * Reads the value of an Authorization field: `Bearer TOKEN`, the scheme in any case (contract section 5; RFC 6750
+ * Parses the value of an Authorization field: `Bearer TOKEN`, the scheme in any case (contract section 5; RFC 6750
  * section 2.1; RFC 9110 sections 11.1 and 11.4).
  */
 export function readAuthorization(value: string): Credentials {
@@ -57,8 +56,8 @@ export function readAuthorization(value: string): Credentials {
 }
 
 /**
- * Whether a token can be a JSON Web Token: three parts with dots between, the first of which is the base64url of a text
- * that begins with `{` (RFC 7515 section 7.1; `ey` stands for `{"` and `{ `). No API key of ours has a dot.
+ * Whether a token has the form of a JSON Web Token: three parts separated by dots, the first the base64url of a text that
+ * begins with `{` (RFC 7515 section 7.1; `{"` and `{ ` become `ey`). No API key of ours has a dot.
  */
 export function isJwtForm(token: string): boolean {
   if (!token.startsWith('ey')) return false;

@@ -1,49 +1,35 @@
 import { LRUCache } from 'lru-cache';
-import { type Consumer, consumerOf } from './consumer.ts';
+import { type Consumer, consumerOf, type Identity } from './consumer.ts';
 import { fingerprintOf, foreignFingerprintOf, type KeyFormat } from './key-format.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
-import { CHANGED, type Known, KnownSecrets } from './known-secrets.ts';
-import { SecretSearch } from './secret-search.ts';
+import { CHANGED, type KnownSecret, KnownSecrets, SecretSearch } from './known-secrets.ts';
 
 export { type Consumer, fingerprintOf };
-
-/** Who calls, or why that cannot be said. */
-export type Identity =
-  | { readonly kind: 'consumer'; readonly key: Consumer }
-  /** Unknown, revoked and malformed are one answer: it tells nobody which keys there once were. */
-  | {
-      readonly kind: 'refused';
-      readonly code: 'invalid_api_key' | 'expired_api_key';
-      /** For operators alone; left out where the key itself says what is wrong with it. */
-      readonly cause?: string;
-    }
-  /** The store does not answer and this key was not seen lately (contract section 6), or its pepper is another: 503, not 401. */
-  | { readonly kind: 'unavailable' };
 
 export interface IdentifierOptions {
   readonly keyStore: KeyStore;
   /** Newest first; at least one. Keys found under an older one are re-hashed under the newest. */
   readonly peppers: readonly string[];
   /**
-   * Whether the store is known to use these peppers; true where it is left out. Where it is not, every good key looks like
-   * one that there is no record of, and is `unavailable` and not refused.
+   * Whether the gateway has verified that the store uses these peppers; left out: true. With a wrong pepper no key is
+   * found, so while this is false an unknown key is `unavailable` instead of refused.
    */
   readonly isPepperRight?: () => boolean;
-  /** Of keys that were made elsewhere; asked each time, since gateway.yaml may change. */
+  /** The formats of keys that were made elsewhere; called for each request, since gateway.yaml may change. */
   readonly formats?: () => readonly KeyFormat[];
-  /** Milliseconds that never jump. */
+  /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
   /** A known key keeps working for this long after the store last confirmed it. */
   readonly staleKeysMs: number;
-  /** Secrets kept in memory at most, of each kind. */
+  /** Most secrets of each kind that are kept in memory. */
   readonly bounds?: { readonly known: number; readonly unknown: number };
-  /** Called once per failed look-up with the store's complaint. */
+  /** Called once per failed look-up with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;
 }
 
-type Settled = { readonly known: Known } | { readonly identity: Identity };
+type Settled = { readonly known: KnownSecret } | { readonly identity: Identity };
 
 const INVALID: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key' });
 const EXPIRED: Identity = Object.freeze({ kind: 'refused', code: 'expired_api_key' });
@@ -55,36 +41,38 @@ const NO_RECORD: Identity = Object.freeze({
 });
 const REVOKED: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key', cause: 'the key is revoked' });
 
-/** Asked again in the background after this long, should a change ever go unheard. */
+/** A known secret is looked up again in the background after this long, in case a notification of a change was lost. */
 const CONFIRM_AFTER_MS = 10_000;
-/** A secret that another gateway has put back under an older pepper is put under the newest again. */
+/** Pause before a secret is re-hashed again that another gateway has put back under an older pepper. */
 const REHASH_AGAIN_AFTER_MS = 60_000;
-/** How soon a new key works although it was tried before it was made; contract section 1 allows a second. */
+/** How long an unknown secret is refused from memory: a key made after that attempt works so soon (contract section 1: 1 s). */
 const UNKNOWN_FOR_MS = 500;
-/** After a failed look-up of a known key. */
+/** Pause after a failed look-up of a known secret. */
 const RETRY_AFTER_MS = 500;
-/** When anything may have changed, known keys are used so long while they are confirmed, so many at a time. */
+/** After `forget(null)`, known secrets stay in use for this long while the store confirms them. */
 const GRACE_MS = 250;
-const CONFIRMED_AT_ONCE = 32;
+/** Look-ups in the background at a time. */
+const MOST_CONFIRMING = 32;
 
 /**
- * Tells whose secret a token is (contract section 5). A known secret costs one SHA-256 and a look in a table; the table
- * is keyed by that hash, so no secret stays in memory. Made-up secrets fail their checksum; those that do not go into a
- * table of their own, so that a flood of them pushes out no good key.
+ * Identifies the consumer to whom a secret belongs (contract section 5). A known secret costs one SHA-256 and one look-up
+ * in a table. The table is keyed by the hash, so that no secret stays in memory. Made-up secrets fail their checksum;
+ * those that pass it go into a table of their own, so that a flood of them evicts no good key.
  */
 export class Identifier {
   readonly #options: IdentifierOptions;
   readonly #search: SecretSearch;
   readonly #known: KnownSecrets;
-  /** Secrets that are refused without asking the store, and until when (monotonic milliseconds). */
+  /** Secrets that are refused without a look-up until `untilMs` (monotonic milliseconds). */
   readonly #unknown: LRUCache<string, { readonly identity: Identity; readonly untilMs: number }>;
-  readonly #underWay = new Map<string, Promise<Settled>>();
+  readonly #lookUps = new Map<string, Promise<Settled>>();
+  /** `forget(null)` begins a new epoch, in which every known secret must be confirmed. */
   #epoch = 0;
-  /** What was confirmed in this epoch or later may be used until then, although there is a newer one. */
+  /** Secrets confirmed in this epoch or later may be used until `untilMs`, although a newer epoch has begun. */
   #grace = { epoch: 0, untilMs: 0 };
   readonly #toConfirm = new Set<string>();
   #confirming = 0;
-  /** Counts every `forget`: an answer that was under way meanwhile may be older than the change. */
+  /** Counts the calls of `forget`: an answer to a look-up that began before one may be older than the change. */
   #changes = 0;
 
   constructor(options: IdentifierOptions) {
@@ -95,7 +83,10 @@ export class Identifier {
     this.#unknown = new LRUCache({ max: unknown });
   }
 
-  /** At once where memory suffices, else when the store has answered. Never rejects. */
+  /**
+   * The identity, synchronously if memory suffices, else when the store has answered. Never rejects.
+   * @param own `fingerprintOf(token)`, if the caller has it
+   */
   identify(token: string, own = fingerprintOf(token)): Identity | Promise<Identity> {
     const sha = own ?? foreignFingerprintOf(token, this.#options.formats?.() ?? []);
     if (sha === null) return INVALID;
@@ -114,21 +105,22 @@ export class Identifier {
   }
 
   /**
-   * A key may have changed: the store is asked before it is used again. Null: any may have, as after an outage. For 250 ms
-   * they are then asked about in the background, a few at a time: a store that has just come back is not run down.
+   * A key may have changed: the store must confirm its secrets before they are used again.
+   * @param keyId null: any key may have changed, as after an outage. Known secrets then stay in use for 250 ms while the
+   *   store confirms them in the background, a few at a time, so as not to overload a store that has just come back.
    */
   forget(keyId: string | null): void {
     this.#changes++;
-    this.#underWay.clear();
+    this.#lookUps.clear();
     if (keyId === null) {
       const nowMs = this.#options.monotonicMs();
-      // Said again within a grace it neither ends nor prolongs it: an outage ends with several such words.
+      // Several such calls come at the end of an outage. Within a grace period they neither end nor prolong it.
       if (nowMs >= this.#grace.untilMs) this.#grace = { epoch: this.#epoch, untilMs: nowMs + GRACE_MS };
       this.#epoch++;
     } else this.#known.markChanged(keyId);
   }
 
-  /** Secrets that are remembered, for a metric. */
+  /** The number of secrets in memory, for a metric. */
   get remembered(): { readonly known: number; readonly unknown: number } {
     return { known: this.#known.size, unknown: this.#unknown.size };
   }
@@ -143,14 +135,14 @@ export class Identifier {
     return this.#lookUp(sha).then(this.#identityOf);
   }
 
-  /** One for all: a flood of unknown secrets has no closure of its own for each. */
+  /** One function for all requests, so that a flood of unknown secrets allocates no closure for each. */
   readonly #identityOf = (settled: Settled): Identity =>
     'known' in settled ? this.#answer(settled.known) : settled.identity;
 
-  /** Looks a known secret up in the background, with a few others at a time. */
+  /** Looks up a known secret in the background. At most `MOST_CONFIRMING` such look-ups run at a time. */
   #confirm(sha: string): void {
     this.#toConfirm.add(sha);
-    if (this.#confirming < CONFIRMED_AT_ONCE) void this.#confirmAll();
+    if (this.#confirming < MOST_CONFIRMING) void this.#confirmAll();
   }
 
   async #confirmAll(): Promise<void> {
@@ -162,17 +154,17 @@ export class Identifier {
     this.#confirming--;
   }
 
-  /** Expiry is looked at each time, not only when the store is asked. */
-  #answer({ identity, expiresAtMs }: Known): Identity {
+  /** Checks the expiry for each request, also when the identity comes from memory. */
+  #answer({ identity, expiresAtMs }: KnownSecret): Identity {
     return expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs ? EXPIRED : identity;
   }
 
   /** Requests with the same secret share one look-up. Never rejects. */
   #lookUp(sha: string): Promise<Settled> {
-    const underWay = this.#underWay.get(sha);
+    const underWay = this.#lookUps.get(sha);
     if (underWay !== undefined) return underWay;
     const lookUp = this.#ask(sha);
-    this.#underWay.set(sha, lookUp);
+    this.#lookUps.set(sha, lookUp);
     return lookUp;
   }
 
@@ -185,7 +177,7 @@ export class Identifier {
       const isCurrent = changes === this.#changes;
       if (found === null || found.key.revokedAtMs !== null) {
         this.#known.delete(sha);
-        // Under a wrong pepper no key is found, and 401 would tell the clients to throw good ones away.
+        // Under a wrong pepper no key is found, and a 401 would make clients discard good keys.
         if (found === null && this.#options.isPepperRight?.() === false) return { identity: UNAVAILABLE };
         const identity = found === null ? NO_RECORD : REVOKED;
         if (isCurrent) this.#unknown.set(sha, { identity, untilMs: this.#options.monotonicMs() + UNKNOWN_FOR_MS });
@@ -198,15 +190,15 @@ export class Identifier {
       this.#options.onStoreFailure?.(error);
       return this.#withoutStore(sha);
     } finally {
-      // After a `forget` it is not there any more, and another one may be.
-      if (changes === this.#changes) this.#underWay.delete(sha);
+      // `forget` has removed this look-up, and a later one may be in its place.
+      if (changes === this.#changes) this.#lookUps.delete(sha);
     }
   }
 
-  #remember(sha: string, key: StoredKey, secret: StoredSecret, askedAtMs: number, epoch: number): Known {
+  #remember(sha: string, key: StoredKey, secret: StoredSecret, askedAtMs: number, epoch: number): KnownSecret {
     const before = this.#known.peek(sha);
-    const known: Known = {
-      // The same object while nothing changed: others keep what they worked out for a consumer by its identity.
+    const known: KnownSecret = {
+      // The same object while the key is unchanged: other modules cache by the identity of the consumer object.
       identity: consumerOf(key, before?.identity.kind === 'consumer' ? before.identity.key : null),
       keyId: key.id,
       expiresAtMs: Math.min(
@@ -223,7 +215,7 @@ export class Identifier {
     return known;
   }
 
-  /** Keys seen before keep working while the store is away, for as long as the operator allows. */
+  /** While the store is away, known secrets keep working for `staleKeysMs` (contract section 6). */
   #withoutStore(sha: string): Settled {
     const entry = this.#known.peek(sha);
     const nowMs = this.#options.monotonicMs();
@@ -234,21 +226,24 @@ export class Identifier {
   }
 
   /**
-   * Puts a secret under the newest pepper, in the background; if that fails, its next look-up tries again. Gateways that
-   * have both peppers, in whatever order, go on finding it. One that has the old pepper alone does not and refuses the
-   * key: where several gateways share a store, `old,new` goes to all of them first, and only then `new,old`. While both
-   * orders are in force one puts back what the other has put there; the last one left does it once more.
+   * Stores a secret's digest under the newest pepper, in the background; if that fails, the next look-up tries again.
+   *
+   * Gateways that have both peppers, in either order, still find the secret. A gateway with the old pepper alone refuses
+   * it. So operators first give `old,new` to all gateways that share a store, and only then `new,old`. While gateways have
+   * both orders, each may undo the re-hash of another; the digest settles when all have the same order.
    */
-  async #rehash(known: Known, oldDigest: string, sha: string): Promise<void> {
+  async #rehash(known: KnownSecret, oldDigest: string, sha: string): Promise<void> {
     const newDigest = this.#search.newestDigestOf(sha);
     known.rehashAtMs = this.#options.monotonicMs() + REHASH_AGAIN_AFTER_MS;
     try {
       const underNewest = (key: StoredKey): StoredKey => {
         if (key.secrets.some(({ digest }) => digest === newDigest)) return key;
-        const secrets = key.secrets.map((one) => (one.digest === oldDigest ? { ...one, digest: newDigest } : one));
+        const secrets = key.secrets.map((secret) =>
+          secret.digest === oldDigest ? { ...secret, digest: newDigest } : secret,
+        );
         return { ...key, secrets };
       };
-      // Where it is lost again the secret is found under its old digest, and this is done once more.
+      // Need not be durable: if a failover undoes it, the secret is found under its old digest and re-hashed again.
       await this.#options.keyStore.update(known.keyId, underNewest, { isLasting: false });
     } catch (error) {
       known.rehashAtMs = 0;

@@ -1,11 +1,14 @@
+import { constants, readFileSync, statSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { createLocalJWKSet, type JSONWebKeySet, type JWTVerifyGetKey } from 'jose';
+import { Failure } from '../failure.ts';
 
-/** The issuer's keys, as they were read at one time. As long as they do not change, it is the same object. */
+/** The issuer's keys. JwtKeys hands out the same object until a reading finds other keys. */
 export interface KeySet {
   readonly find: JWTVerifyGetKey;
 }
 
-/** There are no keys that could be used now. */
+/** There are no usable keys at present. */
 export interface KeysAway {
   readonly retryAfterMs: number;
 }
@@ -13,62 +16,62 @@ export interface KeysAway {
 export interface JwtKeysOptions {
   /** Gets the JSON Web Key Set as text. Has a deadline of its own. */
   readonly read: () => Promise<string>;
-  /** What was read already. @throws where it is no key set */
+  /** The key set as text, if the caller has already read it. */
   readonly first?: string;
-  /** Keys that are older are read again, and used meanwhile. */
+  /** Keys older than this are read again in the background and stay in use meanwhile. */
   readonly freshMs: number;
-  /** Keys that are older are used only when they cannot be read again. */
+  /** Keys older than this are read again before they are used; requests wait. They stay in use if the reading fails. */
   readonly waitMs: number;
-  /** Keys that are older are not used any more. */
+  /** Keys older than this are no longer used. */
   readonly staleMs: number;
-  /** After they were read, an unknown key is no reason to read them again for this long. */
+  /** For this long after a reading, a token that names an unknown key causes no further reading. */
   readonly cooldownMs: number;
-  /** Milliseconds that never jump. */
+  /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
-  /** Told once of each trouble that is new, and with null when it is over. */
+  /** Called once for each new fault, and with null when all faults are over. */
   readonly onTrouble?: (error: Error | null) => void;
 }
 
-/** After a failure it is not tried again for this long, then for twice as long, up to the longest. */
+/** The pause after a failed reading. It doubles with each further failure, up to the longest. */
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 5_000;
 /** Different faults that are logged before the issuer has recovered. */
 const MOST_TROUBLES = 20;
 
 /**
- * Keeps the keys of the issuer (contract section 5): read before they are needed, again when they are old or a token
- * names one that is not there, kept for a while when the issuer is away. However many tokens come, there is one reading
- * at a time, and a pause after it.
+ * Caches the keys of the issuer (contract section 5). It reads them before the first token arrives, and again when they
+ * are old or a token names an unknown key, and keeps them for a while when the issuer is away.
  *
- * The attack: a flood of tokens that name made-up keys, each of which would be asked of the issuer.
+ * Attack: a flood of tokens that name made-up keys, each of which would cause a request to the issuer. So there is one
+ * reading at a time, and a pause after it.
  */
 export class JwtKeys {
   readonly #options: JwtKeysOptions;
   #set: KeySet | null = null;
   #text = '';
-  /** The last one that had a key that could not be used. */
+  /** The last key set in which `unusable` found a key. */
   #broken: KeySet | null = null;
   /** Monotonic milliseconds, as all that follow. */
   #readAtMs = 0;
   #failures = 0;
   #pausedUntilMs = 0;
-  #underWay: Promise<void> | null = null;
-  /** The messages of those that were told and are not over. */
+  #reading: Promise<void> | null = null;
+  /** The messages of the faults that were reported and are not over. */
   readonly #troubles = new Set<string>();
 
-  /** @throws Error where `first` is no key set */
+  /** @throws Error if `first` is not a key set */
   constructor(options: JwtKeysOptions) {
     this.#options = options;
     if (options.first === undefined) void this.#read();
     else this.#use(options.first, options.monotonicMs());
   }
 
-  /** Whether keys are there and the last look at them went well. Those that cannot be read again are used for a while yet. */
+  /** Whether there are keys and the last reading succeeded. If it failed, older keys may still be in use. */
   get isUp(): boolean {
     return this.#set !== null && this.#failures === 0 && this.#troubles.size === 0;
   }
 
-  /** The keys in force; at once where they are young enough. Never rejects. */
+  /** The keys in force, synchronously if they are young enough. Never rejects. */
   current(): KeySet | KeysAway | Promise<KeySet | KeysAway> {
     const nowMs = this.#options.monotonicMs();
     const ageMs = nowMs - this.#readAtMs;
@@ -81,8 +84,9 @@ export class JwtKeys {
   }
 
   /**
-   * The keys after a look for newer ones than `seen`, in which a key was not found; the same where there are none, or
-   * there was a look just now. Away where the look failed: whether the key is good cannot be told. Never rejects.
+   * Looks for keys newer than `seen`, in which a token's key was not found. Never rejects.
+   * @returns `seen` again if the issuer has no newer keys or was asked just now; KeysAway if the reading failed, since
+   *   the gateway then cannot know whether the token's key is good
    */
   async newerThan(seen: KeySet): Promise<KeySet | KeysAway> {
     if (this.#set !== null && this.#set !== seen) return this.#set;
@@ -92,10 +96,10 @@ export class JwtKeys {
     return this.#failures === 0 ? this.#present() : this.#away();
   }
 
-  /** A key of this set cannot be used: tells of it, and looks for newer ones as an unknown key makes it. */
+  /** A key of `seen` cannot be used: reports the fault, and reads the keys again as for an unknown key. */
   unusable(seen: KeySet, error: unknown): KeysAway {
     this.#broken = seen;
-    this.#tell(error);
+    this.#report(error);
     const nowMs = this.#options.monotonicMs();
     if (nowMs >= this.#pausedUntilMs && nowMs - this.#readAtMs >= this.#options.cooldownMs) void this.#read();
     return { retryAfterMs: FIRST_PAUSE_MS };
@@ -110,12 +114,12 @@ export class JwtKeys {
     return { retryAfterMs: Math.max(this.#pausedUntilMs - this.#options.monotonicMs(), 0) };
   }
 
-  /** One reading at a time, whoever asks for it. */
+  /** Callers share the reading that is under way. */
   #read(): Promise<void> {
-    this.#underWay ??= this.#readNow().finally(() => {
-      this.#underWay = null;
+    this.#reading ??= this.#readNow().finally(() => {
+      this.#reading = null;
     });
-    return this.#underWay;
+    return this.#reading;
   }
 
   async #readNow(): Promise<void> {
@@ -123,7 +127,7 @@ export class JwtKeys {
     try {
       this.#use(await this.#options.read(), askedAtMs);
       this.#failures = 0;
-      // To have read once more what cannot be used is no better.
+      // The issuer still publishes the key that cannot be used, so the fault is not over.
       if (this.#set === this.#broken) return;
       if (this.#troubles.size > 0) this.#options.onTrouble?.(null);
       this.#troubles.clear();
@@ -131,7 +135,7 @@ export class JwtKeys {
       const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** this.#failures, LONGEST_PAUSE_MS);
       this.#failures++;
       this.#pausedUntilMs = this.#options.monotonicMs() + pauseMs;
-      this.#tell(error);
+      this.#report(error);
     }
   }
 
@@ -144,13 +148,94 @@ export class JwtKeys {
   }
 
   /**
-   * Attack: a client sends tokens that name two broken keys in turn, and each token would write a line to the log. So
-   * each fault is logged once until all are over.
+   * Attack: a client sends tokens that name two broken keys in turn, and each token would add a line to the log. So each
+   * fault is reported once until all faults are over.
    */
-  #tell(error: unknown): void {
+  #report(error: unknown): void {
     const trouble = error instanceof Error ? error : new Error(String(error));
     if (this.#troubles.has(trouble.message) || this.#troubles.size === MOST_TROUBLES) return;
     this.#troubles.add(trouble.message);
     this.#options.onTrouble?.(trouble);
   }
+}
+
+/** Where the issuer's JSON Web Key Set is (RFC 7517 section 5). */
+export type JwksSource =
+  /** https, or http on this machine. */
+  | { readonly kind: 'url'; readonly url: string }
+  /** Absolute path. */
+  | { readonly kind: 'file'; readonly path: string };
+
+/** Largest key set that is read; large issuers publish about 20 KB. */
+const MAX_BYTES = 262_144;
+/** For the issuer's whole answer: requests may be waiting for it. */
+const TIMEOUT_MS = 3_000;
+
+const MINUTE_MS = 60_000;
+const URL_AGES = { freshMs: 5 * MINUTE_MS, waitMs: 10 * MINUTE_MS, staleMs: 60 * MINUTE_MS, cooldownMs: 10_000 };
+/** A changed file takes effect within a second, as every change does. */
+const FILE_AGES = { freshMs: 1_000, waitMs: 1_000, staleMs: 60 * MINUTE_MS, cooldownMs: 1_000 };
+
+/**
+ * Opens the issuer's keys. A file must exist at start; the keys of a URL are read in the background.
+ * @throws Failure `bad_settings` if the file cannot be read or is not a key set
+ */
+export function openJwtKeys(
+  source: JwksSource,
+  surroundings: Pick<JwtKeysOptions, 'monotonicMs' | 'onTrouble'>,
+): JwtKeys {
+  if (source.kind === 'url') return new JwtKeys({ ...surroundings, ...URL_AGES, read: () => fetchText(source.url) });
+  const { path } = source;
+  try {
+    const found = statSync(path);
+    if (!found.isFile() || found.size > MAX_BYTES) throw tooLarge();
+    const first = readFileSync(path, 'utf8');
+    return new JwtKeys({ ...surroundings, ...FILE_AGES, first, read: () => readText(path) });
+  } catch (error) {
+    const message = `${path}, the file of \`jwt.jwks\`, cannot be read as a JSON Web Key Set. It must be JSON such as {"keys":[…]}.`;
+    throw new Failure('bad_settings', message, error);
+  }
+}
+
+async function readText(path: string): Promise<string> {
+  // O_NONBLOCK: opening a pipe that an operator named by mistake must not block a thread for ever.
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const buffer = Buffer.alloc(MAX_BYTES + 1);
+    let length = 0;
+    for (;;) {
+      const { bytesRead } = await file.read(buffer, length, buffer.length - length);
+      length += bytesRead;
+      if (length > MAX_BYTES) throw tooLarge();
+      if (bytesRead === 0) return buffer.toString('utf8', 0, length);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+/** One GET that follows no redirect: only the server that the settings name may supply the issuer's keys. */
+async function fetchText(url: string): Promise<string> {
+  const response = await fetch(url, {
+    redirect: 'error',
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+    headers: { Accept: 'application/jwk-set+json, application/json' },
+  });
+  if (response.status !== 200) {
+    await response.body?.cancel();
+    throw new Error(`the server of the JSON Web Key Set answered ${response.status}`);
+  }
+  const pieces: Uint8Array[] = [];
+  let length = 0;
+  // A throw out of the loop cancels the rest of the body.
+  for await (const piece of response.body ?? []) {
+    length += piece.length;
+    if (length > MAX_BYTES) throw tooLarge();
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces).toString('utf8');
+}
+
+function tooLarge(): Error {
+  return new Error(`the JSON Web Key Set is no file, or larger than ${MAX_BYTES} bytes`);
 }

@@ -1,27 +1,26 @@
+import { hash } from 'node:crypto';
 import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import type { Consumer } from './consumer.ts';
-import { consumerOfClaims } from './jwt-claims.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
-import { type JwtRefusal, refusalOf } from './jwt-refusal.ts';
 
-/** What a token has to be like (contract section 5). */
+/** The rules that a token must meet (contract section 5). */
 export interface JwtRules {
   /** `iss`, to the letter. */
   readonly issuer: string;
   /** One of these must be in `aud`. */
   readonly audience: readonly string[];
-  /** JOSE names. Never one of a shared secret: the keys are public. */
+  /** JOSE names. Never an algorithm with a shared secret: the keys are public. */
   readonly algorithms: readonly string[];
   /** The claim that names the plan. */
   readonly planClaim: string;
 }
 
-/** Who calls with a token, or why that cannot be said. */
+/** The consumer that a token identifies, or why it identifies none. */
 export type JwtIdentity =
   | { readonly kind: 'consumer'; readonly key: Consumer; readonly expiresAtMs: number }
   | JwtRefused
-  /** The issuer's keys cannot be had: 503, not 401, or clients would throw good tokens away. */
+  /** The issuer's keys are not available: 503, not 401, or clients would discard good tokens. */
   | { readonly kind: 'unavailable'; readonly retryAfterMs: number };
 
 export interface JwtRefused {
@@ -33,37 +32,37 @@ export interface JwtRefused {
 export interface JwtVerifierOptions {
   readonly rules: JwtRules;
   readonly keys: JwtKeys;
-  /** Milliseconds that never jump. */
+  /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Verified tokens that are remembered at most. */
+  /** Most verified tokens that are remembered. */
   readonly remembered?: number;
 }
 
 interface Verified {
   readonly identity: Extract<JwtIdentity, { kind: 'consumer' }>;
-  /** The keys that it was verified with; others may not have signed it. */
+  /** The keys with which it was verified. With other keys it must be verified again. */
   readonly set: KeySet;
   /** Monotonic milliseconds. */
   readonly untilMs: number;
 }
 
-/** Longer tokens are refused unread: what a stranger sends must not cost more than a request. */
+/** Longer tokens are refused before they are parsed, so that a stranger's token costs no more than a request. */
 export const MAX_JWT_LENGTH = 8_192;
 /** How far the issuer's clock may be ahead, for `nbf` and `iat`. A token is never accepted after its own `exp`. */
 const TOLERANCE_SECONDS = 10;
-/** A verified token is believed for this long at most before its signature is looked at again. */
+/** How long a verified token is accepted before its signature is verified again. */
 const REMEMBER_MS = 300_000;
-/** Keys of one `kid` that are tried. An issuer has one; some have two for a moment. */
+/** Most keys with the same `kid` that are tried. An issuer has one, or two for a moment. */
 const MOST_KEYS = 4;
 
 /**
- * Tells whose a JSON Web Token is (contract section 5; RFC 7519, RFC 8725). Algorithms, issuer and audience are those of
- * the settings whatever the token says of itself; the token's own `jwk`, `jku` and `x5c` are not looked at.
+ * Identifies the consumer of a JSON Web Token (contract section 5; RFC 7519, RFC 8725). The settings alone decide which
+ * algorithms, issuer and audience are accepted; the token's own `jwk`, `jku` and `x5c` are ignored.
  *
- * The attacks: `alg: none`; HS256 with the public key as the secret; a key that the token brings along; a token for
- * another audience; one that lives for ever. Each has its test in test/identify/jwt.test.ts.
+ * Attacks: `alg: none`; HS256 with the public key as the secret; a key inside the token; a token for another audience; a
+ * token that never expires. Each has its test in test/identify/jwt.test.ts.
  */
 export class JwtVerifier {
   readonly #options: JwtVerifierOptions;
@@ -76,15 +75,15 @@ export class JwtVerifier {
   }
 
   /**
-   * At once where the token was verified lately, else when its signature has been, or the keys were waited for. Never
-   * rejects.
-   * @param sha the SHA-256 of the token: what it is remembered under
+   * The identity: synchronously if the token was verified lately, else when the keys have been read and the signature has
+   * been verified. Never rejects.
+   * @param sha the SHA-256 of the token, under which it is remembered
    */
   identify(token: string, sha: string): JwtIdentity | Promise<JwtIdentity> {
     if (token.length > MAX_JWT_LENGTH) return refused('too_long');
     const keys = this.#options.keys.current();
     return keys instanceof Promise
-      ? keys.then((it) => this.#identify(token, sha, it))
+      ? keys.then((keySet) => this.#identify(token, sha, keySet))
       : this.#identify(token, sha, keys);
   }
 
@@ -140,7 +139,7 @@ export class JwtVerifier {
       if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error;
       several = error;
     }
-    // A token that does not say which of several keys it means is not tried against them all.
+    // A token without `kid` is not tried against several keys.
     if (decodeProtectedHeader(token).kid === undefined) throw several;
     let tried = 0;
     for await (const key of several) {
@@ -169,11 +168,90 @@ export class JwtVerifier {
   #refusal(error: unknown, set: KeySet): JwtIdentity {
     const why = refusalOf(error);
     if (why !== null) return refused(why);
-    // A key that cannot be used is the issuer's mistake, not the caller's.
+    // An unusable key is a fault of the issuer, not of the caller.
     return { kind: 'unavailable', ...this.#options.keys.unusable(set, error) };
   }
 }
 
 function refused(why: JwtRefusal): JwtRefused {
   return { kind: 'refused', code: why === 'expired' ? 'expired_api_key' : 'invalid_api_key', why };
+}
+
+/**
+ * The consumer that verified claims identify.
+ * @param latestSeconds the latest `iat` that is accepted, Unix seconds
+ */
+export function consumerOfClaims(
+  claims: JWTPayload,
+  { issuer, planClaim }: { readonly issuer: string; readonly planClaim: string },
+  latestSeconds: number,
+): { readonly consumer: Consumer; readonly expiresAtMs: number } | JwtRefusal {
+  const { exp, iat, sub } = claims;
+  if (typeof exp !== 'number' || !Number.isFinite(exp)) return 'no_expiry';
+  if (iat !== undefined && !(typeof iat === 'number' && iat <= latestSeconds)) return 'not_yet';
+  if (typeof sub !== 'string' || sub === '') return 'subject';
+  const plan = Object.hasOwn(claims, planClaim) ? claims[planClaim] : undefined;
+  if (typeof plan !== 'string') return 'plan';
+  const consumer = { id: jwtConsumerId(issuer, sub), plan, limits: Object.freeze({}), name: null, owner: null };
+  return { consumer: Object.freeze(consumer), expiresAtMs: exp * 1000 };
+}
+
+/**
+ * The consumer id of a token's holder: `jwt_` and 32 characters of the SHA-256 of the JSON array `[issuer, subject]`,
+ * base64url.
+ *
+ * Attack: the holder may have chosen the subject at the issuer. It may contain a line break, a person's address, or
+ * `key_…`, the id of another caller's API key. The hash is safe in fields, names and logs, reveals nothing, and never
+ * equals the id of an API key.
+ */
+export function jwtConsumerId(issuer: string, subject: string): string {
+  return `jwt_${hash('sha256', JSON.stringify([issuer, subject]), 'base64url').slice(0, 32)}`;
+}
+
+/** Whether an id is one that `jwtConsumerId` makes. */
+export function isTokenHolder(consumerId: string): boolean {
+  return /^jwt_[A-Za-z0-9_-]{32}$/.test(consumerId);
+}
+
+/** What is wrong with a token; annotate/errors.ts has a sentence for the caller for each. */
+export type JwtRefusal =
+  | 'malformed'
+  | 'too_long'
+  /** The token is signed with an algorithm that the settings do not allow, or not signed. */
+  | 'algorithm'
+  /** The issuer has no key with the `kid` of the token, or several keys and the token has no `kid`. */
+  | 'unknown_key'
+  | 'signature'
+  | 'issuer'
+  | 'audience'
+  | 'expired'
+  /** `exp` is missing or not a time. */
+  | 'no_expiry'
+  /** `nbf` or `iat` is in the future or not a time. */
+  | 'not_yet'
+  /** `sub` is missing or empty. */
+  | 'subject'
+  /** The claim that names the plan is missing, or names a plan that a token cannot have. */
+  | 'plan';
+
+const REFUSAL_OF_CLAIM: Readonly<Record<string, JwtRefusal>> = {
+  iss: 'issuer',
+  aud: 'audience',
+  exp: 'no_expiry',
+  nbf: 'not_yet',
+  iat: 'not_yet',
+  sub: 'subject',
+};
+
+/** The refusal for an error of jose; null if the token is not at fault. */
+export function refusalOf(error: unknown): JwtRefusal | null {
+  if (error instanceof errors.JWTExpired) return 'expired';
+  if (error instanceof errors.JWTClaimValidationFailed) return REFUSAL_OF_CLAIM[error.claim] ?? 'malformed';
+  if (error instanceof errors.JOSEAlgNotAllowed) return 'algorithm';
+  if (error instanceof errors.JWSSignatureVerificationFailed) return 'signature';
+  if (error instanceof errors.JWKSNoMatchingKey) return 'unknown_key';
+  if (error instanceof errors.JWKSMultipleMatchingKeys) return 'unknown_key';
+  if (error instanceof errors.JWKSInvalid) return null;
+  // Among them a `crit` parameter that jose does not support (RFC 7515 section 4.1.11).
+  return error instanceof errors.JOSEError ? 'malformed' : null;
 }

@@ -2,18 +2,18 @@ import { hash } from 'node:crypto';
 import { isOwnForm, isWellFormed } from './api-key.ts';
 
 /**
- * What API keys look like that were made elsewhere and moved here (`keys.formats` in gateway.yaml). A prefix, a length and
- * an alphabet instead of a pattern: telling takes one look at each character, whatever was sent.
+ * The format of API keys that were made elsewhere and imported (`keys.formats` in gateway.yaml). It has a prefix, a length
+ * and an alphabet instead of a regular expression, so that matching takes linear time on any input.
  */
 export interface KeyFormat {
   readonly prefix: string;
-  /** Characters, the prefix included. */
+  /** Fewest and most characters, the prefix included. */
   readonly least: number;
   readonly most: number;
   readonly alphabet: AlphabetName;
 }
 
-/** What may follow the prefix. None has a dot: three parts with dots between them are a JWT. */
+/** The characters that may follow the prefix. No alphabet has a dot: three parts with dots between them are a JWT. */
 export const ALPHABETS = {
   hex: '0123456789abcdefABCDEF',
   base58: '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz',
@@ -32,32 +32,32 @@ const ALLOWED: Readonly<Record<AlphabetName, ReadonlySet<string>>> = {
   base64: new Set(ALPHABETS.base64),
 };
 
-/** Under what a secret is remembered: its SHA-256. Null where it cannot be a secret of ours. */
+/** The fingerprint of a secret in Tollgate's own form: its SHA-256, base64url. Null if the checksum is wrong. */
 export function fingerprintOf(token: string): string | null {
   return isWellFormed(token) ? sha256Of(token) : null;
 }
 
 /**
- * The same for a key that was made elsewhere. What begins as our own keys do is judged by our checksum alone, so that no
- * format lets made-up keys of ours through to the store.
+ * The fingerprint of a secret that was made elsewhere; null if it has none of the formats. A text that begins with our own
+ * prefix never matches a format, so that made-up keys with a wrong checksum cannot reach the store.
  */
 export function foreignFingerprintOf(token: string, formats: readonly KeyFormat[]): string | null {
   return isForeign(token, formats) ? sha256Of(token) : null;
 }
 
-/** Whether a text is of one of these formats and not of our own. */
+/** Whether a text has one of these formats and does not begin with our own prefix. */
 export function isForeign(text: string, formats: readonly KeyFormat[]): boolean {
-  return formats.length > 0 && !isOwnForm(text) && formats.some((format) => isOf(text, format));
+  return formats.length > 0 && !isOwnForm(text) && formats.some((format) => hasFormat(text, format));
 }
 
-/** Whether a secret that ends so may be of one of these formats; all that is known of it may be its hash and its end. */
+/** Whether a secret with these last characters may have one of these formats. An import may know no more than its hash and end. */
 export function mayEndForeign(end: string, formats: readonly KeyFormat[]): boolean {
   return formats.some(({ prefix, alphabet }) =>
-    [...end].every((one) => ALLOWED[alphabet].has(one) || prefix.includes(one)),
+    [...end].every((character) => ALLOWED[alphabet].has(character) || prefix.includes(character)),
   );
 }
 
-function isOf(text: string, { prefix, least, most, alphabet }: KeyFormat): boolean {
+function hasFormat(text: string, { prefix, least, most, alphabet }: KeyFormat): boolean {
   if (text.length < least || text.length > most || !text.startsWith(prefix)) return false;
   const allowed = ALLOWED[alphabet];
   for (let i = prefix.length; i < text.length; i++) if (!allowed.has(text[i]!)) return false;

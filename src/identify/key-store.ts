@@ -1,15 +1,16 @@
 import { z } from 'zod';
+import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 
-/** One secret of an API key, as the store has it: never the secret itself. */
+/** The store's record of one secret of an API key. It never holds the secret itself. */
 export interface StoredSecret {
   /** HMAC-SHA-256(pepper, SHA-256(secret)), base64url. */
   readonly digest: string;
-  /** The last four characters of the secret, to recognise it by; empty where only its hash was ever known. */
+  /** The last four characters of the secret, for people to recognise it; empty if only its hash was imported. */
   readonly last4: string;
   readonly createdAtMs: number;
-  /** Null: lives as long as its key. Set when a rotation retires it. */
+  /** Null: valid as long as its key. A rotation sets it. */
   readonly expiresAtMs: number | null;
 }
 
@@ -17,7 +18,7 @@ export interface StoredSecret {
 export interface StoredKey {
   readonly id: string;
   readonly plan: string;
-  /** Limits of its own that replace its plan's, one window at a time. */
+  /** The key's own limits, each of which replaces the plan's limit of that window. */
   readonly limits: Limits;
   readonly name: string | null;
   readonly owner: string | null;
@@ -29,16 +30,15 @@ export interface StoredKey {
   /** Newest first. */
   readonly secrets: readonly StoredSecret[];
   /**
-   * Digests of secrets that it had and no longer has, oldest first: an import must not bring one of them back. Absent where
-   * there are none.
+   * Digests of former secrets, oldest first: an import must not bring one of them back. Absent if there are none.
    */
   readonly retired?: readonly string[];
   /**
-   * When it was deleted for good. What is left of it are its id and the digests that it had, all retired: a tombstone, so that
-   * an import does not bring it back. Absent while it was not.
+   * When an operator deleted the key for good. The record is then a tombstone: it keeps the id and all digests, retired, so
+   * that an import does not bring the key back. Absent for other keys.
    */
   readonly deletedAtMs?: number;
-  /** How its creation is told from another when it is asked for again (repeatable.ts); absent where it cannot be. */
+  /** Recognises a repeated request for the same creation (operations/create-once.ts); absent if that is not possible. */
   readonly creation?: { readonly salt: string; readonly body: string };
 }
 
@@ -48,91 +48,77 @@ export interface KeyPage {
   readonly cursor: string | null;
 }
 
-/**
- * Whether a change outlives the server that took it. `unknown`: it was made, and a failover may still undo it; the store
- * goes on to secure it, makes it again where it was undone, and tells in `settled`, which never rejects, how that ended.
- */
-export type Durability =
-  | { readonly kind: 'durable' }
-  | { readonly kind: 'unknown'; readonly settled: Promise<Settlement> };
-
-/**
- * `superseded`: it was undone, and what it was about was changed differently since, so it was not made again.
- * `given_up`: it is still not known.
- */
-export type Settlement = 'durable' | 'superseded' | 'given_up';
-
-export const DURABLE: Durability = { kind: 'durable' };
-
-/** A key as a change has left it. */
+/** A key after a change. */
 export interface Updated {
   readonly key: StoredKey;
   readonly durability: Durability;
 }
 
 export interface Deleted {
-  /** The key as it was; its tombstone where it had been deleted before. */
+  /** The key before the deletion; its tombstone if it had been deleted already. */
   readonly before: StoredKey;
   readonly durability: Durability;
 }
 
 export interface UpdateOptions {
-  /** False for what may be lost, since it is made again by itself: nothing is waited for, and the durability is unknown. */
+  /** False: the store does not wait for replicas, and the durability is unknown. For changes that are repeated if lost. */
   readonly isLasting?: boolean;
 }
 
 /**
- * Where API keys live. Owned by identify, implemented by stores/embedded and stores/redis, held to by
- * test/contracts/key-store.ts. Every method rejects with Failure `store_unavailable` when the store does not answer.
+ * The store of API keys. Owned by identify, implemented by stores/embedded and stores/redis; test/contracts/key-store.ts
+ * tests both. Every method rejects with Failure `store_unavailable` if the store does not answer.
  */
 export interface KeyStore {
-  /** The key that has a secret with this digest, whatever its state (revoked and expired ones are found too). */
+  /** The key that has a secret with this digest; revoked and expired keys are found too. */
   findByDigest(digest: string): Promise<StoredKey | null>;
   /**
-   * The same, and the key that had such a secret once and keeps its digest among the retired ones, be it deleted. Nothing else
-   * here shows a deleted key unless asked for it.
+   * The same, and also a key whose retired digests include this one, even a deleted key. No other method returns a deleted
+   * key, except `get` with `evenDeleted`.
    */
   ownerOf(digest: string): Promise<StoredKey | null>;
   get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null>;
-  /** The keys behind the one whose id is `cursor`, which stays where it is whatever is added. `refused` for any other. */
+  /** The keys after the one with the id `cursor`. New keys do not move it. Rejects with `refused` for an unknown cursor. */
   list(page: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage>;
   /**
-   * Stores a new key, whole or not at all. Rejects with `refused` when its id or a digest is taken, be it a retired one or a
-   * deleted key's.
+   * Stores a new key atomically. Rejects with `refused` if another key has its id or one of its digests, even a retired
+   * digest or a deleted key.
    */
   create(key: StoredKey): Promise<Durability>;
   /**
-   * Stores many new keys, each whole or not at all. Nobody is told: what was unknown is asked again within a second.
-   * @returns per key, in order, whether it was stored; `unknown` when it was and that may not be durable, `taken` when
-   *   its id or a digest belongs to a key already. When it rejects, some may have been stored and others not.
+   * Stores many new keys, each atomically. Gateways are not notified: they ask about unknown secrets again within a second.
+   * @returns for each key, in order: `created`; `unknown` if it was stored and may not be durable; `taken` if another key
+   *   has its id or a digest. If the call rejects, some of the keys may have been stored.
    */
   createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'unknown' | 'taken')[]>;
   /**
-   * Replaces a key by `change(key)` atomically: two changes at once both take effect, one after the other (`change` may
-   * run more than once and must be pure). Digests that the new version lacks can no longer be found.
-   * Tells every gateway. Null when there is no such key; what `change` throws comes through and nothing is stored.
+   * Replaces a key by `change(key)` atomically and notifies every gateway. Two concurrent changes both take effect, one
+   * after the other: `change` may run more than once and must be pure. Digests that the new version lacks are no longer
+   * found. If `change` throws, nothing is stored and the promise rejects with its error.
+   * @returns null if there is no such key
    */
   update(id: string, change: (key: StoredKey) => StoredKey, options?: UpdateOptions): Promise<Updated | null>;
   /**
-   * Replaces a key by `bury(key)`, its tombstone, and takes it from the list; as atomic and as lasting as a change. Of a key
-   * that is deleted already that is done once more, as far as it was not. Null when there is no such key; what `bury` throws
-   * comes through and nothing is changed.
+   * Replaces a key by its tombstone `bury(key)` and removes it from the list, with the same atomicity and durability as
+   * `update`. For a key that is already deleted it completes what an earlier deletion left undone. If `bury` throws,
+   * nothing is changed and the promise rejects with its error.
+   * @returns null if there is no such key
    */
   delete(id: string, bury: (key: StoredKey) => StoredKey): Promise<Deleted | null>;
 }
 
-/** How a gateway hears of changes that others (a command, another gateway) made to keys and bans. */
+/** Notifies a gateway of changes that a command or another gateway made to keys and bans. */
 export interface ChangeFeed {
   /**
-   * Calls `listener` within 1 s of every change, in the worst case (a notification lost, a link cut) by assuming one.
-   * `keyId` null: anything may have changed.
+   * Calls `listener` within 1 s of every change. If notifications may have been lost, as after a broken connection, it
+   * assumes a change: `keyId` is then null, and any key may have changed.
    */
-  subscribe(listener: (change: Change) => void): void;
+  subscribe(listener: (change: StoreChange) => void): void;
 }
 
-export interface Change {
+export interface StoreChange {
   readonly keyId: string | null;
-  /** `key`: the record changed (forget what was cached). `ban`: a ban was lifted. `any`: both may be true. */
+  /** `key`: the record changed, so cached copies are outdated. `ban`: a ban was lifted. `any`: both may be true. */
   readonly kind: 'key' | 'ban' | 'any';
 }
 
@@ -144,7 +130,7 @@ const SECRET = z.looseObject({
   createdAtMs: moment,
   expiresAtMs: moment.nullable(),
 });
-/** Loose: what a later version has added is carried through a change made by this one. */
+/** Loose: fields that a later version has added survive a change by this version. */
 const STORED_KEY = z.looseObject({
   id: z.string(),
   plan: z.string(),
@@ -167,15 +153,15 @@ export function digestsOf({ secrets, retired = [] }: StoredKey): string[] {
 }
 
 /**
- * Reads a key as a store has it, JSON.
- * @throws Failure `store_corrupt` when it is no key: somebody else's value in its place, or a broken record
+ * Parses the store's record of a key, JSON.
+ * @throws Failure `store_corrupt` if it is not a key: another program's value, or a damaged record
  */
 export function readStoredKey(text: string): StoredKey {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    // The syntax error quotes the text, and the text may be anything.
+    // The syntax error is dropped: it quotes the text, which may be anything.
   }
   const read = STORED_KEY.safeParse(value);
   if (!read.success)

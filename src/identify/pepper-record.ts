@@ -3,31 +3,31 @@ import { z } from 'zod';
 import { Failure } from '../failure.ts';
 import { isSameDigest, type Random } from './api-key.ts';
 
-/** Where a store keeps the record of its peppers. Owned by identify, implemented by stores/embedded and stores/redis. */
+/** The record of peppers in a store. Owned by identify, implemented by stores/embedded and stores/redis. */
 export interface PepperStore {
-  /** Null where there is none yet. */
+  /** The record; null if there is none yet. */
   read(): Promise<string | null>;
-  /** Replaces the record if it is still `before`; false where it is not. */
+  /** Replaces the record if it is still `before`. @returns false if it was not */
   replace(before: string | null, after: string): Promise<boolean>;
   /** Whether the store has any key. */
   hasKeys(): Promise<boolean>;
 }
 
-/** What stays the same for a store whatever becomes of its pepper. */
+/** Data of a store that survive a change of its pepper. */
 export interface PepperHistory {
-  /** Every pepper that this store has been opened with: those in use, newest first, and then those before. */
+  /** Every pepper with which this store has been opened: those in use, newest first, then the earlier ones. */
   readonly peppers: readonly string[];
-  /** A secret of the store's own. The ids of imported keys follow from it. */
+  /** A secret of the store's own, from which the ids of imported keys are derived. */
   readonly root: string;
 }
 
 export interface PepperCheck {
   readonly history: PepperHistory;
-  /** The store had keys and no record: their pepper could not be checked, and those given were taken for it. */
+  /** The store had keys and no record, so the given peppers were accepted without a check. */
   readonly unverified: boolean;
 }
 
-/** Peppers that are remembered. They change once in years. */
+/** Peppers kept in the history. Operators change the pepper once in years. */
 const MOST_PEPPERS = 32;
 const MOST_ATTEMPTS = 50;
 const IV_BYTES = 12;
@@ -38,15 +38,15 @@ const RECORD = z.looseObject({ checks: z.array(z.string()).min(1), sealed: z.str
 const HISTORY = z.looseObject({ peppers: z.array(z.string()), root: z.string() });
 
 /**
- * Checks the peppers that were given against those that the store was opened with last, and notes them.
+ * Compares the given peppers with those with which the store was last opened, and records them.
  *
- * The store keeps a check value of each pepper in use, and the history sealed under the newest: without a pepper neither
- * says more than the digests do. A wrong KEY_PEPPER would answer every good key with 401 and make keys that no gateway
- * knows, so the newest pepper of the store has to be among those given. A change from `old` over `old,new` and `new,old`
- * to `new` meets that at each step, and so does the way back.
+ * The store keeps a check value of each pepper in use, and the history encrypted under the newest. Without a pepper they
+ * reveal no more than the digests do. With a wrong KEY_PEPPER the gateway would answer every good key with 401 and create
+ * keys that no other gateway finds. So the newest pepper of the store must be among those given, which holds at each step
+ * of a change from `old` via `old,new` and `new,old` to `new`, and of the way back.
  *
  * @param peppers newest first; at least one
- * @param writes `always`: those given become the ones in use. `if-missing`: only where the store has no record. `never`
+ * @param writes when the given peppers become the recorded ones: `always`, `if-missing` (the store has no record) or `never`
  * @throws Failure `pepper_mismatch`; `store_corrupt` for a record that cannot be read; `store_unavailable`
  */
 export async function checkPeppers(
@@ -69,7 +69,7 @@ export async function checkPeppers(
   );
 }
 
-/** What is said where `unverified`. */
+/** The warning for `PepperCheck.unverified`. */
 export const UNVERIFIED =
   'The store has keys that were made before it could check KEY_PEPPER. The present KEY_PEPPER is taken for theirs, and another one is refused from now on.';
 
@@ -91,7 +91,7 @@ function open(text: string, peppers: readonly string[]): PepperHistory {
   return read(unseal(sealed, newest), HISTORY);
 }
 
-/** Whether nothing would be different if the record was written anew. */
+/** Whether the record already holds these peppers. */
 function isUpToDate(text: string, peppers: readonly string[], { peppers: known }: PepperHistory): boolean {
   const { checks } = read(text, RECORD);
   return (
@@ -125,7 +125,7 @@ function read<T>(text: string, schema: z.ZodType<T>): T {
   try {
     value = JSON.parse(text);
   } catch {
-    // Told below: the syntax error quotes the text.
+    // Reported below without the syntax error, which quotes the text.
   }
   const outcome = schema.safeParse(value);
   if (!outcome.success) throw unreadable();
@@ -140,7 +140,10 @@ function unreadable(cause?: unknown): Failure {
   );
 }
 
-/** Neither this nor the sealing key is ever a digest of a secret: those are of 32 bytes. */
+/**
+ * Neither this nor the sealing key can equal the digest of a secret: the input of those is a SHA-256 of 32 bytes, and
+ * neither input here has that length.
+ */
 function checkOf(pepper: string): string {
   return createHmac('sha256', pepper).update('tollgate pepper check').digest('base64url');
 }

@@ -3,45 +3,45 @@ import { networkOf } from '../identify/failed-attempts.ts';
 
 /** A connection as its reader sees it. */
 export interface ReadConnection {
-  /** Since when it has waited for a request, on a clock that only goes forward; null while it serves one. */
+  /** When it began to wait for a request, on a monotonic clock; null while it serves one. */
   readonly idleSinceMs: number | null;
 }
 
 export interface ConnectionLimits {
-  /** Connections at a time. */
+  /** Maximum number of connections at a time. */
   readonly maxConnections: number;
-  /** Of one client address at a time; an IPv6 client counts by its /64. */
+  /** Maximum number from one client address at a time; an IPv6 client counts by its /64. */
   readonly maxConnectionsPerAddress: number;
 }
 
-interface Open {
+interface OpenConnection {
   readonly socket: Socket;
   readonly sinceMs: number;
-  /** Null while it is not counted for an address. */
+  /** Null until it is counted for a client address. */
   network: string | null;
   /** Null until its requests are read. */
   reading: ReadConnection | null;
 }
 
-/** Connections found idle, the one that has been idle longest at the end. */
-type Candidates = { readonly open: Open; readonly idleSinceMs: number }[];
+/** Idle connections; the one that has been idle longest is the last. */
+type Candidates = { readonly open: OpenConnection; readonly idleSinceMs: number }[];
 
-/** One look over all connections serves so many new ones. */
+/** How many idle connections one scan keeps. Each of them can make room for a new connection. */
 const MAX_CANDIDATES = 256;
-/** A look that found no idle connection is not repeated for so long. */
-const LOOK_AGAIN_MS = 10;
-/** Stands for all client addresses. */
+/** A scan that found no idle connection is not repeated for this long. */
+const SCAN_AGAIN_MS = 10;
+/** Used in place of a network for all client addresses. */
 const EVERYWHERE = '';
 
 /**
- * The open connections of a listener, all together and of each client address.
+ * The open connections of a listener, counted in total and for each client address.
  *
- * Attack: one address opens as many connections as there may be, sends 27 bytes on each of them, and keeps everybody else
- * out until they time out. So an address has a limit of its own, and where a limit is reached, the connection that has
- * been idle longest makes room for the new one.
+ * Attack: one address opens as many connections as the listener allows, sends 27 bytes on each, and keeps all other
+ * clients out until they time out. So each address has a limit of its own, and when a limit is reached, the connection
+ * that has been idle longest makes room for the new one.
  */
 export class Connections {
-  readonly #open = new Map<Socket, Open>();
+  readonly #open = new Map<Socket, OpenConnection>();
   readonly #perNetwork = new Map<string, number>();
   readonly #limits: ConnectionLimits;
   readonly #nowMs: () => number;
@@ -49,7 +49,7 @@ export class Connections {
   readonly #nothingFoundAtMs = new Map<string, number>();
   #onEmpty: (() => void) | null = null;
 
-  /** @param nowMs milliseconds that never jump */
+  /** @param nowMs milliseconds of a monotonic clock */
   constructor(limits: ConnectionLimits, nowMs: () => number) {
     this.#limits = limits;
     this.#nowMs = nowMs;
@@ -68,12 +68,12 @@ export class Connections {
     socket.once('close', () => this.#remove(socket));
   }
 
-  /** Whether a client address has as many connections as it may. */
+  /** Whether a client address has reached its limit. */
   isAtLimit(address: string): boolean {
     return (this.#perNetwork.get(networkOf(address)) ?? 0) >= this.#limits.maxConnectionsPerAddress;
   }
 
-  /** Counts a connection for its client's address. */
+  /** Counts a connection towards its client's address. */
   enter(socket: Socket, address: string): void {
     const open = this.#open.get(socket);
     if (open === undefined) return;
@@ -81,21 +81,21 @@ export class Connections {
     this.#perNetwork.set(open.network, (this.#perNetwork.get(open.network) ?? 0) + 1);
   }
 
-  /** The requests of a connection are read from now on. */
+  /** Notes that the requests of a connection are read from now on. */
   reads(socket: Socket, reading: ReadConnection): void {
     const open = this.#open.get(socket);
     if (open !== undefined) open.reading = reading;
   }
 
   /**
-   * Closes the connection that has been idle longest, and counts it no more.
-   * @param address of the client; null for a connection of any
+   * Closes the connection that has been idle longest, and stops counting it.
+   * @param address of the client; null for any client
    * @returns whether there was one
    */
   closeLongestIdle(address: string | null): boolean {
     const network = address === null ? EVERYWHERE : networkOf(address);
-    // What an earlier look found may be busy or closed by now.
-    return this.#closeFirstOf(this.#candidates.get(network) ?? []) || this.#closeFirstOf(this.#look(network));
+    // Connections that an earlier scan found may be busy or closed by now.
+    return this.#closeFirstOf(this.#candidates.get(network) ?? []) || this.#closeFirstOf(this.#scan(network));
   }
 
   /** Closes the connections that wait for a request. @returns how many there were */
@@ -110,7 +110,7 @@ export class Connections {
     for (const { socket } of this.#open.values()) socket.destroy();
   }
 
-  /** Resolves when no connection is open, which may be at once. */
+  /** Resolves as soon as no connection is open. */
   emptied(): Promise<void> {
     return new Promise((resolve) => {
       this.#onEmpty = resolve;
@@ -118,7 +118,10 @@ export class Connections {
     });
   }
 
-  /** Closes the connection that has been idle longest of those that still are. @returns whether there was one */
+  /**
+   * Closes the candidate that has been idle longest, skipping those that are no longer idle.
+   * @returns whether there was one
+   */
   #closeFirstOf(candidates: Candidates): boolean {
     for (let next = candidates.pop(); next !== undefined; next = candidates.pop()) {
       const { open, idleSinceMs } = next;
@@ -129,10 +132,10 @@ export class Connections {
     return false;
   }
 
-  /** Finds those that are idle now, unless it found none a moment ago. */
-  #look(network: string): Candidates {
+  /** Finds the connections that are idle now, unless the last scan found none a moment ago. */
+  #scan(network: string): Candidates {
     const nowMs = this.#nowMs();
-    if (nowMs - (this.#nothingFoundAtMs.get(network) ?? Number.NEGATIVE_INFINITY) < LOOK_AGAIN_MS) return [];
+    if (nowMs - (this.#nothingFoundAtMs.get(network) ?? Number.NEGATIVE_INFINITY) < SCAN_AGAIN_MS) return [];
     const found: Candidates = [];
     for (const open of this.#open.values()) {
       const idleSinceMs = network === EVERYWHERE || open.network === network ? idleSince(open) : null;
@@ -148,7 +151,7 @@ export class Connections {
     return oldest;
   }
 
-  #close(open: Open): void {
+  #close(open: OpenConnection): void {
     this.#remove(open.socket);
     open.socket.destroy();
   }
@@ -171,7 +174,7 @@ export class Connections {
   }
 }
 
-/** Before its requests are read, a connection is idle from its beginning. */
-function idleSince({ reading, sinceMs }: Open): number | null {
+/** Until its requests are read, a connection counts as idle since it was opened. */
+function idleSince({ reading, sinceMs }: OpenConnection): number | null {
   return reading === null ? sinceMs : reading.idleSinceMs;
 }

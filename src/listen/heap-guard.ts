@@ -1,35 +1,35 @@
 import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 
-/** What is known of the part of the heap in which long-lived objects stand, in bytes. */
+/** How full the part of the heap is that holds long-lived objects. */
 export interface HeapUse {
   readonly usedBytes: number;
-  /** Beyond it V8 ends the process. */
+  /** If the heap grows beyond this, V8 ends the process. */
   readonly limitBytes: number;
 }
 
 export interface HeapGuardEvents {
-  /** The heap has become nearly full, or no longer is. */
+  /** The heap has become nearly full, or is no longer nearly full. */
   onChange(isShort: boolean, use: HeapUse): void;
-  /** At each look while it is nearly full. */
+  /** Called at each look while the heap is nearly full. */
   onShort(): void;
 }
 
 const LOOK_EVERY_MS = 50;
 /**
- * Of the limit. V8 collects garbage when the heap has grown halfway from what lives to the limit, so a heap that is found
- * this full is nearly full of what lives.
+ * Share of the limit. V8 collects garbage when the heap has grown halfway from its live objects to the limit, so a heap
+ * that is this full holds almost nothing but live objects.
  */
 const SHORT_FROM = 0.9;
-/** Load is shed until the heap is back here, so that the gateway does not go back and forth. */
+/** Load is shed until the heap is below this share, so that the gateway does not switch back and forth. */
 const SHORT_UNTIL = 0.8;
-/** So many looks in a row have to find it so: one alone may come just before a collection. */
+/** How many looks in a row must find the heap nearly full. A single look may fall just before a collection. */
 const LOOKS = 2;
 
 /**
- * Notices that the heap nears the limit at which V8 ends the process, early enough to shed load.
+ * Detects that the heap approaches the limit at which V8 ends the process, early enough to shed load.
  *
- * Attack: whatever each connection is bounded to, enough connections that each hold as much as they may can fill the
- * heap, and every request that is running is lost with the process.
+ * Attack: however little each connection may hold, enough connections that each hold that much fill the heap, and every
+ * running request is lost with the process.
  */
 export class HeapGuard {
   readonly #read: () => HeapUse;
@@ -65,7 +65,7 @@ export class HeapGuard {
   }
 }
 
-/** Three spaces of 32 MiB for young objects, which V8 counts into its limit: they do not help where the old ones are many. */
+/** Three spaces of 32 MiB for young objects. V8 includes them in its limit, although old objects cannot use them. */
 const YOUNG_BYTES = 96 * 1024 * 1024;
 const YOUNG = /^(?:new_|read_only)/;
 

@@ -1,13 +1,14 @@
 import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
+import { descriptorOf } from '../io/node-internals.ts';
 
-/** Kept free for upstreams, the store and files, whatever clients do. */
+/** Descriptors that client connections may not use. They are kept for upstreams, the store and files. */
 const KEPT_FREE = 32;
 
 /**
- * The files that this process may have open. Node raises its soft limit to the hard one when it starts, so the hard one,
- * which an operator has set, is what counts.
- * @returns `Infinity` where there is no limit, or where the system does not tell (other than on Linux)
+ * How many files this process may have open. At startup Node raises its soft limit to the hard limit, so the hard
+ * limit, which an operator sets, is the one that counts.
+ * @returns `Infinity` if there is no limit, or if the system does not report it (only Linux does)
  */
 export function openFilesLimit(): number {
   try {
@@ -19,11 +20,11 @@ export function openFilesLimit(): number {
 }
 
 /**
- * Whether the process has nearly used up its open files.
+ * Detects that the process has nearly used up its file descriptors.
  *
- * Attack: where none is left, Node (libuv) accepts and closes each new connection silently, and the gateway cannot open a
- * connection to its upstream or its store either. The system gives each new file the lowest free number, so the number of
- * a connection that has just been accepted tells how many are left, and there is still one to decide with.
+ * Attack: when none is left, Node (libuv) accepts and closes each new connection silently, and the gateway cannot
+ * connect to its upstream or its store either. The system gives each new file the lowest free descriptor, so the
+ * descriptor of a connection that has just been accepted shows how many are left.
  */
 export class OpenFiles {
   readonly #highest: number;
@@ -33,8 +34,6 @@ export class OpenFiles {
   }
 
   isShort(accepted: Socket): boolean {
-    // No documented part of Node. Where it is not there, nothing is ever short.
-    const fd = (accepted as unknown as { readonly _handle?: { readonly fd?: number } | null })._handle?.fd ?? -1;
-    return fd >= this.#highest;
+    return descriptorOf(accepted) >= this.#highest;
   }
 }

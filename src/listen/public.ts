@@ -1,49 +1,48 @@
-import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
-import { Socket } from 'node:net';
-import type { ClientRequest, ClientResponse } from '../forward/client.ts';
-import type { ClientFault } from '../forward/faults.ts';
-import { UpgradeClient } from '../forward/upgrade-client.ts';
-import { closeGently } from '../gateway/linger.ts';
-import { closeAfter } from '../gateway/reply.ts';
-import { type Entry, type EntryOptions, openEntry } from './entry.ts';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { UpgradeClient } from '../forward/websocket/upgrade-client.ts';
+import type { ClientRequest, ClientResponse } from '../http1/client.ts';
+import { FieldBlock } from '../http1/field-block.ts';
+import type { HeadLimits } from '../http1/request-framing.ts';
+import { type Head, type HeadFault, readHead } from '../http1/request-head.ts';
+import { isNonConformingRequestLine } from '../http1/request-line.ts';
+import { closeAfter, closeGently } from '../io/graceful-close.ts';
+import { HeldBytesBudget } from '../io/held-bytes.ts';
+import { openLastResponse } from '../io/node-internals.ts';
+import { type AcceptOptions, type Listener, openListener } from './accept.ts';
 import { FastPath } from './fast-path/fast-path.ts';
-import { type Head, type HeadFault, type HeadLimits, readHead } from './head.ts';
-import { HeldBytesBudget } from './held-bytes.ts';
-import { RequestFeed } from './request-feed.ts';
-import { isLooseRequestLine } from './request-line.ts';
-import { answerLate, onClientError, type ParseError } from './unparsed.ts';
+import { RequestFeed } from './node-http/request-feed.ts';
+import { onClientError, type ParseError, respondTooLate, type UnparsedOptions } from './node-http/unparsed.ts';
 
-export interface PublicListenerOptions extends HeadLimits, EntryOptions {
+export interface PublicListenerOptions extends UnparsedOptions, AcceptOptions {
   readonly requestTimeoutMs: number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
-  /** @param client the connection, where `mayUpgrade` was true: it carries no further request of HTTP */
-  readonly handle: (
-    request: ClientRequest,
-    response: ClientResponse,
-    head: Head | HeadFault,
-    client: UpgradeClient | null,
-  ) => void;
-  /** Whether a request asks, in the right form and where it may, for another protocol on its connection. */
-  readonly mayUpgrade: (head: Head) => boolean;
-  /** Ends the request that a connection is busy with; false when there is none that could still be answered. */
-  readonly breakOff: (socket: Socket, code: ClientFault) => boolean;
+  readonly handler: RequestHandler;
 }
 
-export type PublicListener = Entry;
+/** Serves the requests that the listener has read. */
+export interface RequestHandler {
+  /** @param client the connection, if `mayUpgrade` returned true: it carries no further HTTP request */
+  handle(request: ClientRequest, response: ClientResponse, head: Head | HeadFault, client?: UpgradeClient | null): void;
+  /** Whether a request asks for another protocol on its connection, in valid form and where the gateway allows it. */
+  mayUpgrade(head: Head): boolean;
+}
+
+export type PublicListener = Listener;
 
 /**
- * Node counts the request line and the fields together; this much beyond both limits it gives up, and which was too long
- * is told by the packet with which it did. With the limits as they come that is the first one of a client on the same
- * machine, whose packets begin at 32 KiB.
+ * Node limits the request line and the fields together. It refuses a head that exceeds the sum of both limits by this
+ * much, and the packet in which it does so shows which of the two was too long. With the default limits the first
+ * packet of a client on the same machine suffices, because it may have 32 KiB.
  */
 const PARSER_SLACK_BYTES = 7.5 * 1024;
 /** How often Node looks for connections whose deadline has passed. */
 const CHECK_EVERY_MS = 100;
 
 /**
- * Opens the public listener: HTTP/1.1 and 1.0, HTTP/2 where it is encrypted, every wait with a deadline.
- * @throws Failure `cannot_listen`, `unsupported_node`
+ * Opens the public listener for HTTP/1.1 and 1.0, and for HTTP/2 over TLS. Every wait has a deadline.
+ * @throws Failure `cannot_listen`
  */
 export function listenPublic(options: PublicListenerOptions): Promise<PublicListener> {
   const [connections, streams] = [createReader(options), createReader(options)];
@@ -53,29 +52,25 @@ export function listenPublic(options: PublicListenerOptions): Promise<PublicList
     connections.feeds.set(socket, feed);
     return feed;
   };
-  // What it relies on in node:http is tried before the first client comes.
-  const probe = new Socket();
-  open(probe);
-  probe.destroy();
   const simple = new FastPath({
     ...options,
     headersTimeoutMs: headersTimeoutOf(options),
     feed: open,
     held,
-    serve: (request, response, head) => options.handle(request, response, head, null),
-    onSilent: (socket) => answerLate(socket, options),
+    onSilent: (socket) => respondTooLate(socket, options),
   });
-  return openEntry(options, simple, { connections: connections.server, streams: streams.server });
+  return openListener(options, simple, { connections: connections.server, streams: streams.server });
 }
 
 interface NodeReader {
   readonly server: Server;
-  /** By connection. A stream of HTTP/2 has none: it carries one request. */
+  /** By connection. An HTTP/2 stream has no feed, because it carries only one request. */
   readonly feeds: WeakMap<object, RequestFeed>;
 }
 
-/** Reads requests from what it is given: it does not listen itself. */
+/** Creates a node:http server that does not listen, but reads requests from the connections handed to it. */
 function createReader(options: PublicListenerOptions): NodeReader {
+  const heads: UpgradeHeads = new WeakMap();
   const server = createServer({
     headersTimeout: headersTimeoutOf(options),
     requestTimeout: options.requestTimeoutMs,
@@ -83,102 +78,113 @@ function createReader(options: PublicListenerOptions): NodeReader {
     keepAliveTimeoutBuffer: 0,
     connectionsCheckingInterval: CHECK_EVERY_MS,
     maxHeaderSize: options.maxUrlBytes + options.maxHeaderBytes + PARSER_SLACK_BYTES,
-    // A missing Host is refused in our own words, with the fields that every answer has.
+    // The gateway refuses a missing Host itself, with the body and fields that all its refusals have.
     requireHostHeader: false,
     optimizeEmptyRequests: true,
-    shouldUpgradeCallback: (request) => mayUpgrade(request, options),
+    shouldUpgradeCallback: (request) => mayUpgrade(request, options, heads),
   });
   const feeds: NodeReader['feeds'] = new WeakMap();
+  /** By HTTP/2 stream. */
+  const responses = new WeakMap<object, ServerResponse>();
   const serve = (request: IncomingMessage, response: ServerResponse) => {
-    if (feeds.get(request.socket)?.announced(request, response) === false) return;
-    const head = isLooseRequestLine(request) ? LOOSE_LINE : headOf(request, options);
-    // Node's parser drops what stands behind a request that asks for an upgrade in its packet, and reads on in the next:
-    // what that finds may be the middle of anything.
+    const feed = feeds.get(request.socket);
+    if (feed === undefined) responses.set(request.socket, response);
+    else if (!feed.announced(request, response)) return;
+    const head = isNonConformingRequestLine(request) ? NON_CONFORMING_LINE : headOf(request, options, heads);
+    // Node's parser drops the bytes that follow an upgrade request in the same packet and continues with the next
+    // packet, which may begin in the middle of a message.
     if (head.kind === 'head' && head.connectionNames.has('upgrade')) closeAfter(response, true);
-    giveUpUnread(response, options);
-    options.handle(request, response, head, null);
+    destroyIfUnread(response, options);
+    options.handler.handle(request, response, head);
   };
   server.on('request', serve);
-  // Without these two Node would answer 100 and 417 by itself, before anybody was asked.
+  // Without these two listeners Node would send 100 or 417 itself, before the gateway sees the request.
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);
   server.on('connect', (request, stream) => {
     const { socket } = request;
     feeds.get(socket)?.release();
-    // Of a CONNECT with a body Node hands out a stream of its own around the socket, and passes the socket's errors to it.
+    // For a CONNECT with a body Node wraps the socket in a stream of its own and passes the socket's errors to that
+    // stream.
     stream.on('error', () => {});
-    serveLast(request, socket, options, null);
+    serveLast(request, socket, options, headOf(request, options, heads), null);
   });
   server.on('upgrade', (request, _stream, early) => {
     const { socket } = request;
-    const behind = feeds.get(socket)?.release() ?? NOTHING;
-    serveLast(request, socket, options, new UpgradeClient(socket, Buffer.concat([early, behind])));
+    const following = feeds.get(socket)?.release() ?? NOTHING;
+    const client = new UpgradeClient(socket, Buffer.concat([early, following]));
+    serveLast(request, socket, options, headOf(request, options, heads), client);
   });
   server.on('clientError', (error: ParseError, stream) => {
     const socket = stream as Socket;
-    onClientError(error, socket, options, feeds.get(socket) ?? null);
+    const feed = feeds.get(socket) ?? null;
+    const hasResponseBegun = feed?.hasResponseBegun ?? responses.get(socket)?.headersSent ?? false;
+    onClientError(error, socket, options, feed, hasResponseBegun);
   });
   return { server, feeds };
 }
 
-/** Node refuses to start with one that is longer than that of the request, which could never come into effect. */
+/** Node refuses a headers timeout that is longer than the request timeout, because it could never take effect. */
 function headersTimeoutOf({ headersTimeoutMs, requestTimeoutMs }: PublicListenerOptions): number {
   return Math.min(headersTimeoutMs, requestTimeoutMs);
 }
 
 const NOTHING = Buffer.alloc(0);
 
-const LOOSE_LINE: HeadFault = {
+const NON_CONFORMING_LINE: HeadFault = {
   kind: 'fault',
   code: 'invalid_request',
   message: 'The request line must be a method, a target and HTTP/1.1, with one space between them.',
 };
 
-function headOf({ method = '', url = '', httpVersion, rawHeaders }: ClientRequest, limits: HeadLimits) {
-  return readHead({ method, url, httpVersion, rawHeaders }, limits);
+/** The heads of upgrade requests. They are read before node:http decides which event it emits for the request. */
+type UpgradeHeads = WeakMap<IncomingMessage, Head | HeadFault>;
+
+function headOf(request: IncomingMessage, limits: HeadLimits, heads: UpgradeHeads): Head | HeadFault {
+  return heads.get(request) ?? readHeadOf(request, limits);
 }
 
-/** A client that does not take the rest of an answer in time loses its connection. */
-function giveUpUnread(response: ServerResponse, { writeTimeoutMs }: PublicListenerOptions): void {
-  // All of it has been written.
+function readHeadOf({ method = '', url = '', httpVersion, rawHeaders }: IncomingMessage, limits: HeadLimits) {
+  return readHead({ method, url, httpVersion, fields: new FieldBlock(rawHeaders) }, limits);
+}
+
+/** Disconnects a client that does not read the rest of a response in time. */
+function destroyIfUnread(response: ServerResponse, { writeTimeoutMs }: PublicListenerOptions): void {
+  // Emitted once the whole response has been written.
   response.once('prefinish', () => {
-    // Nearly always the system has taken it by now.
+    // Nearly always the operating system has accepted all of it by now.
     const { socket } = response;
     if (socket === null || socket.writableLength === 0) return;
     const timer = setTimeout(() => response.destroy(), writeTimeoutMs);
-    // The answer to a CONNECT, which node:http has let go of, never closes by itself.
+    // The response to a CONNECT never emits `close`, because node:http has released its connection; the socket does.
     for (const ending of [response, socket]) ending.once('close', () => clearTimeout(timer));
   });
 }
 
 /**
- * Whether Node is to take the connection from HTTP. Anything that is not asked for as it must be is served, or refused,
- * like every other request.
+ * Whether node:http should release the connection for another protocol. A malformed request for an upgrade is served,
+ * or refused, like any other request.
  */
-function mayUpgrade(request: IncomingMessage, options: PublicListenerOptions): boolean {
-  if (isLooseRequestLine(request)) return false;
-  const head = headOf(request, options);
-  return head.kind === 'head' && options.mayUpgrade(head);
+function mayUpgrade(request: IncomingMessage, options: PublicListenerOptions, heads: UpgradeHeads): boolean {
+  if (isNonConformingRequestLine(request)) return false;
+  const head = readHeadOf(request, options);
+  heads.set(request, head);
+  return head.kind === 'head' && options.handler.mayUpgrade(head);
 }
 
 /**
- * Serves CONNECT, or a request for an upgrade, like any other request. Node has let go of its connection, which ends with
- * the answer, unless the client gets it for another protocol.
+ * Serves a CONNECT or a request for an upgrade like any other request. Node has released the connection, which ends
+ * with the response unless it switches to another protocol.
  */
 function serveLast(
   request: IncomingMessage,
   socket: Socket,
   options: PublicListenerOptions,
+  head: Head | HeadFault,
   client: UpgradeClient | null,
 ): void {
   if (socket.destroyed) return;
-  const response = new ServerResponse(request);
-  response.shouldKeepAlive = false;
-  response.assignSocket(socket);
-  giveUpUnread(response, options);
-  response.once('finish', () => {
-    response.detachSocket(socket);
-    closeGently(socket);
-  });
-  options.handle(request, response, headOf(request, options), client);
+  const response = openLastResponse(request, socket, () => closeGently(socket));
+  destroyIfUnread(response, options);
+  options.handler.handle(request, response, head, client);
 }

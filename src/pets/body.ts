@@ -1,24 +1,24 @@
 import type { IncomingMessage } from 'node:http';
 
-/** A request body that was read to its end, or why it was not. */
+/** A whole request body, or why it could not be read. */
 export type Body =
   | { readonly kind: 'whole'; readonly bytes: Uint8Array }
   | { readonly kind: 'too_large' }
-  /** The client left, or broke its framing, before the end. */
+  /** The client disconnected, or sent broken framing, before the end of the body. */
   | { readonly kind: 'gone' };
 
 export const MAX_BODY_BYTES = 1024 * 1024;
 
 /**
- * Reads a body of at most `MAX_BODY_BYTES`. A longer one is given up as soon as that is known (by Content-Length before
- * the first byte); its rest is left in the request for the caller to drain.
+ * Reads a body of at most `MAX_BODY_BYTES`. It stops as soon as a body is known to be longer (with Content-Length, before
+ * the first byte); the caller must drain the rest.
  */
 export async function readBody(request: IncomingMessage): Promise<Body> {
   if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) return { kind: 'too_large' };
   const chunks: Buffer[] = [];
   let bytes = 0;
   try {
-    // destroyOnReturn would take the socket, and with it the answer, away from a client that sent too much.
+    // destroyOnReturn would destroy the socket before a client that sent too much could get its response.
     for await (const chunk of request.iterator({ destroyOnReturn: false })) {
       bytes += chunk.length;
       if (bytes > MAX_BODY_BYTES) return { kind: 'too_large' };
@@ -31,14 +31,14 @@ export async function readBody(request: IncomingMessage): Promise<Body> {
   return { kind: 'whole', bytes: Buffer.concat(chunks) };
 }
 
-/** True when the head announces a body (RFC 9112 section 6.3). */
+/** Whether the head announces a body (RFC 9112 section 6.3). */
 export function announcesBody(request: IncomingMessage): boolean {
   return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
 }
 
-/** Why a body in this form cannot be read, or null. JSON is UTF-8 (RFC 8259 section 8.1); a charset may only say so. */
+/** Why a body with these fields cannot be read, or null. JSON is UTF-8 (RFC 8259 section 8.1), so no other charset is allowed. */
 export function bodyFault(contentTypes: readonly string[], contentEncodings: readonly string[]): string | null {
-  // Who says nothing means the only thing there is.
+  // A request without Content-Type is read as JSON, the only type supported.
   const [type = 'application/json'] = contentTypes;
   const parts = /^application\/json[ \t]*(;.*)?$/i.exec(type);
   if (contentTypes.length > 1 || parts === null) return 'Content-Type must be application/json, given at most once.';

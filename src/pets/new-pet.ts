@@ -1,14 +1,22 @@
-import { type Checked, fault, passed } from './checked.ts';
-import { INT64_MAX, INT64_MIN, parseInt64 } from './int64.ts';
-import { membersOf } from './members.ts';
-import { isPetStatus, type NewPet, PET_STATUSES, type PetStatus } from './pet.ts';
+import {
+  type Checked,
+  fault,
+  INT64_MAX,
+  INT64_MIN,
+  isPetStatus,
+  type NewPet,
+  PET_STATUSES,
+  type PetStatus,
+  parseInt64,
+  passed,
+} from './pet.ts';
 
-/** The longest name that is kept, in Unicode code points (ours to set; openapi.yaml tells it to clients). */
-export const MAX_NAME_LENGTH = 255;
+/** The longest name, in Unicode code points. The interface sets no bound; openapi.yaml states this one. */
+const MAX_NAME_LENGTH = 255;
 
 /**
- * Reads the body of `POST /v1/pets` (interface section 2, NewPet). Every value that comes out can be stored and sent
- * back unchanged. The first fault found is told in a sentence that names the field (contract section 8).
+ * Parses the body of `POST /v1/pets` (interface section 2, NewPet). Every accepted value can be stored and sent back
+ * unchanged. A fault is a sentence about the first wrong field (contract section 8).
  */
 export function parseNewPet(body: Uint8Array): Checked<NewPet> {
   const fields = readFields(body);
@@ -22,7 +30,7 @@ export function parseNewPet(body: Uint8Array): Checked<NewPet> {
   return passed({ name: name.value, categoryId: categoryId.value, status: status.value });
 }
 
-/** Field names to the JSON text of their values. A Map, because a client may name a member `__proto__`. */
+/** The JSON text of each field by its name. A Map, because a client may send a member named `__proto__`. */
 function readFields(body: Uint8Array): Checked<ReadonlyMap<string, string>> {
   let text: string;
   try {
@@ -37,7 +45,7 @@ function readFields(body: Uint8Array): Checked<ReadonlyMap<string, string>> {
     if (!FIELDS.includes(name)) {
       return fault(`${quoted(name)} is not a field of an animal; the fields are ${FIELDS.join(', ')}.`);
     }
-    // Two readers of one body could each believe a different value, so neither is taken (RFC 8259 section 4).
+    // Two parsers of one body could each use a different value, so a duplicate name is refused (RFC 8259 section 4).
     if (fields.has(name)) return fault(`${name} is given more than once in the body.`);
     fields.set(name, source);
   }
@@ -49,11 +57,11 @@ function parseName(source: string | undefined): Checked<string> {
   if (!source.startsWith('"')) return fault('name must be a string.');
   const name: string = JSON.parse(source);
   if (name === '') return fault('name must not be empty.');
-  // A code point is at most two units, so the first comparison spares counting a very long name.
+  // A code point has at most two UTF-16 units, so the first comparison avoids counting the code points of a very long name.
   if (name.length > 2 * MAX_NAME_LENGTH || [...name].length > MAX_NAME_LENGTH) {
     return fault(`name must have at most ${MAX_NAME_LENGTH} characters.`);
   }
-  // Half a surrogate pair has no UTF-8 and would come back as another name; NUL ends strings in too many tools.
+  // An unpaired surrogate has no UTF-8 form and would come back as another character. NUL ends strings in many programs.
   if (!name.isWellFormed()) return fault('name must not have an unpaired surrogate in it.');
   if (name.includes('\0')) return fault('name must not have a NUL character in it.');
   return passed(name);
@@ -74,9 +82,72 @@ function parseStatus(source: string | undefined): Checked<PetStatus> {
   return isPetStatus(status) ? passed(status) : fault(`status must be one of ${PET_STATUSES.join(', ')}.`);
 }
 
-/** A member name as a JSON string, cut so that an answer never grows with what was sent. */
+/** A member name as a JSON string, shortened so that the size of the answer does not depend on the client. */
 function quoted(name: string): string {
   return JSON.stringify(name.length > 40 ? `${name.slice(0, 40)}...` : name);
 }
 
 const FIELDS: readonly string[] = ['name', 'categoryId', 'status'];
+
+/** One member of a JSON object: its name with escapes resolved, and the source text of its value. */
+export interface Member {
+  readonly name: string;
+  readonly source: string;
+}
+
+/**
+ * The members of the JSON object in `text`, in order, duplicates included. `JSON.parse` alone does not suffice: it
+ * silently keeps the last of two equal names and rounds integers beyond 2^53.
+ */
+export function membersOf(text: string): Checked<readonly Member[]> {
+  let whole: unknown;
+  try {
+    whole = JSON.parse(text);
+  } catch {
+    return fault('The body is not valid JSON.');
+  }
+  if (typeof whole !== 'object' || whole === null || Array.isArray(whole)) {
+    return fault('The body must be a JSON object with name and categoryId.');
+  }
+  return passed(scanObject(text));
+}
+
+/** Splits an object whose syntax is known to be valid into its members. One pass, no recursion, no backtracking. */
+function scanObject(text: string): Member[] {
+  const members: Member[] = [];
+  let at = skipSpace(text, text.indexOf('{') + 1);
+  while (text[at] !== '}') {
+    const nameEnd = endOfString(text, at);
+    const valueStart = skipSpace(text, skipSpace(text, nameEnd) + 1);
+    const valueEnd = endOfValue(text, valueStart);
+    members.push({ name: JSON.parse(text.slice(at, nameEnd)), source: text.slice(valueStart, valueEnd).trimEnd() });
+    at = text[valueEnd] === ',' ? skipSpace(text, valueEnd + 1) : valueEnd;
+  }
+  return members;
+}
+
+function skipSpace(text: string, from: number): number {
+  let at = from;
+  while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at += 1;
+  return at;
+}
+
+/** The index after the closing quote of the string that opens at `from`. */
+function endOfString(text: string, from: number): number {
+  let at = from + 1;
+  while (text[at] !== '"') at += text[at] === '\\' ? 2 : 1;
+  return at + 1;
+}
+
+/** The index of the comma or brace that ends the value at `from`. */
+function endOfValue(text: string, from: number): number {
+  let depth = 0;
+  let at = from;
+  for (;;) {
+    const character = text[at];
+    if (depth === 0 && (character === ',' || character === '}')) return at;
+    if (character === '{' || character === '[') depth += 1;
+    if (character === '}' || character === ']') depth -= 1;
+    at = character === '"' ? endOfString(text, at) : at + 1;
+  }
+}

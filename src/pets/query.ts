@@ -1,9 +1,15 @@
-import { type Checked, fault, passed } from './checked.ts';
-import { decodeCursor, encodeCursor } from './cursor.ts';
-import { INT64_MIN } from './int64.ts';
-import { isPetStatus, PET_STATUSES, type PetStatus } from './pet.ts';
+import {
+  type Checked,
+  fault,
+  INT64_MIN,
+  isPetStatus,
+  PET_STATUSES,
+  type PetStatus,
+  parseInt64,
+  passed,
+} from './pet.ts';
 
-/** What `GET /v1/pets` is asked for. `status` null: animals in any state. `firstId`: where the page begins. */
+/** The parameters of `GET /v1/pets`. `status` null: animals in any state. `firstId`: the lowest id of the page. */
 export interface ListQuery {
   readonly limit: number;
   readonly status: PetStatus | null;
@@ -11,10 +17,10 @@ export interface ListQuery {
 }
 
 /**
- * Reads the query of `GET /v1/pets` (interface section 4.1: limit 1 to 100, default 20; contract section 8: cursor).
- * A parameter given twice is refused, because which one counts would be a guess. Parameters that are not listed are
- * ignored: the interface does not forbid them, and clients add their own (cache busters, tracking).
- * @param search what stands after the question mark, or the empty string
+ * Parses the query of `GET /v1/pets` (interface section 4.1: limit 1 to 100, default 20; contract section 8: cursor).
+ * A parameter that is given twice is refused as ambiguous. Unknown parameters are ignored: the interface does not forbid
+ * them, and clients add their own (cache busters, tracking).
+ * @param search the query without its question mark, or the empty string
  */
 export function parseListQuery(search: string): Checked<ListQuery> {
   const given = new URLSearchParams(search);
@@ -32,12 +38,29 @@ export function parseListQuery(search: string): Checked<ListQuery> {
 }
 
 /**
- * The Link field that leads to the page beginning at `nextId` (RFC 8288). The reference is a path without a host, so it
- * is right behind a gateway too, and it keeps the limit and the filter of the page it stands on.
+ * The Link field that leads to the next page (RFC 8288). The reference is a path without a host, so that it also works
+ * behind a gateway, and it keeps the limit and the filter of the present page.
+ * @param nextId the first id of the next page
  */
 export function linkToNext(query: ListQuery, nextId: bigint): string {
   const next = new URLSearchParams({ limit: String(query.limit) });
   if (query.status !== null) next.set('status', query.status);
   next.set('cursor', encodeCursor(nextId));
   return `</v1/pets?${next}>; rel="next"`;
+}
+
+/**
+ * The cursor of a page: the id of its first animal, in an opaque form. It has base64url characters only, so it needs no
+ * escaping in a query.
+ */
+export function encodeCursor(firstId: bigint): string {
+  return Buffer.from(`pet:${firstId}`).toString('base64url');
+}
+
+/** The id in a cursor; null for a text that `encodeCursor` did not make. */
+export function decodeCursor(cursor: string): bigint | null {
+  const text = Buffer.from(cursor, 'base64url').toString('latin1');
+  const firstId = text.startsWith('pet:') ? parseInt64(text.slice('pet:'.length)) : null;
+  // Node decodes base64url leniently (padding, spaces, stray bits), but a cursor has one form only.
+  return firstId !== null && encodeCursor(firstId) === cursor ? firstId : null;
 }

@@ -1,35 +1,36 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { parse } from 'yaml';
 import { Failure } from '../failure.ts';
-import { refuse } from './answer.ts';
-import { answerBrokenRequest, requestOf, send } from './exchange.ts';
-import { operate } from './operations.ts';
+import { announcesBody, readBody } from './body.ts';
+import { operate, type PetRequest } from './operations.ts';
+import { errorResponse, type PetResponse } from './response.ts';
 import { openPetStore, type PetStore } from './store.ts';
 
 export interface PetsSettings {
   readonly host: string;
-  /** 0 takes any free port; the result tells which. */
+  /** 0: any free port, which `RunningPets.port` then holds. */
   readonly port: number;
-  /** Made, with its folder, when it is not there. */
+  /** Created, with its folder, if it does not exist. */
   readonly databaseFile: string;
-  /** Hears of defects that clients only see as 500. Default: standard error. */
+  /** Called with errors for which the client gets only a 500. Default: prints them on standard error. */
   readonly report?: (error: unknown) => void;
-  /** How long `close` lets running requests finish before it cuts them off. Default: 10 s. */
+  /** How long `close` waits for running requests before it closes their connections, milliseconds. Default: 10 s. */
   readonly drainMs?: number;
 }
 
 export interface RunningPets {
   readonly host: string;
   readonly port: number;
-  /** Stops listening, lets running requests finish (at most `drainMs`), closes the database. Calling it again waits too. */
+  /** Stops listening, lets running requests finish (at most `drainMs`), and closes the database. A second call waits too. */
   close(): Promise<void>;
 }
 
 /**
- * Starts the bundled pet service (contract section 8). It asks for no key: whoever reaches it may use it.
+ * Starts the bundled pet service (contract section 8). It checks no key: every client that can connect may use it.
  * @throws Failure `cannot_listen`, `bad_settings` (database file) or `store_corrupt`
  */
 export async function startPets(settings: PetsSettings): Promise<RunningPets> {
@@ -46,7 +47,7 @@ export async function startPets(settings: PetsSettings): Promise<RunningPets> {
   };
   server.on('request', serve);
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) => {
-    const answer = refuse('expectation_failed', 'Expect may only be 100-continue.');
+    const answer = errorResponse('expectation_failed', 'Expect may only be 100-continue.');
     send(incoming, outgoing, answer, closing !== null);
   });
   server.on('clientError', answerBrokenRequest);
@@ -68,7 +69,7 @@ export async function startPets(settings: PetsSettings): Promise<RunningPets> {
   };
 }
 
-/** Idle connections outlive a gateway's idle pool, so that the gateway, not this service, is the one to close them. */
+/** keepAliveTimeout is longer than a gateway keeps idle connections, so that the gateway closes them and not this service. */
 const DEADLINES = {
   keepAliveTimeout: 75_000,
   headersTimeout: 15_000,
@@ -84,15 +85,15 @@ async function answerFor(
   description: unknown,
   report: (error: unknown) => void,
 ) {
-  // Ours to check because Node's own answer to it has no Error body (RFC 9112 section 3.2).
+  // Checked here and not by Node, whose answer would have no Error body (RFC 9112 section 3.2).
   if (incoming.httpVersion === '1.1' && incoming.headers.host === undefined) {
-    return refuse('invalid_request', 'Host is missing in the head of the request.');
+    return errorResponse('invalid_request', 'Host is missing in the head of the request.');
   }
   try {
     return await operate(requestOf(incoming), store, description);
   } catch (error) {
     report(error);
-    return refuse('internal_error', 'The pet service failed to answer this request. Try again later.');
+    return errorResponse('internal_error', 'The pet service failed to answer this request. Try again later.');
   }
 }
 
@@ -119,4 +120,76 @@ async function drain(server: Server, drainMs: number): Promise<void> {
   const deadline = setTimeout(() => server.closeAllConnections(), drainMs);
   await closed;
   clearTimeout(deadline);
+}
+
+/** The parts of a request that operations need, without its socket. */
+function requestOf(incoming: IncomingMessage): PetRequest {
+  const { 'content-type': contentTypes = [], 'content-encoding': contentEncodings = [] } = incoming.headersDistinct;
+  return {
+    method: incoming.method ?? '',
+    target: incoming.url ?? '',
+    contentTypes,
+    contentEncodings,
+    readBody: () => readBody(incoming),
+  };
+}
+
+/**
+ * Sends an answer. For HEAD, Node omits the body and keeps its length (RFC 9110 section 9.3.2). If the request was not read
+ * to its end, the connection closes after the answer.
+ */
+function send(incoming: IncomingMessage, outgoing: ServerResponse, answer: PetResponse, close: boolean): void {
+  const unread = announcesBody(incoming) && !incoming.complete;
+  outgoing.writeHead(answer.status, {
+    'Content-Type': 'application/json',
+    'Content-Length': Buffer.byteLength(answer.body),
+    ...answer.headers,
+    ...(close || unread ? { Connection: 'close' } : {}),
+  });
+  if (!unread) {
+    outgoing.end(answer.body);
+    return;
+  }
+  outgoing.write(answer.body);
+  endWhenRead(incoming, outgoing);
+}
+
+/**
+ * A server that closes while the client still sends resets the connection, and the client may lose the answer (RFC 9112
+ * section 9.6). So the rest of the body is read and discarded, for at most 2 s and 4 MiB.
+ */
+function endWhenRead(incoming: IncomingMessage, outgoing: ServerResponse): void {
+  let leftBytes = 4 * 1024 * 1024;
+  const end = () => {
+    clearTimeout(timer);
+    outgoing.end();
+  };
+  const timer = setTimeout(end, 2_000);
+  incoming.once('end', end).once('close', end);
+  incoming.on('data', (chunk: Buffer) => {
+    leftBytes -= chunk.length;
+    if (leftBytes < 0) end();
+  });
+  incoming.resume();
+}
+
+/** Answers a request that Node could not parse, or that came too slowly, with the interface's Error body. */
+function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const { status, body } = refusalOf(error.code);
+  socket.end(
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Type: application/json\r\n` +
+      `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+    () => socket.destroy(),
+  );
+}
+
+function refusalOf(code: string | undefined): PetResponse {
+  if (code === 'HPE_HEADER_OVERFLOW')
+    return errorResponse('headers_too_large', 'The head of the request is too large.');
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return errorResponse('request_timeout', 'The request came too slowly.');
+  return errorResponse('invalid_request', 'The request is not valid HTTP.');
 }

@@ -5,27 +5,27 @@ import { Failure } from '../failure.ts';
 import type { NewPet, Pet } from './pet.ts';
 import type { ListQuery } from './query.ts';
 
-/** Where the animals are kept. What `add` returned is on disk; every method throws when the database does. */
+/** The store of animals. An animal that `add` has returned is on disk. Every method throws the errors of the database. */
 export interface PetStore {
-  /** Animals from `firstId` on, ordered by id. `nextId` is the id that the next page begins with, null on the last. */
+  /** Animals from `firstId` on, ordered by id. `nextId` is the first id of the next page; null on the last page. */
   list(query: ListQuery): { readonly pets: readonly Pet[]; readonly nextId: bigint | null };
   get(id: bigint): Pet | null;
-  /** Ids only grow; one is never given twice. */
+  /** Ids only grow and are never reused. */
   add(pet: NewPet): Pet;
   close(): void;
 }
 
 /**
- * Opens the database file, and makes and seeds it (and its folder, for this user alone) when it is new.
- * @throws Failure `bad_settings` when the file cannot be opened there, `store_corrupt` when it is not ours to read
+ * Opens the database file. If it does not exist, creates and seeds it, with its folder; only this user can read them.
+ * @throws Failure `bad_settings` if the file cannot be opened, `store_corrupt` if it is not a database of this version
  */
 export function openPetStore(databaseFile: string): PetStore {
   let db: DatabaseSync | undefined;
   try {
     mkdirSync(dirname(databaseFile), { recursive: true, mode: 0o700 });
-    // SQLite would make it readable to all; the files it adds beside it take over this mode.
+    // SQLite would create the file readable to all users. The files that it adds beside this one get the same mode.
     closeSync(openSync(databaseFile, 'a', 0o600));
-    // Another process on the same file holds the lock for one small write at most.
+    // Another process that uses the file holds the lock for one small write at most.
     db = new DatabaseSync(databaseFile, { timeout: 2_000 });
     prepareSchema(db);
     return storeOver(db);
@@ -42,7 +42,7 @@ function storeOver(db: DatabaseSync): PetStore {
   const insert = prepare(db, INSERT);
   return {
     list({ limit, status, firstId }) {
-      // One row more than asked for tells whether there is a next page, and where it begins.
+      // One row more than the limit shows whether there is a next page, and where it begins.
       const rows = status === null ? all.all(firstId, limit + 1) : some.all(status, firstId, limit + 1);
       const pets = rows as unknown as Pet[];
       return { pets: pets.slice(0, limit), nextId: pets[limit]?.id ?? null };
@@ -56,11 +56,11 @@ function storeOver(db: DatabaseSync): PetStore {
   };
 }
 
-/** Seeds only a database that has no schema yet: animals that were deleted by hand do not come back. */
+/** Seeds only a database without a schema, so that animals which a person deleted by hand do not come back. */
 function prepareSchema(db: DatabaseSync): void {
-  // FULL: an animal that was answered with 201 outlives a power cut, not only the end of this process.
+  // FULL: an animal whose creation was acknowledged with 201 survives a power cut.
   db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
-  // IMMEDIATE: of two processes that start on a new file at once, one makes the table and the other finds it.
+  // IMMEDIATE: if two processes open a new file at once, one creates the table and the other finds it.
   db.exec('BEGIN IMMEDIATE');
   const version = db.prepare('PRAGMA user_version').get()?.user_version;
   if (version === 0) {
@@ -79,7 +79,7 @@ function prepare(db: DatabaseSync, sql: string) {
   return statement;
 }
 
-/** A folder that cannot be written is the operator's setting; a file that SQLite or this version cannot read is not. */
+/** `bad_settings` if the folder cannot be written, `store_corrupt` if SQLite or this version cannot read the file. */
 function failureOf(cause: unknown, databaseFile: string): Failure {
   const { message, errcode } = cause as { message: string; errcode?: number };
   const primary = errcode === undefined ? null : errcode & 0xff;
@@ -110,7 +110,7 @@ const SCHEMA = `
   PRAGMA user_version = ${SCHEMA_VERSION};
 `;
 
-/** So that the first GET of a newcomer shows something. */
+/** The animals of a new store, so that a first GET returns something. */
 const SEED: readonly NewPet[] = [
   { name: 'Biscuit', categoryId: 1n, status: 'available' },
   { name: 'Pebble', categoryId: 2n, status: 'available' },

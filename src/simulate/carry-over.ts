@@ -13,39 +13,39 @@ type PlanLimits = Plan['limits'];
 type Windows<T> = Partial<Record<WindowName, T>>;
 
 /** The limits that a plan had while the log was written. */
-export interface InForce {
+export interface BansInForce {
   readonly limits: PlanLimits;
-  /** False: the lines tell of no limits, because the plan refused nobody. */
+  /** False: the plan was not enforced, so its lines have no limits. */
   readonly enforce: boolean;
-  /** Read off the log, because no file was given that says it. */
+  /** Whether the limits were inferred from the log, because no file says them. */
   readonly isInferred: boolean;
-  /** The share of its keys that had limits of their own, 0 to 1. */
+  /** The share of the plan's keys that had limits of their own, 0 to 1. */
   readonly ownShare: number;
 }
 
-/** What the keys of each shape may do under other plans. */
+/** The allowances of recorded keys under other plans. */
 export interface CarriedOver {
-  /** By the number of the shape; null where no request of such a key could be served. */
+  /** By the number of the shape; null if no request of such a key could be served. */
   readonly allowances: readonly (Allowance | null)[];
-  /** By plan, of those that the log names. */
-  readonly inForce: ReadonlyMap<string, InForce>;
+  /** The limits in force for each plan in the log. */
+  readonly inForce: ReadonlyMap<string, BansInForce>;
 }
 
 /**
- * Works out which of the limits in the log's lines were the key's own: those that differ from the plan's. A window that
- * the key had replaced stays replaced under the new plan, all others follow it (contract section 2).
+ * Separates the key's own limits in the log from the plan's: a limit that differs from the plan's is the key's own. The
+ * key keeps its own limits under the new plan; all others follow the plan (contract section 2).
  *
- * A number of its own that equals its plan's cannot be told from it, and then follows the plan.
- * @param before the plans that were in force; null: read off the log, as what most keys of each plan had
+ * A key's own limit that equals the plan's cannot be recognised, and follows the plan.
+ * @param before the plans that were in force; null: inferred from the log as the limits of most keys of each plan
  */
 export function carryOver(shapes: readonly Shape[], plans: Plans, before: Plans | null): CarriedOver {
   const read = shapes.map((shape) => ({ ...shape, limits: limitsOf(shape.limits) }));
-  const inForce = new Map<string, InForce>();
+  const inForce = new Map<string, BansInForce>();
   for (const [plan, ofPlan] of Map.groupBy(read, (shape) => shape.plan)) {
-    const told = before?.plans.get(plan);
-    const had = { limits: told?.limits ?? commonLimits(ofPlan), enforce: told?.enforce ?? true };
+    const given = before?.plans.get(plan);
+    const had = { limits: given?.limits ?? commonLimits(ofPlan), enforce: given?.enforce ?? true };
     const own = sum(ofPlan.filter((shape) => Object.keys(ownLimits(shape.limits, had)).length > 0));
-    inForce.set(plan, { ...had, isInferred: told === undefined, ownShare: own / sum(ofPlan) });
+    inForce.set(plan, { ...had, isInferred: given === undefined, ownShare: own / sum(ofPlan) });
   }
   const allowances = read.map((shape) => {
     const plan = plans.plans.get(shape.plan);
@@ -54,17 +54,17 @@ export function carryOver(shapes: readonly Shape[], plans: Plans, before: Plans 
   return { allowances, inForce };
 }
 
-function allowanceUnder(plan: Plan, line: Windows<number>, had: InForce): Allowance | null {
+function allowanceUnder(plan: Plan, line: Windows<number>, had: BansInForce): Allowance | null {
   const own = ownLimits(line, had);
   if (had.isInferred) {
-    // Whether the number was the key's own is not known; without one it could not be used at all.
+    // The log does not show whether a limit was the key's own. A key without one could not be used under `custom`.
     for (const window of WINDOWS) if (plan.limits[window] === 'custom') own[window] ??= line[window] ?? 'unlimited';
   }
   const allowance = allowanceOf(plan, own);
   return 'missing' in allowance ? null : allowance;
 }
 
-/** A window that no line tells of is either not in the plan or `unlimited`. */
+/** A window that is not in the line is either not in the plan or `unlimited`. */
 function ownLimits(line: Windows<number>, { limits, enforce }: Pick<Plan, 'limits' | 'enforce'>): Windows<Limit> {
   const own: Windows<Limit> = {};
   if (!enforce) return own;
@@ -77,7 +77,7 @@ function ownLimits(line: Windows<number>, { limits, enforce }: Pick<Plan, 'limit
   return own;
 }
 
-/** Per window what more than half of the keys had; `custom` where there is no such number. */
+/** For each window, the limit that more than half of the keys had; `custom` if there is none. */
 function commonLimits(shapes: readonly { readonly limits: Windows<number>; readonly consumers: number }[]): PlanLimits {
   const common: Windows<number | 'custom'> = {};
   for (const window of WINDOWS) {

@@ -1,28 +1,29 @@
-/** How a request was judged, as the log names it. */
+/** The judgements of decided requests, as in the log. */
 export const JUDGEMENTS = ['admitted', 'refused', 'banned'] as const;
 export const [ADMITTED, REFUSED, BANNED] = [0, 1, 2] as const;
 
-/** What a line of the log is to a replay. */
+/** What a line of the log means for a replay. */
 export type LineKind =
   /** One or several requests that were decided by the limits of a plan. */
   | 'decided'
-  /** The same on a route without keys: limited per address by gateway.yaml, not by a plan. */
+  /** The same on a route without keys, where gateway.yaml limits each address. */
   | 'public'
-  /** A request of a known caller that has no decision in the log: the store was away, or the client left meanwhile. */
+  /** A request of an identified consumer without a decision: the store was away, or the client disconnected. */
   | 'undecided'
-  /** A request that comes to no decision: its caller is not known, it is malformed, shed, a preflight, asks for usage. */
+  /** A request that needs no decision: unidentified, malformed, shed, a preflight, or for usage. */
   | 'other'
-  /** Not a line of a request at all. */
+  /** Not an access line. */
   | 'foreign'
-  /** It stands where a request's line would and cannot be read. */
+  /** An access line that cannot be read. */
   | 'broken';
 
 /**
- * Reads access lines, a hundred times a millisecond and more: it goes from name to name in the order in which the
- * gateway writes them and leaves all that a replay does not need unread. A line in another order or with blanks, as other
+ * Reads access lines, more than a hundred per millisecond: it searches for the names in the order in which the gateway
+ * writes them and skips everything that a replay does not need. A line in another order or with white space, as other
  * programs write JSON, is parsed as JSON.
  *
- * What it has read stands in its members until the next line. One object for all lines: a day has ten million of them.
+ * `read` leaves its result in the members of this object until the next call. One object serves all lines, because a day
+ * may have ten million.
  */
 export class LogLine {
   consumerId = '';
@@ -30,48 +31,48 @@ export class LogLine {
   /** Index in JUDGEMENTS. */
   judgement: number = ADMITTED;
   cost = 0;
-  /** The number of the ban that this request brought about; 0 for all others. */
+  /** The number of the ban that this request caused; 0 if none. */
   imposedBan = 0;
   decidedAtMs = 0;
   /** Decided by a gateway alone while its store was away. */
   isLocal = false;
-  /** Refused by a gateway out of its memory, without asking the store. */
+  /** Refused by a gateway from memory, without a call to the store. */
   isFromMemory = false;
   /** The members of `limits` as text: `"minute":60,"day":1000`. */
   limits = '';
-  /** What was used of the first of them, after this request: it tells apart what was decided in the same millisecond. */
+  /** The use of the first of them after this request. It orders decisions of the same millisecond. */
   used = 0;
-  /** How many requests the line stands for: above 1 where refusals were summed up. */
+  /** How many requests the line stands for: above 1 in summaries of refusals. */
   count = 1;
-  /** The share of such lines that was written: below 1 where 2xx answers were sampled. */
+  /** The share of such lines that the gateway has written: below 1 for sampled 2xx answers. */
   sample = 1;
 
   /** @param text in which each byte of the log is one character (latin1) */
   read(text: string, start: number, end: number): LineKind {
     const isOurs = text.startsWith(END, end - END.length) || text.startsWith(SUMMARY_END, end - SUMMARY_END.length);
-    // A line of a request with something before it, as programs that gather logs put it there.
+    // Log collectors may have put something before an access line.
     if (!text.startsWith('{', start)) return isOurs ? 'broken' : 'foreign';
-    // By itself: what is sought in it and is not there must not be sought in all that follows.
+    // A slice, so that a search for a missing name ends with the line.
     const line = text.slice(start, end);
     return (isOurs ? this.#readInOrder(line) : null) ?? this.#parse(line);
   }
 
-  /** Null where the line is not as the gateway writes it. */
+  /** Null if the line is not in the order in which the gateway writes it. */
   #readInOrder(text: string): LineKind | null {
-    let at = behind(text, '"consumerId":', 0);
+    let at = indexAfter(text, '"consumerId":', 0);
     if (at === -1) return null;
     const isKnown = text.charCodeAt(at) === QUOTE;
     if (isKnown) {
       const close = text.indexOf('"', at + 1);
       this.consumerId = text.slice(at + 1, close);
-      at = behind(text, ',"plan":"', close);
+      at = indexAfter(text, ',"plan":"', close);
       if (at === -1 || !isPlain(this.consumerId)) return null;
       const planEnd = text.indexOf('"', at);
       this.plan = text.slice(at, planEnd);
       if (!isPlain(this.plan)) return null;
       at = planEnd;
     }
-    at = behind(text, ',"judgement":"', at);
+    at = indexAfter(text, ',"judgement":"', at);
     const judgement = at === -1 ? undefined : judgementAt(text, at);
     if (at === -1) return null;
     if (judgement === undefined)
@@ -82,14 +83,14 @@ export class LogLine {
   }
 
   #readDecision(text: string, from: number): LineKind | null {
-    const cost = behind(text, ',"cost":', from);
-    const ban = behind(text, ',"imposedBan":', cost);
-    const source = behind(text, ',"source":', ban);
-    const limits = behind(text, ',"limits":{', source);
-    const decided = behind(text, ',"decidedAtMs":', limits);
-    const remaining = behind(text, ',"remaining":{', decided);
+    const cost = indexAfter(text, ',"cost":', from);
+    const ban = indexAfter(text, ',"imposedBan":', cost);
+    const source = indexAfter(text, ',"source":', ban);
+    const limits = indexAfter(text, ',"limits":{', source);
+    const decided = indexAfter(text, ',"decidedAtMs":', limits);
+    const remaining = indexAfter(text, ',"remaining":{', decided);
     const rest = remaining === -1 ? -1 : text.indexOf('}', remaining);
-    const last = behind(text, ',"upstreamMs":', rest);
+    const last = indexAfter(text, ',"upstreamMs":', rest);
     if (cost === -1 || ban === -1 || decided === -1 || source === -1 || limits === -1 || last === -1) return null;
     this.cost = numberAt(text, cost);
     this.imposedBan = numberAt(text, ban);
@@ -144,14 +145,14 @@ export class LogLine {
       sample <= 1 &&
       count / sample <= MOST_IN_A_WORD;
     if (!isSound || decidedAtMs === 0 || count === 0) return 'broken';
-    // What costs nothing is not counted in any window.
+    // A request without cost is not counted in any window.
     return cost > 0 ? 'decided' : 'other';
   }
 }
 
-/** The end of the year 9999: times behind it have no common form. */
+/** The end of the year 9999: later times have no RFC 3339 form. */
 const LAST_MOMENT_MS = 253_402_300_799_999;
-/** What a row of the recording has room for. */
+/** The largest value of a word in a row of the recording. */
 const MOST_IN_A_WORD = 2 ** 32 - 1;
 
 function isWhole(value: number, most: number): boolean {
@@ -164,19 +165,19 @@ const QUOTE = 0x22;
 const BACKSLASH = '\\';
 const SMALL_L = 0x6c;
 const SMALL_M = 0x6d;
-/** Of a known caller: the store was away, or the client left before the store had answered. */
+/** Judgements of an identified consumer's request when the store was away, or the client disconnected before the answer. */
 const WITHOUT_VERDICT = /^(?:undecided|unauthenticated)/;
 const CLOSED_JUDGEMENTS = JUDGEMENTS.map((word) => `${word}"`);
 
-/** The place behind a name, which cannot stand within a text: its quotes would have a backslash. -1 where it is missing. */
-function behind(text: string, name: string, from: number): number {
+/** The index after a name; -1 if it is missing. A name cannot be inside a JSON string, where its quotes would be escaped. */
+function indexAfter(text: string, name: string, from: number): number {
   if (from === -1) return -1;
   if (text.startsWith(name, from)) return from + name.length;
   const at = text.indexOf(name, from);
   return at === -1 ? -1 : at + name.length;
 }
 
-/** Bytes above ASCII and escapes are left to the JSON parser. */
+/** Whether a string has neither escapes nor bytes above ASCII, which need the JSON parser. */
 function isPlain(text: string): boolean {
   if (text.includes(BACKSLASH)) return false;
   for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) > 0x7e) return false;

@@ -1,22 +1,32 @@
-import type { Run } from './recording.ts';
-import { BAN_SHIFT, CONSUMER, COST, FLAGS, HOPELESS_BIT, JUDGEMENT_BITS, ROW_BYTES, Rows, USED } from './rows.ts';
+import {
+  BAN_SHIFT,
+  CONSUMER,
+  COST,
+  EXCEEDS_BIT,
+  FLAGS,
+  JUDGEMENT_BITS,
+  ROW_BYTES,
+  Rows,
+  type Run,
+  USED,
+} from './recording.ts';
 
-/** Rows of a run that are in memory at a time: 64 KiB. */
+/** Rows of a run in memory at a time: 64 KiB. */
 const BLOCK_ROWS = (64 * 1024) / ROW_BYTES;
 
 /**
- * Walks through all runs in the order in which the store decided. What it decided of one consumer in the same
- * millisecond is told apart by how much was used afterwards, and then by the verdict: each refusal comes after what was
- * admitted, and a ban after the refusals that made it.
+ * Visits the rows of all runs in the order in which the store decided. Decisions about one consumer in the same
+ * millisecond are ordered by the use after them, then by the verdict: refusals come after admissions, and a ban after the
+ * refusals that led to it.
  * @param visit called for each row
  */
 export function inOrderOfDecision(runs: readonly Run[], visit: (rows: Rows, row: number) => void): void {
-  const heads = runs.map((run) => new Reader(run)).filter((reader) => !reader.isAtEnd);
+  const heads = runs.map((run) => new RunReader(run)).filter((reader) => !reader.isAtEnd);
   let moment = new Rows(64);
   let atMs = Number.NaN;
   while (heads.length > 0) {
     const [first, untilMs] = earliest(heads);
-    // Runs hardly overlap: most of one is walked through before another is looked at.
+    // Runs hardly overlap, so most rows of one run come before the first row of another.
     while (!first.isAtEnd && first.momentMs <= untilMs) {
       if (first.momentMs !== atMs) {
         visitMoment(moment, visit);
@@ -31,8 +41,8 @@ export function inOrderOfDecision(runs: readonly Run[], visit: (rows: Rows, row:
   visitMoment(moment, visit);
 }
 
-/** The run whose next row is the earliest, and the moment up to which no other run has one. */
-function earliest(heads: readonly Reader[]): [first: Reader, untilMs: number] {
+/** The run with the earliest next row, and the moment of the earliest next row in the other runs. */
+function earliest(heads: readonly RunReader[]): [first: RunReader, untilMs: number] {
   let first = heads[0]!;
   let untilMs = Number.POSITIVE_INFINITY;
   for (const head of heads.slice(1)) {
@@ -56,18 +66,18 @@ function visitMoment(moment: Rows, visit: (rows: Rows, row: number) => void): vo
 function compare(rows: Rows, a: number, b: number): number {
   const byConsumer = rows.word(a, CONSUMER) - rows.word(b, CONSUMER);
   if (byConsumer !== 0) return byConsumer;
-  // What was used is kept in 32 bits: the difference is right across their end.
+  // The use is stored modulo 2^32; `| 0` makes the difference right across the overflow.
   const byUse = (rows.word(a, USED) - rows.word(b, USED)) | 0;
   if (byUse !== 0) return byUse;
   const [flagsA, flagsB] = [rows.word(a, FLAGS), rows.word(b, FLAGS)];
   const byJudgement = (flagsA & JUDGEMENT_BITS) - (flagsB & JUDGEMENT_BITS);
   if (byJudgement !== 0) return byJudgement;
-  // The request that brought the ban about is the first that is told of it.
+  // The request that caused the ban comes before the others that got the ban answer.
   const byBan = (flagsA >>> BAN_SHIFT === 0 ? 1 : 0) - (flagsB >>> BAN_SHIFT === 0 ? 1 : 0);
   if (byBan !== 0) return byBan;
-  // Later ones of the same millisecond may claim it too. One that costs more than a limit cannot have made it, and of the
-  // others the one that costs most was refused for certain.
-  return (flagsA & HOPELESS_BIT) - (flagsB & HOPELESS_BIT) || rows.word(b, COST) - rows.word(a, COST);
+  // Several rows of the same millisecond may have the number of the ban. A row whose cost exceeds a limit cannot have
+  // caused it, and of the others the one with the highest cost was certainly refused.
+  return (flagsA & EXCEEDS_BIT) - (flagsB & EXCEEDS_BIT) || rows.word(b, COST) - rows.word(a, COST);
 }
 
 function widened(rows: Rows): Rows {
@@ -77,8 +87,8 @@ function widened(rows: Rows): Rows {
   return wider;
 }
 
-/** One run, a block at a time. */
-class Reader {
+/** Reads one run, a block at a time. */
+class RunReader {
   readonly #run: Run;
   rows: Rows;
   row = 0;

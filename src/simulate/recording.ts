@@ -1,32 +1,123 @@
 import { LogLine } from './log-line.ts';
-import { ROW_BYTES, Rows } from './rows.ts';
 
-/** A sorted run of rows that has been put aside: in memory, or in a file where there are many. */
+/**
+ * The size of a row in bytes. A recording has one row for each log line with a decision; ten million lines of a day take
+ * 320 MB, much less than their text. A row is a moment (a double) and six words.
+ */
+export const ROW_BYTES = 32;
+const DOUBLES = ROW_BYTES / 8;
+const WORDS = ROW_BYTES / 4;
+
+/** The index of each word in a row. The moment takes the first two words. */
+export const [CONSUMER, SHAPE, COST, COUNT, USED, FLAGS] = [2, 3, 4, 5, 6, 7] as const;
+
+/**
+ * FLAGS: the judgement in the lowest two bits; then whether the gateway decided locally, whether the cost exceeds a limit,
+ * and whether the gateway refused from memory; then the number of the imposed ban.
+ */
+export const JUDGEMENT_BITS = 3;
+export const LOCAL_BIT = 4;
+export const EXCEEDS_BIT = 8;
+export const MEMORY_BIT = 16;
+export const BAN_SHIFT = 5;
+const MOST_BANS = 2 ** 27 - 1;
+
+export interface Row {
+  readonly decidedAtMs: number;
+  readonly consumer: number;
+  readonly shape: number;
+  readonly cost: number;
+  readonly count: number;
+  readonly used: number;
+  readonly judgement: number;
+  readonly isLocal: boolean;
+  readonly costExceedsLimit: boolean;
+  readonly isFromMemory: boolean;
+  readonly imposedBan: number;
+}
+
+/** Rows in one ArrayBuffer, with views as bytes, as words and as moments. */
+export class Rows {
+  readonly bytes: Uint8Array;
+  readonly words: Uint32Array;
+  readonly #moments: Float64Array;
+  length = 0;
+
+  constructor(capacity: number) {
+    const memory = new ArrayBuffer(capacity * ROW_BYTES);
+    this.bytes = new Uint8Array(memory);
+    this.words = new Uint32Array(memory);
+    this.#moments = new Float64Array(memory);
+  }
+
+  get isFull(): boolean {
+    return this.length * ROW_BYTES === this.bytes.length;
+  }
+
+  add(row: Row): void {
+    const at = this.length++ * WORDS;
+    this.#moments[at / 2] = row.decidedAtMs;
+    this.words[at + CONSUMER] = row.consumer;
+    this.words[at + SHAPE] = row.shape;
+    this.words[at + COST] = row.cost;
+    this.words[at + COUNT] = row.count;
+    this.words[at + USED] = row.used;
+    const ban = Math.min(row.imposedBan, MOST_BANS) << BAN_SHIFT;
+    const source = (row.isLocal ? LOCAL_BIT : 0) | (row.costExceedsLimit ? EXCEEDS_BIT : 0);
+    this.words[at + FLAGS] = row.judgement | source | (row.isFromMemory ? MEMORY_BIT : 0) | ban;
+  }
+
+  /** Appends a copy of a row of another object. */
+  copy(from: Rows, row: number): void {
+    const to = this.length++ * WORDS;
+    for (let i = 0; i < WORDS; i++) this.words[to + i] = from.words[row * WORDS + i]!;
+  }
+
+  momentMs(row: number): number {
+    return this.#moments[row * DOUBLES]!;
+  }
+
+  /** @param index CONSUMER, SHAPE, COST, COUNT, USED or FLAGS */
+  word(row: number, index: number): number {
+    return this.words[row * WORDS + index]!;
+  }
+
+  /** A copy sorted by moment. The sort is stable. */
+  sorted(): Rows {
+    const order = Uint32Array.from({ length: this.length }, (_, i) => i);
+    order.sort((a, b) => this.momentMs(a) - this.momentMs(b));
+    const sorted = new Rows(this.length);
+    for (const row of order) sorted.copy(this, row);
+    return sorted;
+  }
+}
+
+/** A sorted run of rows in the storage: in memory, or in a file if there are many. */
 export interface Run {
   readonly bytes: number;
-  /** Fills `into` with what stands from byte `from` on. */
+  /** Fills `into` with the run's bytes from offset `from`. */
   read(into: Uint8Array, from: number): void;
 }
 
-/** Where runs are put aside. It may keep what it is given, which is not written to any more. */
-export interface Shelf {
+/** Keeps the sorted runs of a recording. `put` may keep the array itself, which is not written to again. */
+export interface RunStorage {
   put(run: Uint8Array): Run;
 }
 
-/** What the keys of one plan had for limits, as the lines tell it. */
+/** One set of limits that keys of a plan had, according to the log. */
 export interface Shape {
   readonly plan: string;
   /** The counted windows of the line, as text. */
   readonly limits: string;
-  /** The smallest of them; Infinity where there is none. */
+  /** The smallest of them; Infinity if there is none. */
   readonly least: number;
-  /** Keys that came with it (of a key that changed between two, both count it). */
+  /** Keys with these limits. A key whose limits changed between two shapes counts in both. */
   consumers: number;
 }
 
-/** What the log held besides decisions, in lines; `requests` counts what summaries stand for. */
+/** The numbers of lines in the log, by LineKind and property. */
 export interface Census {
-  /** Lines that were decided by a plan, and the requests that they stand for. */
+  /** Lines with a decision by the limits of a plan, and the requests that they stand for. */
   lines: number;
   requests: number;
   public: number;
@@ -34,21 +125,21 @@ export interface Census {
   other: number;
   foreign: number;
   broken: number;
-  /** Requests that were decided without the store. */
+  /** Requests that gateways decided locally. */
   local: number;
   /** Lines that stand for several requests. */
   summaries: number;
-  /** Lines of 2xx answers of which only a share was written. */
+  /** Lines of sampled 2xx answers (`log.sample2xx`). */
   sampled: number;
 }
 
-/** Rows that are sorted in one go: 16 MiB. */
+/** Rows in one run: 16 MiB. */
 const RUN_ROWS = (16 * 1024 * 1024) / ROW_BYTES;
 
 /**
- * Takes the lines of the log in any order and keeps what a replay needs of them, sorted by the moment of the decision:
- * lines are written when a request ends, and several gateways write several logs. Memory grows with the number of keys;
- * the rows go to the shelf.
+ * Reads log lines in any order and keeps what a replay needs, sorted by the moment of the decision. The log is in another
+ * order: a gateway writes a line when the request ends, and each gateway has its own log. Memory grows with the number of
+ * keys only; the rows go to the storage.
  */
 export class Recording {
   readonly shapes: Shape[] = [];
@@ -56,18 +147,18 @@ export class Recording {
   readonly census: Census = noCensus();
   firstAtMs = Number.POSITIVE_INFINITY;
   lastAtMs = Number.NEGATIVE_INFINITY;
-  readonly #shelf: Shelf;
+  readonly #storage: RunStorage;
   readonly #runRows: number;
   readonly #line = new LogLine();
   readonly #consumers = new Map<string, number>();
   readonly #shapesOf = new Map<string, Map<string, number>>();
   #lastShape = new Uint32Array(1024);
   #rows: Rows;
-  /** What sampled lines stand for beyond whole requests. */
-  #owed = 0;
+  /** The fraction of a request that sampled lines so far stand for beyond the counted ones. */
+  #fraction = 0;
 
-  constructor(shelf: Shelf, runRows = RUN_ROWS) {
-    this.#shelf = shelf;
+  constructor(storage: RunStorage, runRows = RUN_ROWS) {
+    this.#storage = storage;
     this.#runRows = runRows;
     this.#rows = new Rows(runRows);
   }
@@ -92,9 +183,9 @@ export class Recording {
     }
   }
 
-  /** Puts the rest aside: all has been read. */
+  /** Stores the last run, after all lines have been read. */
   close(): void {
-    if (this.#rows.length > 0) this.#putAside();
+    if (this.#rows.length > 0) this.#storeRun();
   }
 
   #readLine(text: string, start: number, end: number): void {
@@ -121,18 +212,18 @@ export class Recording {
     this.firstAtMs = Math.min(this.firstAtMs, line.decidedAtMs);
     this.lastAtMs = Math.max(this.lastAtMs, line.decidedAtMs);
     const { decidedAtMs, cost, used, judgement, isLocal, isFromMemory, imposedBan } = line;
-    const isHopeless = cost > this.shapes[shape]!.least;
-    const how = { isLocal, isHopeless, isFromMemory };
-    this.#rows.add({ decidedAtMs, consumer, shape, cost, count, used, judgement, imposedBan, ...how });
-    if (this.#rows.isFull) this.#putAside();
+    const costExceedsLimit = cost > this.shapes[shape]!.least;
+    const flags = { isLocal, costExceedsLimit, isFromMemory };
+    this.#rows.add({ decidedAtMs, consumer, shape, cost, count, used, judgement, imposedBan, ...flags });
+    if (this.#rows.isFull) this.#storeRun();
   }
 
-  /** A sampled line stands for as many as its share says; what is left of a whole one goes to the next. */
+  /** A sampled line stands for `count / sample` requests, rounded; the rest is carried over to the next line. */
   #requestsOf({ count, sample }: LogLine): number {
     if (sample === 1) return count;
-    this.#owed += count / sample;
-    const whole = Math.max(Math.round(this.#owed), 1);
-    this.#owed -= whole;
+    this.#fraction += count / sample;
+    const whole = Math.max(Math.round(this.#fraction), 1);
+    this.#fraction -= whole;
     return whole;
   }
 
@@ -149,7 +240,7 @@ export class Recording {
     return consumer;
   }
 
-  /** Null where the limits of the line are none. */
+  /** The number of the line's shape; null if its limits are malformed. */
   #shapeOf({ plan, limits }: LogLine): number | null {
     const ofPlan = this.#shapesOf.get(plan);
     const known = ofPlan?.get(limits);
@@ -164,14 +255,14 @@ export class Recording {
   }
 
   #countShape(shape: number, consumer: number): void {
-    // Numbers from 1, because 0 is a key without a shape yet.
+    // Stored plus one, because 0 stands for a consumer without a shape yet.
     if (this.#lastShape[consumer] === shape + 1) return;
     this.#lastShape[consumer] = shape + 1;
     this.shapes[shape]!.consumers++;
   }
 
-  #putAside(): void {
-    this.runs.push(this.#shelf.put(this.#rows.sorted().bytes));
+  #storeRun(): void {
+    this.runs.push(this.#storage.put(this.#rows.sorted().bytes));
     this.#rows = new Rows(this.#runRows);
   }
 }
@@ -179,7 +270,7 @@ export class Recording {
 const CARRIAGE_RETURN = 0x0d;
 const LIMITS = /^(?:(?:^|,)"(?:second|minute|hour|day)":[0-9]{1,15})*$/;
 
-/** The slice itself would keep the whole piece of the log that it was cut from. */
+/** A copy, since V8 would keep the whole chunk of the log in memory for a slice of it. */
 function copyOf(slice: string): string {
   return Buffer.from(slice).toString();
 }

@@ -1,12 +1,11 @@
-import { decide, isHopeless, UNSEEN } from '../admit/decide.ts';
-import type { Allowance, Plans } from '../admit/plan.ts';
-import { Accounts } from './accounts.ts';
+import { type AccountState, costExceedsLimit, decide, NO_STRIKES, UNSEEN, type WindowCount } from '../admit/decide.ts';
+import { type Allowance, type Plans, WINDOWS, type WindowName } from '../admit/plan.ts';
 import { type CarriedOver, carryOver } from './carry-over.ts';
 import { REFUSED } from './log-line.ts';
 import { inOrderOfDecision } from './merge.ts';
-import type { Census, Recording } from './recording.ts';
 import {
   BAN_SHIFT,
+  type Census,
   CONSUMER,
   COST,
   COUNT,
@@ -14,22 +13,22 @@ import {
   JUDGEMENT_BITS,
   LOCAL_BIT,
   MEMORY_BIT,
+  type Recording,
   type Rows,
   SHAPE,
-} from './rows.ts';
-import { type Counts, type Replayed, sumOf, Tally } from './tally.ts';
-import { type Bucket, Timeline } from './timeline.ts';
+} from './recording.ts';
+import { type Bucket, type Counts, type Replayed, sumOf, Tally, Timeline } from './tally.ts';
 
 export interface ReplayOptions {
-  /** What is tried. */
+  /** The plans to simulate. */
   readonly plans: Plans;
-  /** What was in force while the log was written; null: read off the log. */
+  /** The plans in force while the log was written; null: inferred from the log. */
   readonly before: Plans | null;
   /** Called now and then with how many lines have been replayed. */
   readonly onProgress?: (lines: number) => void;
 }
 
-/** What came of a replay. Counts are requests, without those that were decided while the store was away. */
+/** The result of a replay. Counts are requests, without those that gateways decided locally. */
 export interface Replay {
   /** When the first and the last request were decided, Unix milliseconds. */
   readonly fromMs: number;
@@ -38,12 +37,12 @@ export interface Replay {
   readonly inForce: CarriedOver['inForce'];
   readonly totals: Counts;
   readonly plans: readonly PlanReplay[];
-  /** Of every key that the log names, in no order. */
+  /** Every key in the log, in no order. */
   readonly keys: Iterable<KeyReplay>;
-  /** Decided by gateways alone while their store was away. */
+  /** The requests that gateways decided locally, while their store was away. */
   readonly local: Counts;
   readonly timeline: { readonly stepMs: number; readonly buckets: readonly Bucket[] };
-  /** Requests whose verdict, and bans whose moment or number, are not what the log says. */
+  /** Requests whose verdict, and bans whose moment or number, differ from the log. */
   readonly differs: { readonly verdicts: number; readonly bans: number };
 }
 
@@ -52,24 +51,23 @@ export interface PlanReplay {
   readonly keys: number;
   readonly keysBannedThen: number;
   readonly keysBannedNow: number;
-  /** Keys of which a request was admitted and would be refused. */
+  /** Keys with a request that was admitted and would be refused. */
   readonly keysNewlyRefused: number;
   readonly counts: Counts;
 }
 
 export interface KeyReplay {
   readonly id: string;
-  /** The last one that the log names. */
+  /** The key's last plan in the log. */
   readonly plan: string;
   readonly counts: Counts;
-  /** When its first ban would begin, Unix milliseconds; null where none would. */
+  /** When its first ban would begin, Unix milliseconds; null if none would. */
   readonly bannedAtMs: number | null;
 }
 
 /**
- * Decides everything that was recorded anew, on the recorded times, by other plans, with the function that the gateway
- * itself decides by. With the plans that were in force, from an empty store on and without sampling, it comes to the
- * recorded verdicts, one by one.
+ * Decides all recorded requests again, at the recorded times, under other plans, with the gateway's own `decide`. With the
+ * plans that were in force, an empty store at the beginning and no sampling, every verdict equals the recorded one.
  */
 export function replay(recording: Recording, { plans, before, onProgress }: ReplayOptions): Replay {
   const carried = carryOver(recording.shapes, plans, before);
@@ -108,8 +106,8 @@ class Run {
   readonly #byKey: Tally;
   readonly #planOfKey: Uint32Array;
   readonly #bannedAtMs: Float64Array;
-  /** The ban that was last told in the log, so that one that two lines claim counts once. */
-  #told = { consumer: -1, number: 0, atMs: 0 };
+  /** The last ban in the log, so that a ban in two lines counts once. */
+  #lastBan = { consumer: -1, number: 0, atMs: 0 };
 
   constructor(recording: Recording, allowances: readonly (Allowance | null)[]) {
     const { consumerCount, shapes } = recording;
@@ -147,15 +145,15 @@ class Run {
     const count = rows.word(row, COUNT);
     const flags = rows.word(row, FLAGS);
     const judgement = flags & JUDGEMENT_BITS;
-    const told = this.#tell(consumer, flags >>> BAN_SHIFT, atMs);
+    const recordedBan = this.#newBan(consumer, flags >>> BAN_SHIFT, atMs);
     const allowance = this.#allowances[rows.word(row, SHAPE)]!;
-    if (allowance === null) return { judgement, count, bannedThen: told > 0, bannedNow: false, outcome: null };
-    // A plan that refuses nobody leaves the account alone.
+    if (allowance === null) return { judgement, count, bannedThen: recordedBan > 0, bannedNow: false, outcome: null };
+    // A plan that is not enforced does not use the account.
     const before = allowance.isShadowOnly ? UNSEEN : this.#accounts.get(consumer, allowance);
     const cost = rows.word(row, COST);
-    const isRemembered = (flags & MEMORY_BIT) !== 0 && judgement === REFUSED && isHopeless(allowance, cost);
+    const isRemembered = (flags & MEMORY_BIT) !== 0 && judgement === REFUSED && costExceedsLimit(allowance, cost);
     const outcome = isRemembered
-      ? // The gateway did not ask, and so did not hear of a ban that another had brought about meanwhile.
+      ? // The gateway did not call the store, so it did not see a ban that another gateway had caused.
         { nowMs: atMs, cost, n: count, admitted: 0, bannedFrom: count, state: before }
       : decide(before, allowance, atMs, cost, count);
     if (!allowance.isShadowOnly && !isRemembered) this.#accounts.set(consumer, allowance, outcome.state);
@@ -165,16 +163,16 @@ class Run {
     if ((flags & LOCAL_BIT) === 0) {
       const same = [outcome.admitted, outcome.bannedFrom - outcome.admitted, count - outcome.bannedFrom][judgement]!;
       this.differs.verdicts += count - same;
-      if (told !== (bannedNow ? ban.number : 0)) this.differs.bans++;
+      if (recordedBan !== (bannedNow ? ban.number : 0)) this.differs.bans++;
     }
-    return { judgement, count, bannedThen: told > 0, bannedNow, outcome };
+    return { judgement, count, bannedThen: recordedBan > 0, bannedNow, outcome };
   }
 
-  /** The number of the ban that the log says began here; 0 for none, and for one that another line has told already. */
-  #tell(consumer: number, number: number, atMs: number): number {
-    const told = this.#told;
-    if (number === 0 || (told.consumer === consumer && told.number === number && told.atMs === atMs)) return 0;
-    this.#told = { consumer, number, atMs };
+  /** The number of the ban that began here according to the log; 0 if none did, or an earlier line has the same ban. */
+  #newBan(consumer: number, number: number, atMs: number): number {
+    const last = this.#lastBan;
+    if (number === 0 || (last.consumer === consumer && last.number === number && last.atMs === atMs)) return 0;
+    this.#lastBan = { consumer, number, atMs };
     return number;
   }
 
@@ -198,5 +196,66 @@ class Run {
       yield { id, plan: this.#planNames[this.#planOfKey[key]!]!, counts: this.#byKey.of(key), bannedAtMs };
       key++;
     }
+  }
+}
+
+/**
+ * The state of every consumer, in columns: about 100 bytes for each consumer, where objects would take several hundred
+ * and work for the garbage collector.
+ */
+class Accounts {
+  readonly #windows: Partial<Record<WindowName, { readonly used: Float64Array; readonly endsAtMs: Float64Array }>> = {};
+  readonly #strikes: Float64Array;
+  readonly #strikesEndAtMs: Float64Array;
+  readonly #banNumber: Float64Array;
+  readonly #banUntilMs: Float64Array;
+  /** Index in WINDOWS. */
+  readonly #banWindow: Uint8Array;
+  readonly #consumers: number;
+
+  constructor(consumers: number) {
+    this.#consumers = consumers;
+    this.#strikes = new Float64Array(consumers);
+    this.#strikesEndAtMs = new Float64Array(consumers);
+    this.#banNumber = new Float64Array(consumers);
+    this.#banUntilMs = new Float64Array(consumers);
+    this.#banWindow = new Uint8Array(consumers);
+  }
+
+  /** The state for `decide`. As in a store, windows that the allowance does not count are kept unchanged. */
+  get(consumer: number, { limits }: Allowance): AccountState {
+    const windows: Partial<Record<WindowName, WindowCount>> = {};
+    for (const { window } of limits) {
+      const column = this.#windows[window];
+      const endsAtMs = column?.endsAtMs[consumer] ?? 0;
+      if (endsAtMs > 0) windows[window] = { used: column!.used[consumer]!, endsAtMs };
+    }
+    const count = this.#strikes[consumer]!;
+    const number = this.#banNumber[consumer]!;
+    return {
+      windows,
+      strikes: count === 0 ? NO_STRIKES : { count, endsAtMs: this.#strikesEndAtMs[consumer]! },
+      ban:
+        number === 0
+          ? null
+          : { number, untilMs: this.#banUntilMs[consumer]!, window: WINDOWS[this.#banWindow[consumer]!]! },
+    };
+  }
+
+  set(consumer: number, { limits }: Allowance, { windows, strikes, ban }: AccountState): void {
+    for (const { window } of limits) {
+      this.#windows[window] ??= {
+        used: new Float64Array(this.#consumers),
+        endsAtMs: new Float64Array(this.#consumers),
+      };
+      const open = windows[window];
+      this.#windows[window].used[consumer] = open?.used ?? 0;
+      this.#windows[window].endsAtMs[consumer] = open?.endsAtMs ?? 0;
+    }
+    this.#strikes[consumer] = strikes.count;
+    this.#strikesEndAtMs[consumer] = strikes.endsAtMs;
+    this.#banNumber[consumer] = ban?.number ?? 0;
+    this.#banUntilMs[consumer] = ban?.untilMs ?? 0;
+    if (ban !== null) this.#banWindow[consumer] = WINDOWS.indexOf(ban.window);
   }
 }

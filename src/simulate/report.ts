@@ -3,21 +3,21 @@ import type { Census } from './recording.ts';
 import type { KeyReplay, PlanReplay, Replay } from './replay.ts';
 import type { Counts } from './tally.ts';
 
-/** Which files a replay was made of, as they were named. */
+/** The files of a replay, as the operator named them. */
 export interface Sources {
   readonly plans: string;
-  /** Null: read off the log. */
+  /** Null: the plans in force were inferred from the log. */
   readonly fromPlans: string | null;
   readonly logs: readonly string[];
 }
 
-/** What `plans simulate --json` prints, but for the keys, which may be a million. Times are RFC 3339. */
+/** The output of `plans simulate --json` without the keys, of which there may be a million. Times are RFC 3339. */
 export interface Report extends Sources {
   readonly from: string;
   readonly to: string;
-  /** Counts were worked out from a share of the lines. */
+  /** Whether the counts are estimates from sampled lines. */
   readonly isEstimate: boolean;
-  /** How far the replay is from what the log says: both 0 where the plans are those that were in force. */
+  /** How far the replay differs from the log: both 0 if the plans are those that were in force. */
   readonly differs: Replay['differs'];
   readonly notes: readonly string[];
   readonly lines: Readonly<Census>;
@@ -50,7 +50,7 @@ export function keyReport({ id, plan, counts, bannedAtMs }: KeyReplay) {
   return { id, plan, ...counts, bannedAt: bannedAtMs === null ? null : new Date(bannedAtMs).toISOString() };
 }
 
-/** Keys of which something was or would be refused. */
+/** The keys with requests that were refused, would be refused, or could not be served. */
 export function* touchedKeys({ keys }: Replay): Generator<KeyReplay> {
   for (const key of keys) {
     const { recorded, simulated, unserved } = key.counts;
@@ -58,7 +58,7 @@ export function* touchedKeys({ keys }: Replay): Generator<KeyReplay> {
   }
 }
 
-/** The keys for which most would change, those first. Only as many as asked for are held at a time, twice over. */
+/** The `most` keys with the most changes, in that order. At most about twice as many keys are in memory. */
 export function mostChanged(replay: Replay, most: number): readonly KeyReplay[] {
   const found: KeyReplay[] = [];
   const cut = () => found.sort((a, b) => weight(b) - weight(a) || (a.id < b.id ? -1 : 1)).splice(most);
@@ -72,7 +72,7 @@ export function mostChanged(replay: Replay, most: number): readonly KeyReplay[] 
 
 function weight({ counts }: KeyReplay): number {
   const { newlyRefused, newlyAdmitted, unserved, recorded, simulated } = counts;
-  // Where nothing changes, whoever is refused most comes first.
+  // Among keys with equally many changes, those with the most refusals come first.
   return newlyRefused + newlyAdmitted + unserved + (recorded.refused + simulated.refused) / 1e12;
 }
 
@@ -132,3 +132,16 @@ function notesOnPlans({ inForce, plans: replayed }: Replay, { plans }: Plans, so
 function some(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? '' : 's'}`;
 }
+
+/** The heads of the count columns, on a terminal and on the page: recorded and simulated in turn. */
+export const COUNT_HEADS = [
+  'requests',
+  'refused',
+  'would be',
+  'banned',
+  'would be',
+  'bans',
+  'would be',
+  'newly refused',
+  'newly admitted',
+];

@@ -1,41 +1,41 @@
 import type { Outcome } from '../admit/decide.ts';
 import { ADMITTED, BANNED, JUDGEMENTS, REFUSED } from './log-line.ts';
 
-/** What became of requests. */
+/** Requests by verdict, and the bans that began. */
 export interface Verdicts {
   readonly admitted: number;
   readonly refused: number;
   readonly banned: number;
-  /** Bans that began. */
   readonly bans: number;
 }
 
 export interface Counts {
   readonly requests: number;
-  /** What really happened. */
+  /** According to the log. */
   readonly recorded: Verdicts;
-  /** What the plans of the replay make of it. */
+  /** Under the plans of the replay. */
   readonly simulated: Verdicts;
   /** Requests that were admitted and would be refused, for the quota or under a ban. */
   readonly newlyRefused: number;
   readonly newlyAdmitted: number;
-  /** Requests that could not be decided at all: their plan is not in the file, or wants limits that the key has not. */
+  /** Requests without a decision: their plan is not in the file, or needs limits that the key does not have. */
   readonly unserved: number;
 }
 
-/** What one row of the log came to. */
+/** The result of replaying one row. */
 export interface Replayed {
   /** Index in JUDGEMENTS. */
   readonly judgement: number;
   readonly count: number;
-  /** Whether the log says that a ban began with it. */
+  /** Whether a ban began with this row according to the log. */
   readonly bannedThen: boolean;
+  /** Whether a ban began with this row in the replay. */
   readonly bannedNow: boolean;
-  /** Null where the plans of the replay have nothing for it. */
+  /** Null if the plans of the replay have no limits for the key. */
   readonly outcome: Outcome | null;
 }
 
-/** Counts by number: of plans, of keys. In columns, because there may be a million keys. */
+/** Counts by the number of a plan or a key. Stored in columns, because there may be a million keys. */
 export class Tally {
   readonly size: number;
   readonly #recorded: readonly Float64Array[];
@@ -85,22 +85,21 @@ export class Tally {
   }
 }
 
-/** What all of them come to together. */
 export function sumOf(all: readonly Counts[]): Counts {
   const sum = (pick: (counts: Counts) => number) => all.reduce((total, counts) => total + pick(counts), 0);
   const verdicts = (pick: (counts: Counts) => Verdicts): Verdicts => ({
-    admitted: sum((it) => pick(it).admitted),
-    refused: sum((it) => pick(it).refused),
-    banned: sum((it) => pick(it).banned),
-    bans: sum((it) => pick(it).bans),
+    admitted: sum((counts) => pick(counts).admitted),
+    refused: sum((counts) => pick(counts).refused),
+    banned: sum((counts) => pick(counts).banned),
+    bans: sum((counts) => pick(counts).bans),
   });
   return {
-    requests: sum((it) => it.requests),
-    recorded: verdicts((it) => it.recorded),
-    simulated: verdicts((it) => it.simulated),
-    newlyRefused: sum((it) => it.newlyRefused),
-    newlyAdmitted: sum((it) => it.newlyAdmitted),
-    unserved: sum((it) => it.unserved),
+    requests: sum(({ requests }) => requests),
+    recorded: verdicts(({ recorded }) => recorded),
+    simulated: verdicts(({ simulated }) => simulated),
+    newlyRefused: sum(({ newlyRefused }) => newlyRefused),
+    newlyAdmitted: sum(({ newlyAdmitted }) => newlyAdmitted),
+    unserved: sum(({ unserved }) => unserved),
   };
 }
 
@@ -111,4 +110,46 @@ function verdicts(columns: readonly Float64Array[], bans: Float64Array, number: 
     banned: columns[BANNED]![number]!,
     bans: bans[number]!,
   };
+}
+
+/** The counts of one interval of time. */
+export interface Bucket {
+  /** Unix milliseconds. */
+  readonly fromMs: number;
+  readonly counts: Counts;
+}
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const STEPS_MS = [1, 2, 5, 10, 15, 30]
+  .flatMap((n) => [n * SECOND, n * MINUTE])
+  .concat([HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 30 * DAY])
+  .sort((a, b) => a - b);
+const MOST_BUCKETS = 120;
+
+/** Counts by time, in at most about 120 intervals of a round length. */
+export class Timeline {
+  readonly stepMs: number;
+  readonly #fromMs: number;
+  readonly #tally: Tally;
+
+  constructor(firstAtMs: number, lastAtMs: number) {
+    const spanMs = Math.max(lastAtMs - firstAtMs, 1);
+    this.stepMs = STEPS_MS.find((step) => spanMs / step <= MOST_BUCKETS) ?? Math.ceil(spanMs / MOST_BUCKETS);
+    this.#fromMs = Math.floor(firstAtMs / this.stepMs) * this.stepMs;
+    this.#tally = new Tally(Math.floor((lastAtMs - this.#fromMs) / this.stepMs) + 1);
+  }
+
+  add(atMs: number, replayed: Replayed): void {
+    this.#tally.add(Math.floor((atMs - this.#fromMs) / this.stepMs), replayed);
+  }
+
+  buckets(): Bucket[] {
+    return Array.from({ length: this.#tally.size }, (_, i) => ({
+      fromMs: this.#fromMs + i * this.stepMs,
+      counts: this.#tally.of(i),
+    }));
+  }
 }

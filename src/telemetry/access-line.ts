@@ -1,17 +1,17 @@
 import type { Exchange } from '../gateway/exchange.ts';
 
-/** A closing record as the log tells it: a line that several clients share has no address. */
+/** A closing record for the log. Its address is null in a line that stands for several client networks. */
 export type LoggedExchange = Omit<Exchange, 'clientAddress'> & { readonly clientAddress: string | null };
 
-/** JSON needs no escape for any of these. */
+/** Text that needs no escapes in JSON. */
 const PLAIN = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
 
 /**
- * Writes access lines: their members stand with `Exchange`. They are put together by hand because there is one for each
- * request, and the general serializer took a quarter of the time that a request costs.
+ * Formats access lines; `Exchange` documents their members. The code builds the JSON by hand, because pino's serializer
+ * took a quarter of the processing time of a request.
  */
 export class AccessLines {
-  /** What the same was written as before: most requests have much in common with the one that ended before them. */
+  // Parts of the last line. Most requests share them with the one before, so they are formatted again only if they differ.
   #second = Number.NaN;
   #secondText = '';
   #decidedAtMs: number | null = null;
@@ -20,11 +20,11 @@ export class AccessLines {
   #kindText = '';
   #upstream: string | null = null;
   #target: string | null = null;
-  #takenText = ',"upstream":null,"target":null';
+  #targetText = ',"upstream":null,"target":null';
 
   /**
    * @param nowMs Unix milliseconds
-   * @param more members of this line alone, each with a comma before it
+   * @param more further members as JSON, each with a comma before it
    * @returns the line as pino would write it, with its line feed
    */
   lineOf(exchange: LoggedExchange, nowMs: number, more: string, message: string): string {
@@ -34,14 +34,14 @@ export class AccessLines {
     return (
       `{"level":${isServerError(exchange) ? 40 : 30},"time":"${this.#isoTime(nowMs)}","requestId":${text(exchange.requestId)}` +
       `,"traceId":${text(exchange.traceId)},"path":${text(exchange.path)},"clientAddress":${text(exchange.clientAddress)}` +
-      `,"consumerId":${text(exchange.consumerId)}${this.#kindOf(exchange)}${this.#takenOf(exchange)}` +
+      `,"consumerId":${text(exchange.consumerId)}${this.#kindOf(exchange)}${this.#targetOf(exchange)}` +
       `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"bytesIn":${exchange.bytesIn},"bytesOut":${exchange.bytesOut}` +
       `,"remaining":{${left}},"totalMs":${thousandths(exchange.totalMs)},"storeMs":${thousandths(exchange.storeMs)}` +
       `,"upstreamMs":${thousandths(exchange.upstreamMs)}${more},"msg":"${message}"}\n`
     );
   }
 
-  /** The members of which there are few combinations. */
+  /** The members that have few combinations, so that the next request often repeats them. */
   #kindOf(exchange: LoggedExchange): string {
     if (this.#kind !== null && isSameKind(this.#kind, exchange)) return this.#kindText;
     this.#kind = exchange;
@@ -55,14 +55,14 @@ export class AccessLines {
     return this.#kindText;
   }
 
-  /** Apart from the kind: of an upstream with several targets, the next request has another one. */
-  #takenOf({ upstream, target }: LoggedExchange): string {
+  /** Not part of `#kindOf`, because the next request often goes to another target of the same upstream. */
+  #targetOf({ upstream, target }: LoggedExchange): string {
     if (upstream !== this.#upstream || target !== this.#target) {
       this.#upstream = upstream;
       this.#target = target;
-      this.#takenText = `,"upstream":${text(upstream)},"target":${text(target)}`;
+      this.#targetText = `,"upstream":${text(upstream)},"target":${text(target)}`;
     }
-    return this.#takenText;
+    return this.#targetText;
   }
 
   #decided(ms: number | null): string {
@@ -73,7 +73,7 @@ export class AccessLines {
     return this.#decidedText;
   }
 
-  /** `2026-11-21T10:00:00.000Z`. All but the milliseconds is worked out once a second. */
+  /** Formats `2026-11-21T10:00:00.000Z`. All but the milliseconds is computed once a second. */
   #isoTime(ms: number): string {
     const second = Math.floor(ms / 1_000);
     if (second !== this.#second) {
@@ -84,7 +84,7 @@ export class AccessLines {
   }
 }
 
-/** Whether a request ended with a 5xx answer. Its access line is a warning, others are of level info. */
+/** Whether a request ended with a 5xx answer. Its access line has the level `warn`, other lines have `info`. */
 export function isServerError({ status }: Pick<Exchange, 'status'>): boolean {
   return status >= 500;
 }
@@ -93,7 +93,7 @@ const THOUSANDTHS: readonly string[] = Array.from({ length: 1_000 }, (_, i) =>
   i === 0 ? '' : `.${String(i).padStart(3, '0')}`,
 );
 
-/** Milliseconds with three digits behind the point. From two whole numbers: those are written out faster than a fraction. */
+/** Formats milliseconds with three decimal places. Node.js formats two whole numbers faster than one fraction. */
 function thousandths(ms: number): string {
   const us = Math.round(ms * 1_000);
   const whole = Math.floor(us / 1_000);

@@ -1,33 +1,33 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** What there was too little of: places for connections, places for those of one client address, memory, open files. */
+/** Which bound a connection met: all connections, those of one client address, memory, or open files. */
 export type Shortage = (typeof SHORTAGES)[number];
 
 const SHORTAGES = ['connections', 'address', 'memory', 'descriptors'] as const;
 
-/** Counted by the process that decides: a worker, or the supervisor where too many wait for one. */
+/** A worker counts the connections that it drops, and the supervisor those that it drops before a worker has them. */
 export const CONNECTIONS_DROPPED = {
   name: 'tollgate_connections_dropped_total',
   help: 'Connections closed unanswered: too many, too many of one client address, or memory or open files nearly used up.',
   labelNames: ['reason'],
 };
 
-/** What is counted of connections before there is a request on them. */
+/** Counts events of connections outside requests. */
 export interface ConnectionMetrics {
   /** A connection was closed unanswered. */
   connectionDropped(reason: Shortage): void;
-  /** A connection that waited for a request was closed to make room. */
+  /** An idle connection was closed to make room. */
   connectionEvicted(reason: Shortage): void;
-  /** The files of the certificate have changed: a new one came into force, or what they hold cannot be used. */
+  /** The files of the certificate have changed: the new certificate is in force, or it cannot be used. */
   certificateRead(outcome: 'loaded' | 'refused'): void;
   handshakeFailed(): void;
   /** A trusted proxy did not begin its connection with a PROXY header. */
   proxyHeaderRefused(): void;
-  /** A session was broken off for what its client did. */
+  /** An HTTP/2 session was closed because of what its client sent. */
   sessionBroken(reason: 'resets' | 'overhead' | 'protocol'): void;
 }
 
-/** @param expiresAtMs of the certificate in force, Unix milliseconds; null where there is none */
+/** @param expiresAtMs when the certificate in force expires, in Unix milliseconds; null without TLS */
 export function connectionMetrics(
   registry: Registry,
   expiresAtMs: () => number | null = () => null,
@@ -81,7 +81,7 @@ export function connectionMetrics(
       else this.set(atMs / 1000);
     },
   });
-  // A series that begins with its first count shows no increase of it.
+  // Without a zero at the start, Prometheus sees no increase at the first count.
   for (const reason of SHORTAGES) {
     dropped.inc({ reason }, 0);
     evicted.inc({ reason }, 0);

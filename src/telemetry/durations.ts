@@ -1,8 +1,8 @@
-import type { Metric, Registry } from 'prom-client';
+import { Counter, type Metric, type Registry } from 'prom-client';
 
-/** For how long the durations of an upstream or target that the settings no longer name are still told. */
+/** How long the durations of an upstream or target are kept after the settings no longer name it. */
 const KEPT_MS = 10 * 60_000;
-/** The label of a request that was not forwarded, or for which no target was taken. */
+/** The label value of a request that was not forwarded, or for which no target was chosen. */
 const NONE = 'none';
 
 /** The upstreams and targets of the settings in force. */
@@ -13,27 +13,27 @@ export interface DurationsOptions<Part extends string> {
   readonly help: string;
   /** Upper ends of the buckets in seconds, rising. */
   readonly bounds: readonly number[];
-  /** What the label `part` says: the parts of a request's time. */
+  /** The values of the label `part`: the parts of a request's time. */
   readonly parts: readonly Part[];
   readonly upstreams: () => NamedUpstreams;
-  /** Milliseconds that never jump. */
+  /** Monotonic milliseconds. */
   readonly monotonicMs: () => number;
 }
 
 /** The durations of the requests that one target served. */
 interface Served<Part extends string> {
   readonly parts: Readonly<Record<Part, Buckets>>;
-  /** Since when the settings are known not to name the target; null while they do. */
+  /** Since when the settings do not name the target, as monotonic milliseconds; null while they do. */
   goneSinceMs: number | null;
 }
 
 /**
- * A histogram that is added to for every request, by part, upstream and target: prom-client's makes a text of its labels
- * each time. It is registered with prom-client, which writes it out when somebody asks.
+ * A histogram by part, upstream and target. It replaces prom-client's histogram, which builds a string from its labels at
+ * each observation. prom-client still writes it out at a scrape.
  *
- * The series are bounded by the settings. Those of a target that a reload took away stay for ten minutes, so that
- * Prometheus reads what was counted last, and are dropped then: a program that writes gateway.yaml with new addresses every
- * minute would fill the memory. It is looked for them where the metrics are read and where series are added.
+ * The settings bound the number of series. The series of a target that a reload removed stay for ten minutes, so that
+ * Prometheus reads the last counts, and are then dropped: a program that writes gateway.yaml with new addresses every minute
+ * would otherwise fill the memory. Old series are dropped at each scrape and whenever a series is added.
  */
 export class Durations<Part extends string> {
   readonly #options: DurationsOptions<Part>;
@@ -54,9 +54,9 @@ export class Durations<Part extends string> {
   }
 
   /**
-   * What the durations of one request are added to, by part.
-   * @param upstream null where the request was not forwarded
-   * @param target null where none was taken
+   * The buckets of one upstream and target, by part.
+   * @param upstream null if the request was not forwarded
+   * @param target null if no target was chosen
    */
   of(upstream: string | null, target: string | null): Readonly<Record<Part, Buckets>> {
     const served = this.#byUpstream.get(upstream ?? NONE)?.get(target ?? NONE);
@@ -103,7 +103,7 @@ const SHAPE = { type: 'histogram', aggregator: 'sum' } as const;
 
 class Buckets {
   readonly #bounds: readonly number[];
-  /** By bucket, the last one for all that is above the highest bound. */
+  /** By bucket. The last one counts everything above the highest bound. */
   readonly #counts: number[];
   #sum = 0;
 
@@ -119,7 +119,7 @@ class Buckets {
     this.#sum += seconds;
   }
 
-  /** As prom-client writes them; none where nothing was added. */
+  /** The series in the form of prom-client; empty if nothing was added. */
   values(name: string, labels: Readonly<Record<string, string>>) {
     let below = 0;
     const buckets = this.#counts.map((count, i) => {
@@ -132,5 +132,61 @@ class Buckets {
       { metricName: `${name}_sum`, labels, value: this.#sum },
       { metricName: `${name}_count`, labels, value: below },
     ];
+  }
+}
+
+interface Child {
+  readonly values: readonly string[];
+  count: number;
+}
+
+interface Branch {
+  readonly branches: Map<string, Branch>;
+  child: Child | null;
+}
+
+/**
+ * A counter that is incremented for every request. prom-client's counter builds an object and a string from the labels each
+ * time; this one passes its counts to it at a scrape. The values of the labels must be bounded.
+ */
+export class RequestTally {
+  readonly #root: Branch = { branches: new Map(), child: null };
+  readonly #children: Child[] = [];
+
+  constructor(registry: Registry, name: string, help: string, labelNames: readonly string[]) {
+    const children = this.#children;
+    new Counter({
+      name,
+      help,
+      labelNames,
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const { values, count } of children) {
+          this.inc(Object.fromEntries(labelNames.map((label, i) => [label, values[i]!])), count);
+        }
+      },
+    });
+  }
+
+  /** Counts one request. @param values the values of the labels, in their order */
+  count(...values: readonly string[]): void {
+    let branch = this.#root;
+    for (let i = 0; i < values.length; i++) {
+      let next = branch.branches.get(values[i]!);
+      if (next === undefined) {
+        next = { branches: new Map(), child: null };
+        branch.branches.set(values[i]!, next);
+      }
+      branch = next;
+    }
+    branch.child ??= this.#newChild(values);
+    branch.child.count++;
+  }
+
+  #newChild(values: readonly string[]): Child {
+    const child = { values: [...values], count: 0 };
+    this.#children.push(child);
+    return child;
   }
 }

@@ -12,10 +12,10 @@ interface PlainMetric {
   readonly values: readonly { readonly labels: Readonly<Record<string, string | number>> }[];
 }
 
-/** What each process has for itself, and what no sum says anything about: its memory, its event loop. */
-const OWN = /^(process|nodejs)_/;
-/** What is no number of things: of what is up or expires the worker that is worst off is told. */
-const JOINED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
+/** Metrics of a single process, such as its memory and event loop. A sum of them would be meaningless. */
+const PER_PROCESS = /^(process|nodejs)_/;
+/** Metrics that are not counts, and how they are joined: for what is up, expires or mismatches, the worst value counts. */
+const NOT_SUMMED: readonly (readonly [RegExp, string])[] = [
   [/_up$/, 'min'],
   [/_timestamp_seconds$/, 'min'],
   [/_info$/, 'max'],
@@ -23,9 +23,9 @@ const JOINED_OTHERWISE: readonly (readonly [RegExp, string])[] = [
 ];
 
 /**
- * The metrics of several processes as one gateway's. What counts requests, connections and the like is added up; what tells
- * of the process itself is told of each, with the label `worker`. A process that has ended is still counted: a sum that fell
- * would look like a restart, after which everything is counted a second time.
+ * Joins the metrics of several processes into those of one gateway. Counts of requests, connections and the like are added
+ * up; metrics of a process itself get the label `worker`. The counts of a process that has ended are kept, because
+ * Prometheus reads a falling counter as a restart and would count everything again.
  */
 export class JoinedMetrics {
   readonly #own = new Registry();
@@ -42,51 +42,53 @@ export class JoinedMetrics {
     this.#auditFailures = new Counter({ ...AUDIT_FAILURES, registers });
   }
 
-  /** A connection was closed unanswered before a worker had it: there were too many, or too few open files. */
+  /** The supervisor closed a connection without a response: too many connections, or too few file descriptors left. */
   connectionDropped(reason: Extract<Shortage, 'connections' | 'descriptors'>): void {
     this.#dropped.inc({ reason });
   }
 
-  /** A worker stopped or ended without being told to. */
+  /** A worker stopped responding or ended without being told to. */
   workerLost(): void {
     this.#lost.inc();
   }
 
-  /** A change that an operator made is not recorded, or not as it ended. */
+  /** An operator's change was not recorded, or its outcome was not. */
   auditFailed(): void {
     this.#auditFailures.inc();
   }
 
-  /** Keeps what a process has counted that is no more. */
+  /** Keeps the last counts of a process that has ended. */
   keep(last: Snapshot): void {
-    const counts = (last as readonly PlainMetric[]).filter(({ name, type }) => type !== 'gauge' && !OWN.test(name));
-    // One after the other: two may end at once.
+    const counts = (last as readonly PlainMetric[]).filter(
+      ({ name, type }) => type !== 'gauge' && !PER_PROCESS.test(name),
+    );
+    // Each aggregation waits for the previous one, because two processes may end at the same time.
     this.#ended = this.#ended.then((before) => plain(AggregatorRegistry.aggregate([before, counts] as object[])));
   }
 
-  /** @param workers each with its number */
+  /** The joined metrics in the text format of Prometheus. @param workers the running workers by number */
   async text(
     workers: readonly { readonly worker: number; readonly metrics: Snapshot }[],
   ): Promise<{ readonly text: string; readonly contentType: string }> {
     const all = [
-      ...workers.map(({ worker, metrics }) => named(metrics, String(worker))),
+      ...workers.map(({ worker, metrics }) => withWorker(metrics, String(worker))),
       await this.#ended,
-      named(await plain(this.#own), 'supervisor'),
+      withWorker(await plain(this.#own), 'supervisor'),
     ];
     const registry = AggregatorRegistry.aggregate(all as object[]);
     return { text: await registry.metrics(), contentType: registry.contentType };
   }
 }
 
-function named(metrics: Snapshot, worker: string): Snapshot {
+function withWorker(metrics: Snapshot, worker: string): Snapshot {
   return (metrics as readonly PlainMetric[]).map((metric) => {
-    if (OWN.test(metric.name)) {
+    if (PER_PROCESS.test(metric.name)) {
       const values = metric.values.map((value) => ({ ...value, labels: { ...value.labels, worker } }));
-      // Each series is one process's, so there is nothing to add up, and none to leave out for that.
+      // Each series now belongs to one process, so `first` keeps all of them as they are.
       return { ...metric, values, aggregator: 'first' };
     }
-    const otherwise = JOINED_OTHERWISE.find(([names]) => names.test(metric.name));
-    return otherwise === undefined ? metric : { ...metric, aggregator: otherwise[1] };
+    const rule = NOT_SUMMED.find(([names]) => names.test(metric.name));
+    return rule === undefined ? metric : { ...metric, aggregator: rule[1] };
   });
 }
 

@@ -1,28 +1,32 @@
-import { PieceWriter } from './piece-writer.ts';
+import { write } from 'node:fs';
 
 export interface LogOutputOptions {
   /** An open file: 1 is standard output. */
   readonly fd: number;
-  /** Bytes of lines held while the file does not take them; beyond it lines are dropped. */
+  /** How many bytes of lines are held while the file accepts no writes. Further lines are dropped. */
   readonly maxBytes: number;
   /** Called for each line that will never be written. */
   readonly onDrop: () => void;
 }
 
 /**
- * Written as soon as so much is held, or so long after the first line: each write is a trip to another thread and back.
- * With the line that reaches it, less than a pipe holds (64 KiB): what is over would be a trip of its own.
+ * Lines are written as soon as this many bytes are held, or this long after the first one: each write costs a round trip to
+ * a thread of libuv. With the line that reaches it, it is less than a pipe holds (64 KiB), because the rest would cost a
+ * second round trip.
  */
-const ENOUGH_BYTES = 60 * 1024;
-const HELD_MS = 500;
-/** What is written in one go, at most, but for a line that is longer alone. */
+const WRITE_AT_BYTES = 60 * 1024;
+const WRITE_AFTER_MS = 500;
+/** The size of a piece. Only a single line that is longer gets a larger one. */
 const PIECE_BYTES = 128 * 1024;
-/** A character of a text in its longest form; those beyond are two of a text. */
-const BYTES_OF_CHARACTER = 3;
-/** The end of the process waits so long for a reader that takes nothing. */
+/** The most bytes of UTF-8 for one UTF-16 code unit. A character of 4 bytes has two units. */
+const MOST_BYTES_PER_UNIT = 3;
+/** How long the end of the process waits for a reader that does not read. */
 const CLOSE_WITHIN_MS = 500;
 
-/** Lines that are written together, as bytes: texts that wait would be moved by each collection, and joined in the end. */
+/**
+ * Lines that are written together. They are kept as bytes: the garbage collector would move waiting strings at each
+ * collection, and they would have to be joined in the end.
+ */
 class Piece {
   readonly #memory: Buffer;
   length = 0;
@@ -42,11 +46,11 @@ class Piece {
 
   hasRoomFor(line: string): boolean {
     const room = this.#memory.length - this.length;
-    // To count bytes takes time: only where the line might not fit.
-    return line.length * BYTES_OF_CHARACTER <= room || (line.length <= room && Buffer.byteLength(line) <= room);
+    // Counting bytes takes time, so it is done only if the line might not fit.
+    return line.length * MOST_BYTES_PER_UNIT <= room || (line.length <= room && Buffer.byteLength(line) <= room);
   }
 
-  /** @returns its bytes */
+  /** @returns how many bytes the line has */
   add(line: string): number {
     const bytes = this.#memory.write(line, this.length);
     this.length += bytes;
@@ -61,24 +65,24 @@ class Piece {
 }
 
 /**
- * Lines on their way to a file, usually standard output, which may be a pipe that nobody reads, one whose reader is
- * gone, or a file on a full disk. No request waits for it, nothing of it ends the process, what is held is bounded, and
- * every line that is lost is counted. (pino's own stream sleeps in the only thread there is, at the end of the process
- * for ever, while a pipe is full, and where a disk is.)
+ * Writes lines to a file, usually standard output. That may be a pipe whose reader stalls or has gone, or a file on a full
+ * disk. Whatever happens to it, no request waits, the process does not end, the held bytes are bounded, and every lost line
+ * is counted. (pino's own stream blocks the main thread while a pipe or a disk is full, and at the end of the process it
+ * blocks for ever.)
  */
 export class LogOutput {
   readonly #options: LogOutputOptions;
   readonly #writer: PieceWriter;
-  /** What waits, in order. */
+  /** Pieces that wait to be written, in order. */
   #held: Piece[] = [];
-  /** What is being written. */
+  /** The piece that is being written. */
   #piece: Piece | null = null;
-  /** Memory that is used again. */
+  /** A written piece whose memory is used again. */
   #spare: Piece | null = null;
-  /** Of all that is not written yet. */
+  /** The bytes of all lines that are not written yet. */
   #heldBytes = 0;
   #timer: NodeJS.Timeout | null = null;
-  /** There will be no reader any more. */
+  /** True once the reader has gone. */
   #abandoned = false;
   #idle: (() => void) | null = null;
 
@@ -90,7 +94,7 @@ export class LogOutput {
     });
   }
 
-  /** Takes one line. Never throws and never waits. */
+  /** Writes one line, or drops and counts it. Never throws and never waits. */
   write(line: string): void {
     if (this.#abandoned || this.#heldBytes + line.length > this.#options.maxBytes) {
       this.#options.onDrop();
@@ -98,11 +102,11 @@ export class LogOutput {
     }
     this.#heldBytes += this.#pieceFor(line).add(line);
     if (this.#writer.isBusy) return;
-    if (this.#heldBytes >= ENOUGH_BYTES) this.#writeSome();
-    else this.#timer ??= setTimeout(() => this.#writeSome(), HELD_MS).unref();
+    if (this.#heldBytes >= WRITE_AT_BYTES) this.#writeSome();
+    else this.#timer ??= setTimeout(() => this.#writeSome(), WRITE_AFTER_MS).unref();
   }
 
-  /** Writes out what is held, for as long as there is a reader for it; what is left then is dropped and counted. */
+  /** Writes the held lines. Lines that the reader has not taken after a while are dropped and counted. */
   async close(): Promise<void> {
     if (!this.#writer.isBusy && this.#held.length > 0) this.#writeSome();
     if (!this.#writer.isBusy) return;
@@ -142,8 +146,8 @@ export class LogOutput {
     piece.empty();
     if (piece.room === PIECE_BYTES) this.#spare = piece;
     this.#piece = null;
-    if (this.#heldBytes >= ENOUGH_BYTES || this.#idle !== null) this.#writeSome();
-    else if (this.#heldBytes > 0) this.#timer = setTimeout(() => this.#writeSome(), HELD_MS).unref();
+    if (this.#heldBytes >= WRITE_AT_BYTES || this.#idle !== null) this.#writeSome();
+    else if (this.#heldBytes > 0) this.#timer = setTimeout(() => this.#writeSome(), WRITE_AFTER_MS).unref();
   }
 
   #abandon(): void {
@@ -163,5 +167,80 @@ export class LogOutput {
   #stopTimer(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
+  }
+}
+
+export interface PieceEvents {
+  /** Called when a piece is completely written. */
+  readonly onWritten: (bytes: number) => void;
+  /** Called when the reader has gone: the rest of the piece is lost, and nothing more can be written. */
+  readonly onGone: () => void;
+}
+
+/** The pause before a failed write is repeated: the first one, and the longest. */
+const FIRST_RETRY_MS = 5;
+const LONGEST_RETRY_MS = 250;
+
+/**
+ * Writes one piece at a time to an open file, in as many calls as that takes. It repeats a write that fails because a pipe
+ * is full, which takes moments, or a disk is, which may take hours. The pauses do not keep the process from ending.
+ */
+export class PieceWriter {
+  readonly #fd: number;
+  readonly #events: PieceEvents;
+  #bytes: Buffer | null = null;
+  #at = 0;
+  #retryMs = FIRST_RETRY_MS;
+  #timer: NodeJS.Timeout | null = null;
+
+  /** @param fd an open file: 1 is standard output */
+  constructor(fd: number, events: PieceEvents) {
+    this.#fd = fd;
+    this.#events = events;
+  }
+
+  /** True while a piece is being written; the next one must wait. */
+  get isBusy(): boolean {
+    return this.#bytes !== null;
+  }
+
+  write(bytes: Buffer): void {
+    this.#bytes = bytes;
+    this.#at = 0;
+    this.#writeRest();
+  }
+
+  /** Stops writing the piece, without calling an event. */
+  abandon(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#bytes = null;
+  }
+
+  #writeRest(): void {
+    const bytes = this.#bytes!;
+    write(this.#fd, bytes, this.#at, bytes.length - this.#at, null, (error, written) => this.#wrote(error, written));
+  }
+
+  #wrote(error: NodeJS.ErrnoException | null, written: number): void {
+    if (this.#bytes === null) return;
+    if (error !== null) {
+      if (error.code === 'EPIPE' || error.code === 'EBADF') this.#events.onGone();
+      else this.#retryLater();
+      return;
+    }
+    this.#retryMs = FIRST_RETRY_MS;
+    this.#at += written;
+    const { length } = this.#bytes;
+    if (this.#at < length) {
+      this.#writeRest();
+      return;
+    }
+    this.#bytes = null;
+    this.#events.onWritten(length);
+  }
+
+  #retryLater(): void {
+    this.#timer = setTimeout(() => this.#writeRest(), this.#retryMs).unref();
+    this.#retryMs = Math.min(this.#retryMs * 2, LONGEST_RETRY_MS);
   }
 }

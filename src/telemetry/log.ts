@@ -1,49 +1,49 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
-import type { Exchange } from '../gateway/exchange.ts';
-import type { ClosedWebSocket } from '../gateway/upgrade-on.ts';
+import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import { AccessLines, isServerError, type LoggedExchange } from './access-line.ts';
 import { LogOutput } from './log-output.ts';
 import { isUnidentified, UnidentifiedLines } from './unidentified-lines.ts';
 
-/** Bytes of lines held while standard output does not take them; beyond it lines are dropped and counted. */
+/** How many bytes of lines are held while standard output accepts no writes. Further lines are dropped and counted. */
 const MOST_HELD_BYTES = 16 * 1024 * 1024;
-/** Refusals answered from memory are one line per key and this long. */
+/** For this long, refusals from memory share one line if they have the same consumer, code and route. */
 const SUMMARY_MS = 1_000;
-/** Keys with a summary open at once; beyond it refusals of further keys get a line each. */
+/** How many summaries may be open at once. The refusals of further consumers get a line each. */
 const MAX_SUMMARIES = 10_000;
 
 export interface GatewayLog {
   readonly logger: Logger;
-  /** The access line of one request. */
+  /** Writes the access line of one request. */
   access(exchange: Exchange): void;
-  /** The line of a WebSocket that has ended; its access line was written when it was opened. */
+  /** Writes the line of a WebSocket that has ended. Its access line was written when it was opened. */
   webSocketClosed(closed: ClosedWebSocket): void;
-  /** Writes out what is held, as far as somebody takes it. Call before the process ends. */
+  /** Writes the held lines, as far as the reader takes them. Call it before the process ends. */
   close(): Promise<void>;
 }
 
 export interface LogOptions {
   readonly level: string;
   readonly onDrop: () => void;
-  /** Share of the 2xx answers, preflights aside, that get an access line, 0 to 1. */
+  /** Returns the fraction of 2xx answers, preflights excepted, that get an access line: 0 to 1. */
   readonly sample2xx: () => number;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
-  /** Milliseconds that never jump. */
+  /** Monotonic milliseconds. */
   readonly monotonicMs: () => number;
-  /** From 0 up to 1. */
+  /** Returns a number of at least 0 and less than 1. */
   readonly random?: () => number;
-  /** Where lines go; standard output unless a test says otherwise. */
+  /** Where the lines go; standard output by default. The supervisor and tests pass their own. */
   readonly stream?: DestinationStream;
 }
 
 /**
- * The log: one JSON object a line, on standard output, written in pieces so that no request waits for it. An access
- * line is made of an Exchange alone, which has no place for a key, a query or a header.
+ * Opens the log: JSON lines on standard output, written in pieces so that no request waits for it. An access line holds
+ * only members of Exchange, which has no member for a secret, a query or a header.
  */
 export function openLog(options: LogOptions): GatewayLog {
   const { level, onDrop, sample2xx, nowMs, monotonicMs, random = Math.random, stream } = options;
-  // Asking for `process.stdout` makes a pipe one that says when it is full, instead of holding up whoever writes.
+  // Node.js makes a pipe non-blocking when `process.stdout` is first read. A write to a full pipe then fails instead of
+  // blocking a thread.
   const out = new LogOutput({ fd: process.stdout.fd, maxBytes: MOST_HELD_BYTES, onDrop });
   const sink = stream ?? out;
   const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, sink);
@@ -61,7 +61,7 @@ export function openLog(options: LogOptions): GatewayLog {
   const timer = setInterval(flush, SUMMARY_MS);
   timer.unref();
   const unidentified = new UnidentifiedLines((exchange, count) => write(exchange, `,"count":${count}`, 'request'));
-  /** There is one while something is held. */
+  /** Null while no line is held. */
   let unidentifiedTimer: NodeJS.Timeout | null = null;
   const awaitDue = () => {
     const { dueAtMs } = unidentified;
@@ -86,7 +86,7 @@ export function openLog(options: LogOptions): GatewayLog {
       }
       const share = sample2xx();
       if (share < 1 && exchange.status >= 200 && exchange.status < 300) {
-        // The share stands in the line, so that whoever counts lines can count requests.
+        // The line names the fraction, so that a program that counts lines can estimate the number of requests.
         if (random() < share) write(exchange, `,"sample":${share}`, 'request');
         return;
       }

@@ -1,12 +1,9 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
-import { Durations } from './durations.ts';
+import { Durations, RequestTally } from './durations.ts';
 import { type OutageMetrics, outageMetrics } from './outage-metrics.ts';
-import { type SettingsMetrics, settingsMetrics, type Versions } from './settings-metrics.ts';
-import { Tally } from './tally.ts';
-import { tokenMetrics } from './token-metrics.ts';
-import { type WebSocketMetrics, webSocketMetrics } from './web-socket-metrics.ts';
 
 export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, SettingsMetrics, OutageMetrics {
   readonly registry: Registry;
@@ -16,59 +13,59 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, Set
   /** An upstream has sent bytes that answer no request. */
   unaskedAnswer(upstream: string): void;
   storeFailed(): void;
-  /** A change that an operator made is not recorded, or not as it ended. */
+  /** The record of an operator's change is missing or lacks the outcome. */
   auditFailed(): void;
   logLineDropped(): void;
 }
 
-/** What is read at the moment when somebody asks for the metrics. */
+/** The values that are read at each scrape. */
 export interface Gauges {
   readonly connections: () => number;
   readonly inFlight: () => number;
-  /** Whether the gateway sheds load because memory is nearly used up; left out where nothing watches it. */
+  /** Whether the gateway accepts no new connections because its heap is nearly full; absent if nothing watches the heap. */
   readonly isShortOfMemory?: () => boolean;
   readonly upstreams: () => Iterable<UpstreamState>;
   /** 1 present, 0 away. */
   readonly store: () => number;
-  /** Whether the peppers are not those of the store; left out where nothing checks them. */
+  /** Whether the peppers differ from those of the store. */
   readonly isPepperWrong?: () => boolean;
-  /** When the certificate in force expires, Unix milliseconds; null, or left out, where there is no TLS. */
+  /** When the certificate in force expires, in Unix milliseconds; null or absent without TLS. */
   readonly certificateExpiresAtMs?: () => number | null;
-  /** Of the settings and plans in force. */
+  /** The versions of the settings and plans in force. */
   readonly versions?: () => Versions;
-  /** Whether the keys of the tokens' issuer can be had; null, or left out, where no token is accepted. */
+  /** Whether the gateway has the keys of the tokens' issuer; null or absent if it accepts no tokens. */
   readonly tokenKeysUp?: () => boolean | null;
-  /** WebSockets that are open; left out where there can be none. */
+  /** The number of open WebSockets. */
   readonly webSockets?: () => number;
 }
 
-/** How an upstream and its targets are doing. */
+/** The state of an upstream and its targets. */
 export interface UpstreamState {
   readonly name: string;
   readonly inFlight: number;
   readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
 }
 
-/** Counted by the supervisor; there from the start wherever there is none. */
+/** The supervisor counts these. A gateway without a supervisor shows 0, so that the metric always exists. */
 export const WORKERS_LOST = {
   name: 'tollgate_workers_lost_total',
   help: 'Workers that stopped or ended without being told to.',
 };
-/** Counted by the supervisor where there are several workers. */
+/** With several workers the supervisor counts these, because it serves the admin API. */
 export const AUDIT_FAILURES = {
   name: 'tollgate_audit_failures_total',
   help: 'Changes by operators that are not recorded, or not as they ended.',
 };
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx'];
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
-/** An admitted request that leaves at most this share of its window is near the limit. */
+/** An admitted request that leaves at most this fraction of its window is near the limit. */
 const NEAR = 0.1;
-/** Rungs told apart; higher ones are counted together. */
+/** The number of rungs with a label of their own. Higher rungs are counted together. */
 const RUNGS = 5;
 
 /**
- * The metrics of one gateway. Every label is bounded by the settings: routes by pattern, plans by name, never a path,
- * a key or anything else that a client writes.
+ * Creates the metrics of one gateway. The settings bound the values of every label: routes by pattern, plans by name, but
+ * never a path, a key or any other text from a client.
  */
 export function createMetrics(gauges: Gauges): GatewayMetrics {
   const registry = new Registry();
@@ -111,7 +108,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
 type Recorder = (exchange: Exchange) => void;
 
 function recordRequests(registry: Registry): Recorder {
-  const requests = new Tally(
+  const requests = new RequestTally(
     registry,
     'tollgate_requests_total',
     'Requests that have ended, by route pattern, plan, judgement, status class, error code and who decided.',
@@ -153,7 +150,7 @@ function recordQuotas(registry: Registry): Recorder {
     labelNames: ['plan', 'window'],
     registers: [registry],
   });
-  const over = new Tally(
+  const over = new RequestTally(
     registry,
     'tollgate_quota_refusals_total',
     'Requests refused for the quota or under a ban, by the window that refused.',
@@ -165,7 +162,7 @@ function recordQuotas(registry: Registry): Recorder {
     labelNames: ['plan', 'rung'],
     registers: [registry],
   });
-  const shadows = new Tally(
+  const shadows = new RequestTally(
     registry,
     'tollgate_shadow_refusals_total',
     'Requests that limits which are only watched would have refused, by their window; they were served all the same.',
@@ -190,7 +187,7 @@ function unaskedAnswers(registry: Registry, upstreams: Gauges['upstreams']): Cou
     labelNames: ['upstream'],
     registers: [registry],
     collect() {
-      // A series that begins with its first count shows no increase of it.
+      // Without a zero at the start, Prometheus sees no increase at the first count.
       for (const { name } of upstreams()) this.inc({ upstream: name }, 0);
     },
   });
@@ -224,7 +221,7 @@ function addGauges(registry: Registry, { connections, inFlight, upstreams, store
     labelNames: ['upstream', 'target'],
     registers: [registry],
     collect() {
-      // One that a reload took away while it was left out would look left out for ever.
+      // Otherwise a target that a reload removed while it was left out would show 0 for ever.
       this.reset();
       for (const { name, targets } of upstreams()) {
         for (const target of targets) this.set({ upstream: name, target: target.name }, target.usable ? 1 : 0);
@@ -242,4 +239,94 @@ function gauge(registry: Registry, name: string, help: string, read: () => numbe
       this.set(read());
     },
   });
+}
+
+/** Counts reloads of the settings and plans. */
+export interface SettingsMetrics {
+  /** The files have changed: the new version is in force, or was refused because of faults. */
+  settingsRead(outcome: 'loaded' | 'refused'): void;
+}
+
+/** The versions of gateway.yaml and plans.yaml that are in force. */
+export interface Versions {
+  readonly settings: string;
+  readonly plans: string;
+}
+
+/** @param versions the versions in force; null if they are unknown */
+function settingsMetrics(registry: Registry, versions: () => Versions | null = () => null): SettingsMetrics {
+  const reloads = new Counter({
+    name: 'tollgate_reloads_total',
+    help: 'Changes of gateway.yaml and plans.yaml: loaded, or refused because they have faults.',
+    labelNames: ['outcome'],
+    registers: [registry],
+  });
+  // Without a zero at the start, Prometheus sees no increase at the first count.
+  for (const outcome of ['loaded', 'refused']) reloads.inc({ outcome }, 0);
+  new Gauge({
+    name: 'tollgate_settings_info',
+    help: 'Always 1; the labels are the versions of gateway.yaml and plans.yaml that are in force.',
+    labelNames: ['settings', 'plans'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      const inForce = versions();
+      if (inForce !== null) this.set({ ...inForce }, 1);
+    },
+  });
+  return { settingsRead: (outcome) => reloads.inc({ outcome }) };
+}
+
+/**
+ * The metric of the tokens' issuer.
+ * @param up whether the gateway has its keys; null if the gateway accepts no tokens, and then there is no series
+ */
+function tokenMetrics(registry: Registry, up: () => boolean | null = () => null): void {
+  new Gauge({
+    name: 'tollgate_token_keys_up',
+    help: "1 while the keys of the tokens' issuer can be had, 0 while they cannot; absent without jwt in gateway.yaml.",
+    registers: [registry],
+    collect() {
+      const isUp = up();
+      this.remove();
+      if (isUp !== null) this.set(isUp ? 1 : 0);
+    },
+  });
+}
+
+const OUTCOMES: readonly TunnelEnd[] = [
+  'client_closed',
+  'upstream_closed',
+  'client_lost',
+  'upstream_lost',
+  'idle',
+  'revoked',
+  'expired',
+  'drained',
+];
+
+export interface WebSocketMetrics {
+  webSocketClosed(outcome: TunnelEnd): void;
+}
+
+/** @param open the number of open WebSockets */
+function webSocketMetrics(registry: Registry, open: () => number = () => 0): WebSocketMetrics {
+  const registers = [registry];
+  new Gauge({
+    name: 'tollgate_websockets',
+    help: 'WebSockets that are open.',
+    registers,
+    collect() {
+      this.set(open());
+    },
+  });
+  const ended = new Counter({
+    name: 'tollgate_websockets_total',
+    help: 'WebSockets that have ended, by how.',
+    labelNames: ['outcome'],
+    registers,
+  });
+  // Without a zero at the start, Prometheus sees no increase at the first count.
+  for (const outcome of OUTCOMES) ended.inc({ outcome }, 0);
+  return { webSocketClosed: (outcome) => ended.inc({ outcome }) };
 }

@@ -14,21 +14,22 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trace-base';
 import type { Exchange } from '../gateway/exchange.ts';
-import { type RequestTrace, readTraceContext, type TraceContext } from './trace-context.ts';
+import { type RequestTrace, readTraceContext, type TraceContext } from '../gateway/trace-context.ts';
+import type { FieldBlock } from '../http1/field-block.ts';
 
 export interface Tracing {
-  begin(rawHeaders: readonly string[]): RequestTrace;
-  /** Sends what has not been sent. */
+  begin(fields: FieldBlock): RequestTrace;
+  /** Exports the remaining spans. */
   close(): Promise<void>;
 }
 
-/** How long the end of the process waits for the last spans to be taken. */
+/** How long shutdown waits for the last spans to be exported. */
 const CLOSE_WITHIN_MS = 2_000;
 
 /**
- * Exports spans over OTLP (HTTP, JSON): the gateway's, the store's and the upstream's for each request. Endpoint,
- * headers, sampler and service name are OpenTelemetry's environment variables. This file is loaded only where tracing is
- * configured; elsewhere a request's own trace context passes through untouched.
+ * Exports spans over OTLP (HTTP, JSON). A request has a span for the gateway and, where it got that far, one for the store
+ * and one for the upstream. OpenTelemetry's environment variables set the endpoint, headers, sampler and service name.
+ * This file is imported only if tracing is configured; otherwise the gateway forwards a request's trace context unchanged.
  */
 export function openTracing(env: NodeJS.ProcessEnv, version: string): Tracing {
   const provider = new BasicTracerProvider({
@@ -40,8 +41,8 @@ export function openTracing(env: NodeJS.ProcessEnv, version: string): Tracing {
   });
   const tracer = provider.getTracer('tollgate');
   return {
-    begin: (rawHeaders) => new SpansOfRequest(tracer, readTraceContext(rawHeaders)),
-    // A collector that is away must not keep the gateway from ending.
+    begin: (fields) => new SpansOfRequest(tracer, fields.derived(readTraceContext)),
+    // The gateway shuts down even if the collector does not respond.
     close: () => Promise.race([provider.shutdown().catch(() => {}), delay(CLOSE_WITHIN_MS, undefined, { ref: false })]),
   };
 }

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { Door } from '../../src/admin/door.ts';
+import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
 import { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../../src/stores/embedded/failed-attempts.ts';
 import { eventually } from '../support/conditions.ts';
@@ -122,7 +122,7 @@ describe('with ADMIN_TOKEN', () => {
       monotonicMs: nowMs,
       wallMs: nowMs,
     });
-    const door = new Door({ token: TOKEN, attempts, nowMs });
+    const door = new AdminAuthenticator({ token: TOKEN, attempts, nowMs });
     const present = (token: string) => door.refusalFor(['Authorization', `Bearer ${token}`], '192.0.2.1');
     let answered = 0;
     const guesses = Array.from({ length: 100 }, async (_, i) => {
@@ -156,7 +156,7 @@ describe('Host', () => {
     'gateway-1.example',
     'localhost.x',
     '',
-  ])('%j is refused for metrics and API with 421, and health is told', async (host) => {
+  ])('%j is refused for metrics and API with 421, and health is told (reliability 165)', async (host) => {
     for (const path of ['/metrics', '/admin/keys', '/admin', '/none']) expect(await statusFor(host, path)).toBe('421');
     for (const path of ['/livez', '/readyz']) expect(await statusFor(host, path)).toBe('200');
   });

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { RESOURCES } from '../../src/admin/resources.ts';
+import { DURABLE, type Settlement } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
-import { DURABLE, type Settlement, type StoredKey } from '../../src/identify/key-store.ts';
+import type { StoredKey } from '../../src/identify/key-store.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
 import { adminApiWith } from './in-process.ts';

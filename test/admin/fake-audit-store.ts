@@ -1,5 +1,5 @@
 import { Failure } from '../../src/failure.ts';
-import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../src/identify/audit-store.ts';
+import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../src/operations/audit-store.ts';
 
 /** A record of changes in memory, whose writes can fail. */
 export class FakeAuditStore implements AuditStore {

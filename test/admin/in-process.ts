@@ -1,9 +1,9 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
-import { adminApiOn } from '../../src/cli/admin-api.ts';
 import { loadConfiguration } from '../../src/config/settings.ts';
 import type { KeyStore } from '../../src/identify/key-store.ts';
+import { adminApiOn } from '../../src/serve/admin-api.ts';
 import { atEnd } from '../support/endings.ts';
 import { FakeAuditStore } from './fake-audit-store.ts';
 import { ask, TOKEN } from './operator.ts';

@@ -134,7 +134,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await show(made.id)).toMatchObject({ plan: 'small', limits: { minute: 3, day: 9 } });
   });
 
-  test('a rotation has both secrets work under one quota, and with an overlap of 0s the first no longer', async () => {
+  test('a rotation has both secrets work under one quota, and with an overlap of 0s the first no longer (reliability 143)', async () => {
     const made = await make({ plan: 'endless', limits: { minute: 10 } });
     const rotated = await ask(gateway, 'POST', `/admin/keys/${made.id}/rotate`);
     expect(rotated.body).toMatchObject({ id: made.id, key: expect.stringMatching(/^tg_live_/) });

@@ -1,8 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { newKey } from '../../src/identify/key-changes.ts';
 import type { KeyPage, StoredKey } from '../../src/identify/key-store.ts';
+import { newKey } from '../../src/operations/key-changes.ts';
 import { FakeStore } from '../identify/fake-store.ts';
+import { FakeAuditStore } from './fake-audit-store.ts';
 import { adminApiWith } from './in-process.ts';
 
 const plan = { name: 'free', limits: { minute: 5 }, bans: null, enforce: true, shadow: {} };
@@ -42,3 +43,41 @@ test('however many lists of keys are asked for at once, the store is read by one
   }
   expect(store.most).toEqual({ underWay: 1, limit: 100 });
 });
+
+// Attack: a list that looks through a hundred thousand keys or records for one. The embedded store answers within the same
+// turn of the event loop, and all other requests waited for more than a second.
+test.each(['/admin/keys?limit=1', '/admin/audit?key=key_none'])(
+  'GET %s lets other work run after each part that it reads of a store that answers at once',
+  async (path) => {
+    const turns = countTurns();
+    const readIn: number[] = [];
+    const keys = new (class extends FakeStore {
+      override async list(page?: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
+        readIn.push(turns.count);
+        return { keys: [], cursor: readIn.length < 20 ? `key_${readIn.length}${page!.limit}` : null };
+      }
+    })();
+    const audit = new (class extends FakeAuditStore {
+      override async list({ limit }: { readonly limit: number }) {
+        readIn.push(turns.count);
+        const record = { number: 1, id: 'r', atMs: 1, text: 'no change' };
+        return Array.from({ length: readIn.length < 20 ? limit : 0 }, () => record);
+      }
+    })();
+    const { it } = await adminApiWith(keys, { audit });
+    expect((await it('GET', path)).status).toBe(200);
+    turns.stop();
+    expect(readIn).toHaveLength(20);
+    expect(new Set(readIn).size).toBe(20);
+  },
+);
+
+/** Counts the turns of the event loop. */
+function countTurns() {
+  const turns = { count: 0, stop: () => clearImmediate(next) };
+  let next = setImmediate(function again() {
+    turns.count++;
+    next = setImmediate(again);
+  });
+  return turns;
+}

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { DURABLE, type Settlement } from '../../src/identify/key-store.ts';
+import { DURABLE, type Settlement } from '../../src/admit/ledger.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
 import { startReplica, type TestGateway } from '../support/gateway.ts';
@@ -93,7 +93,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   });
 });
 
-test('the record outlives its gateway, killed right after the answer', async () => {
+test('the record outlives its gateway, killed right after the answer (reliability 163)', async () => {
   const gateway = await startWithAdmin(await STORES['the embedded store']!());
   const { id } = (await ask(gateway, 'POST', '/admin/keys', { plan: 'free' })).body;
   expect((await ask(gateway, 'DELETE', `/admin/keys/${id}`)).status).toBe(200);
@@ -106,7 +106,7 @@ test('the record outlives its gateway, killed right after the answer', async () 
   ]);
 });
 
-test('of a gateway that is killed in the middle of a change the record says that nobody knows what became of it', async () => {
+test('of a gateway that is killed in the middle of a change the record says that nobody knows what became of it (reliability 163)', async () => {
   const keys = new FakeStore();
   const { it, audit } = await adminApiWith(keys);
   let seen: unknown = null;

@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { createOnce } from '../../src/admin/create-once.ts';
 import type { Plan } from '../../src/admit/plan.ts';
 import { isWellFormed } from '../../src/identify/api-key.ts';
-import type { KeyWishes } from '../../src/identify/key-changes.ts';
+import { createOnce } from '../../src/operations/create-once.ts';
+import type { KeyAttributes } from '../../src/operations/key-changes.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
 import { startReplica, type TestGateway } from '../support/gateway.ts';
@@ -138,7 +138,7 @@ test('two gateways that are asked at the same time make one key', async () => {
 describe('by the clock', () => {
   const plan: Plan = { name: 'free', limits: { minute: 5 }, bans: null, enforce: true, shadow: {} };
   const wishes = { plan: 'free', limits: {}, name: null, owner: null, expiresAtMs: null };
-  const creator = (keys: FakeStore, peppers = ['new'], wished: KeyWishes = wishes) => {
+  const creator = (keys: FakeStore, peppers = ['new'], wished: KeyAttributes = wishes) => {
     let n = 0;
     return (nowMs: number, by = peppers) =>
       createOnce({ name: 'a', body: 'b' }, () => wished, {

@@ -98,7 +98,7 @@ test('a reload in the middle of a turn: each request is decided by the plan that
   expect(ledger.calls[0]!.map(({ n }) => n)).toEqual([3, 4]);
 });
 
-test('consumers whose names look like a cost or like one another are kept apart', async () => {
+test('consumers whose names look like a cost or like one another are kept apart (reliability 141)', async () => {
   const { admitter, ledger } = admitterOn();
   const names = ['a', '1 a', 'a 1', 'a 2', '1', '', ' ', '__proto__', 'a\0'];
   const [older, newer] = [allowance({ minute: 2 }), allowance({ minute: 2 })];

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
-import { type Admission, Admitter } from '../../src/admit/admit.ts';
+import { Admitter } from '../../src/admit/admit.ts';
 import { type AccountState, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
-import { type Ask, type Ledger, NothingDone } from '../../src/admit/ledger.ts';
+import { type DecisionRequest, type Ledger, NothingDone } from '../../src/admit/ledger.ts';
+import type { Admission } from '../../src/admit/verdict.ts';
 import { allowance } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
 
@@ -11,11 +12,11 @@ const plans = [allowance({ minute: 30 }), allowance({ minute: 40 })];
 
 /** A store that answers when it is told to, and then tells what came of the call. */
 class SlowLedger implements Pick<Ledger, 'decide'> {
-  readonly open: { asks: readonly Ask[]; end: (how: 'answered' | 'lost' | 'undone') => void }[] = [];
+  readonly open: { asks: readonly DecisionRequest[]; end: (how: 'answered' | 'lost' | 'undone') => void }[] = [];
   readonly counted = new Map<string, number>();
   readonly #accounts = new Map<string, AccountState>();
 
-  decide(asks: readonly Ask[]): Promise<readonly Outcome[]> {
+  decide(asks: readonly DecisionRequest[]): Promise<readonly Outcome[]> {
     const busy = new Set(this.open.flatMap((call) => call.asks.map(({ consumerId }) => consumerId)));
     expect(asks.filter(({ consumerId }) => busy.has(consumerId))).toEqual([]);
     return new Promise((resolve, reject) => {
@@ -28,7 +29,7 @@ class SlowLedger implements Pick<Ledger, 'decide'> {
     });
   }
 
-  #count({ consumerId, allowance, cost, n }: Ask): Outcome {
+  #count({ consumerId, allowance, cost, n }: DecisionRequest): Outcome {
     const outcome = decide(this.#accounts.get(consumerId) ?? UNSEEN, allowance, 1_800_000_000_000, cost, n);
     this.#accounts.set(consumerId, outcome.state);
     this.counted.set(consumerId, (this.counted.get(consumerId) ?? 0) + outcome.admitted * cost);

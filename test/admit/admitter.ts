@@ -1,5 +1,6 @@
-import { type Admission, Admitter, type AdmitterOptions } from '../../src/admit/admit.ts';
+import { Admitter, type AdmitterOptions } from '../../src/admit/admit.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
+import type { Admission } from '../../src/admit/verdict.ts';
 import { FakeLedger } from './fake-ledger.ts';
 
 /** A gateway's admission before a store of the test's, both on clocks that the test moves together. */

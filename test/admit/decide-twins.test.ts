@@ -62,7 +62,7 @@ test('decide and decide.lua give the same verdicts and states to every history',
   );
 }, 120_000);
 
-test('one call decides what is asked of many consumers, under several plans, as so many calls would', async () => {
+test('one call decides what is asked of many consumers, under several plans, as so many calls would (reliability 112)', async () => {
   const ledger = ledgerWithClock();
   let run = 0;
   await fc.assert(

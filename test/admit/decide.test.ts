@@ -19,23 +19,23 @@ function history(plan: ReturnType<typeof allowance>, times: readonly number[], c
 
 const many = (n: number, atMs: number) => Array.from({ length: n }, () => atMs);
 
-test('a window admits exactly its limit, and the next one opens with the first request after it', () => {
+test('a window admits exactly its limit, and the next one opens with the first request after it (reliability 131)', () => {
   const { kinds } = history(minute5, [...many(5, 0), 59_999, 60_000]);
   expect(kinds).toEqual([...Array(5).fill('admitted'), 'refused', 'admitted']);
 });
 
-test('a window opens with the first request counted in it, not on the clock', () => {
+test('a window opens with the first request counted in it, not on the clock (reliability 131, 142)', () => {
   const { state } = history(minute5, [12_345]);
   expect(state.windows.minute).toEqual({ used: 1, endsAtMs: T0 + 12_345 + 60_000 });
 });
 
-test('a refused request is counted in no window', () => {
+test('a refused request is counted in no window (reliability 129, 130)', () => {
   const { state } = history(minute5, [...many(5, 0), ...many(3, 10)]);
   expect(state.windows.minute?.used).toBe(5);
   expect(state.windows.day?.used).toBe(5);
 });
 
-test('the after-th strike is the ban, and the ladder doubles', () => {
+test('the after-th strike is the ban, and the ladder doubles (reliability 134)', () => {
   const { kinds, state } = history(minute5, [...many(5, 0), ...many(10, 1)]);
   expect(kinds.slice(5)).toEqual([...Array(9).fill('refused'), 'banned']);
   expect(state.ban).toEqual({ number: 1, untilMs: T0 + 1 + 60_000, window: 'minute' });
@@ -69,13 +69,13 @@ test('the ladder starts at the bottom when `forget` has passed since the end of 
   expect(after.state.ban?.number).toBe(1);
 });
 
-test('a limit of 0 and a cost above the limit refuse without a strike', () => {
+test('a limit of 0 and a cost above the limit refuse without a strike (reliability 140)', () => {
   expect(history(allowance({ minute: 0 }), many(50, 0)).kinds).not.toContain('banned');
   const costly = history(allowance({ minute: 3, day: 100 }), many(50, 0), 4);
   expect(new Set(costly.kinds)).toEqual(new Set(['refused']));
   const plan = allowance({ minute: 3, day: 100 });
   const verdict = verdictOf(decide(UNSEEN, plan, T0, 4, 1), plan, 0);
-  expect(verdict).toMatchObject({ kind: 'refused', hopeless: true, retryAtMs: T0 + 60_000 });
+  expect(verdict).toMatchObject({ kind: 'refused', costExceedsLimit: true, retryAtMs: T0 + 60_000 });
 });
 
 test('the verdict tells the window with the fewest requests left, of equals the one that resets last', () => {
@@ -84,7 +84,7 @@ test('the verdict tells the window with the fewest requests left, of equals the 
   expect(verdict.binding).toMatchObject({ window: 'day', remaining: 9 });
 });
 
-test('Retry-After under a ban waits for the windows that would refuse after it too', () => {
+test('Retry-After under a ban waits for the windows that would refuse after it too (reliability 132)', () => {
   const plan = allowance({ day: 5 });
   let state: AccountState = UNSEEN;
   for (let i = 0; i < 15; i++) ({ state } = decide(state, plan, T0, 1, 1));
@@ -153,7 +153,7 @@ test('a lifted ban takes back its rung and its strikes', () => {
   expect(lift(second.state, T0 + 61_000).ban).toMatchObject({ number: 1, untilMs: T0 + 61_000 });
 });
 
-test('a raised limit helps a throttled key at once, and a lowered one never shows less than 0 left', () => {
+test('a raised limit helps a throttled key at once, and a lowered one never shows less than 0 left (reliability 139)', () => {
   const { state } = history(minute5, [...many(5, 0), 1]);
   const raised = allowance({ minute: 6, day: 100 });
   expect(verdictOf(decide(state, raised, T0 + 2, 1, 1), raised, 0).kind).toBe('admitted');

@@ -1,15 +1,20 @@
 import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
-import type { Ask, BanInForce, Ledger } from '../../src/admit/ledger.ts';
+import {
+  type BanInForce,
+  type DecisionRequest,
+  DURABLE,
+  type Durability,
+  type Ledger,
+} from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { Failure } from '../../src/failure.ts';
-import { DURABLE, type Durability } from '../../src/identify/key-store.ts';
 
 /**
  * A store whose clock, ways and failures a test decides about. It tells whole milliseconds of a clock that has fractions, as
  * Redis does, and keeps every call it was sent.
  */
 export class FakeLedger implements Ledger {
-  readonly calls: (readonly Ask[])[] = [];
+  readonly calls: (readonly DecisionRequest[])[] = [];
   /** Unix milliseconds, with fractions. */
   nowMs = 1_800_000_000_000;
   away = false;
@@ -17,7 +22,7 @@ export class FakeLedger implements Ledger {
   onTheWay: () => Promise<void> | void = () => {};
   readonly #accounts = new Map<string, AccountState>();
 
-  async decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
+  async decide(asks: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     this.calls.push(asks);
     await this.onTheWay();
     if (this.away) throw new Failure('store_unavailable', 'away');

@@ -56,7 +56,7 @@ describe('while the store is away', () => {
   });
 });
 
-test('one consumer whose place in the store is taken by something foreign fails by the policy, alone', async () => {
+test('one consumer whose place in the store is taken by something foreign fails by the policy, alone (reliability 111)', async () => {
   const { admitter, ledger } = admitterOn(undefined, { onFailure: 'closed' });
   const decide = ledger.decide.bind(ledger);
   ledger.decide = async (asks) =>

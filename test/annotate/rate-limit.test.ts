@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { decide, UNSEEN } from '../../src/admit/decide.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { RateLimitFields, retryAfterSeconds } from '../../src/annotate/rate-limit.ts';
-import { answerLinesOf } from '../../src/forward/field-lines.ts';
+import { responseLinesOf } from '../../src/http1/field-lines.ts';
 import { allowance } from '../support/allowance.ts';
 
 const NOW_MS = 1_700_000_000_123;
@@ -36,7 +36,7 @@ test('a budget that is already over is told with a time of 0, not with a negativ
   expect(fieldsOf(told).get('RateLimit')).toBe('"failed-authentication";r=30;t=0');
 });
 
-test('whatever is decided, the fields are well formed, name every window, and stay between 0 and the limit', () => {
+test('whatever is decided, the fields are well formed, name every window, and stay between 0 and the limit (reliability 133)', () => {
   fc.assert(
     fc.property(
       fc.record({ minute: fc.nat(20), day: fc.nat(40) }),
@@ -81,7 +81,7 @@ test.each([
 });
 
 function expectSameAsLines(told: RateLimitFields, verdict: Verdict): void {
-  expect(told.linesOfVerdict(verdict)).toBe(answerLinesOf(told.ofVerdict(verdict)));
+  expect(told.linesOfVerdict(verdict)).toBe(responseLinesOf(told.ofVerdict(verdict)));
 }
 
 function expectSound(fields: Map<string, string>, limits: Record<string, number>, nowMs: number): void {

@@ -47,7 +47,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   });
 
   test('for people it is a table on a terminal, newest first, that says what has changed', async () => {
-    expect(await run(env, 'audit')).toEqual({ code: 0, stdout: 'No change is recorded.\n', stderr: '' });
+    expect(await run(env, 'audit')).toEqual({ code: 0, stdout: 'No changes are recorded.\n', stderr: '' });
     const id = await createKey(env, '--plan', 'pro');
     await run(env, 'keys', 'update', id, '--plan', 'free', '--limit', 'minute=7');
     const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'audit');

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { moveKeys } from '../../src/admin/moving/move.ts';
-import { exitCodeOf } from '../../src/cli/keys-operations.ts';
-import { DURABLE } from '../../src/identify/key-store.ts';
+import { DURABLE } from '../../src/admit/ledger.ts';
+import { exitCodeOf } from '../../src/cli/operations.ts';
+import { importKeys } from '../../src/operations/import/import-keys.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 
 test('a command whose change a failover may undo has failed, and says on standard error that it was done', () => {
@@ -18,7 +18,7 @@ test('a line whose key a failover may undo is told apart from those that are imp
   keys.createEach = async (all) => all.map((_, i) => (i === 0 ? 'created' : ('unknown' as never)));
   const lines = [1, 2].map((line) => ({ line, row: { sha256: String(line).repeat(64), plan: 'pro' } }));
   const plan = { name: 'pro', limits: { minute: 5 }, bans: null, enforce: true, shadow: null };
-  const outcomes = moveKeys(Readable.from(lines), {
+  const outcomes = importKeys(Readable.from(lines), {
     keys,
     plans: new Map([['pro', plan as never]]),
     formats: [],

@@ -1,5 +1,5 @@
 import type { Allowance } from '../../src/admit/plan.ts';
-import { openStore } from '../../src/cli/open-store.ts';
+import { openStore } from '../../src/serve/open-store.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { temporaryFolder } from '../support/processes.ts';

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -73,3 +73,17 @@ test('NO_COLOR takes no tables away', async () => {
   const { stdout } = await runTollgate(['keys', 'list'], { env });
   expect(stdout).toMatch(/^ID +SECRET +PLAN /);
 });
+
+// Attack: the disk is full, and an operator takes a stack trace for a change that was not made.
+test.skipIf(!existsSync('/dev/full'))(
+  'a change whose output cannot be written says that it was made, and where it is recorded',
+  async () => {
+    const env = { TOLLGATE_DATA: await temporaryFolder() };
+    const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), 'keys', 'create', '--plan', 'free'];
+    const command = startProcess('sh', ['-c', 'exec "$@" >/dev/full', 'sh', ...words], { env });
+    expect((await command.exit).code).toBe(1);
+    expect(command.stderr).toMatch(/^Standard output cannot be written, .*ENOSPC.*`tollgate audit`.*\n$/);
+    const changes = JSON.parse((await runCommand(env, 'audit', '--json')).stdout);
+    expect(changes).toEqual([expect.objectContaining({ action: 'key.create', outcome: 'done' })]);
+  },
+);

@@ -27,7 +27,7 @@ async function fallsSilent(): Promise<string> {
 test.each([
   ['that is not there', async () => 'redis://127.0.0.1:1'],
   ['that falls silent as soon as it is connected', fallsSilent],
-])('a gateway starts with a Redis %s, and says that it is not ready (reliability 124)', async (_, redis) => {
+])('a gateway starts with a Redis %s, and says that it is not ready (reliability 124, 97)', async (_, redis) => {
   const { origin } = await startUpstream();
   const env = { REDIS_URL: await redis(), KEY_PEPPER: 'a pepper that only the tests use' };
   const gateway = await startGateway({ upstream: origin, env });

@@ -3,8 +3,7 @@ import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { demoKeys } from '../../src/cli/demo-keys.ts';
-import { originOf } from '../../src/cli/start.ts';
+import { demoKeys, upstreamUrlOf } from '../../src/cli/start.ts';
 import { atEnd } from '../support/endings.ts';
 import { startGateway } from '../support/gateway.ts';
 import { listen } from '../support/listening.ts';
@@ -145,7 +144,7 @@ test.each([
   ['::', 'http://[::1]:80'],
   ['2001:db8::7', 'http://[2001:db8::7]:80'],
 ])('a gateway on %s is said to be at %s', (host, origin) => {
-  expect(originOf(host, 80)).toBe(origin);
+  expect(upstreamUrlOf(host, 80)).toBe(origin);
 });
 
 describe('the demo keys', () => {

@@ -6,7 +6,7 @@ import { parse } from 'yaml';
 import manifest from '../../package.json' with { type: 'json' };
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { durationMs } from '../../src/config/values.ts';
-import { baseImages } from '../compose/images.ts';
+import { baseImages } from '../../tools/compose/images.ts';
 import { ROOT } from '../support/processes.ts';
 import { privateRedis, redisCommand } from '../support/redis.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';

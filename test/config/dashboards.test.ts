@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
-import { dashboardExpressions, type Expression, readAlerts, readDashboard } from '../compose/expressions.ts';
+import { dashboardExpressions, type Expression, readAlerts, readDashboard } from '../../tools/compose/expressions.ts';
 import { ROOT } from '../support/processes.ts';
 
 const dashboard = readDashboard();
@@ -82,7 +82,7 @@ describe.each(expressions.map(({ where, promql }) => [where, promql] as const))(
   });
 
   test('names error codes that the gateway has', () => {
-    const source = readFileSync(join(ROOT, 'src/annotate/error.ts'), 'utf8');
+    const source = readFileSync(join(ROOT, 'src/annotate/errors.ts'), 'utf8');
     for (const code of selectors.flatMap(({ matched }) => matched).filter(([label]) => label === 'code')) {
       for (const one of code[1].split('|')) expect(one === 'none' || source.includes(`  ${one}: `), one).toBe(true);
     }
@@ -127,16 +127,9 @@ describe('the dashboard', () => {
 });
 
 describe('the alert', () => {
-  const headings = readFileSync(join(ROOT, 'README.md'), 'utf8')
+  const headings = readFileSync(join(ROOT, 'docs/operate/alerts.md'), 'utf8')
     .split('\n')
-    .filter((line) => /^#+ /.test(line))
-    .map((line) =>
-      line
-        .replace(/^#+ /, '')
-        .toLowerCase()
-        .replaceAll(/[^\w\- ]/g, '')
-        .replaceAll(' ', '-'),
-    );
+    .flatMap((line) => /^### (\w+)$/.exec(line)?.[1] ?? []);
 
   test.each(alerts.map((alert) => [alert.alert, alert] as const))(
     '%s says for whom, what, and what to do',
@@ -146,11 +139,14 @@ describe('the alert', () => {
       expect(['critical', 'warning', 'info']).toContain(alert.labels.severity);
       expect(alert.annotations.summary).toMatch(/\.$/);
       expect(alert.annotations.description).toMatch(/\.$/);
-      const [file, anchor] = alert.annotations.runbook_url!.split('#');
-      expect(file).toBe('README.md');
-      expect(headings).toContain(anchor);
+      expect(alert.annotations.runbook_url).toBe(`docs/operate/alerts.md#${name.toLowerCase()}`);
     },
   );
+
+  test('is explained on the page of alerts, and no other is', () => {
+    expect(headings).toEqual([...new Set(headings)]);
+    expect([...headings].sort()).toEqual(alerts.map(({ alert }) => alert).sort());
+  });
 
   test('has a name of its own', () => {
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length);

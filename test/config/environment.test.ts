@@ -140,7 +140,7 @@ describe('REDIS_URL', () => {
     ['redis+sentinel://a:1/main?password=hunter2', 'sentinelPassword'],
     ['redis+sentinel://:hunter2%zz@a:1/main', '%25'],
     ['http://hunter2', 'scheme'],
-    ['hunter2', 'no URL'],
+    ['hunter2', 'not a URL'],
     ['redis://:hunter2@', 'it must be redis://'],
     ['redis://:hunter2@host:0', 'port 0'],
     ['redis://:hunter2@host/name', 'database number'],
@@ -176,7 +176,7 @@ describe.each(['KEY_PEPPER', 'ADMIN_TOKEN', 'REDIS_URL'])('%s_FILE', (name) => {
     expect(faultsOf(read(fileWith('value', value), { [name]: value }))[0]).toContain('set only one of them');
   });
 
-  test('a file that cannot be used is a fault that names it and not its content', () => {
+  test('a file that cannot be used is a fault that names it and not its content (reliability 116)', () => {
     mkdirSync(join(folder, 'directory'), { recursive: true });
     const cases = [
       [join(folder, 'absent'), 'does not exist'],

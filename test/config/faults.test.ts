@@ -17,7 +17,7 @@ function faultsOf(name: string): readonly string[] {
   return 'faults' in parsed ? parsed.faults.map(printFault) : [];
 }
 
-describe('every fault in a settings file is told with its line, its column and its path', () => {
+describe('every fault in a settings file is told with its line, its column and its path (reliability 114, 136)', () => {
   test.each(Object.entries(MISTAKES))('%s', (name, mistake) => {
     const told = faultsOf(name);
     const places = told.map(
@@ -97,7 +97,7 @@ describe('a fault says what is allowed', () => {
     }
   });
 
-  test('a password in an address is never repeated', () => {
+  test('a password in an address is never repeated (reliability 116)', () => {
     expect(faultsOf('target-with-password').join('\n')).toContain('has credentials');
     expect(faultsOf('target-with-password').join('\n')).not.toMatch(/hunter2|me:/);
     expect(faultsOf('jwt-jwks-with-password').join('\n')).not.toMatch(/hunter2|me:/);

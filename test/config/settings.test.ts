@@ -140,7 +140,7 @@ describe('settings', () => {
     expect(() => (settings.upstreams.get('store')!.targets as string[]).push('x')).toThrow(TypeError);
   });
 
-  test('what is probably wrong is a warning with its position', () => {
+  test('what is probably wrong is a warning with its position (reliability 117)', () => {
     const file = fileWith(
       'listen: { headersTimeout: 31s, trustedProxies: [0.0.0.0/0] }\n' +
         'upstreams: { store: { targets: [http://127.0.0.1:9000] }, idle: { targets: [http://127.0.0.1:9001] } }\n' +
@@ -155,7 +155,7 @@ describe('settings', () => {
   });
 });
 
-describe('a route around another one is warned of', () => {
+describe('a route around another one is warned of (reliability 118)', () => {
   const warned = (routes: string, upstreams = 'store: { targets: [http://127.0.0.1:9000] }') => {
     const file = fileWith(`upstreams: { ${upstreams} }\nroutes:\n${routes.replace(/^ *- /gm, '- ').trim()}\n`);
     return load({ TOLLGATE_CONFIG: file }).warnings.map((line) => line.slice(file.length + 1));
@@ -223,7 +223,7 @@ describe('a route around another one is warned of', () => {
 });
 
 describe('nothing is loaded from', () => {
-  test('a file that is absent, a directory, too large or not text, and all such faults come together', () => {
+  test('a file that is absent, a directory, too large or not text, and all such faults come together (reliability 114)', () => {
     const absent = join(folder, 'absent.yaml');
     const faults = faultsOf({ TOLLGATE_CONFIG: absent, TOLLGATE_PLANS: folder, PORT: 'http' });
     expect(faults).toHaveLength(3);

@@ -13,7 +13,7 @@ function* counting(ended: string[] = []): Steps<string> {
   }
 }
 
-test('no turn of the event loop is asked for more than a slice', async () => {
+test('no turn of the event loop is asked for more than a slice (reliability 160)', async () => {
   const inTurn: number[] = [0];
   let isDone = false;
   const turn = () => {

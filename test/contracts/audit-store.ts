@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { AuditStore } from '../../src/identify/audit-store.ts';
+import type { AuditStore } from '../../src/operations/audit-store.ts';
 
 const KEEP = { number: null, keep: 1_000, isLasting: true };
 

@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { DURABLE } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
-import { deleted, revoked, rotated } from '../../src/identify/key-changes.ts';
-import { DURABLE, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
+import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import { deleted, revoked, rotated } from '../../src/operations/key-changes.ts';
 import { someKey } from '../identify/some-key.ts';
 
 /**

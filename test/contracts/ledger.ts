@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
-import type { Ask, Ledger, LedgerView } from '../../src/admit/ledger.ts';
+import { type DecisionRequest, DURABLE, type Ledger, type LedgerView } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import { type Change, DURABLE } from '../../src/identify/key-store.ts';
+import type { StoreChange } from '../../src/identify/key-store.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 
@@ -12,7 +12,7 @@ export interface LedgerUnderTest {
   /** The same store as a command has it, on a connection of its own. */
   readonly view: LedgerView;
   /** What the gateway was told of lifts so far. */
-  readonly told: readonly Change[];
+  readonly told: readonly StoreChange[];
 }
 
 /** Lifts, ends of bans and snapshots are to be seen within this (contract section 1). */
@@ -122,7 +122,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
 
     test('has every ban among many accounts, once', async () => {
       const banned = Array.from({ length: 1_500 }, (_, i) => `banned${i}`);
-      const ask = (consumerId: string, n: number): Ask => ({ consumerId, allowance: strict, cost: 1, n });
+      const ask = (consumerId: string, n: number): DecisionRequest => ({ consumerId, allowance: strict, cost: 1, n });
       await ledger.decide([...banned.map((id) => ask(id, 4)), ...banned.map((id) => ask(`good${id}`, 1))]);
       const ids = (await ledger.bans()).map(({ consumerId }) => consumerId);
       expect(ids.toSorted()).toEqual(banned.toSorted());
@@ -175,7 +175,7 @@ function decisions(
       expect(before.state).toMatchObject({ strikes: { count: 1 }, windows: { minute: { used: 2 } } });
     });
 
-    test('counts in every window or in none', async () => {
+    test('counts in every window or in none (reliability 129)', async () => {
       const plan = allowance({ second: 100, minute: 3, day: 100 });
       const { admitted, state } = await decideOne('a', plan, 8);
       expect(admitted).toBe(3);
@@ -189,14 +189,14 @@ function decisions(
     });
   });
 
-  test('of many calls at once exactly the limit is admitted', async () => {
+  test('of many calls at once exactly the limit is admitted (reliability 128)', async () => {
     const plan = allowance({ minute: 25 }, null);
     const calls = Array.from({ length: 60 }, () => decideOne('a', plan, 1));
     const admitted = (await Promise.all(calls)).map((outcome) => outcome.admitted);
     expect(admitted.reduce((sum, one) => sum + one)).toBe(25);
   });
 
-  test('the ban that many calls at once make is one, at the strike that the rule says', async () => {
+  test('the ban that many calls at once make is one, at the strike that the rule says (reliability 134, 135)', async () => {
     const plan = allowance({ minute: 3 }, { after: 7 });
     const outcomes = await Promise.all(Array.from({ length: 30 }, () => decideOne('a', plan, 1)));
     const banned = outcomes.filter(({ bannedFrom }) => bannedFrom === 0);

@@ -19,7 +19,10 @@ const startWatched = async (setup: GatewaySetup) => {
   const upgrade = (target: string) => rawClient(gateway, asking(key, target));
   const plain = (target: string) => rawClient(gateway, asking(key, target, 'Connection: close\r\n'));
   const unguarded = () => /^unguarded.*(?:\n +at .*)*/m.exec(gateway.process.stderr)?.[0];
-  const sockets = () => gateway.process.stderr.split('connects\n').length - 1;
+  const connected = () => gateway.process.stderr.split('connects\n').length - 1;
+  // Those of the self-tests at start do not count.
+  const before = connected();
+  const sockets = () => connected() - before;
   return { gateway, upgrade, plain, unguarded, sockets };
 };
 
@@ -113,7 +116,7 @@ describe('a socket that the gateway gives up while it connects has one too', () 
     says.rubbish = true;
     const before = connections.accepted;
     await eventually(() => expect(connections.accepted).toBeGreaterThan(before + 2));
-    expect(sockets()).toBeGreaterThan(4);
+    expect(sockets()).toBeGreaterThan(2);
     expect(unguarded()).toBeUndefined();
     expect((await gateway.process.stop()).code).toBe(0);
   });

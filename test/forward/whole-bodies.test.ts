@@ -4,11 +4,10 @@ import { createServer as createEncryptedServer } from 'node:https';
 import { createConnection, createServer, type Socket } from 'node:net';
 import { connect as connectEncrypted } from 'node:tls';
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { Carried } from '../../src/forward/carrying.ts';
-import { UpstreamConnection } from '../../src/forward/connection.ts';
-import { Deadlines } from '../../src/forward/deadlines.ts';
-import { EndOfTurn } from '../../src/forward/end-of-turn.ts';
 import type { ForwardRequest } from '../../src/forward/forwarding.ts';
+import { type InFlightRequest, UpstreamConnection } from '../../src/forward/upstream/connection.ts';
+import { Deadlines } from '../../src/io/deadlines.ts';
+import { EndOfTurn } from '../../src/io/end-of-turn.ts';
 import { Wire } from '../listen/fast-path/wire.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { eventually } from '../support/conditions.ts';
@@ -47,14 +46,14 @@ function connectionOn(socket: Socket) {
   };
   const deadlines = new Deadlines(() => performance.now());
   const connection = new UpstreamConnection(socket, null, 'up', keeper, deadlines, new EndOfTurn());
-  const carried: Carried = {
+  const carried: InFlightRequest = {
     onInformation: note('information'),
     onHead: note('head'),
     onData: note('data'),
     onEnd: note('end'),
     onPause: () => {},
     onWhole: () => {},
-    hasLetGo: true,
+    isBufferReleased: true,
     onBodySent: note('sent'),
     onBroken: () => told.push(connection.isBodyUnsent ? 'broken, unsent' : 'broken'),
     onFree: note('free'),

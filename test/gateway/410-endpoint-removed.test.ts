@@ -1,9 +1,10 @@
 import { beforeAll, expect, test } from 'vitest';
 import { isPastSunset } from '../../src/annotate/deprecation.ts';
 import { atOnce } from '../../src/config/steps.ts';
-import { type Deprecation, type Match, routerOf } from '../../src/gateway/route.ts';
-import { servable } from '../../src/gateway/servable.ts';
-import { type Head, readHead } from '../../src/listen/head.ts';
+import { routeRefusal } from '../../src/gateway/refusals.ts';
+import { FieldBlock } from '../../src/http1/field-block.ts';
+import { type Head, readHead } from '../../src/http1/request-head.ts';
+import { type Deprecation, type Match, routerOf } from '../../src/routing/router.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -71,10 +72,10 @@ function served(deprecated: Deprecation, nowMs: number) {
     ]),
   );
   const head = readHead(
-    { method: 'GET', url: '/old', httpVersion: '1.1', rawHeaders: ['Host', 'a'] },
+    { method: 'GET', url: '/old', httpVersion: '1.1', fields: new FieldBlock(['Host', 'a']) },
     { maxUrlBytes: 100, maxHeaderBytes: 100, maxBodyBytes: 100 },
   ) as Head;
-  return servable(router.match('/old') as Match, head, nowMs);
+  return routeRefusal(router.match('/old') as Match, head, nowMs);
 }
 
 test('what is served before the sunset is 410 from then on', () => {

@@ -34,7 +34,7 @@ const flood = async ({ port }: TestGateway, requests: number) => {
   }
 };
 
-test('2,000 requests without a key are a handful of lines that count them all, and hide no other caller', async () => {
+test('2,000 requests without a key are a handful of lines that count them all, and hide no other caller (reliability 153)', async () => {
   const upstream = await startUpstream();
   const gateway = await startGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.1]' } });
   const { id, key } = await gateway.createKey('free');

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Allowance } from '../../src/admit/plan.ts';
-import { type ToldUsage, Usage } from '../../src/gateway/usage.ts';
+import { Usage, type UsageBody } from '../../src/gateway/usage.ts';
 import { FakeLedger } from '../admit/fake-ledger.ts';
 import { allowance } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
@@ -29,7 +29,7 @@ const pass = (ms: number) => {
   ledger.nowMs += ms;
 };
 const spend = (n: number, id = 'key_1') => ledger.decide([{ consumerId: id, allowance: PLAN, cost: 1, n }]);
-const told = async (answer: ReturnType<Usage['of']>): Promise<ToldUsage> => {
+const told = async (answer: ReturnType<Usage['of']>): Promise<UsageBody> => {
   const it = await answer;
   if (it === null) throw new Error('the store did not answer');
   return it;

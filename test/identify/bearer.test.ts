@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { LastAuthorization } from '../../src/gateway/caller.ts';
+import { readAuthorizationOf } from '../../src/gateway/caller.ts';
 import { isJwtForm } from '../../src/identify/bearer.ts';
 import { processorMs } from '../support/stopwatch.ts';
 
-const read = (rawHeaders: readonly string[]) => new LastAuthorization().read(rawHeaders).credentials;
+const read = (rawHeaders: readonly string[]) => readAuthorizationOf(rawHeaders).credentials;
 
 const of = (...values: string[]) =>
   read(['Host', 'a', ...values.flatMap((value) => ['Authorization', value]), 'Accept', '*/*']);

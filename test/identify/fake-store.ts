@@ -1,13 +1,8 @@
+import { DURABLE, type Durability } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
-import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
-import {
-  DURABLE,
-  type Durability,
-  digestsOf,
-  type KeyPage,
-  type KeyStore,
-  type StoredKey,
-} from '../../src/identify/key-store.ts';
+import type { Identity } from '../../src/identify/consumer.ts';
+import { Identifier, type IdentifierOptions } from '../../src/identify/identify.ts';
+import { digestsOf, type KeyPage, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { PEPPER } from './some-key.ts';
 
 /** A store of keys in memory that counts what it is asked, and can be away or slow. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Identifier } from '../../src/identify/identify.ts';
-import { revoked } from '../../src/identify/key-changes.ts';
+import { revoked } from '../../src/operations/key-changes.ts';
 import { gatewayOn } from '../stores/redis-connections.ts';
 import { eventually } from '../support/conditions.ts';
 import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';

@@ -2,8 +2,7 @@ import { rename, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { JwtKeys, type KeySet, type KeysAway } from '../../src/identify/jwt-keys.ts';
-import { openJwtKeys } from '../../src/identify/jwt-source.ts';
+import { JwtKeys, type KeySet, type KeysAway, openJwtKeys } from '../../src/identify/jwt-keys.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { jwksOf, type SigningKey, signingKey, startJwksServer } from './jwt-issuer.ts';
 

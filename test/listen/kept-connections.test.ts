@@ -60,7 +60,7 @@ describe.each([
 ])('behind a request, %s,', (_, fields) => {
   // Attack: it sends so much that it is not read any more, and its leaving would be seen by nobody.
   test.each(['end', 'destroy', 'resetAndDestroy'] as const)(
-    'a client that has sent more than is held for it is noticed when it leaves (%s) (reliability 98)',
+    'a client that has sent more than is held for it is noticed when it leaves (%s) (reliability 93, 146)',
     async (leave) => {
       const id = `hang-${leave}-${fields.length}`;
       const { socket } = await open();

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { beforeAll, expect, test } from 'vitest';
-import { cutInto } from '../fuzz/mutate.ts';
+import { cutInto } from '../../tools/fuzz/mutate.ts';
 import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';

@@ -144,7 +144,7 @@ test.each([
 });
 
 test.each(['/public/../v1/pets', '//v1/pets', '/v1/pets%00', '/V1/PETS', '/v1/pets;x', '/public/x', '/v1/pets/.'])(
-  'without a key %j never reaches the upstream (reliability 41, 42)',
+  'without a key %j never reaches the upstream (reliability 41)',
   async (target) => {
     const { status, reached } = await ask(target, 'GET', 'a', '');
     expect(reached).toEqual([]);

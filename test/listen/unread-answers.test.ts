@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import type { ClientResponse } from '../../src/forward/client.ts';
+import type { ClientResponse } from '../../src/http1/client.ts';
 import { OpenFiles } from '../../src/listen/open-files.ts';
 import { listenPublic } from '../../src/listen/public.ts';
 import { eventually } from '../support/conditions.ts';
@@ -31,12 +31,14 @@ async function served(wire: Wire, writeTimeoutMs: number): Promise<ClientRespons
     ...{ headersTimeoutMs: 60_000, requestTimeoutMs: 60_000, idleTimeoutMs: 60_000, writeTimeoutMs },
     ...{ onDrop: never, onUnparsed: never, onBadProxyHeader: never, onHandshakeFailure: never, onSessionBroken: never },
     wallMs: () => 0,
-    mayUpgrade: () => false,
     breakOff: () => false,
-    handle: (_, response) => {
-      responses.push(response);
-      response.writeHead(200, ['Content-Length', '2']);
-      response.end('{}');
+    handler: {
+      mayUpgrade: () => false,
+      handle: (_, response) => {
+        responses.push(response);
+        response.writeHead(200, ['Content-Length', '2']);
+        response.end('{}');
+      },
     },
     feed: { open: (take) => take(wire as unknown as Socket, false) },
   });

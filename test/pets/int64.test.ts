@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { INT64_MAX, INT64_MIN, parseInt64, toJson } from '../../src/pets/int64.ts';
+import { INT64_MAX, INT64_MIN, parseInt64, toJson } from '../../src/pets/pet.ts';
 
 const SEED = { seed: 64, numRuns: 500 };
 const int64 = fc.bigInt({ min: INT64_MIN, max: INT64_MAX });

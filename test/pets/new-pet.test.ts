@@ -1,9 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { INT64_MAX, INT64_MIN, toJson } from '../../src/pets/int64.ts';
-import { membersOf } from '../../src/pets/members.ts';
-import { parseNewPet } from '../../src/pets/new-pet.ts';
-import { PET_STATUSES } from '../../src/pets/pet.ts';
+import { membersOf, parseNewPet } from '../../src/pets/new-pet.ts';
+import { INT64_MAX, INT64_MIN, PET_STATUSES, toJson } from '../../src/pets/pet.ts';
 
 const SEED = { seed: 8, numRuns: 500 };
 const parseText = (text: string) => parseNewPet(Buffer.from(text));

@@ -2,7 +2,7 @@ import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
-import { INT64_MIN } from '../../src/pets/int64.ts';
+import { INT64_MIN } from '../../src/pets/pet.ts';
 import { openPetStore } from '../../src/pets/store.ts';
 import { newFolder } from './service.ts';
 

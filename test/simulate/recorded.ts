@@ -2,7 +2,7 @@ import { decide, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance, BanRule, Plan, Plans } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
-import { Recording, type Shelf } from '../../src/simulate/recording.ts';
+import { Recording, type RunStorage } from '../../src/simulate/recording.ts';
 import { AccessLines, type LoggedExchange } from '../../src/telemetry/access-line.ts';
 import { BANS } from '../support/allowance.ts';
 
@@ -82,7 +82,7 @@ export function plansOf(
   return { plans: new Map(entries), removed: [], failedAuthenticationPerMinute: 30 };
 }
 
-const IN_MEMORY: Shelf = {
+const IN_MEMORY: RunStorage = {
   put: (run) => ({ bytes: run.length, read: (into, from) => into.set(run.subarray(from, from + into.length)) }),
 };
 

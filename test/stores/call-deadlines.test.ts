@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { CallDeadlines, Late } from '../../src/stores/redis/call-deadlines.ts';
+import { CallDeadlines, Late } from '../../src/stores/redis/circuit.ts';
 import { holdTime } from '../support/hold-time.ts';
 
 const never = new Promise<never>(() => {});

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Change } from '../../src/identify/key-store.ts';
+import type { StoreChange } from '../../src/identify/key-store.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
@@ -10,13 +10,13 @@ import { privateRedis, redisCommand } from '../support/redis.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { gatewayOn } from './redis-connections.ts';
 
-const ANY: Change = { kind: 'any', keyId: null };
+const ANY: StoreChange = { kind: 'any', keyId: null };
 
 describe('changes told through Redis', () => {
   test('come by name, whoever made them, and anything is assumed only at the beginning', async () => {
     const server = await privateRedis();
     const [hearer, teller] = await Promise.all([gatewayOn(server.url), gatewayOn(server.url)]);
-    const heard: Change[] = [];
+    const heard: StoreChange[] = [];
     hearer.changes.subscribe((change) => heard.push(change));
     await eventually(() => expect(heard).toContainEqual(ANY));
     await eventually(async () =>
@@ -42,7 +42,7 @@ describe('changes told through Redis', () => {
   test('of another database of the same server are not heard', async () => {
     const server = await privateRedis();
     const [hearer, other] = await Promise.all([gatewayOn(`${server.url}/1`), gatewayOn(`${server.url}/2`)]);
-    const heard: Change[] = [];
+    const heard: StoreChange[] = [];
     hearer.changes.subscribe((change) => heard.push(change));
     await eventually(async () =>
       expect(await redisCommand(server.url, 'PUBSUB', 'CHANNELS')).toEqual(['tg:changes:1']),
@@ -56,7 +56,7 @@ describe('changes told through Redis', () => {
   test('whose message was lost are assumed within a second', async () => {
     const server = await privateRedis();
     const { changes } = await gatewayOn(server.url);
-    const heard: Change[] = [];
+    const heard: StoreChange[] = [];
     changes.subscribe((change) => heard.push(change));
     await eventually(() => expect(heard.length).toBeGreaterThanOrEqual(2));
     heard.length = 0;
@@ -64,11 +64,11 @@ describe('changes told through Redis', () => {
     await eventually(() => expect(heard).toContainEqual(ANY), { withinMs: 1_000 });
   });
 
-  test('are assumed within a second when Redis has lost its memory', async () => {
+  test('are assumed within a second when Redis has lost its memory (reliability 110)', async () => {
     const server = await privateRedis();
     const { changes } = await gatewayOn(server.url);
     await changes.publish({ kind: 'key', keyId: 'a' });
-    const heard: Change[] = [];
+    const heard: StoreChange[] = [];
     changes.subscribe((change) => heard.push(change));
     await eventually(() => expect(heard.length).toBeGreaterThanOrEqual(2));
     heard.length = 0;
@@ -79,7 +79,7 @@ describe('changes told through Redis', () => {
   test('by a stranger who writes nonsense into the channel are assumed, not believed', async () => {
     const server = await privateRedis();
     const { changes } = await gatewayOn(server.url);
-    const heard: Change[] = [];
+    const heard: StoreChange[] = [];
     changes.subscribe((change) => heard.push(change));
     await eventually(() => expect(heard.length).toBeGreaterThanOrEqual(2));
     heard.length = 0;
@@ -109,7 +109,7 @@ describe('changes told through the embedded store', () => {
   test('come by name: its own at once, those of other processes within a second', async () => {
     const folder = await temporaryFolder();
     const [hearer, teller] = [storeIn(folder), storeIn(folder)];
-    const heard: Change[] = [];
+    const heard: StoreChange[] = [];
     hearer.changes.subscribe((change) => heard.push(change));
     const { key } = someKey();
     await hearer.keys.create(key);
@@ -126,7 +126,7 @@ describe('changes told through the embedded store', () => {
   test('that have no name are assumed: somebody has written something else', async () => {
     const folder = await temporaryFolder();
     const [hearer, teller] = [storeIn(folder), storeIn(folder)];
-    const heard: Change[] = [];
+    const heard: StoreChange[] = [];
     hearer.changes.subscribe((change) => heard.push(change));
     await hearer.keys.create(someKey().key);
     heard.length = 0;
@@ -137,7 +137,7 @@ describe('changes told through the embedded store', () => {
   test('that are too many to be kept are assumed', async () => {
     const folder = await temporaryFolder();
     const [hearer, teller] = [storeIn(folder), storeIn(folder)];
-    const heard: Change[] = [];
+    const heard: StoreChange[] = [];
     hearer.changes.subscribe((change) => heard.push(change));
     // All before the next look, which is of this same thread.
     teller.db.exec('BEGIN');

@@ -1,13 +1,14 @@
 import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { deleted, edited, revoked, rotated } from '../../src/identify/key-changes.ts';
-import type { Durability, StoredKey } from '../../src/identify/key-store.ts';
+import type { Durability } from '../../src/admit/ledger.ts';
+import type { StoredKey } from '../../src/identify/key-store.ts';
+import { deleted, edited, revoked, rotated } from '../../src/operations/key-changes.ts';
 import { DurableWrites, type DurableWritesOptions } from '../../src/stores/redis/durable-writes.ts';
 import { madeAgain } from '../../src/stores/redis/key-writes.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
-import { type Link, Replication } from '../../src/stores/redis/replication.ts';
+import { type ReplicaLink, Replication } from '../../src/stores/redis/replication.ts';
 import { someKey } from '../identify/some-key.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
@@ -107,7 +108,7 @@ describe('a change that no replica has acknowledged', () => {
     expect(await redisCommand(replica.url, 'HGET', keyspace.audit, number)).toMatch(/^a \d+ 2 /);
   });
 
-  test('is made again where a failover has undone it, and every gateway is told', async () => {
+  test('is made again where a failover has undone it, and every gateway is told (reliability 155)', async () => {
     const { keys, key, maker, durability } = await changed((before) => revoked(before, 5));
     const told: (string | null)[] = [];
     maker.changes.subscribe(({ keyId }) => told.push(keyId));
@@ -236,7 +237,7 @@ describe('a change that no replica has acknowledged', () => {
     atEnd(() => redis.disconnect());
     const write = (about: string) => ({
       about,
-      remake: async (linkOf: (name: string) => Promise<Link>) => {
+      remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
         await (await linkOf(about)).set(`tg:test:${about}`, 1, 'PX', 5_000);
         return 'there' as const;
       },
@@ -299,7 +300,7 @@ describe('WAITAOF', () => {
         return answer();
       },
     };
-    return { link: link as unknown as Link, asked };
+    return { link: link as unknown as ReplicaLink, asked };
   };
   const replication = async () => {
     const redis = new Redis((await testRedis()).url);

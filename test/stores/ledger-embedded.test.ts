@@ -1,9 +1,10 @@
 import { cpSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { NothingDone } from '../../src/admit/ledger.ts';
-import { type Change, DURABLE } from '../../src/identify/key-store.ts';
+import { DURABLE, NothingDone } from '../../src/admit/ledger.ts';
+import type { StoreChange } from '../../src/identify/key-store.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
@@ -28,7 +29,7 @@ function database(folder: string): DatabaseSync {
 /** The ledger of a gateway, with the change feed through which it hears of lifts (unless told that it is deaf). */
 function gatewayIn(folder: string, wallMs = () => Date.now(), { isDeaf = false, decidesWhileAway = true } = {}) {
   const db = database(folder);
-  const told: Change[] = [];
+  const told: StoreChange[] = [];
   const complaints: unknown[] = [];
   const failedWrites: unknown[] = [];
   const states: string[] = [];
@@ -224,16 +225,16 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     const folder = await temporaryFolder();
     const { ledger, db, failedWrites, states } = gatewayIn(folder);
     const disk = fill(db);
-    expect(ledger.owing).toBe(0);
+    expect(ledger.backlogSize).toBe(0);
     await ledger.decide(MANY);
     await eventually(() => failedWrites.length > 1);
     expect(states).toEqual([FULL]);
-    expect(ledger.owing).toBe(MANY.length);
+    expect(ledger.backlogSize).toBe(MANY.length);
     const [outcome] = await ledger.decide([ask('c0', 2)]);
     expect(outcome).toMatchObject({ admitted: 1, state: { windows: { minute: { used: 2 } } } });
     disk.makeRoom();
     await eventually(() => expect(states).toEqual([FULL, 'present']));
-    expect(ledger.owing).toBe(0);
+    expect(ledger.backlogSize).toBe(0);
     // What a gateway would find that starts now, this one having been killed.
     const view = viewIn(folder);
     const found = await Promise.all(MANY.map(({ consumerId }) => view.present(consumerId, strict)));
@@ -248,7 +249,7 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     await ledger.decide(MANY);
     await eventually(() => expect(states).toEqual([FULL]));
     nowMs += 60_001;
-    await eventually(() => expect(ledger.owing).toBe(0));
+    await eventually(() => expect(ledger.backlogSize).toBe(0));
     expect(states).toEqual([FULL]);
     disk.makeRoom();
     await eventually(() => expect(states).toEqual([FULL, 'present']));
@@ -332,6 +333,16 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     expect((await viewIn(data).present('a', strict))?.state.windows.minute?.used).toBe(2);
   });
 
+  test('refuses a lift in a folder that has been moved, and the ban stands', async () => {
+    const data = join(await temporaryFolder(), 'data');
+    const { ledger } = gatewayIn(data);
+    await ledger.decide([ask('a', 3), ask('a', 1), ask('a', 1), ask('a', 1)]);
+    expect(await ledger.bans()).toHaveLength(1);
+    renameSync(data, `${data}.moved`);
+    await expect(ledger.lift('a')).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect(await ledger.bans()).toHaveLength(1);
+  });
+
   test('is away when its folder is deleted, and what could not be written by the end is told', async () => {
     const folder = join(await temporaryFolder(), 'data');
     const { ledger, states, complaints, close } = gatewayIn(folder);
@@ -340,6 +351,35 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     await ledger.decide([ask('a', 1)]);
     close();
     expect(complaints).toEqual([expect.objectContaining({ code: 'store_unavailable' })]);
+  });
+
+  test('is away while another process holds it for long, and no request waits for that process', async () => {
+    const folder = await temporaryFolder();
+    const { ledger, states } = gatewayIn(folder);
+    const other = database(folder);
+    other.exec('BEGIN IMMEDIATE');
+    await ledger.decide([ask('a', 1)]);
+    const stalls = longestTurn();
+    await eventually(() => expect(states).toEqual([expect.stringContaining('database is locked')]));
+    expect(stalls.end()).toBeLessThan(1_500);
+    other.exec('ROLLBACK');
+    await eventually(() => expect(states).toHaveLength(2));
+    expect((await viewIn(folder).present('a', strict))?.state.windows.minute?.used).toBe(1);
+  });
+
+  test('is not away while another process holds it for a moment', async () => {
+    const folder = await temporaryFolder();
+    const { ledger, states } = gatewayIn(folder);
+    const other = database(folder);
+    other.exec('BEGIN IMMEDIATE');
+    await ledger.decide([ask('a', 1)]);
+    // At least one snapshot falls into it.
+    await delay(1_000);
+    other.exec('ROLLBACK');
+    await eventually(async () =>
+      expect((await viewIn(folder).present('a', strict))?.state.windows.minute?.used).toBe(1),
+    );
+    expect(states).toEqual([]);
   });
 
   test('is away from the start, and no reason not to start: the disk can be read', async () => {
@@ -425,3 +465,19 @@ describe('the owner of an embedded store', () => {
     expect(() => ownStore(folder)).toThrow(expect.objectContaining({ code: 'store_unavailable' }));
   });
 });
+
+/** Measures how long the event loop was busy without a pause, at most. */
+function longestTurn() {
+  let longestMs = 0;
+  let lastMs = performance.now();
+  const timer = setInterval(() => {
+    longestMs = Math.max(longestMs, performance.now() - lastMs);
+    lastMs = performance.now();
+  }, 5);
+  return {
+    end: () => {
+      clearInterval(timer);
+      return longestMs;
+    },
+  };
+}

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Change } from '../../src/identify/key-store.ts';
+import type { StoreChange } from '../../src/identify/key-store.ts';
 import { Circuit } from '../../src/stores/redis/circuit.ts';
 import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
@@ -12,7 +12,7 @@ import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
 
-function ledgerOn(url: string, told: Change[] = [], timeoutMs = 2_000) {
+function ledgerOn(url: string, told: StoreChange[] = [], timeoutMs = 2_000) {
   const redis = new Redis(url);
   const circuit = new Circuit({ timeoutMs, failures: 3, probeEveryMs: 50, probe: () => redis.ping() });
   const writes = new DurableWrites({ redis, replicas: 'all', timeoutMs });
@@ -21,7 +21,7 @@ function ledgerOn(url: string, told: Change[] = [], timeoutMs = 2_000) {
     circuit.close();
     redis.disconnect();
   });
-  const publish = async (change: Change) => {
+  const publish = async (change: StoreChange) => {
     told.push(change);
   };
   return { ledger: new RedisLedger({ redis, circuit, publish, writes }), circuit, redis };
@@ -31,7 +31,7 @@ describe('the ledger in Redis', () => {
   ledgerContract(async () => {
     const { url } = await testRedis();
     await redisCommand(url, 'FLUSHDB');
-    const told: Change[] = [];
+    const told: StoreChange[] = [];
     return { ledger: ledgerOn(url, told).ledger, view: ledgerOn(url).ledger, told };
   });
 });
@@ -47,7 +47,7 @@ describe('in Redis', () => {
   const wide = allowance({ day: 1_000 });
   const ask = (consumerId: string, n: number, cost = 1) => ({ consumerId, allowance: strict, cost, n });
 
-  test('a script that Redis has forgotten is sent again, and what was asked meanwhile counts once each', async () => {
+  test('a script that Redis has forgotten is sent again, and what was asked meanwhile counts once each (reliability 105)', async () => {
     const { ledger } = ledgerOn(url);
     for (let round = 1; round <= 3; round++) {
       const outcomes = await Promise.all([
@@ -80,21 +80,24 @@ describe('in Redis', () => {
     ['a ban that ends in a word', ['HSET', 'KEY', 'b', '1', 'B', 'soon', 'w', '2']],
     ['a ban of a window that there is not', ['HSET', 'KEY', 'b', '1', 'B', '4000000000000', 'w', '9']],
     ['a ban of no window', ['HSET', 'KEY', 'b', '1', 'B', '4000000000000']],
-  ])('%s in the place of an account fails for that consumer alone, and is left as it is', async (_, words) => {
-    const { ledger, circuit } = ledgerOn(url);
-    const key = keyspace.account('foreign');
-    await command(...words.map((word) => (word === 'KEY' ? key : word)));
-    const before = await command('DUMP', key);
-    for (let round = 0; round < 4; round++) {
-      const outcomes = await ledger.decide([ask('before', 1), ask('foreign', 1), ask('after', 5)]);
-      expect(outcomes.map((outcome) => outcome?.n ?? null)).toEqual([1, null, 5]);
-      expect(await ledger.present('foreign', strict)).toBeNull();
-    }
-    expect(await ledger.lift('foreign')).toBeNull();
-    expect((await ledger.bans()).map(({ consumerId }) => consumerId).toSorted()).toEqual(['after', 'before']);
-    expect(await command('DUMP', key)).toEqual(before);
-    expect(circuit.state).toBe('present');
-  });
+  ])(
+    '%s in the place of an account fails for that consumer alone, and is left as it is (reliability 111)',
+    async (_, words) => {
+      const { ledger, circuit } = ledgerOn(url);
+      const key = keyspace.account('foreign');
+      await command(...words.map((word) => (word === 'KEY' ? key : word)));
+      const before = await command('DUMP', key);
+      for (let round = 0; round < 4; round++) {
+        const outcomes = await ledger.decide([ask('before', 1), ask('foreign', 1), ask('after', 5)]);
+        expect(outcomes.map((outcome) => outcome?.n ?? null)).toEqual([1, null, 5]);
+        expect(await ledger.present('foreign', strict)).toBeNull();
+      }
+      expect(await ledger.lift('foreign')).toBeNull();
+      expect((await ledger.bans()).map(({ consumerId }) => consumerId).toSorted()).toEqual(['after', 'before']);
+      expect(await command('DUMP', key)).toEqual(before);
+      expect(circuit.state).toBe('present');
+    },
+  );
 
   test('a ban is over in the list at the moment at which it is over for its key', async () => {
     const { ledger } = ledgerOn(url);
@@ -110,7 +113,7 @@ describe('in Redis', () => {
     }
   });
 
-  test('every account expires, and not before the last thing in it has lost its meaning', async () => {
+  test('every account expires, and not before the last thing in it has lost its meaning (reliability 137, 138)', async () => {
     const { ledger } = ledgerOn(url);
     const plans = [
       strict,
@@ -148,7 +151,7 @@ describe('in Redis', () => {
     }
   });
 
-  test('an account that has ended whole is gone by itself', async () => {
+  test('an account that has ended whole is gone by itself (reliability 138)', async () => {
     const { ledger } = ledgerOn(url);
     const short = allowance({ second: 1 }, { after: 1, firstMs: 10, longestMs: 10, forgetMs: 10 });
     await ledger.decide([{ consumerId: 'short', allowance: short, cost: 1, n: 2 }]);
@@ -156,7 +159,7 @@ describe('in Redis', () => {
     await eventually(async () => (await command('EXISTS', keyspace.account('short'))) === 0, { withinMs: 3_000 });
   });
 
-  test('an account with two windows, strikes and a ban takes at most 200 bytes', async () => {
+  test('an account with two windows, strikes and a ban takes at most 200 bytes (reliability 138)', async () => {
     const { ledger } = ledgerOn(url);
     const { id } = someKey().key;
     const plan = allowance({ minute: 100_000, day: 10_000_000 }, { after: 2 });
@@ -185,7 +188,7 @@ test('a Redis that has forgotten the scripts is given them again', async () => {
   expect(circuit.state).toBe('present');
 });
 
-test('a Redis that is full refuses without counting anything', async () => {
+test('a Redis that is full refuses without counting anything (reliability 104)', async () => {
   const server = await privateRedis();
   const { ledger, circuit } = ledgerOn(server.url);
   const ask = (consumerId: string) => ({ consumerId, allowance: allowance({ minute: 5 }), cost: 1, n: 1 });

@@ -65,7 +65,7 @@ describe('REDIS_URL', () => {
 /** A name that the product's user may write to. */
 const COUNTER = 'tg:test:counter';
 
-test('a write whose reply was lost is not sent again after the reconnection', async () => {
+test('a write whose reply was lost is not sent again after the reconnection (reliability 99)', async () => {
   const server = await privateRedis();
   const redis = connect(server.url);
   await untilReady(redis, 5_000);
@@ -79,7 +79,7 @@ test('a write whose reply was lost is not sent again after the reconnection', as
   expect(await redis.incr(COUNTER)).toBe(1);
 });
 
-test('a server that only reads from now on is left for a new connection', async () => {
+test('a server that only reads from now on is left for a new connection (reliability 101)', async () => {
   const server = await privateRedis();
   const redis = connect(server.url);
   await untilReady(redis, 5_000);

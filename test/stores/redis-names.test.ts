@@ -2,7 +2,7 @@ import type { LookupOptions } from 'node:dns';
 import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
 import { sentinelConnector, serverConnector } from '../../src/stores/redis/connectors.ts';
-import { Names, type SystemLookup } from '../../src/stores/redis/names.ts';
+import { HostNames, type SystemLookup } from '../../src/stores/redis/names.ts';
 import { atEnd } from '../support/endings.ts';
 import { testRedis } from '../support/redis.ts';
 import { privateSentinels } from '../support/redis-sentinel.ts';
@@ -16,7 +16,7 @@ type Callback = Parameters<SystemLookup>[2];
 function slowSystem() {
   const waiting: { readonly host: string; readonly callback: Callback }[] = [];
   const asked: string[] = [];
-  const names = new Names((host, _options, callback) => {
+  const names = new HostNames((host, _options, callback) => {
     asked.push(host);
     waiting.push({ host, callback });
   });
@@ -68,7 +68,7 @@ test('an answer that came too late serves the next connection, then the system i
 
 test('connections to servers and to Sentinels look their names up this way, and no other', async () => {
   const asked = new Set<string>();
-  const names = new Names((host, { all }, callback) => {
+  const names = new HostNames((host, { all }, callback) => {
     asked.add(host);
     if (all) callback(null, [{ address: '127.0.0.1', family: 4 }]);
     else callback(null, '127.0.0.1', 4);

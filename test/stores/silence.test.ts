@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { endWhenSilent } from '../../src/stores/redis/silence.ts';
+import { endWhenSilent } from '../../src/stores/redis/connectors.ts';
 
 class Connection extends EventEmitter {
   bytesRead = 0;

@@ -1,6 +1,4 @@
-import type { Allowance, BanRule, WindowName } from '../../src/admit/plan.ts';
-import { WINDOW_MS, WINDOWS } from '../../src/admit/plan.ts';
-
+import { type Allowance, type BanRule, WINDOW_MS, WINDOWS, type WindowName } from '../../src/admit/plan.ts';
 /** The ban rule of the contract's example. */
 export const BANS: BanRule = {
   after: 10,

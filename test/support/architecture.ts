@@ -1,41 +1,77 @@
 import { basename, extname } from 'node:path';
-import { type Import, importsOf, type Sources } from './imports.ts';
+import { type Import, importsOf, type Sources, withoutComments } from './imports.ts';
 
 /** One rule of the house: what breaks it, each a sentence that names the file and says what to do. */
 export type Rule = (sources: Sources) => string[];
 
-const STEPS = ['identify', 'admit', 'annotate', 'forward'];
-const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'pets', 'admin'];
-// The interfaces that the steps own and stores implement, and the one decision with its numbers.
+/** The rooms of `src` from the top down, as docs/internals/source-map.md shows them. */
+export const ROOMS: readonly string[] = [
+  ...['main', 'cli', 'serve', 'stores', 'telemetry', 'admin', 'operations', 'simulate', 'listen', 'gateway', 'config'],
+  ...['forward', 'annotate', 'routing', 'identify', 'admit', 'http1', 'io', 'pets', 'failure'],
+];
+const STEPS = ['routing', 'identify', 'admit', 'annotate', 'forward'];
+/** What every step may stand on: the text of HTTP/1.1, the craft of sockets, and failures. */
+const GROUND = ['http1', 'io', 'failure'];
+const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin'];
+// The interfaces that stores implement, each owned by the room that uses it, and the one decision with its numbers.
 const FOR_STORES = [
   'src/identify/key-store.ts',
+  'src/identify/pepper-record.ts',
   'src/admit/ledger.ts',
   'src/admit/decide.ts',
   'src/admit/plan.ts',
   'src/annotate/deprecated-calls.ts',
+  'src/operations/audit-store.ts',
+];
+
+const NODE_INTERNALS = 'src/io/node-internals.ts';
+/** How src would reach what Node does not document: members with an underscore, hidden symbols, and those known by name. */
+const UNDOCUMENTED = [
+  /[\w)\]!]\??\._[a-z]\w*/,
+  /['"`]_[a-z]\w*['"`]/,
+  /\{[^{}()]*\b_[a-z]\w*\??\s*[:,}][^{}()]*\}/,
+  /\bgetOwnPropertySymbols\b|\bprocess\.binding\b/,
+  /\.emit\('listening'|\.(?:assignSocket|detachSocket|getCurrentBuffer)\b/,
+  /\.(?:destroySoon|resume|shouldKeepAlive) = (?!=)/,
 ];
 
 /** The arrows between the rooms of `src`, and what goes with them. */
 export const RULES: Readonly<Record<string, Rule>> = {
-  'main is the top, cli below it, and nothing imports them': (sources) =>
+  'arrows between rooms run downhill, types included': (sources) =>
     offenders(
       sources,
-      ({ from, to }) => inSrc(to) && ['main', 'cli'].includes(room(to)) && !['main', 'cli'].includes(room(from)),
-      'only main and cli may: move what is needed down into the room that it is about',
+      ({ from, to }) => inSrc(to) && height(from) < height(to),
+      'a lower room must not know a higher one: move the declaration down, or take it as an argument',
     ),
 
-  'gateway imports the steps and nothing else of ours (types aside)': (sources) =>
+  'every room has its place in the order': (sources) =>
+    [...sources.keys()]
+      .filter((path) => inSrc(path) && !ROOMS.includes(floor(path)))
+      .map((path) => `${path} is in a room without a place: add the room to ROOMS and to docs/internals/source-map.md`),
+
+  'gateway imports the steps, the ground and nothing else of ours (types aside)': (sources) =>
     offenders(
       sources,
-      (it) => room(it.from) === 'gateway' && loads(it) && !['gateway', 'failure', ...STEPS].includes(room(it.to)),
-      'take it as an argument, and let cli/serve.ts hand it in',
+      (it) => room(it.from) === 'gateway' && loads(it) && !['gateway', ...STEPS, ...GROUND].includes(room(it.to)),
+      'take it as an argument, and let serve/dependencies.ts hand it in',
     ),
 
-  'a step imports nothing of ours but itself and failure.ts (types aside)': (sources) =>
+  'a step imports nothing of ours but itself and the ground (types aside)': (sources) =>
     offenders(
       sources,
-      (it) => STEPS.includes(room(it.from)) && loads(it) && ![room(it.from), 'failure'].includes(room(it.to)),
+      (it) => STEPS.includes(room(it.from)) && loads(it) && ![room(it.from), ...GROUND].includes(room(it.to)),
       'steps know neither each other nor stores, listen, config, telemetry and cli: take it as an argument, or use `import type`',
+    ),
+
+  'http1 owns no socket': (sources) =>
+    offenders(
+      sources,
+      ({ from, to, typeOnly, names }) =>
+        room(from) === 'http1' &&
+        /^node:(net|tls|http2)$/.test(to) &&
+        !typeOnly &&
+        !names.every((name) => name.startsWith('isIP')),
+      'it reads and writes text: what owns a socket belongs in io, listen or forward',
     ),
 
   'simulate is pure: it imports nothing but itself, admit, failure.ts and types': (sources) =>
@@ -46,25 +82,26 @@ export const RULES: Readonly<Record<string, Rule>> = {
       'it decides what was recorded: files, clocks and terminals are for cli, which hands them in',
     ),
 
-  'a store loads only itself, the interfaces of the steps, admit/decide.ts, admit/plan.ts and failure.ts': (sources) =>
+  'a store loads only itself, the interfaces that it implements, admit/decide.ts, admit/plan.ts, io/deadlines.ts and failure.ts':
+    (sources) =>
+      offenders(
+        sources,
+        (it) => isStore(it.from) && loads(it) && !isOwnRoom(it) && !isForStores(it.to),
+        'a store implements the interface of the room that uses it and takes the rest as arguments',
+      ),
+
+  'a store takes its types from the rooms that use it, never from another store': (sources) =>
     offenders(
       sources,
-      (it) => isStore(it.from) && loads(it) && !isOwnRoom(it) && !isForStores(it.to),
-      'a store implements the interface of the step that uses it and takes the rest as arguments',
+      (it) => isStore(it.from) && it.typeOnly && inSrc(it.to) && !isOwnRoom(it) && !isUserOfStores(it.to),
+      'the interface belongs to the room that uses the store: put the type there',
     ),
 
-  'a store takes its types from the steps, never from another store': (sources) =>
+  'only serve opens stores': (sources) =>
     offenders(
       sources,
-      (it) => isStore(it.from) && it.typeOnly && inSrc(it.to) && !isOwnRoom(it) && !isStepOrFailure(it.to),
-      'the interface belongs to the step that uses the store: put the type there',
-    ),
-
-  'only cli opens stores': (sources) =>
-    offenders(
-      sources,
-      (it) => isStore(it.to) && loads(it) && room(it.from) !== 'cli' && !isStore(it.from),
-      'only the top wires: take the interface of the step as an argument',
+      (it) => isStore(it.to) && loads(it) && room(it.from) !== 'serve' && !isStore(it.from),
+      'only the composition root wires: take the interface as an argument',
     ),
 
   'failure.ts imports nothing': (sources) =>
@@ -88,18 +125,32 @@ export const RULES: Readonly<Record<string, Rule>> = {
       'the pet service and the gateway meet on the network only',
     ),
 
-  'no circle of imports (types and dynamic imports aside)': (sources) =>
-    circlesIn(importsOf(sources).filter((it) => loads(it) && !it.dynamic)).map(
+  'no circle of imports, types included': (sources) =>
+    circlesIn(importsOf(sources).filter(({ to }) => inSrc(to))).map(
       (circle) => `${circle.join(' → ')}: take out what they share, or turn one arrow round with an argument`,
     ),
 
-  'request and response objects are touched in listen, gateway, forward, admin and pets only': (sources) =>
-    offenders(
-      sources,
-      ({ from, to, names }) =>
-        /^node:http(s|2)?$/.test(to) && !names.every(isTable) && !HOLDERS_OF_REQUESTS.includes(room(from)),
-      'take plain values out of the request before calling it',
-    ),
+  'request and response objects are touched in listen, gateway, forward, http1, admin, pets and io/node-internals.ts only':
+    (sources) =>
+      offenders(
+        sources,
+        ({ from, to, names }) =>
+          /^node:http(s|2)?$/.test(to) &&
+          !names.every(isTable) &&
+          !HOLDERS_OF_REQUESTS.includes(room(from)) &&
+          from !== NODE_INTERNALS,
+        'take plain values out of the request before calling it',
+      ),
+
+  'undocumented members of Node are touched in io/node-internals.ts only': (sources) =>
+    [...sources]
+      .filter(([path]) => inSrc(path) && path.endsWith('.ts') && path !== NODE_INTERNALS)
+      .flatMap(([path, text]) => {
+        const found = UNDOCUMENTED.map((pattern) => pattern.exec(withoutComments(text))?.[0]).find(Boolean);
+        return found === undefined
+          ? []
+          : [`${path} has \`${found.trim()}\`: put it into ${NODE_INTERNALS}, with a self-test and a row of its page`];
+      }),
 
   'no file or folder is named utils or helpers': (sources) =>
     [...sources.keys()]
@@ -142,7 +193,7 @@ function isOwnRoom({ from, to }: Import): boolean {
 }
 
 function isForStores(path: string): boolean {
-  return [...FOR_STORES, 'src/failure.ts'].includes(path);
+  return [...FOR_STORES, 'src/io/deadlines.ts', 'src/failure.ts'].includes(path);
 }
 
 /** Plain tables of words and numbers, which say nothing about any one request. */
@@ -150,8 +201,18 @@ function isTable(name: string): boolean {
   return ['METHODS', 'STATUS_CODES'].includes(name);
 }
 
-function isStepOrFailure(path: string): boolean {
-  return ['failure', ...STEPS].includes(room(path));
+function isUserOfStores(path: string): boolean {
+  return ['failure', 'operations', ...STEPS].includes(room(path));
+}
+
+/** The room of a path, where all stores are one. */
+function floor(path: string): string {
+  return room(path).split('/')[0] ?? '';
+}
+
+/** How far up a file stands; a store is no higher than another one. */
+function height(path: string): number {
+  return -ROOMS.indexOf(floor(path));
 }
 
 /** Every circle that a walk down the imports closes, from its first file back to it. */

@@ -48,20 +48,22 @@ export function readSized(bytes: Buffer, start: number, length: number): Body | 
 }
 
 /**
- * Reads a chunked body with its trailers (RFC 9112 section 7.1), without chunk extensions, which nobody sends.
+ * Reads a chunked body with its trailers (RFC 9112 section 7.1).
+ * @param extensions whether a chunk size may have extensions: an upstream may send them, the gateway never does
  * @returns null while it is incomplete
  * @throws BrokenMessage
  */
-export function readChunked(bytes: Buffer, start: number): Body | null {
+export function readChunked(bytes: Buffer, start: number, extensions = false): Body | null {
+  const sizeLine = extensions ? /^([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?$/ : /^([0-9A-Fa-f]{1,8})$/;
   const chunks: Buffer[] = [];
   for (let at = start; ; ) {
     const lineEnd = bytes.indexOf('\r\n', at);
     if (lineEnd === -1) {
-      if (bytes.length - at > 16) throw new BrokenMessage('No chunk size', bytes, at);
+      if (bytes.length - at > 16 && !extensions) throw new BrokenMessage('No chunk size', bytes, at);
       return null;
     }
-    const size = bytes.toString('latin1', at, lineEnd);
-    if (!/^[0-9A-Fa-f]{1,8}$/.test(size)) throw new BrokenMessage('No chunk size', bytes, at);
+    const size = sizeLine.exec(bytes.toString('latin1', at, lineEnd))?.[1];
+    if (size === undefined) throw new BrokenMessage('No chunk size', bytes, at);
     const length = Number.parseInt(size, 16);
     at = lineEnd + 2;
     if (length === 0) return readTrailers(bytes, lineEnd, chunks);

@@ -46,6 +46,6 @@ function resolve(from: string, target: string): string {
 }
 
 /** Comments that have lines of their own, which is where prose may show an import. */
-function withoutComments(text: string): string {
+export function withoutComments(text: string): string {
   return text.replace(/^[ \t]*\/\*[\s\S]*?\*\//gm, '').replace(/^[ \t]*\/\/.*$/gm, '');
 }

@@ -21,7 +21,7 @@ export type SharedRedis =
 interface Address {
   /** For the tests themselves. */
   readonly url: string;
-  /** For the product: with a user that may do what the README says and no more. That of TEST_REDIS is taken as it is. */
+  /** For the product: with a user that has the rights of config/redis.acl and no more. That of TEST_REDIS is taken as it is. */
   readonly productUrl: string;
   /** `redis-server 7.0.15` */
   readonly version: string;

@@ -9,7 +9,7 @@ const PASSWORD = 'of-the-product';
 const LEAST_VERSION = 6.2;
 
 /**
- * The words of a command line that give a server the user of the product, with what the README lets it do and nothing
+ * The words of a command line that give a server the user of the product, with the rights of config/redis.acl and nothing
  * else; none for a server that is too old for such users.
  * @param version as in `RedisBinary`: `redis-server 7.0.15`
  */

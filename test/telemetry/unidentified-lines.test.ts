@@ -34,7 +34,7 @@ const histories = fc.array(
   { maxLength: 60 },
 );
 
-test('each network has at most one line a second, the first at once, and the counts are all of its requests', () => {
+test('each network has at most one line a second, the first at once, and the counts are all of its requests (reliability 153)', () => {
   fc.assert(
     fc.property(histories, (history) => {
       const { written, clock, lines, add } = recorded();

@@ -1,37 +1,42 @@
 import type { Socket } from 'node:net';
-import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
-import { Deadlines } from '../../forward/deadlines.ts';
-import type { Head, HeadFault, HeadLimits } from '../head.ts';
-import type { HeldBytesBudget } from '../held-bytes.ts';
-import type { RequestFeed } from '../request-feed.ts';
-import { FastConnection } from './fast-connection.ts';
+import type { ClientRequest, ClientResponse } from '../../http1/client.ts';
+import type { HeadLimits } from '../../http1/request-framing.ts';
+import { type Head, type HeadFault, readHead } from '../../http1/request-head.ts';
+import { Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
+import { closeAfter, endAfterClient } from '../../io/graceful-close.ts';
+import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
+import { ownCopy, SharedBufferSocket } from '../../io/shared-buffer-socket.ts';
+import { TextWriter } from '../../io/text-writer.ts';
+import type { RequestFeed } from '../node-http/request-feed.ts';
+import { FastResponse, type ResponseConnection } from './fast-response.ts';
+import { SimpleReader, type SimpleRequest } from './simple-request.ts';
 
 export interface FastPathOptions extends HeadLimits {
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
-  /** A client that does not take the rest of an answer is given up after this long. */
+  /** How long a client may take to read the rest of a response before it is disconnected. */
   readonly writeTimeoutMs: number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Opens node:http's reader on a connection that has brought something that is not simple; it stays there. */
+  /** Hands a connection to node:http for good, because its client has sent something that is not a simple request. */
   readonly feed: (socket: Socket) => RequestFeed;
   readonly held: HeldBytesBudget;
-  readonly serve: (request: ClientRequest, response: ClientResponse, head: Head | HeadFault) => void;
-  /** A new connection has brought nothing in its time. */
+  readonly handler: { handle(request: ClientRequest, response: ClientResponse, head: Head | HeadFault): void };
+  /** The client of a new connection has not sent a request in time. */
   readonly onSilent: (socket: Socket) => void;
 }
 
-/** The longest head that is read here: what a packet from another machine seldom exceeds. */
-const MOST_BYTES = 16 * 1024;
+/** The longest request that is read here. A packet from another machine is seldom longer. */
+const MAX_REQUEST_BYTES = 16 * 1024;
 
 /**
  * Serves requests of the simplest form without node:http, whose request and response objects, streams and timers cost
- * more than all that the gateway does. Everything else, from its first byte on, is for node:http.
+ * more than everything that the gateway does. node:http reads all other requests, from their first byte.
  */
 export class FastPath {
   readonly deadlines = new Deadlines(() => performance.now());
   readonly keepAlive: string;
-  readonly mostBytes: number;
+  readonly maxRequestBytes: number;
   readonly options: FastPathOptions;
   readonly #connections = new Set<FastConnection>();
   readonly #handedOver = new Map<Socket, RequestFeed>();
@@ -40,7 +45,7 @@ export class FastPath {
 
   constructor(options: FastPathOptions) {
     this.options = options;
-    this.mostBytes = Math.min(MOST_BYTES, options.maxUrlBytes + options.maxHeaderBytes);
+    this.maxRequestBytes = Math.min(MAX_REQUEST_BYTES, options.maxUrlBytes + options.maxHeaderBytes);
     this.keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(options.idleTimeoutMs / 1000)}\r\n`;
   }
 
@@ -48,19 +53,19 @@ export class FastPath {
     return this.options.held;
   }
 
-  /** @param socket nothing that was read from it is still to be served */
+  /** @param socket a connection without unserved bytes that were read from it */
   take(socket: Socket): FastConnection {
     const connection = new FastConnection(socket, this);
     this.#connections.add(connection);
     return connection;
   }
 
-  /** The connection has ended, or is node:http's from now on. */
+  /** Forgets a connection that has ended or that node:http serves from now on. */
   forget(connection: FastConnection): void {
     this.#connections.delete(connection);
   }
 
-  /** For node:http, from here on. */
+  /** Lets node:http serve a connection from now on. */
   handOver(socket: Socket): RequestFeed {
     const feed = this.options.feed(socket);
     this.#handedOver.set(socket, feed);
@@ -68,13 +73,16 @@ export class FastPath {
     return feed;
   }
 
-  /** Is called again and again: a connection that cannot be told idle from busy is closed another time. */
+  /**
+   * Closes idle connections. Called repeatedly, because a connection that cannot be identified as idle now may be
+   * later.
+   */
   closeIdle(): void {
     for (const connection of this.#connections) connection.closeIfIdle();
     for (const [socket, feed] of this.#handedOver) if (feed.isIdle) socket.destroy();
   }
 
-  /** Now, as a value of Date (RFC 9110 section 5.6.7). */
+  /** The current time as a value of Date (RFC 9110 section 5.6.7). */
   date(): string {
     const second = Math.floor(this.options.wallMs() / 1000);
     if (second !== this.#second) {
@@ -83,4 +91,176 @@ export class FastPath {
     }
     return this.#date;
   }
+}
+
+const NO_FIELDS: NodeJS.Dict<string> = Object.freeze({});
+
+/** A connection on which the client has so far sent only requests of the simplest form. */
+export class FastConnection implements ResponseConnection, Timed {
+  deadlineAtMs: number;
+  slot = UNWATCHED;
+  readonly keepAlive: string;
+  readonly writer: TextWriter;
+  readonly #socket: Socket;
+  readonly #path: FastPath;
+  readonly #reader = new SimpleReader();
+  #active: FastResponse | null = null;
+  /** Set once node:http serves the connection. */
+  #feed: RequestFeed | null = null;
+  /** Bytes that follow the request that is being served. */
+  readonly #held: HeldBytes;
+  /** The client has sent more than may be held, so the connection ends with the response in progress. */
+  #isFull = false;
+  #isNew = true;
+  #idleSinceMs: number;
+  /** Bytes that still arrive are ignored. */
+  #isClosing = false;
+
+  constructor(socket: Socket, path: FastPath) {
+    this.#socket = socket;
+    this.writer = new TextWriter(socket);
+    this.#path = path;
+    this.keepAlive = path.keepAlive;
+    this.#held = new HeldBytes(path.held);
+    this.#idleSinceMs = path.deadlines.nowMs();
+    this.deadlineAtMs = this.#idleSinceMs + path.options.headersTimeoutMs;
+    path.deadlines.watch(this);
+    if (socket instanceof SharedBufferSocket) socket.taker = this.#onBytes;
+    // Delivers the bytes that were read before and, on an encrypted connection, all bytes.
+    socket.on('data', this.#onBytes);
+    socket.on('end', this.#onEnd);
+    socket.on('close', this.#onClose);
+  }
+
+  date(): string {
+    return this.#path.date();
+  }
+
+  onDeadline(): void {
+    if (!this.#isNew) {
+      this.#socket.destroy();
+      return;
+    }
+    this.#close();
+    this.#path.options.onSilent(this.#socket);
+  }
+
+  /** When it began to wait for a request, on the clock of the deadlines; null while it serves one. */
+  get idleSinceMs(): number | null {
+    if (this.#feed !== null) return this.#feed.idleSinceMs;
+    return this.#active === null ? this.#idleSinceMs : null;
+  }
+
+  /** Closes the connection if it waits for a request. */
+  closeIfIdle(): void {
+    if (this.#active === null && this.#held.length === 0) this.#socket.destroy();
+  }
+
+  onUnread(): void {
+    this.deadlineAtMs = this.#path.deadlines.nowMs() + this.#path.options.writeTimeoutMs;
+  }
+
+  onFinished(response: FastResponse): void {
+    if (!response.shouldKeepAlive) {
+      this.#close();
+      this.#socket.destroySoon();
+      return;
+    }
+    this.#active = null;
+    this.#idleSinceMs = this.#path.deadlines.nowMs();
+    this.deadlineAtMs = this.#idleSinceMs + this.#path.options.idleTimeoutMs;
+    // Not from within the previous response, because its request has yet to be logged.
+    if (this.#held.length > 0) setImmediate(this.#serveHeld);
+  }
+
+  /** @param bytes valid during the call only: they are copied if they must be kept */
+  readonly #onBytes = (bytes: Buffer): void => {
+    if (this.#isClosing || this.#isFull) return;
+    if (this.#active !== null) this.#hold(bytes);
+    else if (this.#held.length > 0) this.#take(Buffer.concat([this.#held.take(), bytes]));
+    else if (!isEmptyLine(bytes)) this.#take(bytes);
+  };
+
+  #take(bytes: Buffer): void {
+    const simple = bytes.length > this.#path.maxRequestBytes ? null : this.#reader.read(bytes.toString('latin1'));
+    if (simple === null) this.#handOver(bytes);
+    else this.#serve(simple);
+  }
+
+  #serve({ method, url, fields, body }: SimpleRequest): void {
+    const request: ClientRequest = {
+      method,
+      url,
+      httpVersion: '1.1',
+      rawHeaders: fields.rawHeaders,
+      headers: NO_FIELDS,
+      socket: this.#socket,
+      complete: true,
+      wholeBody: body,
+      destroyed: false,
+    };
+    this.#isNew = false;
+    this.deadlineAtMs = Number.POSITIVE_INFINITY;
+    const response = new FastResponse(request, this);
+    this.#active = response;
+    const { options } = this.#path;
+    options.handler.handle(request, response, readHead({ method, url, httpVersion: '1.1', fields }, options));
+  }
+
+  /** Holds the bytes of later requests. A pipelined request is served after the response to the one before it. */
+  #hold(bytes: Buffer): void {
+    if (this.#held.add(bytes)) return;
+    // The connection ends with the response in progress. Bytes that still arrive are read and dropped, because only a
+    // connection that is read shows that the client has disconnected.
+    this.#isFull = true;
+    closeAfter(this.#active!, true);
+  }
+
+  readonly #serveHeld = (): void => {
+    if (this.#active !== null || this.#held.length === 0 || !this.#socket.writable || this.#isClosing) return;
+    this.#take(this.#held.take());
+  };
+
+  #handOver(bytes: Buffer): void {
+    const socket = this.#socket;
+    this.#unregister();
+    this.#stopTaking();
+    socket.removeListener('data', this.#onBytes);
+    socket.removeListener('end', this.#onEnd);
+    socket.removeListener('close', this.#onClose);
+    this.#feed = this.#path.handOver(socket);
+    this.#feed.begin(ownCopy(bytes));
+  }
+
+  #close(): void {
+    this.#isClosing = true;
+    this.#stopTaking();
+  }
+
+  /** From now on all bytes go to the readers of the socket's stream. */
+  #stopTaking(): void {
+    if (this.#socket instanceof SharedBufferSocket) this.#socket.taker = null;
+  }
+
+  /** As in node:http, a client that ends its side of the connection gets nothing more. */
+  readonly #onEnd = (): void => endAfterClient(this.#socket);
+
+  readonly #onClose = (): void => {
+    this.#close();
+    this.#held.drop();
+    this.#unregister();
+    const active = this.#active;
+    this.#active = null;
+    active?.closed();
+  };
+
+  #unregister(): void {
+    this.#path.deadlines.forget(this);
+    this.#path.forget(this);
+  }
+}
+
+/** Some clients send an empty line before or after a request (RFC 9112 section 2.2). It does not start a deadline. */
+function isEmptyLine(bytes: Buffer): boolean {
+  return bytes.length === 2 && bytes[0] === 13 && bytes[1] === 10;
 }

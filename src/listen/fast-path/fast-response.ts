@@ -1,21 +1,21 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import type { AnswerLines } from '../../forward/answer-head.ts';
-import type { ClientRequest, ClientResponse } from '../../forward/client.ts';
-import { answerLinesOf } from '../../forward/field-lines.ts';
-import { isContentLength } from '../../forward/headers.ts';
-import type { TextWriter } from '../../forward/text-writer.ts';
+import type { ClientRequest, ClientResponse } from '../../http1/client.ts';
+import { responseLinesOf } from '../../http1/field-lines.ts';
+import { isContentLength } from '../../http1/forwarded-fields.ts';
+import type { ResponseLines } from '../../http1/response-head.ts';
+import type { TextWriter } from '../../io/text-writer.ts';
 
-/** What a response needs of its connection. */
-export interface Line {
+/** The part of a connection that its responses use. */
+export interface ResponseConnection {
   readonly writer: TextWriter;
-  /** The value of Date, now. */
+  /** The current value of Date. */
   date(): string;
-  /** What is said of a connection that is kept. */
+  /** The field lines for a connection that stays open. */
   readonly keepAlive: string;
-  /** All of it has been written, and the client has still to take some. */
+  /** The whole response has been written, and the client has yet to read some of it. */
   onUnread(): void;
-  /** All of it has been taken. */
+  /** The operating system has accepted the whole response. */
   onFinished(response: FastResponse): void;
 }
 
@@ -24,8 +24,9 @@ type Call = () => void;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * The answer to a request of HTTP/1.1 that has come whole: head and a small body leave in one write. Its head is
- * made as node:http makes it: Date, Connection and, where no length is told, chunks (RFC 9112 section 6).
+ * The response to an HTTP/1.1 request that was received whole. The head and a small body leave in one write. The head
+ * is built as node:http builds it: with Date, Connection and, if there is no length, chunked coding (RFC 9112 section
+ * 6).
  */
 export class FastResponse implements ClientResponse {
   readonly req: ClientRequest;
@@ -34,23 +35,23 @@ export class FastResponse implements ClientResponse {
   headersSent = false;
   destroyed = false;
   shouldKeepAlive = true;
-  readonly #line: Line;
-  /** Made and not written yet. */
+  readonly #connection: ResponseConnection;
+  /** The head, from when it is built until it is written. */
   #head: string | null = null;
   #framing: 'none' | 'length' | 'chunked' = 'none';
   #ended = false;
-  /** Whom to tell: one for each is all that there are, nearly always. */
+  /** Listeners. Nearly always there is at most one for each event. */
   #onClose: Call | Call[] | null = null;
   #onDrain: Call | Call[] | null = null;
 
-  constructor(req: ClientRequest, line: Line) {
+  constructor(req: ClientRequest, connection: ResponseConnection) {
     this.req = req;
     this.socket = req.socket;
-    this.#line = line;
+    this.#connection = connection;
   }
 
   get isTaken(): boolean {
-    return this.#head === null && this.#line.writer.hasTakenAll;
+    return this.#head === null && this.#connection.writer.hasTakenAll;
   }
 
   writeContinue(): void {
@@ -58,25 +59,25 @@ export class FastResponse implements ClientResponse {
   }
 
   writeInformation(status: number, fields: string[]): void {
-    this.socket.write(`${statusLine(status)}${answerLinesOf(fields)}\r\n`, 'latin1');
+    this.socket.write(`${statusLine(status)}${responseLinesOf(fields)}\r\n`, 'latin1');
   }
 
   writeHead(status: number, fields: string[]): void {
-    this.#begin(status, answerLinesOf(fields), kindsIn(fields));
+    this.#begin(status, responseLinesOf(fields), kindsIn(fields));
   }
 
-  writeLines(status: number, { text, hasDate, hasLength }: AnswerLines, own: string): void {
+  writeLines(status: number, { text, hasDate, hasLength }: ResponseLines, own: string): void {
     this.#begin(status, text + own, (hasDate ? DATE : 0) | (hasLength ? LENGTH : 0));
   }
 
-  /** @param known which of the fields that decide about others are among the lines */
+  /** @param known bits of the fields among the lines that make other fields unnecessary */
   #begin(status: number, lines: string, known: number): void {
-    if (this.headersSent) throw new Error('a second head for one answer');
+    if (this.headersSent) throw new Error('a second head for one response');
     this.statusCode = status;
     const bodiless = this.req.method === 'HEAD' || status === 204 || status === 304;
     let head = statusLine(status) + lines;
-    if ((known & DATE) === 0) head += `Date: ${this.#line.date()}\r\n`;
-    head += this.shouldKeepAlive ? this.#line.keepAlive : 'Connection: close\r\n';
+    if ((known & DATE) === 0) head += `Date: ${this.#connection.date()}\r\n`;
+    head += this.shouldKeepAlive ? this.#connection.keepAlive : 'Connection: close\r\n';
     if (bodiless) this.#framing = 'none';
     else if ((known & LENGTH) !== 0) this.#framing = 'length';
     else {
@@ -95,7 +96,7 @@ export class FastResponse implements ClientResponse {
 
   write(chunk: Buffer): boolean {
     const { socket } = this;
-    // A chunk of nothing would end the answer.
+    // An empty chunk would end the response.
     if (this.destroyed || this.#ended || chunk.length === 0) return true;
     const head = this.#head ?? '';
     this.#head = null;
@@ -113,7 +114,7 @@ export class FastResponse implements ClientResponse {
 
   end(chunk?: string | Buffer, encoding?: 'latin1'): void {
     if (this.#ended || this.destroyed) return;
-    if (!this.headersSent) throw new Error('an answer without a head');
+    if (!this.headersSent) throw new Error('a response without a head');
     const text = typeof chunk === 'string' ? asLatin1(chunk, encoding) : null;
     if (text !== null) this.#endWithText(text);
     else {
@@ -121,9 +122,9 @@ export class FastResponse implements ClientResponse {
       this.#endWithText('');
     }
     this.#ended = true;
-    if (this.isTaken && this.socket.writable) this.#line.onFinished(this);
+    if (this.isTaken && this.socket.writable) this.#connection.onFinished(this);
     else {
-      this.#line.onUnread();
+      this.#connection.onUnread();
       this.socket.write(NOTHING, (error) => this.#onTaken(error));
     }
   }
@@ -135,7 +136,7 @@ export class FastResponse implements ClientResponse {
   once(event: 'close' | 'drain', call: Call): void {
     if (event === 'close') this.#onClose = withCall(this.#onClose, call);
     else {
-      if (this.#onDrain === null) this.socket.once('drain', () => this.#tellDrain());
+      if (this.#onDrain === null) this.socket.once('drain', () => this.#callDrainListeners());
       this.#onDrain = withCall(this.#onDrain, call);
     }
   }
@@ -148,7 +149,7 @@ export class FastResponse implements ClientResponse {
   /** The connection has closed. */
   closed(): void {
     this.destroyed = true;
-    this.#tellClose();
+    this.#callCloseListeners();
   }
 
   #endWithText(text: string): void {
@@ -160,25 +161,25 @@ export class FastResponse implements ClientResponse {
       if (text !== '') all += `${text.length.toString(16)}\r\n${text}\r\n`;
       all += '0\r\n\r\n';
     }
-    if (all !== '') this.#line.writer.write(all);
+    if (all !== '') this.#connection.writer.write(all);
   }
 
   #onTaken(error?: Error | null): void {
     if (error) return;
-    this.#line.onFinished(this);
-    this.#tellClose();
+    this.#connection.onFinished(this);
+    this.#callCloseListeners();
   }
 
-  #tellClose(): void {
-    const told = this.#onClose;
+  #callCloseListeners(): void {
+    const listeners = this.#onClose;
     this.#onClose = null;
-    callAll(told);
+    callAll(listeners);
   }
 
-  #tellDrain(): void {
-    const told = this.#onDrain;
+  #callDrainListeners(): void {
+    const listeners = this.#onDrain;
     this.#onDrain = null;
-    callAll(told);
+    callAll(listeners);
   }
 }
 
@@ -188,7 +189,7 @@ function withCall(calls: Call | Call[] | null, call: Call): Call | Call[] {
 
 function withoutCall(calls: Call | Call[] | null, call: Call): Call | Call[] | null {
   if (calls === call) return null;
-  return Array.isArray(calls) ? calls.filter((it) => it !== call) : calls;
+  return Array.isArray(calls) ? calls.filter((one) => one !== call) : calls;
 }
 
 function callAll(calls: Call | Call[] | null): void {
@@ -199,7 +200,7 @@ function callAll(calls: Call | Call[] | null): void {
 const DATE = 1;
 const LENGTH = 2;
 
-/** Which of the fields that decide about others are there. */
+/** Finds the fields that make other fields unnecessary. @returns the bits DATE and LENGTH */
 function kindsIn(fields: readonly string[]): number {
   let kinds = 0;
   for (let i = 0; i < fields.length; i += 2) {
@@ -210,7 +211,7 @@ function kindsIn(fields: readonly string[]): number {
   return kinds;
 }
 
-/** By status, from 0 on. */
+/** By status code, from 0 to 999. */
 const STATUS_LINES = Array.from({ length: 1_000 }, (_, status) => {
   return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
 });
@@ -219,7 +220,7 @@ function statusLine(status: number): string {
   return STATUS_LINES[status]!;
 }
 
-/** The bytes of a text as characters. */
+/** A string with one character for each byte of the text. */
 function asLatin1(text: string, encoding: 'latin1' | undefined): string {
   if (encoding === 'latin1' || Buffer.byteLength(text) === text.length) return text;
   return Buffer.from(text).toString('latin1');

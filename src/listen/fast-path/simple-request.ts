@@ -1,21 +1,24 @@
-import { trimmed } from '../../forward/answer-head.ts';
-import { isContentLength } from '../../forward/headers.ts';
+import { FieldBlock } from '../../http1/field-block.ts';
+import { isContentLength } from '../../http1/forwarded-fields.ts';
+import { trimmed } from '../../http1/response-head.ts';
 
-/** A request of the plainest form there is. */
+/** A request of the simplest form. */
 export interface SimpleRequest {
   readonly method: string;
   readonly url: string;
-  /** Name and value in turn; values without the white space around them. */
-  readonly rawHeaders: string[];
-  /** A character for each byte, as many as were declared; null where there are none. */
+  /** Values without the white space around them. The same block again if the client repeats its fields. */
+  readonly fields: FieldBlock;
+  /** One character for each byte, as many as were declared; null if there are none. */
   readonly body: string | null;
 }
 
 /** Visible ASCII, single spaces (RFC 9112 section 3). */
 const LINE = /^(?:GET|HEAD|POST|PUT|PATCH|DELETE) \/[!-~]* HTTP\/1\.1$/;
-/** From the end of the request line to the empty line: names that are tokens, values without control characters. */
+/**
+ * The fields, from the end of the request line to the empty line: names are tokens, values have no control characters.
+ */
 const FIELDS = /^\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*\r\n)+\r\n$/;
-/** A declared length as it stands behind its colon; longer ones do not come in one packet. */
+/** The text after the colon of Content-Length. A body with a longer length would not fit in one packet. */
 const LENGTH = /^ ?(?:0|[1-9][0-9]{0,4})$/;
 const MAX_FIELDS = 100;
 const LINE_END = '\r\n';
@@ -23,35 +26,36 @@ const HEAD_END = '\r\n\r\n';
 const PROTOCOL = ' HTTP/1.1'.length;
 const UNDECLARED = -1;
 const [G, H] = [71, 72];
-/** Fields of a longer request are not remembered: that would be held for as long as its connection stands. */
-const MOST_REMEMBERED = 2 * 1024;
+/**
+ * Fields of a longer request are not remembered, because they would take memory for as long as its connection is open.
+ */
+const MAX_REMEMBERED_BYTES = 2 * 1024;
 
-interface Fields {
-  /** Frozen where they may be handed out again. */
-  readonly rawHeaders: string[];
-  /** Bytes of the body; UNDECLARED where nothing is said of it. */
+interface ReadFields {
+  readonly block: FieldBlock;
+  /** Bytes of the body; UNDECLARED without a Content-Length. */
   readonly declared: number;
 }
 
 /**
- * Reads the requests of a connection whose meaning nobody can doubt.
+ * Reads requests that cannot be read in two ways.
  *
- * Attack: two readers of one byte stream that differ anywhere are how requests are smuggled. So this one only ever says
- * yes to a small part of what Node's parser takes, where both read the same (`npm run fuzz` compares them): no body but
- * one whose length is declared once and plainly, of a method that has one, no word about the connection but that it is
- * kept, no byte of the head beyond ASCII, all of it in one packet and nothing behind it. Whatever is not surely of that
- * form, malformed or not, is left to Node's parser.
+ * Attack: requests are smuggled between two readers of one byte stream that read it differently. So this reader accepts
+ * only a small part of what Node's parser accepts, and reads that part in the same way (`npm run fuzz` compares them).
+ * A body must have a plain length that is declared once, and a method that may have a body. No field may concern the
+ * connection, except one that keeps it open. The head must be ASCII, and the packet must hold the whole request and
+ * nothing after it. All other input, malformed or not, is left to Node's parser.
  *
- * Most clients send the same fields, byte for byte, with each of their requests: then they get the same array as before,
- * and whoever has worked something out from it knows that it still holds.
+ * Most clients send the same fields, byte for byte, with each of their requests. Each such request gets the
+ * `FieldBlock` of the one before, with everything that has been derived from it.
  */
 export class SimpleReader {
   #text = '';
-  #fields: Fields | null = null;
+  #fields: ReadFields | null = null;
 
   /**
-   * @param text what came, a character for each byte
-   * @returns null where it is for Node's parser to say what it is
+   * @param text the received bytes, one character for each
+   * @returns null if Node's parser has to read it
    */
   read(text: string): SimpleRequest | null {
     const lineEnd = text.indexOf(LINE_END);
@@ -64,26 +68,25 @@ export class SimpleReader {
       if (fields === null) return null;
       this.#remember(text, lineEnd, headEnd, fields);
     }
-    const { rawHeaders, declared } = fields;
+    const { block, declared } = fields;
     const bytes = text.length - headEnd;
     if (bytes !== (declared === UNDECLARED ? 0 : declared)) return null;
     const first = text.charCodeAt(0);
     if (declared !== UNDECLARED && (first === G || first === H)) return null;
     const method = first === G ? 'GET' : text.slice(0, text.indexOf(' '));
     const url = text.slice(method.length + 1, lineEnd - PROTOCOL);
-    return { method, url, rawHeaders, body: bytes === 0 ? null : text.slice(headEnd) };
+    return { method, url, fields: block, body: bytes === 0 ? null : text.slice(headEnd) };
   }
 
-  #remember(text: string, from: number, to: number, fields: Fields): void {
-    const isShort = text.length <= MOST_REMEMBERED;
+  #remember(text: string, from: number, to: number, fields: ReadFields): void {
+    const isShort = text.length <= MAX_REMEMBERED_BYTES;
     this.#text = isShort ? text.slice(from, to) : '';
     this.#fields = isShort ? fields : null;
-    if (isShort) Object.freeze(fields.rawHeaders);
   }
 }
 
-/** @param text from the end of the request line to the end of the head; anything where there is none */
-function readFields(text: string): Fields | null {
+/** @param text from the end of the request line to the end of the head; any text if the head has no end */
+function readFields(text: string): ReadFields | null {
   if (!FIELDS.test(text)) return null;
   const rawHeaders: string[] = [];
   let declared = UNDECLARED;
@@ -101,10 +104,12 @@ function readFields(text: string): Fields | null {
     rawHeaders.push(name, value);
     at = end + LINE_END.length;
   }
-  return rawHeaders.length > 2 * MAX_FIELDS ? null : { rawHeaders, declared };
+  return rawHeaders.length > 2 * MAX_FIELDS ? null : { block: new FieldBlock(rawHeaders), declared };
 }
 
-/** Whether a field says something of the connection, of a body that is not simple, or of what the client waits for. */
+/**
+ * Whether a field is for node:http: it concerns the connection, a body that is not simple, or what the client expects.
+ */
 function isForNode(name: string, value: string): boolean {
   switch (name.length) {
     case 6:

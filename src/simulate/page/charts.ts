@@ -1,7 +1,5 @@
 import type { PlanReplay } from '../replay.ts';
-import type { Counts, Verdicts } from '../tally.ts';
-import type { Bucket } from '../timeline.ts';
-import { escapeHtml } from './html.ts';
+import type { Bucket, Counts, Verdicts } from '../tally.ts';
 
 const WIDTH = 960;
 const LEFT = 64;
@@ -9,7 +7,7 @@ const RIGHT = 8;
 const TOP = 10;
 const HEIGHT = 180;
 const BOTTOM = 24;
-/** A time that would begin further to the right has no room. */
+/** Space that a time label needs. A label that begins closer to the right edge is left out. */
 const LAST_LABEL = 80;
 
 /** In the order in which they are stacked. */
@@ -28,13 +26,13 @@ export interface Times {
   readonly buckets: readonly Bucket[];
 }
 
-/** Requests over time, stacked by what became of them. Both sides of a pair have the same scale. */
+/** Requests over time, stacked by verdict. The charts of both sides have the same scale. */
 export function timesChart({ stepMs, buckets }: Times, side: Side): string {
   const top = roundUp(Math.max(1, ...buckets.map(({ counts }) => counts.requests)));
   const y = (value: number) => TOP + HEIGHT * (1 - value / top);
   const width = (WIDTH - LEFT - RIGHT) / buckets.length;
   const bars = buckets.map(({ fromMs, counts }, i) => {
-    const title = `${timeText(fromMs)}: ${told(counts, side)}`;
+    const title = `${timeText(fromMs)}: ${countsText(counts, side)}`;
     return stack(counts, side, (part, below, above) => {
       const at = `x="${px(LEFT + i * width)}" y="${px(y(above))}" width="${px(Math.max(width - 1, 0.5))}"`;
       return `<rect class="${part}" ${at} height="${px(y(below) - y(above))}"><title>${title}</title></rect>`;
@@ -60,7 +58,7 @@ const ROW = 22;
 const PLAN_LEFT = 150;
 const PLAN_RIGHT = 300;
 
-/** Two bars for each plan, what happened and what would happen: shares, with the numbers beside them. */
+/** Two bars for each plan, recorded and simulated: the share of each verdict, with the numbers beside them. */
 export function plansChart(plans: readonly PlanReplay[]): string {
   const rows = plans.flatMap(({ plan, counts }, i) => {
     const y = 4 + i * (2 * ROW + 14);
@@ -74,12 +72,12 @@ function planBar(counts: Counts, side: Side, y: number): string {
   const scale = (WIDTH - PLAN_LEFT - PLAN_RIGHT) / Math.max(counts.requests, 1);
   const bars = stack(counts, side, (part, below, above) => {
     const at = `x="${px(PLAN_LEFT + below * scale)}" y="${y}" width="${px(Math.max((above - below) * scale, 0.5))}"`;
-    return `<rect class="${part}" ${at} height="${ROW - 4}"><title>${told(counts, side)}</title></rect>`;
+    return `<rect class="${part}" ${at} height="${ROW - 4}"><title>${countsText(counts, side)}</title></rect>`;
   });
   const label = side === 'recorded' ? 'was' : 'would be';
   const texts =
     `<text class="tick" x="${PLAN_LEFT - 6}" y="${y + 14}" text-anchor="end">${label}</text>` +
-    `<text class="tick" x="${WIDTH - PLAN_RIGHT + 10}" y="${y + 14}">${told(counts, side)}</text>`;
+    `<text class="tick" x="${WIDTH - PLAN_RIGHT + 10}" y="${y + 14}">${countsText(counts, side)}</text>`;
   return bars.join('') + texts;
 }
 
@@ -114,7 +112,7 @@ function partsOf(counts: Counts, side: Side): [part: (typeof PARTS)[number], val
   return PARTS.map((part) => [part, values[part]]);
 }
 
-function told(counts: Counts, side: Side): string {
+function countsText(counts: Counts, side: Side): string {
   const parts = partsOf(counts, side).filter(([, value]) => value > 0);
   return parts.length === 0 ? 'none' : parts.map(([part, value]) => `${value} ${part}`).join(', ');
 }
@@ -123,7 +121,7 @@ function svg(label: string, height: number, content: string): string {
   return `<svg viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${label}">${content}</svg>`;
 }
 
-/** The next number of the form 1, 2 or 5 and zeros. */
+/** The next number of the form 1, 2 or 5 times a power of ten. */
 function roundUp(value: number): number {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((digit) => digit * power).find((round) => round >= value)!;
@@ -146,4 +144,23 @@ function clip(text: string): string {
 
 function px(value: number): string {
   return String(Math.round(value * 100) / 100);
+}
+
+/** A cell of a table. `mark` is the CSS class of a highlighted cell. */
+export type Cell = string | { readonly text: string; readonly mark?: string };
+
+/** Escapes untrusted text for use between tags or in an attribute. */
+export function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
+}
+
+/** A table that scrolls horizontally if the page is too narrow for it. */
+export function tableOf(heads: readonly string[], rows: readonly (readonly Cell[])[]): string {
+  const cellHtml = (cell: Cell) =>
+    typeof cell === 'string'
+      ? `<td>${escapeHtml(cell)}</td>`
+      : `<td class="${cell.mark ?? 'text'}">${escapeHtml(cell.text)}</td>`;
+  const head = heads.map((text) => `<th>${escapeHtml(text)}</th>`).join('');
+  const body = rows.map((row) => `<tr>${row.map(cellHtml).join('')}</tr>`).join('\n');
+  return `<div class="wide"><table>\n<tr>${head}</tr>\n${body}\n</table></div>`;
 }

@@ -5,25 +5,25 @@ import type { BanInForce } from '../../admit/ledger.ts';
 import { WINDOWS } from '../../admit/plan.ts';
 import { answering, transaction } from './database.ts';
 
-/** One account as it is kept. */
+/** One row of the table of accounts. */
 export interface AccountRow {
   readonly consumerId: string;
-  /** Null where the row holds something that is no account. */
+  /** Null if the row does not hold a valid account. */
   readonly state: AccountState | null;
-  /** When the last thing in it loses its meaning, Unix milliseconds. */
+  /** When the last window, strike or ban has ended and is forgotten, Unix milliseconds. */
   readonly expiresAtMs: number;
 }
 
-/** A lift that a command has written and the gateway has not yet obeyed. */
+/** A lift that a command has written and the gateway has not yet applied. */
 export interface PendingLift {
   readonly number: number;
   readonly consumerId: string;
 }
 
 /**
- * The table of the counters' snapshot, and the lifts that a command has written for the gateway that runs.
- * A command lifts a ban in both: in the snapshot for when no gateway runs, in `lifts` for the one that does, whose
- * next snapshot would otherwise bring the ban back.
+ * The snapshot of the accounts, and the lifts that commands have written for the running gateway. A command lifts a ban
+ * in both tables: in the snapshot in case no gateway runs, and in `lifts` for a running gateway, whose next snapshot would
+ * otherwise restore the ban.
  */
 export class AccountsTable {
   readonly #db: DatabaseSync;
@@ -47,26 +47,27 @@ export class AccountsTable {
     }
   }
 
-  /** Null where the row holds something that is no account. */
+  /** Null if the row does not hold a valid account. */
   get(consumerId: string): AccountState | null {
     const row = this.#db.prepare('SELECT state FROM accounts WHERE consumer_id = ?').get(consumerId);
     return row === undefined ? UNSEEN : parseState(String(row.state));
   }
 
   /**
-   * Writes rows whole or not at all, and with them that lifts up to a number have been obeyed.
+   * Writes rows in one transaction.
    * @param ended consumers whose rows are removed
+   * @param applied the number of the last lift that the gateway has applied; lifts up to it are removed. 0: none
    */
-  save(rows: readonly AccountRow[], ended: readonly string[] = [], obeyed = 0): void {
+  save(rows: readonly AccountRow[], ended: readonly string[] = [], applied = 0): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)');
     const remove = this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?');
-    // A counter need not outlive a power cut by more than the disk's own haste; a key must. So no waiting for the disk here.
+    // NORMAL: a power cut may undo the last snapshots of counters, so these commits do not wait for the disk. Those of keys do.
     this.#db.exec('PRAGMA synchronous = NORMAL');
     try {
       transaction(this.#db, () => {
         for (const { consumerId, state, expiresAtMs } of rows) put.run(consumerId, JSON.stringify(state), expiresAtMs);
         for (const consumerId of ended) remove.run(consumerId);
-        if (obeyed > 0) this.#db.prepare('DELETE FROM lifts WHERE rowid <= ?').run(obeyed);
+        if (applied > 0) this.#db.prepare('DELETE FROM lifts WHERE rowid <= ?').run(applied);
       });
     } finally {
       this.#db.exec('PRAGMA synchronous = FULL');
@@ -77,12 +78,12 @@ export class AccountsTable {
     this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?').run(consumerId);
   }
 
-  /** Removes what had lost its meaning by `nowMs`. */
+  /** Removes the rows that have expired by `nowMs`. */
   dropEnded(nowMs: number): void {
     answering(() => this.#db.prepare('DELETE FROM accounts WHERE expires_at_ms <= ?').run(nowMs));
   }
 
-  /** Lifts a ban for the gateway that runs and for one that starts later. False when there is no ban in force. */
+  /** Lifts a ban for a running gateway and for one that starts later. @returns false if no ban is in force */
   lift(consumerId: string, nowMs: number): boolean {
     return transaction(this.#db, () => {
       const state = this.get(consumerId);
@@ -95,7 +96,7 @@ export class AccountsTable {
     });
   }
 
-  /** The lifts that commands have left, the oldest first. They stay until `save` is told that they were obeyed. */
+  /** The lifts that commands have written, oldest first. They stay until `save` removes them as applied. */
   lifts(): readonly PendingLift[] {
     const rows = this.#db.prepare('SELECT rowid AS number, consumer_id FROM lifts ORDER BY rowid').all();
     return rows.map(({ number, consumer_id }) => ({ number: Number(number), consumerId: String(consumer_id) }));

@@ -1,27 +1,29 @@
 import type { DatabaseSync } from 'node:sqlite';
-import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../identify/audit-store.ts';
-import { answering, transaction } from './database.ts';
+import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../operations/audit-store.ts';
+import { answering, FilesInPlace } from './database.ts';
 
-/** Records removed with one that is added: `keep` was lowered, and the rest goes with those that follow. */
+/** Most records that one addition removes after `keep` was lowered. The next additions remove the rest. */
 const MOST_REMOVED = 1_000;
 
 export interface EmbeddedAuditOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Called with each record that could not be written. */
+  /** Called with the error of each record that could not be written. */
   readonly onFailedWrite?: (error: unknown) => void;
 }
 
 /**
- * The record of changes in the embedded store. Each write is a transaction of its own that waits for the disk, as that of a
- * key does. Its table is no migration, so that an earlier version can still open the file.
+ * The record of changes in the embedded store. Each write is its own transaction and waits for the disk, as for keys. The
+ * table is not created by a migration, so that an earlier version can still open the file.
  */
 export class EmbeddedAudit implements AuditStore {
   readonly #options: EmbeddedAuditOptions;
+  readonly #files: FilesInPlace;
 
   constructor(options: EmbeddedAuditOptions) {
     this.#options = options;
+    this.#files = new FilesInPlace(options.db);
     answering(() =>
       options.db.exec(`CREATE TABLE IF NOT EXISTS audit (
         number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at_ms INTEGER NOT NULL,
@@ -43,11 +45,9 @@ export class EmbeddedAudit implements AuditStore {
         );
         return Number(there.number);
       }
-      const latest = db.prepare('SELECT at_ms FROM audit ORDER BY number DESC LIMIT 1').get();
-      const atMs = Math.max(wallMs(), Number(latest?.at_ms ?? 0));
       const added = db
         .prepare('INSERT INTO audit (id, at_ms, revision, text) VALUES (?, ?, ?, ?)')
-        .run(id, atMs, revision, text);
+        .run(id, wallMs(), revision, text);
       const number = Number(added.lastInsertRowid);
       db.prepare(
         'DELETE FROM audit WHERE number IN (SELECT number FROM audit WHERE number <= ? ORDER BY number LIMIT ?)',
@@ -55,7 +55,7 @@ export class EmbeddedAudit implements AuditStore {
       return number;
     };
     try {
-      return answering(() => transaction(db, write));
+      return this.#files.write(write);
     } catch (error) {
       onFailedWrite?.(error);
       throw error;

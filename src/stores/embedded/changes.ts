@@ -1,27 +1,27 @@
 import { randomUUID } from 'node:crypto';
 import type { DatabaseSync } from 'node:sqlite';
-import type { Change, ChangeFeed } from '../../identify/key-store.ts';
+import type { ChangeFeed, StoreChange } from '../../identify/key-store.ts';
 import { answering } from './database.ts';
 
 export interface EmbeddedChangesOptions {
   readonly db: DatabaseSync;
-  /** How often other processes' changes are looked for, 250 ms unless told. */
+  /** How often to poll for the changes of other processes; 250 ms by default. */
   readonly pollEveryMs?: number;
 }
 
-/** Rows kept: whoever was away for longer assumes that anything has changed. */
+/** How many rows are kept. A process that has missed more than this assumes that anything may have changed. */
 const KEPT = 1_000;
 
 /**
- * Tells of changes to keys and bans through the embedded store: those of this process at once, those of others (commands)
- * when the database says that somebody else has written to it.
+ * Notifies listeners of changes to keys and bans in the embedded store: of this process's own changes at once, and of
+ * those of other processes (commands) when a poll shows that another connection has written to the database.
  */
 export class EmbeddedChanges implements ChangeFeed {
   readonly #db: DatabaseSync;
   readonly #pollEveryMs: number;
-  /** Marks what this process wrote: it has told that already. */
+  /** Marks the rows of this process, whose listeners already know about them. */
   readonly #author = randomUUID();
-  readonly #listeners: ((change: Change) => void)[] = [];
+  readonly #listeners: ((change: StoreChange) => void)[] = [];
   #timer: NodeJS.Timeout | null = null;
   #version = 0;
   #seen = 0;
@@ -31,25 +31,25 @@ export class EmbeddedChanges implements ChangeFeed {
     this.#pollEveryMs = pollEveryMs ?? 250;
   }
 
-  /** Writes a change down for other processes. Part of the transaction that makes it; `tell` follows once that is done. */
-  note({ kind, keyId }: Change): void {
+  /** Adds a row for other processes, in the transaction that makes the change. The caller calls `tell` after the commit. */
+  note({ kind, keyId }: StoreChange): void {
     const { lastInsertRowid } = this.#db
       .prepare('INSERT INTO changes (kind, key_id, author) VALUES (?, ?, ?)')
       .run(kind, keyId, this.#author);
     this.#db.prepare('DELETE FROM changes WHERE number <= ?').run(Number(lastInsertRowid) - KEPT);
   }
 
-  /** Tells this process's own listeners. */
-  tell(change: Change): void {
+  /** Notifies the listeners of this process. */
+  tell(change: StoreChange): void {
     for (const listener of this.#listeners) listener(change);
   }
 
-  async publish(change: Change): Promise<void> {
+  async publish(change: StoreChange): Promise<void> {
     answering(() => this.note(change));
     this.tell(change);
   }
 
-  subscribe(listener: (change: Change) => void): void {
+  subscribe(listener: (change: StoreChange) => void): void {
     this.#listeners.push(listener);
     if (this.#timer !== null) return;
     this.#version = this.#dataVersion();
@@ -69,13 +69,13 @@ export class EmbeddedChanges implements ChangeFeed {
       for (const change of this.#missed()) this.tell(change);
       this.#version = version;
     } catch {
-      // Locked or gone: what cannot be read may hold anything, and the next look comes soon.
+      // The database is locked or gone, so anything may have changed. The next poll tries again.
       this.tell({ kind: 'any', keyId: null });
     }
   }
 
-  /** What was written since the last look. Somebody may have changed what has no row here (a lift): then, anything. */
-  #missed(): readonly Change[] {
+  /** The changes since the last poll. A write that adds no row here, such as lifting a ban, may have changed anything. */
+  #missed(): readonly StoreChange[] {
     const rows = this.#db
       .prepare('SELECT number, kind, key_id, author FROM changes WHERE number > ? ORDER BY number')
       .all(this.#seen);
@@ -83,14 +83,14 @@ export class EmbeddedChanges implements ChangeFeed {
     this.#seen = Number(rows.at(-1)?.number ?? this.#seen);
     const others = rows.filter(({ author }) => author !== this.#author);
     if (others.length === 0 || !isWhole) return [{ kind: 'any', keyId: null }];
-    return others.map(({ kind, key_id }) => ({ kind: kind as Change['kind'], keyId: key_id as string | null }));
+    return others.map(({ kind, key_id }) => ({ kind: kind as StoreChange['kind'], keyId: key_id as string | null }));
   }
 
   #latest(): number {
     return Number(this.#db.prepare('SELECT max(number) AS latest FROM changes').get()?.latest ?? 0);
   }
 
-  /** Moves with each write of another connection to the database. */
+  /** A number that changes whenever another connection writes to the database. */
   #dataVersion(): number {
     return Number(this.#db.prepare('PRAGMA data_version').get()?.data_version);
   }

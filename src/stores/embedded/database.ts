@@ -4,8 +4,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
 
 /**
- * What made each version of the schema from the one before. Append, never edit: databases out there have run them.
- * Counters have tables of their own (accounts.ts).
+ * The migration to each version of the schema. Append, never edit: existing databases have run them. accounts.ts, audit.ts
+ * and pepper.ts create their own tables.
  */
 const MIGRATIONS: readonly string[] = [
   `CREATE TABLE keys (
@@ -19,15 +19,17 @@ const MIGRATIONS: readonly string[] = [
    ) STRICT, WITHOUT ROWID;`,
 ];
 
-/** `Toll`: marks the file as ours, so that somebody else's database is not taken for a new one. */
+/** `Toll`: identifies the file as Tollgate's, so that another program's database is not changed. */
 const APPLICATION_ID = 0x546f6c6c;
-/** Gateway and commands use the file at the same time; each holds it for milliseconds. */
-const BUSY_TIMEOUT_MS = 2_000;
+/** Gateway and commands use the file at the same time. Each locks it for milliseconds. */
+export const BUSY_TIMEOUT_MS = 2_000;
+/** SQLITE_BUSY */
+const HELD_BY_ANOTHER = 5;
 
 /**
- * Opens the embedded store's database, `tollgate.db` in the data folder, and makes both where they are missing. Only the
- * user who runs Tollgate can read them (folder 700, files 600). Several processes may have it open.
- * @throws Failure `store_corrupt` for a file that is broken, not ours or of a later version; `store_unavailable` when
+ * Opens the embedded store's database, `tollgate.db` in the data folder, and creates both if they do not exist. Only the
+ * user who runs Tollgate can read them (folder 700, files 600). Several processes may have the database open.
+ * @throws Failure `store_corrupt` if the file is damaged, another program's or of a later version; `store_unavailable` if
  *   it cannot be opened
  */
 export function openDatabase(dataFolder: string): DatabaseSync {
@@ -35,11 +37,11 @@ export function openDatabase(dataFolder: string): DatabaseSync {
   let db: DatabaseSync | null = null;
   try {
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
-    // SQLite would make it readable to all; the files it adds beside it take over this mode.
+    // SQLite would create the file readable to all users. The files that it adds beside this one get the same mode.
     closeSync(openSync(file, 'a', 0o600));
     chmodSync(file, 0o600);
     db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
-    // FULL: a key that was revoked stays revoked, whatever the machine does next.
+    // FULL: a revoked key stays revoked even after a power cut.
     db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
     transaction(db, () => migrate(db!, file));
     return db;
@@ -49,7 +51,7 @@ export function openDatabase(dataFolder: string): DatabaseSync {
   }
 }
 
-/** Runs `work` whole or not at all, while no other process writes. */
+/** Runs `work` in a transaction that excludes other writers. */
 export function transaction<T>(db: DatabaseSync, work: () => T): T {
   db.exec('BEGIN IMMEDIATE');
   try {
@@ -62,7 +64,7 @@ export function transaction<T>(db: DatabaseSync, work: () => T): T {
   }
 }
 
-/** Runs `work`; what SQLite throws comes as Failure `store_unavailable`, anything else as it is. */
+/** Runs `work`. @throws Failure `store_unavailable` for errors of SQLite; other errors unchanged */
 export function answering<T>(work: () => T): T {
   try {
     return work();
@@ -72,38 +74,70 @@ export function answering<T>(work: () => T): T {
   }
 }
 
-/** Writes what is there once more, to see whether it can be. */
+/**
+ * Runs `work`, which fails at once if another process has locked the database. Attack: an import is suspended (Ctrl-Z) in the
+ * middle of a transaction; SQLite would wait for it with the event loop, and all requests with that.
+ */
+export function withoutWaiting<T>(db: DatabaseSync, work: () => T): T {
+  db.exec('PRAGMA busy_timeout = 0');
+  try {
+    return work();
+  } finally {
+    db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+  }
+}
+
+/** Whether SQLite, or `answering`, has thrown because another process has locked the database. */
+export function isHeldByAnother(error: unknown): boolean {
+  const thrown = error instanceof Failure ? error.cause : error;
+  return thrown instanceof Error && 'errcode' in thrown && (Number(thrown.errcode) & 0xff) === HELD_BY_ANOTHER;
+}
+
+/** Writes an unchanged value, to test whether the database accepts writes. */
 export function tryWrite(db: DatabaseSync): void {
   transaction(db, () => db.exec(`PRAGMA user_version = ${numberOf(db, 'user_version')}`));
 }
 
 /**
- * The files that an open database is written to. Attack: somebody deletes the data folder, or moves it, while the gateway
- * runs; the system goes on writing to files that no later start will find.
+ * Detects that the files of an open database have been deleted or replaced. Fault: an operator deletes or moves the data
+ * folder while the gateway runs. SQLite continues to write to files that the next start will not find.
  */
 export class FilesInPlace {
+  readonly #db: DatabaseSync;
   readonly #database: string;
-  /** By name, as what each was first seen: device and number. */
+  /** Device and inode of each file when it was first seen, by name. */
   readonly #seen = new Map<string, string>();
 
   constructor(db: DatabaseSync) {
+    this.#db = db;
     this.#database = db.location()!;
     this.insist();
   }
 
-  /** @throws Failure `store_unavailable` when one of the files is no longer the one that it was */
+  /**
+   * Makes a change that is acknowledged: whole or not at all, and in the files that the next start finds.
+   * @throws Failure `store_unavailable`, also where the files went away meanwhile and the change with them; what `work` throws
+   */
+  write<T>(work: () => T): T {
+    this.insist();
+    const value = answering(() => transaction(this.#db, work));
+    this.insist();
+    return value;
+  }
+
+  /** @throws Failure `store_unavailable` if one of the files has been deleted or replaced */
   insist(): void {
     for (const file of [this.#database, `${this.#database}-wal`]) {
       const found = statSync(file, { throwIfNoEntry: false });
-      const it = found === undefined ? undefined : `${found.dev} ${found.ino}`;
-      const seen = this.#seen.get(file) ?? it;
-      if (it !== seen) {
+      const current = found === undefined ? undefined : `${found.dev} ${found.ino}`;
+      const seen = this.#seen.get(file) ?? current;
+      if (current !== seen) {
         throw new Failure(
           'store_unavailable',
           `${file} has been deleted or replaced while the gateway runs. Put it back where it was; or restore a copy and start the gateway again.`,
         );
       }
-      if (it !== undefined) this.#seen.set(file, it);
+      if (current !== undefined) this.#seen.set(file, current);
     }
   }
 }

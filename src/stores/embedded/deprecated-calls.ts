@@ -6,9 +6,9 @@ import {
   MAX_CONSUMERS,
   OTHERS,
 } from '../../annotate/deprecated-calls.ts';
-import { answering, transaction } from './database.ts';
+import { answering, transaction, withoutWaiting } from './database.ts';
 
-/** A row for each day, route and consumer. */
+/** Calls of deprecated routes in the embedded store: a row for each day, route and consumer. */
 export class EmbeddedDeprecatedCalls implements DeprecatedCalls {
   readonly #db: DatabaseSync;
 
@@ -17,26 +17,26 @@ export class EmbeddedDeprecatedCalls implements DeprecatedCalls {
   }
 
   async add(day: string, route: string, calls: ReadonlyMap<string, number>): Promise<void> {
-    answering(() =>
-      transaction(this.#db, () => {
-        const known = new Set(
-          this.#db
-            .prepare('SELECT consumer FROM deprecated_calls WHERE day = ? AND route = ?')
-            .all(day, route)
-            .map(({ consumer }) => String(consumer)),
-        );
-        const add = this.#db.prepare(
-          `INSERT INTO deprecated_calls (day, route, consumer, calls) VALUES (?, ?, ?, ?)
-           ON CONFLICT DO UPDATE SET calls = calls + excluded.calls`,
-        );
-        for (const [consumerId, n] of calls) {
-          const isRoom = known.has(consumerId) || known.size < MAX_CONSUMERS;
-          if (isRoom) known.add(consumerId);
-          add.run(day, route, isRoom ? consumerId : OTHERS, n);
-        }
-        this.#db.prepare(`DELETE FROM deprecated_calls WHERE day <= date(?, '-${KEPT_DAYS} days')`).run(day);
-      }),
-    );
+    const write = () => {
+      const known = new Set(
+        this.#db
+          .prepare('SELECT consumer FROM deprecated_calls WHERE day = ? AND route = ?')
+          .all(day, route)
+          .map(({ consumer }) => String(consumer)),
+      );
+      const add = this.#db.prepare(
+        `INSERT INTO deprecated_calls (day, route, consumer, calls) VALUES (?, ?, ?, ?)
+         ON CONFLICT DO UPDATE SET calls = calls + excluded.calls`,
+      );
+      for (const [consumerId, n] of calls) {
+        const hasRoom = known.has(consumerId) || known.size < MAX_CONSUMERS;
+        if (hasRoom) known.add(consumerId);
+        add.run(day, route, hasRoom ? consumerId : OTHERS, n);
+      }
+      this.#db.prepare(`DELETE FROM deprecated_calls WHERE day <= date(?, '-${KEPT_DAYS} days')`).run(day);
+    };
+    // The counter brings calls that cannot be written now again.
+    answering(() => withoutWaiting(this.#db, () => transaction(this.#db, write)));
   }
 
   async of(days: readonly string[], route: string): Promise<ReadonlyMap<string, Called>> {

@@ -3,9 +3,9 @@ import type { AttemptCounter } from '../../identify/failed-attempts.ts';
 
 const MINUTE_S = 60;
 
-/** Failed authentications of one gateway that runs alone, in memory. A restart forgets them. */
+/** Counts failed authentications of a single gateway in memory. A restart forgets them. */
 export class MemoryAttemptCounter implements AttemptCounter {
-  /** `points` decides nothing here: what a count means is the caller's to say, since the limit may change. */
+  /** `points` has no effect here: the caller compares the count with the limit, which may change. */
   readonly #limiter = new RateLimiterMemory({ points: 1, duration: MINUTE_S, keyPrefix: '' });
 
   async add(address: string) {

@@ -1,9 +1,8 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import {
   type Deleted,
-  DURABLE,
-  type Durability,
   digestsOf,
   type KeyPage,
   type KeyStore,
@@ -12,18 +11,19 @@ import {
   type Updated,
 } from '../../identify/key-store.ts';
 import type { EmbeddedChanges } from './changes.ts';
-import { answering, transaction } from './database.ts';
+import { answering, FilesInPlace } from './database.ts';
 
 export interface EmbeddedKeysOptions {
   readonly db: DatabaseSync;
   readonly changes: EmbeddedChanges;
-  /** Called with each change that could not be written; it has not been made. */
+  /** Called with the error of each change that could not be written. Such a change has not been made. */
   readonly onFailedWrite?: (error: unknown) => void;
 }
 
-/** API keys in the embedded store. Each change is one transaction: record, digests and the note for other processes. */
+/** API keys in the embedded store. Each change is one transaction: record, digests and the row for other processes. */
 export class EmbeddedKeys implements KeyStore {
   readonly #db: DatabaseSync;
+  readonly #files: FilesInPlace;
   readonly #changes: EmbeddedChanges;
   readonly #onFailedWrite: EmbeddedKeysOptions['onFailedWrite'];
   readonly #byDigest: StatementSync;
@@ -31,6 +31,7 @@ export class EmbeddedKeys implements KeyStore {
 
   constructor({ db, changes, onFailedWrite }: EmbeddedKeysOptions) {
     this.#db = db;
+    this.#files = new FilesInPlace(db);
     this.#changes = changes;
     this.#onFailedWrite = onFailedWrite;
     this.#byDigest = db.prepare(
@@ -62,7 +63,7 @@ export class EmbeddedKeys implements KeyStore {
            AND CASE WHEN json_valid(record) THEN json_type(record, '$.deletedAtMs') END IS NULL
            ORDER BY created_at_ms, id LIMIT ?`,
         )
-        // One more than wanted tells whether there is another page.
+        // One row more than the limit shows whether there is another page.
         .all(last.createdAtMs, last.id, limit + 1);
       const page = rows.slice(0, limit);
       return {
@@ -81,7 +82,7 @@ export class EmbeddedKeys implements KeyStore {
     return DURABLE;
   }
 
-  /** All in one transaction: a commit waits for the disk, and thousands of them would wait for minutes. */
+  /** One transaction for all keys: each commit waits for the disk, so thousands of commits would take minutes. */
   async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'taken')[]> {
     return this.#change(() => keys.map((key) => this.#insertIfFree(key)));
   }
@@ -96,7 +97,7 @@ export class EmbeddedKeys implements KeyStore {
     return changed === null ? null : { before: changed.key, durability: DURABLE };
   }
 
-  /** @param change null: nothing is changed, as where there is no such key */
+  /** @param change returns null to change nothing @returns null if there is no such key or nothing was changed */
   #replace(id: string, change: (key: StoredKey) => StoredKey | null) {
     const changed = this.#change(() => {
       const key = keyOf(this.#byId.get(id));
@@ -112,10 +113,9 @@ export class EmbeddedKeys implements KeyStore {
     return changed;
   }
 
-  /** One transaction. */
   #change<T>(work: () => T): T {
     try {
-      return answering(() => transaction(this.#db, work));
+      return this.#files.write(work);
     } catch (error) {
       if (error instanceof Failure && error.code === 'store_unavailable') this.#onFailedWrite?.(error);
       throw error;
@@ -163,7 +163,7 @@ function keyOf(row: Row): StoredKey | null {
   return row === undefined ? null : readStoredKey(String(row.record));
 }
 
-/** For lists: one broken record does not hide the others. */
+/** For lists: null for a damaged record, so that it does not hide the others. */
 function readableKeyOf(row: Row): StoredKey | null {
   try {
     return keyOf(row);

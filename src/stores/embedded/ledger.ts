@@ -1,30 +1,40 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../admit/decide.ts';
-import { type Ask, type BanInForce, type Ledger, type LedgerView, NothingDone } from '../../admit/ledger.ts';
+import {
+  type BanInForce,
+  type DecisionRequest,
+  DURABLE,
+  type Durability,
+  type Ledger,
+  type LedgerView,
+  NothingDone,
+} from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
-import { type Change, DURABLE, type Durability } from '../../identify/key-store.ts';
+import type { StoreChange } from '../../identify/key-store.ts';
 import { AccountsTable } from './accounts.ts';
-import { answering, FilesInPlace, tryWrite } from './database.ts';
+import { answering, BUSY_TIMEOUT_MS, FilesInPlace, isHeldByAnother, tryWrite, withoutWaiting } from './database.ts';
 
-/** A crash forgets at most this much (contract: a restart forgets at most a second). */
+/** A crash loses the counts of at most this time. */
 const SNAPSHOT_EVERY_MS = 500;
-/** Rows written, or looked at, in one turn of the event loop: a few milliseconds. */
-const ROWS_A_TURN = 1_000;
+/** Pause before a snapshot is tried again that another process, such as an import, has blocked. */
+const HELD_AGAIN_MS = 20;
+/** Most rows that are written, or checked, in one turn of the event loop: a few milliseconds. */
+const ROWS_PER_TURN = 1_000;
 
 export interface EmbeddedLedgerOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Tells the gateway itself: a ban was lifted. */
-  readonly onLift?: (change: Change) => void;
-  /** While nothing can be written: true (unless told) goes on in memory and writes it down later, false decides nothing. */
+  /** Called when a ban was lifted. */
+  readonly onLift?: (change: StoreChange) => void;
+  /** While the disk accepts no writes: true (the default) decides in memory and writes later, false decides nothing. */
   readonly decidesWhileAway?: boolean;
-  /** The disk takes no writes, and the reason as a sentence; or it has taken all that had not been written. */
+  /** Called when the disk accepts no writes, with the reason as a sentence; and when everything has been written again. */
   readonly onChange?: (state: 'present' | 'away', reason?: string) => void;
   /** Called once per write that failed. */
   readonly onFailedWrite?: (error: unknown) => void;
-  /** Told of what is lost: an account that cannot be read, or what could not be written by the end. */
+  /** Called with each loss: an account that cannot be read, or counts that could not be written before the end. */
   readonly onLoss?: (failure: Failure) => void;
 }
 
@@ -33,20 +43,20 @@ interface Account {
   readonly expiresAtMs: number;
 }
 
-/** Why nothing can be written. */
+/** An outage of the disk. */
 interface Outage {
   readonly reason: string;
-  /** Accounts that are still to be written before the outage is over, since the disk takes writes again; null: it does not. */
+  /** How many accounts must still be written before the outage is over; null while the disk accepts no writes. */
   behind: number | null;
 }
 
 /**
- * The ledger of a gateway that runs alone: counters and bans in memory, with a snapshot of what changed twice a second
- * and at `close`. Only the process that owns the embedded store may make one (owner.ts).
+ * The ledger of a single gateway: counters and bans in memory, with a snapshot of changed accounts twice a second and at
+ * `close`. Only the process that owns the embedded store may create one (owner.ts).
  *
- * Attack: the disk is full, read-only or broken, or somebody has deleted the folder. The gateway looks healthy, and at its
- * next start all that it has counted since then is forgotten. So a write that fails makes the store away, until everything
- * that is not on the disk has been written.
+ * Fault: the disk is full, read-only or broken, or an operator has deleted the folder. The gateway would look healthy, and
+ * its next start would forget all counts since then. So after a failed write the store is away until everything has been
+ * written.
  */
 export class EmbeddedLedger implements Ledger {
   readonly #options: EmbeddedLedgerOptions;
@@ -56,8 +66,11 @@ export class EmbeddedLedger implements Ledger {
   readonly #timer: NodeJS.Timeout;
   readonly #files: FilesInPlace;
   #outage: Outage | null = null;
-  /** The last lift that was obeyed and is not yet known on the disk to be; 0 where there is none. */
-  #obeyed = 0;
+  /** Since when another process has locked the database, monotonic milliseconds; null if none has. */
+  #heldSinceMs: number | null = null;
+  #again: NodeJS.Timeout | undefined;
+  /** The number of the last lift that was applied in memory and not yet removed from the table; 0 if there is none. */
+  #applied = 0;
   #sweep: Iterator<[string, Account]> | null = null;
 
   constructor(options: EmbeddedLedgerOptions) {
@@ -70,14 +83,14 @@ export class EmbeddedLedger implements Ledger {
     this.#timer.unref();
   }
 
-  get owing(): number {
+  get backlogSize(): number {
     return this.#outage === null ? 0 : this.#dirty.size;
   }
 
-  async decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
+  async decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     if (this.#outage !== null && this.#options.decidesWhileAway === false) throw new NothingDone(this.#outage.reason);
     const nowMs = this.#options.wallMs();
-    return asks.map(({ consumerId, allowance, cost, n }) => {
+    return requests.map(({ consumerId, allowance, cost, n }) => {
       const before = this.#accounts.get(consumerId);
       const outcome = decide(before?.state ?? UNSEEN, allowance, nowMs, cost, n);
       if (n > 0) {
@@ -93,12 +106,14 @@ export class EmbeddedLedger implements Ledger {
     return decide(this.#accounts.get(consumerId)?.state ?? UNSEEN, allowance, this.#options.wallMs(), 1, 0);
   }
 
-  /** On the disk first: a lift that cannot be written is refused, and the ban stands. */
+  /** Writes the lift to disk first. If that fails, the lift is refused and the ban stays. */
   async lift(consumerId: string): Promise<Durability | null> {
     const lifted = this.#lifted(consumerId);
     if (lifted === null) return null;
     try {
+      this.#files.insist();
       answering(() => this.#table.save([{ consumerId, ...lifted }]));
+      this.#files.insist();
     } catch (error) {
       this.failed(error);
       throw error;
@@ -124,10 +139,10 @@ export class EmbeddedLedger implements Ledger {
     return found;
   }
 
-  /** Obeys the lifts that a command has written into the database. Called on every change that the feed tells of. */
+  /** Applies the lifts that commands have written to the database. Called on every change from the feed. */
   applyLifts(): void {
     try {
-      const lifts = this.#table.lifts().filter(({ number }) => number > this.#obeyed);
+      const lifts = this.#table.lifts().filter(({ number }) => number > this.#applied);
       if (lifts.length === 0) return;
       for (const { consumerId } of lifts) {
         const lifted = this.#lifted(consumerId);
@@ -135,15 +150,15 @@ export class EmbeddedLedger implements Ledger {
         this.#keep(consumerId, lifted);
         this.#options.onLift?.({ kind: 'ban', keyId: consumerId });
       }
-      this.#obeyed = lifts.at(-1)!.number;
-      // In one step with the lifted accounts: a crash in between would bring the bans back.
+      this.#applied = lifts.at(-1)!.number;
+      // In one transaction with the lifted accounts: a crash in between would restore the bans.
       this.#write(lifts.map(({ consumerId }) => consumerId).filter((id) => this.#dirty.has(id)));
     } catch (error) {
       this.failed(error);
     }
   }
 
-  /** A write to the database has failed, here or elsewhere in this process: nothing is taken for kept until one succeeds. */
+  /** Begins an outage: a write to the database has failed, here or elsewhere in this process. */
   failed(error: unknown): void {
     this.#options.onFailedWrite?.(error);
     if (this.#outage !== null) {
@@ -154,9 +169,10 @@ export class EmbeddedLedger implements Ledger {
     this.#options.onChange?.('away', this.#outage.reason);
   }
 
-  /** Writes what is not yet written and stops. What cannot be written is told and lost. */
+  /** Stops the snapshots and writes the rest. What cannot be written is lost, and reported to `onLoss`. */
   close(): void {
     clearInterval(this.#timer);
+    clearTimeout(this.#again);
     try {
       if (this.#dirty.size === 0) return;
       this.#files.insist();
@@ -173,7 +189,7 @@ export class EmbeddedLedger implements Ledger {
       this.#table.dropEnded(nowMs);
       answering(() => tryWrite(this.#options.db));
     } catch (error) {
-      // A full disk is no reason not to start: what is on it can be read.
+      // The gateway starts even if the disk is full, since the accounts can be read.
       this.failed(error);
     }
     for (const { consumerId, state, expiresAtMs } of this.#table.load(nowMs)) {
@@ -182,7 +198,7 @@ export class EmbeddedLedger implements Ledger {
     }
   }
 
-  /** The account of a consumer without its ban; null where no ban is in force. */
+  /** The account of a consumer without its ban; null if no ban is in force. */
   #lifted(consumerId: string): Account | null {
     const account = this.#accounts.get(consumerId);
     const nowMs = this.#options.wallMs();
@@ -197,17 +213,33 @@ export class EmbeddedLedger implements Ledger {
 
   #tick(): void {
     try {
-      this.#files.insist();
-      if (this.#dirty.size > 0 || this.#obeyed > 0) this.#write(Iterator.from(this.#dirty).take(ROWS_A_TURN).toArray());
-      else if (this.#outage !== null) {
-        answering(() => tryWrite(this.#options.db));
-        this.#written(0);
-      }
+      withoutWaiting(this.#options.db, () => this.#snapshot());
+      this.#heldSinceMs = null;
       if (this.#dirty.size > 0) setImmediate(() => this.#tick());
     } catch (error) {
-      this.failed(error);
+      if (!this.#isHeldForNow(error)) this.failed(error);
     }
     this.#forgetSome();
+  }
+
+  #snapshot(): void {
+    this.#files.insist();
+    if (this.#dirty.size > 0 || this.#applied > 0)
+      this.#write(Iterator.from(this.#dirty).take(ROWS_PER_TURN).toArray());
+    else if (this.#outage !== null) {
+      answering(() => tryWrite(this.#options.db));
+      this.#written(0);
+    }
+  }
+
+  /** Whether another process holds the database, and not for so long that the store is away. Then it is tried again soon. */
+  #isHeldForNow(error: unknown): boolean {
+    if (!isHeldByAnother(error)) return false;
+    this.#heldSinceMs ??= performance.now();
+    if (performance.now() - this.#heldSinceMs > BUSY_TIMEOUT_MS) return false;
+    clearTimeout(this.#again);
+    this.#again = setTimeout(() => this.#tick(), HELD_AGAIN_MS).unref();
+    return true;
   }
 
   #write(ids: readonly string[]): void {
@@ -216,13 +248,13 @@ export class EmbeddedLedger implements Ledger {
       return account === undefined ? [] : [{ consumerId, ...account }];
     });
     const ended = ids.filter((id) => !this.#accounts.has(id));
-    answering(() => this.#table.save(rows, ended, this.#obeyed));
-    this.#obeyed = 0;
+    answering(() => this.#table.save(rows, ended, this.#applied));
+    this.#applied = 0;
     for (const id of ids) this.#dirty.delete(id);
     this.#written(ids.length);
   }
 
-  /** The outage is over when all is written that was not when the first write succeeded. */
+  /** Ends the outage when all accounts have been written that were waiting at the first successful write. */
   #written(accounts: number): void {
     if (this.#outage === null) return;
     this.#outage.behind = (this.#outage.behind ?? this.#dirty.size + accounts) - accounts;
@@ -231,11 +263,11 @@ export class EmbeddedLedger implements Ledger {
     this.#options.onChange?.('present');
   }
 
-  /** Drops accounts that have lost their meaning, a few at a time. */
+  /** Drops expired accounts, some at a time. */
   #forgetSome(): void {
     const nowMs = this.#options.wallMs();
     this.#sweep ??= this.#accounts.entries();
-    for (let i = 0; i < ROWS_A_TURN; i++) {
+    for (let i = 0; i < ROWS_PER_TURN; i++) {
       const { done, value } = this.#sweep.next();
       if (done === true) {
         this.#sweep = null;
@@ -244,14 +276,14 @@ export class EmbeddedLedger implements Ledger {
       const [id, { expiresAtMs }] = value;
       if (expiresAtMs > nowMs) continue;
       this.#accounts.delete(id);
-      // A row that has ended is ignored, and gone at the next start. In an outage nothing may grow with each caller there was.
+      // During an outage the row is not marked for removal, so that `#dirty` stays bounded. The next start ignores expired rows.
       if (this.#outage === null) this.#dirty.add(id);
       else this.#dirty.delete(id);
     }
   }
 }
 
-/** The same store seen from a command: reads the snapshot, and lifts bans whether or not a gateway runs. */
+/** The same store for commands: reads the snapshot, and lifts bans whether or not a gateway runs. */
 export class EmbeddedLedgerView implements LedgerView {
   readonly #table: AccountsTable;
   readonly #wallMs: () => number;
@@ -270,7 +302,7 @@ export class EmbeddedLedgerView implements LedgerView {
     return answering(() => this.#table.lift(consumerId, this.#wallMs())) ? DURABLE : null;
   }
 
-  /** The gateway that runs hears that the key was deleted, and forgets it too (gateway-stores.ts). */
+  /** A running gateway learns of the key's deletion from the change feed, and forgets the account (serve/gateway-stores.ts). */
   async forget(consumerId: string): Promise<void> {
     answering(() => this.#table.remove(consumerId));
   }
@@ -280,7 +312,7 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 }
 
-/** A decision tells only of the windows that its allowance counts; the others (a plan changed) stay as they were. */
+/** Keeps the windows that the allowance does not count (after a change of plans), since a decision returns only those it does. */
 function withUncounted(before: AccountState, after: AccountState, { limits }: Allowance): AccountState {
   const uncounted = Object.entries(before.windows).filter(([name]) => !limits.some(({ window }) => window === name));
   return uncounted.length === 0 ? after : { ...after, windows: { ...Object.fromEntries(uncounted), ...after.windows } };

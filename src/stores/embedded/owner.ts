@@ -2,21 +2,19 @@ import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
-
-/** SQLITE_BUSY */
-const HELD_BY_ANOTHER = 5;
+import { isHeldByAnother } from './database.ts';
 
 /**
- * Makes this process the one gateway of an embedded store, until `release` or its end, however it ends: the lock is
- * one that the operating system holds for an open file, so no crash leaves one behind.
- * @throws Failure `store_owned` when another gateway owns it, `store_unavailable` when the lock cannot be made
+ * Makes this process the only gateway of an embedded store, until `release` or the end of the process. The operating system
+ * holds the lock for an open file, so that a crash does not leave it behind.
+ * @throws Failure `store_owned` if another gateway owns the store, `store_unavailable` if the lock cannot be made
  */
 export function ownStore(dataFolder: string): { release(): void } {
   const file = join(dataFolder, 'owner.lock');
   let lock: DatabaseSync | null = null;
   try {
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
-    // SQLite would make it readable to all.
+    // SQLite would create the file readable to all users.
     closeSync(openSync(file, 'a', 0o600));
     lock = new DatabaseSync(file);
     lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
@@ -34,8 +32,7 @@ export function ownStore(dataFolder: string): { release(): void } {
 }
 
 function refusal(cause: unknown, dataFolder: string, file: string): Failure {
-  const code = cause instanceof Error && 'errcode' in cause ? Number(cause.errcode) & 0xff : 0;
-  if (code === HELD_BY_ANOTHER) {
+  if (isHeldByAnother(cause)) {
     return new Failure(
       'store_owned',
       `Another gateway owns the embedded store in ${dataFolder}. Stop it, give this one a folder of its own with TOLLGATE_DATA, or let both share a Redis with REDIS_URL.`,

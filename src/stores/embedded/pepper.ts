@@ -6,13 +6,13 @@ import { Failure } from '../../failure.ts';
 import type { PepperStore } from '../../identify/pepper-record.ts';
 import { answering, transaction } from './database.ts';
 
-/** Where the embedded store's own pepper lies: beside the database, 600. A copy of one without the other opens nothing. */
+/** The file of the embedded store's own pepper, beside the database, mode 600. Neither is of use without the other. */
 const FILE = 'tollgate.pepper';
 
 /**
- * The peppers of an embedded store, newest first: those of KEY_PEPPER, and the store's own. The own one is made once,
- * when there is no other; it stays good when KEY_PEPPER is set later, so that no key is lost by setting it.
- * @throws Failure `store_corrupt` when it is gone or unreadable although there are keys that were made with it
+ * The peppers of an embedded store, newest first: those of KEY_PEPPER, then the store's own. The store's own is made once,
+ * if KEY_PEPPER is not set. It stays in use when KEY_PEPPER is set later, so that no key is lost.
+ * @throws Failure `store_corrupt` if the file is damaged, or missing although there are keys and KEY_PEPPER is not set
  */
 export function peppersOf(dataFolder: string, db: DatabaseSync, given: readonly string[]): readonly string[] {
   const file = join(dataFolder, FILE);
@@ -28,7 +28,10 @@ export function peppersOf(dataFolder: string, db: DatabaseSync, given: readonly 
   return [makePepper(file)];
 }
 
-/** The record of the peppers in the embedded store. Its table is no migration, so that an earlier version can still open the file. */
+/**
+ * The record of the peppers in the embedded store. The table is not created by a migration, so that an earlier version can
+ * still open the file.
+ */
 export class EmbeddedPepperRecord implements PepperStore {
   readonly #db: DatabaseSync;
 
@@ -78,7 +81,7 @@ function readPepper(file: string): string | null {
   throw new Failure('store_corrupt', `${file} does not hold a pepper any more. Restore a copy of it.`);
 }
 
-/** Complete or not there at all, and when two processes make one at the same time both use the first. */
+/** Creates the file atomically. If two processes do so at the same time, both use the first file. */
 function makePepper(file: string): string {
   const draft = `${file}.${randomBytes(6).toString('hex')}`;
   try {

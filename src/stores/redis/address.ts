@@ -10,7 +10,7 @@ export interface HostAndPort {
   readonly port: number;
 }
 
-/** Where the store is, as REDIS_URL says (contract section 2). */
+/** The address of the store: REDIS_URL, parsed (contract section 2). */
 export type RedisAddress =
   | { readonly kind: 'socket'; readonly path: string; readonly db: number; readonly credentials: Credentials }
   | (Encryptable & HostAndPort & { readonly kind: 'server'; readonly db: number })
@@ -18,10 +18,10 @@ export type RedisAddress =
   | (Encryptable & {
       readonly kind: 'sentinel';
       readonly nodes: readonly HostAndPort[];
-      /** What the Sentinels call the primary. */
+      /** The Sentinels' name for the primary. */
       readonly name: string;
       readonly db: number;
-      /** For the Sentinels themselves; `credentials` are for the servers that they name. */
+      /** For logging in to the Sentinels; `credentials` are for the Redis servers that they point to. */
       readonly sentinelCredentials: Credentials;
     });
 
@@ -30,21 +30,21 @@ interface Encryptable {
   readonly credentials: Credentials;
 }
 
-const SEVERAL = /^(rediss?)\+(cluster|sentinel):\/\/(?:([^@/?#]*)@)?([^@/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/;
+const SERVER_LIST = /^(rediss?)\+(cluster|sentinel):\/\/(?:([^@/?#]*)@)?([^@/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/;
 
 /**
- * Reads a REDIS_URL: `redis://`, `rediss://`, `unix:///path`, `redis+cluster://a:1,b:2`, `redis+sentinel://a:1,b:2/name/db`.
- * What is wrong with one in detail is told by config/redis-url.ts, before it comes here.
- * @throws Failure `bad_settings` for what cannot be read; the message does not repeat it, it may hold a password
+ * Parses a REDIS_URL: `redis://`, `rediss://`, `unix:///path`, `redis+cluster://a:1,b:2`, `redis+sentinel://a:1,b:2/name/db`.
+ * `faultOfRedisUrl` in config/environment.ts has already checked it and reports each fault in detail.
+ * @throws Failure `bad_settings` if it cannot be parsed. The message does not quote it, since it may contain a password.
  */
 export function readRedisUrl(text: string): RedisAddress {
-  const several = SEVERAL.exec(text);
-  if (several !== null) return ofSeveral(several);
+  const list = SERVER_LIST.exec(text);
+  if (list !== null) return serverList(list);
   const url = URL.parse(text);
-  if (url === null) throw new Failure('bad_settings', 'REDIS_URL is no URL; it must look like redis://host:port.');
+  if (url === null) throw new Failure('bad_settings', 'REDIS_URL is not a URL; it must look like redis://host:port.');
   const parameters = url.searchParams;
   if (url.protocol.endsWith('unix:')) {
-    // A socket has no host, and a URL without a host no place for credentials: there they are parameters.
+    // A URL without a host cannot carry credentials, so those of a socket are query parameters.
     const credentials = credentialsOf(parameters.get('username'), parameters.get('password'));
     return { kind: 'socket', path: decoded(url.pathname), db: Number(parameters.get('db') ?? 0), credentials };
   }
@@ -58,24 +58,24 @@ export function readRedisUrl(text: string): RedisAddress {
   };
 }
 
-/** For people: without user and password. */
+/** The address as messages show it, without credentials. */
 export function describeAddress(address: RedisAddress): string {
   if (address.kind === 'cluster') return `${listed(address.nodes)} (cluster)`;
   const database = address.db === 0 ? '' : `, database ${address.db}`;
   if (address.kind === 'socket') return `${address.path}${database}`;
   if (address.kind === 'server') return `${listed([address])}${database}`;
-  return `${address.name}${database} (of the Sentinels ${listed(address.nodes)})`;
+  return `${address.name}${database} (found through the Sentinels ${listed(address.nodes)})`;
 }
 
-function ofSeveral([, scheme, kind, user, hosts = '', path = '', query = '']: RegExpExecArray): RedisAddress {
+function serverList([, scheme, kind, user, hosts = '', path = '', query = '']: RegExpExecArray): RedisAddress {
   const [username, password] = (user ?? '').split(/:(.*)/s).map(decoded);
   const shared = { isEncrypted: scheme === 'rediss', credentials: credentialsOf(username, password) };
-  if (kind === 'cluster') return { kind, nodes: hosts.split(',').map((one) => hostAndPort(one, 6379)), ...shared };
+  if (kind === 'cluster') return { kind, nodes: hosts.split(',').map((host) => hostAndPort(host, 6379)), ...shared };
   const [name = '', db = ''] = path.split('/');
   const parameters = new URLSearchParams(query);
   return {
     kind: 'sentinel',
-    nodes: hosts.split(',').map((one) => hostAndPort(one, 26_379)),
+    nodes: hosts.split(',').map((host) => hostAndPort(host, 26_379)),
     name: decoded(name),
     db: Number(db || 0),
     sentinelCredentials: credentialsOf(parameters.get('sentinelUsername'), parameters.get('sentinelPassword')),
@@ -100,6 +100,9 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new Failure('bad_settings', 'REDIS_URL has a `%` that begins no escape; a percent sign itself is %25.');
+    throw new Failure(
+      'bad_settings',
+      'REDIS_URL has a `%` that is not part of an escape; write a literal percent sign as %25.',
+    );
   }
 }

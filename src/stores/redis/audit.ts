@@ -1,20 +1,20 @@
 import { Failure } from '../../failure.ts';
-import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../identify/audit-store.ts';
+import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../operations/audit-store.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
-import type { Link } from './replication.ts';
+import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 
-/** Records removed with one that is added: `keep` was lowered, and the rest goes with those that follow. */
+/** Most records that one addition removes after `keep` was lowered. The next additions remove the rest. */
 const MOST_REMOVED = 1_000;
-/** A record that is not where it was, or whose number is not known, is sought among so many of the latest. */
-const MOST_SOUGHT = 100;
+/** How many of the latest records are searched for one whose number is not known or has changed. */
+const MOST_SEARCHED = 100;
 
 /**
- * Writes a record, unless a later version of it is there. KEYS: the hash of all records (its fields stand in keyspace.ts).
- * ARGV: the record's number, 0 where it is not known; its id; its revision; its text; how many are kept. Writes something in
- * any case. Replies the number.
+ * Writes a record, unless the hash has a later revision of it. KEYS: the hash of all records (fields: keyspace.ts). ARGV:
+ * the record's number, 0 if it is not known; its id; its revision; its text; how many records are kept. Writes something
+ * in any case. Replies the number.
  */
 const PUT_LUA = `
 local function replaced(number)
@@ -28,20 +28,19 @@ end
 if replaced(ARGV[1]) then return tonumber(ARGV[1]) end
 local first, last = unpack(redis.call('HMGET', KEYS[1], 'first', 'last'))
 first, last = tonumber(first or 1), tonumber(last or 0)
-for number = last, math.max(first, last - ${MOST_SOUGHT - 1}), -1 do
+for number = last, math.max(first, last - ${MOST_SEARCHED - 1}), -1 do
   if replaced(number) then return number end
 end
 local time = redis.call('TIME')
-local now = math.max(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(redis.call('HGET', KEYS[1], 'at') or 0))
+local stamp = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 last = last + 1
-local stamp = string.format('%.0f', now)
 redis.call('HSET', KEYS[1], last, ARGV[2] .. ' ' .. stamp .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
 local before = first
 while first <= last - tonumber(ARGV[5]) and first - before < ${MOST_REMOVED} do
   redis.call('HDEL', KEYS[1], first)
   first = first + 1
 end
-redis.call('HSET', KEYS[1], 'first', first, 'last', last, 'at', stamp)
+redis.call('HSET', KEYS[1], 'first', first, 'last', last)
 return last`;
 
 interface Scripted {
@@ -51,13 +50,13 @@ interface Scripted {
 export interface RedisAuditOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
-  /** Where a record waits until it is durable. */
+  /** Makes records durable. */
   readonly writes: DurableWrites;
 }
 
 /**
- * The record of changes in Redis: one hash, so that a record is added, and the oldest removed, in one step, and can be written
- * again with what became of the change.
+ * The record of changes in Redis: one hash, so that a record is added and the oldest removed atomically, and a record can
+ * be written again with the outcome of its change.
  */
 export class RedisAudit implements AuditStore {
   readonly #redis: RedisClient & Scripted;
@@ -104,7 +103,7 @@ export class RedisAudit implements AuditStore {
     return found;
   }
 
-  /** What stands in the place of the records, or a rule that forbids it, fails this call, and not the store as a whole. */
+  /** A foreign value in place of the records, or an ACL that forbids them, fails this call but does not open the circuit. */
   async #run<T>(call: () => Promise<T>): Promise<T> {
     const outcome = await this.#circuit.run<{ readonly value: T } | { readonly cause: Error }>(
       () =>
@@ -126,12 +125,12 @@ export class RedisAudit implements AuditStore {
   }
 }
 
-/** Where a failover has undone it, it is added anew: its place may be taken by another record. */
+/** After a failover has undone the record, it is added again, since another record may have its number. */
 function putAgain({ id, revision, text }: AuditRecord, first: number, keep: number): LastingWrite {
   let number = first;
   return {
     about: id,
-    remake: async (linkOf: (name: string) => Promise<Link>) => {
+    remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
       const link = await linkOf(keyspace.audit);
       const there = Number(await link.eval(PUT_LUA, 1, keyspace.audit, number, id, revision, text, keep));
       const outcome = there === number ? 'there' : 'remade';

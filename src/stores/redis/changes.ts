@@ -1,12 +1,13 @@
-import type { Change, ChangeFeed } from '../../identify/key-store.ts';
-import type { RedisClient } from './connection.ts';
+import type { Redis } from 'ioredis';
+import type { ChangeFeed, StoreChange } from '../../identify/key-store.ts';
+import { ClusterClient } from './cluster.ts';
+import { type RedisClient, ServerClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
-import { type Subscription, subscribe } from './subscription.ts';
 
 /**
- * Counts a change and tells it with its number, in one step: nobody can see the one without the other. Where this user
- * may not use the channel the number alone has to do.
+ * Counts a change and publishes it with its number, atomically. If an ACL forbids the channel, gateways find the change
+ * by its number alone.
  */
 const ANNOUNCE_LUA = `
 local number = redis.call('INCR', KEYS[1])
@@ -14,33 +15,33 @@ redis.pcall('PUBLISH', ARGV[1], number .. ' ' .. ARGV[2])
 return number`;
 
 interface Scripted {
-  tollgateAnnounce(counter: string, channel: string, what: string): Promise<number>;
+  tollgateAnnounce(counter: string, channel: string, change: string): Promise<number>;
 }
 
 export interface RedisChangesOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
-  /** How often the number of changes is compared, 250 ms unless told. What was missed is assumed at the second look. */
+  /** How often the number of changes is polled; 250 ms if left out. A missed change is noticed by the second poll. */
   readonly pollEveryMs?: number;
 }
 
 /**
- * Tells all gateways of changes to keys and bans through Redis: at once by pub/sub, and where a message was lost (a link
- * cut, a subscriber too slow) by the number of changes, which each gateway compares four times a second.
+ * Notifies all gateways of changes to keys and bans through Redis: at once by pub/sub, and, if a message was lost (a broken
+ * connection, a slow subscriber), by the number of changes, which each gateway polls four times a second.
  */
 export class RedisChanges implements ChangeFeed {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
   readonly #channel: string;
   readonly #pollEveryMs: number;
-  readonly #listeners: ((change: Change) => void)[] = [];
+  readonly #listeners: ((change: StoreChange) => void)[] = [];
   #subscription: Subscription | null = null;
   #timer: NodeJS.Timeout | null = null;
-  /** The number of changes that listeners know of; null before the first look. */
+  /** The number of the last change up to which the listeners know all; null before the first poll. */
   #seen: number | null = null;
-  /** Numbers beyond `seen` that pub/sub has brought, while one in between is missing. */
+  /** Numbers beyond `#seen` that pub/sub has delivered while one in between is missing. */
   readonly #early = new Set<number>();
-  /** What the last look found beyond `seen`: pub/sub has until the next one to bring it. */
+  /** The number beyond `#seen` that the last poll found. Pub/sub has until the next poll to deliver it. */
   #awaited: number | null = null;
   #isClosed = false;
 
@@ -52,21 +53,21 @@ export class RedisChanges implements ChangeFeed {
     this.#pollEveryMs = pollEveryMs ?? 250;
   }
 
-  /** Tells every gateway. Rejects with Failure `store_unavailable` when the store does not answer. */
-  async publish({ kind, keyId }: Change): Promise<void> {
-    const what = `${kind} ${keyId ?? '*'}`;
+  /** Notifies every gateway. Rejects with Failure `store_unavailable` if the store does not answer. */
+  async publish({ kind, keyId }: StoreChange): Promise<void> {
+    const change = `${kind} ${keyId ?? '*'}`;
     await this.#circuit.run(
-      () => this.#redis.tollgateAnnounce(keyspace.changes, this.#channel, what),
+      () => this.#redis.tollgateAnnounce(keyspace.changes, this.#channel, change),
       keyspace.changes,
     );
   }
 
-  subscribe(listener: (change: Change) => void): void {
+  subscribe(listener: (change: StoreChange) => void): void {
     this.#listeners.push(listener);
     if (this.#subscription === null) this.#start();
   }
 
-  /** Stops listening. Does not end the connection it was given. */
+  /** Stops listening. The caller's own connection stays open. */
   close(): void {
     this.#isClosed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
@@ -75,22 +76,22 @@ export class RedisChanges implements ChangeFeed {
 
   #start(): void {
     this.#subscription = subscribe(this.#redis, this.#channel, {
-      onMessage: (message) => this.#hear(message),
+      onMessage: (message) => this.#receive(message),
       onLink: () => this.#assumeAny(),
     });
     this.#pollLater();
   }
 
-  #hear(message: string): void {
+  #receive(message: string): void {
     const [digits, kind, id] = message.split(' ');
     const number = Number(digits);
     if (Number.isSafeInteger(number) && (kind === 'key' || kind === 'ban') && id !== undefined && id !== '*') {
-      this.#tell({ kind, keyId: id });
+      this.#notify({ kind, keyId: id });
     } else this.#assumeAny();
     if (this.#seen === null || !(number > this.#seen)) return;
     this.#early.add(number);
     while (this.#early.delete(this.#seen + 1)) this.#seen++;
-    // So many out of order are a gap that will not close; the next look finds it.
+    // With so many numbers out of order, the missing one will not come; the next poll finds the gap.
     if (this.#early.size > 1_000) this.#early.clear();
   }
 
@@ -106,19 +107,19 @@ export class RedisChanges implements ChangeFeed {
       const count = Number(await this.#circuit.run(() => this.#redis.get(keyspace.changes), keyspace.changes));
       if (!this.#isClosed) this.#compare(count, seenBefore);
     } catch {
-      // Away: what changes meanwhile is found when the store is back, since the number is then another.
+      // The store is away. When it is back, a different number shows that there were changes.
     }
     this.#pollLater();
   }
 
   #compare(count: number, seenBefore: number | null): void {
     if (this.#seen === null || seenBefore === null) {
-      // The first look: nothing was heard before it that could be compared.
+      // The first poll: there is no earlier number for a comparison.
       this.#catchUp(count);
     } else if (count < seenBefore || (this.#awaited !== null && this.#seen < this.#awaited)) {
-      // Fewer than before: the store was emptied or has fallen back. Or pub/sub had its time and did not bring it all.
+      // A lower number: the store was emptied or a failover lost changes. Or pub/sub did not deliver a change in time.
       this.#catchUp(count);
-      // Its link may be dead without knowing it.
+      // The subscriber's connection may be dead without having noticed.
       this.#subscription?.renew();
     } else {
       this.#awaited = count > this.#seen ? count : null;
@@ -133,10 +134,102 @@ export class RedisChanges implements ChangeFeed {
   }
 
   #assumeAny(): void {
-    this.#tell({ kind: 'any', keyId: null });
+    this.#notify({ kind: 'any', keyId: null });
   }
 
-  #tell(change: Change): void {
+  #notify(change: StoreChange): void {
     for (const listener of this.#listeners) listener(change);
+  }
+}
+
+export interface SubscriptionEvents {
+  readonly onMessage: (message: string) => void;
+  /** A new connection has subscribed. It may have missed messages, and the server may be another one with other data. */
+  readonly onLink: () => void;
+}
+
+/** A subscription to a channel, on its own connection. */
+export interface Subscription {
+  /** Makes a new connection, because the present one may be dead without having noticed. */
+  renew(): void;
+  close(): void;
+}
+
+/** Subscribes with the options of a client. If the server refuses or is away, it tries again until it is closed. */
+export function subscribe(redis: RedisClient, channel: string, events: SubscriptionEvents): Subscription {
+  return redis instanceof ClusterClient
+    ? new ClusterSubscription(redis, channel, events)
+    : subscribeBeside(redis, channel, events);
+}
+
+/** The options that differ from those of a connection for commands. */
+const LISTENING = {
+  lazyConnect: true,
+  // A refusal of ioredis's own re-subscription would be an unhandled rejection and end the process.
+  autoResubscribe: false,
+} as const;
+
+function subscribeBeside(redis: Redis, channel: string, events: SubscriptionEvents): Subscription {
+  const subscriber = new ServerClient({ ...redis.options, ...LISTENING, replyMapping: 'legacy' });
+  listen(subscriber, channel, events);
+  return { renew: () => subscriber.disconnect(true), close: () => subscriber.disconnect() };
+}
+
+function listen(subscriber: Redis, channel: string, { onMessage, onLink }: SubscriptionEvents): void {
+  subscriber.on('error', () => {});
+  subscriber.on('message', (_channel: string, message: string) => onMessage(message));
+  subscriber.on('ready', () => {
+    // If an ACL forbids the channel or the connection breaks, polling suffices, and the next connection tries again.
+    subscriber.subscribe(channel).then(onLink, () => {});
+  });
+  subscriber.connect().catch(() => {});
+}
+
+/** Pause before the next attempt after a connection ended or no node was ready. */
+const RETRY_AFTER_MS = 200;
+
+/** A cluster delivers every message on all nodes. So this subscribes on any node, and after its loss on another one. */
+class ClusterSubscription implements Subscription {
+  readonly #cluster: ClusterClient;
+  readonly #channel: string;
+  readonly #events: SubscriptionEvents;
+  #subscriber: Redis | null = null;
+  #retryTimer: NodeJS.Timeout | null = null;
+  #isClosed = false;
+
+  constructor(cluster: ClusterClient, channel: string, events: SubscriptionEvents) {
+    this.#cluster = cluster;
+    this.#channel = channel;
+    this.#events = events;
+    this.#start();
+  }
+
+  renew(): void {
+    this.#subscriber?.disconnect();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    if (this.#retryTimer !== null) clearTimeout(this.#retryTimer);
+    this.#subscriber?.disconnect();
+  }
+
+  #start(): void {
+    const nodes = this.#cluster.nodes().filter(({ status }) => status === 'ready');
+    const node = nodes[Math.floor(Math.random() * nodes.length)];
+    if (node === undefined) {
+      this.#startLater();
+      return;
+    }
+    const subscriber = node.duplicate({ ...LISTENING, readOnly: false, retryStrategy: () => null });
+    this.#subscriber = subscriber;
+    subscriber.on('end', () => this.#startLater());
+    listen(subscriber, this.#channel, this.#events);
+  }
+
+  #startLater(): void {
+    if (this.#isClosed) return;
+    this.#retryTimer = setTimeout(() => this.#start(), RETRY_AFTER_MS);
+    this.#retryTimer.unref();
   }
 }

@@ -1,18 +1,17 @@
 import { NothingDone } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import { CallDeadlines, Late } from './call-deadlines.ts';
 
 export interface CircuitOptions {
-  /** No call is waited for longer than this. */
+  /** The deadline of each call. */
   readonly timeoutMs: number;
-  /** So many calls in a row fail before none is waited for at all. */
+  /** After this many failures in a row the circuit opens: calls fail at once. */
   readonly failures: number;
   readonly probeEveryMs: number;
-  /** Any cheap call; while the circuit is open it alone is made. */
+  /** Any cheap call. While the circuit is open, it makes no other. */
   readonly probe: () => Promise<unknown>;
   /**
-   * Has to succeed after the probe: a write like those of the ledger. A server that is full, read-only or cannot save
-   * answers a PING and all that reads, and counts nothing.
+   * A write like those of the ledger, which must succeed after the probe. A server that is full, read-only or cannot save
+   * answers PING and reads, but counts nothing.
    */
   readonly trial?: () => Promise<unknown>;
   readonly onChange?: (state: CircuitState, change?: CircuitChange) => void;
@@ -22,24 +21,24 @@ export interface CircuitOptions {
 export type CircuitState = 'present' | 'away';
 
 export interface CircuitChange {
-  /** Why it is away, or was. */
+  /** Why the store is, or was, away. */
   readonly reason: string;
-  /** How long it was in the state before, milliseconds. */
+  /** How long the previous state lasted, milliseconds. */
   readonly lastedMs: number;
 }
 
-/** So many calls are under way at first when the store is back; each that succeeds makes room for one more. */
+/** Concurrent calls when the store has just come back. Each success allows one more; beyond FULL_ROOM there is no bound. */
 const FIRST_ROOM = 4;
 const FULL_ROOM = 64;
-/** A store that goes away again at once is probed less and less often, down to this share of `probeEveryMs`. */
+/** If the store goes away again at once, the pause between probes doubles, up to this multiple of `probeEveryMs`. */
 const MOST_PATIENCE = 5;
 
 /**
- * Keeps requests from waiting for a store that is not there (contract section 6): a deadline for each call, and after a
- * few failures in a row no call at all until a probe succeeds. When it is back, calls are let through a few at a time,
- * then more and more, so that it is not run down by all that waited for it.
+ * A circuit breaker: keeps requests from waiting for a store that is away (contract section 6). Each call has a deadline,
+ * and after a few failures in a row calls fail at once until a probe succeeds. When the store is back, the circuit allows a
+ * few concurrent calls, then more and more, so that the waiting calls do not overload it.
  *
- * Calls reject with Failure `store_unavailable`; it is NothingDone where nothing of the call can have taken effect.
+ * Calls reject with Failure `store_unavailable`, or with NothingDone if the call has certainly had no effect.
  */
 export class Circuit {
   readonly #options: CircuitOptions;
@@ -51,9 +50,9 @@ export class Circuit {
   #relapses = 0;
   #reached = false;
   #closed = false;
-  /** How many calls may be under way; the others wait their turn, within their deadline. */
+  /** How many calls may be in flight. Further calls wait in the queue, within their deadline. */
   #room = Number.POSITIVE_INFINITY;
-  #underWay = 0;
+  #inFlight = 0;
   readonly #queue = new Set<Waiting>();
   readonly #deadlines = new CallDeadlines();
   #answeredAtMs = Number.NEGATIVE_INFINITY;
@@ -71,13 +70,13 @@ export class Circuit {
     return this.#reached;
   }
 
-  /** Makes `call`. Rejects with Failure `store_unavailable` at the deadline, at once while away, or when it fails. */
+  /** Makes `call`. Rejects with Failure `store_unavailable` if it fails, at its deadline, and at once while the store is away. */
   async run<T>(call: () => Promise<T>): Promise<T> {
     const { timeoutMs } = this.#options;
     if (this.#state === 'away') throw new NothingDone('Redis is away; waiting for a probe to succeed.');
     let leftMs = timeoutMs;
-    if (this.#underWay < this.#room) this.#underWay++;
-    else leftMs = await this.#turn(timeoutMs);
+    if (this.#inFlight < this.#room) this.#inFlight++;
+    else leftMs = await this.#waitForRoom(timeoutMs);
     try {
       const value = await this.#deadlines.within(call(), leftMs, timeoutMs);
       this.#succeeded();
@@ -86,7 +85,7 @@ export class Circuit {
       if (!this.#isOwnQueue(error, leftMs)) this.#failed(error);
       throw asFailure(error);
     } finally {
-      this.#underWay--;
+      this.#inFlight--;
       this.#letIn();
     }
   }
@@ -96,15 +95,15 @@ export class Circuit {
     if (this.#probing !== null) clearTimeout(this.#probing);
   }
 
-  /** Waits until there is room; tells what is left of `timeoutMs`. */
-  #turn(timeoutMs: number): Promise<number> {
+  /** Waits until there is room. @returns the rest of `timeoutMs` */
+  #waitForRoom(timeoutMs: number): Promise<number> {
     return new Promise((resolve, reject) => {
       const untilMs = performance.now() + timeoutMs;
       const late = () => waiting.leave(() => reject(new NothingDone('Redis had too much to catch up with.')));
       const timer = setTimeout(late, timeoutMs);
       const waiting: Waiting = {
         enter: () => {
-          this.#underWay++;
+          this.#inFlight++;
           waiting.leave(() => resolve(Math.max(untilMs - performance.now(), 1)));
         },
         leave: (then) => {
@@ -120,7 +119,7 @@ export class Circuit {
 
   #letIn(): void {
     for (const waiting of this.#queue) {
-      if (this.#underWay >= this.#room) return;
+      if (this.#inFlight >= this.#room) return;
       waiting.enter();
     }
   }
@@ -130,7 +129,7 @@ export class Circuit {
     this.#failures = 0;
     this.#reached = true;
     if (this.#state === 'away') {
-      // Of a late answer nobody knows whether it took a write; where that is asked, the probe tells.
+      // A late answer does not show that the store accepts writes. If there is a trial, the probe must find that out.
       if (this.#options.trial === undefined) this.#isBack();
     } else if (this.#room < FULL_ROOM) this.#room++;
     else {
@@ -146,7 +145,7 @@ export class Circuit {
     this.#change('present');
   }
 
-  /** It had waited for its turn and so had less than the whole deadline, of a store that answers: that is not its failure. */
+  /** Whether a call failed only because it had spent part of its deadline in our queue while the store was answering others. */
   #isOwnQueue(error: unknown, leftMs: number): boolean {
     const { timeoutMs } = this.#options;
     return error instanceof Late && leftMs < timeoutMs && performance.now() - this.#answeredAtMs < timeoutMs;
@@ -154,8 +153,9 @@ export class Circuit {
 
   #failed(error: unknown): void {
     this.#failures++;
-    const isOver = this.#failures >= this.#options.failures || this.#room !== Number.POSITIVE_INFINITY || isOut(error);
-    if (this.#state === 'away' || !isOver || this.#closed || this.#options.failures === Number.POSITIVE_INFINITY)
+    const mustOpen =
+      this.#failures >= this.#options.failures || this.#room !== Number.POSITIVE_INFINITY || countsNothing(error);
+    if (this.#state === 'away' || !mustOpen || this.#closed || this.#options.failures === Number.POSITIVE_INFINITY)
       return;
     if (this.#room !== Number.POSITIVE_INFINITY) this.#relapses++;
     this.#room = Number.POSITIVE_INFINITY;
@@ -174,7 +174,7 @@ export class Circuit {
   }
 
   #probeLater(): void {
-    // A call that was answered late may have ended the outage that the probe in waiting is for; it serves the next one too.
+    // A late answer may have ended the outage for which a probe is scheduled. That probe serves the next outage too.
     if (this.#closed || this.#probing !== null) return;
     const afterMs = this.#options.probeEveryMs * Math.min(2 ** this.#relapses, MOST_PATIENCE);
     this.#probing = setTimeout(() => void this.#probe(), afterMs);
@@ -203,12 +203,12 @@ interface Waiting {
   leave(then: () => void): void;
 }
 
-/** What a server says that can count nothing for anybody: no further call has to find that out. */
-function isOut(error: unknown): boolean {
+/** Errors of a server that cannot count any request at present, so that one such error opens the circuit. */
+function countsNothing(error: unknown): boolean {
   return error instanceof Error && /^(OOM|READONLY|MISCONF|LOADING|MASTERDOWN|NOAUTH|NOREPLICAS)\b/.test(error.message);
 }
 
-/** The client never sent it. */
+/** Whether the client never sent the command. */
 function isUnsent(error: unknown): boolean {
   return error instanceof Error && /enableOfflineQueue options is false/.test(error.message);
 }
@@ -216,15 +216,103 @@ function isUnsent(error: unknown): boolean {
 function asFailure(error: unknown): Failure {
   if (error instanceof Failure) return error;
   const message = 'Redis did not do what was asked.';
-  // A script that is refused has written nothing: its first write is where the refusal comes from.
+  // A refused script has written nothing: the refusal comes from its first write.
   const isRefused = error instanceof Error && error.name === 'ReplyError';
   return isUnsent(error) || isRefused
     ? new NothingDone(message, error)
     : new Failure('store_unavailable', message, error);
 }
 
-/** For operators: one line, without anything that the gateway sent. */
+/** The reason for operators: one line, without data of the gateway. */
 function reasonOf(error: unknown): string {
   if (isUnsent(error)) return 'There is no connection to Redis.';
   return error instanceof Error ? error.message.split('\n')[0]! : String(error);
+}
+
+/** The store did not answer before the deadline. */
+export class Late extends Failure {
+  constructor(withinMs: number) {
+    super('store_unavailable', `Redis did not answer within ${withinMs} ms.`);
+  }
+}
+
+interface OpenCall {
+  /** By `performance.now()`. */
+  readonly deadlineAtMs: number;
+  /** Its index in `#open`. */
+  slot: number;
+  late(): void;
+}
+
+/** A timer has a resolution of one millisecond and may fire early by less than that. */
+const EARLY_MS = 1;
+
+/**
+ * The deadlines of all calls of one store, under one timer. Calls are hardly ever late, and a timer for each would cost a
+ * tenth of the call.
+ *
+ * A deadline measures the silence of the store, not of this process: if the process was busy, it reads the replies that
+ * have arrived (one turn of the event loop) before a call counts as late, as `setReplyTimeout` does for one call.
+ */
+export class CallDeadlines {
+  /** An array and no Set: frequent additions and removals make a Set allocate new tables. */
+  readonly #open: OpenCall[] = [];
+  #timer: NodeJS.Timeout | null = null;
+  #firesAtMs = Number.POSITIVE_INFINITY;
+
+  /**
+   * The result of `call`, or a rejection with Late after `timeoutMs`.
+   * @param reportedMs the deadline that the error message names, milliseconds
+   */
+  within<T>(call: Promise<T>, timeoutMs: number, reportedMs: number): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const open: OpenCall = {
+        deadlineAtMs: performance.now() + timeoutMs,
+        slot: this.#open.length,
+        late: () => reject(new Late(reportedMs)),
+      };
+      this.#open.push(open);
+      this.#fireAt(open.deadlineAtMs);
+      call.then(
+        (value) => {
+          this.#close(open);
+          resolve(value);
+        },
+        (error) => {
+          this.#close(open);
+          reject(error);
+        },
+      );
+    });
+  }
+
+  #fireAt(atMs: number): void {
+    if (this.#firesAtMs <= atMs) return;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#firesAtMs = atMs;
+    this.#timer = setTimeout(() => this.#check(), Math.max(atMs - performance.now(), 1));
+    // The connection of an open call keeps the process alive. Without open calls, this timer must not.
+    this.#timer.unref();
+  }
+
+  #check(): void {
+    this.#timer = null;
+    this.#firesAtMs = Number.POSITIVE_INFINITY;
+    const nowMs = performance.now() + EARLY_MS;
+    for (const open of [...this.#open]) {
+      if (open.deadlineAtMs > nowMs) this.#fireAt(open.deadlineAtMs);
+      else {
+        this.#close(open);
+        setImmediate(open.late);
+      }
+    }
+  }
+
+  #close(open: OpenCall): void {
+    if (this.#open[open.slot] !== open) return;
+    const last = this.#open.pop()!;
+    if (last === open) return;
+    this.#open[open.slot] = last;
+    last.slot = open.slot;
+  }
 }

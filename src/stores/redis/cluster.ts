@@ -1,28 +1,29 @@
+import slotOf from 'cluster-key-slot';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import type { HostAndPort } from './address.ts';
-import { slotOf } from './slot.ts';
 
-/** How one connection is made and kept. */
+/** How one connection is opened and kept. */
 export interface LinkOptions extends RedisOptions {
   readonly retryStrategy: (attempt: number) => number;
   readonly replyMapping: 'legacy';
 }
 
 export interface ClusterClientOptions {
-  /** Where to ask first for all others. */
+  /** The nodes to ask first for the addresses of all nodes. */
   readonly nodes: readonly HostAndPort[];
-  /** How each node is connected to. */
+  /** Options for the connection to each node. */
   readonly link: LinkOptions;
-  /** For people. */
+  /** The address of the cluster, for messages. */
   readonly description: string;
 }
 
-/** Two questions for the map of slots are at least so far apart. */
+/** Minimum time between two requests for the map of slots. */
 const REFRESH_EVERY_MS = 200;
 
 /**
- * A Redis Cluster. Each node has one connection from the beginning, kept up like that of a single server. What a node
- * refuses to do itself (MOVED, ASK, TRYAGAIN) goes where it belongs; what may have been done is never sent again.
+ * A Redis Cluster. Each node has one connection from the start, which is reopened like that of a single server. A
+ * command that a node redirects or postpones (MOVED, ASK, TRYAGAIN) is sent again; one that may have been executed is
+ * not.
  *
  * Event `whole`: commands can be sent to every primary.
  */
@@ -30,38 +31,38 @@ export class ClusterClient extends Cluster {
   readonly description: string;
   #refreshing: NodeJS.Timeout | null = null;
   #isClosed = false;
-  #isAskingWhy = false;
+  #isFindingCause = false;
 
   constructor({ nodes, link, description }: ClusterClientOptions) {
     super([...nodes], {
       redisOptions: link,
-      // A command never waits for a link: the caller has a deadline and another way.
+      // A command never waits for a connection, because the caller has a deadline and an alternative.
       enableOfflineQueue: false,
-      // It would be asked of a link that is still being made, and begin everything anew when that fails.
+      // The check would run on a connection that is still being opened, and restart everything when that fails.
       enableReadyCheck: false,
       clusterRetryStrategy: link.retryStrategy,
       clusterNodeRetryStrategy: link.retryStrategy,
-      // 0: a command whose link broke may have counted. And where the cluster says that it is down, the caller has no
-      // time to wait until it is not.
+      // 0, because a command whose connection broke may have been counted, and because the caller has no time to wait
+      // for a cluster that reports that it is down.
       retryDelayOnFailover: 0,
       retryDelayOnClusterDown: 0,
       retryDelayOnTryAgain: 20,
       maxRedirections: 5,
       slotsRefreshTimeout: 500,
-      // Names are resolved for each connection, and certificates are for names.
+      // Keep host names: they are resolved for each connection, and certificates are issued for them.
       dnsLookup: (name, callback) => callback(null, name),
     });
     this.description = description;
     this.on('+node', (node: Redis) => {
-      node.on('ready', () => this.#tellWhole());
-      // The role of a node is settled after it was told of.
+      node.on('ready', () => this.#emitIfWhole());
+      // ioredis sets the role of a node only after this event.
       queueMicrotask(() => this.#connectNodes());
     });
     this.on('refresh', () => this.#connectNodes());
     this.on('node error', () => this.refreshSoon());
-    // Asked for the slots, nodes that cannot be reached are only told to be closed; a link of its own says why.
-    this.on('error', () => this.#askWhy({ ...link, ...nodes[0] }));
-    this.on('ready', () => this.#tellWhole());
+    // For unreachable nodes, ioredis reports only that the connection closed. A separate connection finds out why.
+    this.on('error', () => this.#findCause({ ...link, ...nodes[0] }));
+    this.on('ready', () => this.#emitIfWhole());
   }
 
   /** Whether commands can be sent to every primary. */
@@ -70,7 +71,7 @@ export class ClusterClient extends Cluster {
     return this.status === 'ready' && primaries.length > 0 && primaries.every(({ status }) => status === 'ready');
   }
 
-  /** `host:port` of the primary that has a name's slot; null while that is not known. */
+  /** `host:port` of the primary that has the slot of a Redis key; null while that is not known. */
   primaryOf(name: string): string | null {
     return this.slots[slotOf(name)]?.[0] ?? null;
   }
@@ -80,7 +81,7 @@ export class ClusterClient extends Cluster {
     return this.nodes().find((node) => addressOfNode(node) === address) ?? null;
   }
 
-  /** Asks anew which primary has which slots: a node does not answer as it should. */
+  /** Asks again which primary has which slots. Called when a node does not answer properly. */
   refreshSoon(): void {
     if (this.#isClosed || this.#refreshing !== null || this.status !== 'ready') return;
     this.#refreshing = setTimeout(() => {
@@ -98,27 +99,28 @@ export class ClusterClient extends Cluster {
   }
 
   /**
-   * Now, not with the first command: all that come while a link is made fail. But not those of REDIS_URL before one of
-   * them has told of all others: to look up the name of a server that is gone takes long, and few can be looked up at once.
+   * Connects to the nodes now and not with the first command, because all commands fail until the connection is open.
+   * Not to the nodes of REDIS_URL before one of them has named all nodes, because looking up the name of a server that
+   * is gone takes long, and only a few lookups run at once.
    */
   #connectNodes(): void {
     if (this.slots.length === 0) return;
     for (const node of this.nodes()) if (node.status === 'wait') node.connect().catch(() => {});
   }
 
-  #askWhy(link: LinkOptions): void {
-    if (this.slots.length > 0 || this.#isAskingWhy || this.#isClosed) return;
-    this.#isAskingWhy = true;
+  #findCause(link: LinkOptions): void {
+    if (this.slots.length > 0 || this.#isFindingCause || this.#isClosed) return;
+    this.#isFindingCause = true;
     const redis = new Redis({ ...link, lazyConnect: true, retryStrategy: () => null });
     redis.on('error', (error: Error) => this.emit('node error', error, addressOfNode(redis)));
     const end = () => {
-      this.#isAskingWhy = false;
+      this.#isFindingCause = false;
       redis.disconnect();
     };
     redis.connect().then(end, end);
   }
 
-  #tellWhole(): void {
+  #emitIfWhole(): void {
     if (this.isWhole) this.emit('whole');
   }
 }

@@ -1,17 +1,16 @@
-import type { Redis, RedisOptions } from 'ioredis';
+import { Redis, type RedisOptions } from 'ioredis';
 import { Failure } from '../../failure.ts';
 import { type Credentials, describeAddress, type RedisAddress, readRedisUrl } from './address.ts';
 import { ClusterClient, type LinkOptions } from './cluster.ts';
 import { sentinelConnector, serverConnector } from './connectors.ts';
-import { Names } from './names.ts';
-import { ServerClient } from './server-client.ts';
+import { HostNames } from './names.ts';
 
 export interface ConnectionOptions {
   /** Any form of REDIS_URL (contract section 2). */
   readonly url: string;
-  /** A connection attempt is given up after this long, and begun again. */
+  /** A connection attempt is abandoned after this long, and another one begins. */
   readonly connectTimeoutMs: number;
-  /** The link failed or could not be made; it is tried again by itself. */
+  /** Called when the connection failed or could not be made. The client tries again by itself. */
   readonly onError?: (error: Error) => void;
 }
 
@@ -19,10 +18,10 @@ export interface ConnectionOptions {
 export type RedisClient = Redis | ClusterClient;
 
 /**
- * A connection that loses no time and repeats nothing: a command fails at once while there is no link, and one whose
- * reply was lost is never sent again, because it may have counted (contract section 6). It connects by itself
- * and again after each loss, at least once a second. Deadlines are the Circuit's.
- * @throws Failure `bad_settings` for a URL that cannot be read
+ * Connects to Redis. While there is no connection, commands fail at once. A command whose reply was lost is never sent
+ * again, because it may have counted (contract section 6). The client reconnects by itself, with at most a second between
+ * two attempts. The Circuit sets the deadlines of commands.
+ * @throws Failure `bad_settings` if the URL cannot be parsed
  */
 export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptions): RedisClient {
   const address = readRedisUrl(url);
@@ -30,14 +29,14 @@ export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptio
   if (address.kind === 'cluster') {
     const { nodes } = address;
     const cluster = new ClusterClient({ nodes, link: shared, description: describeAddress(address) });
-    // Without a listener every failed attempt would be printed.
+    // Without a listener, ioredis would print every failed attempt.
     cluster.on('error', (error: Error) => onError?.(error));
     cluster.on('node error', (error: Error) => onError?.(error));
     return cluster;
   }
   const redis = new ServerClient({ ...shared, ...placeOf(address, connectTimeoutMs) });
   redis.on('error', (error: Error) => {
-    // The client would go on in database 0, among the keys of somebody else.
+    // ioredis would continue in database 0, among the keys of another program.
     if (isWrongDatabase(error)) redis.disconnect(true);
     onError?.(error);
   });
@@ -45,19 +44,19 @@ export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptio
 }
 
 function linkOptions(address: RedisAddress, connectTimeoutMs: number): LinkOptions {
-  const names = new Names();
+  const names = new HostNames();
   return {
     Connector: address.kind === 'sentinel' ? sentinelConnector(names) : serverConnector(names),
     ...address.credentials,
     ...('isEncrypted' in address && address.isEncrypted ? { tls: {} } : {}),
     connectTimeout: connectTimeoutMs,
-    // A process that has closed its connection ends; the other side may be gone and never say goodbye.
+    // A process that closes its connection must be able to end even if the server never answers the close.
     disconnectTimeout: 100,
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     retryStrategy: retryInMs,
-    // The primary has become a replica: a new connection finds the new primary. 1: without sending the write again.
+    // READONLY: the primary has become a replica, and a new connection finds the new primary. 1: reconnect without resending.
     reconnectOnError: (error: Error): false | 1 => (error.message.startsWith('READONLY') ? 1 : false),
     replyMapping: 'legacy',
   };
@@ -81,8 +80,8 @@ function placeOf(address: OnePlace, connectTimeoutMs: number): Omit<RedisOptions
     ...(address.isEncrypted ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
     sentinelRetryStrategy: retryInMs,
     sentinelCommandTimeout: connectTimeoutMs,
-    // An old primary that nobody follows any more goes on accepting writes: its connections are left as soon as the
-    // Sentinels tell of another one, not when the old one falls silent.
+    // A former primary continues to accept writes. So its connections are closed as soon as the Sentinels announce another
+    // primary, and not only when it stops answering.
     failoverDetector: true,
     updateSentinels: true,
   };
@@ -96,47 +95,47 @@ function sentinelCredentials({ username, password }: Credentials): Omit<RedisOpt
 }
 
 /**
- * Waits until commands can be sent; of a cluster, to each of its primaries.
- * @throws Failure `store_unavailable` with what the link last complained of; `bad_settings` where waiting cannot help
- *   and REDIS_URL has to change
+ * Waits until commands can be sent; in a cluster, to each of its primaries.
+ * @throws Failure `store_unavailable` with the most telling error of the connection; `bad_settings` if waiting cannot help
+ *   because REDIS_URL must change
  */
 export function untilReady(redis: RedisClient, withinMs: number): Promise<void> {
   const isReady = () => (redis instanceof ClusterClient ? redis.isWhole : redis.status === 'ready');
   return new Promise((resolve, reject) => {
     if (isReady()) return resolve();
-    let complaint: Error | null = null;
+    let lastError: Error | null = null;
     const onError = (error: Error) => {
-      // What is behind a complaint comes first; then the client says that all are unreachable, or a link is closed.
-      if (complaint === null || (!isUnknownName(complaint) && !(codeOf(complaint) && !codeOf(error))))
-        complaint = error;
-      // Waiting does not make a wrong password right.
+      // An error with a code, or an unknown name, is the cause. The client's later, general errors must not replace it.
+      if (lastError === null || (!isUnknownName(lastError) && !(codeOf(lastError) && !codeOf(error))))
+        lastError = error;
+      // A refusal, as for a wrong password, will not go away by waiting.
       if (isRefusal(error)) end(error);
     };
     const onReady = () => {
       if (isReady()) end(null);
     };
     const late = () => {
-      // A part of a cluster that is away is no reason to do without the others.
+      // A cluster of which only a part is ready can be used.
       const hasPart = redis instanceof ClusterClient && redis.nodes('master').some(({ status }) => status === 'ready');
-      end(hasPart && redis.status === 'ready' ? null : (complaint ?? new Error('no answer')));
+      end(hasPart && redis.status === 'ready' ? null : (lastError ?? new Error('no answer')));
     };
     const timer = setTimeout(late, withinMs);
     const end = (error: Error | null) => {
       clearTimeout(timer);
-      for (const event of COMPLAINTS) redis.off(event, onError);
-      for (const event of PROGRESS) redis.off(event, onReady);
+      for (const event of ERROR_EVENTS) redis.off(event, onError);
+      for (const event of READY_EVENTS) redis.off(event, onReady);
       if (error === null) resolve();
-      else reject(complaintOf(redis, error));
+      else reject(connectionFailure(redis, error));
     };
-    for (const event of COMPLAINTS) redis.on(event, onError);
-    for (const event of PROGRESS) redis.on(event, onReady);
+    for (const event of ERROR_EVENTS) redis.on(event, onError);
+    for (const event of READY_EVENTS) redis.on(event, onReady);
   });
 }
 
-const COMPLAINTS = ['error', 'node error', 'sentinelError'] as const;
-const PROGRESS = ['ready', 'whole'] as const;
+const ERROR_EVENTS = ['error', 'node error', 'sentinelError'] as const;
+const READY_EVENTS = ['ready', 'whole'] as const;
 
-/** Where a client connects to, for people: without user and password. */
+/** The address of a client for messages, without user and password. */
 export function addressOf(redis: RedisClient): string {
   if (redis instanceof ClusterClient) return redis.description;
   const { path, host = '', port = 0, db = 0, sentinels, name = '' } = redis.options;
@@ -148,31 +147,31 @@ export function addressOf(redis: RedisClient): string {
   return describeAddress({ kind: 'sentinel', nodes, name, db, sentinelCredentials: {}, ...encryption });
 }
 
-function complaintOf(redis: RedisClient, error: Error): Failure {
+function connectionFailure(redis: RedisClient, error: Error): Failure {
   const where = `Redis at ${addressOf(redis)}`;
-  const tell = (code: 'bad_settings' | 'store_unavailable', text: string) =>
+  const failure = (code: 'bad_settings' | 'store_unavailable', text: string) =>
     new Failure(code, `${where}${text}`, error);
   if (isWrongDatabase(error))
-    return tell('bad_settings', ': there is no such database. Choose another one in REDIS_URL.');
+    return failure('bad_settings', ': there is no such database. Choose another one in REDIS_URL.');
   if (isNoCluster(error))
-    return tell(
+    return failure(
       'bad_settings',
       ' is one server and no cluster. Write redis:// instead of redis+cluster:// in REDIS_URL.',
     );
   if (isRefusal(error)) {
     const word = error.message.split(' ')[0];
-    return tell('store_unavailable', ` refuses us (${word}). Check user and password in REDIS_URL.`);
+    return failure('store_unavailable', ` refuses us (${word}). Check user and password in REDIS_URL.`);
   }
   if (isUnknownName(error))
-    return tell('store_unavailable', ': the Sentinels know no primary of this name. Check it in REDIS_URL.');
+    return failure('store_unavailable', ': the Sentinels know no primary of this name. Check it in REDIS_URL.');
   const word = codeOf(error);
   const code = word === null ? '' : ` (${word})`;
   if (/CERT|SELF_SIGNED|VERIFY|ERR_TLS/.test(code)) {
     const remedy =
       'Name the file of its authority in NODE_EXTRA_CA_CERTS, and the host in REDIS_URL as it names itself.';
-    return tell('store_unavailable', `: its certificate is not trusted${code}. ${remedy}`);
+    return failure('store_unavailable', `: its certificate is not trusted${code}. ${remedy}`);
   }
-  return tell(
+  return failure(
     'store_unavailable',
     ` does not answer${code}. Check REDIS_URL, and that the server runs and can be reached.`,
   );
@@ -198,4 +197,35 @@ function isRefusal(error: Error): boolean {
   return (
     /^(NOAUTH|WRONGPASS|NOPERM)\b|invalid password/.test(error.message) || isWrongDatabase(error) || isNoCluster(error)
   );
+}
+
+/** Pause between an unexpected `end` of the client and the next attempt. */
+const RECONNECT_AFTER_MS = 200;
+
+/**
+ * A client of ioredis for one server, or for the primary that Sentinels name, that always reconnects until `disconnect()`.
+ * ioredis itself gives up (status `end`) if a connection is dropped while the next one is being made. Its failover detector
+ * causes that when the Sentinels announce one failover twice.
+ */
+export class ServerClient extends Redis {
+  #isClosed = false;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(options: RedisOptions & { readonly replyMapping: 'legacy' }) {
+    super(options);
+    this.on('end', () => this.#connectSoon());
+  }
+
+  override disconnect(reconnect = false): void {
+    if (!reconnect) {
+      this.#isClosed = true;
+      if (this.#timer !== null) clearTimeout(this.#timer);
+    }
+    super.disconnect(reconnect);
+  }
+
+  #connectSoon(): void {
+    if (this.#isClosed) return;
+    this.#timer = setTimeout(() => this.connect().catch(() => {}), RECONNECT_AFTER_MS);
+  }
 }

@@ -1,14 +1,13 @@
 import { createConnection, type NetConnectOpts, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { AbstractConnector, type RedisOptions, SentinelConnector } from 'ioredis';
-import type { Names } from './names.ts';
-import { endWhenSilent } from './silence.ts';
+import type { HostNames } from './names.ts';
 
 /** How ioredis makes its connections. */
 type Connector = NonNullable<RedisOptions['Connector']>;
 
-/** As ioredis connects to one server or socket by itself, only that names are looked up by `names`. */
-export function serverConnector(names: Names): Connector {
+/** Connects to one server or socket as ioredis does by itself, but with names looked up by `names`. */
+export function serverConnector(names: HostNames): Connector {
   return class extends AbstractConnector {
     readonly #options: RedisOptions;
 
@@ -34,18 +33,18 @@ export function serverConnector(names: Names): Connector {
   } as Connector;
 }
 
-/** As ioredis finds the primary that Sentinels name, only that all names are looked up by `names`. */
-export function sentinelConnector(names: Names): Connector {
+/** Connects to the primary that Sentinels name as ioredis does by itself, but with names looked up by `names`. */
+export function sentinelConnector(names: HostNames): Connector {
   const toServer = { Connector: serverConnector(names) };
   return class extends SentinelConnector {
     constructor(options: RedisOptions) {
-      // Of a primary whose address is a name.
+      // For a primary whose address is a name.
       const natMap = (address: string) => {
         const [, host = '', port] = /^(.*):(\d+)$/.exec(address) ?? [];
         return { host, port: Number(port), lookup: names.lookup };
       };
       super({ ...options, natMap });
-      // The one way to its own connections to the Sentinels; there is no option for it.
+      // ioredis has no option for its own connections to the Sentinels, so this overrides a private method.
       const own = this as unknown as { connectToSentinel(endpoint: unknown, more?: object): unknown };
       const connectToSentinel = own.connectToSentinel.bind(this);
       own.connectToSentinel = (endpoint, more) => connectToSentinel(endpoint, { ...more, ...toServer });
@@ -57,4 +56,34 @@ export function sentinelConnector(names: Names): Connector {
       return stream;
     }
   } as Connector;
+}
+
+/** A peer that sends nothing for this long after a command counts as gone. */
+const SILENCE_MS = 5_000;
+const CHECK_EVERY_MS = 500;
+
+/**
+ * Destroys a connection whose peer does not answer a command; the kernel would wait for a quarter of an hour. A connection
+ * that only listens may be silent for any time.
+ *
+ * This polls the byte counters of the socket. ioredis can do the same (`socketTimeout`), at the cost of a timer and a
+ * listener for each command. A command that was sent between the last answer and the poll that saw it is noticed only with
+ * the next command. That follows soon: each call has a deadline, after which the circuit sends probes.
+ */
+export function endWhenSilent(connection: Socket): void {
+  let lastBytesRead = 0;
+  /** `bytesWritten` when the peer was last heard. */
+  let lastBytesWritten = 0;
+  let silentForMs = 0;
+  const check = () => {
+    const { bytesRead, bytesWritten } = connection;
+    if (bytesRead !== lastBytesRead || bytesWritten === lastBytesWritten) silentForMs = 0;
+    else silentForMs += CHECK_EVERY_MS;
+    if (silentForMs >= SILENCE_MS) {
+      connection.destroy(new Error(`Nothing was heard for ${SILENCE_MS} ms after a command.`));
+    } else if (silentForMs === 0) [lastBytesRead, lastBytesWritten] = [bytesRead, bytesWritten];
+  };
+  const timer = setInterval(check, CHECK_EVERY_MS);
+  timer.unref();
+  connection.once('close', () => clearInterval(timer));
 }

@@ -1,17 +1,17 @@
--- Decides requests of many consumers in one call: the twin of src/admit/decide.ts, line for line where it can be.
--- Change both or none; test/admit/decide-twins.test.ts holds them together.
+-- Decides requests of many consumers in one call. The twin of src/admit/decide.ts, line for line where possible: change
+-- both or neither. test/admit/decide-twins.test.ts compares them.
 --
 -- KEYS  one hash per consumer
--- ARGV  numbers as texts, parted by spaces, because each argument costs the client and Redis more than its digits do:
---       first for so many keys in turn as it says: rule, n, cost, how many; until all keys are told. Rule 2 is ARGV[2].
---       Then the rules: after, within, first, factor, longest, forget (after 0: no bans), then per window
---       its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
--- reply numbers in one text, parted by spaces, for the same reason: now, then per key how many numbers tell of it (0: that
---       hash holds something foreign), and these: admitted, then per window used, end; and only where there are strikes
---       or there is a ban: bannedFrom, strikes, their end, ban number, its end, its window, 1 where it was made here
+-- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
+--       ARGV[1]: runs of keys, in the order of KEYS, each as: rule, n, cost, number of keys. Rule 2 is ARGV[2].
+--       The other arguments are rules: after, within, first, factor, longest, forget (after 0: no bans), then for each
+--       window its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
+-- reply numbers in one text, separated by spaces for the same reason: now; then for each key how many numbers follow for
+--       it (0: the hash holds foreign values), and these: admitted, then for each window used, end; and only if there are
+--       strikes or a ban: bannedFrom, strikes, their end, ban number, its end, its window, 1 if this call imposed it
 --       (else 0).
 --
--- Fields of the hash, short because a million of them are kept:
+-- Fields of the hash, with short names because there may be a million hashes:
 --   s m h d  used in a window     S M H D  its end     x X  strikes, their end     b B w  ban number, its end, its window
 local USED = { 's', 'm', 'h', 'd' }
 local ENDS = { 'S', 'M', 'H', 'D' }
@@ -25,7 +25,7 @@ local function numbersIn(text)
   return numbers
 end
 
--- How many numbers, and these. As %d, because a number by itself becomes a text with fourteen digits at most.
+-- The count of the numbers, then the numbers. With %d, because Lua's own conversion keeps fourteen digits only.
 local function textOf(numbers)
   return string.format('%d' .. string.rep(' %d', #numbers), #numbers, unpack(numbers))
 end
@@ -42,22 +42,22 @@ local function banLength(rule, number)
 end
 
 local function readRule(text)
-  local told = numbersIn(text)
+  local numbers = numbersIn(text)
   local rule = {
-    after = told[1],
-    within = told[2],
-    first = told[3],
-    factor = told[4],
-    longest = told[5],
-    forget = told[6],
+    after = numbers[1],
+    within = numbers[2],
+    first = numbers[3],
+    factor = numbers[4],
+    longest = numbers[5],
+    forget = numbers[6],
     windows = {},
     fields = { 'x', 'X', 'b', 'B', 'w' },
   }
-  for i = 1, (#told - 6) / 3 do
+  for i = 1, (#numbers - 6) / 3 do
     local at = 4 + 3 * i
-    rule.windows[i] = { index = told[at], length = told[at + 1], limit = told[at + 2] }
-    rule.fields[4 + 2 * i] = USED[told[at]]
-    rule.fields[5 + 2 * i] = ENDS[told[at]]
+    rule.windows[i] = { index = numbers[at], length = numbers[at + 1], limit = numbers[at + 2] }
+    rule.fields[4 + 2 * i] = USED[numbers[at]]
+    rule.fields[5 + 2 * i] = ENDS[numbers[at]]
   end
   return rule
 end
@@ -83,8 +83,8 @@ local function decide(key, rule, n, cost)
     changes[#changes + 1] = value
   end
 
-  -- What has ended is gone, for good, and nothing ends later than its own length from now, a ban no later than its
-  -- rung's: the clock may jump.
+  -- The clock may jump. Everything that has ended is removed for good, no window or strike lasts longer than its own length
+  -- from now, and no ban longer than its rung's length.
   local strikes, strikesEnd, number, banEnd, banWindow = values[1], values[2], values[3], values[4], values[5]
   if number > 0 then
     if now >= banEnd + (after == 0 and 0 or forget) then
@@ -100,8 +100,8 @@ local function decide(key, rule, n, cost)
     end
   end
   local room = n
-  local hopeless = false
-  -- By how much the clock was set back at least, as far as the windows tell.
+  local cost_exceeds_limit = false
+  -- The least amount by which the clock was set back, according to the windows.
   local back = 0
   for i, window in ipairs(windows) do
     window.used, window.ends = values[4 + 2 * i], values[5 + 2 * i]
@@ -116,10 +116,10 @@ local function decide(key, rule, n, cost)
       window.ends = now + window.length
       put(ENDS[window.index], window.ends)
     end
-    if window.limit < cost then hopeless = true end
+    if window.limit < cost then cost_exceeds_limit = true end
     room = math.min(room, math.floor((window.limit - window.used) / cost))
   end
-  -- Strikes move along with the windows, because they end with the one that refused.
+  -- Strikes end with the window that refused, so their end moves back by the same amount.
   if strikes > 0 then
     local ends = math.min(strikesEnd - back, now + within)
     if after == 0 or now >= ends then
@@ -150,7 +150,7 @@ local function decide(key, rule, n, cost)
       end
     end
     local refused = n - admitted
-    if refused > 0 and after > 0 and not hopeless then
+    if refused > 0 and after > 0 and not cost_exceeds_limit then
       local last, lastEnd = 0, 0
       for _, window in ipairs(windows) do
         if window.limit - window.used < cost and window.ends >= lastEnd then
@@ -179,7 +179,7 @@ local function decide(key, rule, n, cost)
   end
 
   if n > 0 and #changes > 0 then
-    -- The first write of the script: where the store refuses writes, nothing has happened yet.
+    -- The first write of the script: if the store refuses writes, nothing has been done for this key.
     local written = redis.pcall('HSET', key, unpack(changes))
     if type(written) == 'table' and written.err then return written end
     if lasting then
@@ -189,31 +189,31 @@ local function decide(key, rule, n, cost)
     end
   end
 
-  local told = { admitted }
+  local reply = { admitted }
   for _, window in ipairs(windows) do
-    told[#told + 1] = window.used
-    told[#told + 1] = window.ends
+    reply[#reply + 1] = window.used
+    reply[#reply + 1] = window.ends
   end
   if strikes > 0 or number > 0 then
-    for _, one in ipairs({ bannedFrom, strikes, strikesEnd, number, banEnd, banWindow, imposes }) do
-      told[#told + 1] = one
+    for _, value in ipairs({ bannedFrom, strikes, strikesEnd, number, banEnd, banWindow, imposes }) do
+      reply[#reply + 1] = value
     end
   end
-  return textOf(told)
+  return textOf(reply)
 end
 
 local rules = {}
 local replies = { string.format('%d', now) }
-local told = 0
+local answered = 0
 local runs = numbersIn(ARGV[1])
 for at = 1, #runs, 4 do
   local rule, n, cost = runs[at], runs[at + 1], runs[at + 2]
   rules[rule] = rules[rule] or readRule(ARGV[rule])
   for _ = 1, runs[at + 3] do
-    told = told + 1
-    local reply = decide(KEYS[told], rules[rule], n, cost)
+    answered = answered + 1
+    local reply = decide(KEYS[answered], rules[rule], n, cost)
     if type(reply) == 'table' and reply.err then return reply end
-    replies[told + 1] = reply
+    replies[answered + 1] = reply
   end
 end
 return table.concat(replies, ' ')

@@ -9,7 +9,7 @@ import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 
-/** ARGV: most fields, the field for those beyond, seconds to live, then consumer and calls in turn. */
+/** KEYS: hash. ARGV: most fields, the field for further consumers, seconds to live, then consumers and calls in turn. */
 const ADD_LUA = `
 local fields = redis.call('HLEN', KEYS[1])
 for i = 4, #ARGV, 2 do
@@ -27,7 +27,7 @@ interface Scripted {
 }
 
 const LIVES_SECONDS = KEPT_DAYS * 86_400;
-/** Arguments of one script call. */
+/** Most consumers in one script call, and the page size of a scan. */
 const CONSUMERS_AT_A_TIME = 1_000;
 
 /** One hash for each day and route, with a field for each consumer. */
@@ -55,7 +55,7 @@ export class RedisDeprecatedCalls implements DeprecatedCalls {
     const found = new Map<string, Called>();
     for (const day of [...days].sort()) {
       const key = keyspace.deprecatedCalls(day, route);
-      // A scan may tell a field twice.
+      // `#fieldsOf` returns a map, because a scan may return a field twice.
       for (const [consumerId, calls] of await this.#fieldsOf(key)) {
         found.set(consumerId, { calls: (found.get(consumerId)?.calls ?? 0) + calls, lastDay: day });
       }
@@ -63,7 +63,7 @@ export class RedisDeprecatedCalls implements DeprecatedCalls {
     return found;
   }
 
-  /** Page by page: neither Redis nor this process does anything else while it handles one answer. */
+  /** Reads page by page, because neither Redis nor this process does anything else while it handles an answer. */
   async #fieldsOf(key: string): Promise<ReadonlyMap<string, number>> {
     const fields = new Map<string, number>();
     let cursor = '0';

@@ -1,36 +1,37 @@
-import { DURABLE, type Durability, type Settlement } from '../../identify/key-store.ts';
+import { DURABLE, type Durability, type Settlement } from '../../admit/ledger.ts';
 import type { RedisClient } from './connection.ts';
-import { type Link, Replication, type WantedReplicas } from './replication.ts';
+import { type ReplicaLink, Replication, type WantedReplicas } from './replication.ts';
 
-/** A write that was made, and how it is made again where a failover has undone it. */
+/** A write that was made, and how to repeat it if a failover has undone it. */
 export interface LastingWrite {
-  /** The id of what it is about: writes about the same are made again in the order in which they were made. */
+  /** The id of the changed record. Writes to the same record are repeated in their original order. */
   readonly about: string;
   /**
-   * Makes it again where the server does not have it. Whatever it finds, it writes something to each server that the
-   * write lies on: WAIT waits for what was written last on its own connection. Must be safe to repeat.
-   * @returns `superseded`: the server lost it, and it was changed since, so that it is not made again
+   * Repeats the write if the server does not have it. In any case it writes something to each server that holds a part of
+   * the write, because WAIT waits for the last write on its own connection. Must be safe to repeat.
+   * @returns `there`: the server still had it; `superseded`: the server had lost it, and a later change of the record has
+   *   replaced it, so it was not made again
    */
-  remake(linkOf: (name: string) => Promise<Link>): Promise<'there' | 'remade' | 'superseded'>;
+  remake(linkOf: (name: string) => Promise<ReplicaLink>): Promise<'there' | 'remade' | 'superseded'>;
 }
 
 export interface DurableWritesOptions {
   readonly redis: RedisClient;
-  /** 0: a write counts as durable when the primary has it. */
+  /** 0: a write counts as durable as soon as the primary has it. */
   readonly replicas: WantedReplicas;
-  /** How long a caller waits. */
+  /** How long a caller waits, milliseconds. */
   readonly timeoutMs: number;
-  /** How long a write that may not be durable is remembered, 10 minutes unless told. */
+  /** How long a write that may not be durable is kept, milliseconds; 10 minutes if left out. */
   readonly keptMs?: number;
 }
 
-/** Writes that may not be durable and are remembered at the same time; beyond that the oldest is given up. */
+/** Most writes that are kept; beyond that the oldest is given up. */
 const MOST_KEPT = 1_000;
 const KEPT_MS = 600_000;
-const AGAIN_AFTER_MS = 250;
-/** One round waits no longer for the replicas of one server: the next may find another primary. */
+const ROUND_PAUSE_MS = 250;
+/** Longest wait for the replicas of one server in a round. The next round may find another primary. */
 const ROUND_MS = 2_000;
-/** On top of that: a server that was stopped does not keep its own deadlines. */
+/** Added to that, because a stopped server does not keep the deadline of its own WAIT. */
 const GRACE_MS = 500;
 
 interface Pending {
@@ -40,12 +41,13 @@ interface Pending {
 }
 
 /**
- * Holds back the acknowledgement of a write until it is on all replicas, and makes it again where a failover has undone
- * it. A primary that has been replaced goes on taking writes for more than a second and then forgets them: without this
- * a key that was revoked, and said to be, would work again.
+ * Delays the acknowledgement of a write until it is on all replicas, and repeats the write if a failover has undone it.
  *
- * All that is not settled is looked at in rounds, one after the other: whatever is missing is made again, and one WAIT on
- * each primary serves all. So changes that come together cost no more than one.
+ * A primary that has been replaced accepts writes for more than a second and then discards them. Without this class, a
+ * key whose revocation was acknowledged could work again.
+ *
+ * Writes that are not settled are processed in rounds: each round repeats the missing writes, and one WAIT on each primary
+ * serves all of them. So many simultaneous changes cost no more than one.
  */
 export class DurableWrites {
   readonly #replication: Replication;
@@ -64,7 +66,7 @@ export class DurableWrites {
     this.#keptMs = keptMs;
   }
 
-  /** Waits until a write that was made is durable, and no longer than the timeout. Never rejects. */
+  /** Waits until a write is durable, at most for the timeout. Never rejects. */
   settle(write: LastingWrite): Promise<Durability> {
     if (this.#isOff) return Promise.resolve(DURABLE);
     return new Promise((resolve) => {
@@ -77,40 +79,40 @@ export class DurableWrites {
     });
   }
 
-  /** Gives up what is not settled. */
+  /** Gives up the writes that are not settled. */
   close(): void {
     this.#isClosed = true;
     this.#replication.drop();
-    for (const one of [...this.#pending]) this.#end(one, 'given_up');
+    for (const pending of [...this.#pending]) this.#end(pending, 'given_up');
     this.#wakeUp?.();
   }
 
-  #add(one: Pending): void {
+  #add(pending: Pending): void {
     if (this.#isClosed) {
-      one.settle('given_up');
+      pending.settle('given_up');
       return;
     }
     const [oldest] = this.#pending;
     if (oldest !== undefined && this.#pending.size >= MOST_KEPT) this.#end(oldest, 'given_up');
-    this.#pending.add(one);
+    this.#pending.add(pending);
     this.#wakeUp?.();
     if (!this.#isRunning) void this.#run();
   }
 
-  #end(one: Pending, settlement: Settlement): void {
-    if (this.#pending.delete(one)) one.settle(settlement);
+  #end(pending: Pending, settlement: Settlement): void {
+    if (this.#pending.delete(pending)) pending.settle(settlement);
   }
 
   async #run(): Promise<void> {
     this.#isRunning = true;
-    // What is made in one turn of the event loop is one round.
+    // The writes of one turn of the event loop go into one round.
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#pending.size > 0) {
       const batch = [...this.#pending];
       await this.#round(batch);
       const nowMs = performance.now();
-      for (const one of batch) if (nowMs - one.sinceMs > this.#keptMs) this.#end(one, 'given_up');
-      if (batch.some((one) => this.#pending.has(one))) await this.#pause();
+      for (const pending of batch) if (nowMs - pending.sinceMs > this.#keptMs) this.#end(pending, 'given_up');
+      if (batch.some((pending) => this.#pending.has(pending))) await this.#pause();
     }
     this.#isRunning = false;
   }
@@ -120,49 +122,49 @@ export class DurableWrites {
     const late = setTimeout(() => this.#replication.drop(), roundMs + GRACE_MS);
     late.unref();
     try {
-      const links = new Map<Pending, ReadonlySet<Link>>();
+      const links = new Map<Pending, ReadonlySet<ReplicaLink>>();
       const remade = [...Map.groupBy(batch, ({ write }) => write.about).values()].map(async (group) => {
-        for (const one of group) {
-          const used = await this.#remake(one);
+        for (const pending of group) {
+          const used = await this.#remake(pending);
           if (used === null) return;
-          links.set(one, used);
+          links.set(pending, used);
         }
       });
       await Promise.all(remade);
       const all = new Set([...links.values()].flatMap((used) => [...used]));
-      const durable = new Set<Link>();
+      const durable = new Set<ReplicaLink>();
       await Promise.all(
         [...all].map(async (link) => {
           if (await this.#replication.isDurable(link, roundMs).catch(() => false)) durable.add(link);
         }),
       );
-      for (const [one, used] of links) {
-        if ([...used].every((link) => durable.has(link) && link.status === 'ready')) this.#end(one, 'durable');
+      for (const [pending, used] of links) {
+        if ([...used].every((link) => durable.has(link) && link.status === 'ready')) this.#end(pending, 'durable');
       }
-      // Perhaps to a server that is no primary any more: the next round asks anew which one is.
+      // A connection may lead to a former primary: the next round looks up the primaries again.
       if (durable.size < all.size || links.size < batch.length) this.#replication.drop();
     } finally {
       clearTimeout(late);
     }
   }
 
-  /** @returns where it was made again, or found; null where that failed and those behind it have to wait as well */
-  async #remake(one: Pending): Promise<ReadonlySet<Link> | null> {
-    const used = new Set<Link>();
+  /** @returns the connections used; null if an error occurred, so that later writes to the same record must wait too */
+  async #remake(pending: Pending): Promise<ReadonlySet<ReplicaLink> | null> {
+    const used = new Set<ReplicaLink>();
     try {
-      const outcome = await one.write.remake(async (name) => {
+      const outcome = await pending.write.remake(async (name) => {
         const link = await this.#replication.of(name);
         used.add(link);
         return link;
       });
-      if (outcome === 'superseded') this.#end(one, 'superseded');
+      if (outcome === 'superseded') this.#end(pending, 'superseded');
       return used;
     } catch {
       return null;
     }
   }
 
-  /** Until it is time to try again, or another write comes. */
+  /** Waits until the next round is due or another write arrives. */
   #pause(): Promise<void> {
     return new Promise((resolve) => {
       const wakeUp = () => {
@@ -170,7 +172,7 @@ export class DurableWrites {
         this.#wakeUp = null;
         resolve();
       };
-      const timer = setTimeout(wakeUp, AGAIN_AFTER_MS);
+      const timer = setTimeout(wakeUp, ROUND_PAUSE_MS);
       timer.unref();
       this.#wakeUp = wakeUp;
     });

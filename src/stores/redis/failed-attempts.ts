@@ -7,10 +7,10 @@ import type { Calls } from './shards.ts';
 const MINUTE_S = 60;
 
 /**
- * Failed authentications across all gateways; while Redis is away, each counts alone in its memory.
+ * Counts failed authentications across all gateways; while Redis is away, each gateway counts in its own memory.
  *
- * rate-limiter-flexible does the counting. Its block in memory stays off, because that table has no bound; the caller
- * has a bounded one and drops from the insurance (`forget`) what leaves it.
+ * rate-limiter-flexible does the counting. Its own `inMemoryBlock` stays off, because that table is not bounded. The caller
+ * has a bounded table, and calls `forget` for each address that it evicts, which bounds the insurance limiter too.
  */
 export class RedisAttemptCounter implements AttemptCounter {
   readonly #insurance: RateLimiterMemory;
@@ -41,8 +41,8 @@ interface Scripted {
 }
 
 /**
- * What the limiter sees of the client: the one script it defines and runs, under the circuit's deadline. A call that is
- * given up goes to the insurance like any other failure.
+ * The part of the client that the limiter uses: its one script, called under the circuit's deadline. After a timeout the
+ * limiter uses the insurance limiter, as after any other failure.
  */
 function withDeadlines(redis: RedisClient, circuit: Calls) {
   return {
@@ -51,7 +51,7 @@ function withDeadlines(redis: RedisClient, circuit: Calls) {
     rlflxIncr: async (args: readonly string[]) => {
       const name = args[0]!;
       const counted = await circuit.run(() => (redis as RedisClient & Scripted).rlflxIncr(args), name);
-      // Redis keeps the moment at which a name expires: where its clock is set back by hours, that is hours away.
+      // Redis stores the time at which a name expires. If its clock was set back by hours, that time is hours away.
       if (counted[1] > MINUTE_S * 1_000) {
         await circuit.run(() => redis.expire(name, MINUTE_S), name);
       }

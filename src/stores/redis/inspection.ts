@@ -3,19 +3,19 @@ import { Failure } from '../../failure.ts';
 import { addressOfNode, ClusterClient } from './cluster.ts';
 import { addressOf, type RedisClient } from './connection.ts';
 
-/** What is to be said of the servers, each a sentence or two that say what to do. */
+/** The findings about the servers. Each is a sentence or two that say what to do. */
 export interface Findings {
-  /** What makes serving wrong or impossible until somebody changes it. */
+  /** Findings that make serving wrong or impossible until an operator changes something. */
   readonly faults: readonly string[];
   readonly warnings: readonly string[];
 }
 
-/** Scripts write after they have asked for the time, which earlier versions refuse. */
+/** Earlier versions refuse scripts that call TIME before they write. */
 const LEAST_VERSION = 5;
 
 /**
- * Looks at the server, or at every node of a cluster that is connected: whether it is one that Tollgate can count on.
- * What a user may not ask (INFO forbidden by an ACL) is not held against the server.
+ * Checks whether the server, or every connected node of a cluster, is suitable for Tollgate. If an ACL forbids INFO, that
+ * alone is no fault.
  */
 export async function inspect(redis: RedisClient): Promise<Findings> {
   const servers = redis instanceof ClusterClient ? redis.nodes().filter(({ status }) => status === 'ready') : [redis];
@@ -30,8 +30,8 @@ export async function inspect(redis: RedisClient): Promise<Findings> {
 }
 
 /**
- * The warnings about the servers.
- * @throws Failure `bad_settings` with the faults, where there are any
+ * Inspects the servers. @returns the warnings
+ * @throws Failure `bad_settings` with the faults, if there are any
  */
 export async function insistOnServers(redis: RedisClient): Promise<readonly string[]> {
   const { faults, warnings } = await inspect(redis);
@@ -40,20 +40,20 @@ export async function insistOnServers(redis: RedisClient): Promise<readonly stri
 }
 
 /**
- * Inspects the servers with each new link, for the one behind it may be another or configured anew.
- * @param tell called with each sentence once
+ * Inspects the servers after each new connection, which may lead to another server or to a new configuration.
+ * @param report called once with each finding
  */
-export function watchServers(redis: RedisClient, tell: (sentence: string) => void): void {
-  const told = new Set<string>();
-  const look = async () => {
+export function watchServers(redis: RedisClient, report: (finding: string) => void): void {
+  const reported = new Set<string>();
+  const check = async () => {
     const { faults, warnings } = await inspect(redis);
-    for (const sentence of [...faults, ...warnings]) {
-      if (!told.has(sentence)) tell(sentence);
-      told.add(sentence);
+    for (const finding of [...faults, ...warnings]) {
+      if (!reported.has(finding)) report(finding);
+      reported.add(finding);
     }
   };
-  // A link that is lost again at once is looked at when it is there again.
-  redis.on(redis instanceof ClusterClient ? 'whole' : 'ready', () => void look().catch(() => {}));
+  // An error is ignored: the connection was lost again, and the next one causes another inspection.
+  redis.on(redis instanceof ClusterClient ? 'whole' : 'ready', () => void check().catch(() => {}));
 }
 
 type Facts = ReadonlyMap<string, string>;
@@ -69,18 +69,18 @@ async function factsOf(server: Redis, redis: RedisClient): Promise<{ where: stri
     const lines = [...text.matchAll(/^([a-z_]+):(.*?)\r?$/gm)];
     return { where, facts: new Map(lines.map(([, name = '', value = '']) => [name, value])) };
   }
-  // Where INFO is forbidden, the greeting tells the version and the mode.
+  // If INFO is forbidden, the reply to HELLO has the version and the mode.
   const greeting = await server.call('HELLO').catch(() => []);
   const words = Array.isArray(greeting) ? greeting.map(String) : [];
-  const said = (name: string) => words[words.indexOf(name) + 1] ?? '';
+  const replyOf = (name: string) => words[words.indexOf(name) + 1] ?? '';
   return {
     where,
     facts: new Map(
       words.length === 0
         ? []
         : [
-            ['redis_version', said('version')],
-            ['redis_mode', said('mode')],
+            ['redis_version', replyOf('version')],
+            ['redis_mode', replyOf('mode')],
             ...(isForbidden ? ([['info', 'forbidden']] as const) : []),
           ],
     ),

@@ -2,21 +2,21 @@ import { isDeepStrictEqual } from 'node:util';
 import { digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
 import type { LastingWrite } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
-import type { Link } from './replication.ts';
+import type { ReplicaLink } from './replication.ts';
 
-/** A write is remembered for ten minutes; whether it was made has to be seen for longer. */
-export const REMEMBERED_MS = 3_600_000;
-export const MOST_REMEMBERED = 100;
+/** How long the ids of changes are kept: longer than the ten minutes for which DurableWrites may repeat a write. */
+const REMEMBERED_MS = 3_600_000;
+const MOST_REMEMBERED = 100;
 
-/** Notes in KEYS[2] that the change `id` was made. The same step that makes it. */
-export const NOTE_LUA = `
+/** Defines `note`, which adds the id of a change to the list KEYS[2], in the script that makes the change. */
+const NOTE_LUA = `
 local function note(id)
   redis.call('LPUSH', KEYS[2], id)
   redis.call('LTRIM', KEYS[2], 0, ${MOST_REMEMBERED - 1})
   redis.call('PEXPIRE', KEYS[2], ${REMEMBERED_MS})
 end`;
 
-/** Whether the change `id` was made, or so many since that it can no longer be seen. Writes in any case. */
+/** Defines `noted`: whether the change was made, or so many later ones that its id may be gone. Writes in any case. */
 export const NOTED_LUA = `${NOTE_LUA}
 local function noted(id)
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -25,7 +25,7 @@ local function noted(id)
   return #ids >= ${MOST_REMEMBERED}
 end`;
 
-/** Replaces a record if it is still the one that was read. KEYS: record, changes. ARGV: before, after, change. */
+/** Replaces a record if it has not changed since it was read. KEYS: record, changes. ARGV: before, after, change id. */
 export const REPLACE_LUA = `${NOTE_LUA}
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
@@ -33,8 +33,8 @@ note(ARGV[3])
 return 1`;
 
 /**
- * Makes a change to a record again. KEYS and ARGV as above, `before` empty where there was no record. Replies 1 where it
- * is there, 2 where it was made again, and else with what stands in its place, without the change: 0 for nothing.
+ * Repeats a change of a record. KEYS and ARGV as above, `before` empty if there was no record. Replies 1 if the record has
+ * the change, 2 if the change was repeated, else with the record without the change; 0 if there is no record.
  */
 const REMAKE_LUA = `${NOTED_LUA}
 if noted(ARGV[3]) then return 1 end
@@ -50,19 +50,19 @@ if there == ARGV[1] or (ARGV[1] == '' and not there) then
 end
 return there or 0`;
 
-/** KEYS: pointer. ARGV: key id. It is written where it is there, too. */
+/** Writes a pointer, even if it is there already. KEYS: pointer. ARGV: key id. Replies 0 if it points to another key. */
 const POINT_LUA = `
 local there = redis.call('GET', KEYS[1])
 if there and there ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1])
 return 1`;
 
-/** KEYS: index. ARGV: score, key id. Removed first, or nothing would be written where it is there. */
+/** Adds a key to the list. It removes the key first, so that it always writes. KEYS: index. ARGV: score, key id. */
 const LIST_LUA = `
 redis.call('ZREM', KEYS[1], ARGV[2])
 return redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])`;
 
-/** The same the other way round. */
+/** Removes a key from the list. It adds the key first, for the same reason. KEYS and ARGV as above. */
 const UNLIST_LUA = `
 redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
 return redis.call('ZREM', KEYS[1], ARGV[2])`;
@@ -71,11 +71,11 @@ export interface KeyWriteOptions {
   /** Null: the key was created. */
   readonly before: StoredKey | null;
   readonly after: StoredKey;
-  /** As they stand in the store. */
+  /** The records as text, exactly as in the store. */
   readonly texts: { readonly before: string; readonly after: string };
-  /** Different for each change. */
+  /** The id of this change. */
   readonly change: string;
-  /** Tells every gateway. */
+  /** Notifies every gateway. */
   readonly announce: () => Promise<void>;
 }
 
@@ -90,12 +90,12 @@ export class KeyWrite implements LastingWrite {
     this.about = options.after.id;
   }
 
-  async remake(linkOf: (name: string) => Promise<Link>): Promise<'there' | 'remade' | 'superseded'> {
+  async remake(linkOf: (name: string) => Promise<ReplicaLink>): Promise<'there' | 'remade' | 'superseded'> {
     const { before, after, announce } = this.#options;
-    // Pointers come first, as when it was made: a record without them is a key that cannot be found.
+    // Pointers come first, as in the original change: without them, no look-up finds the key.
     await this.#point(linkOf, digestsIn(before === null ? after.secrets : addedIn(after, before)));
     const isDeletion = after.deletedAtMs !== undefined;
-    // All its digests are retired ones.
+    // All digests of a tombstone are retired.
     if (isDeletion) await this.#point(linkOf, digestsOf(after));
     if (before === null || isDeletion) await this.#list(linkOf);
     const outcome = await this.#record(linkOf);
@@ -105,7 +105,7 @@ export class KeyWrite implements LastingWrite {
     return outcome;
   }
 
-  async #record(linkOf: (name: string) => Promise<Link>): Promise<'there' | 'remade' | 'superseded'> {
+  async #record(linkOf: (name: string) => Promise<ReplicaLink>): Promise<'there' | 'remade' | 'superseded'> {
     const { before, after, texts, change } = this.#options;
     const names = [keyspace.apiKey(after.id), keyspace.changesTo(after.id)] as const;
     const link = await linkOf(names[0]);
@@ -114,14 +114,14 @@ export class KeyWrite implements LastingWrite {
       if (reply === 1) return 'there';
       if (reply === 2) return 'remade';
       if (reply === 0) {
-        // Its creation was undone as well. The key would be gone, or be created again without this change.
+        // The failover has undone the creation as well. Without this, the key would be gone, or come back without this change.
         await this.#point(linkOf, digestsIn(after.secrets));
         await this.#list(linkOf);
         if ((await link.eval(REMAKE_LUA, 2, ...names, '', texts.after, change)) === 2) return 'remade';
         continue;
       }
       const there = readStoredKey(String(reply));
-      // Made by others after it was created, or in its place: either way there is a key, and it is not to be replaced.
+      // A creation never replaces an existing record: another process has changed it since, or created it instead.
       const next = before === null ? there : madeAgain(before, after, there);
       if (next === null) return 'superseded';
       await this.#point(linkOf, digestsIn(addedIn(next, there)));
@@ -131,13 +131,13 @@ export class KeyWrite implements LastingWrite {
     }
   }
 
-  async #point(linkOf: (name: string) => Promise<Link>, digests: readonly string[]): Promise<void> {
+  async #point(linkOf: (name: string) => Promise<ReplicaLink>, digests: readonly string[]): Promise<void> {
     const { after } = this.#options;
     const point = async (name: string) => (await linkOf(name)).eval(POINT_LUA, 1, name, after.id);
     await Promise.all(digests.map((digest) => point(keyspace.digest(digest))));
   }
 
-  async #list(linkOf: (name: string) => Promise<Link>): Promise<void> {
+  async #list(linkOf: (name: string) => Promise<ReplicaLink>): Promise<void> {
     const { after } = this.#options;
     const link = await linkOf(keyspace.apiKeys);
     const lua = after.deletedAtMs === undefined ? LIST_LUA : UNLIST_LUA;
@@ -154,11 +154,10 @@ function addedIn({ secrets }: StoredKey, other: StoredKey): StoredKey['secrets']
 }
 
 /**
- * Makes the change from `before` to `after` again in a record that does not have it and was changed otherwise: after a
- * failover undid it, through a gateway that had not seen it. Only what is still as it was before is changed; what the
- * other change has decided differently stays. A revocation is for good, so nothing can have decided differently; so is a
- * deletion, which leaves nothing to decide.
- * @returns null where nothing of it can be made again
+ * Applies the change from `before` to `after` to a record that lacks it and has another change: a failover undid the
+ * change, and a gateway that had not seen it changed the record. Members that still have their value from `before` are
+ * changed; members with another value keep it. A revocation and a deletion are final and always applied.
+ * @returns null if nothing of the change can be applied
  */
 export function madeAgain(before: StoredKey, after: StoredKey, there: StoredKey): StoredKey | null {
   if (after.deletedAtMs !== undefined) {
@@ -185,7 +184,7 @@ export function madeAgain(before: StoredKey, after: StoredKey, there: StoredKey)
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Member by member; one that is undefined is not there. */
+/** Merges member by member. An undefined member counts as missing. */
 function merged<T extends object>(beforeOf: T, afterOf: T, thereOf: object) {
   const [before, after, there] = [beforeOf, afterOf, thereOf] as [Members, Members, Members];
   const value: Record<string, unknown> = { ...there };

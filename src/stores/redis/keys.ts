@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
+import type { Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import {
-  type Change,
   type Deleted,
-  type Durability,
   digestsOf,
   type KeyPage,
   type KeyStore,
   readStoredKey,
+  type StoreChange,
   type StoredKey,
   type Updated,
   type UpdateOptions,
@@ -20,7 +20,7 @@ import { type LookUps, lookUpsOn } from './look-ups.ts';
 import type { Calls } from './shards.ts';
 import { FOREIGN, type Value, Values } from './values.ts';
 
-/** How many ids stand in the list before one that has been taken out of it. KEYS: index. ARGV: score, id. */
+/** The rank that an id would have in the list, for an id that was removed from it. KEYS: index. ARGV: score, id. */
 const RANK_LUA = `
 redis.call('ZADD', KEYS[1], 'NX', ARGV[1], ARGV[2])
 local rank = redis.call('ZRANK', KEYS[1], ARGV[2])
@@ -41,28 +41,28 @@ interface Scripted {
 export interface RedisKeysOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
-  /** Tells every gateway. */
-  readonly publish: (change: Change) => Promise<void>;
-  /** Where changes wait until they are durable. */
+  /** Notifies every gateway. */
+  readonly publish: (change: StoreChange) => Promise<void>;
+  /** Makes changes durable. */
   readonly writes: DurableWrites;
 }
 
 const NOT_WAITED_FOR: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
 
-/** More attempts than that in a row lose to other writers only where something writes without end. */
+/** Attempts of an update that loses races against other writers. More would fail only against an endless writer. */
 const MOST_ATTEMPTS = 50;
 
 /**
- * API keys in Redis. The record of a key is the truth; a digest only points to it and counts while the record has that
- * digest. Nothing here needs two names to change at once, so it holds on a cluster, and a crash between two steps leaves
- * at most a pointer that leads nowhere: pointers are written before the record that has them and removed after.
+ * API keys in Redis. The record of a key is authoritative: a pointer from a digest to the key counts only while the record
+ * has that digest. No step changes two names atomically, so this works in a cluster too. Pointers are written before the
+ * record that needs them and removed after it, so a crash between two steps leaves at most an unused pointer.
  */
 export class RedisKeys implements KeyStore {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
   readonly #values: Values;
   readonly #lookUps: LookUps;
-  readonly #publish: (change: Change) => Promise<void>;
+  readonly #publish: (change: StoreChange) => Promise<void>;
   readonly #writes: DurableWrites;
 
   constructor({ redis, circuit, publish, writes }: RedisKeysOptions) {
@@ -96,24 +96,24 @@ export class RedisKeys implements KeyStore {
     const keys: StoredKey[] = [];
     let from = cursor === null ? 0 : await this.#rankAfter(cursor);
     for (;;) {
-      // One more than wanted tells whether there is another page.
+      // One id more than the limit shows whether there is another page.
       const ids = await this.#inIndex(() => this.#redis.zrange(keyspace.apiKeys, from, `${from + limit}`));
       const texts = await Promise.all(ids.map((id) => this.#record(id)));
       for (const key of texts.map(readable)) {
-        // A deletion that was cut short has left its key in the list.
+        // A deletion that did not finish has left its key in the list.
         if (key === null || key.deletedAtMs !== undefined) continue;
         if (keys.length === limit) return { keys, cursor: keys.at(-1)!.id };
         keys.push(key);
       }
       if (ids.length <= limit) return { keys, cursor: null };
-      // Those before may have been deleted meanwhile.
+      // Keys before this position may have been deleted meanwhile, so the index is looked up again.
       from = await this.#rankAfter(ids.at(-1)!);
     }
   }
 
   async create(key: StoredKey): Promise<Durability> {
     await this.#store(key);
-    // Nobody has to hear of it: what was unknown is asked again within a second anyway.
+    // The notification may fail: gateways ask about unknown secrets again within a second anyway.
     await this.#publish({ kind: 'key', keyId: key.id }).catch(() => {});
     return this.#settle(null, key, '');
   }
@@ -121,13 +121,13 @@ export class RedisKeys implements KeyStore {
   async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'unknown' | 'taken')[]> {
     const stored = await Promise.allSettled(keys.map((key) => this.#store(key)));
     return Promise.all(
-      stored.map(async (one, i) => {
-        if (one.status === 'fulfilled') {
+      stored.map(async (result, i) => {
+        if (result.status === 'fulfilled') {
           const { kind } = await this.#settle(null, keys[i]!, '');
           return kind === 'durable' ? 'created' : 'unknown';
         }
-        if (one.reason instanceof Failure && one.reason.code === 'refused') return 'taken';
-        throw one.reason;
+        if (result.reason instanceof Failure && result.reason.code === 'refused') return 'taken';
+        throw result.reason;
       }),
     );
   }
@@ -140,11 +140,10 @@ export class RedisKeys implements KeyStore {
     const changed = await this.#change(id, (key) => (key.deletedAtMs === undefined ? change(key) : null));
     if (changed === null) return null;
     const { before, next, text, name } = changed;
-    // The same of one that may not be durable.
     return { key: next, durability: isLasting ? await this.#settle(before, next, text, name) : NOT_WAITED_FOR };
   }
 
-  /** The record first: from then on it is deleted, whatever keeps it in the list. */
+  /** Replaces the record first: from then on the key is deleted, even if its removal from the list fails. */
   async delete(id: string, bury: (key: StoredKey) => StoredKey): Promise<Deleted | null> {
     const changed = await this.#change(id, bury);
     if (changed === null) return null;
@@ -154,9 +153,10 @@ export class RedisKeys implements KeyStore {
   }
 
   /**
-   * Replaces a record and tells every gateway.
-   * @param change null: nothing is changed, as where there is no such key
-   * @returns the key before, its text, the key now, and the name of the change
+   * Replaces a record and notifies every gateway.
+   * @param change returns null to change nothing
+   * @returns the key before, its text, the key after, and the id of the change; null if there is no such key or nothing
+   *   was changed
    */
   async #change(id: string, change: (key: StoredKey) => StoredKey | null) {
     for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
@@ -167,7 +167,7 @@ export class RedisKeys implements KeyStore {
       if (next === null) return null;
       const name = randomUUID();
       if (!(await this.#replace(before, key, next, name))) continue;
-      // Told even when nothing changed: whoever repeats a change whose announcement failed repeats that too.
+      // Published even if nothing changed: a caller that repeats a change after a failed notification repeats that too.
       await this.#publish({ kind: 'key', keyId: id });
       return { before: key, text: before, next, name };
     }
@@ -191,9 +191,9 @@ export class RedisKeys implements KeyStore {
     try {
       await this.#pointAndSet(key);
     } catch (error) {
-      // Two creations of one id at once, as with one Idempotency-Key, have different digests: those of the one that
-      // loses would stay for ever. Of a call that was not answered it is unknown whether the record is there.
-      if (error instanceof Failure && error.code === 'refused') await this.#forsake(key).catch(() => {});
+      // Two concurrent creations of one id, as with one Idempotency-Key, have different digests. The pointers of the loser
+      // are removed, or they would stay for ever. After a call without an answer the record may exist, so they stay.
+      if (error instanceof Failure && error.code === 'refused') await this.#removePointers(key).catch(() => {});
       throw error;
     }
   }
@@ -209,14 +209,14 @@ export class RedisKeys implements KeyStore {
     if (stored === null) throw taken('id');
   }
 
-  /** Removes the pointers of a creation that was refused, but for those that the record under its id needs. */
-  async #forsake(refused: StoredKey): Promise<void> {
+  /** Removes the pointers of a refused creation, except those that the record with its id needs. */
+  async #removePointers(refused: StoredKey): Promise<void> {
     const stored = await this.get(refused.id, { evenDeleted: true });
     const needless = stored === null ? digestsOf(refused) : digestsOnlyIn(refused, stored);
     for (const digest of needless) await this.#unpoint(digest, refused.id);
   }
 
-  /** @returns false when somebody else has changed the record meanwhile */
+  /** @returns false if another writer has changed the record meanwhile */
   async #replace(before: string, key: StoredKey, next: StoredKey, change: string): Promise<boolean> {
     const after = JSON.stringify(next);
     if (after === before) return true;
@@ -227,20 +227,20 @@ export class RedisKeys implements KeyStore {
     const name = keyspace.apiKey(key.id);
     const replace = () => this.#redis.tollgateReplace(name, keyspace.changesTo(key.id), before, after, change);
     if ((await this.#circuit.run(replace, name)) === 0) return false;
-    // Once more: a change that had just removed the same digest may have taken the pointer along.
+    // Written again: a concurrent change that removed the same digest may have removed the pointer.
     for (const digest of added) await this.#point(digest, key.id);
     for (const digest of digestsOnlyIn(key, next)) await this.#unpoint(digest, key.id);
     return true;
   }
 
-  /** @returns false when the digest belongs to another key */
+  /** @returns false if the digest belongs to another key */
   async #point(digest: string, id: string): Promise<boolean> {
     const name = keyspace.digest(digest);
     return this.#circuit.run(async () => {
       for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
         if ((await this.#redis.set(name, id, 'NX')) !== null) return true;
         const owner = await this.#values.get(name);
-        // Nobody's: it was dropped between the two commands.
+        // Null: another writer removed it between the two commands.
         if (owner !== null) return owner === id;
       }
       throw new Failure(
@@ -254,7 +254,7 @@ export class RedisKeys implements KeyStore {
     const name = keyspace.digest(digest);
     await this.#circuit.run(() => this.#redis.tollgateDrop(name, id), name);
     const key = await this.get(id, { evenDeleted: true });
-    // It has come back between the two steps; whoever brought it may have seen the pointer that is now gone.
+    // Another writer has added the digest again, and may have relied on the pointer that was just removed.
     if (key !== null && digestsOf(key).includes(digest)) await this.#point(digest, id);
   }
 
@@ -276,12 +276,12 @@ export class RedisKeys implements KeyStore {
   }
 }
 
-/** A value of another type is somebody else's: this one key fails, not the store. */
+/** @throws Failure `store_corrupt` for a foreign value: this key fails, and the others are not affected */
 function read(text: Value): StoredKey | null {
   return text === null ? null : readStoredKey(text === FOREIGN ? '' : text);
 }
 
-/** For lists: an id without a record (its creation is under way or was cut short) or with a broken one is left out. */
+/** For lists, which leave out ids without a record (the creation has not finished) or with a damaged one. */
 function readable(text: Value): StoredKey | null {
   try {
     return read(text);

@@ -1,40 +1,40 @@
 /**
- * Every name that Tollgate uses in Redis, its content and its lifetime. Nothing else may build a name.
- * The braces are hash tags: what belongs to one consumer lies in one slot of a Redis Cluster.
+ * Every name that Tollgate uses in Redis, with its content and lifetime. No other module may build a name.
+ * The braces are hash tags: all names of one consumer are in one slot of a Redis Cluster.
  */
 export const keyspace = {
-  /** Hash: the counters, strikes and ban of one consumer. Lives until the last of them has lost its meaning. */
+  /** Hash: the counters, strikes and ban of one consumer. Expires when the last of them has ended and is forgotten. */
   account: (consumerId: string) => `tg:a:{${consumerId}}`,
-  /** String, JSON: one API key (StoredKey). Lives until it is deleted; a revoked key stays, to be recognised. */
+  /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**
-   * List: ids of the last changes to one API key or one ban, newest first. Written with each change in one step, so that a
-   * gateway can distinguish a change that a failover has undone from one that a later change has followed. Lives for an
-   * hour after the last.
+   * List: ids of the last changes to one API key or one ban, newest first. Written atomically with each change, so that a
+   * gateway can distinguish a change that a failover has undone from one that a later change has followed. Expires an hour
+   * after the last change.
    */
   changesTo: (id: string) => `tg:made:{${id}}`,
-  /** String: the id of the API key that has a secret with this digest, or had. Lives as long as the key's record has the digest. */
+  /** String: the id of the API key that has, or had, a secret with this digest. Removed when the record drops the digest. */
   digest: (digest: string) => `tg:digest:${digest}`,
   /** Sorted set: the ids of all API keys by the time of their creation, milliseconds. */
   apiKeys: 'tg:keys',
-  /** String, JSON: check values of the peppers in use, and those before, sealed. Lives for as long as there are keys. */
+  /** String, JSON: check values of the peppers in use, and the encrypted history of peppers. Never removed. */
   peppers: 'tg:peppers',
-  /** String, integer: how many changes to keys and bans there have been. Gateways poll it. */
+  /** String, integer: the number of changes to keys and bans so far. Gateways poll it. */
   changes: 'tg:changes',
   /**
-   * Channel: `NUMBER key ID` or `NUMBER ban ID`, for every change; the number is what `changes` became with it. Channels
-   * are the whole server's, so the database stands in the name.
+   * Channel: `NUMBER key ID` or `NUMBER ban ID` for every change, where NUMBER is the new value of `changes`. Databases
+   * share the channels of a server, so the name contains the database.
    */
   changesChannel: (database: number) => `tg:changes:${database}`,
   /**
-   * Hash: the record of the changes that operators made. A field for each record, its number: `ID MILLISECONDS REVISION JSON`; and
-   * `first`, `last` (the numbers of the oldest and the latest) and `at` (when that was added). Has at most as many records as
-   * `audit.keep` says, and no end.
+   * Hash: the record of changes. Each field named by a number holds one record, `ID MILLISECONDS REVISION JSON`; `first` and
+   * `last` are the numbers of the oldest and the latest record. Has at most `audit.keep` records. Never expires. Earlier
+   * versions also kept `at`, when the latest was added.
    */
   audit: 'tg:audit',
-  /** Hash: calls of a deprecated route in a day, by consumer. Lives for `KEPT_DAYS` after the last of them. */
+  /** Hash: calls of a deprecated route in a day, by consumer. Expires `KEPT_DAYS` after the last of them. */
   deprecatedCalls: (day: string, route: string) => `tg:deprecated:{${day} ${route}}`,
-  /** String that nobody reads: written to see whether writing works. Lives for a second. */
+  /** String that is never read: written to test whether the server accepts writes. Expires after a second. */
   trial: 'tg:trial',
   /** String, integer: failed authentications of one client address (rate-limiter-flexible adds the address). */
   failedAttemptsPrefix: 'tg:fail',

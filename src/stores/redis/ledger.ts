@@ -2,23 +2,29 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
 import { type Ban, NO_STRIKES, type Outcome, type WindowCount } from '../../admit/decide.ts';
-import { type Ask, type BanInForce, type Ledger, NothingDone } from '../../admit/ledger.ts';
+import {
+  type BanInForce,
+  type DecisionRequest,
+  type Durability,
+  type Ledger,
+  NothingDone,
+} from '../../admit/ledger.ts';
 import { type Allowance, WINDOWS, type WindowName } from '../../admit/plan.ts';
-import type { Change, Durability } from '../../identify/key-store.ts';
+import { Failure } from '../../failure.ts';
+import type { StoreChange } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
 import { NOTED_LUA } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
-import { Numbers } from './numbers.ts';
-import { holdWrites } from './one-write.ts';
-import type { Link } from './replication.ts';
+import type { ReplicaLink } from './replication.ts';
 import { Script } from './script.ts';
 import type { Calls } from './shards.ts';
+import { holdWrites } from './values.ts';
 
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
 
-/** The script of the decision. Exported for the test that holds it to its twin. */
+/** The decision script. Exported for the test that compares it with src/admit/decide.ts. */
 export const DECIDE_LUA = script('./decide.lua');
 
 const LIFT_LUA = NOTED_LUA + script('./lift.lua');
@@ -31,25 +37,25 @@ interface Scripted {
 export interface RedisLedgerOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
-  /** Tells every gateway. */
-  readonly publish: (change: Change) => Promise<void>;
-  /** Where a lift waits until it is durable. */
+  /** Notifies every gateway. */
+  readonly publish: (change: StoreChange) => Promise<void>;
+  /** Makes lifts durable. */
   readonly writes: DurableWrites;
   /** Left out: DECIDE_LUA. */
   readonly decideLua?: string;
 }
 
 /**
- * The ledger in Redis: one hash per consumer, one script call for all asks of a turn, Redis's clock. In a cluster one
- * script call for each consumer of the turn, in one write for each primary.
+ * The ledger in Redis: one hash per consumer, one script call for all requests of a turn, Redis's clock. In a cluster, one
+ * script call for each consumer of the turn, and one socket write for each primary.
  */
 export class RedisLedger implements Ledger {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
-  readonly #publish: (change: Change) => Promise<void>;
+  readonly #publish: (change: StoreChange) => Promise<void>;
   readonly #writes: DurableWrites;
   readonly #decision: Script;
-  readonly #ruleOf = rememberedRules();
+  readonly #ruleOf = cachedRules();
 
   constructor({ redis, circuit, publish, writes, decideLua = DECIDE_LUA }: RedisLedgerOptions) {
     this.#decision = new Script(decideLua);
@@ -60,39 +66,41 @@ export class RedisLedger implements Ledger {
     this.#writes = writes;
   }
 
-  decide(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
-    return this.#redis instanceof ClusterClient ? this.#decideApart(asks) : this.#decideTogether(asks);
+  decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
+    return this.#redis instanceof ClusterClient ? this.#decideApart(requests) : this.#decideTogether(requests);
   }
 
-  async #decideTogether(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
-    const keys = asks.map(({ consumerId }) => keyspace.account(consumerId));
-    const args = argumentsOf(asks, this.#ruleOf);
+  async #decideTogether(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
+    const keys = requests.map(({ consumerId }) => keyspace.account(consumerId));
+    const args = argumentsOf(requests, this.#ruleOf);
     const reply = await this.#circuit.run(() => this.#decision.run(this.#redis, keys, args), keys[0]);
     const numbers = new Numbers(reply);
     const nowMs = numbers.next();
-    return asks.map((ask) => outcomeOf(ask, nowMs, numbers));
+    return requests.map((request) => outcomeOf(request, nowMs, numbers));
   }
 
   /**
-   * A script may only touch one slot. Two consumers of one turn share one so seldom that they are not put together: a
-   * call for one name is never told TRYAGAIN while its slot moves. A primary that does not answer leaves its own
-   * consumers without an outcome, nobody else's.
+   * A script may only use the names of one slot. Consumers in the same slot are rare within a turn and are not combined: a
+   * call for a single name never gets TRYAGAIN while its slot moves. If a primary does not answer, only its own consumers
+   * are left without an outcome.
    */
-  async #decideApart(asks: readonly Ask[]): Promise<readonly (Outcome | null)[]> {
-    const groups = [...Map.groupBy(asks, ({ consumerId }) => consumerId).values()];
+  async #decideApart(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
+    const groups = [...Map.groupBy(requests, ({ consumerId }) => consumerId).values()];
     const held = holdWrites(this.#redis);
     const calls = groups.map((group) => this.#decideTogether(group));
     held.release();
     const settled = await Promise.allSettled(calls);
-    const failures = settled.flatMap((one) => (one.status === 'rejected' ? [one.reason as Error] : []));
+    const failures = settled.flatMap((result) => (result.status === 'rejected' ? [result.reason as Error] : []));
     const undone = failures.find((failure) => failure instanceof NothingDone);
     if (undone === undefined && failures[0] !== undefined && failures.length === groups.length) throw failures[0];
-    const outcomes = new Map(groups.flatMap((group, i) => group.map((ask, j) => [ask, decidedOf(settled[i]!, j)])));
+    const outcomes = new Map(
+      groups.flatMap((group, i) => group.map((request, j) => [request, decidedOf(settled[i]!, j)])),
+    );
     if (undone !== undefined) {
-      const butFor = asks.map((ask) => outcomes.get(ask));
-      throw new NothingDone(undone.message, undone.cause, butFor);
+      const answered = requests.map((request) => outcomes.get(request));
+      throw new NothingDone(undone.message, undone.cause, answered);
     }
-    return asks.map((ask) => outcomes.get(ask) ?? null);
+    return requests.map((request) => outcomes.get(request) ?? null);
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
@@ -115,7 +123,7 @@ export class RedisLedger implements Ledger {
     await this.#circuit.run(() => this.#redis.del(name), name);
   }
 
-  /** Looks through all accounts, a thousand at a time, so that there is no index that could disagree with them. */
+  /** Scans all accounts, a thousand at a time. An index of bans could disagree with the accounts. */
   async bans(): Promise<readonly BanInForce[]> {
     const found = new Map<string, BanInForce>();
     const servers = this.#redis instanceof ClusterClient ? this.#redis.nodes('master') : [this.#redis];
@@ -140,7 +148,7 @@ export class RedisLedger implements Ledger {
     } while (cursor !== '0');
   }
 
-  /** Of the cluster and not of one node: a slot may have moved since the node named the account. */
+  /** Asks the cluster and not the scanned node: a slot may have moved since the scan. */
   async #banFields(names: readonly string[]): Promise<(Ban | null)[]> {
     const held = holdWrites(this.#redis);
     const calls = names.map((name) => this.#circuit.run(() => this.#banOf(name), name));
@@ -158,13 +166,13 @@ export class RedisLedger implements Ledger {
   }
 }
 
-/** A ban that a failover has brought back is lifted again; one that was imposed since has another end and stays. */
+/** Lifts a ban again that a failover has restored. A ban that was imposed since has another end and stays. */
 function liftAgain(consumerId: string, change: string, endedAt: string, announce: () => Promise<void>): LastingWrite {
   const names = [keyspace.account(consumerId), keyspace.changesTo(consumerId)] as const;
   let isAnnounced = true;
   return {
     about: consumerId,
-    remake: async (linkOf: (name: string) => Promise<Link>) => {
+    remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
       const link = await linkOf(names[0]);
       const outcome = (await link.eval(LIFT_LUA, 2, ...names, change, endedAt)) === null ? 'there' : 'remade';
       if (outcome === 'remade') isAnnounced = false;
@@ -175,32 +183,32 @@ function liftAgain(consumerId: string, change: string, endedAt: string, announce
   };
 }
 
-type Answer = PromiseSettledResult<readonly (Outcome | null)[]>;
+type Settled = PromiseSettledResult<readonly (Outcome | null)[]>;
 
-/** Undefined where nothing was done, null where that is not known. */
-function decidedOf(answer: Answer, i: number): Outcome | null | undefined {
-  if (answer.status === 'fulfilled') return answer.value[i] ?? null;
-  return answer.reason instanceof NothingDone ? undefined : null;
+/** Undefined if the store has certainly done nothing, null if that is not known. */
+function decidedOf(result: Settled, i: number): Outcome | null | undefined {
+  if (result.status === 'fulfilled') return result.value[i] ?? null;
+  return result.reason instanceof NothingDone ? undefined : null;
 }
 
-/** The arguments of the script (their shape stands at its head): most of what a turn asks is asked under the same few rules. */
-function argumentsOf(asks: readonly Ask[], ruleOf: (allowance: Allowance) => string): string[] {
+/** The arguments of the script (described in decide.lua). Each rule is sent once: most requests of a turn share a few. */
+function argumentsOf(requests: readonly DecisionRequest[], ruleOf: (allowance: Allowance) => string): string[] {
   const rules = new Map<Allowance, number>();
   let runs = '';
-  for (let i = 0; i < asks.length; ) {
-    const { allowance, cost, n } = asks[i]!;
+  for (let i = 0; i < requests.length; ) {
+    const { allowance, cost, n } = requests[i]!;
     const rule = rules.get(allowance) ?? rules.size + 2;
     rules.set(allowance, rule);
     let next = i + 1;
-    while (next < asks.length && isSame(asks[next]!, asks[i]!)) next++;
+    while (next < requests.length && isSame(requests[next]!, requests[i]!)) next++;
     runs += `${rule} ${n} ${cost} ${next - i} `;
     i = next;
   }
   return [runs, ...[...rules.keys()].map(ruleOf)];
 }
 
-/** Remembers what the rules of an allowance are told as: there are few, and each is told in every call. */
-function rememberedRules(): (allowance: Allowance) => string {
+/** Caches the text of each allowance's rule: there are few, and every call sends them. */
+function cachedRules(): (allowance: Allowance) => string {
   const known = new WeakMap<Allowance, string>();
   return (allowance) => {
     const before = known.get(allowance);
@@ -211,7 +219,7 @@ function rememberedRules(): (allowance: Allowance) => string {
   };
 }
 
-function isSame(one: Ask, other: Ask): boolean {
+function isSame(one: DecisionRequest, other: DecisionRequest): boolean {
   return one.allowance === other.allowance && one.cost === other.cost && one.n === other.n;
 }
 
@@ -224,10 +232,10 @@ function ruleOf({ limits, bans }: Allowance): number[] {
   return [...rule, ...windows];
 }
 
-/** Reads one consumer's part of the reply (its shape stands at the head of decide.lua). */
-function outcomeOf({ allowance, cost, n }: Ask, nowMs: number, reply: Numbers): Outcome | null {
-  const told = reply.next();
-  if (told === 0) return null;
+/** Parses one consumer's part of the reply (described in decide.lua). */
+function outcomeOf({ allowance, cost, n }: DecisionRequest, nowMs: number, reply: Numbers): Outcome | null {
+  const length = reply.next();
+  if (length === 0) return null;
   const { limits } = allowance;
   const admitted = reply.next();
   const windows: Partial<Record<WindowName, WindowCount>> = {};
@@ -236,7 +244,7 @@ function outcomeOf({ allowance, cost, n }: Ask, nowMs: number, reply: Numbers): 
     const endsAtMs = reply.next();
     if (endsAtMs > 0) windows[window] = { used, endsAtMs };
   }
-  if (told === 1 + 2 * limits.length) {
+  if (length === 1 + 2 * limits.length) {
     return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows, strikes: NO_STRIKES, ban: null } };
   }
   const bannedFrom = reply.next();
@@ -249,4 +257,39 @@ function outcomeOf({ allowance, cost, n }: Ask, nowMs: number, reply: Numbers): 
 function banOf(number: number, untilMs: number, window: number): Ban | null {
   const name = WINDOWS[window - 1];
   return number > 0 && name !== undefined ? { number, untilMs, window: name } : null;
+}
+
+const SPACE = 0x20;
+const ZERO = 0x30;
+
+/** Parses the whole numbers of a text one after the other: ASCII digits, separated by single spaces. */
+export class Numbers {
+  readonly #text: Uint8Array;
+  #at = 0;
+
+  constructor(text: Uint8Array) {
+    this.#text = text;
+  }
+
+  /** @throws Failure `store_unavailable` if no number follows */
+  next(): number {
+    const text = this.#text;
+    const from = this.#at;
+    let number = 0;
+    let at = from;
+    for (; at < text.length; at++) {
+      const byte = text[at]!;
+      if (byte === SPACE) break;
+      const digit = byte - ZERO;
+      if (digit < 0 || digit > 9) throw noNumber();
+      number = number * 10 + digit;
+    }
+    if (at === from) throw noNumber();
+    this.#at = at + 1;
+    return number;
+  }
+}
+
+function noNumber(): Failure {
+  return new Failure('store_unavailable', 'Redis answered something else than the script tells.');
 }

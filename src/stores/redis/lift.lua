@@ -1,8 +1,13 @@
 -- Lifts a ban that is in force (the twin of `lift` in src/admit/decide.ts): clears the strikes, takes back the rung.
--- KEYS[1] the hash of one consumer, its fields as in decide.lua; KEYS[2] the last changes. ARGV[1] the id of this change;
--- ARGV[2] empty, or where the lift is made again the end of the ban that it lifted: a later ban is not lifted with it.
--- `note` and `noted` stand before this (NOTED_LUA in key-writes.ts). Replies the end of the ban that was lifted, or nothing
--- where there is none in force, something foreign, which is left as it is, or the lift made again was not undone.
+--
+-- KEYS[1] the hash of one consumer, its fields as in decide.lua
+-- KEYS[2] the list of the last changes
+-- ARGV[1] the id of this change
+-- ARGV[2] empty; or, if the lift is repeated after a failover, the end of the ban that it lifted, so that a later ban stays
+-- reply   the end of the lifted ban; or nil if no ban is in force, the hash has foreign values (which stay as they are), or
+--         a repeated lift had not been undone
+--
+-- NOTED_LUA (key-writes.ts), which defines `note` and `noted`, is put in front of this script.
 local again = ARGV[2] ~= ''
 if again then
   if noted(ARGV[1]) then return false end

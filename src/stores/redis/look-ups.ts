@@ -1,13 +1,12 @@
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
-import { holdWrites } from './one-write.ts';
 import { type Calls, runSteps } from './shards.ts';
-import { FOREIGN, type Value, type Values } from './values.ts';
+import { FOREIGN, holdWrites, type Value, type Values } from './values.ts';
 
-/** Finds records of API keys by the digests of their secrets: the pointer first, then the record that it names. */
+/** Finds the records of API keys by the digests of their secrets: first the pointer, then the record that it names. */
 export interface LookUps {
-  /** What stands where the pointer of this digest leads; null where it leads nowhere, or there is none. */
+  /** The record to which the pointer of this digest leads; null if there is no pointer or no record. */
   recordOf(digest: string): Promise<Value>;
 }
 
@@ -23,7 +22,7 @@ export function lookUpsOn({ redis, circuit, values }: LookUpsOptions): LookUps {
     : new LookUpsTogether({ redis, circuit, values });
 }
 
-/** In a cluster each name has a slot of its own, and a part that is away costs the keys of the others nothing. */
+/** In a cluster, single calls for each name: a primary that is away does not affect the keys on the others. */
 class LookUpsApart implements LookUps {
   readonly #circuit: Calls;
   readonly #values: Values;
@@ -35,7 +34,7 @@ class LookUpsApart implements LookUps {
 
   recordOf(digest: string): Promise<Value> {
     const pointer = keyspace.digest(digest);
-    // Both steps under one deadline: a request waits for them together.
+    // Both steps have one deadline, because a request waits for both.
     return runSteps(this.#circuit, async (step) => {
       const id = await step(() => this.#values.get(pointer), pointer);
       if (typeof id !== 'string') return id;
@@ -45,7 +44,7 @@ class LookUpsApart implements LookUps {
   }
 }
 
-/** Names in one call at most: while Redis reads them it does nothing else. */
+/** Most names in one call: Redis executes nothing else meanwhile. */
 const MOST_AT_ONCE = 256;
 
 interface Waiting {
@@ -61,8 +60,8 @@ interface Pointed {
 }
 
 /**
- * All look-ups of one turn of the event loop in one call: a flood of secrets that nobody has costs Redis and the gateway
- * one command, one deadline and one answer for each turn, not for each of them.
+ * All look-ups of one turn of the event loop in one call. So during a flood of unknown secrets, Redis and the gateway
+ * handle one command, one deadline and one answer for each turn instead of for each secret.
  */
 class LookUpsTogether implements LookUps {
   readonly #redis: Exclude<RedisClient, ClusterClient>;
@@ -90,18 +89,18 @@ class LookUpsTogether implements LookUps {
   };
 
   #ask(batch: readonly Waiting[]): void {
-    // Both steps under one deadline: a request waits for them together.
+    // Both steps have one deadline, because a request waits for both.
     this.#circuit
       .run(() => this.#settle(batch))
       .catch((error) => {
-        // What was answered before is settled, and stays so.
+        // Look-ups that were answered before are settled, so that this has no effect on them.
         for (const { reject } of batch) reject(error);
       });
   }
 
   async #settle(batch: readonly Waiting[]): Promise<void> {
     const pointers = batch.map(({ pointer }) => pointer);
-    // MGET says the same of no value and of one of another type: how many names there are tells whether one is of those.
+    // MGET replies nil for a missing value and for a value of another type. EXISTS counts the latter, too.
     const held = holdWrites(this.#redis);
     const asked = Promise.all([this.#redis.exists(pointers), this.#redis.mget(pointers)]);
     held.release();
@@ -110,14 +109,14 @@ class LookUpsTogether implements LookUps {
     const pointed: Pointed[] = [];
     for (const [i, waiting] of batch.entries()) {
       const id = ids[i] ?? null;
-      // At once: who has no pointer does not wait for the records of the others.
+      // Answered at once: a look-up without a pointer does not wait for the records of the others.
       if (id === null) waiting.resolve(hasForeign ? this.#foreignOrNone(waiting.pointer) : null);
       else pointed.push({ waiting, name: keyspace.apiKey(id) });
     }
     if (pointed.length > 0) await this.#settlePointed(pointed);
   }
 
-  /** A pointer that was made meanwhile will be found by the next look-up. */
+  /** A pointer that has been created meanwhile is found by the next look-up. */
   async #foreignOrNone(pointer: string): Promise<Value> {
     return (await this.#values.get(pointer)) === FOREIGN ? FOREIGN : null;
   }
@@ -125,12 +124,12 @@ class LookUpsTogether implements LookUps {
   async #settlePointed(pointed: readonly Pointed[]): Promise<void> {
     const records = await this.#redis.mget(pointed.map(({ name }) => name));
     const missing: Pointed[] = [];
-    for (const [i, one] of pointed.entries()) {
+    for (const [i, lookUp] of pointed.entries()) {
       const record = records[i] ?? null;
-      if (record === null) missing.push(one);
-      else one.waiting.resolve(record);
+      if (record === null) missing.push(lookUp);
+      else lookUp.waiting.resolve(record);
     }
-    // MGET says the same of no value and of one of another type, which is no key that nobody has.
+    // MGET replies nil for a value of another type, too. Such a value is foreign and must not count as an unknown key.
     await Promise.all(missing.map(async ({ waiting, name }) => waiting.resolve(await this.#values.get(name))));
   }
 }

@@ -4,7 +4,7 @@ import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 import { FOREIGN, Values } from './values.ts';
 
-/** Replaces a value if it is still the one that was read. */
+/** Replaces a value if it has not changed since it was read. */
 const REPLACE_LUA = `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
@@ -29,7 +29,7 @@ export class RedisPepperRecord implements PepperStore {
 
   async read(): Promise<string | null> {
     const value = await this.#circuit.run(() => this.#values.get(keyspace.peppers), keyspace.peppers);
-    // A value of another type is no record; the caller treats it as one that it cannot read.
+    // An empty record is unreadable to the caller, as a value of another type should be.
     return value === FOREIGN ? '' : value;
   }
 

@@ -3,21 +3,21 @@ import { Failure } from '../../failure.ts';
 import { addressOfNode, ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { serverConnector } from './connectors.ts';
-import { Names } from './names.ts';
+import { HostNames } from './names.ts';
 
-/** How many replicas have to have a write before it counts as durable: all that there are, or at most so many. */
+/** How many replicas must have a write before it counts as durable: all, or a number (all, if there are fewer). */
 export type WantedReplicas = 'all' | number;
 
 /**
- * One connection to one server. It never reconnects: what was written on it and what WAIT then says on it are about the
- * same server and the same history. A new connection might lead to another one.
+ * One connection to one server. It never reconnects, so that a write and the WAIT after it reach the same server. A new
+ * connection might lead to another server.
  */
-export type Link = Redis;
+export type ReplicaLink = Redis;
 
-/** A replica that the Sentinels have not heard of for so long is no longer one that could take over. */
+/** A replica that the Sentinels have not reached for this long can no longer be promoted. */
 const AWAY_MS = 60_000;
 
-/** Ends at once where it cannot be made; no command waits for a connection. */
+/** A connection fails at once if it cannot be made, and no command waits for it. */
 const ONCE = {
   lazyConnect: true,
   enableOfflineQueue: false,
@@ -25,33 +25,32 @@ const ONCE = {
   retryStrategy: () => null,
   sentinelRetryStrategy: () => null,
   reconnectOnError: () => false,
-  // The client beside it has one and tells when the primary is another one.
+  // The main client has one, and emits `ready` after a failover.
   failoverDetector: false,
   replyMapping: 'legacy',
 } as const;
 
 /**
- * The servers behind a client as those that keep writes: connections of their own to the primaries, and whether a
- * primary's writes have come to its replicas. Of their own, because WAIT holds up all that is sent behind it on the
- * same connection, and the client's decides about requests.
+ * Finds out whether writes have reached the replicas of the servers behind a client. It has its own connections to the
+ * primaries, because WAIT delays all later commands on its connection, and requests wait for those of the main client.
  */
 export class Replication {
   readonly #client: RedisClient;
   readonly #wanted: WantedReplicas;
-  readonly #links = new Map<string, Promise<Link>>();
-  readonly #made = new Set<Link>();
-  readonly #withoutWaitAof = new WeakSet<Link>();
-  readonly #names = new Names();
+  readonly #links = new Map<string, Promise<ReplicaLink>>();
+  readonly #made = new Set<ReplicaLink>();
+  readonly #withoutWaitAof = new WeakSet<ReplicaLink>();
+  readonly #names = new HostNames();
 
   constructor({ client, wanted }: { readonly client: RedisClient; readonly wanted: WantedReplicas }) {
     this.#client = client;
     this.#wanted = wanted;
-    // Its server may be another one now: a link to the former primary would wait for replicas that have left it.
+    // After a failover the server may be another one. A connection to the former primary would wait for replicas it has lost.
     client.on('ready', () => this.drop());
   }
 
-  /** A connection to the primary that has a name. Rejects when it cannot be made. */
-  async of(name: string): Promise<Link> {
+  /** A connection to the primary that holds a name in Redis. Rejects if it cannot be made. */
+  async of(name: string): Promise<ReplicaLink> {
     const client = this.#client;
     const address = client instanceof ClusterClient ? client.primaryOf(name) : '';
     const node = client instanceof ClusterClient ? client.nodeAt(address ?? '') : client;
@@ -59,7 +58,7 @@ export class Replication {
     const known = this.#links.get(address);
     if (known !== undefined) return known;
     const link = new Redis({ ...node.options, ...ONCE });
-    // The commands that fail report the error.
+    // The failing commands report the error.
     link.on('error', () => {});
     this.#made.add(link);
     link.on('end', () => {
@@ -77,13 +76,13 @@ export class Replication {
     return connected;
   }
 
-  #forget(address: string, connected: Promise<Link>, link: Link): void {
+  #forget(address: string, connected: Promise<ReplicaLink>, link: ReplicaLink): void {
     if (this.#links.get(address) === connected) this.#links.delete(address);
     this.#made.delete(link);
     link.disconnect();
   }
 
-  /** Ends the connections; what waits for them is rejected. The next ones are made to whichever server it is then. */
+  /** Closes the connections and rejects their commands. The next connections are made to the primaries of that time. */
   drop(): void {
     this.#links.clear();
     for (const link of this.#made) link.disconnect();
@@ -91,15 +90,15 @@ export class Replication {
   }
 
   /**
-   * Whether all that was written on a link until now will be there whichever server is the primary next.
+   * Whether all writes on a link so far survive, whichever server becomes the next primary.
    *
-   * Every replica that there is has to have it, because any of them may be promoted. One that has just been promoted is
-   * still counted by the Sentinels and the cluster, and no longer acknowledges anything to the old primary: so what the
-   * old one takes in its last second is never called durable. One that acknowledged before it was promoted has the write.
+   * Every replica must have them, because any of them may be promoted. The Sentinels and the cluster still count a replica
+   * that has just been promoted, and it no longer acknowledges anything to the old primary. So writes that the old primary
+   * accepts in its last second never count as durable. A replica that acknowledged before its promotion has the write.
    */
-  async isDurable(link: Link, withinMs: number): Promise<boolean> {
+  async isDurable(link: ReplicaLink, withinMs: number): Promise<boolean> {
     const untilMs = performance.now() + withinMs;
-    // 0 would be for ever.
+    // WAIT with a timeout of 0 waits for ever.
     const leftMs = () => Math.max(Math.ceil(untilMs - performance.now()), 1);
     const [replication, persistence] = await Promise.all([infoOf(link, 'replication'), infoOf(link, 'persistence')]);
     if (replication !== null && !/^role:master\r?$/m.test(replication)) return false;
@@ -109,8 +108,8 @@ export class Replication {
     return !/^aof_enabled:1\r?$/m.test(persistence ?? '') || this.#isOnDisk(link, leftMs());
   }
 
-  /** Redis 7.2 and later tell; before that nobody can know. */
-  async #isOnDisk(link: Link, withinMs: number): Promise<boolean> {
+  /** Whether the primary's append-only file is on disk. Before Redis 7.2, which has WAITAOF, this cannot be known: true. */
+  async #isOnDisk(link: ReplicaLink, withinMs: number): Promise<boolean> {
     if (this.#withoutWaitAof.has(link)) return true;
     try {
       const [own] = (await link.call('WAITAOF', 1, 0, withinMs)) as [number, number];
@@ -122,31 +121,31 @@ export class Replication {
     }
   }
 
-  /** How many replicas there are by the word of others than the primary, which knows only those that are connected to it. */
-  #others(link: Link, replication: string | null): Promise<number> | number {
+  /** How many replicas there are according to other sources than the primary, which knows only the connected ones. */
+  #others(link: ReplicaLink, replication: string | null): Promise<number> | number {
     if (this.#client instanceof ClusterClient) return replicasInCluster(link);
     if (this.#client.options.sentinels) return this.#replicasBySentinels(this.#client.options);
-    // Not seen at all (the inspection warns of that): as many as the operator says.
+    // INFO is forbidden, of which the inspection warns: the operator's number is all that is known.
     if (replication === null) return this.#wanted === 'all' ? 0 : this.#wanted;
-    // A primary keeps the end of its stream for replicas to come back (an hour, `repl-backlog-ttl`) and has none before
-    // its first replica: without one connected now, there was one not long ago, which may have been promoted.
+    // A primary keeps a replication backlog from its first replica until an hour after the last (`repl-backlog-ttl`). So a
+    // backlog without a connected replica means that a replica left recently, which may have been promoted.
     return /^repl_backlog_active:1\r?$/m.test(replication) ? 1 : 0;
   }
 
-  /** Rejects when no Sentinel answers: then nobody can say what is durable. */
+  /** Rejects if no Sentinel answers, since it is then unknown what is durable. */
   async #replicasBySentinels(options: Redis['options']): Promise<number> {
     const { sentinels = [], name = '', sentinelUsername, sentinelPassword, sentinelTLS, connectTimeout } = options;
-    let complaint: unknown = null;
-    for (const place of sentinels) {
+    let lastError: unknown = null;
+    for (const address of sentinels) {
       const sentinel = new Redis({
         ...ONCE,
         Connector: serverConnector(this.#names),
-        ...place,
+        ...address,
         ...(sentinelUsername ? { username: sentinelUsername } : {}),
         ...(sentinelPassword ? { password: sentinelPassword } : {}),
         ...(options.enableTLSForSentinelMode && sentinelTLS ? { tls: sentinelTLS } : {}),
         ...(connectTimeout === undefined ? {} : { connectTimeout, commandTimeout: connectTimeout }),
-        // A Sentinel has no INFO of a server that loads.
+        // A Sentinel's INFO lacks the fields of the ready check.
         enableReadyCheck: false,
       });
       sentinel.on('error', () => {});
@@ -154,17 +153,17 @@ export class Replication {
         await sentinel.connect();
         return await replicasBySentinel(sentinel, name);
       } catch (error) {
-        complaint = error;
+        lastError = error;
       } finally {
         sentinel.disconnect();
       }
     }
-    throw new Failure('store_unavailable', 'No Sentinel tells of the replicas.', complaint);
+    throw new Failure('store_unavailable', 'No Sentinel tells of the replicas.', lastError);
   }
 }
 
-/** Null where this user may not ask. */
-async function infoOf(link: Link, section: 'replication' | 'persistence'): Promise<string | null> {
+/** Null if an ACL forbids INFO. */
+async function infoOf(link: ReplicaLink, section: 'replication' | 'persistence'): Promise<string | null> {
   return link.info(section).catch((error: Error) => {
     if (error.message.startsWith('NOPERM')) return null;
     throw error;
@@ -176,8 +175,8 @@ function connectedTo(replication: string): number {
 }
 
 /**
- * Those that a Sentinel counts on, whether or not the primary has them. One that has been away for long is left out only
- * where this Sentinel is among those that could elect a primary: behind a cut in the network it is the side that is away.
+ * The replicas that a Sentinel knows, whether or not they are connected to the primary. A replica that has been away for
+ * long is left out only if this Sentinel sees a quorum. Otherwise the Sentinel itself may be cut off, and not the replica.
  */
 async function replicasBySentinel(sentinel: Redis, name: string): Promise<number> {
   const canElect = await sentinel.call('SENTINEL', 'CKQUORUM', name).then(
@@ -192,8 +191,8 @@ async function replicasBySentinel(sentinel: Redis, name: string): Promise<number
   return replicas.filter((fields) => !canElect || !fields.includes('s-down-time') || !isGone(fields)).length;
 }
 
-/** Those that the nodes do not agree to be gone: one that only this node does not reach may be about to be elected. */
-async function replicasInCluster(link: Link): Promise<number> {
+/** The replicas that the nodes have not agreed to be failing: one that only this node cannot reach may be promoted. */
+async function replicasInCluster(link: ReplicaLink): Promise<number> {
   const nodes = String(await link.call('CLUSTER', 'NODES')).split('\n');
   const own = nodes.find((line) => /\bmyself\b/.test(line))?.split(' ')[0];
   if (own === undefined) throw new Failure('store_unavailable', `${addressOfNode(link)} does not know itself.`);

@@ -3,10 +3,10 @@ import { Command } from 'ioredis';
 import type { RedisClient } from './connection.ts';
 
 /**
- * A Lua script that is sent by its digest. Where Redis does not know it, because it never ran there or was forgotten,
- * nothing has been done, and it is sent again as a whole.
+ * A Lua script that is called by its digest (EVALSHA). If Redis does not know the script, nothing has run yet, and the
+ * script is sent in full (EVAL).
  *
- * For the one call that requests wait for: `defineCommand` of ioredis does the same for twice the work.
+ * Used only for the decision, which requests wait for: ioredis's own `defineCommand` does the same at twice the cost.
  */
 export class Script {
   readonly #lua: string;
@@ -17,18 +17,18 @@ export class Script {
     this.#digest = createHash('sha1').update(lua).digest('hex');
   }
 
-  /** What the script returns, which has to be a text. Rejects as every command of the client does. */
+  /** Returns the script's reply, which must be a string. Rejects as any other command of the client does. */
   run(redis: RedisClient, keys: readonly string[], args: readonly string[]): Promise<Buffer> {
     const rest = [String(keys.length), ...keys, ...args];
     return new Promise((resolve, reject) => {
-      const whole = () => redis.sendCommand(new ScriptCall('eval', [this.#lua, ...rest], resolve, reject));
-      const unlessUnknown = (error: Error) => (error.message.startsWith('NOSCRIPT') ? whole() : reject(error));
-      redis.sendCommand(new ScriptCall('evalsha', [this.#digest, ...rest], resolve, unlessUnknown));
+      const sendWhole = () => redis.sendCommand(new ScriptCall('eval', [this.#lua, ...rest], resolve, reject));
+      const onError = (error: Error) => (error.message.startsWith('NOSCRIPT') ? sendWhole() : reject(error));
+      redis.sendCommand(new ScriptCall('evalsha', [this.#digest, ...rest], resolve, onError));
     });
   }
 }
 
-/** A command that tells what became of it by itself, without the promise of ioredis and the ways to it, which stay unused. */
+/** A command that settles through callbacks, without the cost of ioredis's promise. */
 class ScriptCall extends Command {
   constructor(
     name: 'eval' | 'evalsha',

@@ -1,20 +1,21 @@
 import type { Redis } from 'ioredis';
 import { NothingDone } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
+import { setReplyTimeout } from '../../io/deadlines.ts';
 import { Circuit, type CircuitChange, type CircuitOptions, type CircuitState } from './circuit.ts';
 import { addressOfNode, ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 
-/** What a call is about: a name in Redis, or one node of a cluster. */
+/** The name in Redis, or the node of a cluster, that a call uses. */
 export type About = string | Redis;
 
-/** How the stores make their calls: with a deadline, and not at all while nobody answers. */
+/** Makes the calls of the stores: each with a deadline, and none while the store is away. */
 export interface Calls {
-  /** @param about a name or a node: in a cluster it says whose failure a failure is */
+  /** @param about in a cluster, the primary of this name, or this node, is responsible for a failure */
   run<T>(call: () => Promise<T>, about?: About): Promise<T>;
 }
 
-/** The circuit of a store, whatever its shape. */
+/** The circuit of a single server or of a cluster. */
 export interface StoreCircuit extends Calls {
   readonly state: CircuitState;
   /** Whether any call has ever succeeded. */
@@ -23,11 +24,11 @@ export interface StoreCircuit extends Calls {
 }
 
 export interface StoreCircuitOptions extends Omit<CircuitOptions, 'probe'> {
-  /** One part of a cluster went away or came back; the others go on. */
+  /** Called when one primary of a cluster went away or came back. */
   readonly onShardChange?: (address: string, state: CircuitState) => void;
 }
 
-/** The circuit for a client: one, or one for each primary of a cluster. */
+/** The circuit for a client. For a cluster it contains one circuit for each primary. */
 export function circuitFor(redis: RedisClient, options: StoreCircuitOptions): StoreCircuit {
   return redis instanceof ClusterClient
     ? new ClusterCircuit(redis, options)
@@ -35,19 +36,19 @@ export function circuitFor(redis: RedisClient, options: StoreCircuitOptions): St
 }
 
 /**
- * Work of several calls, one after the other, under one deadline: a request waits for them together. In a cluster each
- * call is a matter of its own primary, and only that one is blamed for it.
+ * Runs several calls one after the other under one deadline, because a request waits for all of them. In a cluster each
+ * call goes through the circuit of its own primary, so that a failure counts against that primary only.
  */
 export function runSteps<T>(calls: Calls, work: (step: Calls['run']) => Promise<T>): Promise<T> {
   return calls instanceof ClusterCircuit ? calls.runSteps(work) : calls.run(() => work((call) => call()));
 }
 
-/** Calls whose slot nobody is known to have. */
-const NOBODY = '';
+/** The address for calls whose slot has no known primary. */
+const NO_PRIMARY = '';
 
 /**
- * A circuit for each primary: one that is away costs the consumers of the others nothing. Away as a whole is the cluster
- * only when every primary is.
+ * One circuit for each primary, so that a primary that is away does not affect the consumers of the others. The cluster is
+ * away only if every primary is.
  */
 class ClusterCircuit implements StoreCircuit {
   readonly #cluster: ClusterClient;
@@ -72,8 +73,8 @@ class ClusterCircuit implements StoreCircuit {
   async run<T>(call: () => Promise<T>, about?: About): Promise<T> {
     const address = this.#addressFor(about);
     const value = await this.#circuitOf(address).run(() => {
-      // The client would say of this too that the connection is closed, as it does of what may have been done.
-      if (address !== NOBODY && this.#cluster.nodeAt(address)?.status !== 'ready')
+      // The client's own error would be "connection is closed", which it also reports for commands that may have run.
+      if (address !== NO_PRIMARY && this.#cluster.nodeAt(address)?.status !== 'ready')
         throw new NothingDone(`The part of the cluster at ${address} does not answer. Try again in a few seconds.`);
       return call();
     });
@@ -85,8 +86,7 @@ class ClusterCircuit implements StoreCircuit {
     const { timeoutMs } = this.#options;
     return new Promise((resolve, reject) => {
       const late = () => reject(new Failure('store_unavailable', `Redis did not answer within ${timeoutMs} ms.`));
-      // As in the circuit: replies that have arrived meanwhile are read first.
-      const timer = setTimeout(() => setImmediate(late), timeoutMs);
+      const timer = setReplyTimeout(late, timeoutMs);
       work((call, about) => this.run(call, about))
         .then(resolve, reject)
         .finally(() => clearTimeout(timer));
@@ -99,9 +99,9 @@ class ClusterCircuit implements StoreCircuit {
 
   #addressFor(about: About | undefined): string {
     if (typeof about === 'object') return addressOfNode(about);
-    if (about !== undefined) return this.#cluster.primaryOf(about) ?? NOBODY;
+    if (about !== undefined) return this.#cluster.primaryOf(about) ?? NO_PRIMARY;
     const present = [...this.#circuits].find(([, { state }]) => state === 'present');
-    return present?.[0] ?? NOBODY;
+    return present?.[0] ?? NO_PRIMARY;
   }
 
   #circuitOf(address: string): Circuit {
@@ -118,7 +118,7 @@ class ClusterCircuit implements StoreCircuit {
     return circuit;
   }
 
-  /** A primary that is one no longer has no calls, and so nobody would notice that it is back. */
+  /** Drops the circuits of former primaries: without calls they would never become `present` again. */
   #forgetFormer(): void {
     const present = new Set(this.#cluster.slots.map((nodes) => nodes?.[0]));
     for (const [address, circuit] of this.#circuits) {
@@ -128,16 +128,16 @@ class ClusterCircuit implements StoreCircuit {
     }
   }
 
-  /** A node may answer while the cluster refuses every command: only `ok` counts. And the slots may be elsewhere by now. */
+  /** A node may answer PING while the cluster refuses every command, so `cluster_state` must be ok. Refreshes the slots too. */
   async #probe(address: string): Promise<void> {
     this.#cluster.refreshSoon();
-    if (address === NOBODY && this.#cluster.status === 'ready') return;
+    if (address === NO_PRIMARY && this.#cluster.status === 'ready') return;
     const info = await this.#cluster.nodeAt(address)?.cluster('INFO');
     if (!/^cluster_state:ok/m.test(String(info))) throw new Failure('store_unavailable', `${address} is not ready.`);
   }
 
   #changed(address: string, state: CircuitState, change?: CircuitChange): void {
-    if (address !== NOBODY) this.#options.onShardChange?.(address, state);
+    if (address !== NO_PRIMARY) this.#options.onShardChange?.(address, state);
     this.#settle(change);
   }
 

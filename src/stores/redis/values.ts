@@ -1,13 +1,14 @@
+import type { Redis } from 'ioredis';
+import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { TurnWrites } from './one-write.ts';
 
-/** In the place of a value of another type: it is somebody else's. */
+/** Stands for a value that is not a string: another program has written it. */
 export const FOREIGN = Symbol('foreign');
 
-/** A string in Redis; null where there is none. */
+/** A string in Redis; null if there is none. */
 export type Value = string | null | typeof FOREIGN;
 
-/** Reads strings one by one; all that are read in one turn of the event loop leave in one write. */
+/** Reads strings one by one. The commands of one turn of the event loop are sent in one socket write. */
 export class Values {
   readonly #redis: RedisClient;
   readonly #writes: TurnWrites;
@@ -24,4 +25,43 @@ export class Values {
       throw error;
     });
   }
+}
+
+/**
+ * Holds back commands until `release`, so that each connection sends them in one socket write. The caller must release them
+ * in the same turn of the event loop, or at its end.
+ */
+export function holdWrites(redis: RedisClient): { release(): void } {
+  const streams = connectionsOf(redis).map(({ stream }) => stream);
+  for (const stream of streams) stream?.cork();
+  return {
+    release: () => {
+      for (const stream of streams) stream?.uncork();
+    },
+  };
+}
+
+/** Combines all commands of one turn of the event loop into one socket write for each connection. */
+class TurnWrites {
+  readonly #redis: RedisClient;
+  #isHeld = false;
+
+  constructor(redis: RedisClient) {
+    this.#redis = redis;
+  }
+
+  /** Call this before each command. */
+  join(): void {
+    if (this.#isHeld) return;
+    this.#isHeld = true;
+    const held = holdWrites(this.#redis);
+    setImmediate(() => {
+      this.#isHeld = false;
+      held.release();
+    });
+  }
+}
+
+function connectionsOf(redis: RedisClient): readonly Redis[] {
+  return redis instanceof ClusterClient ? redis.nodes('master') : [redis];
 }

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import type { ClientRequest, ClientResponse } from '../../../src/forward/client.ts';
+import type { ClientRequest, ClientResponse } from '../../../src/http1/client.ts';
 import { FastPath } from '../../../src/listen/fast-path/fast-path.ts';
 import { eventually } from '../../support/conditions.ts';
 import { feedingTo, Wire } from './wire.ts';
@@ -44,10 +44,12 @@ function open({ answers = true, maxUrlBytes = 8_192, maxHeaderBytes = 16_384 } =
     writeTimeoutMs: 60_000,
     wallMs: () => 0,
     ...feedingTo(node),
-    serve: (request, response) => {
-      note('us', request, request.wholeBody ?? '');
-      responses.push(response);
-      if (answers) answer(response);
+    handler: {
+      handle: (request, response) => {
+        note('us', request, request.wholeBody ?? '');
+        responses.push(response);
+        if (answers) answer(response);
+      },
     },
     onSilent: () => {},
   });

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import type { ClientResponse } from '../../../src/forward/client.ts';
+import type { ClientResponse } from '../../../src/http1/client.ts';
 import { FastPath, type FastPathOptions } from '../../../src/listen/fast-path/fast-path.ts';
 import { eventually } from '../../support/conditions.ts';
 import { feedingTo, Wire } from './wire.ts';
@@ -20,7 +20,7 @@ function open(more: Partial<FastPathOptions> = {}) {
     writeTimeoutMs: 60_000,
     wallMs: () => 0,
     ...feedingTo(createServer().on('connection', (socket) => handedOver.push(socket))),
-    serve: (_, response) => responses.push(response),
+    handler: { handle: (_, response) => responses.push(response) },
     onSilent: (socket) => silent.push(socket),
     ...more,
   });

@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { ClientResponse } from '../../../src/forward/client.ts';
-import { TextWriter } from '../../../src/forward/text-writer.ts';
+import type { ClientResponse } from '../../../src/http1/client.ts';
+import { TextWriter } from '../../../src/io/text-writer.ts';
 import { FastResponse } from '../../../src/listen/fast-path/fast-response.ts';
 import { Wire } from './wire.ts';
 

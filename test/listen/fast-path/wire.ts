@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { HeldBytesBudget } from '../../../src/listen/held-bytes.ts';
-import { RequestFeed } from '../../../src/listen/request-feed.ts';
+import { HeldBytesBudget } from '../../../src/io/held-bytes.ts';
+import { RequestFeed } from '../../../src/listen/node-http/request-feed.ts';
 
 /** What of a fast path's options gives to node:http all that is not simple. */
 export function feedingTo(server: Server) {

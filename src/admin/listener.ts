@@ -1,0 +1,117 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { type AddressInfo, isIP } from 'node:net';
+import { listening } from '../io/listening.ts';
+
+/** The body of `/readyz`. */
+export interface Readiness {
+  readonly ready: boolean;
+  readonly store: 'embedded' | 'present' | 'away' | 'never_reached';
+  readonly draining: boolean;
+  /** Why the store is away, and for how many milliseconds; absent while it is not away. */
+  readonly outage?: { readonly reason: string; readonly lastsMs: number };
+  /** `refused`: gateway.yaml or plans.yaml has a fault, so the earlier settings stay in force; absent otherwise. */
+  readonly settings?: 'refused';
+  /** `mismatch`: KEY_PEPPER is not the pepper of the store; absent otherwise. */
+  readonly pepper?: 'mismatch';
+  /** `short`: the heap is nearly full, so the gateway accepts no new connections; absent otherwise. */
+  readonly memory?: 'short';
+  /** The state of each worker; absent if the gateway is one process. */
+  readonly workers?: readonly object[];
+}
+
+export interface AdminListenerOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Names that Host may be, besides `host` and the names of loopback (`admin.hosts`). */
+  readonly hosts: readonly string[];
+  readonly readiness: () => Readiness | Promise<Readiness>;
+  /** The metrics as text, with their content type. */
+  readonly metrics: () => Promise<{ readonly text: string; readonly contentType: string }>;
+  /** Answers everything under `/admin`. Never rejects. */
+  readonly api: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+}
+
+export interface AdminListener {
+  readonly host: string;
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the admin listener (contract section 7). Health and metrics are open to any client that can reach it; the admin
+ * API requires a token. The listener belongs on loopback or an internal network.
+ *
+ * Attack: DNS rebinding. An attacker makes the name of a web page resolve to 127.0.0.1 or an internal address. In an
+ * operator's browser, the scripts of that page can then read this listener as if it were the page's own server, but the
+ * browser still sends the page's name in Host. So metrics and API answer only if Host is an IP address, which cannot be
+ * rebound, a name of loopback, or a name from the settings. `/livez` and `/readyz` answer under any Host, because load
+ * balancers send many, and they reveal nothing that helps an attacker.
+ * @throws Failure `cannot_listen`
+ */
+export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
+  const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
+  const server = createServer({ headersTimeout: 5_000, requestTimeout: 10_000, connectionsCheckingInterval: 500 });
+  server.on('request', (request, response) => {
+    answer(request, response, options, names).catch(() => sendJson(response, 500, { status: 'error' }));
+  });
+  await listening(server, options, 'ADMIN_PORT');
+  const { address, port } = server.address() as AddressInfo;
+  const close = () =>
+    new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  return { host: address, port, close };
+}
+
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  options: AdminListenerOptions,
+  names: ReadonlySet<string>,
+): Promise<void> {
+  const path = (request.url ?? '').split('?')[0]!;
+  if (path !== '/livez' && path !== '/readyz' && !isOwn(request.headers.host, names)) {
+    request.resume();
+    const message =
+      'The admin listener does not answer to this Host. Use its IP address, or add the name to admin.hosts.';
+    return sendError(response, 421, 'misdirected_request', message);
+  }
+  if (path.startsWith('/admin/') || path === '/admin') return options.api(request, response);
+  request.resume();
+  if (path !== '/livez' && path !== '/readyz' && path !== '/metrics') {
+    return sendError(response, 404, 'not_found', 'The admin listener has only /livez, /readyz, /metrics and /admin.');
+  }
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    response.setHeader('Allow', 'GET, HEAD');
+    return sendError(response, 405, 'method_not_allowed', 'Use GET or HEAD.');
+  }
+  if (path === '/livez') return sendJson(response, 200, { status: 'alive' });
+  if (path === '/readyz') {
+    const { ready, ...detail } = await options.readiness();
+    return sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not_ready', ...detail });
+  }
+  const { text, contentType } = await options.metrics();
+  response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': Buffer.byteLength(text) });
+  response.end(text);
+}
+
+/** Whether Host names this listener. A request without Host is HTTP/1.0, which no browser sends. */
+function isOwn(host: string | undefined, names: ReadonlySet<string>): boolean {
+  if (host === undefined) return true;
+  const name = host
+    .toLowerCase()
+    .replace(/:[0-9]*$/, '')
+    .replace(/^\[(.*)\]$/, '$1');
+  return isIP(name) !== 0 || name === 'localhost' || name.endsWith('.localhost') || names.has(name);
+}
+
+function sendError(response: ServerResponse, status: number, code: string, message: string): void {
+  sendJson(response, status, { code, message, status });
+}
+
+function sendJson(response: ServerResponse, status: number, body: object): void {
+  const text = JSON.stringify(body);
+  response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) });
+  response.end(text);
+}

@@ -1,0 +1,128 @@
+import { LRUCache } from 'lru-cache';
+import { type AccountState, banLengthMs, costExceedsLimit, decide, type Outcome, UNSEEN } from './decide.ts';
+import type { Allowance } from './plan.ts';
+import { type Verdict, verdictOf } from './verdict.ts';
+
+export interface AccountCacheOptions {
+  /** Most consumers whose last known state is kept. */
+  readonly remembered: number;
+  /** A monotonic clock, milliseconds. */
+  readonly monotonicMs: () => number;
+  /** This gateway's own clock, Unix milliseconds, used until the store has answered for the first time. */
+  readonly wallMs: () => number;
+}
+
+/** The state of a consumer as far as this gateway knows. */
+export interface KnownAccount {
+  readonly state: AccountState;
+  /** The present by the store's clock, Unix milliseconds; a lower bound. */
+  readonly nowMs: number;
+  /** Whether the times are by this gateway's own clock, because the store has never answered. */
+  readonly isOwnClock: boolean;
+}
+
+/** The last known state of a consumer. The store's clock said `nowMs` between `askedAtMs` and `answeredAtMs` (monotonic). */
+interface RememberedAccount {
+  readonly state: AccountState;
+  readonly nowMs: number;
+  readonly isOwnClock: boolean;
+  readonly askedAtMs: number;
+  readonly answeredAtMs: number;
+  /** The cache's `generation` when the store was asked, or LOCAL. The cache refuses only while the generation is the same. */
+  readonly generation: number;
+}
+
+/** The generation of a state that was decided locally. It serves further local decisions, but never refuses by itself. */
+const LOCAL = -1;
+/** How long a request that costs more than a limit is refused from memory before the store is asked again. */
+const REFUSE_COST_FOR_MS = 1_000;
+
+/** The last known state of each consumer, and the store's clock. Bounded: the least recently used is dropped first. */
+export class AccountCache {
+  readonly #options: AccountCacheOptions;
+  readonly #accounts: LRUCache<string, RememberedAccount>;
+  #generation = 0;
+  #clock: { readonly nowMs: number; readonly answeredAtMs: number } | null = null;
+
+  constructor(options: AccountCacheOptions) {
+    this.#options = options;
+    this.#accounts = new LRUCache({ max: options.remembered });
+  }
+
+  /** Counts the calls of `forget`, so that an answer to a question from before one refuses nobody either. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /** Refuses no request from memory until the store has been asked again. */
+  forget(): void {
+    this.#generation++;
+  }
+
+  /** Keeps the store's decision. @param generation `generation` when the store was asked, at `askedAtMs` (monotonic) */
+  rememberDecision(consumerId: string, { state, nowMs }: Outcome, askedAtMs: number, generation: number): void {
+    const answeredAtMs = this.#options.monotonicMs();
+    this.#clock = { nowMs, answeredAtMs };
+    this.#accounts.set(consumerId, { state, nowMs, isOwnClock: false, askedAtMs, answeredAtMs, generation });
+  }
+
+  /** Keeps the state after a local decision. */
+  rememberLocal(consumerId: string, state: AccountState, { nowMs, isOwnClock }: KnownAccount): void {
+    const atMs = this.#options.monotonicMs();
+    const times = { askedAtMs: atMs, answeredAtMs: atMs, generation: LOCAL };
+    this.#accounts.set(consumerId, { state, nowMs, isOwnClock, ...times });
+  }
+
+  known(consumerId: string): KnownAccount {
+    const memory = this.#accounts.get(consumerId);
+    if (memory !== undefined) {
+      return { state: memory.state, nowMs: this.#since(memory), isOwnClock: memory.isOwnClock };
+    }
+    // The store's clock if it is known: gateways whose own clocks differ must agree also on consumers new to one of them.
+    const clock = this.#clock;
+    const nowMs = clock === null ? this.#options.wallMs() : this.#since(clock);
+    return { state: UNSEEN, nowMs, isOwnClock: clock === null };
+  }
+
+  /** The refusal of one request if the store would certainly refuse it too; null if the store must be asked. */
+  refusal(consumerId: string, allowance: Allowance, cost: number): Verdict | null {
+    const memory = this.#accounts.get(consumerId);
+    if (memory === undefined || memory.generation !== this.#generation) return null;
+    if (!mayRefuse(memory, allowance, cost)) return null;
+    // The store's clock lies between two bounds. The later bound decides whether the refusal may still stand, the earlier
+    // one how long the client has to wait: neither errs against the client. The store's time is in whole milliseconds, so
+    // up to one more may have passed.
+    const latestNowMs = memory.nowMs + 1 + (this.#options.monotonicMs() - memory.askedAtMs);
+    if (!stillRefuses(memory, allowance, cost, latestNowMs)) return null;
+    const outcome = decide(memory.state, allowance, this.#since(memory), cost, 1);
+    return outcome.admitted > 0 ? null : verdictOf(outcome, allowance, 0);
+  }
+
+  #since({ nowMs, answeredAtMs }: { readonly nowMs: number; readonly answeredAtMs: number }): number {
+    return Math.floor(nowMs + (this.#options.monotonicMs() - answeredAtMs));
+  }
+}
+
+/** A cheap test that rules out a refusal from memory for most requests, before the clock is read. */
+function mayRefuse({ state }: RememberedAccount, allowance: Allowance, cost: number): boolean {
+  return state.ban !== null || allowance.bans === null || costExceedsLimit(allowance, cost);
+}
+
+/** Whether the store would certainly still refuse at `nowMs`, under the present allowance. */
+function stillRefuses(memory: RememberedAccount, allowance: Allowance, cost: number, nowMs: number): boolean {
+  const { ban, windows } = memory.state;
+  if (ban !== null && nowMs < ban.untilMs) {
+    // A ban longer than the present rule allows does not count: the store is about to shorten it.
+    return allowance.bans === null || ban.untilMs <= memory.nowMs + banLengthMs(allowance.bans, ban.number);
+  }
+  if (costExceedsLimit(allowance, cost)) {
+    // If a cheaper request fits, refusals of such requests at another gateway may have led to a ban meanwhile.
+    const mayBeBanned = allowance.bans !== null && !costExceedsLimit(allowance, 1);
+    return !mayBeBanned && nowMs - memory.nowMs < REFUSE_COST_FOR_MS;
+  }
+  if (allowance.bans !== null) return false;
+  return allowance.limits.some(({ window, limit }) => {
+    const open = windows[window];
+    return open !== undefined && nowMs < open.endsAtMs && limit - open.used < cost;
+  });
+}

@@ -1,0 +1,58 @@
+import type { AccountCache } from './account-cache.ts';
+import { decide } from './decide.ts';
+import type { Allowance } from './plan.ts';
+import type { UsageBacklog } from './usage-backlog.ts';
+import { type Admission, verdictOf, verdictOnBudgets } from './verdict.ts';
+
+/** How quotas are applied while the store does not answer (contract section 6). */
+export type OnFailure = 'local' | 'closed' | 'open';
+
+/**
+ * How requests that were decided without the store are counted. `owed`: admitted, and to be added to the store. `sent`:
+ * admitted after a call that may have counted them timed out, so they are not added again. `uncounted`: refused, or
+ * admitted by `open`.
+ */
+export type LocalCount = 'owed' | 'sent' | 'uncounted';
+
+export interface LocalDecisionOptions {
+  readonly onFailure: OnFailure;
+  readonly accounts: AccountCache;
+  /** Null if nothing is to be added to the store later. */
+  readonly backlog: UsageBacklog | null;
+  readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
+}
+
+/** `n` requests of one consumer that the store did not decide. */
+export interface Undecided {
+  readonly consumerId: string;
+  readonly allowance: Allowance;
+  readonly cost: number;
+  readonly n: number;
+  /** Whether it is certain that the store has counted none of them. */
+  readonly isUncounted: boolean;
+}
+
+/**
+ * Decides by the settings and the state that this gateway knows, because the store does not answer.
+ * @returns the admission of each of the `n`, in order
+ */
+export function decideLocally(undecided: Undecided, options: LocalDecisionOptions): (index: number) => Admission {
+  const { consumerId, allowance, cost, n, isUncounted } = undecided;
+  const { onFailure, accounts, backlog, onLocalDecision } = options;
+  if (onFailure === 'closed') return () => ({ kind: 'unavailable' });
+  const known = accounts.known(consumerId);
+  const { nowMs } = known;
+  const present = decide(known.state, allowance, nowMs, cost, 0).state;
+  const isBanned = present.ban !== null && nowMs < present.ban.untilMs;
+  if (onFailure === 'open' && !isBanned) {
+    const verdict = verdictOnBudgets(present, allowance, nowMs, cost);
+    onLocalDecision?.('uncounted', n);
+    return () => ({ kind: 'decided', verdict, source: 'local' });
+  }
+  const outcome = decide(known.state, allowance, nowMs, cost, n);
+  accounts.rememberLocal(consumerId, outcome.state, known);
+  if (isUncounted) backlog?.defer(consumerId, outcome, allowance, known.isOwnClock);
+  if (outcome.admitted > 0) onLocalDecision?.(isUncounted && backlog !== null ? 'owed' : 'sent', outcome.admitted);
+  if (outcome.admitted < n) onLocalDecision?.('uncounted', n - outcome.admitted);
+  return (index) => ({ kind: 'decided', verdict: verdictOf(outcome, allowance, index), source: 'local' });
+}

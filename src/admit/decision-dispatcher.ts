@@ -1,0 +1,199 @@
+import { setReplyTimeout } from '../io/deadlines.ts';
+import type { AccountCache } from './account-cache.ts';
+import type { Outcome } from './decide.ts';
+import { decideLocally, type LocalCount, type OnFailure } from './decide-locally.ts';
+import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
+import type { Allowance } from './plan.ts';
+import type { UsageBacklog } from './usage-backlog.ts';
+import { type Admission, verdictOf } from './verdict.ts';
+
+export interface DecisionDispatcherOptions {
+  readonly ledger: Ledger;
+  readonly accounts: AccountCache;
+  /** Null if nothing is to be added to the store later. */
+  readonly backlog: UsageBacklog | null;
+  readonly onFailure: OnFailure;
+  /** Null: the ledger's own deadline is the only one. */
+  readonly timeoutMs: number | null;
+  /** A monotonic clock, milliseconds. */
+  readonly monotonicMs: () => number;
+  /** Called with the batches that waited for a call that has now been answered. The owner passes them to `ask` again. */
+  readonly onReady: (batches: readonly Batch[]) => void;
+  readonly onStoreFailure?: (error: unknown) => void;
+  readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
+}
+
+/** Is called with the admission of a request. */
+export interface AdmissionListener {
+  /** Called once. */
+  onAdmission(admission: Admission): void;
+}
+
+/** Requests of one consumer that arrived in one turn of the event loop, with the same allowance and cost. */
+export interface Batch {
+  readonly consumerId: string;
+  readonly allowance: Allowance;
+  readonly cost: number;
+  readonly waiting: AdmissionListener[];
+  /** How long they may still wait for the store, milliseconds; null: the whole timeout. */
+  readonly withinMs: number | null;
+  timer: NodeJS.Timeout | null;
+  state: 'new' | 'sent' | 'answered';
+}
+
+/**
+ * Sends decision requests to the ledger, and decides locally if it does not answer in time.
+ *
+ * There is one call at a time for each consumer; requests that arrive meanwhile wait and go into the next call. So when
+ * the store falls silent, at most one call per consumer is unanswered, which counts as applied (contract section 6). Later
+ * requests have certainly not been sent, and their usage is added when the store is back.
+ */
+export class DecisionDispatcher {
+  readonly #options: DecisionDispatcherOptions;
+  /** The consumers with a call in flight, and the batches that wait for its end; null if none does. */
+  readonly #inFlight = new Map<string, Batch[] | null>();
+
+  constructor(options: DecisionDispatcherOptions) {
+    this.#options = options;
+  }
+
+  /** Decides these batches; a batch whose consumer has a call in flight waits for its end. */
+  ask(batches: readonly Batch[]): void {
+    const { backlog } = this.#options;
+    const clear: Batch[] = [];
+    const deferred: Batch[] = [];
+    for (const batch of batches) {
+      const { consumerId, withinMs } = batch;
+      if (batch.state === 'answered') continue;
+      const held = this.#inFlight.get(consumerId);
+      if (backlog?.isInDoubt(consumerId)) this.#decideLocally(batch, true);
+      else if (held !== undefined) this.#hold(batch, held);
+      else if (backlog?.has(consumerId)) deferred.push(this.#startTimer(batch, withinMs ?? this.#options.timeoutMs));
+      else clear.push(this.#startTimer(batch, withinMs));
+    }
+    this.#begin(clear);
+    this.#begin(deferred);
+    if (clear.length > 0) this.#decide(clear, clear);
+    if (deferred.length > 0) void this.#settleAndDecide(deferred, backlog!);
+  }
+
+  /** Decides a request locally that may not wait for the store any longer. */
+  decideNow(consumerId: string, allowance: Allowance, cost: number): Admission {
+    return decideLocally({ consumerId, allowance, cost, n: 1, isUncounted: true }, this.#options)(0);
+  }
+
+  #begin(batches: readonly Batch[]): void {
+    for (const { consumerId } of batches) this.#inFlight.set(consumerId, null);
+  }
+
+  #end(batches: readonly Batch[]): void {
+    let ready: Batch[] | null = null;
+    for (const { consumerId } of batches) {
+      const held = this.#inFlight.get(consumerId) ?? null;
+      this.#inFlight.delete(consumerId);
+      if (held !== null) ready = ready === null ? held : ready.concat(held);
+    }
+    if (ready !== null) this.#options.onReady(ready);
+  }
+
+  #hold(batch: Batch, held: Batch[] | null): void {
+    const { consumerId, allowance, cost, withinMs } = batch;
+    const same = held?.find((other) => other.state === 'new' && other.cost === cost && other.allowance === allowance);
+    if (same !== undefined && withinMs === null) {
+      same.waiting.push(...batch.waiting);
+      return;
+    }
+    this.#startTimer(batch, withinMs ?? this.#options.timeoutMs);
+    if (held === null) this.#inFlight.set(consumerId, [batch]);
+    else held.push(batch);
+  }
+
+  /** Adds the consumers' usage in the backlog to the store before the store decides about them again. */
+  async #settleAndDecide(batches: readonly Batch[], backlog: UsageBacklog): Promise<void> {
+    const settled = await backlog.settle(batches.map(({ consumerId }) => consumerId));
+    for (const batch of batches) if (!settled.has(batch.consumerId)) this.#decideLocally(batch, true);
+    const ready = batches.filter(({ state }) => state === 'new');
+    if (ready.length > 0) this.#decide(ready, batches);
+    else this.#end(batches);
+  }
+
+  /** @param begun the batches whose consumers `#begin` marked together; `#end` releases them when these are decided */
+  #decide(batches: readonly Batch[], begun: readonly Batch[]): void {
+    const { ledger, accounts, monotonicMs } = this.#options;
+    const { generation } = accounts;
+    const askedAtMs = monotonicMs();
+    const requests = batches.map((batch) => {
+      batch.state = 'sent';
+      const { consumerId, allowance, cost, waiting } = batch;
+      return { consumerId, allowance, cost, n: waiting.length };
+    });
+    const settle = (outcomes: readonly (Outcome | null | undefined)[]) => {
+      for (let i = 0; i < batches.length; i++) this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
+      this.#end(begun);
+    };
+    ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(requests, error)));
+  }
+
+  /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */
+  #settle(batch: Batch, outcome: Outcome | null | undefined, askedAtMs: number, generation: number): void {
+    if (!outcome) {
+      this.#decideLocally(batch, outcome === undefined);
+      return;
+    }
+    this.#options.accounts.rememberDecision(batch.consumerId, outcome, askedAtMs, generation);
+    this.#rememberBacklog(batch.consumerId, outcome);
+    const source = this.#options.ledger.backlogSize ? 'local' : 'store';
+    if (source === 'local') this.#reportLocal(outcome);
+    answer(batch, (index) => {
+      return { kind: 'decided', verdict: verdictOf(outcome, batch.allowance, index), source };
+    });
+  }
+
+  #reportLocal({ admitted, n }: Outcome): void {
+    if (admitted > 0) this.#options.onLocalDecision?.('owed', admitted);
+    if (admitted < n) this.#options.onLocalDecision?.('uncounted', n - admitted);
+  }
+
+  /** The store's state lacks the usage in the backlog. The account cache must have it for the next outage. */
+  #rememberBacklog(consumerId: string, { state, nowMs }: Outcome): void {
+    const { backlog, accounts } = this.#options;
+    const whole = backlog?.withBacklog(consumerId, state, nowMs) ?? null;
+    if (whole !== null) accounts.rememberLocal(consumerId, whole, { state, nowMs, isOwnClock: false });
+  }
+
+  /** The outcomes of a call that failed: undefined if the store has counted nothing, null if it may have. */
+  #outcomesOf(requests: readonly DecisionRequest[], error: unknown): readonly (Outcome | null | undefined)[] {
+    this.#options.onStoreFailure?.(error);
+    if (error instanceof NothingDone) return error.outcomes;
+    for (const { consumerId } of requests) this.#options.backlog?.doubt(consumerId);
+    return requests.map(() => null);
+  }
+
+  #startTimer(batch: Batch, withinMs: number | null): Batch {
+    if (withinMs === null || batch.timer !== null) return batch;
+    batch.timer = setReplyTimeout(() => this.#decideLocally(batch, batch.state === 'new'), withinMs);
+    return batch;
+  }
+
+  #decideLocally(batch: Batch, isUncounted: boolean): void {
+    if (batch.state === 'answered') return;
+    const { consumerId, allowance, cost, waiting } = batch;
+    answer(batch, decideLocally({ consumerId, allowance, cost, n: waiting.length, isUncounted }, this.#options));
+  }
+}
+
+function answer(batch: Batch, admissionOf: (index: number) => Admission): void {
+  if (batch.state === 'answered') return;
+  batch.state = 'answered';
+  if (batch.timer !== null) clearTimeout(batch.timer);
+  for (let i = 0; i < batch.waiting.length; i++) {
+    try {
+      batch.waiting[i]!.onAdmission(admissionOf(i));
+    } catch (error) {
+      // A listener's error becomes an uncaught exception of the process, and the other listeners still get their answers.
+      setImmediate(() => {
+        throw error;
+      });
+    }
+  }
+}

@@ -1,0 +1,232 @@
+import type { AccountState, Outcome } from './decide.ts';
+import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
+import type { Allowance, WindowName } from './plan.ts';
+
+export interface UsageBacklogOptions {
+  readonly reconciler: UsageReconciler;
+  /** Most consumers in the backlog. Beyond that, the oldest usage is dropped and reported as `lost`. */
+  readonly most: number;
+  /** This gateway's own clock, Unix milliseconds. */
+  readonly wallMs: () => number;
+  /** Called with the fate of each window's usage. @param spent the cost that was deferred */
+  readonly onReturned?: (window: WindowName, outcome: ReconcileOutcome, spent: number) => void;
+}
+
+/**
+ * `added`: the store has counted it. `ended`: its window was over. `lost`: the store did not answer, or the backlog was
+ * full.
+ */
+export type ReconcileOutcome = 'added' | 'ended' | 'lost';
+
+interface Deferred {
+  readonly isOwnClock: boolean;
+  readonly windows: Partial<Record<WindowName, DeferredWindow>>;
+}
+
+interface InFlightUsage {
+  readonly usage: Deferred;
+  /** Fulfilled with whether the store has added it. */
+  readonly isAdded: Promise<boolean>;
+}
+
+/** Consumers per call: few, so as not to overload a store that has just come back. */
+const BATCH_SIZE = 64;
+const RETRY_AFTER_MS = 200;
+
+/**
+ * The usage that this gateway has admitted while the store was away and must still add to it (contract section 6). Each
+ * piece is added once, and before the store decides about its consumer again. Consumers that send no further requests
+ * are reconciled in the background, a few at a time.
+ *
+ * A consumer is in doubt after a call about it timed out. The gateway then sends nothing that counts until the store has
+ * answered a call that counts nothing, so that no count is off by more than that one call.
+ */
+export class UsageBacklog {
+  readonly #options: UsageBacklogOptions;
+  /** By consumer, oldest first. */
+  readonly #deferred = new Map<string, Deferred>();
+  readonly #inDoubt = new Set<string>();
+  readonly #inFlight = new Map<string, InFlightUsage>();
+  #background: NodeJS.Timeout | null = null;
+  #isBusy = false;
+
+  constructor(options: UsageBacklogOptions) {
+    this.#options = options;
+  }
+
+  /** Consumers in the backlog. */
+  get size(): number {
+    return this.#deferred.size + this.#inFlight.size;
+  }
+
+  has(consumerId: string): boolean {
+    return this.#deferred.has(consumerId) || this.#inFlight.has(consumerId);
+  }
+
+  /** Whether nothing that counts may be sent about a consumer. If so, this starts a check in the background. */
+  isInDoubt(consumerId: string): boolean {
+    if (!this.#inDoubt.has(consumerId)) return false;
+    this.#settleLater(0);
+    return true;
+  }
+
+  /** Marks a consumer as in doubt: a call that may have counted was given up. */
+  doubt(consumerId: string): void {
+    this.#inDoubt.add(consumerId);
+    if (this.#inDoubt.size > this.#options.most) this.#inDoubt.delete(this.#inDoubt.values().next().value!);
+    this.#settleLater(0);
+  }
+
+  /**
+   * Adds the usage that a local decision admitted.
+   * @param isOwnClock whether the times in `outcome` are by this gateway's own clock
+   */
+  defer(consumerId: string, { admitted, cost, state }: Outcome, { limits }: Allowance, isOwnClock: boolean): void {
+    const windows: DeferredWindow[] = [];
+    for (const { window, lengthMs } of limits) {
+      const open = state.windows[window];
+      if (open !== undefined) windows.push({ window, lengthMs, spent: admitted * cost, endsAtMs: open.endsAtMs });
+    }
+    if (admitted > 0 && windows.length > 0) this.#add(consumerId, windows, isOwnClock);
+  }
+
+  /**
+   * A consumer's state in the store at `nowMs`, with its usage in the backlog added. Usage in flight may be in both, and
+   * is then counted twice, so that nothing is admitted for a second time.
+   * @returns null if the backlog has nothing of this consumer
+   */
+  withBacklog(consumerId: string, state: AccountState, nowMs: number): AccountState | null {
+    const backlog = [this.#deferred.get(consumerId), this.#inFlight.get(consumerId)?.usage].filter(
+      (usage) => usage !== undefined,
+    );
+    if (backlog.length === 0) return null;
+    const windows = { ...state.windows };
+    for (const { isOwnClock, windows: deferred } of backlog) {
+      const shiftMs = isOwnClock ? nowMs - this.#options.wallMs() : 0;
+      for (const { window, spent, endsAtMs } of Object.values(deferred)) {
+        const open = windows[window];
+        const endMs = Math.min(endsAtMs + shiftMs, open?.endsAtMs ?? Number.POSITIVE_INFINITY);
+        if (endMs > nowMs) windows[window] = { used: (open?.used ?? 0) + spent, endsAtMs: endMs };
+      }
+    }
+    return { ...state, windows };
+  }
+
+  /**
+   * Adds the usage of these consumers to the store.
+   * @returns the consumers with nothing left in the backlog: the store may decide about them
+   */
+  async settle(consumerIds: Iterable<string>): Promise<ReadonlySet<string>> {
+    const ids = [...new Set(consumerIds)];
+    const due = ids.filter((id) => !this.#inFlight.has(id) && this.#deferred.has(id));
+    if (due.length > 0) void this.#reconcile(due);
+    const settled = await Promise.all(ids.map(async (id) => (await this.#inFlight.get(id)?.isAdded) !== false));
+    return new Set(ids.filter((id, i) => settled[i] && !this.has(id)));
+  }
+
+  /** @returns whether the store has added any of it */
+  async #reconcile(ids: readonly string[]): Promise<boolean> {
+    const ownNowMs = this.#options.wallMs();
+    const taken = ids.map((consumerId) => {
+      const usage = this.#deferred.get(consumerId) ?? { isOwnClock: false, windows: {} };
+      this.#deferred.delete(consumerId);
+      const windows = Object.values(usage.windows);
+      return { usage, message: { consumerId, windows, ownNowMs: usage.isOwnClock ? ownNowMs : null } };
+    });
+    const sent = this.#send(taken.map(({ message }) => message)).then((results) => {
+      for (const [i, { usage, message }] of taken.entries()) {
+        this.#inFlight.delete(message.consumerId);
+        this.#settleResult(message.consumerId, usage, results[i]!);
+      }
+      return results.map(({ kind }) => kind === 'added');
+    });
+    for (const [i, id] of ids.entries()) {
+      this.#inFlight.set(id, { usage: taken[i]!.usage, isAdded: sent.then((added) => added[i]!) });
+    }
+    return (await sent).some((isAdded) => isAdded);
+  }
+
+  /** For consumers in doubt, an empty call goes first; their usage is sent only if the store answers it. */
+  async #send(deferred: readonly DeferredUsage[]): Promise<readonly ReconciledUsage[]> {
+    const doubtful = deferred.filter(({ consumerId }) => this.#inDoubt.has(consumerId));
+    if (doubtful.length > 0) {
+      const answers = await this.#options.reconciler.reconcile(doubtful.map((usage) => ({ ...usage, windows: [] })));
+      for (const [i, { kind }] of answers.entries()) {
+        if (kind === 'added') this.#inDoubt.delete(doubtful[i]!.consumerId);
+      }
+    }
+    const clear = deferred.filter(({ consumerId }) => !this.#inDoubt.has(consumerId));
+    const sent = clear.filter(({ windows }) => windows.length > 0);
+    const results = sent.length === 0 ? [] : await this.#options.reconciler.reconcile(sent);
+    return deferred.map((usage) => {
+      if (!clear.includes(usage)) return { kind: 'refused' };
+      return results[sent.indexOf(usage)] ?? { kind: 'added', added: [] };
+    });
+  }
+
+  #settleResult(consumerId: string, usage: Deferred, result: ReconciledUsage): void {
+    const windows = Object.values(usage.windows);
+    if (result.kind === 'lost') this.doubt(consumerId);
+    if (result.kind !== 'refused') for (const window of windows) this.#report(window, result);
+    else if (windows.length > 0) this.#add(consumerId, windows, usage.isOwnClock);
+  }
+
+  #report({ window, spent }: DeferredWindow, result: Exclude<ReconciledUsage, { kind: 'refused' }>): void {
+    const isAdded = result.kind === 'added' && result.added.includes(window);
+    this.#options.onReturned?.(window, result.kind === 'lost' ? 'lost' : isAdded ? 'added' : 'ended', spent);
+  }
+
+  #add(consumerId: string, more: readonly DeferredWindow[], isOwnClock: boolean): void {
+    const before = this.#deferred.get(consumerId);
+    // Windows by different clocks cannot be merged: the later usage replaces the earlier.
+    const windows = before?.isOwnClock === isOwnClock ? { ...before.windows } : {};
+    for (const added of more) {
+      const known = windows[added.window];
+      windows[added.window] = known === undefined ? added : this.#merge(known, added);
+    }
+    this.#deferred.set(consumerId, { windows, isOwnClock });
+    if (this.#deferred.size > this.#options.most) this.#dropOldest();
+    this.#settleLater(RETRY_AFTER_MS);
+  }
+
+  /** The sum if both are of the same window, else the later one: the earlier window has ended. */
+  #merge(known: DeferredWindow, added: DeferredWindow): DeferredWindow {
+    const laterByMs = added.endsAtMs - known.endsAtMs;
+    // Two windows are at least one length apart. Ends closer than that are of one window whose end the store has moved.
+    if (Math.abs(laterByMs) < added.lengthMs) return joined(known, added);
+    const [ended, next] = laterByMs > 0 ? [known, added] : [added, known];
+    this.#report(ended, { kind: 'added', added: [] });
+    return next;
+  }
+
+  #dropOldest(): void {
+    const oldest = this.#deferred.keys().next().value!;
+    for (const window of Object.values(this.#deferred.get(oldest)!.windows)) this.#report(window, { kind: 'lost' });
+    this.#deferred.delete(oldest);
+  }
+
+  #settleLater(afterMs: number): void {
+    if (this.#background !== null || this.#isBusy) return;
+    this.#background = setTimeout(() => void this.#settleSome(), afterMs);
+    this.#background.unref();
+  }
+
+  /** Cheap while the store is away: the reconciler sends nothing that is certain to fail. */
+  async #settleSome(): Promise<void> {
+    this.#background = null;
+    this.#isBusy = true;
+    const ids = [...this.#inDoubt].slice(0, BATCH_SIZE);
+    for (const id of this.#deferred.keys()) {
+      if (ids.length >= BATCH_SIZE) break;
+      if (!this.#inDoubt.has(id)) ids.push(id);
+    }
+    const hasAdded = await this.#reconcile(ids.filter((id) => !this.#inFlight.has(id)));
+    this.#isBusy = false;
+    if (this.#deferred.size > 0 || this.#inDoubt.size > 0) this.#settleLater(hasAdded ? 0 : RETRY_AFTER_MS);
+  }
+}
+
+/** The sum of two, which ends with the earlier of them, as in the store (reconcile-usage.lua). */
+function joined(a: DeferredWindow, b: DeferredWindow): DeferredWindow {
+  return { ...a, spent: a.spent + b.spent, endsAtMs: Math.min(a.endsAtMs, b.endsAtMs) };
+}

@@ -1,0 +1,75 @@
+import { stringify } from 'csv-stringify/sync';
+import { type ExitCode, Failure } from '../../failure.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
+import { timeOf } from '../../operations/key-report.ts';
+import { withStore } from '../../serve/open-store.ts';
+import { operationsOn } from '../operations.ts';
+import type { Command } from '../terminal/command.ts';
+import { limitsText } from './report.ts';
+
+const HEADER = ['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const;
+
+/** `tollgate keys export`: prints every key, without its secrets. */
+export const keysExport: Command = {
+  name: 'keys export',
+  about: 'Prints every API key without its secret, oldest first: CSV unless told, without those that are revoked.',
+  positionals: [],
+  options: {
+    csv: {
+      type: 'boolean',
+      about:
+        `Prints CSV with the header ${HEADER.join(',')}; limits are the key's own. What a spreadsheet would take for a ` +
+        "formula (it begins with =, +, -, @, one of these in full width, a tab or CR) has a ' before it.",
+    },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints one JSON object a line, with the same members, limits as an object and null for what is not there.',
+    },
+    all: { type: 'boolean', about: 'Prints the revoked ones too.' },
+  },
+  async run({ options }, terminal) {
+    if (options.csv === true && options.json === true) {
+      throw new Failure('bad_usage', '--csv and --json are both given; give one of them.');
+    }
+    const isJson = options.json === true;
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      if (!isJson) terminal.out(csvLine(HEADER));
+      for await (const key of operationsOn(store).everyKey({ all: options.all === true })) {
+        terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key)));
+      }
+      return 0;
+    });
+  },
+};
+
+function membersOf(key: StoredKey) {
+  const { id, plan, name, owner, notes, limits, createdAtMs, expiresAtMs, revokedAtMs } = key;
+  return {
+    id,
+    plan,
+    name,
+    owner,
+    notes: notes ?? null,
+    limits,
+    expires: timeOf(expiresAtMs),
+    created: timeOf(createdAtMs),
+    revoked: timeOf(revokedAtMs),
+    last4: key.secrets[0]?.last4 || null,
+  };
+}
+
+function cellsOf(key: StoredKey): readonly (string | null)[] {
+  const { limits, ...rest } = membersOf(key);
+  const members = { ...rest, limits: limitsText(limits) };
+  return HEADER.map((column) => members[column]);
+}
+
+/**
+ * One record as text, with its line end. Attack: someone who may name keys names one `=HYPERLINK(...)`, and the
+ * spreadsheet of the operator who opens the export runs it. A cell that a spreadsheet would run as a formula gets a `'` in
+ * front.
+ */
+export function csvLine(cells: readonly (string | null)[]): string {
+  return stringify([cells], { escape_formulas: true, quoted_match: /^\s|\s$/ });
+}

@@ -1,0 +1,57 @@
+import { UNBOUNDED, WINDOWS } from '../../admit/plan.ts';
+import { Failure } from '../../failure.ts';
+import {
+  DURATION_RULE,
+  durationFrom,
+  type GivenLimits,
+  limitFrom,
+  MOMENT_RULE,
+  momentFrom,
+} from '../../operations/input-values.ts';
+import type { Words } from '../terminal/command.ts';
+
+/**
+ * Reads every `--limit WINDOW=NUMBER`. The operator may give it once for each window.
+ * @param withDefault whether `WINDOW=default` is allowed, which restores the plan's own number
+ * @throws Failure `bad_usage`
+ */
+export function readLimits({ options }: Words, withDefault: boolean): GivenLimits {
+  const limits: GivenLimits = {};
+  for (const text of (options.limit ?? []) as readonly string[]) {
+    const given = limitFrom(text);
+    if (given === null || (given.limit === null && !withDefault)) throw wrong(text, withDefault);
+    if (given.window in limits) throw new Failure('bad_usage', `--limit is given twice for ${given.window}.`);
+    limits[given.window] = given.limit;
+  }
+  return limits;
+}
+
+function wrong(text: string, withDefault: boolean): Failure {
+  const words = withDefault ? '`unlimited` or `default`' : '`unlimited`';
+  return new Failure(
+    'bad_usage',
+    `--limit is '${text}'; it must be WINDOW=NUMBER, such as minute=500: the window one of ${WINDOWS.join(', ')}, the number whole from 0 to ${UNBOUNDED}, or ${words}.`,
+  );
+}
+
+/**
+ * Reads the duration of an option, such as `30m`, `24h`, `90d` or `0s`.
+ * @returns milliseconds
+ * @throws Failure `bad_usage`
+ */
+export function readDuration(option: string, text: string): number {
+  const ms = durationFrom(text);
+  if (ms !== null) return ms;
+  throw new Failure('bad_usage', `${option} is '${text}'; it ${DURATION_RULE}.`);
+}
+
+/**
+ * Reads the moment of an option: a duration from now (`90d`), a date (midnight UTC) or an RFC 3339 time.
+ * @returns Unix milliseconds
+ * @throws Failure `bad_usage`
+ */
+export function readMoment(option: string, text: string, nowMs: number): number {
+  const atMs = momentFrom(text, nowMs);
+  if (atMs !== null) return atMs;
+  throw new Failure('bad_usage', `${option} is '${text}'; it ${MOMENT_RULE}.`);
+}

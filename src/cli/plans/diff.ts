@@ -1,0 +1,175 @@
+import { type BanRule, type Plan, type Plans, WINDOWS, type WindowName } from '../../admit/plan.ts';
+import { Failure } from '../../failure.ts';
+import { countLiveKeys, type LiveKeys, type LiveKeysByPlan } from '../../operations/plans-in-use.ts';
+import { withStore } from '../../serve/open-store.ts';
+import type { Command, Terminal } from '../terminal/command.ts';
+import { Progress } from '../terminal/progress.ts';
+import { table } from '../terminal/table.ts';
+import { readPlansFile } from './file.ts';
+
+/** `tollgate plans diff`: prints the differences between two files of plans (contract section 1). */
+export const plansDiff: Command = {
+  name: 'plans diff',
+  about: 'Tells which limits and bans differ between two files of plans, and which keys that touches.',
+  positionals: ['OLD', 'NEW'],
+  options: {
+    against: {
+      type: 'boolean',
+      about:
+        'Counts the live keys that each change touches, in the store of the settings; a plan that live keys use and NEW ' +
+        'lacks, without naming it in `removed`, makes the exit code 1.',
+    },
+    json: {
+      type: 'boolean',
+      about: 'Prints one JSON object: old, new, changes with plan, what, change, from, to, keys, breaks.',
+    },
+  },
+  async run({ options, positionals }, terminal) {
+    const [old, now] = positionals as [string, string];
+    if (old === now) throw new Failure('bad_usage', 'OLD and NEW are the same file.');
+    const [before, after] = [readPlansFile(old, terminal), readPlansFile(now, terminal)];
+    if (before === null || after === null) return 1;
+    const live = options.against === true ? await liveKeys(now, terminal) : null;
+    const changes = changesBetween(before, after, live);
+    if (options.json === true) terminal.out(`${JSON.stringify({ old, new: now, changes }, null, 2)}\n`);
+    else if (changes.length === 0) terminal.out(`${old} and ${now} allow the same.\n`);
+    else terminal.out(table(['plan', 'what', 'change', 'from', 'to', 'live keys', ''], changes.map(cellsOf), terminal));
+    return changes.some((change) => isRefused(change, after)) ? 1 : 0;
+  },
+};
+
+function liveKeys(plans: string, terminal: Terminal) {
+  const progress = new Progress(terminal, () => performance.now());
+  const env = { ...terminal.env, TOLLGATE_PLANS: plans };
+  return withStore(
+    env,
+    async ({ keys }) => {
+      const live = await countLiveKeys(keys, Date.now(), {
+        onPage: (keysRead) => {
+          progress.show('keys', keysRead, null, String);
+          return true;
+        },
+      });
+      progress.end();
+      return live;
+    },
+    { warn: terminal.error },
+  );
+}
+
+/** True if a running gateway would refuse the change: live keys use a plan that is removed and not named in `removed`. */
+function isRefused({ plan, what, change, keys }: PlansChange, { removed }: Plans): boolean {
+  return what === 'plan' && change === 'removed' && keys !== null && keys > 0 && !removed.includes(plan!);
+}
+
+function cellsOf({ plan, what, change, from, to, keys, breaks }: PlansChange): string[] {
+  const warning = breaks && keys !== 0 ? 'could not be served any more' : '';
+  return [plan ?? '-', what, change, String(from ?? '-'), String(to ?? '-'), String(keys ?? '-'), warning];
+}
+
+/** One difference between two files of plans. */
+export interface PlansChange {
+  /** Null for a setting outside the plans. */
+  readonly plan: string | null;
+  /** The path below the plan, such as `limits.minute`, `bans.first` or `enforce`; `plan` for the whole plan. */
+  readonly what: string;
+  readonly change: 'added' | 'removed' | 'raised' | 'lowered' | 'changed';
+  /** Null if the old file has no value. */
+  readonly from: number | string | null;
+  /** Null if the new file has no value. */
+  readonly to: number | string | null;
+  /** How many live keys the change affects. A key with its own limit is not affected. Null without `--against`. */
+  readonly keys: number | null;
+  /** True if the gateway could no longer serve these keys. */
+  readonly breaks: boolean;
+}
+
+type Value = number | string | null;
+
+/** Every difference between two files of plans: first the plans of the old file, in its order, then the new ones. */
+export function changesBetween(before: Plans, after: Plans, live: LiveKeysByPlan | null): readonly PlansChange[] {
+  const names = new Set([...before.plans.keys(), ...after.plans.keys()]);
+  const changes = [...names].flatMap((name) => {
+    const [old, now] = [before.plans.get(name), after.plans.get(name)];
+    const keys = live === null ? null : (live.get(name) ?? NO_LIVE_KEYS);
+    if (old !== undefined && now !== undefined) return changesOfPlan(old, now, keys);
+    const whole = change(name, 'plan', old === undefined ? null : 'here', now === undefined ? null : 'here');
+    return whole.map((one) => ({ ...one, from: null, to: null, keys: keys?.keys ?? null, breaks: now === undefined }));
+  });
+  const failedAuthentication = change(
+    null,
+    'failed-authentication.minute',
+    before.failedAuthenticationPerMinute,
+    after.failedAuthenticationPerMinute,
+  );
+  return [...changes, ...failedAuthentication];
+}
+
+const NO_LIVE_KEYS: LiveKeys = { keys: 0, own: { second: 0, minute: 0, hour: 0, day: 0 } };
+
+function changesOfPlan(old: Plan, now: Plan, live: LiveKeys | null): readonly PlansChange[] {
+  const { name } = old;
+  const keysWithoutOwnLimit = (window: WindowName) => (live === null ? null : live.keys - live.own[window]);
+  const limits = WINDOWS.flatMap((window) =>
+    change(name, `limits.${window}`, old.limits[window] ?? null, now.limits[window] ?? null).map((one) => ({
+      ...one,
+      keys: keysWithoutOwnLimit(window),
+      breaks: one.to === 'custom',
+    })),
+  );
+  const others = [
+    ...changesOfBans(name, old.bans, now.bans),
+    ...change(name, 'enforce', String(old.enforce), String(now.enforce)),
+    ...WINDOWS.flatMap((window) =>
+      change(name, `shadow.${window}`, old.shadow[window] ?? null, now.shadow[window] ?? null),
+    ),
+  ];
+  return [...limits, ...others.map((one) => ({ ...one, keys: live?.keys ?? null }))];
+}
+
+function changesOfBans(plan: string, old: BanRule | null, now: BanRule | null): readonly PlansChange[] {
+  if (old === null || now === null) return change(plan, 'bans', old && 'on', now && 'on');
+  const durations = (['withinMs', 'firstMs', 'longestMs', 'forgetMs'] as const).flatMap((name) => {
+    const changed = change(plan, `bans.${name.slice(0, -2)}`, old[name], now[name]);
+    return changed.map((one) => ({ ...one, from: durationText(old[name]), to: durationText(now[name]) }));
+  });
+  return [
+    ...change(plan, 'bans.after', old.after, now.after),
+    ...durations,
+    ...change(plan, 'bans.factor', old.factor, now.factor),
+  ];
+}
+
+/** Empty if both values are the same, else the one difference. */
+function change(plan: string | null, what: string, from: Value, to: Value): readonly PlansChange[] {
+  if (from === to) return [];
+  return [{ plan, what, change: kindOf(from, to), from, to, keys: null, breaks: false }];
+}
+
+function kindOf(from: Value, to: Value): PlansChange['change'] {
+  if (from === null) return 'added';
+  if (to === null) return 'removed';
+  const [low, high] = [sizeOf(from), sizeOf(to)];
+  if (low === null || high === null) return 'changed';
+  return low < high ? 'raised' : 'lowered';
+}
+
+/** The value as a number for comparison; null if it is not comparable (`custom`, `on`). */
+function sizeOf(value: number | string): number | null {
+  if (typeof value === 'number') return value;
+  return value === 'unlimited' ? Number.POSITIVE_INFINITY : null;
+}
+
+const UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1_000],
+  ['ms', 1],
+] as const;
+
+/** The duration as plans.yaml writes it: `90s`, `1m`. */
+function durationText(ms: number): string {
+  const [unit, length] = UNITS.find(([, length]) => ms % length === 0) ?? ['ms', 1];
+  return `${ms / length}${unit}`;
+}

@@ -1,0 +1,53 @@
+import { allowanceOf, type BanRule, type Plan, WINDOWS } from '../../admit/plan.ts';
+import { configurationFrom } from '../../config/settings.ts';
+import type { ExitCode } from '../../failure.ts';
+import type { Command } from '../terminal/command.ts';
+import { table } from '../terminal/table.ts';
+
+/** `tollgate plans show`: prints the plans that a gateway with these settings would apply. */
+export const plansShow: Command = {
+  name: 'plans show',
+  about: 'Shows the plans: their limits, bans, and whether they are enforced.',
+  positionals: [],
+  options: {
+    json: {
+      type: 'boolean',
+      about: 'Prints {"version","failedAuthenticationPerMinute","plans"}; durations in milliseconds.',
+    },
+  },
+  async run({ options }, terminal): Promise<ExitCode> {
+    const { plans, versions } = configurationFrom(terminal.env);
+    const all = [...plans.plans.values()];
+    if (options.json === true) {
+      const { failedAuthenticationPerMinute } = plans;
+      terminal.out(
+        `${JSON.stringify({ version: versions.plans, failedAuthenticationPerMinute, plans: all }, null, 2)}\n`,
+      );
+      return 0;
+    }
+    const rows = all.map((plan) => [
+      plan.name,
+      ...WINDOWS.map((window) => String(plan.limits[window] ?? '')),
+      bansOf(plan.bans),
+      watchedOf(plan),
+    ]);
+    terminal.out(table(['plan', ...WINDOWS, 'bans', 'watched only'], rows, terminal));
+    terminal.out(
+      `failed authentications: ${plans.failedAuthenticationPerMinute} per minute and address\nversion: ${versions.plans}\n`,
+    );
+    return 0;
+  },
+};
+
+function bansOf(rule: BanRule | null): string {
+  if (rule === null) return 'off';
+  const seconds = (ms: number) => `${ms / 1_000} s`;
+  return `after ${rule.after} within ${seconds(rule.withinMs)}: ${seconds(rule.firstMs)} x ${rule.factor}, at most ${seconds(rule.longestMs)}`;
+}
+
+function watchedOf(plan: Plan): string {
+  const allowance = allowanceOf(plan, {});
+  if (!plan.enforce) return 'all';
+  const shadow = 'missing' in allowance ? undefined : allowance.shadow;
+  return shadow?.limits.map(({ window, limit }) => `${window} ${limit}`).join(', ') ?? '';
+}

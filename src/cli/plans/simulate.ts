@@ -1,0 +1,210 @@
+import { writeFile } from 'node:fs/promises';
+import type { Plans } from '../../admit/plan.ts';
+import { reasonOf } from '../../config/read-file.ts';
+import { Failure } from '../../failure.ts';
+import { visible } from '../../operations/input-values.ts';
+import { reportPage } from '../../simulate/page/page.ts';
+import { Recording } from '../../simulate/recording.ts';
+import { type KeyReplay, type Replay, replay } from '../../simulate/replay.ts';
+import {
+  COUNT_HEADS,
+  keyReport,
+  mostChanged,
+  type Report,
+  reportOf,
+  type Sources,
+  touchedKeys,
+} from '../../simulate/report.ts';
+import type { Counts } from '../../simulate/tally.ts';
+import type { Command, Terminal, Words } from '../terminal/command.ts';
+import { Progress } from '../terminal/progress.ts';
+import { table } from '../terminal/table.ts';
+import { readPlansFile } from './file.ts';
+import { findLogs, readLog, refuseToWrite } from './log-files.ts';
+import { FileRunStorage } from './run-storage.ts';
+
+const DEFAULT_KEYS = 20;
+/** Browsers become slow on a page with more keys. */
+const MOST_KEYS = 10_000;
+
+/** `tollgate plans simulate`: replays recorded requests under other plans (contract section 1). */
+export const plansSimulate: Command = {
+  name: 'plans simulate',
+  about: 'Replays recorded requests under other plans: who would be refused or banned, compared with what happened.',
+  positionals: [],
+  options: {
+    log: {
+      type: 'string',
+      multiple: true,
+      value: 'FILE',
+      about: "The gateway's log, plain or gzip, from each gateway one; `-` is standard input.",
+    },
+    plans: { type: 'string', value: 'FILE', about: 'The plans that are tried.' },
+    'from-plans': {
+      type: 'string',
+      value: 'FILE',
+      about: "The plans that were in force: what differs from them is a key's own limit. Else read off the log.",
+    },
+    keys: {
+      type: 'string',
+      value: 'N',
+      about: `How many keys are listed, the most changed first: ${DEFAULT_KEYS} unless told; --json lists all that were or would be refused.`,
+    },
+    html: { type: 'string', value: 'FILE', about: 'Writes a report with charts as one HTML file.' },
+    json: { type: 'boolean', about: 'Prints one JSON object: counts in all, by plan and by key.' },
+  },
+  async run({ options }, terminal) {
+    const { logs, sources, most } = parsedOptions(options);
+    const plans = readPlansFile(sources.plans, terminal);
+    const before = sources.fromPlans === null ? null : readPlansFile(sources.fromPlans, terminal);
+    if (plans === null || (before === null && sources.fromPlans !== null)) return 1;
+    const files = await findLogs(logs);
+    const html = options.html as string | undefined;
+    if (html !== undefined) await refuseToWrite(html, [...logs, sources.plans, sources.fromPlans ?? sources.plans]);
+    const storage = new FileRunStorage();
+    const progress = new Progress(terminal, () => performance.now());
+    try {
+      const recording = await record(files, storage, progress);
+      const replayed = replay(recording, { plans, before, onProgress: showReplay(progress, recording) });
+      progress.end();
+      await printReport(replayed, plans, { sources, most, html, json: options.json === true }, terminal);
+    } finally {
+      progress.end();
+      storage.close();
+    }
+    return 0;
+  },
+};
+
+function parsedOptions(options: Words['options']): { logs: readonly string[]; sources: Sources; most: number } {
+  const logs = (options.log ?? []) as readonly string[];
+  const help = 'See `tollgate plans simulate --help`.';
+  if (logs.length === 0) throw new Failure('bad_usage', `--log is missing: name the gateway's log. ${help}`);
+  if (typeof options.plans !== 'string') {
+    throw new Failure('bad_usage', `--plans is missing: name the file of the plans that are tried. ${help}`);
+  }
+  const text = (options.keys ?? String(DEFAULT_KEYS)) as string;
+  const most = /^[0-9]{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(most <= MOST_KEYS)) {
+    throw new Failure('bad_usage', `--keys is '${text}'; it must be a whole number from 0 to ${MOST_KEYS}.`);
+  }
+  const fromPlans = (options['from-plans'] ?? null) as string | null;
+  return { logs, most, sources: { plans: options.plans, fromPlans, logs } };
+}
+
+async function record(files: Awaited<ReturnType<typeof findLogs>>, storage: FileRunStorage, progress: Progress) {
+  const recording = new Recording(storage);
+  const total = files.some(({ bytes }) => bytes === null) ? null : files.reduce((sum, { bytes }) => sum + bytes!, 0);
+  let read = 0;
+  const onBytes = (bytes: number) => {
+    read += bytes;
+    progress.show('reading', read, total, megabytes);
+  };
+  for (const file of files) await readLog(file, { onText: (text) => recording.read(text), onBytes });
+  recording.close();
+  if (recording.census.lines > 0) return recording;
+  throw new Failure(
+    'refused',
+    `${files.map(({ name }) => name).join(', ')}: there is no line of a request that was decided by a plan. ` +
+      'Give what `tollgate serve` writes to standard output, with LOG_LEVEL info or below, nothing before the lines.',
+  );
+}
+
+function showReplay(progress: Progress, { census }: Recording): (lines: number) => void {
+  return (lines) => progress.show('replaying', lines, census.lines, (amount) => `${amount}`);
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
+}
+
+interface ReportOptions {
+  readonly sources: Sources;
+  readonly most: number;
+  readonly html: string | undefined;
+  readonly json: boolean;
+}
+
+async function printReport(
+  replayed: Replay,
+  plans: Plans,
+  { sources, most, html, json }: ReportOptions,
+  terminal: Terminal,
+): Promise<void> {
+  const report = reportOf(replayed, plans, sources);
+  const keys = mostChanged(replayed, most);
+  if (html !== undefined) {
+    await writeFile(html, reportPage(report, replayed.timeline, keys)).catch((error: unknown) => {
+      throw new Failure('refused', `${html} cannot be written: it ${reasonOf(error)}.`, error);
+    });
+  }
+  if (json) printJson(report, replayed, terminal);
+  else {
+    terminal.out(simulationText(report, keys, terminal));
+    // A note may repeat a plan's name from the log, which may hold control characters for the terminal.
+    for (const note of report.notes) terminal.error(`note: ${note.replace(/\p{Cc}/gu, '?')}\n`);
+  }
+}
+
+/** Prints the keys in chunks of a thousand: the text of a million keys would exceed the longest string. */
+function printJson(report: Report, replayed: Replay, terminal: Terminal): void {
+  terminal.out(`${JSON.stringify(report, null, 2).slice(0, -2)},\n  "keys": [`);
+  let comma = '\n';
+  for (const some of chunks(touchedKeys(replayed), 1_000)) {
+    terminal.out(comma + some.map((key) => `    ${JSON.stringify(keyReport(key))}`).join(',\n'));
+    comma = ',\n';
+  }
+  terminal.out('\n  ]\n}\n');
+}
+
+function* chunks<T>(items: Iterable<T>, size: number): Generator<T[]> {
+  let chunk: T[] = [];
+  for (const item of items) {
+    chunk.push(item);
+    if (chunk.length === size) {
+      yield chunk;
+      chunk = [];
+    }
+  }
+  if (chunk.length > 0) yield chunk;
+}
+
+/**
+ * The report as tables for a terminal. If standard output is not a terminal, each plan and each key is one line with tabs
+ * between its cells: the word `plan` or `key`, the name, the number of keys of a plan or the plan of a key, and the counts
+ * in the order of the heads. Names from the log are escaped, so that a terminal does not interpret control characters.
+ */
+export function simulationText(report: Report, keys: readonly KeyReplay[], terminal: Terminal): string {
+  const plans = report.byPlan.map(({ plan, keys, counts }) => [visible(plan), String(keys), ...countCells(counts)]);
+  const keyRows = keys.map(({ id, plan, counts }) => [visible(id), visible(plan), ...countCells(counts)]);
+  if (!terminal.isTerminal) {
+    const rows = [...plans.map((row) => ['plan', ...row]), ...keyRows.map((row) => ['key', ...row])];
+    return table([], rows, terminal);
+  }
+  const { totals, byPlan } = report;
+  const all = ['all', String(byPlan.reduce((sum, { keys }) => sum + keys, 0)), ...countCells(totals)];
+  const { verdicts, bans } = report.differs;
+  const parts = [
+    `${report.logs.join(', ')} under ${report.plans}: ${report.from} to ${report.to}\n`,
+    table(['plan', 'keys', ...COUNT_HEADS], byPlan.length > 1 ? [...plans, all] : plans, terminal),
+    verdicts + bans === 0
+      ? 'Every verdict and every ban is as it was.\n'
+      : `${verdicts} of ${totals.requests} requests would get another verdict.\n`,
+    ...(keyRows.length === 0 ? [] : [table(['key', 'plan', ...COUNT_HEADS], keyRows, terminal)]),
+  ];
+  return parts.join('\n');
+}
+
+function countCells({ requests, recorded, simulated, newlyRefused, newlyAdmitted }: Counts): string[] {
+  return [
+    requests,
+    recorded.refused,
+    simulated.refused,
+    recorded.banned,
+    simulated.banned,
+    recorded.bans,
+    simulated.bans,
+    newlyRefused,
+    newlyAdmitted,
+  ].map(String);
+}

@@ -1,0 +1,92 @@
+import { parseArgs } from 'node:util';
+import { type ExitCode, Failure } from '../../failure.ts';
+
+/** One option of a command. Every option has a sentence for `--help`. */
+export interface Option {
+  readonly type: 'string' | 'boolean';
+  readonly multiple?: boolean;
+  readonly short?: string;
+  /** The placeholder for the value in the usage, for example `PLAN`. */
+  readonly value?: string;
+  readonly about: string;
+}
+
+/** The parsed arguments after a command's name. */
+export interface Words {
+  readonly options: Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
+  readonly positionals: readonly string[];
+}
+
+/** Where a command reads from and writes to. Tests pass their own. */
+export interface Terminal {
+  readonly env: NodeJS.ProcessEnv;
+  out(text: string): void;
+  error(text: string): void;
+  /**
+   * True if standard output is a terminal. Commands print tables and progress only there. They print no colours, so
+   * NO_COLOR changes nothing.
+   */
+  readonly isTerminal: boolean;
+  /** Asks the person at the terminal and resolves to the answer. Null or absent if standard input is not a terminal. */
+  readonly question?: ((text: string) => Promise<string>) | null;
+}
+
+export interface Command {
+  /** For example `keys create`. */
+  readonly name: string;
+  /** One sentence for `--help`. */
+  readonly about: string;
+  /** The positional arguments as the usage shows them: `KEY_ID`, `[FILE]`. */
+  readonly positionals: readonly string[];
+  readonly options: Readonly<Record<string, Option>>;
+  run(words: Words, terminal: Terminal): Promise<ExitCode>;
+}
+
+/**
+ * Parses the arguments after a command's name.
+ * @throws Failure `bad_usage` for an unknown option, a missing value, or too few or too many positional arguments
+ */
+export function parseWords(command: Command, args: readonly string[]): Words {
+  const help = `See \`tollgate ${command.name} --help\`.`;
+  let parsed: ReturnType<typeof parseArgs>;
+  try {
+    parsed = parseArgs({
+      args: [...args],
+      options: Object.fromEntries(
+        Object.entries(command.options).map(([name, { type, multiple, short }]) => [
+          name,
+          { type, multiple: multiple ?? false, ...(short === undefined ? {} : { short }) },
+        ]),
+      ),
+      allowPositionals: true,
+      strict: true,
+    });
+  } catch (cause) {
+    const sentence = (cause instanceof Error ? cause.message : String(cause)).split('. ')[0];
+    throw new Failure('bad_usage', `${sentence}. ${help}`, cause);
+  }
+  const least = command.positionals.filter((name) => !name.startsWith('[')).length;
+  const given = parsed.positionals.length;
+  if (given < least) throw new Failure('bad_usage', `${command.positionals[given]} is missing. ${help}`);
+  if (given > command.positionals.length) {
+    throw new Failure('bad_usage', `Unexpected word '${parsed.positionals[command.positionals.length]}'. ${help}`);
+  }
+  return {
+    options: parsed.values as Words['options'],
+    positionals: parsed.positionals,
+  };
+}
+
+/** The text of `tollgate COMMAND --help`. */
+export function helpOf(command: Command): string {
+  const rows = [
+    ...Object.entries(command.options).map(([name, option]) => [
+      `${option.short ? `-${option.short}, ` : ''}--${name}${option.type === 'string' ? ` ${option.value ?? 'VALUE'}` : ''}`,
+      option.about,
+    ]),
+    ['--help', 'Shows this text.'],
+  ] as [string, string][];
+  const width = Math.max(...rows.map(([left]) => left.length));
+  const usage = ['tollgate', command.name, ...command.positionals, '[options]'].join(' ');
+  return `${command.about}\n\nUsage: ${usage}\n\nOptions:\n${rows.map(([left, about]) => `  ${left.padEnd(width)}  ${about}`).join('\n')}\n`;
+}

@@ -1,0 +1,183 @@
+import type { Variables } from './environment.ts';
+import { isPipeOrDevice, signatureOf, statOf } from './read-file.ts';
+import { type Configuration, filesOf } from './settings.ts';
+import { SettingsReader } from './settings-reader.ts';
+import { inSlices } from './steps.ts';
+
+/** A complete and valid configuration that differs from the one in force. */
+export interface SettingsChange {
+  readonly configuration: Configuration;
+  /** Aborted when the watcher closes. */
+  readonly signal: AbortSignal;
+  /** Whether the files have changed since they were read. The receiver then drops the change; the watcher reads again. */
+  readonly isOutdated: () => boolean;
+}
+
+export interface SettingsEvents {
+  /** The watcher reads no other version until the promise settles. @returns whether the configuration is in force now */
+  readonly onChange: (change: SettingsChange) => Promise<boolean>;
+  /** A new version cannot be used: a line for each fault, and how many more there are. Called once per version. */
+  readonly onRefused: (faults: readonly string[], more: number) => void;
+  /** The content of the files is again the configuration in force. */
+  readonly onSame: () => void;
+}
+
+/**
+ * Pause between two polls of the files. A change is read when the next poll finds the same signature, since an editor may
+ * still be writing: half a file can be valid and mean something else.
+ */
+const POLL_INTERVAL_MS = 250;
+/** After a signal, which says that the operator has finished writing, a file is read when it is this old. */
+const SETTLED_AFTER_MS = 100;
+
+/**
+ * Watches gateway.yaml and plans.yaml (contract section 2) by polling their names. Polling sees an editor's rename and the
+ * symbolic links that Kubernetes swaps, which `fs.watch` on a file or a folder does not see on every system. A SettingsReader
+ * reads what has changed, in a thread of its own.
+ */
+export class SettingsWatcher {
+  readonly #env: Variables;
+  readonly #files: readonly string[];
+  readonly #events: SettingsEvents;
+  /** Digest of the configuration in force. */
+  #digestInForce: string;
+  /** Signature of the files that were read last. */
+  #signatureRead: string;
+  #pollTimer: NodeJS.Timeout | null = null;
+  #signalTimer: NodeJS.Timeout | null = null;
+  readonly #closing = new AbortController();
+  #reader: SettingsReader | null = null;
+  #reading: Promise<void> | null = null;
+  /** A signal arrived during a reading, which may have begun before the change that the signal announces. */
+  #mustReadAgain = false;
+
+  constructor(env: Variables, current: Configuration, events: SettingsEvents) {
+    this.#env = env;
+    this.#files = filesOf(env);
+    this.#events = events;
+    this.#digestInForce = digestOf(current);
+    // The process read the files before it opened the stores: a change since then must be found. A pipe can be read only
+    // once, so its present state counts as read.
+    this.#signatureRead = this.#files.some(isPipeOrDeviceAt) ? this.#signature() : current.signature;
+  }
+
+  follow(): void {
+    let settled = this.#signature();
+    this.#pollTimer = setInterval(() => {
+      const signature = this.#signature();
+      if (this.#reading === null) this.#compare(signature, signature === settled);
+      settled = signature;
+    }, POLL_INTERVAL_MS).unref();
+  }
+
+  #compare(signature: string, isSettled: boolean): void {
+    const isChanged = signature !== this.#signatureRead;
+    if (isChanged && isSettled) this.#read();
+    // The thread loads its program while the change settles.
+    else if (isChanged) this.#reader ??= new SettingsReader(this.#env);
+    else void this.#endReader();
+  }
+
+  /** Reads the files after a signal: at once, unless one was modified a moment ago and may be only half written. */
+  readSoon(waitedMs = 0): void {
+    if (this.#signalTimer !== null || this.#closing.signal.aborted) return;
+    const remainingMs = Math.max(...this.#files.map((file) => SETTLED_AFTER_MS - ageOf(file)));
+    if (remainingMs <= 0 || remainingMs > SETTLED_AFTER_MS || waitedMs >= POLL_INTERVAL_MS * 4) {
+      this.#read();
+      return;
+    }
+    this.#signalTimer = setTimeout(() => {
+      this.#signalTimer = null;
+      this.readSoon(waitedMs + remainingMs);
+    }, remainingMs).unref();
+  }
+
+  /** Readings run one at a time, so that an older version never replaces a newer one. */
+  #read(): void {
+    if (this.#reading !== null) {
+      this.#mustReadAgain = true;
+      return;
+    }
+    this.#reading = this.#readOnce().finally(async () => {
+      await this.#endReader();
+      this.#reading = null;
+      const mustReadAgain = this.#mustReadAgain;
+      this.#mustReadAgain = false;
+      if (mustReadAgain) this.readSoon();
+    });
+  }
+
+  async #readOnce(): Promise<void> {
+    const { signal } = this.#closing;
+    const signature = this.#signature();
+    const isOutdated = () => signature !== this.#signature();
+    const unreadable = this.#files.filter(isPipeOrDeviceAt);
+    if (unreadable.length > 0) {
+      this.#signatureRead = signature;
+      const message = 'is a pipe or a device, and only a file can be read again.';
+      this.#events.onRefused(
+        unreadable.map((file) => `${file}: ${message}`),
+        0,
+      );
+      return;
+    }
+    this.#reader ??= new SettingsReader(this.#env);
+    const reader = this.#reader;
+    const read = await reader.read();
+    // A file that changed during the reading may be a mixture of two versions; the next polls find it when it has settled.
+    if (signal.aborted || isOutdated()) return;
+    this.#signatureRead = signature;
+    if ('faults' in read) {
+      this.#events.onRefused(read.faults, read.more);
+      return;
+    }
+    const digest = digestOf(read.configuration);
+    if (digest === this.#digestInForce) {
+      this.#events.onSame();
+      return;
+    }
+    try {
+      const configuration = await inSlices(reader.configuration(read), signal);
+      // Frees the thread's memory before the change takes effect, which needs memory of its own.
+      await this.#endReader();
+      if (await this.#events.onChange({ configuration, signal, isOutdated })) this.#digestInForce = digest;
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  }
+
+  async #endReader(): Promise<void> {
+    const reader = this.#reader;
+    this.#reader = null;
+    await reader?.end();
+  }
+
+  /** Stops watching, and abandons a reading under way. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    if (this.#pollTimer !== null) clearInterval(this.#pollTimer);
+    if (this.#signalTimer !== null) clearTimeout(this.#signalTimer);
+    await this.#endReader();
+    await this.#reading;
+  }
+
+  #signature(): string {
+    return signatureOf(this.#files);
+  }
+}
+
+/** Milliseconds since a file was modified; Infinity if it does not exist. Negative if the file system's clock is ahead. */
+function ageOf(file: string): number {
+  const stats = statOf(file);
+  return stats === undefined ? Number.POSITIVE_INFINITY : Date.now() - Number(stats.mtimeMs);
+}
+
+/** Such a file must not be opened: opening a pipe would block the whole gateway until a writer opens it. */
+function isPipeOrDeviceAt(file: string): boolean {
+  const stats = statOf(file);
+  return stats !== undefined && isPipeOrDevice(stats);
+}
+
+function digestOf({ versions }: Configuration): string {
+  return `${versions.settings} ${versions.plans}`;
+}

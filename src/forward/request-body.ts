@@ -1,0 +1,198 @@
+import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import { Pieces } from '../io/pieces.ts';
+import type { TextWriter } from '../io/text-writer.ts';
+import { ClientBodyError, ClientGoneError } from './faults.ts';
+
+/** The body of a request. */
+export type RequestBody = WholeBody | StreamedBody;
+
+/**
+ * A body that has been read completely. It is small and is sent together with the head of its request, in one write.
+ */
+export interface WholeBody {
+  readonly framing: 'whole';
+  /** One character for each byte, as many as were declared. */
+  readonly text: string;
+}
+
+/** A body as the client is still sending it. */
+export interface StreamedBody {
+  readonly source: Readable;
+  /** A declared length has been checked already, and the parser enforces it. Chunks are counted as they pass. */
+  readonly framing: 'length' | 'chunked';
+  readonly maxBytes: number;
+  /**
+   * Checks whether the client is still connected while nothing is read from it. If it has reset, the source is closed.
+   */
+  readonly probe: () => void;
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/** A body that was written whole, but that the operating system has not yet accepted completely. */
+export class UntakenBody {
+  /** The body waits for the upstream, not for the client. */
+  readonly isHeldUp = true;
+  #done = false;
+
+  private constructor(socket: Socket) {
+    socket.write(NOTHING, (error) => {
+      this.#done = !error;
+    });
+  }
+
+  /** @returns null if the system has accepted everything that was written to the socket, which is nearly always so */
+  static on(socket: Socket, { hasTakenAll }: TextWriter): UntakenBody | null {
+    return hasTakenAll && socket.errored === null ? null : new UntakenBody(socket);
+  }
+
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** Does nothing, because bytes that were written cannot be taken back. */
+  stop(): void {}
+}
+
+export interface BodyEvents {
+  /** The whole body has been written to the upstream. */
+  onBodySent(): void;
+  /** The body is too large (ClientBodyError), or the client broke it off (ClientGoneError). */
+  onBodyFault(error: Error): void;
+}
+
+/**
+ * Waits for the first byte of a body, or for its end if it is empty. Either makes its stream readable.
+ *
+ * Attack: clients that send only the heads of uploads would hold connections to the upstream that other requests need.
+ * @returns a function that stops waiting
+ */
+export function whenBegun({ source }: StreamedBody, onBegun: () => void): () => void {
+  source.once('readable', onBegun);
+  return () => source.removeListener('readable', onBegun);
+}
+
+/**
+ * While the upstream does not read, a little more is read from the client from time to time, because the client's end
+ * of the connection shows only after all that it had sent. Up to HELD_BYTES are held in memory for that.
+ */
+const PROBE_EVERY_MS = 200;
+const HELD_BYTES = 1024 * 1024;
+
+/**
+ * Forwards a request's body to the upstream as it arrives, no faster than the upstream reads and with the client's
+ * framing.
+ */
+export class BodySender {
+  readonly #body: StreamedBody;
+  readonly #socket: Socket;
+  readonly #events: BodyEvents;
+  #bytes = 0;
+  #done = false;
+  /** Pieces that have arrived in this turn of the event loop. */
+  readonly #held = new Pieces();
+  #probes: NodeJS.Timeout | null = null;
+
+  constructor(body: StreamedBody, socket: Socket, events: BodyEvents) {
+    this.#body = body;
+    this.#socket = socket;
+    this.#events = events;
+    const { source } = body;
+    source.on('data', this.#onData);
+    source.once('end', this.#onEnd);
+    source.once('error', this.#onBreak);
+    source.once('close', this.#onBreak);
+    // An empty body may have been read to its end while its request waited for a connection.
+    if (source.readableEnded) this.#onEnd();
+    else if (source.destroyed) this.#onBreak();
+  }
+
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** Whether bytes that the client has sent still wait for the upstream to read them. */
+  get isHeldUp(): boolean {
+    return this.#probes !== null;
+  }
+
+  /** Sends nothing more. Bytes that the client still sends stay unread. */
+  stop(): void {
+    if (this.#done) return;
+    this.#done = true;
+    this.#held.take();
+    const { source } = this.#body;
+    source.removeListener('data', this.#onData);
+    source.removeListener('end', this.#onEnd);
+    source.removeListener('error', this.#onBreak);
+    source.removeListener('close', this.#onBreak);
+    // Without a listener, an error of the stream would end the process.
+    source.on('error', () => {});
+    this.#stopProbing();
+    source.pause();
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#bytes += chunk.length;
+    if (this.#bytes > this.#body.maxBytes) {
+      this.#fail(new ClientBodyError('payload_too_large'));
+      return;
+    }
+    if (this.#held.add(chunk) === 1) setImmediate(this.#flush);
+  };
+
+  /**
+   * Writes the pieces of this turn at once, after everything that arrived in the turn has been read. If an upstream
+   * responds early and closes the connection, the next write fails, and the unread part of its response is lost.
+   */
+  readonly #flush = (): void => {
+    const bytes = this.#held.take();
+    if (bytes === null) return;
+    if (this.#body.framing === 'chunked') {
+      this.#socket.cork();
+      this.#socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
+      this.#socket.write(bytes);
+      this.#socket.write('\r\n', 'latin1');
+      this.#socket.uncork();
+    } else this.#socket.write(bytes);
+    if (this.#done || !this.#socket.writableNeedDrain) return;
+    this.#body.source.pause();
+    if (this.#probes !== null) return;
+    this.#probes = setInterval(this.#probe, PROBE_EVERY_MS);
+    this.#socket.once('drain', this.#onDrain);
+  };
+
+  readonly #probe = (): void => {
+    this.#body.probe();
+    if (this.#socket.writableLength < HELD_BYTES) this.#body.source.resume();
+  };
+
+  readonly #onDrain = (): void => {
+    this.#stopProbing();
+    this.#body.source.resume();
+  };
+
+  #stopProbing(): void {
+    if (this.#probes === null) return;
+    clearInterval(this.#probes);
+    this.#probes = null;
+    this.#socket.removeListener('drain', this.#onDrain);
+  }
+
+  readonly #onEnd = (): void => {
+    this.#done = true;
+    this.#flush();
+    this.#stopProbing();
+    if (this.#body.framing === 'chunked') this.#socket.write('0\r\n\r\n', 'latin1');
+    this.#events.onBodySent();
+  };
+
+  readonly #onBreak = (): void => this.#fail(new ClientGoneError('the client broke its body off'));
+
+  #fail(error: Error): void {
+    if (this.#done) return;
+    this.stop();
+    this.#events.onBodyFault(error);
+  }
+}

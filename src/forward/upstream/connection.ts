@@ -1,0 +1,316 @@
+import type { Socket } from 'node:net';
+import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
+import type { BufferReader, Intake } from '../../io/buffers.ts';
+import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
+import type { Ending, EndOfTurn } from '../../io/end-of-turn.ts';
+import { TextWriter } from '../../io/text-writer.ts';
+import type { ForwardRequest } from '../forwarding.ts';
+import { BodySender, type RequestBody, UntakenBody } from '../request-body.ts';
+
+/** A name is resolved for each new connection. None is reused when older than this, so a DNS change takes effect. */
+const MAX_AGE_MS = 30_000;
+
+/** A server may send this before it closes a connection that has been idle for too long (RFC 9110 section 15.5.9). */
+const REQUEST_TIMEOUT = /^HTTP\/1\.[01] 408[ \r]/;
+
+/** One connection to a target, carrying one request at a time. */
+export class UpstreamConnection implements ResponseHandler, Timed, Ending, BufferReader {
+  /** When it has been idle for too long. */
+  deadlineAtMs = Number.POSITIVE_INFINITY;
+  slot = UNWATCHED;
+  /** Meaningful only while it is idle. */
+  idleSinceMs = 0;
+  readonly #socket: Socket;
+  readonly #writer: TextWriter;
+  readonly #authority: string;
+  readonly #keeper: ConnectionKeeper;
+  readonly #reader: ResponseReader;
+  readonly #openedAtMs: number;
+  readonly #deadlines: Deadlines;
+  readonly #endOfTurn: EndOfTurn;
+  #carried: InFlightRequest | null = null;
+  /** The request whose response is complete, until `onFree` has been called on it and the connection is idle. */
+  #answered: InFlightRequest | null = null;
+  #body: BodySender | UntakenBody | null = null;
+  #keepIdleMs = 0;
+  #used = false;
+  /** Nothing has been received since the last request was written. */
+  #isSilent = true;
+  /** Whether the bytes being read are in a shared buffer, so that they must be copied to be kept. */
+  #isLent = false;
+  #hasReportedUnasked = false;
+  readonly #intake: Intake | null;
+  #bodyUnsent = false;
+  #error: Error | null = null;
+
+  /**
+   * @param socket connected
+   * @param intake delivers the bytes received; null if the socket is read as a stream
+   * @param authority the value of Host
+   */
+  constructor(
+    socket: Socket,
+    intake: Intake | null,
+    authority: string,
+    keeper: ConnectionKeeper,
+    deadlines: Deadlines,
+    endOfTurn: EndOfTurn,
+  ) {
+    this.#socket = socket;
+    this.#writer = new TextWriter(socket);
+    this.#authority = authority;
+    this.#keeper = keeper;
+    this.#deadlines = deadlines;
+    this.#endOfTurn = endOfTurn;
+    this.#openedAtMs = deadlines.nowMs();
+    this.#reader = new ResponseReader(this);
+    this.#intake = intake;
+    if (intake === null) socket.on('data', (chunk: Buffer) => this.onBytes(chunk, false));
+    else intake.into(this);
+    socket.on('end', this.#onFin);
+    socket.on('error', (error) => {
+      this.#error = error;
+    });
+    socket.on('close', this.#onClose);
+    deadlines.watch(this);
+  }
+
+  /**
+   * Whether it has carried a response before and nothing has been received for its last request: the service may have
+   * closed it as idle just as that request was sent (RFC 9112 section 9.3.1).
+   */
+  get mayHaveClosedIdle(): boolean {
+    return this.#used && this.#isSilent;
+  }
+
+  /** Takes the connection for a request. @returns false if it has closed or been idle for too long */
+  takeIdle(nowMs: number): boolean {
+    const usable = this.deadlineAtMs > nowMs && !this.#socket.destroyed;
+    this.deadlineAtMs = Number.POSITIVE_INFINITY;
+    if (!usable) this.#socket.destroy();
+    return usable;
+  }
+
+  onDeadline(): void {
+    this.#socket.destroy();
+  }
+
+  /** Whether some of the request's body had not been handed to the system when the connection broke. */
+  get isBodyUnsent(): boolean {
+    return this.#bodyUnsent;
+  }
+
+  /** Whether the client is the slow side: it must send more of its body, and all that it has sent has been passed on. */
+  get waitsForClient(): boolean {
+    return this.#body !== null && !this.#body.done && !this.#body.isHeldUp;
+  }
+
+  carry(request: ForwardRequest, carried: InFlightRequest): void {
+    this.#carried = carried;
+    this.#isSilent = true;
+    this.#reader.begin(request.method);
+    const { body } = request;
+    const head = requestHead(request, this.#authority);
+    this.#writer.write(body?.framing === 'whole' ? head + body.text : head);
+    this.#body = body === null ? null : this.#send(body);
+  }
+
+  pause(): void {
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    this.#socket.resume();
+  }
+
+  /** Closes it if it still carries this request: the rest of that response would be taken for the response to the next. */
+  dropped(carried: InFlightRequest): void {
+    if (this.#carried === carried) this.destroy();
+  }
+
+  /** Closes it at once, without calling the request that it carries. */
+  destroy(): void {
+    this.#release();
+    this.#reader.abandon();
+    this.#socket.destroy();
+  }
+
+  /** Like `destroy`, but with a TCP reset. Only for a connection over plain TCP. */
+  reset(): void {
+    this.#release();
+    this.#reader.abandon();
+    this.#socket.resetAndDestroy();
+  }
+
+  onInformation(status: number, fields: readonly string[]): void {
+    this.#carried?.onInformation(status, fields);
+  }
+
+  onHead(head: ResponseHead): void {
+    this.#keepIdleMs = head.keepsAlive ? idleMs(head.keepAlive) : 0;
+    this.#carried?.onHead(head);
+  }
+
+  onData(chunk: Buffer): void {
+    this.#carried?.onData(this.#isLent ? this.#intake!.copyOf(chunk) : chunk);
+  }
+
+  onEnd(): void {
+    const carried = this.#carried;
+    // An upstream that responds before it has the whole request is not sent the rest.
+    const isWholeRequestSent = this.#body === null || this.#body.done;
+    this.#release();
+    this.#used = true;
+    if (!isWholeRequestSent || this.#keepIdleMs === 0) this.#socket.destroy();
+    this.#answered = carried;
+    this.#endOfTurn.add(this);
+  }
+
+  atEnd(): void {
+    this.#answered?.onEnd();
+  }
+
+  /** One turn later, when whatever had arrived after the response, even a FIN, has been read. */
+  atNextEnd(): void {
+    const answered = this.#answered;
+    this.#answered = null;
+    this.#becomeIdle();
+    answered?.onFree();
+  }
+
+  /**
+   * Becomes idle once everything that had arrived with the response has been read.
+   *
+   * Attack: bytes after a response, in the next packet or in the buffer of a paused connection, would be taken for the
+   * response to the next request, which may be another client's. And a connection that the upstream closed after its
+   * response would be given a request that nobody reads.
+   */
+  #becomeIdle(): void {
+    if (this.#socket.destroyed) return;
+    const nowMs = this.#deadlines.nowMs();
+    if (this.#socket.readableLength > 0) this.#onUnasked();
+    else if (nowMs - this.#openedAtMs > MAX_AGE_MS) this.#socket.destroy();
+    else {
+      this.idleSinceMs = nowMs;
+      this.deadlineAtMs = nowMs + this.#keepIdleMs;
+      this.#keeper.onIdle(this);
+    }
+  }
+
+  #send(body: RequestBody): BodySender | UntakenBody | null {
+    if (body.framing === 'whole') return UntakenBody.on(this.#socket, this.#writer);
+    return new BodySender(body, this.#socket, {
+      onBodySent: () => this.#carried?.onBodySent(),
+      onBodyFault: (error) => this.#carried?.onBodyFault(error),
+    });
+  }
+
+  get isAmidBody(): boolean {
+    return this.#reader.isAmidBody;
+  }
+
+  onBytes(chunk: Buffer, isLent: boolean): boolean {
+    this.#isSilent = false;
+    this.#isLent = isLent;
+    const wasIdle = this.#carried === null;
+    try {
+      this.#reader.read(chunk);
+    } catch (error) {
+      this.#break(error instanceof Error ? error : new Error(String(error)));
+      return false;
+    }
+    if (!this.#reader.excess) this.#carried?.onPause();
+    else if (wasIdle && isRequestTimeout(chunk)) this.#socket.destroy();
+    else this.#onUnasked();
+    this.#answered?.onWhole();
+    return (this.#carried ?? this.#answered)?.isBufferReleased === true;
+  }
+
+  /** The upstream has sent bytes that answer no request. They would be taken for the response to the next one. */
+  #onUnasked(): void {
+    if (!this.#hasReportedUnasked) this.#keeper.onUnasked(this);
+    this.#hasReportedUnasked = true;
+    this.#socket.destroy();
+  }
+
+  readonly #onFin = (): void => {
+    if (this.#carried !== null && !this.#reader.end()) this.#break(new Error('the upstream closed the connection'));
+    else this.#socket.destroy();
+  };
+
+  readonly #onClose = (): void => {
+    this.#deadlines.forget(this);
+    this.#break(this.#error ?? new Error('the connection was closed'));
+    this.#keeper.onClosed(this);
+  };
+
+  #break(error: Error): void {
+    const carried = this.#carried;
+    this.#bodyUnsent = this.#body !== null && (!this.#body.done || !this.#writer.hasTakenAll);
+    this.#release();
+    this.#reader.abandon();
+    this.#socket.destroy();
+    carried?.onBroken(error);
+  }
+
+  #release(): void {
+    this.#carried = null;
+    this.#body?.stop();
+    this.#body = null;
+    if (this.#socket.isPaused()) this.#socket.resume();
+  }
+}
+
+function isRequestTimeout(chunk: Buffer): boolean {
+  return REQUEST_TIMEOUT.test(chunk.toString('latin1', 0, 16));
+}
+
+/** The request that a connection is carrying. The connection calls these methods. */
+export interface InFlightRequest extends ResponseHandler {
+  /** Everything received so far has been passed on: what was held back to be sent with more is sent now. */
+  onPause(): void;
+  /** The whole response has been passed on. A large one can be written now, without waiting for `onEnd`. */
+  onWhole(): void;
+  /** Whether no chunk that was passed on is needed any more, so that its buffer can be used again. */
+  readonly isBufferReleased: boolean;
+  /** The last of the body has been written to the upstream. Not called for a request sent in a single write. */
+  onBodySent(): void;
+  /** Before the response was complete, the connection closed or received something that is not a response. */
+  onBroken(error: Error): void;
+  /** After the end of the response: the connection is idle or closed, so its place in the pool can be given back. */
+  onFree(): void;
+  /** The body that the client sends is at fault. */
+  onBodyFault(error: Error): void;
+}
+
+/** Keeps idle connections. Each connection calls these methods. */
+export interface ConnectionKeeper {
+  /** Its response is complete, and it may carry another request. */
+  onIdle(connection: UpstreamConnection): void;
+  /** The upstream sent bytes on it that answer no request. It is closed by this call, or right after it. */
+  onUnasked(connection: UpstreamConnection): void;
+  onClosed(connection: UpstreamConnection): void;
+}
+
+/** The head of a request as it is written to the wire. @param authority the value of Host */
+export function requestHead({ method, target, lines, body }: ForwardRequest, authority: string): string {
+  const coding = body?.framing === 'chunked' ? 'Transfer-Encoding: chunked\r\n' : '';
+  return `${method} ${target} HTTP/1.1\r\nHost: ${authority}\r\n${lines}${coding}\r\n`;
+}
+
+/** Shorter than the idle timeouts of common servers, so that the gateway closes an idle connection first. */
+const IDLE_MS = 4_000;
+/** How long before its Keep-Alive timeout a connection is no longer used, to allow for time on the network. */
+const IDLE_MARGIN_MS = 1_000;
+
+/**
+ * How long a connection may stay idle, in milliseconds; 0 if it is not worth keeping.
+ * @param keepAlive the Keep-Alive fields of its last response
+ */
+export function idleMs(keepAlive: readonly string[]): number {
+  for (const value of keepAlive) {
+    const timeout = /(?:^|[\s,])timeout=([0-9]{1,9})/i.exec(value);
+    if (timeout !== null) return Math.max(0, Math.min(IDLE_MS, Number(timeout[1]) * 1_000 - IDLE_MARGIN_MS));
+  }
+  return IDLE_MS;
+}

@@ -1,0 +1,104 @@
+import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import type { Intake } from '../../io/buffers.ts';
+import { DeadlineError } from '../faults.ts';
+
+/** How the gateway checks an upstream's certificate, and the certificate it presents itself. In PEM form. */
+export interface UpstreamTls {
+  /** Null for the authorities that Node trusts. */
+  readonly ca: string | null;
+  readonly cert: string | null;
+  readonly key: string | null;
+  /** The name that the certificate must have; null for the target's host. */
+  readonly serverName: string | null;
+  readonly verify: boolean;
+}
+
+export interface DialOptions {
+  readonly connectTimeoutMs: number;
+  /** Null for Node's defaults, with verification. */
+  readonly tls: UpstreamTls | null;
+  /** Resolves the host name of each new connection; Node's own lookup by default. */
+  readonly lookup?: LookupFunction;
+}
+
+/** The address of a target, parsed from gateway.yaml. */
+export type UpstreamAddress =
+  | { readonly kind: 'http' | 'https'; readonly host: string; readonly port: number; readonly authority: string }
+  | { readonly kind: 'unix'; readonly path: string; readonly authority: string };
+
+/** @param target `http://host:port`, `https://host:port` or `unix:/path/to.sock`, already checked */
+export function addressOf(target: string): UpstreamAddress {
+  if (target.startsWith('unix:')) return { kind: 'unix', path: target.slice(5), authority: 'localhost' };
+  const { protocol, hostname, port, host } = new URL(target);
+  const kind = protocol === 'https:' ? 'https' : 'http';
+  const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+  return { kind, host: bare, port: Number(port) || (kind === 'https' ? 443 : 80), authority: host };
+}
+
+/**
+ * Opens a connection, including the TLS handshake, within `connectTimeoutMs`. Calls either `connected` or `failed`,
+ * once, and never before this function returns.
+ * @param intake delivers the bytes received, except over https; null if the socket is read as a stream
+ * @returns a function that gives up, after which neither callback is called
+ */
+export function dial(
+  address: UpstreamAddress,
+  options: DialOptions,
+  connected: (socket: Socket) => void,
+  failed: (error: Error) => void,
+  intake: Intake | null = null,
+): () => void {
+  const socket = open(address, options, intake);
+  // This listener stays until the socket is closed. The users of the socket add and remove their own, and an error
+  // without any listener would end the process.
+  socket.on('error', () => {});
+  const readyEvent = address.kind === 'https' ? 'secureConnect' : 'connect';
+  const removeListeners = () => {
+    clearTimeout(timer);
+    socket.removeListener('error', fail);
+    socket.removeListener('close', onClose);
+    socket.removeListener(readyEvent, onReady);
+  };
+  const fail = (error: Error) => {
+    removeListeners();
+    socket.destroy();
+    failed(error);
+  };
+  const onClose = () => fail(new Error('the connection was closed before it stood'));
+  const onReady = () => {
+    removeListeners();
+    connected(socket);
+  };
+  const timer = setTimeout(
+    () => fail(new DeadlineError('connect', options.connectTimeoutMs)),
+    options.connectTimeoutMs,
+  );
+  socket.on('error', fail);
+  socket.on('close', onClose);
+  socket.on(readyEvent, onReady);
+  return () => {
+    removeListeners();
+    socket.destroy();
+  };
+}
+
+function open(address: UpstreamAddress, { tls, lookup }: DialOptions, intake: Intake | null): Socket {
+  const onread = intake === null ? {} : { onread: intake.onread };
+  if (address.kind === 'unix') return connectTcp({ path: address.path, ...onread });
+  const { host, port } = address;
+  const to = { host, port, noDelay: true, keepAlive: true, ...(lookup === undefined ? {} : { lookup }) };
+  if (address.kind === 'http') return connectTcp({ ...to, ...onread });
+  return connectTls({ ...to, ALPNProtocols: ['http/1.1'], ...tlsOptions(host, tls) });
+}
+
+/** Node's options for certificates. The target's certificate is checked unless the settings turn that off. */
+export function tlsOptions(host: string, tls: UpstreamTls | null): ConnectionOptions {
+  const servername = tls?.serverName ?? (isIP(host) === 0 ? host : undefined);
+  return {
+    rejectUnauthorized: tls?.verify ?? true,
+    ...(servername === undefined ? {} : { servername }),
+    ...(tls?.ca ? { ca: tls.ca } : {}),
+    ...(tls?.cert && tls.key ? { cert: tls.cert, key: tls.key } : {}),
+  };
+}

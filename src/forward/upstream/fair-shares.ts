@@ -1,0 +1,160 @@
+export interface FairSharesOptions {
+  /** Maximum number of connections to the upstream, for all consumers together. */
+  readonly maxConnections: number;
+  /** Maximum number of requests that wait for a connection, for all consumers together. */
+  readonly maxQueue: number;
+  /** The part of both that one consumer may have: above 0 and at most 1. With 1, a single consumer may use all. */
+  readonly fairShare: number;
+}
+
+/** The requests that one consumer has in flight at an upstream. Only `FairShares` and `release` change it. */
+export class Share<T> {
+  /** Requests that hold a reservation: before admission, without a body yet, waiting, or at a connection. */
+  reserved = 0;
+  /** Connections that its requests hold. */
+  running = 0;
+  /** Requests that wait for a connection, in the order of their arrival. */
+  readonly waiting = new Set<T>();
+
+  /** Gives one reservation back. Called once for each `reserve`, whatever the outcome of the request. */
+  release(): void {
+    this.reserved--;
+  }
+}
+
+/** The first sweep for shares without a request in flight happens at this many shares. */
+const KEPT_SHARES = 1_024;
+
+/**
+ * Divides the connections of an upstream, and the queue for them, among its consumers.
+ *
+ * Attack: one consumer sends slow requests until it holds every connection and fills the queue, so that the requests of
+ * all others wait as long as its own take. One consumer therefore holds at most its share of the connections and of the
+ * queue, and a connection that becomes free goes to the consumers in turn, not to the request that has waited longest.
+ */
+export class FairShares<T> {
+  readonly #maxConnections: number;
+  readonly #maxQueue: number;
+  /** Of one consumer. */
+  readonly #maxRunning: number;
+  /** Of one consumer. */
+  readonly #maxReserved: number;
+  /**
+   * By consumer. A share is kept when its last request has ended, because most consumers send another one at once.
+   * Measured: creating and deleting an entry for every request costs six times as much as finding one.
+   */
+  readonly #shares = new Map<string, Share<T>>();
+  #sweepAt = KEPT_SHARES;
+  /** The consumers that have a request waiting and may have another connection; the next one is first. */
+  readonly #next = new Set<Share<T>>();
+  #running = 0;
+  #waiting = 0;
+
+  constructor({ maxConnections, maxQueue, fairShare }: FairSharesOptions) {
+    this.#maxConnections = maxConnections;
+    this.#maxQueue = maxQueue;
+    this.#maxRunning = partOf(maxConnections, fairShare);
+    this.#maxReserved =
+      fairShare === 1
+        ? Number.POSITIVE_INFINITY
+        : this.#maxRunning + (maxQueue === 0 ? 0 : partOf(maxQueue, fairShare));
+  }
+
+  /** Requests that hold a connection or wait for one. */
+  get inFlight(): number {
+    return this.#running + this.#waiting;
+  }
+
+  /** Shares that are held in memory. */
+  get size(): number {
+    return this.#shares.size;
+  }
+
+  /**
+   * Reserves room for one more request of a consumer.
+   * @returns its share, to be released when the request has ended; null if the consumer has used up its share
+   */
+  reserve(consumerId: string): Share<T> | null {
+    const share = this.#shares.get(consumerId) ?? this.#newShare(consumerId);
+    if (share.reserved >= this.#maxReserved) return null;
+    share.reserved++;
+    return share;
+  }
+
+  /** Takes a connection if one is free that this consumer may have. `release` gives it back. */
+  take(share: Share<T>): boolean {
+    if (this.#running >= this.#maxConnections || share.running >= this.#maxRunning) return false;
+    this.#running++;
+    share.running++;
+    return true;
+  }
+
+  /** Puts a request in the queue of its consumer. @returns false if the queue is full */
+  queue(share: Share<T>, request: T): boolean {
+    if (this.#waiting >= this.#maxQueue) return false;
+    this.#waiting++;
+    share.waiting.add(request);
+    if (share.running < this.#maxRunning) this.#next.add(share);
+    return true;
+  }
+
+  /** Takes a request out of the queue, if it is there. */
+  withdraw(share: Share<T>, request: T): void {
+    if (!share.waiting.delete(request)) return;
+    this.#waiting--;
+    if (share.waiting.size === 0) this.#next.delete(share);
+  }
+
+  /** Gives a connection back. */
+  release(share: Share<T>): void {
+    this.#running--;
+    share.running--;
+    if (share.waiting.size > 0) this.#next.add(share);
+  }
+
+  /**
+   * Takes a connection for the next request, which is the oldest one of the consumer whose turn it is.
+   * @returns null if no waiting request may have a connection
+   */
+  takeForNext(): T | null {
+    if (this.#next.size === 0 || this.#running >= this.#maxConnections) return null;
+    const share = first(this.#next);
+    const request = first(share.waiting);
+    share.waiting.delete(request);
+    this.#waiting--;
+    this.#running++;
+    share.running++;
+    // The consumer goes to the end of the line if it may have another connection.
+    this.#next.delete(share);
+    if (share.waiting.size > 0 && share.running < this.#maxRunning) this.#next.add(share);
+    return request;
+  }
+
+  #newShare(consumerId: string): Share<T> {
+    if (this.#shares.size >= this.#sweepAt) this.#sweep();
+    const share = new Share<T>();
+    this.#shares.set(consumerId, share);
+    return share;
+  }
+
+  /**
+   * Forgets the consumers without a request in flight. The next sweep happens when the number of shares has doubled.
+   */
+  #sweep(): void {
+    for (const [consumerId, { reserved, running, waiting }] of this.#shares) {
+      // The connection of a request that has ended is given back a moment later than its reservation.
+      if (reserved === 0 && running === 0 && waiting.size === 0) this.#shares.delete(consumerId);
+    }
+    this.#sweepAt = Math.max(KEPT_SHARES, 2 * this.#shares.size);
+  }
+}
+
+function partOf(whole: number, share: number): number {
+  return Math.max(1, Math.floor(whole * share));
+}
+
+/** The first element of a set that is not empty. */
+function first<T>(set: ReadonlySet<T>): T {
+  for (const element of set) return element;
+  throw new Error('an empty set');
+}

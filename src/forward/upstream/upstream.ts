@@ -1,0 +1,289 @@
+import { Buffers } from '../../io/buffers.ts';
+import { Deadlines } from '../../io/deadlines.ts';
+import { EndOfTurn } from '../../io/end-of-turn.ts';
+import { NoUpstreamError } from '../faults.ts';
+import type { UpstreamConnection } from './connection.ts';
+import type { DialOptions, UpstreamAddress } from './dial.ts';
+import { FairShares, type Share } from './fair-shares.ts';
+import { UpstreamTarget, type UpstreamTargetEvents } from './target.ts';
+
+export interface UpstreamOptions extends DialOptions {
+  /** `http://host:port`, `https://host:port`, `unix:/path`; at least one. */
+  readonly targets: readonly string[];
+  readonly responseTimeoutMs: number;
+  readonly bodyTimeoutMs: number;
+  readonly maxConnections: number;
+  /** Requests that may wait for a connection. */
+  readonly maxQueue: number;
+  /** The part of both that one consumer may have: above 0 and at most 1. With 1, a single consumer may use all. */
+  readonly fairShare: number;
+  /** Milliseconds of a monotonic clock. */
+  readonly monotonicMs: () => number;
+  readonly onTarget?: UpstreamTargetEvents['onChange'];
+  readonly onUnasked?: UpstreamTargetEvents['onUnasked'];
+}
+
+/** A request on its way through an upstream. */
+export interface ConnectionWaiter {
+  /** The share of its consumer, which has a reservation for it. */
+  readonly share: ConsumerShare;
+  /** Its slot in the pool; null at first. Only the upstream uses this. */
+  place: PoolSlot | null;
+  /** A target was chosen for it. @param target as in gateway.yaml */
+  onTarget(target: string): void;
+  /** It has a slot, and a connection is being opened for it. */
+  onConnecting(): void;
+  /** It has a connection to itself, until `leave`. */
+  onConnected(connection: UpstreamConnection): void;
+  /** No connection is available. The waiter has already left the pool. */
+  onNotConnected(error: Error): void;
+}
+
+/** The requests that one consumer has in flight at an upstream. */
+export type ConsumerShare = Share<ConnectionWaiter>;
+
+/**
+ * `abandoned`: the client disconnected, which is not the target's fault. `failed`: the target was reached and gave no
+ * valid response.
+ */
+export type LeaseOutcome = 'answered' | 'abandoned' | 'failed' | 'unreachable';
+
+/** A target, taken by a caller that opens the connection itself. */
+export interface TargetLease {
+  /** The target, as in gateway.yaml. */
+  readonly target: string;
+  readonly address: UpstreamAddress;
+  /** Gives it back; called once. */
+  done(outcome: LeaseOutcome): void;
+}
+
+export interface PoolSlot {
+  target: UpstreamTarget | null;
+  giveUp: (() => void) | null;
+  /** Targets that could not be reached for this request. Nothing of it has been sent to them. */
+  readonly tried: UpstreamTarget[];
+}
+
+/**
+ * A service behind the gateway, with a bounded number of connections to its targets and a bounded queue for them, both
+ * divided fairly among the consumers. Each request goes to the usable target with the fewest requests in flight.
+ */
+export class Upstream {
+  readonly options: UpstreamOptions;
+  readonly deadlines: Deadlines;
+  readonly #endOfTurn = new EndOfTurn();
+  readonly #targets: readonly UpstreamTarget[];
+  readonly #shares: FairShares<ConnectionWaiter>;
+  /** Index of the target to consider first, so that equally busy targets are taken in turn. */
+  #next = 0;
+  #filling = false;
+
+  constructor(options: UpstreamOptions) {
+    this.options = options;
+    this.#shares = new FairShares(options);
+    this.deadlines = new Deadlines(options.monotonicMs);
+    const buffers = new Buffers();
+    const events: UpstreamTargetEvents = {
+      onChange: options.onTarget ?? (() => {}),
+      onUnasked: options.onUnasked ?? (() => {}),
+    };
+    this.#targets = options.targets.map(
+      (name) => new UpstreamTarget(name, options, this.deadlines, this.#endOfTurn, buffers, events),
+    );
+  }
+
+  /** Requests that have a connection or wait for one. */
+  get inFlight(): number {
+    return this.#shares.inFlight;
+  }
+
+  get targets(): readonly UpstreamTarget[] {
+    return this.#targets;
+  }
+
+  /**
+   * Reserves room for a request of a consumer, before the gateway has decided whether to forward the request.
+   * @returns the consumer's share, to be released when the request has ended, whatever its outcome; null if the
+   * consumer has as many requests in flight as its share allows
+   */
+  reserve(consumerId: string): ConsumerShare | null {
+    return this.#shares.reserve(consumerId);
+  }
+
+  /**
+   * Gives the waiter a connection, now or when its consumer may have one. Every waiter that entered must `leave`.
+   * @returns false if neither a connection nor a place in the queue is free
+   */
+  enter(waiter: ConnectionWaiter): boolean {
+    if (!this.#shares.take(waiter.share)) return this.#shares.queue(waiter.share, waiter);
+    this.#start(waiter);
+    return true;
+  }
+
+  /** Gives back the waiter's place in the queue, or its connection. */
+  leave(waiter: ConnectionWaiter): void {
+    const { place } = waiter;
+    if (place === null) {
+      this.#shares.withdraw(waiter.share, waiter);
+      return;
+    }
+    place.giveUp?.();
+    place.target?.leave();
+    waiter.place = null;
+    this.#shares.release(waiter.share);
+    this.#fill();
+  }
+
+  /** Opens a new connection for this request, because another connection of the pool might be about to close too. */
+  reconnect(waiter: ConnectionWaiter): void {
+    const { place } = waiter;
+    if (place?.target) this.#dial(waiter, place, place.target);
+  }
+
+  /** Notes that the waiter's target has given a valid response. */
+  answered(waiter: ConnectionWaiter): void {
+    waiter.place?.target?.succeeded();
+  }
+
+  /** Notes that the waiter's target gave no valid response. */
+  failed(waiter: ConnectionWaiter, cause: string): void {
+    if (this.#leavesOut()) waiter.place?.target?.failed(false, cause);
+  }
+
+  /** Takes the target that a request would get now. @throws NoUpstreamError */
+  lease(): TargetLease {
+    const target = this.#choose([]);
+    if (target === null) throw new NoUpstreamError(this.#nextUsableInMs());
+    target.enter();
+    return {
+      target: target.name,
+      address: target.address,
+      done: (outcome) => {
+        target.leave();
+        if (outcome === 'answered') target.succeeded();
+        else if (outcome !== 'abandoned' && this.#leavesOut()) {
+          target.failed(outcome === 'unreachable', 'no connection could be upgraded');
+        }
+      },
+    };
+  }
+
+  /** The settings no longer have this upstream. Running requests finish, and no connection is kept afterwards. */
+  retire(): void {
+    for (const target of this.#targets) target.retire();
+  }
+
+  close(): void {
+    for (const target of this.#targets) target.close();
+  }
+
+  /** Starts a waiter for which a connection has been taken from its share. */
+  #start(waiter: ConnectionWaiter): void {
+    const place: PoolSlot = { target: null, giveUp: null, tried: [] };
+    waiter.place = place;
+    this.#connect(waiter, place);
+  }
+
+  /**
+   * Starts the waiters that may have a connection now. Never runs recursively, because a long queue whose waiters are
+   * all refused at once would overflow the stack.
+   */
+  #fill(): void {
+    if (this.#filling) return;
+    this.#filling = true;
+    for (let next = this.#shares.takeForNext(); next !== null; next = this.#shares.takeForNext()) this.#start(next);
+    this.#filling = false;
+  }
+
+  #connect(waiter: ConnectionWaiter, place: PoolSlot): void {
+    const target = this.#choose(place.tried);
+    if (target === null) {
+      this.#refuse(waiter, new NoUpstreamError(this.#nextUsableInMs()));
+      return;
+    }
+    place.target = target;
+    waiter.onTarget(target.name);
+    target.enter();
+    const idle = target.takeIdle();
+    if (idle === null) this.#dial(waiter, place, target);
+    else waiter.onConnected(idle);
+  }
+
+  #dial(waiter: ConnectionWaiter, place: PoolSlot, target: UpstreamTarget): void {
+    this.#makeRoom();
+    waiter.onConnecting();
+    place.giveUp = target.dial(
+      (connection) => {
+        place.giveUp = null;
+        waiter.onConnected(connection);
+      },
+      (error) => {
+        place.giveUp = null;
+        if (this.#leavesOut()) target.failed(true, error.message);
+        place.tried.push(target);
+        // Nothing has been sent yet, so another target cannot receive the request a second time.
+        if (this.#choose(place.tried) === null) this.#refuse(waiter, error);
+        else {
+          target.leave();
+          place.target = null;
+          this.#connect(waiter, place);
+        }
+      },
+    );
+  }
+
+  #refuse(waiter: ConnectionWaiter, error: Error): void {
+    this.leave(waiter);
+    waiter.onNotConnected(error);
+  }
+
+  /** Closes an idle connection to any target if the new connection would exceed the limit. */
+  #makeRoom(): void {
+    let open = 0;
+    for (const target of this.#targets) open += target.connections;
+    if (open < this.options.maxConnections) return;
+    for (const target of this.#targets) if (target.closeOldestIdle()) return;
+  }
+
+  /** Whether targets are ejected. Leaving out an upstream's only target would gain nothing. */
+  #leavesOut(): boolean {
+    return this.#targets.length > 1;
+  }
+
+  /**
+   * Chooses a target. One with a limited load after an ejection is spared only while another is usable.
+   *
+   * Attack: a client keeps sending requests that the service answers too slowly, until every target is left out and all
+   * other clients are refused although the service is running. So if all targets are left out, those that can be
+   * reached go on serving.
+   */
+  #choose(tried: readonly UpstreamTarget[]): UpstreamTarget | null {
+    const targets = this.#targets;
+    const nowMs = targets.length === 1 ? 0 : this.deadlines.nowMs();
+    let best: UpstreamTarget | null = null;
+    let lastResort: UpstreamTarget | null = null;
+    for (let i = 0; i < targets.length; i++) {
+      const target = targets[(this.#next + i) % targets.length]!;
+      if (tried.includes(target)) continue;
+      if (!target.isEjected(nowMs)) {
+        if (best === null || isBetter(target, best)) best = target;
+      } else if (target.isReachable && (lastResort === null || target.inFlight < lastResort.inFlight))
+        lastResort = target;
+    }
+    best ??= lastResort;
+    // Continue after the chosen target, so that a target that is left out does not give its whole share to its
+    // neighbour.
+    if (best !== null) this.#next = (targets.indexOf(best) + 1) % targets.length;
+    return best;
+  }
+
+  #nextUsableInMs(): number {
+    const nowMs = this.deadlines.nowMs();
+    const rests = this.#targets.flatMap((target) => target.restMs(nowMs) ?? []);
+    return rests.length === 0 ? 1_000 : Math.min(...rests);
+  }
+}
+
+function isBetter(one: UpstreamTarget, other: UpstreamTarget): boolean {
+  return one.isBusy === other.isBusy ? one.inFlight < other.inFlight : other.isBusy;
+}

@@ -1,0 +1,161 @@
+import type { Socket } from 'node:net';
+import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
+
+/** Why a tunnel ended. */
+export type TunnelEnd =
+  /** That side closed its connection first. */
+  | 'client_closed'
+  | 'upstream_closed'
+  /** That side's connection broke. */
+  | 'client_lost'
+  | 'upstream_lost'
+  | 'idle'
+  /** The key was revoked or has expired. */
+  | 'revoked'
+  | 'expired'
+  /** The gateway stopped. */
+  | 'drained';
+
+export interface TunnelRecord {
+  readonly end: TunnelEnd;
+  readonly durationMs: number;
+  /** Bytes received from the client after the 101. */
+  readonly bytesIn: number;
+  /** Bytes sent to the client after the 101. */
+  readonly bytesOut: number;
+}
+
+export interface TunnelOptions {
+  /** How long it may stay open without a byte in either direction. */
+  readonly idleMs: number;
+  /** The same, once one side has closed its half. */
+  readonly finMs: number;
+  readonly deadlines: Deadlines;
+  readonly onEnd: (record: TunnelRecord) => void;
+}
+
+/**
+ * Watches two joined connections until both have ended. Bytes pass unchanged, and each side is read no faster than the
+ * other reads. When one side closes its half, the same half of the other is closed, which may go on sending. When one
+ * side breaks, the other is reset, because a clean end would make the data look complete. Both end when no byte has
+ * passed in either direction for `idleMs`.
+ *
+ * Attack: a client that disconnects with FIN closes only its half, and with a service that never closes its own the
+ * tunnel would stay open for `idleMs`. So once one side has closed its half, the tunnel ends when no byte has passed
+ * for `finMs`. A client that only has nothing more to send goes on receiving, because bytes pass. Bytes that wait for a
+ * slow reader are not cut off: that reader has `idleMs`.
+ *
+ * Attack: after a client has disconnected, http-proxy-3 closes only its own half towards the upstream, and the
+ * connection to an upstream that does not close the other half stays open for ever (as does one that is no longer
+ * read). Here neither connection outlives the other.
+ */
+export class Tunnel implements Timed {
+  deadlineAtMs: number;
+  slot = UNWATCHED;
+  readonly #client: Socket;
+  readonly #upstream: Socket;
+  readonly #idleMs: number;
+  readonly #finMs: number;
+  readonly #deadlines: Deadlines;
+  readonly #onEnd: (record: TunnelRecord) => void;
+  readonly #openedAtMs: number;
+  #lastByteAtMs: number;
+  #bytesIn = 0;
+  #bytesOut = 0;
+  #end: TunnelEnd | null = null;
+  /** Whether a side has closed its half. */
+  #isHalfClosed = false;
+  #open = 2;
+  #finished = false;
+
+  /** Must be created before the two are joined, so that it sees errors first. */
+  constructor(client: Socket, upstream: Socket, { idleMs, finMs, deadlines, onEnd }: TunnelOptions) {
+    this.#client = client;
+    this.#upstream = upstream;
+    this.#idleMs = idleMs;
+    this.#finMs = Math.min(finMs, idleMs);
+    this.#deadlines = deadlines;
+    this.#onEnd = onEnd;
+    this.#openedAtMs = deadlines.nowMs();
+    this.#lastByteAtMs = this.#openedAtMs;
+    this.deadlineAtMs = this.#openedAtMs + idleMs;
+    this.#watch(client, upstream, 'client_closed', 'client_lost');
+    this.#watch(upstream, client, 'upstream_closed', 'upstream_lost');
+    deadlines.watch(this);
+  }
+
+  /**
+   * Counts the bytes that pass. Must be called after the two are joined: before that, the listeners would let bytes
+   * flow that have no destination yet.
+   */
+  count(): void {
+    this.#client.on('data', (chunk: Buffer) => {
+      this.#bytesIn += chunk.length;
+      this.#passed();
+    });
+    this.#upstream.on('data', (chunk: Buffer) => {
+      this.#bytesOut += chunk.length;
+      this.#passed();
+    });
+  }
+
+  onDeadline(): void {
+    const nowMs = this.#deadlines.nowMs();
+    const isWaitedFor = this.#client.writableLength > 0 || this.#upstream.writableLength > 0;
+    const idleAtMs = this.#lastByteAtMs + this.#idleMs;
+    if (this.#isHalfClosed && isWaitedFor && nowMs < idleAtMs) {
+      this.deadlineAtMs = Math.min(nowMs + this.#finMs, idleAtMs);
+    } else this.cut('idle');
+  }
+
+  /** Ends both sides at once, without writing anything into their data. */
+  cut(end: TunnelEnd): void {
+    this.#end ??= end;
+    this.#client.destroy();
+    this.#upstream.destroy();
+    // Does not wait until both are closed, because the process may have ended by then.
+    this.#finish();
+  }
+
+  #watch(side: Socket, other: Socket, closed: TunnelEnd, lost: TunnelEnd): void {
+    side.once('end', () => {
+      this.#end ??= closed;
+      this.#isHalfClosed = true;
+      this.deadlineAtMs = this.#deadlines.nowMs() + this.#finMs;
+    });
+    // Runs before the listener of http-proxy-3, which would close the other side cleanly.
+    side.prependListener('error', () => {
+      this.#end ??= lost;
+      reset(other);
+    });
+    side.once('close', () => {
+      this.#end ??= lost;
+      // If this side did not close both of its halves, the other side has no peer left.
+      if (!(side.readableEnded && side.writableFinished)) other.destroy();
+      if (--this.#open === 0) this.#finish();
+    });
+  }
+
+  #passed(): void {
+    this.#lastByteAtMs = this.#deadlines.nowMs();
+    this.deadlineAtMs = this.#lastByteAtMs + (this.#isHalfClosed ? this.#finMs : this.#idleMs);
+  }
+
+  #finish(): void {
+    if (this.#finished) return;
+    this.#finished = true;
+    this.#deadlines.forget(this);
+    this.#onEnd({
+      end: this.#end ?? 'client_lost',
+      durationMs: this.#deadlines.nowMs() - this.#openedAtMs,
+      bytesIn: this.#bytesIn,
+      bytesOut: this.#bytesOut,
+    });
+  }
+}
+
+/** Resets a connection. Node cannot reset one whose own half is being closed, and would then never close it. */
+function reset(socket: Socket): void {
+  if (socket.writableEnded) socket.destroy();
+  else if (!socket.destroyed) socket.resetAndDestroy();
+}

@@ -1,0 +1,237 @@
+import { IncomingMessage } from 'node:http';
+import type { Verdict } from '../admit/verdict.ts';
+import { CORS_FIELDS } from '../annotate/cors.ts';
+import type { ErrorResponse } from '../annotate/errors.ts';
+import { type ForwardHooks, type ForwardRequest, type ForwardResult, forward } from '../forward/forward.ts';
+import type { RequestBody } from '../forward/request-body.ts';
+import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
+import type { UpgradeResult } from '../forward/websocket/upgrade.ts';
+import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
+import { linesOf, responseLinesOf } from '../http1/field-lines.ts';
+import { FieldNames, requestFields, responseFields } from '../http1/forwarded-fields.ts';
+import type { Head } from '../http1/request-head.ts';
+import type { ResponseHead } from '../http1/response-head.ts';
+import { closeAfter } from '../io/graceful-close.ts';
+import type { Match } from '../routing/router.ts';
+import type { Caller, ExchangeRecorder } from './exchange.ts';
+import type { GatewayDeps } from './gateway-deps.ts';
+import { ownLinesOf } from './own-fields.ts';
+import { declaredLength } from './received-request.ts';
+
+/** One admitted request, with everything needed to forward it. */
+export interface Admitted {
+  readonly head: Head;
+  readonly match: Match;
+  readonly record: ExchangeRecorder;
+  /** The gateway's own trace fields; null if the client's are forwarded instead. */
+  readonly traceFields: readonly string[] | null;
+  readonly caller: Caller;
+  readonly verdict: Verdict;
+  readonly origin: ClientAddress;
+  readonly flow: ProxyFlow;
+}
+
+/** How forwarding ended; `refused` if there was no room for another WebSocket, so that no upstream was asked. */
+export type ProxyResult = UpgradeResult | { readonly kind: 'refused'; readonly error: ErrorResponse };
+
+/** The part of the request's flow that forwarding uses. */
+export interface ProxyFlow {
+  /** Whether the client's connection ends with the response. Called when the response begins. */
+  closes(): boolean;
+  /** The fields that the gateway adds to the response. */
+  ownFields(): readonly string[];
+  forwarded(result: ProxyResult): void;
+}
+
+/** On a deprecated route the gateway's own values of these fields replace those of the service. */
+const DEPRECATION = ['deprecation', 'sunset'];
+/** The response fields that the gateway replaces, by whether CORS is configured and whether the route is deprecated. */
+const REPLACED: readonly (readonly FieldNames[])[] = [[], CORS_FIELDS].map((cors) =>
+  [[], DEPRECATION].map((deprecation) => new FieldNames([...cors, ...deprecation])),
+);
+
+/**
+ * Forwards an admitted request. Rewrites its fields, bounds its body and merges the response's fields with the
+ * gateway's.
+ * @param share of its consumer, with a reservation for the request
+ */
+export function proxyRequest(
+  deps: GatewayDeps,
+  upstream: Upstream,
+  share: ConsumerShare,
+  request: ClientRequest,
+  response: ClientResponse,
+  admitted: Admitted,
+) {
+  const passing = new Passing(deps, request, response, admitted);
+  return forward(upstream, share, passing, response, passing);
+}
+
+class Passing implements ForwardRequest, ForwardHooks {
+  readonly method: string;
+  readonly target: string;
+  readonly lines: string;
+  readonly body: RequestBody | null;
+  readonly writeTimeoutMs: number;
+  readonly #deps: GatewayDeps;
+  readonly #response: ClientResponse;
+  readonly #admitted: Admitted;
+
+  constructor(deps: GatewayDeps, request: ClientRequest, response: ClientResponse, admitted: Admitted) {
+    const { head } = admitted;
+    this.method = head.method;
+    this.target = head.target;
+    this.lines = requestLinesOf(deps, admitted);
+    this.body = bodyOf(request, head, deps.maxBodyBytes);
+    this.writeTimeoutMs = deps.writeTimeoutMs;
+    this.#deps = deps;
+    this.#response = response;
+    this.#admitted = admitted;
+  }
+
+  taken(target: string): void {
+    this.#admitted.record.target = target;
+  }
+
+  head(head: ResponseHead): void {
+    const [response, admitted] = [this.#response, this.#admitted];
+    const { match, verdict, record } = admitted;
+    if (admitted.flow.closes()) closeAfter(response, false);
+    const isAllPassed = this.#deps.cors === null && match.route.deprecated === null;
+    if (isAllPassed && head.lines !== null && response.writeLines !== undefined) {
+      response.writeLines(head.status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
+    } else response.writeHead(head.status, responseFieldsOf(this.#deps, admitted, head.status, head.fields));
+  }
+
+  earlyHints(fields: readonly string[]): void {
+    const { head, match } = this.#admitted;
+    if (head.httpVersion !== '1.1') return;
+    this.#response.writeInformation(103, responseFields(fields, replacedBy(this.#deps, match), 103));
+  }
+
+  chunk(bytes: number): void {
+    this.#admitted.record.bytesOut += bytes;
+  }
+
+  done(result: ForwardResult): void {
+    this.#admitted.flow.forwarded(result);
+  }
+}
+
+function bodyOf(request: ClientRequest, { body, contentLength }: Head, maxBytes: number): RequestBody | null {
+  if (body === 'none') return null;
+  const { wholeBody } = request;
+  if (typeof wholeBody === 'string') {
+    // Attack: the upstream would read bytes beyond the declared length as another request.
+    if (wholeBody.length !== contentLength) throw new Error('a body that is not as long as it was declared');
+    return { framing: 'whole', text: wholeBody };
+  }
+  if (!(request instanceof IncomingMessage)) throw new Error('a body from a reader that takes none');
+  // An empty write sends nothing, but fails on a connection that was reset.
+  return { source: request, framing: body, maxBytes, probe: () => request.socket.write('') };
+}
+
+/** The fields of the response that the client gets. */
+export function responseFieldsOf(
+  deps: GatewayDeps,
+  { match, flow }: Admitted,
+  status: number,
+  fields: readonly string[],
+): string[] {
+  const all = responseFields(fields, replacedBy(deps, match), status);
+  for (const field of flow.ownFields()) all.push(field);
+  return all;
+}
+
+/** The names of the response fields that only the gateway sets. */
+function replacedBy({ cors }: GatewayDeps, { route }: Match): FieldNames {
+  return REPLACED[cors === null ? 0 : 1]![route.deprecated === null ? 0 : 1]!;
+}
+
+/** The fields of the request that the upstream gets, for an upgrade, which `proxyUpgrade` sends. */
+export function requestFieldsOf(deps: GatewayDeps, admitted: Admitted): string[] {
+  return [...repeatedFields(inputOf(deps, admitted)), ...uniqueFields(admitted)];
+}
+
+function requestLinesOf(deps: GatewayDeps, admitted: Admitted): string {
+  const repeated = admitted.head.fields.derived(newRepeatedLines).of(inputOf(deps, admitted));
+  return repeated + responseLinesOf(uniqueFields(admitted));
+}
+
+/** Everything that determines the fields for the upstream, except those that are unique to one request. */
+interface FieldsInput {
+  readonly head: Head;
+  readonly contentLength: string | null;
+  readonly caller: Caller;
+  readonly origin: ClientAddress;
+  readonly via: string;
+  readonly allowedNames: FieldNames;
+  /** Whether the client's own trace fields are replaced. */
+  readonly isTraced: boolean;
+}
+
+function inputOf({ via, allowedNames }: GatewayDeps, { head, traceFields, caller, origin }: Admitted): FieldsInput {
+  const contentLength = declaredLength(head);
+  return { head, contentLength, caller, origin, via, allowedNames, isTraced: traceFields !== null };
+}
+
+/**
+ * The lines built for the last request with a field block. They are kept with the block, because the next request
+ * mostly has the same lines.
+ */
+class RepeatedLines {
+  #input: FieldsInput | null = null;
+  #lines = '';
+
+  of(input: FieldsInput): string {
+    if (this.#input === null || !isSame(this.#input, input)) {
+      this.#lines = linesOf(repeatedFields(input));
+      this.#input = input;
+    }
+    return this.#lines;
+  }
+}
+
+function newRepeatedLines(): RepeatedLines {
+  return new RepeatedLines();
+}
+
+/** Whether two requests with the same field block have the same lines. */
+function isSame(one: FieldsInput, other: FieldsInput): boolean {
+  return (
+    one.head.httpVersion === other.head.httpVersion &&
+    one.contentLength === other.contentLength &&
+    one.caller.consumer === other.caller.consumer &&
+    one.origin.peer === other.origin.peer &&
+    one.origin.scheme === other.origin.scheme &&
+    one.origin.trustedPeer === other.origin.trustedPeer &&
+    one.origin.httpVersion === other.origin.httpVersion &&
+    one.via === other.via &&
+    one.allowedNames === other.allowedNames &&
+    one.isTraced === other.isTraced
+  );
+}
+
+/** The fields that the next request may have too. */
+function repeatedFields(input: FieldsInput): string[] {
+  const { head, contentLength, caller, origin, via, allowedNames, isTraced } = input;
+  return requestFields(head.fields.rawHeaders, head.connectionNames, contentLength, {
+    isTraced,
+    consumerId: caller.consumer?.id ?? null,
+    plan: caller.consumer?.plan ?? null,
+    peer: origin.peer,
+    scheme: origin.scheme,
+    host: head.host,
+    trustedPeer: origin.trustedPeer,
+    via,
+    allowedNames,
+    httpVersion: origin.httpVersion ?? head.httpVersion,
+  });
+}
+
+/** The fields that only this request has. */
+function uniqueFields({ record, traceFields }: Admitted): string[] {
+  const fields = ['X-Request-Id', record.requestId];
+  if (traceFields !== null) fields.push(...traceFields);
+  return fields;
+}

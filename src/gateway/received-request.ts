@@ -1,0 +1,84 @@
+import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
+import type { ClientRequest } from '../http1/client.ts';
+import type { FieldBlock } from '../http1/field-block.ts';
+import { requestIdOf } from '../http1/field-values.ts';
+import { BODYLESS } from '../http1/request-framing.ts';
+import type { Head } from '../http1/request-head.ts';
+import type { Match } from '../routing/router.ts';
+import { ExchangeRecorder } from './exchange.ts';
+import type { GatewayDeps } from './gateway-deps.ts';
+
+/** Starts the record of a request. */
+export function recordingOf(
+  deps: GatewayDeps,
+  { method = '' }: ClientRequest,
+  fields: FieldBlock,
+  traceId: string | null,
+  address: string,
+): ExchangeRecorder {
+  const requestId = fields.derived(requestIdOf) ?? deps.requestIds.next();
+  return new ExchangeRecorder(requestId, traceId, method, address, deps.monotonicMs());
+}
+
+/** 400 for a path that matches another route when it is decoded. */
+export function ambiguousPath(): ErrorResponse {
+  return errorResponse(
+    'invalid_request',
+    'The path names another route when its percent-encoding is decoded. Write it plainly: encode only what must be encoded.',
+  );
+}
+
+/** Checks the form of a request beyond its framing, once its route is known. @returns null if it is valid */
+export function formFault(head: Head, match: Match | null, via: string): ErrorResponse | null {
+  if (isLoop(head, via)) return plainError('loop_detected');
+  const { upgrade } = head;
+  if (upgrade.kind === 'fault' && match?.route.allowsUpgrade === true) {
+    return errorResponse('invalid_request', upgrade.message, { fields: upgrade.fields });
+  }
+  if (head.body === 'none' || !BODYLESS.has(head.method) || match?.route.allowsBody === true) return null;
+  return errorResponse(
+    'invalid_request',
+    `${head.method === 'OPTIONS' ? 'An' : 'A'} ${head.method} request must not have a body here.`,
+  );
+}
+
+/**
+ * Whether this gateway, or a replica of it, has forwarded the request before: Via contains its own name (RFC 9110
+ * section 7.6.3).
+ */
+function isLoop({ fields }: Head, name: string): boolean {
+  return fields.derived(namesInVia).includes(name);
+}
+
+function namesInVia(rawHeaders: readonly string[]): readonly string[] {
+  const names: string[] = [];
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.length !== 3 || rawHeaders[i]!.toLowerCase() !== 'via') continue;
+    for (const hop of rawHeaders[i + 1]!.split(',')) names.push(hop.trim().split(/[ \t]+/)[1] ?? '');
+  }
+  return names;
+}
+
+/** Whether part of a request has not been read. @param head null if the head was refused */
+export function isUnread(request: ClientRequest, head: Head | null): boolean {
+  return !request.complete && (head === null ? announcesBody(request) : head.body !== 'none');
+}
+
+/** Whether the client's connection ends with the response to this request. */
+export function endsConnection(
+  { draining }: Pick<GatewayDeps, 'draining'>,
+  request: ClientRequest,
+  head: Head,
+): boolean {
+  return head.httpVersion === '1.0' || isUnread(request, head) || draining.hasBegun;
+}
+
+function announcesBody({ headers }: ClientRequest): boolean {
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+}
+
+/** The value of Content-Length for the upstream. A POST without a body gets `0`, a GET none. */
+export function declaredLength({ body, contentLength, method }: Head): string | null {
+  if (body === 'length') return String(contentLength);
+  return body === 'none' && !BODYLESS.has(method) ? '0' : null;
+}

@@ -1,0 +1,111 @@
+import { isPastSunset } from '../annotate/deprecation.ts';
+import {
+  type ErrorResponse,
+  endpointAway,
+  endpointRemoved,
+  errorResponse,
+  plainError,
+  tooManyFailedAttempts,
+  unauthorized,
+} from '../annotate/errors.ts';
+import type { ClientAddress } from '../http1/client.ts';
+import type { Head } from '../http1/request-head.ts';
+import type { Budget } from '../identify/failed-attempts.ts';
+import { brownoutEndMs } from '../routing/brownouts.ts';
+import type { Deprecation, Match } from '../routing/router.ts';
+import type { Identified } from './caller.ts';
+import type { Judgement } from './exchange.ts';
+import type { GatewayDeps } from './gateway-deps.ts';
+
+/** A request that is answered before admission. */
+export interface Refusal {
+  readonly judgement: Judgement;
+  readonly error: ErrorResponse;
+  /** The rate-limit fields, if they have been built already. */
+  readonly limitFields: string[] | null;
+  /** The cause of the refusal, for operators only; left out if nothing has failed. */
+  readonly cause?: string | undefined;
+}
+
+/**
+ * Makes the refusal of a request whose caller is not identified (contract section 4): 401, or 429 if the client address
+ * has used up its failed-authentication budget; 400 for two Authorization fields; 503 if the gateway cannot find out
+ * who the caller is, and 500 if plans.yaml has no plan for the key. Neither 503 nor 500 counts as a failed
+ * authentication.
+ * @param waitedMs how long the request has already waited for the store
+ */
+export function notIdentified(
+  { failedAttempts, rateLimitFields, wallMs }: GatewayDeps,
+  { address, trustedPeer }: ClientAddress,
+  identified: Exclude<Identified, { kind: 'caller' }>,
+  waitedMs: number,
+): Refusal | Promise<Refusal> {
+  if (identified.kind === 'ambiguous') {
+    const error = errorResponse('invalid_request', 'Authorization must come once.');
+    return { judgement: 'malformed', error, limitFields: null };
+  }
+  if (identified.kind === 'unavailable') {
+    return { judgement: 'undecided', error: plainError(identified.code, identified.retryAfterMs), limitFields: null };
+  }
+  if (identified.kind === 'planless') {
+    const cause = `plans.yaml has no usable plan '${identified.plan}' for ${identified.id}`;
+    return { judgement: 'undecided', error: plainError('internal_error'), limitFields: null, cause };
+  }
+  const { code, token, cause } = identified;
+  const answer = (budget: Budget): Refusal => {
+    const nowMs = wallMs();
+    // An address without budget left also loses its connection. A trusted proxy does not, because its connection
+    // carries the requests of other clients.
+    const error = budget.allowed
+      ? unauthorized(code, token)
+      : { ...tooManyFailedAttempts(budget, nowMs), closes: !trustedPeer, endsSession: !trustedPeer };
+    return { judgement: 'unauthenticated', error, limitFields: rateLimitFields.ofBudget(budget, nowMs), cause };
+  };
+  const budget = failedAttempts.fail(address, waitedMs);
+  return budget instanceof Promise ? budget.then(answer) : answer(budget);
+}
+
+/** How many characters of a path a response repeats at most. */
+const SHOWN_PATH = 200;
+
+/**
+ * Refuses an admitted request without a route, with a method that the route lacks, with Max-Forwards used up, or for a
+ * route that is gone. Otherwise returns its match.
+ * @param nowMs Unix milliseconds
+ */
+export function routeRefusal(
+  match: Match | null,
+  head: Head,
+  nowMs: number,
+): { readonly kind: 'match'; readonly match: Match } | { readonly kind: 'error'; readonly error: ErrorResponse } {
+  if (match === null) {
+    const message = `There is no route for ${head.path.slice(0, SHOWN_PATH)}.`;
+    return { kind: 'error', error: errorResponse('route_not_found', message) };
+  }
+  const { allow, route } = match;
+  if (!route.methods.includes(head.method)) {
+    const error = errorResponse('method_not_allowed', `This route allows ${allow}.`, { fields: ['Allow', allow] });
+    return { kind: 'error', error };
+  }
+  if (head.endsHere) {
+    const others = route.methods.filter((method) => method !== head.method).join(', ');
+    const message = 'Max-Forwards is 0, so this gateway has to answer, and it has no OPTIONS of its own.';
+    return { kind: 'error', error: errorResponse('method_not_allowed', message, { fields: ['Allow', others] }) };
+  }
+  const gone = route.deprecated === null ? null : goneAt(route.deprecated, nowMs);
+  return gone === null ? { kind: 'match', match } : { kind: 'error', error: gone };
+}
+
+/**
+ * Null if a deprecated route is still served. If a brownout lasts until the sunset, the route counts as removed from
+ * its beginning.
+ */
+function goneAt(deprecation: Deprecation, nowMs: number): ErrorResponse | null {
+  const { brownouts, successor, sunsetMs } = deprecation;
+  if (isPastSunset(deprecation, nowMs)) return endpointRemoved(successor);
+  const untilMs = brownoutEndMs(brownouts, nowMs);
+  if (untilMs === null) return null;
+  return sunsetMs !== null && untilMs >= sunsetMs
+    ? endpointRemoved(successor)
+    : endpointAway(successor, untilMs, nowMs);
+}

@@ -1,0 +1,71 @@
+import type { Socket } from 'node:net';
+import type { ResponseLines } from './response-head.ts';
+
+/** The address of a client, and how it is connected. */
+export interface ClientAddress {
+  /** The client's address. IPv4-mapped addresses have become IPv4. */
+  readonly address: string;
+  /** The address at the other end of the connection, or the one that its PROXY header names: a client's or a trusted proxy's. */
+  readonly peer: string;
+  readonly trustedPeer: boolean;
+  /** `https` if the connection is encrypted. */
+  readonly scheme: 'http' | 'https';
+  /** The client's HTTP version if it differs from the request's: `2.0` on an HTTP/2 stream, otherwise null. */
+  readonly httpVersion: string | null;
+}
+
+/**
+ * A received request: the part of node:http's interface that the gateway uses, so that another reader can implement it.
+ */
+export interface ClientRequest {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly httpVersion: string;
+  /** Names and values alternating, as they were received. */
+  readonly rawHeaders: readonly string[];
+  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly socket: Socket;
+  /** Whether the whole request has been read. */
+  readonly complete: boolean;
+  /**
+   * The body, one character for each byte; null if there is none. Set only by readers that read the whole body, not by
+   * node:http.
+   */
+  readonly wholeBody?: string | null;
+  readonly destroyed: boolean;
+}
+
+/** The response to a request: the part of node:http's interface that the gateway uses. */
+export interface ClientResponse {
+  readonly req: ClientRequest;
+  readonly statusCode: number;
+  /** Whether the head of the response has been set, written or not. */
+  readonly headersSent: boolean;
+  readonly destroyed: boolean;
+  readonly socket: Socket | null;
+  /**
+   * Whether the operating system has accepted everything that was written. Unknown for node:http, which may hold chunks
+   * back.
+   */
+  readonly isTaken?: boolean;
+  /** Set to false before the head is set, it ends the connection with this response. */
+  shouldKeepAlive: boolean;
+  writeContinue(): void;
+  writeInformation(status: number, fields: string[]): void;
+  /** @param fields names and values alternating */
+  writeHead(status: number, fields: string[]): unknown;
+  /**
+   * Like `writeHead`, with field lines, followed by the gateway's own lines, each with its CRLF. node:http does not
+   * have it.
+   */
+  writeLines?(status: number, lines: ResponseLines, own: string): void;
+  flushHeaders(): void;
+  /** @returns false if the client does not read fast enough; the caller should continue at `drain` */
+  write(chunk: Buffer): boolean;
+  end(chunk?: string | Buffer): unknown;
+  end(chunk: string, encoding: 'latin1'): unknown;
+  /** Ends the connection at once. */
+  destroy(): unknown;
+  once(event: 'close' | 'drain', listener: () => void): unknown;
+  removeListener(event: 'close' | 'drain', listener: () => void): unknown;
+}

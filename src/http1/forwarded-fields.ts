@@ -1,0 +1,219 @@
+/** A case-insensitive set of header field names. Most names outside it are ruled out by length and first letter alone. */
+export class FieldNames {
+  readonly #names: ReadonlySet<string>;
+  /** For each length, a bit mask of the first letters of the names with that length. */
+  readonly #firsts: number[] = [];
+
+  /** @param names in lower case */
+  constructor(names: Iterable<string>) {
+    this.#names = new Set(names);
+    for (const name of this.#names) {
+      while (this.#firsts.length <= name.length) this.#firsts.push(0);
+      this.#firsts[name.length]! |= bitOf(name.charCodeAt(0));
+    }
+  }
+
+  /** False if no name in the set has this length and begins with this character. */
+  mayHave(length: number, first: number): boolean {
+    return length < this.#firsts.length && (this.#firsts[length]! & bitOf(first)) !== 0;
+  }
+
+  has(name: string): boolean {
+    return this.mayHave(name.length, name.charCodeAt(0)) && this.#names.has(name.toLowerCase());
+  }
+}
+
+/** The same bit for a letter in either case. */
+function bitOf(code: number): number {
+  return 1 << (code & 31);
+}
+
+/** Whether a name begins with this text, ignoring case. @param beginning in lower case */
+export function beginsWith(name: string, beginning: string): boolean {
+  // The first letter settles most names. Setting this bit lower-cases a letter and makes no other character a letter.
+  if ((name.charCodeAt(0) | 0x20) !== beginning.charCodeAt(0)) return false;
+  return name.slice(0, beginning.length).toLowerCase() === beginning;
+}
+
+/**
+ * The facts about a request that the gateway adds for the upstream (contract section 5), except its id and its trace.
+ */
+export interface ForwardedAs {
+  /** Whether the gateway's own traceparent and tracestate replace the client's, which otherwise pass through. */
+  readonly isTraced: boolean;
+  readonly consumerId: string | null;
+  readonly plan: string | null;
+  /** Address of the client, or of the proxy in front of the gateway. IPv4-mapped addresses have become IPv4. */
+  readonly peer: string;
+  readonly scheme: 'http' | 'https';
+  /** The client's Host; null if a client with HTTP/1.0 sent none. */
+  readonly host: string | null;
+  /** Whether the peer's X-Forwarded-* fields are trusted and kept. */
+  readonly trustedPeer: boolean;
+  /** The name of this gateway in Via. */
+  readonly via: string;
+  readonly httpVersion: string;
+  /** Names with punctuation that are forwarded anyway (`headers.allow`). */
+  readonly allowedNames: FieldNames;
+}
+
+/** Names that belong to one hop and are never passed on (RFC 9110 section 7.6.1), whether Connection lists them or not. */
+const HOP_BY_HOP: readonly string[] = [
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+];
+
+/** The request fields that are not forwarded, or that the gateway writes itself. */
+const NOT_FORWARDED = new FieldNames([
+  ...HOP_BY_HOP,
+  'host',
+  'authorization',
+  'content-length',
+  'expect',
+  'via',
+  'x-request-id',
+  'http2-settings',
+]);
+const CONSUMER_PREFIX = 'x-consumer-';
+const TRACE = new FieldNames(['traceparent', 'tracestate']);
+
+/** Fields that say where a request came from. Only a trusted peer may send them. */
+const PROVENANCE = new FieldNames(['forwarded', 'x-real-ip']);
+const PROVENANCE_PREFIX = 'x-forwarded-';
+/** X-Forwarded-Proto with any other value is ignored. */
+const SCHEME = /^https?$/i;
+
+/** Characters that the name of a forwarded field must not have unless `headers.allow` lists the name. */
+const PUNCTUATION = /[^0-9A-Za-z-]/;
+
+/** The response fields that are not forwarded, or that the gateway writes itself (contract section 4). */
+export const RESPONSE_FIELDS_NOT_FORWARDED: readonly string[] = [
+  ...HOP_BY_HOP,
+  'x-ratelimit-limit',
+  'x-ratelimit-remaining',
+  'x-ratelimit-reset',
+  'ratelimit',
+  'ratelimit-policy',
+  'ratelimit-limit',
+  'ratelimit-remaining',
+  'ratelimit-reset',
+  'x-request-id',
+];
+const REPLACED = new FieldNames(RESPONSE_FIELDS_NOT_FORWARDED);
+
+/**
+ * The fields that go to the upstream. Attack: a client sends `X-Consumer-Id`, or lists the gateway's own fields in
+ * Connection so that a later hop drops them. So reserved and listed names are dropped, and ours are written last.
+ *
+ * Attack: a client sends `X_Consumer_Id` or `X.Consumer.Id`. CGI has one variable for all of these names: lighttpd and
+ * PHP turn each character of a name that is neither letter nor digit into `_`, and the client's field is then read as
+ * the gateway's. So every name with anything but letters, digits and `-` is dropped, from every client. An operator can
+ * allow such a name unless it folds into one of ours (`reservedByFolding`).
+ *
+ * @param rawHeaders as node:http gives them: name, value, name, value …
+ * @param connectionNames lower-case names that the client's Connection fields list
+ * @param contentLength the declared length of the body, as digits; null if there is no body or it is chunked
+ */
+export function requestFields(
+  rawHeaders: readonly string[],
+  connectionNames: ReadonlySet<string>,
+  contentLength: string | null,
+  as: ForwardedAs,
+): string[] {
+  const fields: string[] = [];
+  let forwardedFor = '';
+  let via = '';
+  let proto: string = as.scheme;
+  let host = as.host;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!;
+    const value = rawHeaders[i + 1]!;
+    if (PUNCTUATION.test(name) && !as.allowedNames.has(name)) continue;
+    if (isVia(name)) via += `${value}, `;
+    else if (PROVENANCE.has(name) || beginsWith(name, PROVENANCE_PREFIX)) {
+      if (!as.trustedPeer) continue;
+      const lowerName = name.toLowerCase();
+      if (lowerName === 'x-forwarded-for') forwardedFor += value === '' ? '' : `${value}, `;
+      else if (lowerName === 'x-forwarded-proto') proto = SCHEME.test(value) ? value.toLowerCase() : proto;
+      else if (lowerName === 'x-forwarded-host') host = value;
+      else fields.push(name, value);
+    } else if (as.isTraced && TRACE.has(name)) continue;
+    else if (isForwardable(name, connectionNames)) fields.push(name, value);
+  }
+  fields.push('Via', `${via}${as.httpVersion} ${as.via}`);
+  fields.push('X-Forwarded-For', `${forwardedFor}${as.peer}`, 'X-Forwarded-Proto', proto);
+  if (host !== null) fields.push('X-Forwarded-Host', host);
+  if (as.consumerId !== null) fields.push('X-Consumer-Id', as.consumerId);
+  if (as.plan !== null) fields.push('X-Consumer-Plan', as.plan);
+  if (contentLength !== null) fields.push('Content-Length', contentLength);
+  return fields;
+}
+
+/** Whether a name is forwarded only if `headers.allow` lists it. */
+export function hasPunctuation(name: string): boolean {
+  return PUNCTUATION.test(name);
+}
+
+/**
+ * The reserved field, in lower case, that a service which folds punctuation would take this name for; null if there is
+ * none. Reserved are the fields that the gateway writes or removes itself.
+ */
+export function reservedByFolding(name: string): string | null {
+  const folded = name.toLowerCase().replace(/[^0-9a-z]/g, '-');
+  const isReserved =
+    [NOT_FORWARDED, PROVENANCE, TRACE].some((names) => names.has(folded)) ||
+    [CONSUMER_PREFIX, PROVENANCE_PREFIX].some((prefix) => folded.startsWith(prefix));
+  return isReserved ? folded : null;
+}
+
+/**
+ * The upstream's fields that go to the client: hop-by-hop ones and those the gateway writes itself are dropped.
+ * @param fields names and values alternating, as they were received
+ * @param alsoOwn names that the gateway also sets in this response
+ * @param status a 1xx or 204 must not have Content-Length (RFC 9110 section 8.6), whatever the upstream sends
+ */
+export function responseFields(fields: readonly string[], alsoOwn: FieldNames, status: number): string[] {
+  let listed: Set<string> | null = null;
+  for (let i = 0; i < fields.length; i += 2) {
+    if (fields[i]!.length !== 10 || fields[i]!.toLowerCase() !== 'connection') continue;
+    listed ??= new Set();
+    addConnectionNames(fields[i + 1]!, listed);
+  }
+  const kept: string[] = [];
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i]!;
+    if (isContentLength(name)) {
+      if (status < 200 || status === 204) continue;
+    } else if (REPLACED.has(name) || alsoOwn.has(name) || listed?.has(name.toLowerCase())) continue;
+    kept.push(name, fields[i + 1]!);
+  }
+  return kept;
+}
+
+/** Adds the names that a Connection field lists, in lower case. */
+export function addConnectionNames(value: string, names: Set<string>): void {
+  for (const part of value.split(',')) {
+    const name = part.trim().toLowerCase();
+    if (name !== '') names.add(name);
+  }
+}
+
+function isForwardable(name: string, listed: ReadonlySet<string>): boolean {
+  if (NOT_FORWARDED.has(name) || beginsWith(name, CONSUMER_PREFIX)) return false;
+  return listed.size === 0 || !listed.has(name.toLowerCase());
+}
+
+function isVia(name: string): boolean {
+  return name.length === 3 && name.toLowerCase() === 'via';
+}
+
+export function isContentLength(name: string): boolean {
+  return name.length === 14 && name.toLowerCase() === 'content-length';
+}

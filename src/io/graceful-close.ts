@@ -1,0 +1,50 @@
+import type { Socket } from 'node:net';
+import { interceptDestroySoon, makeLast } from './node-internals.ts';
+
+/** Closes the connection after this response; gently if part of the request has not been read. */
+export function closeAfter(
+  response: { shouldKeepAlive: boolean; readonly socket: Socket | null },
+  unread: boolean,
+): void {
+  makeLast(response);
+  const { socket } = response;
+  if (socket !== null && unread) interceptDestroySoon(socket, () => closeGently(socket));
+}
+
+/** How long, and for how many bytes, a closing connection is still read while its client is sending. */
+const LINGER_MS = 1_000;
+const LINGER_BYTES = 256 * 1024;
+
+/**
+ * Ends a connection whose client has closed its half, so that the client gets nothing more. Bytes that still have to be
+ * written get LINGER_MS.
+ *
+ * Attack: in Node 26.10, over TLS, the callback of a write that coincides with the client's FIN and reset may never be
+ * called. The connection would then wait for it for ever, and count towards the limits.
+ */
+export function endAfterClient(socket: Socket): void {
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once('close', () => clearTimeout(timer));
+  socket.end();
+}
+
+/**
+ * Closes a connection whose client may still be sending, so that the client gets the response that was written.
+ *
+ * If a socket is closed while bytes of the request are unread, the operating system sends a reset, and a reset makes
+ * the client's system discard the response that it had already received. So the sending side is closed first, and the
+ * bytes that still arrive are read and discarded for LINGER_MS (RFC 9112 section 9.6).
+ */
+export function closeGently(socket: Socket): void {
+  socket.removeAllListeners('data');
+  let left = LINGER_BYTES;
+  socket.on('data', (chunk: Buffer) => {
+    left -= chunk.length;
+    if (left <= 0) socket.destroy();
+  });
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once('close', () => clearTimeout(timer));
+  socket.once('end', () => socket.destroy());
+  socket.end();
+  socket.resume();
+}

@@ -1,0 +1,24 @@
+import type { Server } from 'node:net';
+import { Failure } from '../failure.ts';
+
+/**
+ * Listens on an address.
+ * @param variable the environment variable that chooses another port
+ * @throws Failure `cannot_listen`, with the reason
+ */
+export function listening(
+  server: Server,
+  { host, port }: { readonly host: string; readonly port: number },
+  variable: 'PORT' | 'ADMIN_PORT',
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const why =
+        error.code === 'EADDRINUSE'
+          ? `it is in use; stop what uses it or choose another port in ${variable}`
+          : `${error.code ?? error.message}`;
+      reject(new Failure('cannot_listen', `Cannot listen on ${host}:${port}: ${why}.`, error));
+    });
+    server.listen(port, host, 4096, resolve);
+  });
+}

@@ -1,0 +1,307 @@
+import type { Server as HttpServer } from 'node:http';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import type { ErrorCode } from '../annotate/errors.ts';
+import { listening } from '../io/listening.ts';
+import { watchDeadlines } from '../io/node-internals.ts';
+import { SharedBufferSocket } from '../io/shared-buffer-socket.ts';
+import { Networks, oneForm } from './client/address.ts';
+import { comesFrom, type Source, takeProxyHeader } from './client/proxy-protocol.ts';
+import { Connections, type ReadConnection } from './connections.ts';
+import type { BreakReason, Http2Settings } from './http2/session.ts';
+import { Http2Sessions } from './http2/sessions.ts';
+import { StreamSlots } from './http2/stream-slots.ts';
+import type { OpenFiles } from './open-files.ts';
+import type { Certificates } from './tls/certificates.ts';
+import { createTlsStage, type TlsSettings } from './tls/tls-stage.ts';
+
+/** The source of connections when another process accepts them. */
+export interface ConnectionFeed {
+  /**
+   * @param take called with each connection, from which nothing has been read, and which stays half-open when the
+   * client ends its side. `isFull`: `maxConnections` are open already, so an idle one has to make room
+   */
+  open(take: (socket: Socket, isFull: boolean) => void): void;
+}
+
+/** Reads requests from the connections handed to it. */
+export interface ConnectionHandler {
+  take(socket: Socket): ReadConnection;
+  /** Closes the connections that wait for a request. */
+  closeIdle(): void;
+}
+
+/** Settings and events of the stages between a TCP connection and the requests on it. */
+export interface AcceptOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly headersTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  readonly writeTimeoutMs: number;
+  readonly maxHeaderBytes: number;
+  readonly maxUrlBytes: number;
+  readonly maxConnections: number;
+  readonly maxConnectionsPerAddress: number;
+  readonly trustedProxies: readonly string[];
+  /** Whether each trusted proxy begins its connections with a PROXY header that names the client. */
+  readonly proxyProtocol: boolean;
+  /** Null for plain TCP. */
+  readonly tls: (TlsSettings & { readonly certificates: Certificates }) | null;
+  /** Null for HTTP/1.1 only. Needs `tls`. */
+  readonly http2: Http2Settings | null;
+  readonly openFiles: OpenFiles;
+  /** Whether memory is nearly used up. New connections are then refused and idle ones closed. */
+  readonly isShortOfMemory: () => boolean;
+  /** A connection was closed without a response. */
+  readonly onDrop: (shortage: Shortage) => void;
+  /** A connection that waited for a request was closed to make room. */
+  readonly onEvict: (shortage: Shortage) => void;
+  /**
+   * A request that could not be parsed was answered with this code, or its HTTP/2 stream was refused for that reason.
+   */
+  readonly onUnparsed: (code: ErrorCode) => void;
+  /** A trusted proxy began a connection without a valid PROXY header. */
+  readonly onBadProxyHeader: () => void;
+  readonly onHandshakeFailure: () => void;
+  readonly onSessionBroken: (reason: BreakReason) => void;
+  /** Null if this process listens on `host` and `port` itself. */
+  readonly feed: ConnectionFeed | null;
+}
+
+export interface Listener {
+  readonly host: string;
+  readonly port: number;
+  /** TCP connections that are open now. */
+  connections(): number;
+  /** Closes the connections that wait for a request, because memory is nearly used up. */
+  closeIdle(): void;
+  /** Accepts no more connections, closes idle ones at once and the others after their response. */
+  stopAccepting(): void;
+  /** Resolves when the last connection has ended. Connections that are still open after `deadlineMs` are cut off. */
+  drained(deadlineMs: number): Promise<void>;
+}
+
+/**
+ * Accepts TCP connections and passes each through the stages that the settings ask for: the PROXY protocol, then TLS,
+ * then HTTP/2 if the client negotiates it. All connections share one count, one way to stop, and one reader of
+ * requests.
+ *
+ * @param reader reads the requests of HTTP/1.1 connections
+ * @param servers node:http servers that do not listen: one to which the reader hands connections, and one that takes
+ * each HTTP/2 stream for a connection
+ * @throws Failure `cannot_listen`
+ */
+export async function openListener(
+  options: AcceptOptions,
+  reader: ConnectionHandler,
+  servers: { readonly connections: HttpServer; readonly streams: HttpServer },
+): Promise<Listener> {
+  const stages = new Stages(options, reader, servers.streams);
+  const arrivals = options.feed === null ? await accepted(options, stages) : fed(options, options.feed, stages);
+  for (const server of [servers.connections, servers.streams]) watchDeadlines(server);
+  let closed: Promise<void> = Promise.resolve();
+  return {
+    host: arrivals.host,
+    port: arrivals.port,
+    connections: () => stages.connections.count,
+    closeIdle: () => stages.closeIdle(),
+    stopAccepting: () => {
+      closed = arrivals.close();
+      stages.stop();
+    },
+    drained: async (deadlineMs) => {
+      // A response that was sent just before the drain began did not announce that its connection would close.
+      const sweep = setInterval(() => reader.closeIdle(), 50);
+      const cut = setTimeout(() => stages.connections.close(), deadlineMs);
+      await closed;
+      clearInterval(sweep);
+      clearTimeout(cut);
+      for (const server of [servers.connections, servers.streams]) server.close();
+    },
+  };
+}
+
+interface Arrivals {
+  readonly host: string;
+  readonly port: number;
+  /** Accepts no more connections. Resolves when the last open one has ended. */
+  close(): Promise<void>;
+}
+
+async function accepted(options: AcceptOptions, stages: Stages): Promise<Arrivals> {
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    stages.offer(SharedBufferSocket.around(socket), stages.connections.isFull);
+  });
+  await listening(server, options, 'PORT');
+  const { address, port } = server.address() as AddressInfo;
+  const close = () => {
+    server.close();
+    return stages.connections.emptied();
+  };
+  return { host: address, port, close };
+}
+
+/** The feeding process listens, counts the connections of all workers, and stops feeding before `close` is called. */
+function fed({ host, port }: AcceptOptions, feed: ConnectionFeed, stages: Stages): Arrivals {
+  feed.open((socket, isFull) => stages.offer(socket, isFull));
+  return { host, port, close: () => stages.connections.emptied() };
+}
+
+/** Why there is no room for a connection. */
+export type Shortage = 'connections' | 'address' | 'memory' | 'descriptors';
+
+class Stages {
+  readonly connections: Connections;
+  /** Connections from which no part of a request has been read. */
+  readonly #arriving = new Set<Socket>();
+  readonly #options: AcceptOptions;
+  readonly #reader: ConnectionHandler;
+  readonly #trusted: Networks;
+  readonly #sources = new WeakMap<Socket, Source>();
+  readonly #encrypt: ((socket: Socket) => void) | null;
+  readonly #http2: Http2Sessions | null;
+
+  constructor(options: AcceptOptions, reader: ConnectionHandler, streams: HttpServer) {
+    this.#options = options;
+    this.#reader = reader;
+    this.#trusted = new Networks(options.trustedProxies);
+    this.connections = new Connections(options, () => performance.now());
+    this.#http2 = sessionsOf(options, streams);
+    this.#encrypt = this.#encryption(options);
+  }
+
+  /** Takes a new connection if there is room for it or an idle connection makes room. */
+  offer(socket: Socket, isFull: boolean): void {
+    // This listener stays for the connection's whole life. Node removes its own when a request leaves HTTP.
+    socket.on('error', () => socket.destroy());
+    const shortage = this.#shortage(socket, isFull);
+    if (shortage === null) this.#take(socket);
+    else this.#drop(socket, shortage);
+  }
+
+  /**
+   * The resource that a new connection lacks although idle connections were closed for it; null if it lacks none.
+   *
+   * Attack: an address that has reached its limit connects again and again, so that connections of other clients are
+   * closed for one that is then dropped. So the limit of the address is checked first, and one of its own idle
+   * connections makes room.
+   */
+  #shortage(socket: Socket, isFull: boolean): Shortage | null {
+    if (this.#options.isShortOfMemory()) return 'memory';
+    const address = this.#isFromProxy(socket) ? null : this.#addressOf(socket);
+    let hasMadeRoom = false;
+    if (address !== null && this.connections.isAtLimit(address)) {
+      if (!this.#evict('address', address)) return 'address';
+      hasMadeRoom = true;
+    }
+    if (isFull && !hasMadeRoom && !this.#evict('connections')) return 'connections';
+    return this.#options.openFiles.isShort(socket) && !this.#evict('descriptors') ? 'descriptors' : null;
+  }
+
+  stop(): void {
+    for (const socket of this.#arriving) socket.destroy();
+    this.#reader.closeIdle();
+    this.#http2?.drain();
+  }
+
+  closeIdle(): void {
+    for (let closed = this.connections.closeIdle(); closed > 0; closed--) this.#options.onEvict('memory');
+  }
+
+  #take(socket: Socket): void {
+    this.connections.add(socket);
+    this.#arriving.add(socket);
+    socket.once('close', () => this.#arriving.delete(socket));
+    if (!this.#isFromProxy(socket)) {
+      this.#identified(socket, null);
+      return;
+    }
+    takeProxyHeader(socket, {
+      timeoutMs: this.#options.headersTimeoutMs,
+      refused: this.#options.onBadProxyHeader,
+      done: (source) => this.#identified(socket, source),
+    });
+  }
+
+  /** Closes an idle connection, of this client address if one is given. @returns whether there was one */
+  #evict(shortage: Exclude<Shortage, 'memory'>, address: string | null = null): boolean {
+    const isEvicted = this.connections.closeLongestIdle(address);
+    if (isEvicted) this.#options.onEvict(shortage);
+    return isEvicted;
+  }
+
+  #drop(socket: Socket, shortage: Shortage): void {
+    socket.destroy();
+    this.#options.onDrop(shortage);
+  }
+
+  #isFromProxy(socket: Socket): boolean {
+    return this.#options.proxyProtocol && this.#isTrusted(socket);
+  }
+
+  #isTrusted({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }): boolean {
+    const address = oneForm(remoteAddress);
+    return address !== null && this.#trusted.has(address);
+  }
+
+  /** The address that a connection counts towards; null for a trusted proxy, which connects for many clients. */
+  #addressOf(socket: Socket): string | null {
+    return this.#isTrusted(socket) ? null : (oneForm(socket.remoteAddress ?? '') ?? UNKNOWN);
+  }
+
+  #identified(socket: Socket, source: Source | null): void {
+    if (source !== null) {
+      this.#sources.set(socket, source);
+      comesFrom(socket, source);
+    }
+    const address = this.#addressOf(socket);
+    if (address !== null && this.connections.isAtLimit(address) && !this.#evict('address', address)) {
+      this.#drop(socket, 'address');
+      return;
+    }
+    if (address !== null) this.connections.enter(socket, address);
+    if (this.#encrypt !== null) this.#encrypt(socket);
+    else {
+      this.#arriving.delete(socket);
+      this.connections.reads(socket, this.#reader.take(socket));
+    }
+  }
+
+  #encryption({ tls, http2, headersTimeoutMs, onHandshakeFailure }: AcceptOptions): ((socket: Socket) => void) | null {
+    if (tls === null) return null;
+    const stage = createTlsStage({
+      ...tls,
+      handshakeTimeoutMs: headersTimeoutMs,
+      http2: http2 !== null,
+      onSecure: (socket, raw) => this.#secured(socket, raw),
+      onFailure: onHandshakeFailure,
+    });
+    tls.certificates.onChange(stage.use);
+    return stage.take;
+  }
+
+  #secured(socket: TLSSocket, raw: Socket): void {
+    socket.on('error', () => socket.destroy());
+    const source = this.#sources.get(raw);
+    if (source !== undefined) comesFrom(socket, source);
+    this.#arriving.delete(raw);
+    const isHttp2 = socket.alpnProtocol === 'h2' && this.#http2 !== null;
+    const reading = isHttp2 ? this.#http2!.take(socket, this.#addressOf(socket)) : this.#reader.take(socket);
+    this.connections.reads(raw, reading);
+  }
+}
+
+/** The address of a connection that was closed before its own could be read. */
+const UNKNOWN = '0.0.0.0';
+
+function sessionsOf(options: AcceptOptions, server: HttpServer): Http2Sessions | null {
+  if (options.http2 === null) return null;
+  return new Http2Sessions({
+    ...options,
+    settings: options.http2,
+    server,
+    streams: new StreamSlots(options, options.isShortOfMemory),
+    nowMs: () => performance.now(),
+    onBreak: options.onSessionBroken,
+  });
+}

@@ -1,0 +1,328 @@
+import type { Server } from 'node:http';
+import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
+import type { TLSSocket } from 'node:tls';
+import type { ErrorCode } from '../../annotate/errors.ts';
+import { keepSessionOf } from '../../io/node-internals.ts';
+import type { ReadConnection } from '../connections.ts';
+import { readStreamHead, type StreamRequest } from './fields.ts';
+import { StreamConnection } from './stream.ts';
+import type { StreamSlot, StreamSlots } from './stream-slots.ts';
+
+export interface Http2Settings {
+  /** Streams of one session at a time. */
+  readonly maxStreams: number;
+  /** Streams of one session that a client may reset: this many at once, and as many again in each minute. */
+  readonly maxResets: number;
+}
+
+export interface Http2Options {
+  readonly settings: Http2Settings;
+  readonly maxHeaderBytes: number;
+  readonly maxUrlBytes: number;
+  readonly headersTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  readonly writeTimeoutMs: number;
+  /** Reads the requests of all streams. */
+  readonly server: Server;
+  /** Shared by all sessions. */
+  readonly streams: StreamSlots;
+  /** Milliseconds of a monotonic clock. */
+  readonly nowMs: () => number;
+  readonly onUnparsed: (code: ErrorCode) => void;
+  readonly onBreak: (reason: BreakReason) => void;
+}
+
+/** Why the gateway closed a session. */
+export type BreakReason = 'resets' | 'overhead' | 'protocol';
+
+const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = constants;
+const { NGHTTP2_CANCEL, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+
+/** How long a client may take, after the last frame or an error, to read what was sent and close the connection. */
+const CLOSE_WITHIN_MS = 1_000;
+/** A client that has sent GOAWAY loses its connection when no byte has passed in either direction for this long. */
+const LEAVING_STILL_MS = 3_000;
+/** From the GOAWAY that announces a drain to the one that ends it. Streams that the client opens until then are served. */
+const NOTICE_MS = 250;
+const ALL_STREAMS = 2 ** 31 - 1;
+const MAX_PAIRS = 1_000;
+const SESSION_MEMORY_MB = 10;
+
+/** One client's HTTP/2 session. It turns streams into requests and bounds what the client may cost. */
+export class Http2Session implements ReadConnection {
+  readonly #options: Http2Options;
+  readonly #socket: TLSSocket;
+  readonly #address: string | null;
+  readonly #session: ServerHttp2Session;
+  readonly #bornAtMs: number;
+  readonly #overhead: OverheadBudget;
+  readonly #resets: Budget;
+  /** Streams that have not been closed. */
+  #open = 0;
+  /** Streams whose request the gateway has begun to read and has not finished answering. */
+  readonly #served = new Set<StreamConnection>();
+  #idleSinceMs: number;
+  /** How many bytes had passed at the last `look`, and when that number was last seen to grow. */
+  #passed = 0;
+  #passedAtMs: number;
+  #isLeaving = false;
+  #hasFailed = false;
+  #hadStream = false;
+  #payload = 0;
+  #draining = false;
+  #broken = false;
+  /** Since when only the closing of the connection is left to do; null before that. */
+  #overSinceMs: number | null = null;
+
+  /** @param address the client address that its streams count towards; null for a trusted proxy */
+  constructor(socket: TLSSocket, address: string | null, options: Http2Options) {
+    const nowMs = options.nowMs();
+    this.#options = options;
+    this.#socket = socket;
+    this.#address = address;
+    this.#passedAtMs = nowMs;
+    this.#bornAtMs = nowMs;
+    this.#idleSinceMs = nowMs;
+    this.#overhead = new OverheadBudget(nowMs);
+    const { maxResets } = options.settings;
+    this.#resets = new Budget(maxResets, maxResets / 60, nowMs);
+    this.#session = performServerHandshake(socket, sessionOptions(options));
+    this.#session.on('error', (error: NodeJS.ErrnoException) => {
+      this.#hasFailed = true;
+      if (error.code?.startsWith('ERR_HTTP2_') === true) this.#report('protocol');
+    });
+    this.#session.on('goaway', () => {
+      this.#isLeaving = true;
+    });
+    // HTTP/2 has no half-closed connections: a client that has ended its side waits for nothing more.
+    socket.once('end', () => this.#session.destroy());
+    this.#session.on('stream', (stream, _headers, flags, raw) => this.#take(stream, flags, raw as unknown as string[]));
+  }
+
+  onClose(listener: () => void): void {
+    this.#socket.once('close', listener);
+  }
+
+  get idleSinceMs(): number | null {
+    return this.#served.size === 0 ? this.#idleSinceMs : null;
+  }
+
+  /** Called regularly. Ends the session if it waits too long, or sends too much besides requests. */
+  look(nowMs: number): void {
+    const { bytesRead: read, bytesWritten: written } = this.#socket;
+    if (read + written !== this.#passed) {
+      this.#passed = read + written;
+      this.#passedAtMs = nowMs;
+    }
+    if (this.#hasFailed || this.#session.destroyed || (this.#session.closed && this.#open === 0)) {
+      this.#overSinceMs ??= nowMs;
+      if (nowMs - this.#overSinceMs >= CLOSE_WITHIN_MS) this.#socket.destroy();
+    } else if (this.#isStuck(nowMs)) this.#cut();
+    else if (!this.#overhead.look({ read, written, payload: this.#payload }, nowMs)) this.#breakOff('overhead');
+    else if (this.#open === 0) {
+      const { headersTimeoutMs, idleTimeoutMs } = this.#options;
+      const isLate = this.#hadStream
+        ? nowMs - this.#idleSinceMs >= idleTimeoutMs
+        : nowMs - this.#bornAtMs >= Math.min(headersTimeoutMs, idleTimeoutMs);
+      if (isLate) this.#session.close();
+    }
+  }
+
+  /**
+   * Whether everything left to do waits for the client, and no byte has passed for too long. Before a GOAWAY that means
+   * responses that cannot be sent; after one, also bodies that do not arrive and responses that are not read.
+   *
+   * Attack: a client opens a stream, sends GOAWAY, and then a broken frame. nghttp2 gives the session up and sends nothing
+   * more on it, and Node reports none of this: the streams, the session and the socket would never close.
+   */
+  #isStuck(nowMs: number): boolean {
+    if (this.#open === 0) return false;
+    for (const { waitsForClient } of this.#served) if (!waitsForClient || !this.#isLeaving) return false;
+    const { writeTimeoutMs } = this.#options;
+    return nowMs - this.#passedAtMs >= (this.#isLeaving ? Math.min(LEAVING_STILL_MS, writeTimeoutMs) : writeTimeoutMs);
+  }
+
+  #cut(): void {
+    this.#session.destroy();
+    this.#socket.destroy();
+  }
+
+  /** Accepts no new streams after `NOTICE_MS`, and ends the session with its last stream (RFC 9113 section 6.8). */
+  drain(): void {
+    if (this.#draining || this.#session.destroyed) return;
+    this.#draining = true;
+    this.#session.goaway(NGHTTP2_NO_ERROR, ALL_STREAMS);
+    setTimeout(() => this.#session.close(), NOTICE_MS);
+  }
+
+  #take(stream: ServerHttp2Stream, flags: number, raw: readonly string[]): void {
+    stream.on('error', () => {});
+    keepSessionOf(stream, this.#session);
+    this.#hadStream = true;
+    const { streams, onUnparsed } = this.#options;
+    // The client reset it before the gateway saw it.
+    if (stream.destroyed || stream.closed) {
+      this.#spendReset();
+      return;
+    }
+    // The slot is released at once, because the stream may take a while to close.
+    const slot = streams.take(this.#address, () => {
+      slot?.release();
+      stream.close(NGHTTP2_CANCEL);
+    });
+    if (slot === null) {
+      onUnparsed('overloaded');
+      stream.close(NGHTTP2_REFUSED_STREAM);
+    } else {
+      const request = readStreamHead(raw, (flags & NGHTTP2_FLAG_END_STREAM) !== 0);
+      if (request.kind === 'request') this.#serve(stream, request, slot);
+      else {
+        slot.release();
+        onUnparsed('invalid_request');
+        stream.close(NGHTTP2_PROTOCOL_ERROR);
+        this.#spendReset();
+      }
+    }
+  }
+
+  #serve(stream: ServerHttp2Stream, request: StreamRequest, slot: StreamSlot): void {
+    const { server, writeTimeoutMs } = this.#options;
+    this.#payload += request.bytes;
+    const onBytes = (bytes: number) => {
+      this.#payload += bytes;
+    };
+    // `Connection: close` in one response does not end the session. Only the refusal of an address without budget left
+    // does.
+    const endSession = () => this.#session.close();
+    const onBegun = () => {
+      this.#served.add(connection);
+      slot.setServed(true);
+    };
+    const options = { writeTimeoutMs, onBytes, endSession, onBegun };
+    const connection: StreamConnection = new StreamConnection(stream, request, this.#socket, options);
+    this.#open++;
+    stream.once('close', () => {
+      slot.release();
+      this.#onStreamClose(connection);
+    });
+    connection.once('close', () => {
+      slot.setServed(false);
+      this.#passedAtMs = this.#options.nowMs();
+      if (this.#served.delete(connection) && this.#served.size === 0) this.#idleSinceMs = this.#passedAtMs;
+    });
+    server.emit('connection', connection);
+    connection.begin();
+  }
+
+  #onStreamClose(connection: StreamConnection): void {
+    if (--this.#open === 0) this.#idleSinceMs = this.#options.nowMs();
+    if (connection.endedBy === 'client') this.#spendReset();
+  }
+
+  /**
+   * Attack: streams that are reset as fast as they are opened never reach `maxStreams`, yet each of them starts a request
+   * (rapid reset, CVE-2023-44487). Frames that make the server reset its streams do the same (CVE-2025-8671). Both are
+   * charged to the same budget.
+   */
+  #spendReset(): void {
+    if (!this.#resets.spend(1, this.#options.nowMs())) this.#breakOff('resets');
+  }
+
+  #breakOff(reason: BreakReason): void {
+    if (this.#session.destroyed) return;
+    this.#report(reason);
+    this.#session.destroy(new Error(reason), NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+
+  #report(reason: BreakReason): void {
+    if (this.#broken) return;
+    this.#broken = true;
+    this.#options.onBreak(reason);
+  }
+}
+
+/** The limits that Node and nghttp2 enforce, all written out so that none depends on their defaults. */
+function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options) {
+  return {
+    settings: {
+      maxConcurrentStreams: settings.maxStreams,
+      maxHeaderListSize: maxHeaderBytes + maxUrlBytes,
+      initialWindowSize: 65_535,
+      enablePush: false,
+      enableConnectProtocol: false,
+    },
+    maxHeaderListPairs: MAX_PAIRS,
+    maxSessionMemory: SESSION_MEMORY_MB,
+    maxSettings: 32,
+    maxOutstandingPings: 10,
+    maxSessionInvalidFrames: 100,
+    maxSessionRejectedStreams: 100,
+    // A second line of defence besides our own budget, for resets that arrive faster than Node reports them.
+    streamResetBurst: Math.max(1_000, 2 * settings.maxResets),
+    streamResetRate: Math.max(33, settings.maxResets),
+    strictFieldWhitespaceValidation: true,
+    // Fields that an upstream repeats are repeated to the client, as over HTTP/1.1.
+    strictSingleValueFields: false,
+  };
+}
+
+/** A token bucket that holds at most `burst` tokens and refills at `perSecond`. */
+export class Budget {
+  readonly #burst: number;
+  readonly #perSecond: number;
+  #left: number;
+  #atMs: number;
+
+  constructor(burst: number, perSecond: number, nowMs: number) {
+    this.#burst = burst;
+    this.#perSecond = perSecond;
+    this.#left = burst;
+    this.#atMs = nowMs;
+  }
+
+  /** Takes this many tokens. @returns false if that was more than there were */
+  spend(count: number, nowMs: number): boolean {
+    const filled = this.#left + ((nowMs - this.#atMs) / 1000) * this.#perSecond;
+    this.#atMs = nowMs;
+    this.#left = Math.min(filled, this.#burst) - count;
+    return this.#left >= 0;
+  }
+}
+
+/** The bytes that one session has transferred so far. */
+export interface Traffic {
+  /** Everything received. */
+  readonly read: number;
+  /** The part of `read` that was header fields and bodies of requests. */
+  readonly payload: number;
+  readonly written: number;
+}
+
+const BURST_BYTES = 256 * 1024;
+const BYTES_PER_SECOND = 32 * 1024;
+/** A client needs at most one byte of WINDOW_UPDATE frames for this many bytes of responses. */
+const WRITTEN_PER_READ = 100;
+
+/**
+ * Bounds what a session may send besides requests.
+ *
+ * Attack: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, unknown frames and padding cost the client a few bytes each
+ * and the server the work of reading them, without a request that a limit could count (CVE-2019-9511 to 9518). So bytes are
+ * counted, whatever the frame: those received, less those of requests, less an allowance for acknowledging responses.
+ */
+export class OverheadBudget {
+  readonly #budget: Budget;
+  #before: Traffic = { read: 0, payload: 0, written: 0 };
+
+  constructor(nowMs: number) {
+    this.#budget = new Budget(BURST_BYTES, BYTES_PER_SECOND, nowMs);
+  }
+
+  /** @returns false if too many bytes were received that belong to no request */
+  look(traffic: Traffic, nowMs: number): boolean {
+    const { read, payload, written } = this.#before;
+    this.#before = traffic;
+    const useful = traffic.payload - payload + (traffic.written - written) / WRITTEN_PER_READ;
+    return this.#budget.spend(Math.max(0, traffic.read - read - useful), nowMs);
+  }
+}

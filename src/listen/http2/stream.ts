@@ -1,0 +1,259 @@
+import { constants, type ServerHttp2Stream } from 'node:http2';
+import { Duplex } from 'node:stream';
+import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
+import { type StreamRequest, streamFields } from './fields.ts';
+
+/** Limit on the head of the upstream's response together with the fields that the gateway adds. */
+const MAX_RESPONSE_HEAD_BYTES = 24 * 1024;
+const MAX_RESPONSE_FIELDS = 1_100;
+
+/** The addresses of the session's connection. */
+export interface Peer {
+  readonly remoteAddress?: string | undefined;
+  readonly remotePort?: number | undefined;
+  readonly localAddress?: string | undefined;
+  readonly localPort?: number | undefined;
+}
+
+export interface StreamConnectionOptions {
+  readonly writeTimeoutMs: number;
+  /** Called with the size of each piece of the request's body. */
+  readonly onBytes: (bytes: number) => void;
+  /** Called when the head of the request is handed to its reader. */
+  readonly onBegun: () => void;
+  /** Ends the session once its current streams have ended. */
+  readonly endSession: () => void;
+}
+
+const { NGHTTP2_NO_ERROR, NGHTTP2_CANCEL } = constants;
+
+/**
+ * One stream, as the node:http server sees it: a connection that carries exactly one HTTP/1.1 request and its response.
+ * So a stream passes the same checks, deadlines and limits as every other request. The bytes of one stream cannot
+ * become part of another stream's request, because no two streams share a parser.
+ *
+ * The connection ends when the response is complete, and at once when the client resets the stream. If a response
+ * breaks off, the stream is reset, so that the client does not take the response for complete.
+ */
+export class StreamConnection extends Duplex implements ResponseHandler {
+  readonly encrypted = true;
+  /** The protocol version for Via and the log. The request line that is written here has 1.1. */
+  readonly httpVersion = '2.0';
+  readonly remoteAddress: string | undefined;
+  readonly remotePort: number | undefined;
+  readonly localAddress: string | undefined;
+  readonly localPort: number | undefined;
+  readonly #stream: ServerHttp2Stream;
+  readonly #request: StreamRequest;
+  readonly #writeTimeoutMs: number;
+  readonly #onBytes: (bytes: number) => void;
+  readonly #endSession: () => void;
+  readonly #onBegun: () => void;
+  readonly #reader: ResponseReader;
+  #body: StreamRequest['body'];
+  #received = 0;
+  /** The client has sent all of its request. */
+  #whole = false;
+  /** The gateway has written the whole response. */
+  #answered = false;
+  #brokenOff = false;
+  #blocked = false;
+  #release: (() => void) | null = null;
+  #late: NodeJS.Timeout | null = null;
+
+  constructor(
+    stream: ServerHttp2Stream,
+    request: StreamRequest,
+    peer: Peer,
+    { writeTimeoutMs, onBytes, endSession, onBegun }: StreamConnectionOptions,
+  ) {
+    super();
+    this.remoteAddress = peer.remoteAddress;
+    this.remotePort = peer.remotePort;
+    this.localAddress = peer.localAddress;
+    this.localPort = peer.localPort;
+    this.#stream = stream;
+    this.#request = request;
+    this.#body = request.body;
+    this.#writeTimeoutMs = writeTimeoutMs;
+    this.#onBytes = onBytes;
+    this.#endSession = endSession;
+    this.#onBegun = onBegun;
+    this.#reader = new ResponseReader(this, { maxHeadBytes: MAX_RESPONSE_HEAD_BYTES, maxFields: MAX_RESPONSE_FIELDS });
+    this.#reader.begin(request.method);
+  }
+
+  /** Whether the client has yet to send more of its request, or to read more of its response. */
+  get waitsForClient(): boolean {
+    return !this.#whole || this.#late !== null;
+  }
+
+  /** Which side ended the stream: the gateway, if it completed the response or broke it off, otherwise the client. */
+  get endedBy(): 'gateway' | 'client' {
+    return this.#answered || this.#brokenOff ? 'gateway' : 'client';
+  }
+
+  /** Starts to deliver the request. Its reader must be attached already. */
+  begin(): void {
+    const stream = this.#stream;
+    stream.once('aborted', () => this.destroy());
+    stream.once('close', () => this.destroy());
+    stream.on('drain', () => this.#onDrain());
+    if (this.#body !== 'unknown') this.#pushHead();
+    if (this.#body === 'none') {
+      this.#whole = true;
+      stream.resume();
+      return;
+    }
+    stream.on('data', (chunk: Buffer) => this.#onBody(chunk));
+    stream.once('end', () => this.#onBodyEnd());
+  }
+
+  /** Ends the client's whole session once its current streams have ended. */
+  endSession(): void {
+    this.#endSession();
+  }
+
+  /** The counterpart of a socket's method: the client must see that the response broke off. */
+  resetAndDestroy(): this {
+    return this.destroy();
+  }
+
+  onInformation(status: number, fields: readonly string[]): void {
+    // Without a prototype, because a field may have the name `constructor`.
+    const headers: Record<string, number | string | string[]> = Object.create(null);
+    headers[':status'] = status;
+    const kept = streamFields(fields);
+    for (let i = 0; i < kept.length; i += 2) {
+      const before = headers[kept[i]!] as string[] | undefined;
+      headers[kept[i]!] = [...(before ?? []), kept[i + 1]!];
+    }
+    if (!this.#stream.closed) this.#stream.additionalHeaders(headers);
+  }
+
+  onHead({ status, fields, framing }: ResponseHead): void {
+    if (this.#stream.closed) return;
+    // A 205 has no content (RFC 9110 section 15.3.6), and node:http2 accepts none with it.
+    const isEmpty = framing === 'none' || status === 205;
+    const kept = streamFields(status === 205 ? withoutLength(fields) : fields);
+    this.#stream.respond([':status', String(status), ...kept], { endStream: isEmpty });
+  }
+
+  onData(chunk: Buffer): void {
+    if (!this.#stream.writableEnded && !this.#stream.write(chunk)) this.#blocked = true;
+  }
+
+  onEnd(): void {
+    this.#answered = true;
+    if (!this.#stream.writableEnded) this.#stream.end();
+  }
+
+  override _read(): void {
+    this.#stream.resume();
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: (error?: Error) => void): void {
+    try {
+      this.#reader.read(chunk);
+    } catch (error) {
+      done(error as Error);
+      return;
+    }
+    if (this.#answered) this.#leave();
+    if (!this.#blocked || this.#answered) done();
+    else {
+      this.#release = done;
+      this.#late = setTimeout(() => this.destroy(), this.#writeTimeoutMs);
+    }
+  }
+
+  override _final(done: () => void): void {
+    // The connection may be closed after the response. Closing it earlier means that the response broke off.
+    if (!this.#answered && !this.#reader.end()) this.destroy();
+    else if (this.#answered) this.#leave();
+    done();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    if (this.#late !== null) clearTimeout(this.#late);
+    if (!this.#answered && !this.#stream.closed) {
+      this.#brokenOff = true;
+      // Not `close`, which ends the body before it resets the stream: the client would take the response for complete.
+      this.#stream.destroy(error ?? new Error('the answer broke off'));
+    }
+    const release = this.#release;
+    this.#release = null;
+    release?.();
+    done(error);
+  }
+
+  #onDrain(): void {
+    this.#blocked = false;
+    if (this.#late !== null) clearTimeout(this.#late);
+    this.#late = null;
+    const release = this.#release;
+    this.#release = null;
+    release?.();
+  }
+
+  /** Destroys this connection once Node has noticed that all was written. The stream may still have much to send. */
+  #leave(): void {
+    const stream = this.#stream;
+    setImmediate(() => {
+      this.destroy();
+      if (stream.destroyed) return;
+      const late = setTimeout(() => stream.close(NGHTTP2_CANCEL), this.#writeTimeoutMs);
+      stream.once('close', () => clearTimeout(late));
+      // The rest of a request is not read once its response is complete (RFC 9113 section 8.1).
+      const stop = () => {
+        if (!this.#whole && !stream.closed) stream.close(NGHTTP2_NO_ERROR);
+      };
+      if (stream.writableFinished) stop();
+      else stream.once('finish', stop);
+    });
+  }
+
+  #pushHead(): void {
+    this.#onBegun();
+    const coding = this.#body === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
+    this.push(Buffer.from(`${this.#request.lines}${coding}\r\n`, 'latin1'));
+  }
+
+  #onBody(chunk: Buffer): void {
+    if (this.destroyed || chunk.length === 0) return;
+    this.#received += chunk.length;
+    this.#onBytes(chunk.length);
+    if (this.#body === 'unknown') {
+      this.#body = 'chunked';
+      this.#pushHead();
+    }
+    if (this.#body === 'length') {
+      if (this.#received > this.#request.contentLength) this.destroy();
+      else if (!this.push(chunk)) this.#stream.pause();
+      return;
+    }
+    this.push(`${chunk.length.toString(16)}\r\n`, 'latin1');
+    this.push(chunk);
+    if (!this.push('\r\n', 'latin1')) this.#stream.pause();
+  }
+
+  #onBodyEnd(): void {
+    if (this.destroyed) return;
+    const { aborted, rstCode } = this.#stream;
+    if (aborted || (rstCode ?? 0) !== 0) {
+      this.destroy();
+    } else if (this.#body === 'length' && this.#received !== this.#request.contentLength) {
+      this.destroy();
+    } else {
+      this.#whole = true;
+      if (this.#body === 'unknown') {
+        this.#body = 'none';
+        this.#pushHead();
+      } else if (this.#body === 'chunked') this.push('0\r\n\r\n', 'latin1');
+    }
+  }
+}
+
+function withoutLength(fields: readonly string[]): string[] {
+  return fields.filter((_, i) => fields[i - (i % 2)]!.toLowerCase() !== 'content-length');
+}

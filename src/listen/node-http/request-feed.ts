@@ -1,0 +1,377 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
+import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
+import { interceptResume, keepsConnection, takeParser } from '../../io/node-internals.ts';
+
+const HEAD_END = Buffer.from('\r\n\r\n');
+/** Enough to distinguish HEAD from all other methods. */
+const METHOD_BYTES = 5;
+const NOTHING = Buffer.alloc(0);
+const [CR, LF] = [13, 10];
+/**
+ * Chunks of a body that are parsed in one turn of the event loop. Each becomes a Buffer and an event, however small.
+ */
+const MOST_CHUNKS = 256;
+/** Limit on the empty lines before a request. RFC 9112 section 2.2 asks a server to ignore at least one. */
+const MOST_EMPTY_BYTES = 64;
+
+type Parse = (bytes: Buffer) => void;
+
+/**
+ * Feeds the bytes of one connection to the parser of node:http, one request at a time. The bytes after a request are
+ * held unparsed until that request has been answered.
+ *
+ * Attack: node:http parses all that has arrived and announces pipelined requests all at once. A request that is refused
+ * as ambiguous, with `Connection: close`, would then be followed to the upstream by the next one, although the response
+ * promises the client that nothing more is read (RFC 9112 section 9.6). A thousand requests in one packet would become
+ * a thousand concurrent requests to the upstream. Each parsed request takes ten times the memory of its bytes. And a
+ * CONNECT after another request would wait on a socket that node:http has released: nothing would listen for its
+ * errors, and a reset would end the process.
+ *
+ * Attack: a client sends a body in chunks of one byte. For each chunk the parser makes a Buffer of a hundred bytes,
+ * thousands in one turn, and all of them stay in memory until the body is read. So the feed parses a body only while it
+ * is read, and only a bounded number of chunks in each turn.
+ *
+ * The bytes are cut where a head, a body of declared length or a chunked body ends, so each piece completes at most one
+ * request. The parser reads the same bytes in the same order wherever they are cut, so a wrong cut cannot change what
+ * they mean. If node:http announces a second request anyway, the connection is closed.
+ */
+export class RequestFeed {
+  /** When the connection began to wait for a request, on the clock of its listener; null while it serves one. */
+  idleSinceMs: number | null;
+  readonly #socket: Socket;
+  readonly #parse: Parse;
+  readonly #nowMs: () => number;
+  readonly #held: HeldBytes;
+  #request: IncomingMessage | null = null;
+  #response: ServerResponse | null = null;
+  /** How many bytes of a body of declared length have yet to be fed. */
+  #bodyLeft = 0;
+  /** Bytes that the current turn has yet to give to the parser. */
+  #rest: Buffer = NOTHING;
+  /** Later bytes of the request that is being read, kept until its reader asks for more or the next turn begins. */
+  #unread: Buffer = NOTHING;
+  /** Set while the connection is paused because of `#unread`; gives `resume` back to node:http. */
+  #letResume: (() => void) | null = null;
+  #isScheduled = false;
+  /** Where in a chunked body the parser is; null for any other request. */
+  #chunks: ChunkCuts | null = null;
+  /** Bytes of empty lines since the last request. */
+  #emptyBytes = 0;
+  /** How many bytes of HEAD_END the bytes fed so far end with. */
+  #matched = 0;
+  /** The first bytes of the request that is being read, without the empty lines before it. */
+  #start = '';
+  #isOver = false;
+
+  /**
+   * @param server takes the connection as if it had accepted it
+   * @param socket a connection without unparsed bytes that were read from it
+   */
+  constructor(server: Server, socket: Socket, held: HeldBytesBudget, nowMs: () => number) {
+    this.#socket = socket;
+    this.#nowMs = nowMs;
+    this.#held = new HeldBytes(held);
+    this.idleSinceMs = nowMs();
+    this.#parse = takeParser(server, socket, this.#onData);
+    socket.once('end', this.#onEnd);
+    socket.once('close', () => this.stop());
+  }
+
+  /** Feeds the bytes that were read before node:http took the connection. They begin with a request. */
+  begin(bytes: Buffer): void {
+    this.#onData(bytes);
+  }
+
+  /** Whether a response may be only partly written. */
+  get hasResponseBegun(): boolean {
+    return this.#response?.headersSent === true;
+  }
+
+  /** The request that is being served; null between two. */
+  get request(): IncomingMessage | null {
+    return this.#request;
+  }
+
+  /** Whether the request that is being read, or was read last, is a HEAD, whose response has no body. */
+  get isHead(): boolean {
+    return this.#start === 'HEAD ';
+  }
+
+  /** Whether no byte of a request is left to serve, and the operating system has accepted everything written. */
+  get isIdle(): boolean {
+    return this.#request === null && this.#waiting === 0 && this.#start === '' && this.#socket.writableLength === 0;
+  }
+
+  /**
+   * Called when node:http announces a request.
+   * @returns false if it must not be served
+   */
+  announced(request: IncomingMessage, response: ServerResponse): boolean {
+    if (this.#isOver) return false;
+    if (this.#request !== null) {
+      this.stop();
+      this.#socket.destroy();
+      return false;
+    }
+    this.#request = request;
+    this.#response = response;
+    this.idleSinceMs = null;
+    this.#emptyBytes = 0;
+    this.#bodyLeft = declaredLength(request);
+    this.#chunks = request.headers['transfer-encoding'] === undefined ? null : new ChunkCuts();
+    // The reader of the body wants more. node:http resumes the connection only if it has not done so before.
+    request.on('resume', () => {
+      if (this.#letResume !== null) this.#schedule();
+    });
+    response.once('close', () => this.#onResponded(response));
+    return true;
+  }
+
+  /**
+   * Stops feeding, because the connection switches to another protocol.
+   * @returns the bytes not yet given to the parser
+   */
+  release(): Buffer {
+    this.idleSinceMs = null;
+    this.#socket.removeListener('end', this.#onEnd);
+    return this.stop();
+  }
+
+  /** Stops feeding the parser. @returns the bytes not yet given to it */
+  stop(): Buffer {
+    const left = Buffer.concat([this.#rest, this.#unread, this.#held.take()]);
+    this.#isOver = true;
+    this.#rest = NOTHING;
+    this.#unread = NOTHING;
+    this.#held.drop();
+    this.#socket.removeListener('data', this.#onData);
+    this.#resume();
+    return left;
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    if (this.#isOver) return;
+    if (this.#waiting > 0 || !this.#mayFeed) this.#hold(bytes);
+    else this.#feed(bytes);
+  };
+
+  readonly #onEnd = (): void => endAfterClient(this.#socket);
+
+  get #waiting(): number {
+    return this.#unread.length + this.#held.length;
+  }
+
+  /** False while a request is served, except to feed a body of which all parsed bytes have been read. */
+  get #mayFeed(): boolean {
+    const request = this.#request;
+    if (request === null) return true;
+    return !request.complete && (request.readableFlowing === true || request.readableLength === 0);
+  }
+
+  readonly #feedWaiting = (): void => {
+    this.#isScheduled = false;
+    if (this.#isOver || !this.#mayFeed) return;
+    if (this.#waiting > 0) {
+      const bytes = this.#unread.length > 0 ? this.#unread : this.#held.take();
+      this.#unread = NOTHING;
+      this.#feed(bytes);
+    }
+    if (this.#unread.length === 0) this.#resume();
+  };
+
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(this.#feedWaiting);
+  }
+
+  /**
+   * Pauses the connection, and defers its resumption by node:http, which resumes it whenever it wants more of a body.
+   */
+  #holdBack(): void {
+    if (this.#letResume !== null) return;
+    this.#socket.pause();
+    this.#letResume = interceptResume(this.#socket, () => this.#schedule());
+  }
+
+  #resume(): void {
+    if (this.#letResume === null) return;
+    this.#letResume();
+    this.#letResume = null;
+    this.#socket.resume();
+  }
+
+  #feed(bytes: Buffer): void {
+    this.#rest = bytes;
+    let chunksLeft = MOST_CHUNKS;
+    while (this.#rest.length > 0 && this.#mayFeed && chunksLeft > 0) {
+      if (this.#request === null && !this.#passEmptyLines()) return;
+      if (this.#chunks !== null) chunksLeft -= this.#feedChunks(chunksLeft);
+      else this.#feedPiece(this.#bodyLeft > 0 ? this.#bodyLeft : this.#headEnd());
+    }
+    const rest = this.#rest;
+    this.#rest = NOTHING;
+    if (rest.length === 0 || this.#isOver) return;
+    this.#hold(rest);
+    if (chunksLeft <= 0) this.#schedule();
+  }
+
+  #feedPiece(length: number): void {
+    const piece = this.#rest.subarray(0, length);
+    this.#rest = this.#rest.subarray(piece.length);
+    if (this.#bodyLeft > 0) {
+      this.#bodyLeft -= piece.length;
+      this.#matched = 0;
+    } else if (this.#chunks === null) this.#noteStart(piece);
+    if (piece.length > 0) this.#parse(piece);
+  }
+
+  /** @returns how many chunks of the body were given to the parser */
+  #feedChunks(most: number): number {
+    const { length, chunks } = this.#chunks!.next(this.#rest, most);
+    this.#matched = 0;
+    this.#feedPiece(length);
+    return Math.max(1, chunks);
+  }
+
+  /**
+   * Passes over whole empty lines before a request.
+   *
+   * Attack: a client sends nothing but empty lines, which cost a call of the parser each and count towards no limit.
+   * @returns false if there are too many; the connection is then closed
+   */
+  #passEmptyLines(): boolean {
+    const rest = this.#rest;
+    let at = 0;
+    if (this.#start === '') while (rest[at] === CR && rest[at + 1] === LF) at += 2;
+    // The parser has to see an empty line before a lone CR or LF: such a request is refused
+    // (`isNonConformingRequestLine`).
+    if (at > 0 && (rest[at] === CR || rest[at] === LF)) at -= 2;
+    this.#rest = rest.subarray(at);
+    this.#emptyBytes += at;
+    if (this.#emptyBytes <= MOST_EMPTY_BYTES) return true;
+    this.stop();
+    this.#socket.destroy();
+    return false;
+  }
+
+  /** The length up to the next possible end of a head; the length of all that is left if there is none. */
+  #headEnd(): number {
+    const rest = this.#rest;
+    let at = 0;
+    // The end may have begun in the piece before.
+    while (this.#matched > 0 && at < rest.length) {
+      this.#matched = matchedWith(this.#matched, rest[at++]!);
+      if (this.#matched === HEAD_END.length) break;
+    }
+    if (this.#matched === HEAD_END.length) {
+      this.#matched = 0;
+      return at;
+    }
+    if (at === rest.length) return at;
+    const found = rest.indexOf(HEAD_END, at);
+    if (found !== -1) return found + HEAD_END.length;
+    for (let i = Math.max(at, rest.length - HEAD_END.length + 1); i < rest.length; i++) {
+      this.#matched = matchedWith(this.#matched, rest[i]!);
+    }
+    return rest.length;
+  }
+
+  #noteStart(piece: Buffer): void {
+    if (this.#request !== null || this.#start.length === METHOD_BYTES) return;
+    const start = this.#start + piece.toString('latin1', 0, METHOD_BYTES + 2 * HEAD_END.length);
+    this.#start = start.replace(/^[\r\n]+/, '').slice(0, METHOD_BYTES);
+  }
+
+  #hold(bytes: Buffer): void {
+    if (this.#request?.complete === false) {
+      this.#unread = this.#unread.length === 0 ? bytes : Buffer.concat([this.#unread, bytes]);
+      this.#holdBack();
+      return;
+    }
+    if (this.#held.add(bytes)) return;
+    // The connection ends with the response in progress. Bytes that still arrive are read and dropped, because only a
+    // connection that is read shows that the client has disconnected.
+    this.stop();
+    this.#socket.on('data', drop);
+    if (this.#response === null) this.#socket.destroy();
+    else closeAfter(this.#response, true);
+  }
+
+  #onResponded(response: ServerResponse): void {
+    this.#request = null;
+    this.#response = null;
+    this.#chunks = null;
+    this.#start = '';
+    this.idleSinceMs = this.#nowMs();
+    const socket = this.#socket;
+    if (!socket.destroyed && keepsConnection(response) && response.writableFinished) {
+      // Only one request of each connection is served in a turn of the event loop, so that a long pipeline does not
+      // delay other clients.
+      if (this.#waiting > 0) this.#schedule();
+      return;
+    }
+    this.stop();
+    // If this was decided after the head of the response was written, node:http does not know that the connection ends.
+    if (!socket.destroyed && !socket.writableEnded) closeGently(socket);
+  }
+}
+
+const drop = (): void => {};
+
+/** Longer than any chunk size that the parser accepts, which has at most 16 digits before its extensions. */
+const SIZE_BYTES = 20;
+
+/** Finds where the chunks of one body end. It reads only their sizes, and decides only where the bytes are cut. */
+class ChunkCuts {
+  /** Bytes of the current chunk and its line end that have yet to arrive. */
+  #left = 0;
+  /** The beginning of the line with the size of the next chunk. */
+  #line = '';
+  #isAfterLast = false;
+
+  /** @returns how many bytes to give to the parser now, and how many chunks begin in them */
+  next(bytes: Buffer, most: number): { readonly length: number; readonly chunks: number } {
+    let at = 0;
+    let chunks = 0;
+    while (at < bytes.length && chunks < most) {
+      if (this.#left > 0) {
+        const length = Math.min(this.#left, bytes.length - at);
+        this.#left -= length;
+        at += length;
+        continue;
+      }
+      const lineEnd = bytes.indexOf(LF, at);
+      const end = lineEnd === -1 ? bytes.length : lineEnd + 1;
+      // Trailers are fed line by line, because the body ends with one of them.
+      if (this.#isAfterLast) return { length: end, chunks: chunks + 1 };
+      if (this.#line.length < SIZE_BYTES) this.#line += bytes.toString('latin1', at, Math.min(end, at + SIZE_BYTES));
+      at = end;
+      if (lineEnd === -1) break;
+      const size = Number.parseInt(this.#line, 16);
+      this.#line = '';
+      chunks++;
+      if (size > 0) this.#left = size + 2;
+      else {
+        // This is the last chunk, or the line has no size and the parser refuses it.
+        this.#isAfterLast = true;
+        break;
+      }
+    }
+    return { length: at, chunks };
+  }
+}
+
+/** How many bytes of HEAD_END are matched after this byte, if `matched` of them were matched before it. */
+function matchedWith(matched: number, byte: number): number {
+  if (byte === (matched % 2 === 0 ? CR : LF)) return matched + 1;
+  return byte === CR ? 1 : 0;
+}
+
+/** The length of the body that a head declares; 0 if it declares none or the length cannot be relied on. */
+function declaredLength({ headers }: IncomingMessage): number {
+  const length = Number(headers['content-length'] ?? 0);
+  return headers['transfer-encoding'] === undefined && Number.isSafeInteger(length) ? length : 0;
+}

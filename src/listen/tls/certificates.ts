@@ -1,0 +1,230 @@
+import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFile, stat } from 'node:fs/promises';
+import { createSecureContext } from 'node:tls';
+import { Failure } from '../../failure.ts';
+
+export interface CertificateFiles {
+  /** PEM: the certificate, followed by its intermediate certificates. */
+  readonly cert: string;
+  /** PEM, without a passphrase. */
+  readonly key: string;
+  /** PEM: the certificate authorities of client certificates; null if clients are not asked for one. */
+  readonly clientCa: string | null;
+}
+
+/** A certificate with its key, both checked. */
+export interface Certificate {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+  readonly clientCa: Buffer | null;
+  /** Unix milliseconds. */
+  readonly validFromMs: number;
+  readonly expiresAtMs: number;
+  /** SHA-256 of the contents of all files. Two versions have different digests. */
+  readonly digest: string;
+}
+
+export interface CertificateEvents {
+  /** A new certificate is in use. */
+  readonly onLoaded: (certificate: Certificate) => void;
+  /**
+   * The files now hold something that cannot be used, so the current certificate stays in use. Called once for each
+   * such version.
+   */
+  readonly onRefused: (why: string) => void;
+}
+
+interface Refused {
+  readonly why: string;
+  readonly digest: string;
+}
+
+const LOOK_EVERY_MS = 500;
+const MAX_BYTES = 1024 * 1024;
+
+/**
+ * The certificate in use, reloaded when its files change. The files are checked by name every half second. That notices
+ * an editor's rename and the swapped links of Kubernetes, which a watcher on a file or its folder misses on some
+ * systems.
+ */
+export class Certificates {
+  readonly #files: CertificateFiles;
+  readonly #wallMs: () => number;
+  #current: Certificate;
+  #signature: string;
+  #timer: NodeJS.Timeout | null = null;
+  #doubted = '';
+  #refused = '';
+  #looking = false;
+  readonly #users: ((certificate: Certificate) => void)[] = [];
+
+  private constructor(files: CertificateFiles, current: Certificate, signature: string, wallMs: () => number) {
+    this.#wallMs = wallMs;
+    this.#files = files;
+    this.#current = current;
+    this.#signature = signature;
+  }
+
+  /**
+   * @param wallMs Unix milliseconds
+   * @throws Failure `bad_settings`, with a message that names the file and quotes nothing from it
+   */
+  static async open(files: CertificateFiles, wallMs: () => number): Promise<Certificates> {
+    const signature = await signatureOf(files);
+    const read = await readCertificate(files);
+    if ('why' in read) throw new Failure('bad_settings', `listen.tls: ${read.why}`);
+    return new Certificates(files, read, signature, wallMs);
+  }
+
+  get current(): Certificate {
+    return this.#current;
+  }
+
+  /** @param use called with each new certificate from now on */
+  onChange(use: (certificate: Certificate) => void): void {
+    this.#users.push(use);
+  }
+
+  /** Starts checking the files for new versions. */
+  follow(events: CertificateEvents): void {
+    this.#timer = setInterval(() => void this.#look(events), LOOK_EVERY_MS).unref();
+  }
+
+  close(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
+  }
+
+  async #look(events: CertificateEvents): Promise<void> {
+    if (this.#looking) return;
+    this.#looking = true;
+    try {
+      const signature = await signatureOf(this.#files);
+      if (signature !== this.#signature && this.#take(await readCertificate(this.#files), events)) {
+        this.#signature = signature;
+      }
+    } finally {
+      this.#looking = false;
+    }
+  }
+
+  /**
+   * A certificate that is not valid now does not replace one that is, because every client that verifies it would
+   * disconnect.
+   */
+  #unlessDated(found: Certificate): Certificate | Refused {
+    const nowMs = this.#wallMs();
+    const { validFromMs, expiresAtMs, digest } = found;
+    if (this.#current.expiresAtMs <= nowMs || (validFromMs <= nowMs && expiresAtMs > nowMs)) return found;
+    return { why: `${this.#files.cert} ${expiresAtMs > nowMs ? 'is not valid yet' : 'has expired'}.`, digest };
+  }
+
+  /** @returns whether this version needs no further check */
+  #take(found: Certificate | Refused, { onLoaded, onRefused }: CertificateEvents): boolean {
+    const read = 'why' in found ? found : this.#unlessDated(found);
+    const { digest } = read;
+    if ('why' in read) {
+      // Two files are never replaced at the same instant, so a version is refused only if the next check still finds it
+      // unusable.
+      const isSettled = this.#doubted === digest;
+      this.#doubted = digest;
+      if (isSettled && this.#refused !== digest) {
+        this.#refused = digest;
+        onRefused(read.why);
+      }
+      return isSettled;
+    }
+    this.#refused = '';
+    this.#doubted = '';
+    if (digest !== this.#current.digest) {
+      this.#current = read;
+      for (const use of this.#users) use(read);
+      onLoaded(read);
+    }
+    return true;
+  }
+}
+
+/** A text that changes when any of the files changes or is replaced by another file. */
+async function signatureOf({ cert, key, clientCa }: CertificateFiles): Promise<string> {
+  const stampOf = async (file: string | null) => {
+    if (file === null) return '';
+    try {
+      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(file, { bigint: true });
+      return [dev, ino, size, mtimeNs, ctimeNs].join();
+    } catch (error) {
+      return codeOf(error);
+    }
+  };
+  return (await Promise.all([cert, key, clientCa].map(stampOf))).join(';');
+}
+
+async function readCertificate(files: CertificateFiles): Promise<Certificate | Refused> {
+  const hash = createHash('sha256');
+  const contents: (Buffer | null)[] = [];
+  for (const file of [files.cert, files.key, files.clientCa]) {
+    const content = file === null ? null : await contentOf(file);
+    if (typeof content === 'string') return { why: content, digest: content };
+    hash.update(`${content?.length}:`).update(content ?? '');
+    contents.push(content);
+  }
+  const [cert, key, clientCa] = contents as [Buffer, Buffer, Buffer | null];
+  const digest = hash.digest('hex');
+  const leaf = check(files, { cert, key, clientCa });
+  return typeof leaf === 'string'
+    ? { why: leaf, digest }
+    : {
+        cert,
+        key,
+        clientCa,
+        digest,
+        validFromMs: leaf.validFromDate.getTime(),
+        expiresAtMs: leaf.validToDate.getTime(),
+      };
+}
+
+async function contentOf(file: string): Promise<Buffer | string> {
+  try {
+    if ((await stat(file)).size > MAX_BYTES) return `${file} is larger than 1 MiB, so it is no certificate or key.`;
+    return await readFile(file);
+  } catch (error) {
+    return `${file} cannot be read (${codeOf(error)}); name a file in PEM form that this user may read.`;
+  }
+}
+
+const BLOCK = /-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g;
+
+/**
+ * @returns the certificate that the server presents, or a message about the fault that quotes nothing from the files
+ */
+function check(files: CertificateFiles, { cert, key, clientCa }: Pick<Certificate, 'cert' | 'key' | 'clientCa'>) {
+  const chain = certificatesIn(cert);
+  if (chain === null) return `${files.cert} has no certificate in PEM form, or a broken one.`;
+  if (clientCa !== null && certificatesIn(clientCa) === null) {
+    return `${files.clientCa} has no certificate in PEM form, or a broken one.`;
+  }
+  const [leaf] = chain as [X509Certificate];
+  const privateKey = attempt(() => createPrivateKey(key));
+  if (privateKey === null) return `${files.key} has no private key in PEM form without a passphrase.`;
+  if (!leaf.checkPrivateKey(privateKey)) {
+    return `${files.key} is not the key of the certificate in ${files.cert}; both must belong together.`;
+  }
+  const context = attempt(() => createSecureContext({ cert, key, ...(clientCa === null ? {} : { ca: clientCa }) }));
+  return context === null ? `${files.cert} and ${files.key} cannot be used for TLS: the key may be too short.` : leaf;
+}
+
+function certificatesIn(pem: Buffer): X509Certificate[] | null {
+  const blocks = pem.toString('latin1').match(BLOCK) ?? [];
+  return blocks.length === 0 ? null : attempt(() => blocks.map((block) => new X509Certificate(block)));
+}
+
+function attempt<T>(action: () => T): T | null {
+  try {
+    return action();
+  } catch {
+    return null;
+  }
+}
+
+function codeOf(error: unknown): string {
+  return (error as NodeJS.ErrnoException).code ?? 'unknown';
+}

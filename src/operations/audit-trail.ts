@@ -1,0 +1,236 @@
+import type { Durability } from '../admit/ledger.ts';
+import { Failure } from '../failure.ts';
+import { isTokenHolder } from '../identify/jwt.ts';
+import type { StoredKey } from '../identify/key-store.ts';
+import type { AuditStore } from './audit-store.ts';
+import { timeOf } from './key-report.ts';
+import { isKeyId } from './operations.ts';
+
+/** The actor of a change: a token of the admin API, or the user of a shell who ran a command. */
+export type Actor =
+  | { readonly kind: 'token'; readonly name: string }
+  | { readonly kind: 'shell'; readonly user: string; readonly host: string };
+
+/** The actor who asked for a change, and the request. */
+export interface ChangeOrigin {
+  readonly actor: Actor;
+  /** Null for commands, like `clientAddress`. */
+  readonly requestId: string | null;
+  readonly clientAddress: string | null;
+}
+
+/** The changes in the record: those of the admin API, and imports, which only a command makes. */
+export type RecordedAction = Action | 'key.import';
+
+/** The outcome of a change. */
+export interface ChangeResult {
+  /** `unchanged`: the key or ban already was as requested. The others are explained at `AuditLine`. */
+  readonly outcome: AuditLine['outcome'] | 'unchanged';
+  /** The code of the error; null if there was none. */
+  readonly code: string | null;
+  /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
+  readonly target: string | null;
+  /** The state before the change, without secrets and digests; null if there was none or it is unknown. */
+  readonly before: object | null;
+  /** The state after the change, likewise. */
+  readonly after: object | null;
+}
+
+/** One entry of the record of changes. The store keeps it as JSON. */
+export interface RecordedChange extends ChangeResult, ChangeOrigin {
+  readonly action: RecordedAction;
+}
+
+export interface AuditTrailOptions {
+  readonly store: AuditStore;
+  /** Returns the `audit` settings of gateway.yaml that are in force. */
+  readonly settings: () => { readonly required: boolean; readonly keep: number };
+  readonly newId: () => string;
+  /** Called for each change whose record is missing or lacks the outcome. */
+  readonly onFailure: (error: unknown, change: RecordedChange) => void;
+}
+
+/**
+ * Writes the record of changes. The gateway writes an entry with the outcome `unknown` before it makes a change, and writes
+ * it again with the outcome before it answers the operator. If the process is killed in between, the entry with `unknown`
+ * remains.
+ */
+export class AuditTrail {
+  readonly #options: AuditTrailOptions;
+
+  constructor(options: AuditTrailOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Records that a change is about to be made.
+   * @param target the id that the operator gave. Text that is not an id is left out: it may be a secret given by mistake.
+   * @throws Failure `audit_unavailable` if the write fails and `audit.required` is set; the change must then not be made
+   */
+  async begin(origin: ChangeOrigin, action: RecordedAction, target: string | null): Promise<AuditEntry> {
+    const known = target !== null && (isKeyId(target) || isTokenHolder(target)) ? target : null;
+    const entry = new AuditEntry(this.#options, {
+      action,
+      outcome: 'unknown',
+      code: null,
+      target: known,
+      ...origin,
+      before: null,
+      after: null,
+    });
+    try {
+      await entry.write();
+    } catch (error) {
+      if (this.#options.settings().required) {
+        throw new Failure(
+          'audit_unavailable',
+          'The change was not made, because it could not be recorded and `audit.required` is set. See to the store, then try again.',
+          error,
+        );
+      }
+      // `end` writes the entry again, and reports a second failure.
+    }
+    return entry;
+  }
+}
+
+/** Outcomes whose record must be durable. A change that was not made, or may be undone, needs no durable record. */
+const LASTING_OUTCOMES: readonly string[] = ['done', 'repeated'];
+
+/** The entry of one change. */
+export class AuditEntry {
+  readonly #options: AuditTrailOptions;
+  readonly #id: string;
+  /** The id that the operator gave; null if the text was not an id. */
+  readonly #named: string | null;
+  #change: RecordedChange;
+  #number: number | null = null;
+  #revision = 0;
+  #hasEnded = false;
+
+  constructor(options: AuditTrailOptions, change: RecordedChange) {
+    this.#options = options;
+    this.#id = options.newId();
+    this.#named = change.target;
+    this.#change = change;
+  }
+
+  /** Sets the outcome. After `end` it is written at once: the store may settle later what became of an unknown outcome. */
+  note(result: ChangeResult): void {
+    // The target of an error is the operator's own text, which may be a secret.
+    const target = result.code === null ? result.target : this.#named;
+    this.#change = { ...this.#change, ...result, target };
+    if (this.#hasEnded) void this.end();
+  }
+
+  /** Writes the outcome. Never rejects, because the change has been made and can no longer be refused. */
+  async end(): Promise<void> {
+    this.#hasEnded = true;
+    await this.write().catch((error) => this.#options.onFailure(error, this.#change));
+  }
+
+  async write(): Promise<void> {
+    const { store, settings } = this.#options;
+    this.#number = await store.put(
+      { id: this.#id, revision: ++this.#revision, text: JSON.stringify(this.#change) },
+      { number: this.#number, keep: settings().keep, isLasting: LASTING_OUTCOMES.includes(this.#change.outcome) },
+    );
+  }
+}
+
+export type Action = 'key.create' | 'key.update' | 'key.rotate' | 'key.revoke' | 'key.delete' | 'ban.lift';
+
+/**
+ * The log line of a change that an operator made or tried, or of a wrong admin token. The log adds the time. A line never
+ * holds a secret.
+ */
+export interface AuditLine {
+  readonly action: Action | 'admin.access';
+  /**
+   * - `done`: the change was made.
+   * - `repeated`: a creation was repeated, and the admin API returned the first answer again, with the secret.
+   * - `refused`: nothing was changed.
+   * - `unknown` with a `code`: a failure interrupted the change, which may have been made.
+   * - `unknown` without a `code`: the change was made, but a failover of the store may undo it. A second line follows once
+   *   that is settled: `done`, `lost`, or `unknown` for good.
+   * - `lost`: a failover undid the change, and the key has been changed differently since.
+   */
+  readonly outcome: 'done' | 'repeated' | 'refused' | 'unknown' | 'lost';
+  /** The error code of the response; null if it was not an error. */
+  readonly code: string | null;
+  /** `stranger`: a client without the admin token. */
+  readonly who: 'admin' | 'stranger';
+  readonly clientAddress: string;
+  readonly requestId: string;
+  /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
+  readonly id: string | null;
+  readonly before: KeyState | null;
+  readonly after: KeyState | null;
+}
+
+/** The state of a key for the record: its attributes, and the last four characters of each secret. */
+export interface KeyState {
+  readonly plan: string;
+  readonly limits: StoredKey['limits'];
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly expiresAt: string | null;
+  readonly revokedAt: string | null;
+  readonly secrets: readonly string[];
+}
+
+export function keyStateOf({ plan, limits, name, owner, expiresAtMs, revokedAtMs, secrets }: StoredKey): KeyState {
+  return {
+    plan,
+    limits,
+    name,
+    owner,
+    expiresAt: timeOf(expiresAtMs),
+    revokedAt: timeOf(revokedAtMs),
+    secrets: secrets.map(({ last4 }) => last4),
+  };
+}
+
+/** The request that asked for a change. */
+export interface ChangeRequest {
+  readonly clientAddress: string;
+  readonly requestId: string;
+}
+
+/** The line of a change that was made. */
+export function doneLine(
+  { clientAddress, requestId }: ChangeRequest,
+  action: Action,
+  id: string,
+  states: Pick<AuditLine, 'before' | 'after'> = { before: null, after: null },
+): AuditLine {
+  return { action, outcome: 'done', code: null, who: 'admin', clientAddress, requestId, id, ...states };
+}
+
+/** Writes the line of a change that was made. If a failover may undo it, a second line follows once that is settled. */
+export function auditChange(audit: (line: AuditLine) => void, line: AuditLine, durability: Durability): void {
+  if (durability.kind === 'durable') {
+    audit(line);
+    return;
+  }
+  audit({ ...line, outcome: 'unknown' });
+  const outcomes = { durable: line.outcome, superseded: 'lost', given_up: 'unknown' } as const;
+  void durability.settled.then((settlement) => audit({ ...line, outcome: outcomes[settlement] }));
+}
+
+/** The line of a change that was refused, or whose outcome is unknown. */
+export function failedLine(
+  { clientAddress, requestId, ids }: ChangeRequest & { readonly ids: readonly string[] },
+  action: Action,
+  outcome: 'refused' | 'unknown',
+  code: string,
+): AuditLine {
+  const id = ids[0] ?? null;
+  return { action, outcome, code, who: 'admin', clientAddress, requestId, id, before: null, after: null };
+}
+
+/** The line of a request with a wrong admin token. */
+export function strangerLine(clientAddress: string, requestId: string): AuditLine {
+  const [action, outcome, code] = ['admin.access', 'refused', 'invalid_admin_token'] as const;
+  return { action, outcome, code, who: 'stranger', clientAddress, requestId, id: null, before: null, after: null };
+}

@@ -1,0 +1,184 @@
+import { createHmac, hash } from 'node:crypto';
+import type { Durability } from '../admit/ledger.ts';
+import type { Plan } from '../admit/plan.ts';
+import { Failure } from '../failure.ts';
+import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
+import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import { type KeyAttributes, keyOf, storedSecret, validateAttributes } from './key-changes.ts';
+
+/** The result of creating a key with an idempotency key. */
+export type Created =
+  | {
+      readonly kind: 'made' | 'repeated';
+      /** The key as it was created, without any later changes. */
+      readonly key: StoredKey;
+      readonly secret: string;
+      readonly durability: Durability;
+    }
+  /** The idempotency key was used before, with a different body. */
+  | { readonly kind: 'reused' }
+  /** A key was created with this idempotency key, but its secret no longer works. */
+  | { readonly kind: 'ended'; readonly id: string; readonly how: SecretEnd };
+
+/** Why the secret in the first response no longer works. */
+export type SecretEnd = 'revoked' | 'expired' | 'rotated' | 'deleted';
+
+interface CreateOnceDeps {
+  readonly keys: KeyStore;
+  readonly peppers: readonly string[];
+  readonly plans: ReadonlyMap<string, Plan>;
+  readonly random: Random;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+type AttributesAt = (nowMs: number) => KeyAttributes;
+
+/**
+ * Makes a key, or finds the key that a request with the same idempotency key made in the last 24 h.
+ * @throws Failure `refused` for the same reasons as `newKey`, or because the store refuses
+ */
+export async function createOnce(
+  repeatable: Repeatable,
+  attributesAt: AttributesAt,
+  deps: CreateOnceDeps,
+): Promise<Created> {
+  const found = await find(repeatable, attributesAt, deps);
+  if (found !== null) return found;
+  const attributes = attributesAt(deps.nowMs);
+  validateAttributes(attributes, deps);
+  const [candidate] = candidatesOf(repeatable.name, deps.peppers, deps.nowMs) as [Candidate];
+  const salt = Buffer.from(deps.random(16)).toString('base64url');
+  const made = make(repeatable, attributes, { ...candidate, salt, createdAtMs: deps.nowMs });
+  try {
+    const durability = await deps.keys.create(made.key);
+    return { kind: 'made', ...made, durability };
+  } catch (error) {
+    if (!(error instanceof Failure) || error.code !== 'refused') throw error;
+    // Another request, perhaps through another gateway, created the key at the same moment.
+    const other = await find(repeatable, attributesAt, deps);
+    if (other === null) throw error;
+    return other;
+  }
+}
+
+async function find(repeatable: Repeatable, attributesAt: AttributesAt, deps: CreateOnceDeps): Promise<Created | null> {
+  const { keys, peppers, nowMs } = deps;
+  for (const candidate of candidatesOf(repeatable.name, peppers, nowMs)) {
+    const key = await keys.get(candidate.id, { evenDeleted: true });
+    const isRecent = key !== null && key.createdAtMs > nowMs - REPEATABLE_MS;
+    if (isRecent && key.deletedAtMs !== undefined) return { kind: 'ended', id: key.id, how: 'deleted' };
+    if (key?.creation === undefined || key.createdAtMs <= nowMs - REPEATABLE_MS) continue;
+    const { creation, createdAtMs } = key;
+    if (creation.body !== repeatable.body) return { kind: 'reused' };
+    const made = make(repeatable, attributesAt(createdAtMs), { ...candidate, salt: creation.salt, createdAtMs });
+    const how = secretEndOf(key, made.secret, deps);
+    if (how !== null) return { kind: 'ended', id: key.id, how };
+    // The first response may have said `durability: unknown`. An update that changes nothing shows whether the key is durable.
+    const updated = await keys.update(candidate.id, (current) => current);
+    if (updated !== null) return { kind: 'repeated', ...made, durability: updated.durability };
+  }
+  return null;
+}
+
+/**
+ * Why the secret no longer works. A client that repeats its request expects a secret that works, so one that does not is
+ * never returned again.
+ * @returns null while the secret works
+ */
+function secretEndOf(key: StoredKey, secret: string, { peppers, nowMs }: CreateOnceDeps): SecretEnd | null {
+  if (key.revokedAtMs !== null) return 'revoked';
+  if (key.expiresAtMs !== null && key.expiresAtMs <= nowMs) return 'expired';
+  const digests = peppers.map((pepper) => digestOf(secret, pepper));
+  const stored = key.secrets.find(({ digest }) => digests.includes(digest));
+  return stored === undefined || (stored.expiresAtMs !== null && stored.expiresAtMs <= nowMs) ? 'rotated' : null;
+}
+
+function make(
+  { name, body }: Repeatable,
+  attributes: KeyAttributes,
+  { id, pepper, salt, createdAtMs }: Candidate & { readonly salt: string; readonly createdAtMs: number },
+): { readonly key: StoredKey; readonly secret: string } {
+  const secret = secretOf(name, salt, pepper);
+  const key = keyOf(attributes, { id, createdAtMs, secret: storedSecret(secret, pepper, createdAtMs) });
+  return { key: { ...key, creation: { salt, body } }, secret };
+}
+
+/** How long a creation can be repeated (contract section 7, `Idempotency-Key`). */
+const REPEATABLE_MS = 86_400_000;
+
+/** A request to create a key that the client may repeat. */
+export interface Repeatable {
+  /** The client's Idempotency-Key. */
+  readonly name: string;
+  /** SHA-256 of the request's body, base64url. */
+  readonly body: string;
+}
+
+/** The id that a key has if it was created under this pepper. */
+export interface Candidate {
+  readonly id: string;
+  readonly pepper: string;
+}
+
+/**
+ * The ids that the key of a repeatable creation may have, the most likely first.
+ *
+ * A repeated creation returns the same secret, although the store does not keep it: the gateway derives it from the pepper,
+ * a salt in the key's record, and the client's Idempotency-Key. Someone who steals both the store and the pepper still
+ * cannot derive the secret unless they can guess the Idempotency-Key. The id is derived from the Idempotency-Key too, so
+ * the store refuses a second key even if several gateways receive the same request at the same time.
+ *
+ * An Idempotency-Key is valid for 24 h. The id is derived from it and the day, so a key created yesterday is found under
+ * yesterday's id. Tomorrow's id is a candidate too, because the clock of another gateway may be ahead.
+ */
+function candidatesOf(name: string, peppers: readonly string[], nowMs: number): readonly Candidate[] {
+  const today = Math.floor(nowMs / REPEATABLE_MS);
+  return [today, today - 1, today + 1].flatMap((day) =>
+    peppers.map((pepper) => ({ id: newKeyId(randomFrom(pepper, 'creation', name, String(day))), pepper })),
+  );
+}
+
+/** The secret that belongs to an Idempotency-Key and a salt. */
+function secretOf(name: string, salt: string, pepper: string): string {
+  return mint(randomFrom(pepper, 'secret', name, salt));
+}
+
+/**
+ * The id of an imported key. It is derived from the SHA-256 of its secret, so importing the same secret twice makes one
+ * key. It is also derived from a secret of the store: imported secrets may be weak, and someone who stole the ids could
+ * otherwise check guesses against them.
+ * @param root the store's own secret, which a change of pepper leaves as it is; for keys of earlier versions, the pepper
+ */
+export function idOfImported(sha256: Uint8Array, root: string): string {
+  return newKeyId(randomFrom(root, 'moved', Buffer.from(sha256).toString('hex')));
+}
+
+/** The digest of a request's body. The order of an object's members does not matter. */
+export function bodyDigestOf(value: unknown): string {
+  return hash('sha256', canonical(value), 'base64url');
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
+  const members = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([name, inner]) => `${JSON.stringify(name)}:${canonical(inner)}`).join()}}`;
+}
+
+/** Pseudorandom bytes derived from the pepper: the same for the same parts, and not predictable without the pepper. */
+function randomFrom(pepper: string, ...parts: readonly string[]): Random {
+  // JSON makes different texts of different lists of parts. The text is never 32 bytes long, so it is never taken for a
+  // fingerprint, which is hashed with the same pepper.
+  const seed = createHmac('sha256', pepper)
+    .update(`tollgate ${JSON.stringify(parts)}`)
+    .digest();
+  let block = 0;
+  return (bytes) => {
+    const blocks: Buffer[] = [];
+    for (let have = 0; have < bytes; have += 32) {
+      blocks.push(createHmac('sha256', seed).update(String(block++)).digest());
+    }
+    return Buffer.concat(blocks).subarray(0, bytes);
+  };
+}

@@ -1,0 +1,81 @@
+import { type Limit, UNBOUNDED, WINDOWS, type WindowName } from '../admit/plan.ts';
+import { durationMs, instant } from '../config/values.ts';
+
+/** Ten years. A longer duration is probably a mistake; a key that never expires has `never`. */
+const LONGEST_MS = 3_660 * 86_400_000;
+
+/** The last moment that RFC 3339 can express, with its four-digit years. A time with an offset may be later in UTC. */
+const LAST_MS = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
+
+export const DURATION_RULE = 'must be a duration of at most 3660d, such as 30m, 24h or 90d';
+export const MOMENT_RULE =
+  'must be a duration such as 90d (at most 3660d), a date such as 2030-12-31, or a time such as 2030-12-31T12:00:00Z';
+
+export const PAST_RULE =
+  'must be a duration before now such as 24h (at most 3660d), a date such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z';
+
+/** Reads a duration such as `30m`, `24h`, `90d` or `0s`. @returns milliseconds; null for any other text */
+export function durationFrom(text: string): number | null {
+  const ms = durationMs(text);
+  return ms >= 0 && ms <= LONGEST_MS ? ms : null;
+}
+
+/**
+ * Reads a moment: a duration from now (`90d`), a date (midnight UTC) or an RFC 3339 time.
+ * @returns Unix milliseconds; null for any other text
+ */
+export function momentFrom(text: string, nowMs: number): number | null {
+  const fromNowMs = durationFrom(text);
+  if (fromNowMs !== null) return nowMs + fromNowMs;
+  // RFC 3339 allows a fraction of a second, and the times that Tollgate prints have one.
+  const [, seconds, fraction = '', zone = ''] = /^([^.]*)(?:(\.[0-9]{1,9})(Z|[+-].*))?$/.exec(text) ?? [];
+  if (seconds === undefined || !instant().safeParse(seconds + zone).success) return null;
+  const atMs = Date.parse(seconds + fraction + zone);
+  return atMs > LAST_MS ? null : atMs;
+}
+
+/**
+ * Reads a moment in the past: a duration before now (`24h`), a date (midnight UTC) or an RFC 3339 time.
+ * @returns Unix milliseconds; null for any other text
+ */
+export function pastFrom(text: string, nowMs: number): number | null {
+  const agoMs = durationFrom(text);
+  return agoMs === null ? momentFrom(text, nowMs) : nowMs - agoMs;
+}
+
+/** The limits in an operator's request. Null restores the plan's own number. */
+export type GivenLimits = Partial<Record<WindowName, Limit | null>>;
+
+/** Reads one `WINDOW=NUMBER`. `WINDOW=default` restores the plan's own number. @returns null for any other text */
+export function limitFrom(text: string): { readonly window: WindowName; readonly limit: Limit | null } | null {
+  const [window = '', value = '', ...more] = text.split('=');
+  const limit = value === 'default' ? null : numberFrom(value);
+  return isWindow(window) && limit !== undefined && more.length === 0 ? { window, limit } : null;
+}
+
+export function isWindow(text: string): text is WindowName {
+  return (WINDOWS as readonly string[]).includes(text);
+}
+
+function numberFrom(value: string): Limit | undefined {
+  if (value === 'unlimited') return value;
+  return /^(0|[1-9][0-9]{0,14})$/.test(value) && Number(value) <= UNBOUNDED ? Number(value) : undefined;
+}
+
+const MOST_CHARACTERS = 100;
+
+/**
+ * Makes untrusted text safe to quote in a message. A terminal would obey control characters, and invisible characters
+ * would mislead the reader, so both are written as their code points. Long text is truncated.
+ */
+export function visible(text: string): string {
+  const characters = [...text];
+  const shown = characters
+    .slice(0, MOST_CHARACTERS)
+    .map((one) => (/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(one) ? escaped(one) : one));
+  return shown.join('') + (characters.length > MOST_CHARACTERS ? '…' : '');
+}
+
+function escaped(character: string): string {
+  return `\\u{${character.codePointAt(0)!.toString(16)}}`;
+}

@@ -1,0 +1,265 @@
+import type { Limits, Plan } from '../admit/plan.ts';
+import { Failure } from '../failure.ts';
+import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
+import { digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
+import { visible } from './input-values.ts';
+
+/** The attributes of a new key. */
+export interface KeyAttributes {
+  readonly plan: string;
+  readonly limits: Limits;
+  readonly name: string | null;
+  readonly owner: string | null;
+  /** Absent: none. */
+  readonly notes?: string | null;
+  readonly expiresAtMs: number | null;
+}
+
+/** What `newKey` needs besides the attributes. */
+export interface SecretSources {
+  /** The plans of plans.yaml by name. */
+  readonly plans: ReadonlyMap<string, Plan>;
+  readonly pepper: string;
+  readonly random: Random;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+const LONGEST_NAME = 100;
+const LONGEST_NOTES = 1_000;
+/** How many secrets of one key may work at the same time. The bound keeps its record from growing without end. */
+const MOST_SECRETS = 8;
+/**
+ * How many retired digests a key keeps, for the same reason: half of them the oldest, half the newest. An imported secret is
+ * among the oldest, so a second import of the same file still recognises it. No file holds the secrets that Tollgate made.
+ */
+const MOST_RETIRED = 32;
+
+/**
+ * Makes a key. Its plan must exist, and every `custom` window must have a limit (contract sections 2 and 5).
+ * @returns the record for the store, and the secret, which cannot be shown again
+ * @throws Failure `refused`
+ */
+export function newKey(
+  attributes: KeyAttributes,
+  sources: SecretSources,
+): { readonly key: StoredKey; readonly secret: string } {
+  validateAttributes(attributes, sources);
+  const { secret, stored } = newSecret(sources);
+  const key = keyOf(attributes, { id: newKeyId(sources.random), createdAtMs: sources.nowMs, secret: stored });
+  return { key, secret };
+}
+
+/**
+ * Checks that a key with these attributes could be used.
+ * @throws Failure `refused` if it could not
+ */
+export function validateAttributes(
+  attributes: KeyAttributes,
+  { plans, nowMs }: Pick<SecretSources, 'plans' | 'nowMs'>,
+): void {
+  refuseUnusable(attributes, plans);
+  refusePast(attributes.expiresAtMs, nowMs);
+}
+
+/**
+ * The record of a new key. It does not check that the key could be used; `validateAttributes` does.
+ * @throws Failure `refused` for a name, owner or notes that are too long or have control characters
+ */
+export function keyOf(
+  { plan, limits, name, owner, notes, expiresAtMs }: KeyAttributes,
+  { id, createdAtMs, secret }: { readonly id: string; readonly createdAtMs: number; readonly secret: StoredSecret },
+): StoredKey {
+  return {
+    id,
+    plan,
+    limits,
+    name: label('name', name),
+    owner: label('owner', owner),
+    ...noted(notes ?? null),
+    createdAtMs,
+    expiresAtMs,
+    revokedAtMs: null,
+    secrets: [secret],
+  };
+}
+
+/** A new secret, and the record of it for the store. */
+export function newSecret({ random, pepper, nowMs }: Pick<SecretSources, 'random' | 'pepper' | 'nowMs'>): {
+  readonly secret: string;
+  readonly stored: StoredSecret;
+} {
+  const secret = mint(random);
+  return { secret, stored: storedSecret(secret, pepper, nowMs) };
+}
+
+/** The record of a secret for the store: its digest and last four characters, not the secret itself. */
+export function storedSecret(secret: string, pepper: string, createdAtMs: number): StoredSecret {
+  return { digest: digestOf(secret, pepper), last4: secret.slice(-4), createdAtMs, expiresAtMs: null };
+}
+
+/**
+ * Adds a new secret to a key. The present secrets work for at most another `overlapMs`; with 0 they end at once. Secrets
+ * that have ended are dropped, and their digests are retired.
+ * @throws Failure `conflict` for a key that is revoked or expired, or has too many secrets
+ */
+export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, nowMs: number): StoredKey {
+  refuseDead(key, nowMs, 'rotated');
+  const endsAtMs = nowMs + overlapMs;
+  const before = key.secrets.map((secret) => ({
+    ...secret,
+    expiresAtMs: Math.min(secret.expiresAtMs ?? endsAtMs, endsAtMs),
+  }));
+  const live = before.filter((secret) => secret.expiresAtMs > nowMs);
+  const ended = before.filter((secret) => secret.expiresAtMs <= nowMs);
+  if (live.length >= MOST_SECRETS) {
+    throw new Failure(
+      'conflict',
+      `Key ${key.id} has ${live.length} secrets that still work, the most there can be. Rotate with an overlap of 0s to end them, or wait.`,
+    );
+  }
+  const secrets = [fresh, ...live];
+  return ended.length === 0 ? { ...key, secrets } : withRetired({ ...key, secrets }, ended);
+}
+
+function withRetired(key: StoredKey, ended: readonly { readonly digest: string }[]): StoredKey {
+  const retired = [...(key.retired ?? []), ...ended.map(({ digest }) => digest)];
+  if (retired.length <= MOST_RETIRED) return { ...key, retired };
+  const half = MOST_RETIRED / 2;
+  return { ...key, retired: [...retired.slice(0, half), ...retired.slice(-half)] };
+}
+
+/**
+ * Stores the digest of a recognised secret under the newest pepper, so that the older peppers can be dropped. The new digest
+ * replaces the one under an older pepper, or becomes a retired digest if the key has no digest of the secret.
+ * @param digests the digests of the secret under every pepper, the newest first
+ */
+export function recognised(key: StoredKey, digests: readonly string[]): StoredKey {
+  const [newest, ...older] = digests as [string, ...string[]];
+  const own = digestsOf(key);
+  if (own.includes(newest)) return key;
+  if (!own.some((digest) => older.includes(digest))) return withRetired(key, [{ digest: newest }]);
+  const renewed = (digest: string) => (older.includes(digest) ? newest : digest);
+  const secrets = key.secrets.map((secret) => ({ ...secret, digest: renewed(secret.digest) }));
+  return { ...key, secrets, ...(key.retired === undefined ? {} : { retired: key.retired.map(renewed) }) };
+}
+
+/** Ends a key for good. Revoking a key twice is no error; the second time changes nothing. */
+export function revoked(key: StoredKey, nowMs: number): StoredKey {
+  return key.revokedAtMs === null ? { ...key, revokedAtMs: nowMs } : key;
+}
+
+/**
+ * The tombstone of a deleted key: its id, and the digests of its secrets among its retired digests (at most `MOST_RETIRED`).
+ * An earlier version of Tollgate reads it as a revoked key without secrets.
+ * @throws Failure `conflict` for a key that can still be used
+ */
+export function deleted(key: StoredKey, nowMs: number): StoredKey {
+  if (key.deletedAtMs !== undefined) return key;
+  const hasExpired = key.expiresAtMs !== null && nowMs >= key.expiresAtMs;
+  if (key.revokedAtMs === null && !hasExpired) {
+    throw new Failure('conflict', `Key ${key.id} can still be used. Revoke it first, then delete it.`);
+  }
+  const tombstone: StoredKey = {
+    id: key.id,
+    plan: '',
+    limits: {},
+    name: null,
+    owner: null,
+    createdAtMs: key.createdAtMs,
+    expiresAtMs: null,
+    revokedAtMs: key.revokedAtMs ?? nowMs,
+    secrets: [],
+    ...(key.retired === undefined ? {} : { retired: key.retired }),
+    deletedAtMs: nowMs,
+  };
+  return withRetired(tombstone, key.secrets.toReversed());
+}
+
+/** The attributes to change. Absent members stay; in `limits`, null restores the plan's own number. */
+export interface KeyEdits {
+  readonly plan?: string;
+  readonly name?: string | null;
+  readonly owner?: string | null;
+  readonly notes?: string | null;
+  readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
+  readonly expiresAtMs?: number | null;
+}
+
+/**
+ * Changes the attributes of a key. Its id and secrets stay.
+ * @throws Failure `conflict` for a revoked key; `refused` if the changed key could not be used
+ */
+export function edited(
+  key: StoredKey,
+  edits: KeyEdits,
+  { plans, nowMs }: { readonly plans: ReadonlyMap<string, Plan>; readonly nowMs: number },
+): StoredKey {
+  if (key.revokedAtMs !== null) throw new Failure('conflict', `Key ${key.id} is revoked; make a new one instead.`);
+  if (edits.expiresAtMs !== undefined) refusePast(edits.expiresAtMs, nowMs);
+  const limits = Object.fromEntries(
+    Object.entries({ ...key.limits, ...edits.limits }).filter(([, limit]) => limit !== null),
+  );
+  const { notes: notesBefore, ...rest } = key;
+  const next: StoredKey = {
+    ...rest,
+    ...noted(edits.notes === undefined ? (notesBefore ?? null) : edits.notes),
+    plan: edits.plan ?? key.plan,
+    limits,
+    name: edits.name === undefined ? key.name : label('name', edits.name),
+    owner: edits.owner === undefined ? key.owner : label('owner', edits.owner),
+    expiresAtMs: edits.expiresAtMs === undefined ? key.expiresAtMs : edits.expiresAtMs,
+  };
+  // Operators can rename a key whose plan is no longer in plans.yaml. A new plan or limit is checked.
+  if (edits.plan !== undefined || edits.limits !== undefined) refuseUnusable(next, plans);
+  return next;
+}
+
+function refuseUnusable({ plan: name, limits }: Pick<StoredKey, 'plan' | 'limits'>, plans: ReadonlyMap<string, Plan>) {
+  const plan = plans.get(name);
+  if (plan === undefined) {
+    const known = [...plans.keys()].join(', ');
+    throw new Failure('refused', `There is no plan '${visible(name)}' in plans.yaml. The plans are: ${known}.`);
+  }
+  const missing = Object.entries(plan.limits)
+    .filter(([window, limit]) => limit === 'custom' && limits[window as keyof Limits] === undefined)
+    .map(([window]) => window);
+  if (missing.length === 0) return;
+  throw new Failure(
+    'refused',
+    `Each key of the plan '${name}' brings its own numbers, and this one has none for: ${missing.join(', ')}. Give a limit for each, such as ${missing[0]}=1000.`,
+  );
+}
+
+function refuseDead(key: StoredKey, nowMs: number, what: string): void {
+  const why =
+    key.revokedAtMs !== null ? 'revoked' : key.expiresAtMs !== null && nowMs >= key.expiresAtMs ? 'expired' : null;
+  if (why !== null) throw new Failure('conflict', `Key ${key.id} is ${why} and cannot be ${what}.`);
+}
+
+function refusePast(expiresAtMs: number | null, nowMs: number): void {
+  if (expiresAtMs === null || expiresAtMs > nowMs) return;
+  throw new Failure('refused', 'The time at which the key is to expire has already passed; give one in the future.');
+}
+
+/** Names appear in tables, logs and response headers, so they are one bounded line of visible text. Empty text is null. */
+function label(what: 'name' | 'owner', text: string | null): string | null {
+  if (text === null || text === '') return null;
+  if ([...text].length <= LONGEST_NAME && text.isWellFormed() && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(text)) return text;
+  throw new Failure(
+    'refused',
+    `The ${what} must be at most ${LONGEST_NAME} characters in one line, without control characters.`,
+  );
+}
+
+/** Notes are bounded text of several lines for operators. Empty text removes them. */
+function noted(text: string | null): Pick<StoredKey, 'notes'> {
+  if (text === null || text === '') return {};
+  if ([...text].length <= LONGEST_NOTES && text.isWellFormed() && !/(?![\n\t])[\p{Cc}\p{Cf}]/u.test(text)) {
+    return { notes: text };
+  }
+  throw new Failure(
+    'refused',
+    `The notes must be at most ${LONGEST_NOTES} characters, without control characters other than line breaks and tabs.`,
+  );
+}

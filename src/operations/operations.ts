@@ -1,0 +1,258 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { BanInForce, Durability, LedgerView } from '../admit/ledger.ts';
+import { type Allowance, allowanceOf, isShadowId, type Plans, shadowIdOf } from '../admit/plan.ts';
+import { type UsageReport, usageReport } from '../admit/usage-report.ts';
+import { Failure } from '../failure.ts';
+import type { Random } from '../identify/api-key.ts';
+import { isTokenHolder } from '../identify/jwt.ts';
+import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
+import { type Created, createOnce } from './create-once.ts';
+import { visible } from './input-values.ts';
+import {
+  deleted,
+  edited,
+  type KeyAttributes,
+  type KeyEdits,
+  newKey,
+  newSecret,
+  revoked,
+  rotated,
+} from './key-changes.ts';
+
+export interface OperationsOptions {
+  readonly keys: KeyStore;
+  readonly ledger: LedgerView;
+  /** Returns the plans in force. */
+  readonly plans: () => Plans;
+  /** Newest first; at least one. */
+  readonly peppers: readonly string[];
+  readonly random: Random;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
+}
+
+/** A key before and after a change. */
+export interface Changed {
+  readonly before: StoredKey;
+  readonly key: StoredKey;
+  readonly durability: Durability;
+}
+
+/** A new key with its secret. The store keeps only a digest, so the secret cannot be shown a second time. */
+export interface Made {
+  readonly key: StoredKey;
+  readonly secret: string;
+  readonly durability: Durability;
+}
+
+/**
+ * Checks the key inside the store's atomic update, just before the change, and throws if it must not be changed. The admin
+ * API uses it for If-Match.
+ */
+export type Guard = (before: StoredKey) => void;
+
+/**
+ * The operations of operators on keys and bans, shared by the command line and the admin API (contract sections 1 and 7).
+ * @throws Failure `not_found`, `refused`, `conflict`, `store_unavailable`, `store_corrupt` from every method
+ */
+export class Operations {
+  readonly #options: OperationsOptions;
+
+  constructor(options: OperationsOptions) {
+    this.#options = options;
+  }
+
+  get plans(): Plans {
+    return this.#options.plans();
+  }
+
+  /**
+   * Makes a key.
+   * @param attributesAt returns the attributes; called with the time of the creation, to which `expires` may be relative
+   */
+  async create(attributesAt: (nowMs: number) => KeyAttributes): Promise<Made> {
+    const sources = this.#sources();
+    const made = newKey(attributesAt(sources.nowMs), { ...sources, plans: this.plans.plans });
+    return { ...made, durability: await this.#options.keys.create(made.key) };
+  }
+
+  /** Makes a key once: within 24 h, a repetition with the same Idempotency-Key returns the same key and secret. */
+  createOnce(
+    repeatable: { readonly name: string; readonly body: string },
+    attributesAt: (nowMs: number) => KeyAttributes,
+  ): Promise<Created> {
+    const { keys, peppers, random } = this.#options;
+    const { nowMs } = this.#sources();
+    return createOnce(repeatable, attributesAt, { keys, peppers, random, plans: this.plans.plans, nowMs });
+  }
+
+  async rotate(id: string, overlapMs: number, guard?: Guard): Promise<Changed & { readonly secret: string }> {
+    const sources = this.#sources();
+    const { secret, stored } = newSecret(sources);
+    const changed = await this.#change(id, (before) => rotated(before, stored, overlapMs, sources.nowMs), guard);
+    return { ...changed, secret };
+  }
+
+  update(id: string, edits: KeyEdits, guard?: Guard): Promise<Changed> {
+    const { nowMs } = this.#sources();
+    return this.#change(id, (before) => edited(before, edits, { plans: this.plans.plans, nowMs }), guard);
+  }
+
+  revoke(id: string, guard?: Guard): Promise<Changed> {
+    const { nowMs } = this.#sources();
+    return this.#change(id, (before) => revoked(before, nowMs), guard);
+  }
+
+  /**
+   * Permanently removes a revoked or expired key: its record, counters, strikes and ban. Its id and the digests of its
+   * secrets stay as a tombstone, so that an import does not bring it back. Deleting a key twice is no error.
+   */
+  async delete(id: string, guard?: Guard): Promise<Deleted> {
+    const { nowMs } = this.#sources();
+    const done = await this.#options.keys.delete(id, (key) => {
+      if (key.deletedAtMs === undefined) guard?.(key);
+      return deleted(key, nowMs);
+    });
+    if (done === null) return unknownKey(id);
+    for (const consumerId of [id, shadowIdOf(id)]) await this.#options.ledger.forget(consumerId);
+    return done;
+  }
+
+  async show(id: string): Promise<StoredKey> {
+    return (await this.#options.keys.get(id)) ?? unknownKey(id);
+  }
+
+  /** Lists a page of keys in the order of their creation, with revoked keys only if `all` is true. */
+  async list(page: {
+    readonly limit: number;
+    readonly cursor: string | null;
+    readonly all: boolean;
+  }): Promise<KeyPage> {
+    const found: StoredKey[] = [];
+    let { cursor } = page;
+    do {
+      const next = await this.#options.keys.list({ limit: READ_AT_ONCE, cursor });
+      for (const [i, key] of next.keys.entries()) {
+        if (!page.all && key.revokedAtMs !== null) continue;
+        found.push(key);
+        const isLast = i === next.keys.length - 1 && next.cursor === null;
+        if (found.length === page.limit) return { keys: found, cursor: isLast ? null : key.id };
+      }
+      cursor = next.cursor;
+      // The embedded store answers within the same turn.
+      await nextTurn();
+    } while (cursor !== null);
+    return { keys: found, cursor };
+  }
+
+  /** Yields every key. It reads page by page, so that the whole list is never in memory. */
+  async *everyKey({ all }: { readonly all: boolean }): AsyncGenerator<StoredKey> {
+    let cursor: string | null = null;
+    do {
+      const page: KeyPage = await this.list({ limit: PAGE, cursor, all });
+      yield* page.keys;
+      cursor = page.cursor;
+    } while (cursor !== null);
+  }
+
+  /**
+   * The limits of a consumer and what it has used of them.
+   * @param plan the plan of a consumer with tokens, because only the tokens name it; null for a key, which has its own
+   */
+  async usage(id: string, plan: string | null = null): Promise<UsageReport> {
+    const allowance = isTokenHolder(id) ? this.#allowanceUnder(id, plan) : await this.#allowanceOfKey(id, plan);
+    const outcome = await this.#options.ledger.present(id, allowance);
+    if (outcome === null) throw new Failure('store_corrupt', `What the store holds for ${id} cannot be read.`);
+    const { shadow } = allowance;
+    const watched = shadow === undefined ? null : await this.#options.ledger.present(shadowIdOf(id), shadow);
+    return usageReport(id, allowance, outcome, watched);
+  }
+
+  /** The bans in force, in no order. */
+  async bans(): Promise<readonly BanInForce[]> {
+    return (await this.#options.ledger.bans()).filter(({ consumerId }) => !isShadowId(consumerId));
+  }
+
+  /** Ends a ban now, clears the strikes, and takes back the rung. */
+  async lift(id: string): Promise<Durability> {
+    const durability = await this.#options.ledger.lift(id);
+    if (durability !== null) return durability;
+    // The consumer was not banned. A key that does not exist gets its own error; consumers with tokens have no record.
+    if (id.startsWith('key_')) await this.show(id);
+    if (!isTokenHolder(id) && !isKeyId(id)) unknownKey(id);
+    throw new Failure('not_found', `${id.startsWith('key_') ? 'Key ' : ''}${visible(id)} is not banned.`);
+  }
+
+  #allowanceUnder(id: string, name: string | null): Allowance {
+    if (name === null) {
+      throw new Failure(
+        'refused',
+        `The plan of ${id} stands in its tokens and nowhere else. Say which it is: \`tollgate usage ${id} --plan PLAN\`, or GET /admin/keys/${id}/usage?plan=PLAN.`,
+      );
+    }
+    const { plans } = this.plans;
+    const plan = plans.get(name);
+    const allowance = plan === undefined ? null : allowanceOf(plan, {});
+    if (allowance !== null && !('missing' in allowance)) return allowance;
+    throw new Failure(
+      'refused',
+      `There is no plan '${visible(name)}' that a token can have. The plans are: ${[...plans.keys()].join(', ')}.`,
+    );
+  }
+
+  async #allowanceOfKey(id: string, name: string | null): Promise<Allowance> {
+    const key = await this.show(id);
+    if (name !== null && name !== key.plan) throw new Failure('refused', `Key ${id} is on the plan ${key.plan}.`);
+    const plan = this.plans.plans.get(key.plan);
+    if (plan === undefined) throw new Failure('conflict', `The plan ${key.plan} of key ${id} is not in plans.yaml.`);
+    const allowance = allowanceOf(plan, key.limits);
+    if (!('missing' in allowance)) return allowance;
+    throw new Failure('conflict', `Key ${id} has no limit for ${allowance.missing.join(', ')}.`);
+  }
+
+  async #change(id: string, change: (key: StoredKey) => StoredKey, guard?: Guard): Promise<Changed> {
+    let before: StoredKey | null = null;
+    const updated = await this.#options.keys.update(id, (present) => {
+      before = present;
+      guard?.(present);
+      return change(present);
+    });
+    return updated === null || before === null ? unknownKey(id) : { before, ...updated };
+  }
+
+  #sources() {
+    const { peppers, random, nowMs } = this.#options;
+    return { pepper: peppers[0]!, random, nowMs: nowMs() };
+  }
+}
+
+const PAGE = 500;
+/**
+ * Keys per read, whatever the size of the page. With smaller reads a page of one key would cost a call for each revoked key
+ * before it; a larger read would delay the requests of callers.
+ */
+const READ_AT_ONCE = 100;
+
+/**
+ * Throws that there is no such key. The error repeats only text that has the form of an id: other text may be a secret given
+ * by mistake, which would end up in a CI log or a response.
+ */
+function unknownKey(id: string): never {
+  if (!isKeyId(id)) {
+    throw new Failure(
+      'not_found',
+      'There is no key with this id. The id of a key begins with key_; its secret is no id. `tollgate keys list` shows the ids.',
+    );
+  }
+  throw new Failure('not_found', `There is no key ${visible(id)}.`);
+}
+
+/** Whether text has the form of a key's id. Secrets and other long texts do not. */
+export function isKeyId(id: string): boolean {
+  return /^key_[0-9A-Za-z]{1,16}$/.test(id);
+}
+
+/** A ban in force as commands and the admin API show it. `until` is in Unix seconds. */
+export function banReport({ consumerId, ban }: BanInForce) {
+  return { id: consumerId, number: ban.number, window: ban.window, until: Math.ceil(ban.untilMs / 1000) };
+}

@@ -1,0 +1,340 @@
+import type { Allowance } from '../admit/plan.ts';
+import { Failure } from '../failure.ts';
+import type { Brownout } from './brownouts.ts';
+
+/** One entry of `routes` in gateway.yaml. */
+export interface Route {
+  /** The pattern: `/v1/pets/{petId}`, `/static/**`. */
+  readonly path: string;
+  /** Upper-case methods; HEAD is among them wherever GET is. */
+  readonly methods: readonly string[];
+  /** Name of the upstream that serves it. */
+  readonly upstream: string;
+  /** For how many requests one request counts, at least 1. */
+  readonly cost: number;
+  /** Whether methods that usually carry no body (GET, HEAD, DELETE, OPTIONS) may carry one here. */
+  readonly allowsBody: boolean;
+  /** Whether a client may upgrade its connection to WebSocket or another protocol. */
+  readonly allowsUpgrade: boolean;
+  /** The allowance of one client address on a route without keys; null if the route needs a key. */
+  readonly perAddress: { readonly id: string; readonly allowance: Allowance } | null;
+  readonly deprecated: Deprecation | null;
+}
+
+/** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
+export interface Deprecation {
+  readonly sinceMs: number;
+  readonly sunsetMs: number | null;
+  /** URI reference of what replaces the route. */
+  readonly successor: string | null;
+  /** URI reference of a page about the deprecation. */
+  readonly link: string | null;
+  /** Announced short refusals before the sunset. */
+  readonly brownouts: readonly Brownout[];
+}
+
+export interface Match {
+  readonly route: Route;
+  /** Value of the `Allow` field for a 405 (RFC 9110 section 10.2.1): `GET, HEAD, POST`. */
+  readonly allow: string;
+}
+
+/** The path matches different routes as it was sent and when it is decoded, or only one of the two. It must be refused. */
+export interface AmbiguousPath {
+  readonly route: null;
+  /** Whether neither reading matches a route without keys. A caller without a key must then not learn that they differ. */
+  readonly asksForKey: boolean;
+}
+
+export interface Router {
+  /**
+   * The most specific route for a path. It ignores the method: the caller checks `route.methods`.
+   * @param path the raw request path without its query and not decoded. The caller must have refused dot segments and
+   *   encoded slashes.
+   */
+  match(path: string): Match | AmbiguousPath | null;
+}
+
+/** A segment of a pattern: a literal, `{name}`, or a last `**`. */
+type Segment = { readonly literal: string } | 'name' | 'rest';
+
+/** A node of the tree of patterns. A path takes one branch for each of its segments. */
+interface Branch<T> {
+  readonly literals: Map<string, Branch<T>>;
+  name: Branch<T> | null;
+  /** The value of the pattern that ends here. */
+  here: T | null;
+  /** The value of the pattern that goes on with `**`. */
+  rest: T | null;
+}
+
+/**
+ * Makes a router of the routes (contract section 2, gateway.yaml). It yields after each route, because ten thousand routes
+ * at once would delay requests.
+ *
+ * `{name}` matches one segment that is not empty. A last `/**` matches everything after that slash, so `/x/**` matches
+ * `/x/`, `/x/a` and `/x/a/b` but not `/x`. If several patterns match, the first segment in which they differ decides: a
+ * literal wins over `{name}`, `{name}` over `**`. Comparison is raw and case-sensitive.
+ *
+ * Attack: `/v1/%61dmin` as it was sent matches `/v1/**`. The service behind the gateway decodes it and serves `/v1/admin`
+ * without its key, for a lower cost, or after its sunset. So the path is also decoded once and compared with the decoded
+ * patterns, and a path with two different results is ambiguous. This also covers a service that decodes only some
+ * characters (other than `%25`): two texts that are equal when partly decoded are equal when wholly decoded.
+ *
+ * A match visits every branch at most twice, splits off no more segments than the longest pattern has, and decodes no
+ * segment that is too long for every literal. So the routes bound its cost, and the client's path does not.
+ * @throws Failure `bad_settings` for a malformed pattern or two equally specific ones. The configuration check has
+ *   reported both, with their positions, before.
+ */
+export function* routerOf(routes: readonly Route[]): Generator<void, Router, void> {
+  const shapes = new Map<string, string>();
+  const exact = new Map<string, Match>();
+  const asSent = newBranch<Match>();
+  const decoded = newBranch<Match>();
+  let depth = 0;
+  let longest = 0;
+  // If a pattern encodes a character needlessly, a path without any encoding can have two readings as well.
+  let mustDecodeAll = false;
+  for (const route of routes) {
+    assertSound(route.path, shapes);
+    const methods = withHead(route.methods);
+    const match = Object.freeze({
+      route: methods.length === route.methods.length ? route : Object.freeze({ ...route, methods }),
+      allow: methods.join(', '),
+    });
+    const segments = segmentsOf(route.path);
+    const literals = segments.filter(isLiteral);
+    if (literals.length === segments.length) exact.set(route.path, match);
+    longest = Math.max(longest, ...literals.map(({ literal }) => literal.length));
+    depth = Math.max(depth, plant(asSent, segments, match));
+    plant(decoded, decodedSegmentsOf(route.path), match);
+    mustDecodeAll ||= ENCODED_NEEDLESSLY.test(route.path);
+    yield;
+  }
+  const match = (path: string) => {
+    const sent = cut(path, depth);
+    const found = search(asSent, sent, 0);
+    if (!mustDecodeAll && !path.includes('%')) return found;
+    // A character of a literal takes at most three characters of the path, `%61`.
+    const segments = sent.segments.map((segment) => (segment.length > 3 * longest ? segment : decode(segment)));
+    const other = search(decoded, { ...sent, segments }, 0);
+    if (other === found) return found;
+    return isWithoutKey(found) || isWithoutKey(other) ? AMBIGUOUS_WITHOUT_KEY : AMBIGUOUS_WITH_KEY;
+  };
+  return {
+    // A literal pattern that equals the path is the most specific match under both readings.
+    match: (path) => exact.get(path) ?? (path.startsWith('/') ? match(path) : null),
+  };
+}
+
+const AMBIGUOUS_WITHOUT_KEY: AmbiguousPath = Object.freeze({ route: null, asksForKey: false });
+const AMBIGUOUS_WITH_KEY: AmbiguousPath = Object.freeze({ route: null, asksForKey: true });
+
+function isWithoutKey(match: Match | null): boolean {
+  return match !== null && match.route.perAddress !== null;
+}
+
+/** The methods, with HEAD after GET (contract section 2: GET brings HEAD). */
+export function withHead(methods: readonly string[]): readonly string[] {
+  if (methods.includes('HEAD')) return methods;
+  return Object.freeze(methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])));
+}
+
+/** The pairs of equally specific patterns, by index: `index` is the later one. */
+export function findCollisions(paths: readonly string[]): readonly { readonly index: number; readonly with: number }[] {
+  const seen = new Map<string, number>();
+  const collisions: { index: number; with: number }[] = [];
+  for (const [index, path] of paths.entries()) {
+    const shape = shapeOf(path);
+    const first = seen.get(shape);
+    if (first === undefined) seen.set(shape, index);
+    else collisions.push({ index, with: first });
+  }
+  return collisions;
+}
+
+/**
+ * A text that is the same for equally specific patterns: those that differ only in the names of their segments and in
+ * percent-encoding.
+ */
+function shapeOf(pattern: string): string {
+  return JSON.stringify(decodedSegmentsOf(pattern));
+}
+
+/**
+ * The pairs of a pattern and one that surrounds it, by index: `within` is less specific and matches some of the paths of
+ * `index`, as they are or with a trailing slash. The pairs of one pattern are adjacent.
+ */
+export function findSurrounding(
+  paths: readonly string[],
+): readonly { readonly index: number; readonly within: number }[] {
+  const root = newBranch<number>();
+  const patterns = paths.map((path) => decodedSegmentsOf(path));
+  for (const [index, segments] of patterns.entries()) plant(root, segments, index);
+  return patterns.flatMap((segments, index) =>
+    surrounding(root, segments, true)
+      .map((within) => ({ index, within }))
+      .toArray(),
+  );
+}
+
+/** @param isSame whether the pattern itself lies below this branch, so that no less specific segment has been seen yet */
+function* surrounding<T>(branch: Branch<T>, segments: readonly Segment[], isSame: boolean): Generator<T> {
+  const [segment, ...others] = segments;
+  if (segment === 'rest') {
+    if (!isSame) yield* allBelow(branch);
+    return;
+  }
+  if (branch.rest !== null) yield branch.rest;
+  if (segment === undefined) {
+    const slash = branch.literals.get('');
+    if (!isSame && branch.here !== null) yield branch.here;
+    if (!isSame && slash !== undefined && slash.here !== null) yield slash.here;
+  } else if (segment === 'name') {
+    // While both patterns are the same so far, one with a literal here is more specific and does not surround this one.
+    for (const [literal, next] of isSame ? [] : branch.literals) {
+      if (literal !== '') yield* surrounding(next, others, false);
+    }
+    if (branch.name !== null) yield* surrounding(branch.name, others, isSame);
+  } else {
+    const next = branch.literals.get(segment.literal);
+    if (next !== undefined) yield* surrounding(next, others, isSame);
+    if (branch.name !== null && segment.literal !== '') yield* surrounding(branch.name, others, false);
+  }
+}
+
+function* allBelow<T>(branch: Branch<T>): Generator<T> {
+  if (branch.rest !== null) yield branch.rest;
+  for (const next of [...branch.literals.values(), branch.name]) {
+    if (next === null) continue;
+    if (next.here !== null) yield next.here;
+    yield* allBelow(next);
+  }
+}
+
+/** What is wrong with a pattern, as the end of a sentence that starts with its name; null if it is valid. */
+export function faultOfPattern(path: string): string | null {
+  if (!path.startsWith('/')) return 'must start with `/`';
+  if (path.length > 1024) return 'must not be longer than 1024 characters';
+  const segments = path.slice(1).split('/');
+  const names = new Set<string>();
+  for (const [i, segment] of segments.entries()) {
+    const last = i === segments.length - 1;
+    const fault = faultOfSegment(segment, last);
+    if (fault !== null) return fault;
+    if (segment.startsWith('{') && names.has(segment))
+      return `uses the name ${segment} twice; each name must be used once`;
+    names.add(segment);
+  }
+  return null;
+}
+
+// Braces must enclose whole segments: `/a{b}` would look like a pattern and match only itself.
+const NAME = /^\{[A-Za-z_][A-Za-z0-9_]{0,63}\}$/;
+// The syntax of other routers and frameworks for one segment.
+const COLON = /^:[A-Za-z_][A-Za-z0-9_]{0,63}/;
+// pchar of RFC 3986 section 3.3 without `*`, which is reserved for `/**`.
+const LITERAL = /^(?:[A-Za-z0-9._~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$/;
+/** Encodings of visible ASCII characters such as %61 and %40, which a path may also contain unencoded. */
+const ENCODED_NEEDLESSLY = /%(?:2[1-9a-f]|[3-6][0-9a-f]|7[0-9a-e])/i;
+const DOTS = /^(?:\.|%2e){1,2}$/i;
+
+function faultOfSegment(segment: string, last: boolean): string | null {
+  if (segment === '**')
+    return last ? null : 'has `**` in the middle; it may only be the last segment, as in `/files/**`';
+  if (segment.includes('*')) return 'has a `*` that is not a last segment `/**`; one segment is written `{name}`';
+  if (NAME.test(segment)) return null;
+  const colon = COLON.exec(segment)?.[0].slice(1);
+  if (colon !== undefined) return `has \`:${colon}\`, which matches only itself; one segment is written \`{${colon}}\``;
+  if (/[{}]/.test(segment)) return 'has braces that are not a whole segment `{name}` of letters, digits and `_`';
+  if (segment === '' && !last) return 'has an empty segment `//`';
+  if (DOTS.test(segment)) return 'has a `.` or `..` segment, which no request can have when it is routed';
+  if (!LITERAL.test(segment)) return 'has a character that no path can have; percent-encode it as the client sends it';
+  return null;
+}
+
+/** @param shapes the earlier patterns by their shape, to which this one is added */
+function assertSound(path: string, shapes: Map<string, string>): void {
+  const fault = faultOfPattern(path);
+  if (fault !== null) throw new Failure('bad_settings', `The route ${JSON.stringify(path)} ${fault}.`);
+  const shape = shapeOf(path);
+  const other = shapes.get(shape);
+  if (other !== undefined) {
+    throw new Failure('bad_settings', `The routes ${other} and ${path} match the same paths. Remove one of them.`);
+  }
+  shapes.set(shape, path);
+}
+
+function segmentsOf(pattern: string): readonly Segment[] {
+  return pattern
+    .slice(1)
+    .split('/')
+    .map((text) => (text === '**' ? 'rest' : text.startsWith('{') ? 'name' : { literal: text }));
+}
+
+function decodedSegmentsOf(pattern: string): readonly Segment[] {
+  return segmentsOf(pattern).map((segment) => (isLiteral(segment) ? { literal: decode(segment.literal) } : segment));
+}
+
+function isLiteral(segment: Segment): segment is { readonly literal: string } {
+  return typeof segment === 'object';
+}
+
+/** Decodes every percent-encoding once, byte by byte. The router does not check whether the bytes are UTF-8. */
+function decode(segment: string): string {
+  if (!segment.includes('%')) return segment;
+  return segment.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+}
+
+function newBranch<T>(): Branch<T> {
+  return { literals: new Map(), name: null, here: null, rest: null };
+}
+
+/** Adds a pattern below `root`. @returns into how many segments a path must be split to match it */
+function plant<T>(root: Branch<T>, segments: readonly Segment[], value: T): number {
+  let branch = root;
+  for (const [i, segment] of segments.entries()) {
+    if (segment === 'rest') {
+      branch.rest = value;
+      return i;
+    }
+    let next = isLiteral(segment) ? branch.literals.get(segment.literal) : branch.name;
+    if (!next) {
+      next = newBranch();
+      if (isLiteral(segment)) branch.literals.set(segment.literal, next);
+      else branch.name = next;
+    }
+    branch = next;
+  }
+  branch.here = value;
+  return segments.length;
+}
+
+interface Cut {
+  readonly segments: readonly string[];
+  /** False if more segments follow. */
+  readonly whole: boolean;
+}
+
+/** Splits off the first `most` segments of a path. The rest is never read. */
+function cut(path: string, most: number): Cut {
+  const segments: string[] = [];
+  let from = 1;
+  while (segments.length < most) {
+    const end = path.indexOf('/', from);
+    segments.push(end === -1 ? path.slice(from) : path.slice(from, end));
+    if (end === -1) return { segments, whole: true };
+    from = end + 1;
+  }
+  return { segments, whole: false };
+}
+
+function search(branch: Branch<Match>, path: Cut, at: number): Match | null {
+  const segment = path.segments[at];
+  if (segment === undefined) return path.whole ? branch.here : branch.rest;
+  const literal = branch.literals.get(segment);
+  const found = literal === undefined ? null : search(literal, path, at + 1);
+  if (found !== null) return found;
+  const named = branch.name === null || segment === '' ? null : search(branch.name, path, at + 1);
+  return named ?? branch.rest;
+}

@@ -1,0 +1,131 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { Logger } from 'pino';
+import { parse } from 'yaml';
+import { type AdminApi, adminApi } from '../admin/api.ts';
+import { AdminAuthenticator, WRONG_TOKENS_PER_MINUTE } from '../admin/authenticator.ts';
+import type { Plans } from '../admit/plan.ts';
+import type { Configuration, Settings } from '../config/settings.ts';
+import { Failure } from '../failure.ts';
+import { FailedAttempts } from '../identify/failed-attempts.ts';
+import { AuditTrail } from '../operations/audit-trail.ts';
+import { deprecationReports } from '../operations/deprecations.ts';
+import { Operations } from '../operations/operations.ts';
+import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
+import { type GatewayStores, openGatewayStores, type PepperState } from './gateway-stores.ts';
+
+/** The settings and plans in force. A reload replaces them, so they are read anew for each use. */
+export interface SettingsInForce {
+  readonly settings: Settings;
+  readonly plans: Plans;
+  readonly versions: Configuration['versions'];
+}
+
+type Stores = Pick<GatewayStores, 'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'audit'>;
+
+/** Reads the OpenAPI description at the first request for it, because it is long and rarely requested. */
+function apiDescription(): () => object {
+  let description: object | null = null;
+  return () => {
+    description ??= parse(readFileSync(new URL('../admin/openapi.yaml', import.meta.url), 'utf8')) as object;
+    return description;
+  };
+}
+
+export interface AdminApiTelemetry {
+  readonly logger: Logger;
+  /** Counts a change whose record is missing or lacks the outcome. */
+  readonly auditFailed: () => void;
+}
+
+/** The admin API of a gateway, on the gateway's own stores. */
+export function adminApiOn(
+  inForce: SettingsInForce,
+  stores: () => Promise<Stores>,
+  { logger, auditFailed }: AdminApiTelemetry,
+): AdminApi {
+  const nowMs = () => Date.now();
+  // Audit lines are written at every LOG_LEVEL but `silent`.
+  const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
+  const attempts = new FailedAttempts({
+    counter: new MemoryAttemptCounter(),
+    limit: () => WRONG_TOKENS_PER_MINUTE,
+    monotonicMs: () => performance.now(),
+    wallMs: nowMs,
+  });
+  return adminApi({
+    authenticator: new AdminAuthenticator({ token: inForce.settings.admin.token, attempts, nowMs }),
+    admin: async () => {
+      const opened = await stores();
+      const { keys, ledger, peppers } = opened;
+      refuseUnlessRight(opened.pepperState());
+      return {
+        operations: new Operations({ keys, ledger, plans: () => inForce.plans, peppers, random: randomBytes, nowMs }),
+        versions: () => inForce.versions,
+        auditStore: opened.audit,
+        trail: new AuditTrail({
+          store: opened.audit,
+          settings: () => inForce.settings.audit,
+          newId: randomUUID,
+          onFailure: (error, change) => {
+            auditFailed();
+            const { action, target, requestId } = change;
+            logger.error({ err: error, action, id: target, requestId }, 'a change is not recorded as it ended');
+          },
+        }),
+        deprecations: (days) => deprecationReports(inForce.settings.routes, opened, { days, nowMs: nowMs() }),
+        nowMs,
+      };
+    },
+    audit: (line) => audit.info(line, 'audit'),
+    description: apiDescription(),
+    onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
+  });
+}
+
+/**
+ * Fault: a gateway with a wrong KEY_PEPPER starts before its Redis. A key that it made when Redis is there, and
+ * before it has looked at the record of the peppers, would be acknowledged and never work.
+ * @throws Failure
+ */
+function refuseUnlessRight(pepper: PepperState): void {
+  if (pepper === 'mismatch') throw new Failure('pepper_mismatch', 'Another KEY_PEPPER is in use.');
+  if (pepper === 'unchecked') throw new Failure('store_unavailable', 'KEY_PEPPER has not been checked yet.');
+}
+
+/**
+ * The admin API of a supervisor, which serves no requests of callers and so has no stores open. It opens them at the first
+ * request to the API.
+ * @returns the API; `stores`, which opens the stores at its first call; and `close`
+ */
+export function adminApiAlone(
+  inForce: SettingsInForce,
+  telemetry: AdminApiTelemetry,
+): {
+  readonly api: AdminApi;
+  readonly stores: () => Promise<GatewayStores>;
+  readonly close: () => Promise<void>;
+} {
+  let opened: Promise<GatewayStores> | null = null;
+  const open = () => {
+    opened ??= openGatewayStores(inForce.settings, {
+      onStoreChange: () => {},
+      onFailure: (error) => telemetry.logger.error({ err: error }, 'the store failed'),
+      // The workers log it.
+      onPepperMismatch: () => {},
+      onWarning: () => {},
+    });
+    // A failure, such as a wrong pepper, may be repaired, so the next request tries again.
+    opened.catch(() => {
+      opened = null;
+    });
+    return opened;
+  };
+  return {
+    api: adminApiOn(inForce, open, telemetry),
+    stores: open,
+    close: async () => {
+      await (await opened?.catch(() => null))?.close();
+    },
+  };
+}

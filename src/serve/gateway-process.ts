@@ -1,0 +1,345 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import manifest from '../../package.json' with { type: 'json' };
+import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../admin/listener.ts';
+import type { Configuration, Settings } from '../config/settings.ts';
+import { atOnce, type Steps } from '../config/steps.ts';
+import type { ExitCode } from '../failure.ts';
+import { Gateway } from '../gateway/gateway.ts';
+import type { GatewayDeps } from '../gateway/gateway-deps.ts';
+import { passingTrace } from '../gateway/trace-context.ts';
+import { CLOCKS } from '../io/clocks.ts';
+import { HeapGuard, type HeapUse } from '../listen/heap-guard.ts';
+import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
+import { listenPublic, type PublicListener } from '../listen/public.ts';
+import { Certificates } from '../listen/tls/certificates.ts';
+import { warnOfLostPlans } from '../operations/plans-in-use.ts';
+import type { Route } from '../routing/router.ts';
+import { type GatewayLog, openLog } from '../telemetry/log.ts';
+import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
+import { adminApiOn } from './admin-api.ts';
+import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
+import { gatewayDepsOf, openServices } from './dependencies.ts';
+import { closeWebSocketsOfEndedKeys } from './ended-keys.ts';
+import { exposedFiles } from './exposed-files.ts';
+import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
+import { LiveSettings, type LiveSettingsOptions } from './live-settings.ts';
+import { TokenIssuers } from './token-issuers.ts';
+import { Upstreams } from './upstreams.ts';
+import type { WorkerContext } from './workers/worker-context.ts';
+
+export interface RunningGateway {
+  readonly host: string;
+  readonly port: number;
+  /** The scheme of the public listener. */
+  readonly scheme: 'http' | 'https';
+  readonly adminHost: string;
+  readonly adminPort: number;
+  /** Logs an uncaught exception or an unhandled rejection. */
+  reportDefect(error: unknown): void;
+  /**
+   * Drains and closes everything (contract section 7).
+   * @returns 0, or 1 if a worker did not end cleanly
+   */
+  stop(): Promise<ExitCode>;
+}
+
+type Closer = () => Promise<void> | void;
+
+/**
+ * Starts one gateway: first the stores, then the listeners, so that it serves no request before everything is ready.
+ * @param context null if this process is the whole gateway; else it is one of several workers, and does not listen itself
+ * @throws Failure `store_owned`, `store_corrupt`, `pepper_mismatch`, `cannot_listen` and others, after closing what was open
+ */
+export async function runGateway(
+  configuration: Configuration,
+  env: NodeJS.ProcessEnv,
+  context: WorkerContext | null = null,
+): Promise<RunningGateway> {
+  const live = new LiveSettings(configuration);
+  const { settings, warnings } = configuration;
+  const metricsRef: { current?: GatewayMetrics } = {};
+  const opened = openLog({
+    level: settings.logLevel,
+    sample2xx: () => live.settings.log.sample2xx,
+    nowMs: CLOCKS.wallMs,
+    monotonicMs: CLOCKS.monotonicMs,
+    onDrop: () => metricsRef.current?.logLineDropped(),
+  });
+  const log = context === null ? opened : { ...opened, logger: opened.logger.child({ worker: context.worker }) };
+  for (const warning of warnings) log.logger.warn(warning);
+  const closers: Closer[] = [() => log.close()];
+  const close = async () => {
+    for (const closer of closers.reverse()) await closer();
+  };
+  try {
+    const running = await start(live, log, { metricsRef, closers, env, context });
+    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
+    const stop = async (): Promise<ExitCode> => {
+      await running.drain();
+      await close();
+      return 0;
+    };
+    return { ...running, reportDefect, stop };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+interface StartOptions {
+  /** Set once the metrics exist. The log and the stores are opened before them, and report events to them later. */
+  readonly metricsRef: { current?: GatewayMetrics };
+  readonly closers: Closer[];
+  readonly env: NodeJS.ProcessEnv;
+  readonly context: WorkerContext | null;
+}
+
+async function start(live: LiveSettings, log: GatewayLog, { metricsRef, closers, env, context }: StartOptions) {
+  const { settings } = live;
+  const ownShareOf = (whole: Settings) => context?.share(whole) ?? whole;
+  const certificates = await openCertificates(settings.listen.tls);
+  closers.push(() => certificates?.close());
+  const stores = await openGatewayStores(settings, {
+    onStoreChange: (state, { reason, lastsMs }) => {
+      if (state === 'away')
+        log.logger.error({ store: state, reason, onFailure: settings.redis.onFailure }, 'the store is away');
+      else log.logger.info({ store: state, reason, awayMs: lastsMs }, 'the store is back');
+    },
+    onFailure: (error) => log.logger.error({ err: error }, 'the store failed'),
+    onFailedWrite: () => metricsRef.current?.storeFailed(),
+    onPepperMismatch: (failure) => {
+      if (failure !== null) log.logger.error({ pepper: 'mismatch', reason: failure.message }, 'the pepper is wrong');
+      else log.logger.info({ pepper: 'right' }, 'the pepper is right again');
+    },
+    onWarning: (sentence) => log.logger.warn(sentence),
+  });
+  closers.push(() => stores.close());
+  // The store has created its files by now. One worker warns for all.
+  if (context === null || context.worker === 1) for (const one of exposedFiles(env, settings)) log.logger.warn(one);
+  const upstreams = new Upstreams(log, (upstream) => metricsRef.current?.unaskedAnswer(upstream));
+  closers.push(() => upstreams.close());
+  const opened = atOnce(upstreams.open(ownShareOf(settings).upstreams));
+  opened.use();
+  const webSockets = closeWebSocketsOfEndedKeys(() => ownShareOf(live.settings).websockets, stores);
+  const tokens = new TokenIssuers(log);
+  await tokens.load(settings.jwt);
+  let listener: PublicListener | null = null;
+  let gateway: Gateway | null = null;
+  const heap = new HeapGuard({
+    onChange: (isShort, use) => reportMemory(log, isShort, use),
+    onShort: () => listener?.closeIdle(),
+  });
+  closers.push(() => heap.close());
+  const metrics = createMetrics({
+    connections: () => listener?.connections() ?? 0,
+    inFlight: () => gateway?.inFlight ?? 0,
+    isShortOfMemory: () => heap.isShort,
+    webSockets: () => webSockets.open,
+    upstreams: () => upstreams.states(),
+    versions: () => live.versions,
+    tokenKeysUp: () => tokens.keysUp,
+    store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
+    isPepperWrong: () => stores.pepperState() === 'mismatch',
+    certificateExpiresAtMs: () => certificates?.current.expiresAtMs ?? null,
+  });
+  metricsRef.current = metrics;
+  const draining = { hasBegun: false };
+  const services = openServices(settings, live, stores, metrics);
+  closers.push(() => services.deprecatedCalls.close());
+  const traceOf = await tracing(env, closers);
+  const surroundings = { log, metrics, traceOf, draining, webSockets };
+  const deps = atOnce(gatewayDepsOf(live, services, opened.byName, surroundings));
+  const served = new Gateway({ ...deps, jwt: tokens.verifierFor(settings.jwt) });
+  gateway = served;
+  const readiness = () => readinessOf(live, stores, draining.hasBegun || listener === null, heap.isShort);
+  const api = adminApiOn(live, async () => stores, { logger: log.logger, auditFailed: metrics.auditFailed });
+  const admin = context === null ? await adminOf(settings, metrics, { readiness, api }, closers) : settings.admin;
+  context?.show({ readiness, metrics: () => metrics.registry.getMetricsAsJSON() });
+  const limit = openFilesLimit();
+  const fitting = connectionLimitOf(ownShareOf(settings), limit);
+  // The supervisor warns for its workers.
+  const tooFew = context === null ? tooFewFiles(settings, [fitting], limit) : null;
+  if (tooFew !== null) log.logger.warn(tooFew);
+  listener = await listenPublic({
+    ...ownShareOf(settings).listen,
+    ...fitting,
+    openFiles: new OpenFiles(limit),
+    tls: certificates === null ? null : { ...settings.listen.tls!, certificates },
+    wallMs: CLOCKS.wallMs,
+    handler: served,
+    breakOff: (socket, code) => served.breakOff(socket, code),
+    isShortOfMemory: () => heap.isShort,
+    onDrop: metrics.connectionDropped,
+    onEvict: metrics.connectionEvicted,
+    onUnparsed: metrics.unparsed,
+    onBadProxyHeader: metrics.proxyHeaderRefused,
+    onHandshakeFailure: metrics.handshakeFailed,
+    onSessionBroken: metrics.sessionBroken,
+    feed: context?.feed ?? null,
+  });
+  if (certificates !== null) followCertificates(certificates, log, metrics);
+  const { host, port, stopAccepting, drained } = listener;
+  // One worker warns for all.
+  if (context === null || context.worker === 1) {
+    closers.push(
+      warnOfSunsets(
+        () => live.settings.routes,
+        log,
+        () => Date.now(),
+      ),
+      warnOfLostPlans(() => live.plans, stores.keys, log.logger),
+    );
+  }
+  function* build(next: Configuration): Steps<() => void> {
+    const opening = yield* upstreams.open(ownShareOf(next.settings).upstreams);
+    let isComplete = false;
+    try {
+      const deps = yield* gatewayDepsOf(next, services, opening.byName, surroundings);
+      const jwt = tokens.verifierFor(next.settings.jwt);
+      isComplete = true;
+      return () => {
+        opening.use();
+        served.use({ ...deps, jwt });
+      };
+    } finally {
+      if (!isComplete) opening.close();
+    }
+  }
+  const reloading: LiveSettingsOptions = {
+    env,
+    log,
+    load: (next) => tokens.load(next.settings.jwt),
+    build,
+    keys: async () => stores.keys,
+    onReload: metrics.settingsRead,
+  };
+  closers.push(live.follow(reloading));
+  const store = stores.state();
+  if (context === null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
+  else log.logger.info({ pid: process.pid, store }, 'worker serving');
+  const drain = async () => {
+    draining.hasBegun = true;
+    log.logger.info('draining');
+    await (context === null ? delay(settings.listen.drainDelayMs) : context.leave());
+    stopAccepting();
+    const cut = setTimeout(() => webSockets.cut('drained'), settings.listen.drainTimeoutMs);
+    await drained(settings.listen.drainTimeoutMs);
+    clearTimeout(cut);
+    log.logger.info('drained');
+  };
+  const scheme: RunningGateway['scheme'] = certificates === null ? 'http' : 'https';
+  return { host, port, scheme, adminHost: admin.host, adminPort: admin.port, drain };
+}
+
+function reportMemory({ logger }: GatewayLog, isShort: boolean, { usedBytes, limitBytes }: HeapUse): void {
+  const mib = { usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
+  if (isShort) logger.error(mib, 'the heap is nearly full: no new connections, idle ones are closed');
+  else logger.info(mib, 'the heap has room again: connections are taken');
+}
+
+const MIB = 1024 * 1024;
+
+async function adminOf(
+  settings: Settings,
+  { registry }: GatewayMetrics,
+  answering: Pick<AdminListenerOptions, 'readiness' | 'api'>,
+  closers: Closer[],
+): Promise<AdminListener> {
+  const metrics = async () => ({ text: await registry.metrics(), contentType: registry.contentType });
+  const admin = await listenAdmin({ ...settings.admin, ...answering, metrics });
+  closers.push(() => admin.close());
+  return admin;
+}
+
+function readinessOf(
+  { settings: { redis }, isRefused }: LiveSettings,
+  stores: GatewayStores,
+  draining: boolean,
+  isShortOfMemory: boolean,
+): Readiness {
+  const store = stores.state();
+  const decides = store !== 'never_reached' && (store !== 'away' || redis.onFailure !== 'closed');
+  const outage = stores.outage();
+  const isPepperWrong = stores.pepperState() === 'mismatch';
+  return {
+    ready: !draining && decides && !isShortOfMemory && !isPepperWrong,
+    store,
+    draining,
+    ...(outage === null ? {} : { outage }),
+    ...(isRefused ? { settings: 'refused' } : {}),
+    ...(isPepperWrong ? { pepper: 'mismatch' } : {}),
+    ...(isShortOfMemory ? { memory: 'short' } : {}),
+  };
+}
+
+/** @throws Failure `bad_settings` if the certificate and key cannot be used */
+export async function openCertificates(tls: Settings['listen']['tls']): Promise<Certificates | null> {
+  return tls === null ? null : Certificates.open(tls, () => Date.now());
+}
+
+/** Reloads the certificate when its files change; logs and counts each new one, and each one that cannot be used. */
+export function followCertificates(certificates: Certificates, { logger }: GatewayLog, metrics: GatewayMetrics): void {
+  const logExpiry = ({ expiresAtMs }: { expiresAtMs: number }) => {
+    const expires = new Date(expiresAtMs).toISOString();
+    if (expiresAtMs > Date.now()) logger.info({ expires }, 'the TLS certificate in force');
+    else logger.error({ expires }, 'the TLS certificate in force has expired');
+  };
+  logExpiry(certificates.current);
+  certificates.follow({
+    onLoaded: (certificate) => {
+      metrics.certificateRead('loaded');
+      logExpiry(certificate);
+    },
+    onRefused: (why) => {
+      metrics.certificateRead('refused');
+      logger.error({ why }, 'the new TLS certificate cannot be used, the one before stays in force');
+    },
+  });
+}
+
+const DAY_MS = 86_400_000;
+const CHECK_SUNSETS_EVERY_MS = 3_600_000;
+/** How many days before a sunset the warnings begin. */
+const NEAR_DAYS = 30;
+
+/**
+ * Logs a warning for each deprecated route whose sunset is near: now, and once a day. A route that a reload adds is found
+ * within an hour.
+ * @param routes returns the routes in force
+ * @returns a function that stops the checks
+ */
+export function warnOfSunsets(
+  routes: () => readonly Route[],
+  { logger }: GatewayLog,
+  wallMs: () => number,
+): () => void {
+  /** By route, the sunset and the days left of the last warning. */
+  const warned = new Map<string, string>();
+  const check = () => {
+    for (const { path, deprecated } of routes()) {
+      const sunsetMs = deprecated?.sunsetMs ?? null;
+      if (sunsetMs === null) continue;
+      const days = Math.ceil((sunsetMs - wallMs()) / DAY_MS);
+      if (days < 1 || days > NEAR_DAYS) continue;
+      const sunset = new Date(sunsetMs).toISOString();
+      if (warned.get(path) === `${sunset} ${days}`) continue;
+      warned.set(path, `${sunset} ${days}`);
+      logger.warn({ route: path, sunset, days }, 'a route goes soon; `tollgate deprecations` tells who still calls it');
+    }
+  };
+  check();
+  const timer = setInterval(check, CHECK_SUNSETS_EVERY_MS).unref();
+  return () => clearInterval(timer);
+}
+
+/** Exports spans if a collector is configured. OpenTelemetry is imported only then. */
+export async function tracing(
+  env: NodeJS.ProcessEnv,
+  closers: (() => Promise<void> | void)[],
+): Promise<GatewayDeps['traceOf']> {
+  if (!env.OTEL_EXPORTER_OTLP_ENDPOINT && !env.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) return passingTrace;
+  const { openTracing } = await import('../telemetry/trace.ts');
+  const traces = openTracing(env, manifest.version);
+  closers.push(() => traces.close());
+  return traces.begin;
+}

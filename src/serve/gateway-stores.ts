@@ -1,0 +1,364 @@
+import { randomBytes } from 'node:crypto';
+import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
+import { shadowIdOf } from '../admit/plan.ts';
+import type { DeprecatedCalls } from '../annotate/deprecated-calls.ts';
+import type { Settings } from '../config/settings.ts';
+import { Failure } from '../failure.ts';
+import type { AttemptCounter } from '../identify/failed-attempts.ts';
+import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
+import { checkPeppers, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
+import { CLOCKS } from '../io/clocks.ts';
+import type { AuditStore } from '../operations/audit-store.ts';
+
+/** The interfaces through which a running gateway uses its store, Redis or embedded. */
+export interface GatewayStores {
+  readonly keys: KeyStore;
+  readonly ledger: Ledger;
+  /** Adds the backlog of an outage to Redis; null for the embedded store, whose ledger does so itself. */
+  readonly reconciler: UsageReconciler | null;
+  readonly attempts: AttemptCounter;
+  readonly changes: ChangeFeed;
+  readonly deprecatedCalls: DeprecatedCalls;
+  readonly audit: AuditStore;
+  /** Newest first; at least one. */
+  readonly peppers: readonly string[];
+  /** Whether the peppers are those of the store. Under a wrong pepper a key that is not found is not refused as unknown. */
+  pepperState(): PepperState;
+  state(): StoreState;
+  /** Why the store is away and for how long; null while it is not away. */
+  outage(): Outage | null;
+  /** Applies the lifts that commands have written into the embedded store. With Redis a lift needs no further step. */
+  applyLifts(): void;
+  close(): Promise<void>;
+}
+
+export type StoreState = 'embedded' | 'present' | 'away' | 'never_reached';
+
+export interface Outage {
+  /** A sentence for operators. */
+  readonly reason: string;
+  /** How long it has lasted, in milliseconds. */
+  readonly lastsMs: number;
+}
+
+export interface StoreEvents {
+  /** Called once per change, with the outage that begins or is over. */
+  readonly onStoreChange: (state: 'present' | 'away', outage: Outage) => void;
+  readonly onFailure: (error: unknown) => void;
+  /** Called for each failed write of the embedded store that belongs to no request. */
+  readonly onFailedWrite?: (error: unknown) => void;
+  /** Called when the peppers no longer match the store, and with null when they match again. A start throws instead. */
+  readonly onPepperMismatch: (failure: Failure | null) => void;
+  /** Called once with each sentence about the store that an operator should know. */
+  readonly onWarning?: (sentence: string) => void;
+}
+
+/**
+ * Opens the store that the settings name: Redis if REDIS_URL is set, else the embedded store, which only one gateway at a
+ * time may own. Redis may be away (contract section 6).
+ * @throws Failure `store_owned`, `store_corrupt`, `pepper_mismatch`, `bad_settings` (also for a Redis whose version or
+ *   settings make counts unreliable)
+ */
+export async function openGatewayStores(settings: Settings, events: StoreEvents): Promise<GatewayStores> {
+  return settings.redis.url === null ? openEmbedded(settings, events) : openRedis(settings, settings.redis.url, events);
+}
+
+/** After so many failed calls in a row no request waits for Redis until a probe succeeds (contract section 6). */
+const FAILURES = 3;
+const PROBE_EVERY_MS = 200;
+/** How long a start waits for Redis before it continues without. */
+const REACHED_WITHIN_MS = 1_000;
+/** At most this many different errors are logged while Redis is disconnected. */
+const MOST_ERRORS = 20;
+
+async function openRedis(settings: Settings, url: string, events: StoreEvents): Promise<GatewayStores> {
+  const [
+    { circuitFor },
+    { connectRedis, untilReady },
+    { RedisKeys },
+    { RedisLedger },
+    { RedisChanges },
+    { RedisAttemptCounter },
+    { RedisUsageReconciler, trialOn },
+    { insistOnServers, watchServers },
+    { RedisDeprecatedCalls },
+    { DurableWrites },
+    { RedisPepperRecord },
+    { RedisAudit },
+  ] = await Promise.all([
+    import('../stores/redis/shards.ts'),
+    import('../stores/redis/connection.ts'),
+    import('../stores/redis/keys.ts'),
+    import('../stores/redis/ledger.ts'),
+    import('../stores/redis/changes.ts'),
+    import('../stores/redis/failed-attempts.ts'),
+    import('../stores/redis/usage-reconciler.ts'),
+    import('../stores/redis/inspection.ts'),
+    import('../stores/redis/deprecated-calls.ts'),
+    import('../stores/redis/durable-writes.ts'),
+    import('../stores/redis/pepper-record.ts'),
+    import('../stores/redis/audit.ts'),
+  ]);
+  const errors = withoutRepeats(events.onFailure);
+  const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: errors.report });
+  redis.on('ready', errors.forget);
+  const outages = watchOutages(events);
+  const circuit = circuitFor(redis, {
+    timeoutMs: settings.redis.timeoutMs,
+    failures: FAILURES,
+    probeEveryMs: PROBE_EVERY_MS,
+    ...trialOn(redis),
+    onChange: (state, change) => outages.changed(state, change?.reason),
+    onShardChange: (address, state) => events.onWarning?.(`The part of the cluster at ${address} is ${state}.`),
+  });
+  watchServers(redis, (sentence) => events.onWarning?.(sentence));
+  const pepperWatch = new PepperWatch({
+    record: new RedisPepperRecord({ redis, circuit }),
+    peppers: settings.peppers,
+    onMismatch: events.onPepperMismatch,
+    onWarning: (sentence) => events.onWarning?.(sentence),
+  });
+  const refuse = (error: unknown): never => {
+    pepperWatch.close();
+    circuit.close();
+    redis.disconnect();
+    throw error;
+  };
+  // If Redis does not answer in time, the gateway starts without it.
+  await untilReady(redis, REACHED_WITHIN_MS)
+    .then(() => circuit.run(() => redis.ping()))
+    .then(() => circuit.run(() => insistOnServers(redis)))
+    .catch((error) =>
+      error instanceof Failure && error.code === 'bad_settings' ? refuse(error) : events.onFailure(error),
+    );
+  await pepperWatch.begin().catch(refuse);
+  const changes = new RedisChanges({ redis, circuit });
+  const publish = changes.publish.bind(changes);
+  const writes = new DurableWrites({ redis, ...settings.redis.durability });
+  return {
+    keys: new RedisKeys({ redis, circuit, publish, writes }),
+    ledger: new RedisLedger({ redis, circuit, publish, writes }),
+    reconciler: new RedisUsageReconciler({ redis, circuit }),
+    attempts: new RedisAttemptCounter({ redis, circuit }),
+    deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
+    audit: new RedisAudit({ redis, circuit, writes }),
+    changes,
+    peppers: settings.peppers,
+    pepperState: () => pepperWatch.state,
+    state: () =>
+      circuit.state === 'present' && circuit.reached ? 'present' : circuit.reached ? 'away' : 'never_reached',
+    outage: outages.present,
+    applyLifts: () => {},
+    close: async () => {
+      pepperWatch.close();
+      changes.close();
+      writes.close();
+      circuit.close();
+      redis.disconnect();
+    },
+  };
+}
+
+/** Keeps why and since when the store is away, and reports each change. */
+function watchOutages({ onStoreChange }: StoreEvents) {
+  let outage: { readonly reason: string; readonly sinceMs: number } | null = null;
+  const present = (): Outage | null =>
+    outage === null ? null : { reason: outage.reason, lastsMs: Math.round(performance.now() - outage.sinceMs) };
+  const changed = (state: 'present' | 'away', reason = 'Nobody answers.') => {
+    if (state === 'away') outage = { reason, sinceMs: performance.now() };
+    const changedOutage = present();
+    if (state === 'present') outage = null;
+    if (changedOutage !== null) onStoreChange(state, changedOutage);
+  };
+  return { present, changed };
+}
+
+/** Reports each error once. The client repeats it four times a second while Redis, or a node of a cluster, is away. */
+function withoutRepeats(report: (error: unknown) => void): { report(error: Error): void; forget(): void } {
+  const reported = new Set<string>();
+  return {
+    report: (error) => {
+      if (reported.has(error.message) || reported.size > MOST_ERRORS) return;
+      reported.add(error.message);
+      report(withoutCommand(error));
+    },
+    forget: () => reported.clear(),
+  };
+}
+
+/** Removes the failed command, which ioredis attaches to its errors: that of a login holds the password. */
+function withoutCommand(error: Error): Error {
+  const { message, stack } = error;
+  return Object.assign(new Error(message), { stack }, 'code' in error ? { code: error.code } : {});
+}
+
+async function openEmbedded(
+  { dataFolder, peppers: given, redis }: Settings,
+  events: StoreEvents,
+): Promise<GatewayStores> {
+  const [
+    { ownStore },
+    { openDatabase },
+    { EmbeddedPepperRecord, peppersOf },
+    { EmbeddedKeys },
+    { EmbeddedLedger },
+    { EmbeddedChanges },
+    attempts,
+    { EmbeddedDeprecatedCalls },
+    { EmbeddedAudit },
+  ] = await Promise.all([
+    import('../stores/embedded/owner.ts'),
+    import('../stores/embedded/database.ts'),
+    import('../stores/embedded/pepper.ts'),
+    import('../stores/embedded/keys.ts'),
+    import('../stores/embedded/ledger.ts'),
+    import('../stores/embedded/changes.ts'),
+    import('../stores/embedded/failed-attempts.ts'),
+    import('../stores/embedded/deprecated-calls.ts'),
+    import('../stores/embedded/audit.ts'),
+  ]);
+  const owner = ownStore(dataFolder);
+  try {
+    const db = openDatabase(dataFolder);
+    const peppers = peppersOf(dataFolder, db, given);
+    const pepperWatch = new PepperWatch({
+      record: new EmbeddedPepperRecord(db),
+      peppers,
+      onMismatch: events.onPepperMismatch,
+      onWarning: (sentence) => events.onWarning?.(sentence),
+    });
+    await pepperWatch.begin();
+    const changes = new EmbeddedChanges({ db });
+    const outages = watchOutages(events);
+    const ledger = new EmbeddedLedger({
+      db,
+      wallMs: CLOCKS.wallMs,
+      onLift: (change) => changes.tell(change),
+      decidesWhileAway: redis.onFailure === 'local',
+      onChange: outages.changed,
+      onFailedWrite: (error) => events.onFailedWrite?.(error),
+      onLoss: events.onFailure,
+    });
+    const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
+    // A command may delete a key while the gateway runs. The gateway must then forget its counters, or the next snapshot
+    // would write them to the disk again.
+    changes.subscribe(({ kind, keyId }) => {
+      if (kind === 'key' && keyId !== null) void forgetIfDeleted(keyId, keys, ledger).catch(events.onFailure);
+    });
+    return {
+      keys,
+      ledger,
+      attempts: new attempts.MemoryAttemptCounter(),
+      deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
+      audit: new EmbeddedAudit({ db, wallMs: () => Date.now(), onFailedWrite: (error) => ledger.failed(error) }),
+      changes,
+      peppers,
+      pepperState: () => pepperWatch.state,
+      state: () => (outages.present() === null ? 'embedded' : 'away'),
+      // The embedded ledger itself writes what it decided during an outage.
+      reconciler: null,
+      outage: outages.present,
+      applyLifts: () => ledger.applyLifts(),
+      close: async () => {
+        pepperWatch.close();
+        changes.close();
+        ledger.close();
+        db.close();
+        owner.release();
+      },
+    };
+  } catch (error) {
+    owner.release();
+    throw error;
+  }
+}
+
+async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {
+  const key = await keys.get(id, { evenDeleted: true });
+  if (key?.deletedAtMs === undefined) return;
+  for (const consumerId of [id, shadowIdOf(id)]) await ledger.forget(consumerId);
+}
+
+/** `unchecked`: the gateway has not reached the store yet. */
+export type PepperState = 'unchecked' | 'right' | 'mismatch';
+
+export interface PepperWatchOptions {
+  readonly record: PepperStore;
+  /** Newest first; at least one. */
+  readonly peppers: readonly string[];
+  /** Called with the reason when the peppers are found to be wrong, and with null when they are right again. */
+  readonly onMismatch: (failure: Failure | null) => void;
+  readonly onWarning: (sentence: string) => void;
+}
+
+const CHECK_AGAIN_MS = 1_000;
+const CHECK_EVERY_MS = 10_000;
+
+/**
+ * Compares the peppers of a gateway with the record in its store: at the start, or once the gateway reaches the store, and
+ * then every 10 s, because operators may change the pepper, or restore or replace the store.
+ */
+class PepperWatch {
+  readonly #options: PepperWatchOptions;
+  #state: PepperState = 'unchecked';
+  #timer: NodeJS.Timeout | null = null;
+  #closed = false;
+
+  constructor(options: PepperWatchOptions) {
+    this.#options = options;
+  }
+
+  get state(): PepperState {
+    return this.#state;
+  }
+
+  /**
+   * Checks the peppers for the first time, and then continues in the background. It retries if the store does not answer.
+   * @throws Failure `pepper_mismatch`, `store_corrupt`
+   */
+  async begin(): Promise<void> {
+    const failure = await this.#check();
+    if (failure !== null) throw failure;
+    this.#scheduleCheck();
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+  }
+
+  #scheduleCheck(): void {
+    if (this.#closed) return;
+    const afterMs = this.#state === 'right' ? CHECK_EVERY_MS : CHECK_AGAIN_MS;
+    this.#timer = setTimeout(() => void this.#checkAgain(), afterMs);
+    this.#timer.unref();
+  }
+
+  async #checkAgain(): Promise<void> {
+    const before = this.#state;
+    const failure = await this.#check();
+    if (this.#closed) return;
+    if (failure !== null && before !== 'mismatch') this.#options.onMismatch(failure);
+    if (failure === null && before === 'mismatch' && this.#state === 'right') this.#options.onMismatch(null);
+    this.#scheduleCheck();
+  }
+
+  /** @returns the mismatch; null if the peppers are right or the store did not answer */
+  async #check(): Promise<Failure | null> {
+    const { record, peppers, onWarning } = this.#options;
+    try {
+      // A start writes its peppers as the ones in use. Later checks do not: gateways with `old,new` and with `new,old` run
+      // side by side during a change, and would keep overwriting each other's record.
+      const writes = this.#state === 'unchecked' ? 'always' : 'if-missing';
+      const { unverified } = await checkPeppers(record, peppers, { writes, random: randomBytes });
+      this.#state = 'right';
+      if (unverified) onWarning(UNVERIFIED);
+      return null;
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      if (error.code === 'store_unavailable') return null;
+      this.#state = 'mismatch';
+      return error;
+    }
+  }
+}

@@ -1,0 +1,28 @@
+import { availableParallelism } from 'node:os';
+import type { Configuration } from '../config/settings.ts';
+import { checkNodeInternals } from '../io/node-internals.ts';
+import type { RunningGateway } from './gateway-process.ts';
+
+const ONE_WORKER =
+  'WORKERS: the embedded store belongs to one process, so one runs; set REDIS_URL to run several on one quota.';
+
+/**
+ * Starts one gateway: in this process, or in as many workers as WORKERS says (`auto`: one for each core). This process then
+ * only supervises them, and imports none of the modules that serve requests. Several workers need Redis, in which they share
+ * one quota.
+ *
+ * The undocumented parts of Node that the gateway uses are tried here, once: workers run the same Node.js.
+ * @throws Failure `store_owned`, `store_corrupt`, `cannot_listen`, `no_worker`, `bad_settings`, `unsupported_node`
+ */
+export async function startGateway(configuration: Configuration, env: NodeJS.ProcessEnv): Promise<RunningGateway> {
+  const { workers, redis, listen } = configuration.settings;
+  const lacking = await checkNodeInternals({ tls: listen.tls !== null, http2: listen.http2 !== null });
+  const checked = { ...configuration, warnings: [...configuration.warnings, ...lacking] };
+  const wanted = workers === 'auto' ? availableParallelism() : workers;
+  if (wanted > 1 && redis.url !== null) {
+    const { supervise } = await import('./workers/supervisor.ts');
+    return supervise(checked, wanted, env);
+  }
+  const { runGateway } = await import('./gateway-process.ts');
+  return runGateway(wanted > 1 ? { ...checked, warnings: [...checked.warnings, ONE_WORKER] } : checked, env);
+}

@@ -1,0 +1,162 @@
+import type { Socket } from 'node:net';
+
+/** A worker, as the dispatcher sees it. */
+export interface ConnectionTaker {
+  /** @param isFull `maxConnections` are open already, so the worker must close an idle connection, or this one */
+  hand(socket: Socket, isFull: boolean): void;
+}
+
+export interface DispatcherOptions {
+  /** Open connections of all workers together. */
+  readonly maxConnections: number;
+  /** Called when the dispatcher closes a connection unanswered: `maxConnections` are open and too many wait already. */
+  readonly onDrop: () => void;
+  /** Monotonic milliseconds. */
+  readonly nowMs: () => number;
+}
+
+interface Member {
+  readonly taker: ConnectionTaker;
+  /** False once the worker accepts no further connections. */
+  isTaking: boolean;
+  /** Open connections of the worker, with the one that was handed over last. */
+  open: number;
+  /** The connection that was handed over and that the worker has not taken yet. */
+  handed: { readonly socket: Socket; readonly atMs: number } | null;
+}
+
+/** New connections that may wait while `maxConnections` are open. */
+const MAX_WAITING_WHEN_FULL = 64;
+
+/** A worker that has not taken its last connection for so long is busy. The next connection goes to another worker. */
+const PATIENCE_MS = 100;
+
+/**
+ * Hands each new connection to the worker that has the fewest. The kernel could distribute them (SO_REUSEPORT), but it
+ * chooses by a hash, so that one worker may get most of a few connections, and it resets the connections that a worker had
+ * not accepted when it died. Here the supervisor keeps a connection until the worker, before it reads a byte, confirms that
+ * it has taken it. If the worker dies before that, another worker gets the connection. `maxConnections` is exact, because
+ * the supervisor counts all connections. When they are used up, it tells the worker, which closes an idle one first.
+ */
+export class Dispatcher<T extends ConnectionTaker> {
+  readonly #options: DispatcherOptions;
+  /** In the order of their last connection, so that workers with equally many take turns. */
+  readonly #members = new Map<T, Member>();
+  readonly #waiting: Socket[] = [];
+  #timer: NodeJS.Timeout | null = null;
+  #onEmpty: (() => void) | null = null;
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options;
+  }
+
+  /** Open connections, with those that wait for a worker. */
+  get connections(): number {
+    let open = this.#waiting.length;
+    for (const member of this.#members.values()) open += member.open;
+    return open;
+  }
+
+  /** Takes a new client connection: hands it to a worker, lets it wait, or drops it. */
+  offer(socket: Socket): void {
+    socket.on('error', () => {});
+    if (this.#isFull && this.#waiting.length >= MAX_WAITING_WHEN_FULL) {
+      socket.destroy();
+      this.#options.onDrop();
+      return;
+    }
+    this.#waiting.push(socket);
+    this.#handOut();
+  }
+
+  /** Adds a worker that has begun to serve. */
+  join(taker: T): void {
+    this.#members.set(taker, { taker, isTaking: true, open: 0, handed: null });
+    this.#handOut();
+  }
+
+  /** Hands the worker no further connections. It keeps those that it has. */
+  retire(taker: T): void {
+    const member = this.#members.get(taker);
+    if (member !== undefined) member.isTaking = false;
+    this.#handOut();
+  }
+
+  /** The worker has confirmed that it has taken its last connection. */
+  taken(taker: T): void {
+    const member = this.#members.get(taker);
+    // This closes the supervisor's descriptor only. The connection stays open in the worker.
+    member?.handed?.socket.destroy();
+    if (member !== undefined) member.handed = null;
+    this.#handOut();
+  }
+
+  /** The worker has reported that so many of its connections have ended. */
+  ended(taker: T, connections: number): void {
+    const member = this.#members.get(taker);
+    if (member !== undefined) member.open -= connections;
+  }
+
+  openOf(taker: T): number {
+    return this.#members.get(taker)?.open ?? 0;
+  }
+
+  /** Removes a worker that has ended, after its last message. Another worker gets the connection that it had not taken. */
+  leave(taker: T): void {
+    const handed = this.#members.get(taker)?.handed;
+    this.#members.delete(taker);
+    if (handed) this.#waiting.unshift(handed.socket);
+    this.#handOut();
+  }
+
+  /** Resolves when no connection waits for a worker, or after `withinMs`, when it closes those that still wait. */
+  async emptied(withinMs: number): Promise<void> {
+    if (this.#waiting.length === 0) return;
+    const late = Promise.withResolvers<void>();
+    const timer = setTimeout(late.resolve, withinMs);
+    this.#onEmpty = late.resolve;
+    await late.promise;
+    clearTimeout(timer);
+    this.#onEmpty = null;
+    for (const socket of this.#waiting.splice(0)) socket.destroy();
+  }
+
+  get #isFull(): boolean {
+    return this.connections >= this.#options.maxConnections;
+  }
+
+  #handOut(): void {
+    while (this.#waiting.length > 0) {
+      const [taker, member] = this.#next() ?? [];
+      if (taker === undefined || member === undefined) return;
+      const socket = this.#waiting.shift()!;
+      const isFull = this.#isFull;
+      this.#members.delete(taker);
+      this.#members.set(taker, member);
+      member.open++;
+      member.handed = { socket, atMs: this.#options.nowMs() };
+      taker.hand(socket, isFull);
+    }
+    this.#onEmpty?.();
+  }
+
+  #next(): [T, Member] | null {
+    const taking = [...this.#members].filter(([, { isTaking }]) => isTaking);
+    const [fewest] = taking.toSorted(([, a], [, b]) => a.open - b.open);
+    if (fewest === undefined || fewest[1].handed === null) return fewest ?? null;
+    const waitedMs = this.#options.nowMs() - fewest[1].handed.atMs;
+    if (waitedMs < PATIENCE_MS) {
+      this.#handOutLater(PATIENCE_MS - waitedMs);
+      return null;
+    }
+    const [free] = taking.filter(([, { handed }]) => handed === null).toSorted(([, a], [, b]) => a.open - b.open);
+    return free ?? null;
+  }
+
+  #handOutLater(inMs: number): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      this.#handOut();
+    }, inMs);
+  }
+}

@@ -1,0 +1,142 @@
+import type { Readable } from 'node:stream';
+import { SharedBufferSocket } from '../../io/shared-buffer-socket.ts';
+import { PieceWriter } from '../../telemetry/log-output.ts';
+
+/** Above this many bytes the supervisor stops reading from the workers, which then buffer lines and count dropped ones. */
+const MAX_HELD_BYTES = 1024 * 1024;
+/** The smallest size of a buffer. */
+const INITIAL_BYTES = 128 * 1024;
+/** How long the end of the process waits for a reader that does not read. */
+const CLOSE_WITHIN_MS = 500;
+const NEW_LINE = 10;
+const EMPTY = Buffer.alloc(0);
+
+/**
+ * Joins the log lines of several processes into one file. Writes to a pipe are atomic only up to 4 KiB, and a gateway writes
+ * more at a time, so only one process may write to standard output: each worker writes to its own pipe, and the supervisor
+ * copies whole lines from there. If the reader of the log is too slow, the workers' pipes fill up. Each worker then
+ * continues to serve, and drops and counts the lines for which it has no room.
+ */
+export class JoinedLines {
+  readonly #writer: PieceWriter;
+  readonly #sources = new Set<Readable>();
+  #held = new GrowingBuffer();
+  /** The lines that are being written, or were written last. */
+  #writing = new GrowingBuffer();
+  /** True once the reader of the log has gone. */
+  #abandoned = false;
+  #idle: (() => void) | null = null;
+
+  /** @param fd an open file: 1 is standard output */
+  constructor(fd: number) {
+    this.#writer = new PieceWriter(fd, {
+      onWritten: () => this.#wrote(),
+      onGone: () => this.#abandon(),
+    });
+  }
+
+  /** Copies the lines of a worker until its pipe ends. An unfinished last line is dropped. */
+  follow(source: Readable): void {
+    const rest = new GrowingBuffer();
+    const take = (bytes: Buffer) => {
+      const end = bytes.lastIndexOf(NEW_LINE) + 1;
+      if (end > 0) {
+        this.#hold(rest.take());
+        this.#hold(bytes.subarray(0, end));
+        this.#writeSome();
+      }
+      rest.add(bytes.subarray(end));
+    };
+    this.#sources.add(source);
+    if (source instanceof SharedBufferSocket) source.taker = take;
+    source.on('data', take);
+    // The pipe is only read, so its end closes it.
+    source.once('end', () => source.destroy());
+    source.once('close', () => this.#sources.delete(source));
+    source.on('error', () => {});
+    if (this.#abandoned) source.destroy();
+    else if (this.#isFull) source.pause();
+  }
+
+  /** Writes one line of this process. */
+  write(line: string): void {
+    this.#hold(Buffer.from(line));
+    this.#writeSome();
+  }
+
+  /** Writes the remaining lines of the workers, which have ended. Gives up after a while if the reader does not read. */
+  async close(): Promise<void> {
+    const late = setTimeout(() => this.#abandon(), CLOSE_WITHIN_MS);
+    await Promise.all([...this.#sources].map((source) => new Promise((resolve) => source.once('close', resolve))));
+    await new Promise<void>((resolve) => {
+      this.#idle = resolve;
+      if (!this.#writer.isBusy) resolve();
+    });
+    clearTimeout(late);
+  }
+
+  get #isFull(): boolean {
+    return this.#held.length + this.#writing.length > MAX_HELD_BYTES;
+  }
+
+  /** @param bytes copied; the caller may reuse the memory */
+  #hold(bytes: Buffer): void {
+    if (this.#abandoned) return;
+    this.#held.add(bytes);
+    if (this.#isFull) for (const source of this.#sources) source.pause();
+  }
+
+  #writeSome(): void {
+    if (this.#writer.isBusy || this.#abandoned) return;
+    if (this.#held.length === 0) {
+      this.#idle?.();
+      return;
+    }
+    [this.#held, this.#writing] = [this.#writing, this.#held];
+    this.#writer.write(this.#writing.bytes);
+  }
+
+  #wrote(): void {
+    this.#writing.take();
+    if (!this.#isFull) for (const source of this.#sources) source.resume();
+    this.#writeSome();
+  }
+
+  /** Closes the workers' pipes too, so that each worker counts its lines as dropped. */
+  #abandon(): void {
+    this.#writer.abandon();
+    this.#abandoned = true;
+    this.#held.take();
+    for (const source of this.#sources) source.destroy();
+    this.#idle?.();
+  }
+}
+
+/** A buffer that grows and is used again. New buffers for each write would burden the garbage collector. */
+class GrowingBuffer {
+  #memory: Buffer = EMPTY;
+  length = 0;
+
+  get bytes(): Buffer {
+    return this.#memory.subarray(0, this.length);
+  }
+
+  /** @param bytes copied; the caller may reuse the memory */
+  add(bytes: Buffer): void {
+    const length = this.length + bytes.length;
+    if (length > this.#memory.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(INITIAL_BYTES, 2 * length));
+      this.#memory.copy(larger, 0, 0, this.length);
+      this.#memory = larger;
+    }
+    bytes.copy(this.#memory, this.length);
+    this.length = length;
+  }
+
+  /** Empties the buffer. @returns its bytes, which are valid until the next `add` */
+  take(): Buffer {
+    const { bytes } = this;
+    this.length = 0;
+    return bytes;
+  }
+}

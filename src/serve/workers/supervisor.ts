@@ -1,0 +1,228 @@
+import { type AddressInfo, createServer } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type AdminListener, type AdminListenerOptions, listenAdmin } from '../../admin/listener.ts';
+import type { Configuration, Settings } from '../../config/settings.ts';
+import { listening } from '../../io/listening.ts';
+import { OpenFiles, openFilesLimit } from '../../listen/open-files.ts';
+import { JoinedMetrics } from '../../telemetry/joined-metrics.ts';
+import { type GatewayLog, openLog } from '../../telemetry/log.ts';
+import { adminApiAlone } from '../admin-api.ts';
+import { connectionLimitOf, tooFewFiles, totalOf } from '../connection-limit.ts';
+import type { RunningGateway } from '../gateway-process.ts';
+import { LiveSettings, type LiveSettingsOptions } from '../live-settings.ts';
+import { Dispatcher } from './dispatcher.ts';
+import { JoinedLines } from './joined-lines.ts';
+import { countsOf, joinReadiness, type WorkerReport } from './joined-reports.ts';
+import { shareOf } from './worker-context.ts';
+import { WorkerPool } from './worker-pool.ts';
+import type { WorkerProcess } from './worker-process.ts';
+
+/** How long the supervisor waits for a worker's answer before it reports without it. */
+const ANSWER_WITHIN_MS = 1_000;
+/** How long a worker may take after `drainTimeout` to close its store and flush its log. */
+const END_WITHIN_MS = 5_000;
+
+/**
+ * Starts and supervises a gateway of several worker processes. The supervisor accepts connections and hands them to the
+ * workers, runs the admin listener, joins logs and metrics, and replaces workers that end. It serves no requests of callers.
+ * @throws Failure as `runGateway` does, and `no_worker`
+ */
+export async function supervise(
+  configuration: Configuration,
+  workers: number,
+  env: NodeJS.ProcessEnv,
+): Promise<RunningGateway> {
+  const { settings, warnings } = configuration;
+  const lines = new JoinedLines(process.stdout.fd);
+  const log = openLog({
+    level: settings.logLevel,
+    sample2xx: () => 1,
+    nowMs: () => Date.now(),
+    monotonicMs: () => performance.now(),
+    onDrop: () => {},
+    stream: lines,
+  });
+  for (const warning of warnings) log.logger.warn(warning);
+  // Each worker has its own limit of open files, the same as this process. The supervisor itself holds only the connections
+  // that no worker has taken yet.
+  const limit = openFilesLimit();
+  const partOf = (worker: number) => connectionLimitOf(shareOf(settings, worker, workers), limit);
+  const parts = Array.from({ length: workers }, (_, i) => partOf(i + 1));
+  const warning = tooFewFiles(settings, parts, limit);
+  if (warning !== null) log.logger.warn(warning);
+  const metrics = new JoinedMetrics();
+  const dispatcher = new Dispatcher<WorkerProcess>({
+    maxConnections: totalOf(parts),
+    onDrop: () => metrics.connectionDropped('connections'),
+    nowMs: () => performance.now(),
+  });
+  const live = new LiveSettings(configuration);
+  const inForce = () => ({
+    settings: live.settings,
+    plans: live.plans,
+    versions: live.versions,
+    signature: live.signature,
+    warnings: [],
+  });
+  const pool = poolOf({ workers, env, dispatcher, metrics, lines, log, configuration: inForce });
+  const adminApi = adminApiAlone(live, { logger: log.logger, auditFailed: () => metrics.auditFailed() });
+  const keys = async () => (await adminApi.stores()).keys;
+  const leaves = [forwardSignals(pool), followSilently(live, { log, env, keys })];
+  const close = async () => {
+    for (const leave of leaves) await leave();
+    await adminApi.close();
+    await log.close();
+    await lines.close();
+  };
+  try {
+    const running = await start(settings, { pool, dispatcher, metrics, log, api: adminApi.api });
+    const stop = async () => {
+      const isBroken = await running.drain();
+      await close();
+      return isBroken ? 1 : 0;
+    };
+    return {
+      ...running,
+      reportDefect: (error) => log.logger.fatal({ err: error }, 'a defect that nobody caught'),
+      stop,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+interface SupervisorDeps {
+  readonly pool: WorkerPool;
+  readonly dispatcher: Dispatcher<WorkerProcess>;
+  readonly metrics: JoinedMetrics;
+  readonly log: GatewayLog;
+  readonly api: AdminListenerOptions['api'];
+}
+
+/** Starts the admin listener, then the workers, then the public port, so that no request comes before a worker serves. */
+async function start(settings: Settings, { pool, dispatcher, metrics, log, api }: SupervisorDeps) {
+  // `/readyz` is 503 until the port is open, just as while the gateway drains.
+  let draining = true;
+  const admin = await listenAdmin({
+    ...settings.admin,
+    readiness: () => readinessOf(pool, dispatcher, draining),
+    metrics: () => countsOf(pool.running, metrics, ANSWER_WITHIN_MS),
+    api,
+  });
+  const openFiles = new OpenFiles(openFilesLimit());
+  const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) => {
+    if (openFiles.isShort(socket)) {
+      socket.destroy();
+      metrics.connectionDropped('descriptors');
+    } else dispatcher.offer(socket);
+  });
+  try {
+    await pool.start();
+    await listening(server, settings.listen, 'PORT');
+  } catch (error) {
+    await pool.end(0);
+    await admin.close();
+    throw error;
+  }
+  const { address: host, port } = server.address() as AddressInfo;
+  draining = false;
+  log.logger.info({ host, port, admin: admin.port, workers: pool.slots.length }, 'serving');
+  const drain = async () => {
+    draining = true;
+    log.logger.info('draining');
+    pool.drain();
+    await delay(settings.listen.drainDelayMs);
+    server.close();
+    await dispatcher.emptied(ANSWER_WITHIN_MS);
+    const isBroken = await pool.end(settings.listen.drainTimeoutMs + END_WITHIN_MS);
+    await admin.close();
+    log.logger.info('drained');
+    return isBroken;
+  };
+  return { host, port, scheme: schemeOf(settings), ...addressOf(admin), drain };
+}
+
+function schemeOf({ listen }: Settings): RunningGateway['scheme'] {
+  return listen.tls === null ? 'http' : 'https';
+}
+
+function addressOf({ host, port }: AdminListener): Pick<RunningGateway, 'adminHost' | 'adminPort'> {
+  return { adminHost: host, adminPort: port };
+}
+
+function poolOf({
+  log: { logger },
+  metrics,
+  lines,
+  ...options
+}: Pick<SupervisorDeps, 'log' | 'metrics' | 'dispatcher'> & {
+  readonly lines: JoinedLines;
+  readonly workers: number;
+  readonly configuration: () => Configuration;
+  readonly env: NodeJS.ProcessEnv;
+}): WorkerPool {
+  return new WorkerPool({
+    ...options,
+    onStarted: ({ output }) => lines.follow(output),
+    onFailed: ({ worker, pid }, { message }) => logger.error({ worker, pid, why: message }, 'a worker cannot start'),
+    onLost: ({ worker, pid }, end, pauseMs) => {
+      metrics.workerLost();
+      const how = end === null ? 'a worker stops by itself' : 'a worker ended';
+      logger.error({ worker, pid, ...end, pauseMs }, `${how}, another takes its place`);
+    },
+    onEnd: ({ lastMetrics }) => metrics.keep(lastMetrics),
+  });
+}
+
+/**
+ * Forwards SIGHUP to the workers, and kills them when this process exits. If SIGKILL ends this process, the workers notice
+ * it themselves and stop.
+ */
+function forwardSignals(pool: WorkerPool): () => void {
+  const forward = () => {
+    // SIGHUP would end a worker that has not installed its handler yet.
+    for (const worker of pool.running) if (worker.state !== 'starting') worker.signal('SIGHUP');
+  };
+  const kill = () => pool.kill();
+  process.on('SIGHUP', forward).on('exit', kill);
+  return () => {
+    process.off('SIGHUP', forward).off('exit', kill);
+  };
+}
+
+/**
+ * Reloads the settings without logging or counting it, because the workers reload, log and count themselves. A worker that
+ * is started later gets the settings that are in force then.
+ */
+function followSilently(
+  live: LiveSettings,
+  { log, env, keys }: Pick<LiveSettingsOptions, 'log' | 'env' | 'keys'>,
+): () => Promise<void> {
+  const silentLog = { ...log, logger: log.logger.child({}, { level: 'silent' }) };
+  return live.follow({ env, log: silentLog, keys, onReload: () => {} });
+}
+
+async function readinessOf(pool: WorkerPool, dispatcher: Dispatcher<WorkerProcess>, draining: boolean) {
+  const reports = await Promise.all(
+    pool.slots.map(async ({ worker, current }) => {
+      const readiness = current?.state === 'serving' ? await current.ask('readiness', ANSWER_WITHIN_MS) : null;
+      const state: WorkerReport['state'] =
+        current === null || current.state === 'leaving'
+          ? 'replaced'
+          : current.state === 'starting'
+            ? 'starting'
+            : readiness === null
+              ? 'silent'
+              : 'serving';
+      const connections = current === null ? 0 : dispatcher.openOf(current);
+      return { readiness, report: { worker, pid: current?.pid ?? null, state, connections } };
+    }),
+  );
+  const answers = reports.flatMap(({ readiness }) => readiness ?? []);
+  return joinReadiness(
+    answers,
+    reports.map(({ report }) => report),
+    draining,
+  );
+}

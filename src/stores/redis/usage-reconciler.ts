@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs';
+import { type DeferredUsage, NothingDone, type ReconciledUsage, type UsageReconciler } from '../../admit/ledger.ts';
+import { WINDOWS } from '../../admit/plan.ts';
+import type { CircuitOptions } from './circuit.ts';
+import { ClusterClient } from './cluster.ts';
+import type { RedisClient } from './connection.ts';
+import { keyspace } from './keyspace.ts';
+import type { Calls } from './shards.ts';
+
+/** Exported for its test. */
+export const RECONCILE_USAGE_LUA = readFileSync(new URL('./reconcile-usage.lua', import.meta.url), 'utf8');
+
+interface ReconcileCommand {
+  tollgateReconcile(key: string, ...args: number[]): Promise<number[] | string>;
+}
+
+/**
+ * Adds to Redis the usage that this gateway admitted while Redis was away: one script call per consumer, never sent twice.
+ */
+export class RedisUsageReconciler implements UsageReconciler {
+  readonly #redis: RedisClient & ReconcileCommand;
+  readonly #circuit: Calls;
+
+  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+    redis.defineCommand('tollgateReconcile', { lua: RECONCILE_USAGE_LUA, numberOfKeys: 1 });
+    this.#redis = redis as RedisClient & ReconcileCommand;
+    this.#circuit = circuit;
+  }
+
+  reconcile(deferred: readonly DeferredUsage[]): Promise<readonly ReconciledUsage[]> {
+    return Promise.all(deferred.map((usage) => this.#reconcileOne(usage)));
+  }
+
+  async #reconcileOne({ consumerId, windows, ownNowMs }: DeferredUsage): Promise<ReconciledUsage> {
+    const key = keyspace.account(consumerId);
+    const args = windows.flatMap(({ window, lengthMs, spent, endsAtMs }) => {
+      return [WINDOWS.indexOf(window) + 1, lengthMs, spent, endsAtMs];
+    });
+    try {
+      const reply = await this.#circuit.run(() => this.#redis.tollgateReconcile(key, ownNowMs ?? 0, ...args), key);
+      // The hash holds values that Tollgate did not write, so nothing was added.
+      if (typeof reply === 'string') return { kind: 'lost' };
+      return { kind: 'added', added: windows.filter((_, i) => reply[i] === 1).map(({ window }) => window) };
+    } catch (error) {
+      return { kind: error instanceof NothingDone ? 'refused' : 'lost' };
+    }
+  }
+}
+
+const TRIAL_LUA = `return redis.call('SET', KEYS[1], 1, 'PX', ARGV[1])`;
+const TRIAL_TTL_MS = 1_000;
+
+interface TrialCommand {
+  tollgateTrial(key: string, ttlMs: number): Promise<unknown>;
+}
+
+/**
+ * What a server must pass before it counts as back: it runs a script that writes. In a cluster one key tests only one
+ * node, so the probe alone decides there.
+ */
+export function trialOn(redis: RedisClient): Pick<CircuitOptions, 'trial'> {
+  if (redis instanceof ClusterClient) return {};
+  redis.defineCommand('tollgateTrial', { lua: TRIAL_LUA, numberOfKeys: 1 });
+  return { trial: () => (redis as RedisClient & TrialCommand).tollgateTrial(keyspace.trial, TRIAL_TTL_MS) };
+}

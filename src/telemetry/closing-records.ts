@@ -1,0 +1,43 @@
+import type { DeprecatedCallCounter } from '../annotate/deprecated-calls.ts';
+import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
+import type { ClosingRecords } from '../gateway/gateway-deps.ts';
+import type { GatewayLog } from './log.ts';
+import type { GatewayMetrics } from './metrics.ts';
+
+/** Brings the closing records to the log, to the metrics and to the counter of deprecated calls. */
+export class LogAndMetrics implements ClosingRecords {
+  readonly #log: GatewayLog;
+  readonly #metrics: GatewayMetrics;
+  readonly #deprecatedCalls: DeprecatedCallCounter;
+  readonly #deprecatedRoutes: ReadonlySet<string>;
+
+  constructor(
+    log: GatewayLog,
+    metrics: GatewayMetrics,
+    deprecatedCalls: DeprecatedCallCounter,
+    deprecatedRoutes: ReadonlySet<string>,
+  ) {
+    this.#log = log;
+    this.#metrics = metrics;
+    this.#deprecatedCalls = deprecatedCalls;
+    this.#deprecatedRoutes = deprecatedRoutes;
+  }
+
+  close(exchange: Exchange): void {
+    this.#metrics.record(exchange);
+    const { route, judgement, consumerId } = exchange;
+    if (route !== null && judgement === 'admitted' && this.#deprecatedRoutes.has(route)) {
+      this.#deprecatedCalls.count(route, consumerId);
+    }
+    this.#log.access(exchange);
+  }
+
+  closeWebSocket(closed: ClosedWebSocket): void {
+    this.#metrics.webSocketClosed(closed.end);
+    this.#log.webSocketClosed(closed);
+  }
+
+  defect(error: unknown, requestId: string): void {
+    this.#log.logger.error({ err: error, requestId }, 'a defect');
+  }
+}

@@ -1,5 +1,0 @@
-import { defineConfig } from 'vitest/config';
-import base from '../../vitest.config.ts';
-
-/** The checks that need a browser, which `npm test` does not: `npm run test:browser`. */
-export default defineConfig({ ...base, test: { ...base.test, include: ['test/browser/*.browser.ts'] } });

@@ -1,0 +1,362 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { digestOf, isWellFormed } from '../../../src/identify/api-key.ts';
+import { ROOT, runTollgate, temporaryFolder } from '../../support/processes.ts';
+import { privateRedis, redisCommand, testRedis } from '../../support/redis.ts';
+import { runCommand as run } from '../../support/run-command.ts';
+
+const PEPPER = 'a pepper that only the tests use';
+
+async function create(env: NodeJS.ProcessEnv, ...args: string[]) {
+  const { code, stdout, stderr } = await run(env, 'keys', 'create', '--json', ...args);
+  expect(stderr).toBe('');
+  expect(code).toBe(0);
+  return JSON.parse(stdout);
+}
+
+const STORES: Record<string, () => Promise<NodeJS.ProcessEnv>> = {
+  'the embedded store': async () => ({ TOLLGATE_DATA: await temporaryFolder() }),
+  Redis: async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    return { REDIS_URL: url, KEY_PEPPER: PEPPER };
+  },
+};
+
+describe.each(Object.keys(STORES))('on %s', (name) => {
+  let env: NodeJS.ProcessEnv;
+  beforeEach(async () => {
+    env = await STORES[name]!();
+  });
+
+  test('a key is made with its secret shown once, in the promised shape', async () => {
+    const made = await create(env, '--plan', 'pro');
+    expect(Object.keys(made)).toEqual(['id', 'key', 'plan', 'name', 'owner', 'limits', 'createdAt', 'expiresAt']);
+    expect(made).toMatchObject({
+      plan: 'pro',
+      name: null,
+      owner: null,
+      limits: { minute: 300, day: 10_000 },
+      expiresAt: null,
+    });
+    expect(made.createdAt).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    expect(isWellFormed(made.key)).toBe(true);
+    const { key, ...rest } = made;
+    const list = await run(env, 'keys', 'list', '--json');
+    expect(JSON.parse(list.stdout)).toEqual([rest]);
+    const shown = await run(env, 'keys', 'show', made.id, '--json');
+    expect(JSON.parse(shown.stdout)).toEqual({
+      ...rest,
+      notes: null,
+      revokedAt: null,
+      secrets: [{ last4: key.slice(-4), createdAt: made.createdAt, expiresAt: null }],
+    });
+    const text = await run(env, 'keys', 'show', made.id);
+    expect(list.stdout + shown.stdout + text.stdout).not.toContain(key.slice(8, -4));
+  });
+
+  test('a secret that is taken for an id is not printed back', async () => {
+    const { key } = await create(env, '--plan', 'free');
+    for (const secret of [key, `kong_${'a'.repeat(32)}`, `key_${'a'.repeat(40)}`]) {
+      for (const words of [
+        ['keys', 'show', secret],
+        ['keys', 'rotate', secret],
+        ['keys', 'revoke', secret],
+        ['keys', 'update', secret, '--name', 'x'],
+        ['usage', secret],
+        ['bans', 'lift', secret],
+      ]) {
+        const { code, stdout, stderr } = await run(env, ...words);
+        expect({ words, code, stdout }).toEqual({ words, code: 1, stdout: '' });
+        expect(stderr).toMatch(/^There is no key with this id\. .*`tollgate keys list`.*\n$/);
+        expect(stderr).not.toContain(secret.slice(4, 20));
+      }
+    }
+  });
+
+  test('a key carries name, owner, limits of its own and its end', async () => {
+    const made = await create(
+      env,
+      '--plan',
+      'pro',
+      '--name',
+      'Ünïcode 🐟',
+      '--owner',
+      'o',
+      '--limit',
+      'minute=500',
+      '--limit',
+      'hour=unlimited',
+      '--expires',
+      '90d',
+    );
+    expect(made).toMatchObject({
+      name: 'Ünïcode 🐟',
+      owner: 'o',
+      limits: { minute: 500, hour: 'unlimited', day: 10_000 },
+    });
+    expect(Object.keys(made.limits)).toEqual(['minute', 'hour', 'day']);
+    expect(Date.parse(made.expiresAt) - Date.parse(made.createdAt)).toBe(90 * 86_400_000);
+  });
+
+  test.each([
+    ['2099-12-31', '2099-12-31T00:00:00.000Z'],
+    ['2099-12-31T12:00:00Z', '2099-12-31T12:00:00.000Z'],
+    ['2099-12-31T12:00:00.250+02:00', '2099-12-31T10:00:00.250Z'],
+  ])('a key may end at %s', async (given, expiresAt) => {
+    expect(await create(env, '--plan', 'free', '--expires', given)).toMatchObject({ expiresAt });
+  });
+
+  test('a plan whose windows are custom needs numbers for all of them', async () => {
+    for (const limits of [[], ['--limit', 'minute=5'], ['--limit', 'day=5']]) {
+      const { code, stdout, stderr } = await run(env, 'keys', 'create', '--plan', 'enterprise', ...limits);
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toMatch(/none for: .*(minute|day)/);
+    }
+    const made = await create(env, '--plan', 'enterprise', '--limit', 'minute=5', '--limit', 'day=0');
+    expect(made.limits).toEqual({ minute: 5, day: 0 });
+  });
+
+  test('a rotation shows a second secret, and the first lives for its overlap', async () => {
+    const made = await create(env, '--plan', 'free');
+    const before = Date.now();
+    const { stdout } = await run(env, 'keys', 'rotate', made.id, '--overlap', '1h', '--json');
+    const rotated = JSON.parse(stdout);
+    expect(rotated).toEqual({ ...made, key: rotated.key });
+    expect(rotated.key).not.toBe(made.key);
+    const { secrets } = JSON.parse((await run(env, 'keys', 'show', made.id, '--json')).stdout);
+    expect(secrets.map((secret: { last4: string }) => secret.last4)).toEqual([
+      rotated.key.slice(-4),
+      made.key.slice(-4),
+    ]);
+    expect(secrets[0].expiresAt).toBeNull();
+    expect(Date.parse(secrets[1].expiresAt)).toBeGreaterThanOrEqual(before + 3_600_000);
+    expect(Date.parse(secrets[1].expiresAt)).toBeLessThanOrEqual(Date.now() + 3_600_000);
+    const last = JSON.parse((await run(env, 'keys', 'rotate', made.id, '--overlap', '0s', '--json')).stdout);
+    const after = JSON.parse((await run(env, 'keys', 'show', made.id, '--json')).stdout);
+    expect(after.secrets.map((secret: { last4: string }) => secret.last4)).toEqual([last.key.slice(-4)]);
+  });
+
+  test('a rotation does not promise the first secret a longer life than its key has', async () => {
+    const made = await create(env, '--plan', 'free', '--expires', '1h');
+    const rotate = async (overlap: string) => (await run(env, 'keys', 'rotate', made.id, '--overlap', overlap)).stdout;
+    expect(await rotate('30d')).toContain(`the old one works until ${made.expiresAt}.`);
+    const { secrets } = JSON.parse((await run(env, 'keys', 'show', made.id, '--json')).stdout);
+    expect(await rotate('1m')).not.toContain(made.expiresAt);
+    expect(secrets).toHaveLength(2);
+    expect(await rotate('0s')).toContain('the old one no longer works.');
+  });
+
+  test('a revoked key is listed no more unless asked for, and can be neither rotated nor changed', async () => {
+    const made = await create(env, '--plan', 'free');
+    const kept = await create(env, '--plan', 'free');
+    expect((await run(env, 'keys', 'revoke', made.id)).stdout).toBe(`${made.id} is revoked.\n`);
+    const ids = async (...args: string[]) =>
+      JSON.parse((await run(env, 'keys', 'list', '--json', ...args)).stdout).map(({ id }: { id: string }) => id);
+    expect(await ids()).toEqual([kept.id]);
+    expect((await ids('--all')).sort()).toEqual([made.id, kept.id].sort());
+    for (const words of [
+      ['rotate', made.id],
+      ['update', made.id, '--plan', 'pro'],
+    ]) {
+      const { code, stderr } = await run(env, 'keys', ...words);
+      expect(code).toBe(1);
+      expect(stderr).toContain('revoked');
+    }
+    // Twice is no mistake, and the first time stands.
+    const again = await run(env, 'keys', 'revoke', made.id);
+    expect([again.code, again.stdout]).toEqual([0, expect.stringContaining('has been revoked since')]);
+  });
+
+  test('an update changes what it names and nothing else', async () => {
+    const { key: _, ...made } = await create(
+      env,
+      '--plan',
+      'free',
+      '--name',
+      'n',
+      '--limit',
+      'minute=5',
+      '--expires',
+      '1d',
+    );
+    const update = async (...args: string[]) =>
+      JSON.parse((await run(env, 'keys', 'update', made.id, '--json', ...args)).stdout);
+    expect(await update('--plan', 'pro')).toEqual({ ...made, plan: 'pro', limits: { minute: 5, day: 10_000 } });
+    expect(await update('--limit', 'minute=default', '--limit', 'day=7')).toMatchObject({
+      limits: { minute: 300, day: 7 },
+    });
+    expect(await update('--name', '', '--owner', 'o', '--expires', 'never')).toMatchObject({
+      name: null,
+      owner: 'o',
+      expiresAt: null,
+    });
+    const refused = await run(env, 'keys', 'update', made.id, '--plan', 'enterprise');
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('minute')]);
+    const nothing = await run(env, 'keys', 'update', made.id);
+    expect(nothing.code).toBe(2);
+  });
+
+  test('a list has every key, oldest first, however many there are', async () => {
+    const made: string[] = [];
+    for (let i = 0; i < 12; i++) made.push((await create(env, '--plan', 'free', '--name', `n${i}`)).id);
+    const plain = await run(env, 'keys', 'list');
+    const lines = plain.stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.split('\t'));
+    expect(lines.map(([id]) => id).sort()).toEqual(made.toSorted());
+    const terminal = await run({ ...env, TEST_TERMINAL: 'yes' }, 'keys', 'list');
+    expect(terminal.stdout).toMatch(/^ID +SECRET +PLAN /);
+    expect(terminal.stdout.trimEnd().split('\n')).toHaveLength(13);
+  });
+
+  test.each(['show', 'rotate', 'revoke'])(
+    'keys %s of a key that is not there is refused with a sentence',
+    async (command) => {
+      const { code, stdout, stderr } = await run(env, 'keys', command, 'key_none');
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toContain('There is no key key_none.');
+    },
+  );
+
+  test.each([
+    [2, ['create']],
+    [2, ['create', '--plan']],
+    [2, ['create', '--plan', 'free', '--limit', 'minute']],
+    [2, ['create', '--plan', 'free', '--limit', 'minute=-1']],
+    [2, ['create', '--plan', 'free', '--limit', 'minute=1.5']],
+    [2, ['create', '--plan', 'free', '--limit', 'minute=1000000000000000']],
+    [2, ['create', '--plan', 'free', '--limit', 'minute=default']],
+    [2, ['create', '--plan', 'free', '--limit', '__proto__=1']],
+    [2, ['create', '--plan', 'free', '--limit', 'minute=1', '--limit', 'minute=2']],
+    [2, ['create', '--plan', 'free', '--expires', 'soon']],
+    [2, ['create', '--plan', 'free', '--expires', '2030-02-30']],
+    [2, ['create', '--plan', 'free', '--expires', '99999d']],
+    [1, ['create', '--plan', 'free', '--expires', '0s']],
+    [1, ['create', '--plan', 'free', '--expires', '2020-01-01']],
+    [1, ['create', '--plan', 'gold']],
+    [1, ['create', '--plan', 'constructor']],
+    [1, ['create', '--plan', 'free', '--name', 'a\nb']],
+    [1, ['create', '--plan', 'free', '--name', 'a\u202eb']],
+    [1, ['create', '--plan', 'free', '--owner', 'x'.repeat(101)]],
+    [2, ['rotate', 'key_x', '--overlap', 'long']],
+    [2, ['rotate']],
+    [2, ['show', 'a', 'b']],
+  ])('exit code %i and one line for keys %j, and no key is made', async (expected, args) => {
+    const { code, stdout, stderr } = await run(env, 'keys', ...(args as string[]));
+    expect(code).toBe(expected);
+    expect(stdout).toBe('');
+    expect(stderr).toMatch(/^[^\n]+\n$/);
+    expect((await run(env, 'keys', 'list', '--json')).stdout).toBe('[]\n');
+  });
+});
+
+describe('which store a new key is in', () => {
+  const WORDS = ['keys', 'create', '--plan', 'free'];
+
+  test('is said, without the password of a Redis', async () => {
+    const TOLLGATE_DATA = await temporaryFolder();
+    expect((await run({ TOLLGATE_DATA }, ...WORDS)).stdout).toContain(
+      `It is in the embedded store in ${TOLLGATE_DATA};`,
+    );
+    const { url } = await privateRedis({ configArgs: ['--requirepass', 'right'] });
+    const { stdout } = await run({ REDIS_URL: url, KEY_PEPPER: PEPPER }, ...WORDS);
+    expect(stdout).toContain(`It is in Redis at ${new URL(url).host};`);
+    expect(stdout).not.toContain('right');
+  });
+
+  test('has to be said where there is none: no ./data is made in silence', async () => {
+    const cwd = await temporaryFolder();
+    const env = {
+      TOLLGATE_DATA: undefined,
+      TOLLGATE_CONFIG: join(ROOT, 'config', 'gateway.yaml'),
+      TOLLGATE_PLANS: join(ROOT, 'plans.yaml'),
+    };
+    const asked = await runTollgate(WORDS, { cwd, env });
+    expect(asked).toMatchObject({ code: 2, stdout: '' });
+    expect(asked.stderr).toMatch(
+      /^There is no store in \S+\/data, and REDIS_URL is not set\. Set REDIS_URL or TOLLGATE_DATA as the gateways have it, .*`--data \.\/data`.*\n$/,
+    );
+    expect(readdirSync(cwd)).toEqual([]);
+
+    const made = await runTollgate([...WORDS, '--data', './data'], { cwd, env });
+    expect(made).toMatchObject({ code: 0, stdout: expect.stringContaining(`embedded store in ${join(cwd, 'data')};`) });
+    // From now on it is there.
+    expect(await runTollgate(WORDS, { cwd, env })).toMatchObject({ code: 0, stderr: '' });
+    const { stdout } = await runTollgate(['keys', 'list', '--json'], { cwd, env });
+    expect(JSON.parse(stdout)).toHaveLength(2);
+  });
+
+  test('is not said twice: --data beside REDIS_URL is refused', async () => {
+    const { code, stderr } = await run(
+      { REDIS_URL: 'redis://127.0.0.1:1', KEY_PEPPER: PEPPER },
+      ...WORDS,
+      '--data',
+      'x',
+    );
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^The keys are in Redis.*--data.*\n$/);
+  });
+});
+
+test('the embedded store keeps the digest under the pepper that it made for itself', async () => {
+  const folder = await temporaryFolder();
+  const { key } = await create({ TOLLGATE_DATA: folder }, '--plan', 'free');
+  const pepper = readFileSync(join(folder, 'tollgate.pepper'), 'utf8').trim();
+  const files = Buffer.concat(readdirSync(folder).map((name) => readFileSync(join(folder, name))));
+  expect(files.includes(digestOf(key, pepper))).toBe(true);
+  expect(files.includes(key.slice(8, 30))).toBe(false);
+});
+
+describe('as a process of its own', () => {
+  test('commands at the same time on one embedded store all succeed', async () => {
+    const TOLLGATE_DATA = await temporaryFolder();
+    const runs = await Promise.all(
+      Array.from({ length: 4 }, () =>
+        runTollgate(['keys', 'create', '--plan', 'free', '--json'], { env: { TOLLGATE_DATA } }),
+      ),
+    );
+    expect(runs.map(({ code, stderr }) => [code, stderr])).toEqual(Array(4).fill([0, '']));
+    const { stdout } = await runTollgate(['keys', 'list', '--json'], { env: { TOLLGATE_DATA } });
+    expect(JSON.parse(stdout)).toHaveLength(4);
+  });
+
+  test('a Redis that is not there is told within 3 s, without its password', async () => {
+    const server = await privateRedis();
+    await server.stop();
+    const startedMs = performance.now();
+    const REDIS_URL = server.url.replace('redis://', 'redis://user:tellnobody@');
+    const { code, stdout, stderr } = await runTollgate(['keys', 'list'], { env: { REDIS_URL, KEY_PEPPER: PEPPER } });
+    // A second for Node.js to start.
+    expect(performance.now() - startedMs).toBeLessThan(4_000);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/^Redis at [\d.]+:\d+ does not answer \(ECONNREFUSED\)\. Check REDIS_URL.*\n$/);
+    expect(stderr).not.toContain('tellnobody');
+  });
+
+  test('a Redis that is silent is told within 3 s', async () => {
+    const server = await privateRedis();
+    await server.pause();
+    const startedMs = performance.now();
+    const { code, stderr } = await runTollgate(['keys', 'list'], {
+      env: { REDIS_URL: server.url, KEY_PEPPER: PEPPER },
+    });
+    expect(performance.now() - startedMs).toBeLessThan(4_000);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^Redis at [\d.]+:\d+ does not answer.*\n$/);
+  });
+
+  test('a Redis that wants another password says so at once', async () => {
+    const server = await privateRedis({ configArgs: ['--requirepass', 'right'] });
+    for (const REDIS_URL of [server.url.replace('right', 'wrong'), server.url.replace(':right@', '')]) {
+      const { code, stderr } = await runTollgate(['keys', 'list'], { env: { REDIS_URL, KEY_PEPPER: PEPPER } });
+      expect(code).toBe(1);
+      expect(stderr).toMatch(/refuses us \((WRONGPASS|NOAUTH)\)/);
+      expect(stderr).not.toContain('wrong@');
+    }
+    const { code } = await runTollgate(['keys', 'list'], { env: { REDIS_URL: server.url, KEY_PEPPER: PEPPER } });
+    expect(code).toBe(0);
+  });
+});

@@ -1,0 +1,175 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/processes.ts';
+import { testRedis } from '../../support/redis.ts';
+import { runCommand } from '../../support/run-command.ts';
+
+const OLD = `
+plans:
+  free: { limits: { minute: 60, day: 1000 } }
+  pro: { limits: { minute: 300, hour: 5000 }, bans: off }
+  gone: { limits: { day: 5 } }
+  enterprise: { limits: { minute: custom } }
+`;
+const NEW = `
+plans:
+  free: { limits: { minute: 30, day: 2000 } }
+  pro: { limits: { minute: unlimited, second: 9 }, shadow: { minute: 200 }, enforce: true }
+  enterprise: { limits: { minute: 500 } }
+  trial: { limits: { day: 5 } }
+bans: { first: 90s, factor: 3, forget: 7d }
+failed-authentication: { minute: 20 }
+`;
+const GATEWAY = `
+upstreams: { store: { targets: [http://127.0.0.1:9000] } }
+routes:
+  - { path: /v1/pets, methods: [GET], upstream: store }
+  - { path: /v1/report, methods: [GET], upstream: store, cost: 40 }
+  - { path: /v1/status, methods: [GET], upstream: store, cost: 900, auth: none, limits: { minute: 1000 } }
+`;
+
+let folder: string;
+let old: string;
+let now: string;
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  [old, now] = [join(folder, 'old.yaml'), join(folder, 'new.yaml')];
+  await Promise.all([writeFile(old, OLD), writeFile(now, NEW), writeFile(join(folder, 'gateway.yaml'), GATEWAY)]);
+});
+
+const changesOf = async (env: NodeJS.ProcessEnv, ...words: string[]) =>
+  JSON.parse((await runCommand(env, 'plans', 'diff', old, now, '--json', ...words)).stdout).changes as {
+    plan: string | null;
+    what: string;
+    keys: number | null;
+  }[];
+
+describe('tollgate plans diff', () => {
+  test('tells what was added, removed, raised and lowered, plan by plan', async () => {
+    const told = (await changesOf({})).map((it) => Object.values(it).slice(0, 5));
+    const bans = (plan: string) => [
+      [plan, 'bans.first', 'raised', '1m', '90s'],
+      [plan, 'bans.forget', 'raised', '1d', '7d'],
+      [plan, 'bans.factor', 'raised', 2, 3],
+    ];
+    expect(told).toEqual([
+      ['free', 'limits.minute', 'lowered', 60, 30],
+      ['free', 'limits.day', 'raised', 1000, 2000],
+      ...bans('free'),
+      ['pro', 'limits.second', 'added', null, 9],
+      ['pro', 'limits.minute', 'raised', 300, 'unlimited'],
+      ['pro', 'limits.hour', 'removed', 5000, null],
+      ['pro', 'bans', 'added', null, 'on'],
+      ['pro', 'shadow.minute', 'added', null, 200],
+      ['gone', 'plan', 'removed', null, null],
+      ['enterprise', 'limits.minute', 'changed', 'custom', 500],
+      ...bans('enterprise'),
+      ['trial', 'plan', 'added', null, null],
+      [null, 'failed-authentication.minute', 'lowered', 30, 20],
+    ]);
+  });
+
+  test('is a table, or lines for other programs; files that allow the same differ in nothing', async () => {
+    const { stdout } = await runCommand({}, 'plans', 'diff', old, now);
+    expect(stdout.split('\n')[0]).toBe('free\tlimits.minute\tlowered\t60\t30\t-\t');
+    const shown = await runCommand({ TEST_TERMINAL: 'yes' }, 'plans', 'diff', old, now);
+    expect(shown.stdout).toMatch(/^PLAN +WHAT +CHANGE +FROM +TO +LIVE KEYS/);
+    const same = join(folder, 'same.yaml');
+    await writeFile(same, `# The same, said otherwise.\nbans: { after: 10, first: 60s }\n${OLD}`);
+    expect(await runCommand({}, 'plans', 'diff', old, same)).toEqual({
+      code: 0,
+      stdout: `${old} and ${same} allow the same.\n`,
+      stderr: '',
+    });
+  });
+
+  test('refuses a faulty file with the position, and one file alone', async () => {
+    const bad = join(folder, 'bad.yaml');
+    await writeFile(bad, 'plans: { free: { limits: { minute: lots } } }\n');
+    const { code, stderr } = await runCommand({}, 'plans', 'diff', old, bad);
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringContaining('bad.yaml:1:36: plans.free.limits.minute'),
+    });
+    expect((await runCommand({}, 'plans', 'diff', old, old)).code).toBe(2);
+    expect((await runCommand({}, 'plans', 'diff', old)).code).toBe(2);
+  });
+});
+
+describe.each(['embedded', 'redis'])('against the %s store', (kind) => {
+  let env: Record<string, string>;
+  beforeAll(async () => {
+    env = { TOLLGATE_CONFIG: join(folder, 'gateway.yaml'), TOLLGATE_PLANS: old, TOLLGATE_DATA: join(folder, 'data') };
+    if (kind === 'redis') env = { ...env, REDIS_URL: (await testRedis()).url, KEY_PEPPER: 'a pepper for this test' };
+    const create = async (...words: string[]) => {
+      const { code, stdout, stderr } = await runCommand(env, 'keys', 'create', '--json', '--plan', ...words);
+      if (code !== 0) throw new Error(stderr);
+      return JSON.parse(stdout).id as string;
+    };
+    for (const words of [
+      ['free'],
+      ['free'],
+      ['free', '--limit', 'minute=7'],
+      ['gone'],
+      ['enterprise', '--limit', 'minute=9'],
+    ]) {
+      await create(...words);
+    }
+    await runCommand(env, 'keys', 'revoke', await create('free'));
+  });
+
+  test('diff counts the live keys that each change touches, without those that have a limit of their own', async () => {
+    const keys = new Map((await changesOf(env, '--against')).map((it) => [`${it.plan} ${it.what}`, it.keys]));
+    expect(keys.get('free limits.minute')).toBe(2);
+    expect(keys.get('free limits.day')).toBe(3);
+    expect(keys.get('free bans.first')).toBe(3);
+    expect(keys.get('pro limits.second')).toBe(0);
+    expect(keys.get('gone plan')).toBe(1);
+    expect(keys.get('enterprise limits.minute')).toBe(0);
+    expect(keys.get('null failed-authentication.minute')).toBe(null);
+    const { code, stdout } = await runCommand(env, 'plans', 'diff', old, now, '--against');
+    expect(code).toBe(1);
+    expect(stdout).toContain('gone\tplan\tremoved\t-\t-\t1\tcould not be served any more\n');
+  });
+
+  test('diff exits with 1 where a plan goes that live keys use, but not where `removed` names it or nobody asks', async () => {
+    const onPurpose = join(folder, 'on-purpose.yaml');
+    await writeFile(onPurpose, `${NEW}removed: [gone]\n`);
+    expect((await runCommand(env, 'plans', 'diff', old, onPurpose, '--against')).code).toBe(0);
+    expect((await runCommand(env, 'plans', 'diff', old, now)).code).toBe(0);
+    expect((await runCommand(env, 'plans', 'check', onPurpose, '--against')).stderr).not.toContain('`gone`');
+  });
+
+  test('check warns of plans without keys, keys without their plan, and limits below what a route costs', async () => {
+    const { code, stdout } = await runCommand(env, 'plans', 'check', now, '--against', '--json');
+    expect(code).toBe(0);
+    const warnings = JSON.parse(stdout).warnings.map((it: { line: number; path: string; message: string }) => [
+      it.line,
+      it.path,
+      it.message,
+    ]);
+    expect(warnings).toEqual([
+      [3, 'plans', 'has no plan `gone`, which 1 live key uses; keep it, or move them to another plan first.'],
+      [3, 'plans.free.limits.minute', 'is below the cost of /v1/report, 40: keys of this plan can never call it.'],
+      [4, 'plans.pro', 'is used by no live key.'],
+      [4, 'plans.pro.limits.second', 'is below the cost of /v1/report, 40: keys of this plan can never call it.'],
+      [6, 'plans.trial', 'is used by no live key.'],
+      [6, 'plans.trial.limits.day', 'is below the cost of /v1/report, 40: keys of this plan can never call it.'],
+    ]);
+    expect((await runCommand(env, 'plans', 'check', now, '--against', '--strict')).code).toBe(1);
+  });
+
+  test('check warns of keys that bring no limit where the plan has none for them', async () => {
+    const custom = join(folder, 'custom.yaml');
+    await writeFile(
+      custom,
+      'plans:\n  free: { limits: { minute: custom } }\n  gone: { limits: { day: 5 } }\n  enterprise: { limits: { minute: 50 } }\n',
+    );
+    const { stderr } = await runCommand(env, 'plans', 'check', custom, '--against');
+    expect(stderr).toContain(
+      'custom.yaml:2:29: plans.free.limits.minute: is `custom`, and 2 live keys bring no limit of their own: they could not be served.',
+    );
+  });
+});

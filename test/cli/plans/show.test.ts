@@ -1,0 +1,30 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { runTollgate, temporaryFolder } from '../../support/processes.ts';
+
+const PLANS = `
+plans:
+  free: { limits: { minute: 60 }, shadow: { minute: 30 } }
+  trial: { limits: { day: 10 }, enforce: false, bans: off }
+failed-authentication: { minute: 7 }
+`;
+
+test('`plans show` prints the plans that a gateway would have, as a table and as JSON', async () => {
+  const folder = await temporaryFolder();
+  await writeFile(join(folder, 'plans.yaml'), PLANS);
+  const env = { TOLLGATE_PLANS: join(folder, 'plans.yaml') };
+  const table = await runTollgate(['plans', 'show'], { env });
+  expect(table.code).toBe(0);
+  expect(table.stdout).toContain('free\t\t60\t\t\tafter 10 within 60 s: 60 s x 2, at most 86400 s\tminute 30\n');
+  expect(table.stdout).toContain('trial\t\t\t\t10\toff\tall\n');
+  const { stdout } = await runTollgate(['plans', 'show', '--json'], { env });
+  expect(JSON.parse(stdout)).toMatchObject({
+    version: expect.stringMatching(/^[0-9a-f]{12}$/),
+    failedAuthenticationPerMinute: 7,
+    plans: [
+      { name: 'free', limits: { minute: 60 }, enforce: true, shadow: { minute: 30 } },
+      { name: 'trial', limits: { day: 10 }, enforce: false, bans: null },
+    ],
+  });
+});

@@ -1,0 +1,143 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { Exchange } from '../../src/gateway/exchange.ts';
+import { openLog } from '../../src/telemetry/log.ts';
+import { quotedMessages } from '../../tools/docs/errors.ts';
+import { LABELS } from '../../tools/docs/metrics.ts';
+import { generatedPages } from '../../tools/docs/pages.ts';
+import { unknownCitations } from '../../tools/docs/reliability.ts';
+import { metrics } from '../../tools/docs/sources.ts';
+import { ROOT } from '../support/processes.ts';
+
+const pages = await generatedPages();
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
+const source = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.ts'))
+  .map((file) => read(join('src', file)))
+  .join('\n');
+
+describe('a generated page is what `npm run docs:generate` writes', () => {
+  test.each([...pages.keys()])('%s', (path) => {
+    expect(read(path)).toBe(pages.get(path));
+  });
+});
+
+test('every number that a test cites is a row of docs/reliability.md', () => {
+  expect(unknownCitations(read('docs/reliability.md'))).toEqual([]);
+});
+
+test('every section that a comment cites is one of docs/contract.md', () => {
+  const sections = new Set([...read('docs/contract.md').matchAll(/^## (\d)\. /gm)].map(([, number]) => number));
+  const cited = [...source.matchAll(/contract\s(?:\* )?sections? (\d)(?: and (\d))?/g)].flatMap(
+    ([, ...numbers]) => numbers,
+  );
+  expect(cited.length).toBeGreaterThan(50);
+  expect(cited.filter((number) => number !== undefined && !sections.has(number))).toEqual([]);
+});
+
+test('every label of a metric is explained, and no other', () => {
+  const used = metrics()
+    .filter(({ name }) => name.startsWith('tollgate_'))
+    .flatMap(({ name, labelNames }) => labelNames.map((label) => (label in LABELS ? label : `${name} ${label}`)));
+  expect(Object.keys(LABELS).sort()).toEqual([...new Set(used)].sort());
+});
+
+test('what the examples of errors quote of messages stands in the source', () => {
+  expect(quotedMessages().filter((message) => !source.includes(message))).toEqual([]);
+});
+
+describe('docs/reference/headers-and-errors.md', () => {
+  test('names every field that the source writes', () => {
+    const page = read('docs/reference/headers-and-errors.md').toLowerCase();
+    const names = [...source.matchAll(/'((?:[A-Z][A-Za-z]*-)+[A-Z][A-Za-z]*)'/g)].map(([, name]) => name!);
+    // Of every answer there is, and of the health checks that the gateway sends.
+    const common = ['Content-Type', 'Content-Length', 'Cache-Control', 'User-Agent'];
+    expect([...new Set(names)].filter((name) => !common.includes(name) && !page.includes(name.toLowerCase()))).toEqual(
+      [],
+    );
+  });
+});
+
+describe('docs/reference/log.md', () => {
+  const page = read('docs/reference/log.md');
+  const section = (heading: string) => page.split(`\n## ${heading}\n`)[1]!.split('\n## ')[0]!;
+  const firstCells = (text: string) => [...text.matchAll(/^\| (`.*?) \|/gm)].map(([, cell]) => cell!);
+
+  test('has the fields of an access line, and its example has all that are always there', () => {
+    const told = firstCells(section('request')).flatMap((cell) => cell.replaceAll('`', '').split(', '));
+    const lines = accessLines();
+    const written = new Set(lines.flatMap((line) => Object.keys(line)));
+    expect([...written].sort()).toEqual(told.sort());
+    const [, example] = /```json\n([\s\S]*?)```/.exec(section('request'))!;
+    const always = [...written].filter((field) => lines.every((line) => field in line));
+    expect(Object.keys(JSON.parse(example!) as object).sort()).toEqual(always.sort());
+  });
+
+  test('has every message that the gateway logs', () => {
+    const messages = source.matchAll(
+      /\b(?:logger|audit)\.(?:info|warn|error|fatal)\((?:\{[^}]*\}|\w+), (['"`])((?:(?!\1).)+)\1|\blogger\.(?:info|warn|error|fatal)\((['"`])((?:(?!\3).)+)\3\)/g,
+    );
+    const told = firstCells(section('Events')).map((cell) => cell.replace(/^`+ ?| ?`+$/g, ''));
+    const logged = [...messages].map(([, , one, , other]) => one ?? other!);
+    expect(logged.length).toBeGreaterThan(25);
+    const isTold = (message: string) => {
+      const fixed = message.split(/\$\{[^}]*\}/).at(-1)!;
+      return told.some((text) => text === message || (fixed !== message && text.endsWith(fixed)));
+    };
+    expect(
+      logged.filter((message) => !isTold(message) && message !== 'audit' && message !== 'websocket closed'),
+    ).toEqual([]);
+  });
+});
+
+/** One access line of each kind. */
+function accessLines(): object[] {
+  const lines: object[] = [];
+  const log = openLog({
+    level: 'info',
+    sample2xx: () => 0.5,
+    nowMs: () => 0,
+    monotonicMs: () => 0,
+    random: () => 0,
+    onDrop: () => {},
+    stream: { write: (line) => lines.push(JSON.parse(line) as object) },
+  });
+  log.access(EXCHANGE);
+  log.access({ ...EXCHANGE, status: 429, source: 'memory' });
+  log.access({ ...EXCHANGE, status: 401, consumerId: null, judgement: 'unauthenticated' });
+  log.access({ ...EXCHANGE, status: 404 });
+  void log.close();
+  expect(lines).toHaveLength(4);
+  return lines;
+}
+
+const EXCHANGE: Exchange = {
+  requestId: 'r',
+  traceId: null,
+  method: 'GET',
+  path: '/v1/pets',
+  route: '/v1/pets',
+  clientAddress: '127.0.0.1',
+  consumerId: 'key_1',
+  plan: 'free',
+  cost: 1,
+  limits: [],
+  remaining: [],
+  judgement: 'admitted',
+  window: null,
+  imposedBan: null,
+  source: 'store',
+  decidedAtMs: 0,
+  shadow: null,
+  status: 200,
+  code: null,
+  cause: null,
+  upstream: 'store',
+  target: 'http://127.0.0.1:9000',
+  totalMs: 1,
+  storeMs: 0,
+  upstreamMs: 1,
+  bytesIn: 0,
+  bytesOut: 0,
+};

@@ -1,0 +1,134 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { cutInto } from '../../../tools/fuzz/mutate.ts';
+import { eventually } from '../../support/conditions.ts';
+import { feedingTo, Wire } from '../fast-path/wire.ts';
+
+interface Served {
+  readonly method: string;
+  readonly url: string;
+  readonly body: string;
+}
+
+/** A connection that node:http reads through a feed. */
+function open(answer: (request: IncomingMessage, response: ServerResponse) => void) {
+  const server = createServer(answer);
+  const wire = new Wire();
+  const feed = feedingTo(server).feed(wire as unknown as Socket);
+  return { wire, feed, send: (bytes: Buffer | string) => wire.push(Buffer.from(bytes as string, 'latin1')) };
+}
+
+const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+/** What a reader might take for the end of a head. */
+const body = fc
+  .array(fc.constantFrom('\r', '\n', '\r\n', '\r\n\r\n', 'x', 'GET / HTTP/1.1'), { maxLength: 8 })
+  .map((parts) => parts.join(''));
+const request = fc.oneof(
+  fc.record({
+    method: fc.constantFrom('GET', 'HEAD', 'DELETE'),
+    url: fc.webPath(),
+    framing: fc.constant('none'),
+    body: fc.constant(''),
+  }),
+  fc.record({
+    method: fc.constant('POST'),
+    url: fc.webPath(),
+    framing: fc.constantFrom('length', 'chunked', 'trailers'),
+    body,
+  }),
+);
+
+function bytesOf({
+  method,
+  url,
+  framing,
+  body,
+}: {
+  method: string;
+  url: string;
+  framing: string;
+  body: string;
+}): string {
+  const head = `${method} /${url.slice(1)} HTTP/1.1\r\nHost: a\r\n`;
+  if (framing === 'none') return `${head}\r\n`;
+  if (framing === 'length') return `${head}Content-Length: ${body.length}\r\n\r\n${body}`;
+  const chunks = [...body.matchAll(/.{1,3}/gs)]
+    .map(([chunk]) => `${chunk.length.toString(16)}\r\n${chunk}\r\n`)
+    .join('');
+  return `${head}Transfer-Encoding: chunked\r\n\r\n${chunks}0\r\n${framing === 'trailers' ? 'A: b\r\n' : ''}\r\n`;
+}
+
+test('any requests, cut anywhere, are announced one at a time, each when the one before it has been answered (reliability 20, 23)', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(request, { minLength: 1, maxLength: 6 }),
+      fc.array(fc.nat({ max: 900 })),
+      async (made, cuts) => {
+        const served: Served[] = [];
+        let [current, most] = [0, 0];
+        const { wire, send } = open(async (incoming, response) => {
+          most = Math.max(most, ++current);
+          const body = Buffer.concat(await incoming.toArray()).toString('latin1');
+          served.push({ method: incoming.method!, url: incoming.url!, body });
+          await new Promise(setImmediate);
+          current--;
+          response.end();
+        });
+        for (const piece of cutInto(Buffer.from(made.map(bytesOf).join(''), 'latin1'), cuts)) {
+          send(Buffer.from(piece).toString('latin1'));
+          await new Promise(setImmediate);
+        }
+        await eventually(() => expect(served).toHaveLength(made.length));
+        expect(served).toEqual(made.map(({ method, url, body }) => ({ method, url: `/${url.slice(1)}`, body })));
+        expect(most).toBe(1);
+        wire.destroy();
+      },
+    ),
+    { numRuns: 150, seed: 20_261_122 },
+  );
+}, 60_000);
+
+// Attack: thousands of requests in one packet, each refused at once, occupy the event loop until all of them are answered.
+test('a pipeline is served one request in a turn of the event loop, so that other connections have theirs', async () => {
+  const { wire, send } = open((_, response) => response.end());
+  send(GET.repeat(50));
+  for (let turns = 1; turns <= 10; turns++) {
+    await new Promise(setImmediate);
+    expect(wire.text.split('200 OK').length - 1).toBeLessThanOrEqual(turns + 1);
+  }
+  await eventually(() => expect(wire.text.split('200 OK').length - 1).toBe(50));
+  wire.destroy();
+});
+
+test('more than 64 KiB behind a request end the connection with its answer', async () => {
+  const responses: ServerResponse[] = [];
+  const { wire, send } = open((_, response) => responses.push(response));
+  for (let i = 0; i < 3_000; i++) send(GET);
+  await eventually(() => expect(responses).toHaveLength(1));
+  responses[0]!.end('done');
+  await eventually(() => expect(wire.writableEnded).toBe(true));
+  expect(responses).toHaveLength(1);
+  expect(wire.text).toContain('Connection: close');
+  wire.destroy();
+});
+
+test('a body that is not read holds up what is behind it, and nothing is lost when it is read on', async () => {
+  const requests: IncomingMessage[] = [];
+  const { wire, send } = open(async (request, response) => {
+    requests.push(request);
+    if (request.method === 'POST') await new Promise<void>((resolve) => request.once('released', resolve));
+    response.end(String(Buffer.concat(await request.toArray()).length));
+  });
+  const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
+  send(`POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${chunk('x'.repeat(100_000))}`);
+  send(`${chunk('\r\n\r\n')}0\r\n\r\n${GET}`);
+  await eventually(() => expect(wire.isPaused()).toBe(true));
+  expect(requests).toHaveLength(1);
+  requests[0]!.emit('released');
+  await eventually(() => expect(requests).toHaveLength(2));
+  await eventually(() => expect(wire.text.split('200 OK')).toHaveLength(3));
+  expect(wire.text).toContain('100004');
+  wire.destroy();
+});

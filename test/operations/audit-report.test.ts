@@ -1,0 +1,34 @@
+import { expect, test } from 'vitest';
+import { listChanges } from '../../src/operations/audit-report.ts';
+import type { KeptRecord } from '../../src/operations/audit-store.ts';
+
+/** A history whose records have these times, the oldest first. */
+function historyOf(times: readonly number[]) {
+  const reads: (number | null)[] = [];
+  const text = JSON.stringify({ action: 'key.update', actor: { kind: 'token', name: 'ADMIN_TOKEN' }, after: null });
+  const records: KeptRecord[] = times.map((atMs, i) => ({ number: i + 1, id: `r${i + 1}`, atMs, text }));
+  const list = async ({ limit, before }: { readonly limit: number; readonly before: number | null }) => {
+    reads.push(before);
+    return records
+      .slice(0, (before ?? times.length + 1) - 1)
+      .slice(-limit)
+      .toReversed();
+  };
+  return { store: { list, put: async () => 0 }, reads };
+}
+
+const FILTER = { key: null, actor: null, sinceMs: 1_000 };
+
+test('changes since a moment include those before one that was recorded while the clock was behind', async () => {
+  const { store } = historyOf([10, 1_001, 20, 1_003, 9_999, 1_005]);
+  const { changes, cursor } = await listChanges(store, FILTER, { limit: 10, before: null });
+  expect(changes.map(({ id }) => id)).toEqual(['r6', 'r5', 'r4', 'r2']);
+  expect(cursor).toBeNull();
+});
+
+test('a history is read no further than a part that is older than the moment', async () => {
+  const { store, reads } = historyOf([...Array(10_000).fill(10), 1_001]);
+  const { changes } = await listChanges(store, FILTER, { limit: 10, before: null });
+  expect(changes.map(({ id }) => id)).toEqual(['r10001']);
+  expect(reads).toHaveLength(2);
+});

@@ -1,0 +1,40 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import type { Durability } from '../../../src/admit/ledger.ts';
+import { revoked } from '../../../src/operations/key-changes.ts';
+import { someKey } from '../../identify/some-key.ts';
+import { gatewayOn } from '../../stores/redis-connections.ts';
+import { eventually } from '../../support/conditions.ts';
+import { redisCommand } from '../../support/redis.ts';
+import { privateSentinels } from '../../support/redis-sentinel.ts';
+
+test('no revocation that was acknowledged during a planned failover is undone by it, and the others are made again (reliability 155)', async () => {
+  const sentinels = await privateSentinels();
+  const { keys } = await gatewayOn(sentinels.url, { timeoutMs: 500, durableWithinMs: 1_500 });
+  const made = Array.from({ length: 30 }, () => someKey().key);
+  for (const key of made) expect(await keys.create(key)).toEqual({ kind: 'durable' });
+  const before = await sentinels.primary();
+  await redisCommand(sentinels.sentinels[0]!.url, 'SENTINEL', 'FAILOVER', 'main');
+  const answers: Promise<Durability | null>[] = [];
+  for (const { id } of made) {
+    const answer = keys.update(id, (key) => revoked(key, Date.now())).then((updated) => updated!.durability);
+    answers.push(answer.catch(() => null));
+    // The pace of an operator's script, not a wait for something.
+    await delay(80);
+  }
+  const durabilities = await Promise.all(answers);
+  const isFollower = async () => /role:slave/.test(String(await redisCommand(before.url, 'INFO', 'replication')));
+  await eventually(isFollower, { withinMs: 15_000, everyMs: 50 });
+  for (const durability of durabilities) {
+    if (durability?.kind === 'unknown') expect(await durability.settled).toBe('durable');
+  }
+  const { url } = await sentinels.primary();
+  expect(url).not.toBe(before.url);
+  const there = await gatewayOn(url);
+  const worksAgain = await Promise.all(made.map(async ({ id }) => (await there.keys.get(id))!.revokedAtMs === null));
+  const undone = durabilities.filter((durability, i) => durability !== null && worksAgain[i]);
+  expect({ undone, answered: durabilities.some((one) => one?.kind === 'durable') }).toEqual({
+    undone: [],
+    answered: true,
+  });
+}, 60_000);

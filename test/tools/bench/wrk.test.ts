@@ -1,0 +1,51 @@
+import { describe, expect, test } from 'vitest';
+import { parseCommandStats } from '../../../tools/bench/redis.ts';
+import { faultsOf, parseReport, type WrkReport } from '../../../tools/bench/wrk.ts';
+
+const REPORT: WrkReport = {
+  ...{ requests: 5000, durationUs: 1_000_500, bytes: 2_000_000, status: 0 },
+  ...{ connect: 0, read: 0, write: 0, timeout: 0, p50Us: 900, p99Us: 4100 },
+};
+const OUTPUT = `Running 1s test @ http://127.0.0.1:8080
+  1 threads and 32 connections
+  5000 requests in 1.00s, 1.90MB read
+Requests/sec:   4998.53
+
+${JSON.stringify(REPORT)}
+`;
+
+describe('what wrk prints', () => {
+  test('ends with the report of load.lua', () => {
+    expect(parseReport(OUTPUT)).toEqual(REPORT);
+  });
+
+  test('is an error without it, with its own words', () => {
+    expect(() => parseReport('unable to connect to 127.0.0.1:1 Connection refused')).toThrow(/Connection refused/);
+    expect(() => parseReport('{"requests":1}')).toThrow('wrk reported no durationUs');
+  });
+});
+
+describe('a measurement is worth nothing', () => {
+  test.each([
+    ['admitted', {}, []],
+    ['admitted', { status: 3 }, ['3 answers with an error status']],
+    ['admitted', { read: 1, timeout: 2 }, ['1 read errors', '2 timeout errors']],
+    ['admitted', { requests: 0 }, ['no answers']],
+    ['refused', { status: 5000 }, []],
+    ['refused', { status: 4990 }, ['10 answers that were no refusal']],
+  ] as const)('where %s and %j: %j', (expects, differs, faults) => {
+    expect(faultsOf({ ...REPORT, ...differs }, expects)).toEqual(faults);
+  });
+});
+
+test('Redis tells its commands; what the bench asks itself does not count', () => {
+  const text = [
+    '# Commandstats',
+    'cmdstat_evalsha:calls=7,usec=100,usec_per_call=14.28,rejected_calls=0,failed_calls=0',
+    'cmdstat_eval:calls=1,usec=10,usec_per_call=10,rejected_calls=0,failed_calls=0',
+    'cmdstat_hmget:calls=8,usec=9,usec_per_call=1,rejected_calls=0,failed_calls=0',
+    'cmdstat_info:calls=3,usec=9,usec_per_call=3,rejected_calls=0,failed_calls=0',
+    'cmdstat_client|setinfo:calls=2,usec=9,usec_per_call=4,rejected_calls=0,failed_calls=0',
+  ].join('\r\n');
+  expect(parseCommandStats(text)).toEqual({ scripts: 8, commands: 16 });
+});

@@ -1,0 +1,157 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { digestOf, newKeyId } from '../../../src/identify/api-key.ts';
+import type { StoredKey } from '../../../src/identify/key-store.ts';
+import { keyspace } from '../../../src/stores/redis/keyspace.ts';
+import { freePort } from '../../../test/support/free-port.ts';
+import { type Started, startProcess, untilListening } from '../process.ts';
+import { fillRedis } from '../redis.ts';
+import { type KeySet, LIMITS, pooledRandom, type World } from '../world.ts';
+import type { Contestant, Running } from './contestant.ts';
+
+export const TOLLGATE = join(import.meta.dirname, '..', '..', '..', 'bin', 'tollgate.js');
+const PEPPER = 'a pepper for the bench alone';
+const MUST_NOT_GROW = ['tollgate_log_lines_dropped_total', 'tollgate_store_failures_total'];
+
+/** The gateway of this checkout as it ships: on Redis, a line in the log for each request, metrics counted. */
+export const tollgate = contestant('tollgate', 'Tollgate', { workers: 1, program: TOLLGATE });
+export const tollgateWith2Workers = contestant('tollgate-2-workers', 'Tollgate, 2 workers', {
+  workers: 2,
+  program: TOLLGATE,
+});
+
+/** The gateway of another checkout, whose dependencies are installed. */
+export function tollgateBefore(folder: string): Contestant {
+  const program = join(folder, 'bin', 'tollgate.js');
+  return contestant('tollgate-before', 'Tollgate before', { workers: 1, program });
+}
+
+interface Which {
+  readonly workers: number;
+  /** Its bin/tollgate.js. */
+  readonly program: string;
+}
+
+function contestant(name: Contestant['name'], title: string, which: Which): Contestant {
+  const claims = { checksKeys: true, limits: true, proxies: true };
+  return { name, title, claims, start: (world) => start(world, name, which) };
+}
+
+async function start(world: World, name: string, { workers, program }: Which): Promise<Running> {
+  const redis = await world.redis();
+  await fillRedis(redis.port, commandsOf(world.keys));
+  const [port, adminPort] = [await freePort(), await freePort()];
+  const env = await writeSettings(world.folder, {
+    upstreamPort: world.upstreamPort,
+    port,
+    adminPort,
+    redisUrl: `redis://127.0.0.1:${redis.port}`,
+    workers,
+  });
+  const gateway = startProcess({
+    name,
+    command: process.execPath,
+    args: [program, 'serve'],
+    env,
+    folder: world.folder,
+  });
+  world.atEnd(gateway.end);
+  await untilListening(gateway, port);
+  if (workers > 1 && !(await says(gateway, `"workers":${workers},`))) {
+    throw new Error(`the gateway does not say that it runs ${workers} workers`);
+  }
+  return {
+    port,
+    pid: gateway.pid,
+    version: `${program === TOLLGATE ? 'of this checkout' : `of ${program}`}, Node.js ${process.versions.node}`,
+    redis,
+    tidy: gateway.dropOutput,
+    mishaps: () => mishapsAt(adminPort),
+  };
+}
+
+/** Its log is written behind its back, so what it says at the start may come a little later. */
+async function says({ output }: Started, words: string): Promise<boolean> {
+  for (let i = 0; i < 50 && !output().includes('"msg":"serving"'); i++) await delay(20);
+  return output().includes(words);
+}
+
+export interface Place {
+  readonly upstreamPort: number;
+  readonly port: number;
+  readonly adminPort: number;
+  readonly redisUrl: string;
+  readonly workers: number;
+}
+
+/** Writes the two settings files. @returns the environment that goes with them */
+export async function writeSettings(folder: string, place: Place): Promise<Record<string, string>> {
+  const { upstreamPort, port, adminPort, redisUrl, workers } = place;
+  const gatewayFile = join(folder, 'gateway.yaml');
+  const plansFile = join(folder, 'plans.yaml');
+  await writeFile(gatewayFile, gatewayYaml(upstreamPort));
+  await writeFile(plansFile, plansYaml());
+  return {
+    TOLLGATE_CONFIG: gatewayFile,
+    TOLLGATE_PLANS: plansFile,
+    PORT: String(port),
+    ADMIN_PORT: String(adminPort),
+    REDIS_URL: redisUrl,
+    KEY_PEPPER: PEPPER,
+    WORKERS: String(workers),
+  };
+}
+
+/**
+ * Every setting that the upstream does not need is left at what it is when nobody sets it, but for the queue: one key on
+ * 512 connections has to fit into the share of one consumer, which is a quarter of it.
+ */
+function gatewayYaml(upstreamPort: number): string {
+  return `
+upstreams: { store: { targets: ['http://127.0.0.1:${upstreamPort}'], maxQueue: 2048 } }
+routes:
+  - { path: /v1/pets, methods: [GET, POST], upstream: store }
+  - { path: /v1/large, methods: [GET], upstream: store }
+`;
+}
+
+/** The day of a banned key is spent first, and then the tenth refusal bans it for longer than the bench takes. */
+function plansYaml(): string {
+  const plan = (name: keyof typeof LIMITS, bans: string) =>
+    `  ${name}: { limits: { minute: ${LIMITS[name].minute}, day: ${LIMITS[name].day} }${bans} }\n`;
+  return `plans:\n${plan('good', '')}${plan('tiny', ', bans: off')}${plan('spent', ', bans: off')}${plan('banned', ', bans: { first: 24h }')}`;
+}
+
+/** The records that `tollgate keys create` makes, without a process for each. */
+function* commandsOf({ good, tiny, spent, banned }: KeySet): Generator<readonly string[]> {
+  for (const secret of good) yield* recordOf(secret, 'good');
+  yield* recordOf(tiny, 'tiny');
+  yield* recordOf(spent, 'spent');
+  yield* recordOf(banned, 'banned');
+}
+
+function* recordOf(secret: string, plan: string): Generator<readonly string[]> {
+  const createdAtMs = Date.now();
+  const digest = digestOf(secret, PEPPER);
+  const key: StoredKey = {
+    id: newKeyId(pooledRandom),
+    plan,
+    limits: {},
+    name: 'bench',
+    owner: null,
+    createdAtMs,
+    expiresAtMs: null,
+    revokedAtMs: null,
+    secrets: [{ digest, last4: secret.slice(-4), createdAtMs, expiresAtMs: null }],
+  };
+  yield ['SET', keyspace.digest(digest), key.id];
+  yield ['ZADD', keyspace.apiKeys, String(createdAtMs), key.id];
+  yield ['SET', keyspace.apiKey(key.id), JSON.stringify(key)];
+}
+
+/** A log line dropped or a decision made without Redis would make a request cheaper than it is. */
+async function mishapsAt(adminPort: number): Promise<Map<string, number>> {
+  const text = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
+  return new Map(MUST_NOT_GROW.map((name) => [name, Number(new RegExp(`^${name} (\\S+)`, 'm').exec(text)?.[1] ?? 0)]));
+}

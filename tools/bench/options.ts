@@ -1,0 +1,102 @@
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { Failure } from '../../src/failure.ts';
+import { CONTESTANTS } from './contestants/all.ts';
+import { type ContestantName, SCENARIOS, type Scenario, START } from './scenarios.ts';
+
+export interface Options {
+  readonly scenarios: readonly Scenario[];
+  /** Whether the start of the gateway is measured as well. */
+  readonly start: boolean;
+  readonly only: readonly ContestantName[] | null;
+  readonly against: string | null;
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly report: boolean;
+}
+
+const OPTIONS = {
+  scenario: { type: 'string', multiple: true },
+  only: { type: 'string', multiple: true },
+  against: { type: 'string' },
+  rounds: { type: 'string' },
+  seconds: { type: 'string' },
+  report: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const;
+
+/** The text of `npm run bench -- --help`. */
+export function help(): string {
+  return `Compares what a request costs in Tollgate and in others, on this machine, on 127.0.0.1 alone.
+
+Usage: npm run bench -- [options]
+
+Options:
+  --scenario NAME,…  ${[...SCENARIOS.map(({ name }) => name), START].join(', ')}. All of them, unless given.
+  --only NAME,…      ${[...CONTESTANTS.keys()].join(', ')}. All of a scenario, unless given.
+  --against FOLDER   Another checkout, its dependencies installed: its gateway is measured in turn with this one.
+  --rounds N         How often each contestant has its turn: 7, unless given.
+  --seconds S        How long a turn lasts: 3, unless given.
+  --report           Writes tools/bench/REPORT.md and its charts.
+  --help             Shows this text.
+
+Tools and peers that are not installed are fetched into node_modules/.cache; those that cannot be had are named.
+`;
+}
+
+/**
+ * Reads the words after `npm run bench --`.
+ * @returns null where the help is asked for
+ * @throws Failure `bad_usage`
+ */
+export function readOptions(args: readonly string[]): Options | null {
+  const values = parse(args);
+  if (values.help === true) return null;
+  const names = listOf('scenario', values.scenario, [...SCENARIOS.map(({ name }) => name), START]);
+  const only = listOf('only', values.only, [...CONTESTANTS.keys()]) as ContestantName[] | null;
+  return {
+    scenarios: SCENARIOS.filter(({ name }) => names === null || names.includes(name)),
+    start: names === null || names.includes(START),
+    only,
+    against: againstOf(values.against, values.report === true),
+    rounds: numberOf('rounds', values.rounds, 7, 1_000),
+    seconds: numberOf('seconds', values.seconds, 3, 600),
+    report: values.report === true,
+  };
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({ args: [...args], options: OPTIONS, strict: true }).values;
+  } catch (cause) {
+    throw wrong((cause instanceof Error ? cause.message : String(cause)).split('. ')[0]!, cause);
+  }
+}
+
+function againstOf(folder: string | undefined, report: boolean): string | null {
+  if (folder === undefined) return null;
+  if (report) throw wrong('--against compares two versions, and --report is about this one');
+  if (!existsSync(join(folder, 'bin', 'tollgate.js')))
+    throw wrong(`--against is '${folder}'; there is no bin/tollgate.js`);
+  return resolve(folder);
+}
+
+function listOf(option: string, given: readonly string[] | undefined, known: readonly string[]): string[] | null {
+  if (given === undefined) return null;
+  const names = given.flatMap((text) => text.split(',')).filter((name) => name !== '');
+  const stranger = names.find((name) => !known.includes(name));
+  if (stranger !== undefined) throw wrong(`--${option} is '${stranger}'; it can be ${known.join(', ')}.`);
+  return names;
+}
+
+function numberOf(option: string, text: string | undefined, usual: number, most: number): number {
+  if (text === undefined) return usual;
+  const number = Number(text);
+  if (/^\d+$/.test(text) && number >= 1 && number <= most) return number;
+  throw wrong(`--${option} is '${text}'; it must be a whole number from 1 to ${most}.`);
+}
+
+function wrong(sentence: string, cause?: unknown): Failure {
+  return new Failure('bad_usage', `${sentence.replace(/\.?$/, '.')} See \`npm run bench -- --help\`.`, cause);
+}

@@ -1,0 +1,30 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { runProgram } from '../../test/support/program.ts';
+import { help, type Options, readOptions } from './options.ts';
+import { follow } from './progress.ts';
+import { pageOf } from './report/page.ts';
+import { tableText } from './report/table.ts';
+import { run } from './run.ts';
+
+await runProgram({ readOptions, help, run: chaos });
+
+async function chaos({ reportFile, json, ...options }: Options, signal: AbortSignal): Promise<0 | 1> {
+  const progress = follow({
+    isTerminal: process.stderr.isTTY === true,
+    columns: () => process.stderr.columns ?? 80,
+    write: (text) => process.stderr.write(text),
+  });
+  process.stderr.write(`Seed ${options.seed}.\n`);
+  const results = await run({ ...options, progress, signal });
+  const { rows } = results;
+  const report = resolve(reportFile);
+  await mkdir(dirname(report), { recursive: true });
+  await writeFile(report, pageOf(results, options.seed));
+  const ok = rows.length > 0 && rows.every(({ broken }) => broken.length === 0);
+  if (json) process.stdout.write(`${JSON.stringify({ ok, seed: options.seed, report, rows }, null, 2)}\n`);
+  else process.stdout.write(`${tableText(rows)}Report: ${report}\n`);
+  if (!signal.aborted) return ok ? 0 : 1;
+  process.stderr.write('Interrupted: what was played until then is judged above.\n');
+  return 1;
+}

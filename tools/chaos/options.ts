@@ -1,0 +1,117 @@
+import { parseArgs } from 'node:util';
+import { Failure } from '../../src/failure.ts';
+import type { Scenario } from './scenario.ts';
+import { SCENARIOS } from './scenarios/all.ts';
+import { SOAK } from './scenarios/soak.ts';
+
+export interface Options {
+  readonly scenarios: readonly Scenario[];
+  readonly seed: number;
+  /** How long the soak takes. */
+  readonly minutes: number;
+  /** How many keys are used once. */
+  readonly keys: number;
+  /** How many keys are revoked in the failovers of one scenario. */
+  readonly tries: number;
+  readonly reportFile: string;
+  readonly json: boolean;
+}
+
+const OPTIONS = {
+  only: { type: 'string', multiple: true },
+  seed: { type: 'string' },
+  soak: { type: 'boolean' },
+  minutes: { type: 'string' },
+  keys: { type: 'string' },
+  tries: { type: 'string' },
+  report: { type: 'string' },
+  json: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const;
+
+const SEED = 20_260_701;
+const MINUTES = 30;
+const MILLION = 1_000_000;
+const TRIES = 60;
+const MOST_MINUTES = 24 * 60;
+const REPORT = 'tools/chaos/report.html';
+
+/** The text of `npm run chaos -- --help`. */
+export function help(): string {
+  const names = [...SCENARIOS, SOAK].map(({ name, about }) => `  ${name.padEnd(28)}${about}`).join('\n');
+  return `Breaks what real gateways stand on, one thing after the other, and holds what clients see against the written bounds.
+
+Usage: npm run chaos -- [options]
+
+Options:
+  --only NAME       One of the scenarios below, or the beginning of its name. May be given more than once.
+                    All but the soak, unless given.
+  --soak            The soak as well: faults at random for ${MINUTES} minutes.
+  --minutes N       How long the soak takes, and that there is one.
+  --keys N          How many keys are used once: ${MILLION}, unless given.
+  --tries N         How many keys are revoked in the failovers of each of the durable ones: ${TRIES}, unless given.
+  --seed N          Which gateway, which moment, which fault: ${SEED}, unless given.
+  --report FILE     Where the report goes, or the folder for report.html: ${REPORT}, unless given.
+  --json            Prints one JSON object in place of the table.
+  --help            Shows this text.
+
+It starts all that it needs on 127.0.0.1, with the redis-server or valkey-server of this machine.
+Exit code: 0 when every bound held, 1 when one was broken or a scenario could not be played, 2 for wrong usage.
+
+Scenarios:
+${names}
+`;
+}
+
+/**
+ * Reads the words after `npm run chaos --`.
+ * @returns null where the help is asked for
+ * @throws Failure `bad_usage`
+ */
+export function readOptions(args: readonly string[]): Options | null {
+  const values = parse(args);
+  if (values.help === true) return null;
+  const { only, soak = false, minutes, report = REPORT, json = false } = values;
+  const base = only === undefined ? [...SCENARIOS] : only.flatMap(namedBy);
+  const wantsSoak = (soak || minutes !== undefined) && !base.includes(SOAK);
+  return {
+    scenarios: [...new Set(wantsSoak ? [...base, SOAK] : base)],
+    seed: whole('seed', values.seed ?? String(SEED), 0, 2_147_483_646),
+    minutes: minutes === undefined ? MINUTES : fraction(minutes),
+    keys: whole('keys', values.keys ?? String(MILLION), 1, 10_000_000),
+    tries: whole('tries', values.tries ?? String(TRIES), 1, 1_000_000),
+    reportFile: report.endsWith('.html') ? report : `${report.replace(/\/$/, '')}/report.html`,
+    json,
+  };
+}
+
+function namedBy(name: string): Scenario[] {
+  const all = [...SCENARIOS, SOAK];
+  const exact = all.filter((it) => it.name === name);
+  const found = exact.length > 0 ? exact : all.filter((it) => it.name.startsWith(name));
+  if (name !== '' && found.length > 0) return found;
+  throw wrong(`There is no scenario '${name}'.`);
+}
+
+function whole(name: string, text: string, from: number, to: number): number {
+  if (/^\d{1,10}$/.test(text) && Number(text) >= from && Number(text) <= to) return Number(text);
+  throw wrong(`--${name} is '${text}'; it must be a whole number from ${from} to ${to}.`);
+}
+
+function fraction(text: string): number {
+  const minutes = Number(text);
+  if (/^\d+(\.\d+)?$/.test(text) && minutes > 0 && minutes <= MOST_MINUTES) return minutes;
+  throw wrong(`--minutes is '${text}'; it must be a number up to ${MOST_MINUTES}.`);
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({ args: [...args], options: OPTIONS, strict: true }).values;
+  } catch (cause) {
+    throw wrong((cause instanceof Error ? cause.message : String(cause)).split('. ')[0]!, cause);
+  }
+}
+
+function wrong(sentence: string, cause?: unknown): Failure {
+  return new Failure('bad_usage', `${sentence.replace(/\.?$/, '.')} See \`npm run chaos -- --help\`.`, cause);
+}

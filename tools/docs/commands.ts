@@ -1,0 +1,62 @@
+import { outputOf } from './sources.ts';
+
+/** A command as its help text describes it. */
+export interface CommandHelp {
+  /** The words that name it: `keys create`. */
+  readonly name: string;
+  readonly about: string;
+  /** `tollgate keys create [options]` */
+  readonly usage: string;
+  /** Each option with its sentence, `--plan PLAN`. */
+  readonly options: readonly (readonly [option: string, about: string])[];
+}
+
+const INTRO = `# Commands
+
+\`tollgate X\` is \`npm run -s tollgate -- X\` in a clone and \`tollgate X\` in the image. Commands work on the same store as the
+gateway, which REDIS_URL, KEY_PEPPER and TOLLGATE_DATA name, whether or not a gateway runs. A running gateway obeys them
+within a second. Paths are relative to the folder that you are in.
+
+The exit code is 0 for done, 1 for refused or failed, 2 for wrong usage. Errors go to standard error. Tables appear on a
+terminal only; elsewhere each row is a line with tabs, for \`cut\`, and \`--json\` is for programs.
+
+This page has the help text of each command.`;
+
+export async function commandsPage(): Promise<string> {
+  const commands = await commandHelps();
+  const index = commands.map(({ name, about }) => `| [\`${name}\`](#tollgate-${slug(name)}) | ${cell(about)} |`);
+  const sections = commands.map(({ name, about, usage, options }) => {
+    const rows = options.map(([option, sentence]) => `| \`${option.replaceAll('|', '\\|')}\` | ${cell(sentence)} |`);
+    return `## tollgate ${name}\n\n${text(about)}\n\n\`\`\`text\n${usage}\n\`\`\`\n\n| option | does |\n|---|---|\n${rows.join('\n')}`;
+  });
+  return `${INTRO}\n\n| command | does |\n|---|---|\n${index.join('\n')}\n\n${sections.join('\n\n')}\n`;
+}
+
+/** Every command, as the program itself tells. */
+export async function commandHelps(): Promise<CommandHelp[]> {
+  const overview = await outputOf('--help');
+  const names = [...overview.matchAll(/^ {2}(\w+(?: \w+)?) {2,}\S/gm)].map(([, name]) => name!);
+  return Promise.all(names.map(async (name) => readHelp(name, await outputOf(...name.split(' '), '--help'))));
+}
+
+function readHelp(name: string, help: string): CommandHelp {
+  const [, about, usage, options] = /^([\s\S]*?)\n\nUsage: (.*)\n\nOptions:\n([\s\S]*)$/.exec(help) ?? [];
+  if (about === undefined) throw new Error(`The help text of \`tollgate ${name}\` has another form.`);
+  const rows = [...options!.matchAll(/^ {2}(\S.*?) {2,}(.*)$/gm)].map(
+    ([, option, sentence]) => [option!, sentence!] as const,
+  );
+  return { name, about, usage: usage!, options: rows };
+}
+
+function slug(name: string): string {
+  return name.replaceAll(' ', '-');
+}
+
+function cell(sentence: string): string {
+  return text(sentence).replaceAll('|', '\\|');
+}
+
+/** A help text is no Markdown: what would pass for markup is escaped. */
+function text(sentence: string): string {
+  return sentence.replace(/[<>*_{}]/g, (character) => `\\${character}`);
+}

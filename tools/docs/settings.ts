@@ -1,0 +1,114 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT } from './root.ts';
+
+/** What of a JSON Schema the settings' schemas use. */
+interface Schema {
+  readonly title?: string;
+  readonly description?: string;
+  readonly default?: unknown;
+  readonly type?: string;
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly minimum?: number;
+  readonly exclusiveMinimum?: number;
+  readonly maximum?: number;
+  readonly anyOf?: readonly Schema[];
+  readonly items?: Schema | false;
+  readonly prefixItems?: readonly Schema[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: Schema | false;
+}
+
+const NOTATION = `Durations are written \`250ms\`, \`10s\`, \`1m\`, \`24h\` or \`7d\`, sizes \`16KiB\`, \`1MiB\` or a whole number of bytes. A name
+in capitals stands for a name that you choose, and \`[]\` for each entry of a list.`;
+
+export function gatewayYamlPage(): string {
+  return page('gateway.yaml', 'config/gateway.schema.json', 'config/gateway.yaml', [
+    `\`config/gateway.yaml\` (TOLLGATE_CONFIG names another file) says how the gateway runs. The environment beats it; the
+[contract](../contract.md#section-2) lists the variables. The gateway reads the file again when it changes and on SIGHUP: either the
+whole new file counts, or the old one stays in force. \`tollgate plans check --against\` warns of routes that are probably wrong.`,
+    NOTATION,
+  ]);
+}
+
+export function plansYamlPage(): string {
+  return page('plans.yaml', 'config/plans.schema.json', 'plans.yaml', [
+    `\`plans.yaml\` (TOLLGATE_PLANS names another file) says what each plan allows. \`tollgate plans check\` checks it and \`tollgate
+plans diff\` says what a new version changes. The gateway reads the file again when it changes and on SIGHUP; counters and
+bans stay, and a raised limit helps a throttled key at once. The [contract](../contract.md#section-3) says how windows and bans work.`,
+    NOTATION,
+  ]);
+}
+
+function page(name: string, schemaFile: string, exampleFile: string, intro: readonly string[]): string {
+  const schema = JSON.parse(read(schemaFile)) as Schema;
+  const sections = Object.entries(schema.properties ?? {}).map(([key, inner]) =>
+    [`## ${key}`, ...about(inner, schema.required?.includes(key) === true), ...settingsOf(inner, key)].join('\n\n'),
+  );
+  const example = `## An example\n\nThe file \`${exampleFile}\` of the repository:\n\n\`\`\`yaml\n${read(exampleFile)}\`\`\``;
+  return `${[`# ${name}`, ...intro, ...sections, example].join('\n\n')}\n`;
+}
+
+function read(path: string): string {
+  return readFileSync(join(ROOT, path), 'utf8');
+}
+
+/** A section for each setting that a schema holds, at whatever depth. Neighbours that are alike share one. */
+function settingsOf(schema: Schema, path: string): string[] {
+  if (schema.items) return settingsOf(schema.items, `${path}[]`);
+  if (schema.anyOf !== undefined) return schema.anyOf.flatMap((one) => settingsOf(one, path));
+  if (schema.additionalProperties) return settingsOf(schema.additionalProperties, `${path}.NAME`);
+  const groups = new Map<string, [keys: string[], schema: Schema]>();
+  for (const [key, inner] of Object.entries(schema.properties ?? {})) {
+    const isRequired = schema.required?.includes(key) === true;
+    const group = groups.get(JSON.stringify([inner, isRequired]));
+    if (group === undefined) groups.set(JSON.stringify([inner, isRequired]), [[key], inner]);
+    else group[0].push(key);
+  }
+  return [...groups.values()].flatMap(([keys, inner]) => [
+    `### ${path}.${keys.join(', ')}`,
+    ...about(inner, schema.required?.includes(keys[0]!) === true),
+    ...settingsOf(inner, `${path}.${keys[0]}`),
+  ]);
+}
+
+function about(schema: Schema, isRequired: boolean): string[] {
+  const value = isRequired ? ', required' : defaultOf(schema);
+  return [`*${kindOf(schema)}*${value}`, ...(schema.description === undefined ? [] : [schema.description])];
+}
+
+function defaultOf({ default: value }: Schema): string {
+  if (value === undefined) return '';
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return '';
+  return `, default \`${typeof value === 'string' ? value || "''" : JSON.stringify(value)}\``;
+}
+
+/** What a value has to be, in words. */
+function kindOf(schema: Schema): string {
+  if (schema.title !== undefined) return schema.title;
+  if (schema.enum !== undefined) return schema.enum.map((value) => `\`${value}\``).join(', ');
+  if (schema.const !== undefined) return `\`${schema.const}\``;
+  if (schema.anyOf !== undefined) return [...new Set(schema.anyOf.map(kindOf))].join(', or ');
+  if (schema.prefixItems !== undefined) return 'list of two such numbers';
+  if (schema.items) return `list: ${kindOf(schema.items)}`;
+  switch (schema.type) {
+    case 'boolean':
+      return '`true` or `false`';
+    case 'integer':
+      return `whole number from ${number(schema.minimum)} to ${number(schema.maximum)}`;
+    case 'number':
+      return schema.exclusiveMinimum === undefined
+        ? `number from ${number(schema.minimum)} to ${number(schema.maximum)}`
+        : `number above ${number(schema.exclusiveMinimum)}, at most ${number(schema.maximum)}`;
+    case 'object':
+      return schema.additionalProperties ? 'mapping by name' : 'mapping';
+    default:
+      return 'text';
+  }
+}
+
+function number(value = Number.NaN): string {
+  return value.toLocaleString('en-US');
+}

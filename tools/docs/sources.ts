@@ -1,0 +1,39 @@
+// All that the documents are generated from in src, so that a file that moves is named in one place.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parse } from 'yaml';
+import { main } from '../../src/main.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { ROOT } from './root.ts';
+
+export type { RefusalCode as AdminErrorCode } from '../../src/admin/response.ts';
+export * as errors from '../../src/annotate/errors.ts';
+
+/** What a command prints. */
+export async function outputOf(...words: readonly string[]): Promise<string> {
+  let text = '';
+  const out = (piece: string) => {
+    text += piece;
+  };
+  await main(words, { env: {}, out, error: out, isTerminal: false });
+  return text;
+}
+
+/** The OpenAPI description of the admin API. */
+export function adminApi(): unknown {
+  return parse(readFileSync(join(ROOT, 'src/admin/openapi.yaml'), 'utf8'));
+}
+
+/** A metric of the registry. */
+export interface Metric {
+  readonly name: string;
+  readonly type: string;
+  readonly help: string;
+  readonly labelNames: readonly string[];
+}
+
+/** Every metric of a gateway, in the order in which it tells them. */
+export function metrics(): readonly Metric[] {
+  const { registry } = createMetrics({ connections: () => 0, inFlight: () => 0, upstreams: () => [], store: () => 1 });
+  return registry.getMetricsAsArray() as unknown as Metric[];
+}
