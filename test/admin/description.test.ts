@@ -298,5 +298,5 @@ describe('the API held to openapi.yaml', () => {
         .map((status) => `${operationId} ${status}`),
     );
     expect(described.filter((one) => !referee.seen.has(one))).toEqual([]);
-  }, 40_000);
+  });
 });

@@ -96,7 +96,7 @@ test('whatever happens to calls and time, each request is answered once, and wha
     }),
     { numRuns: 3_000 },
   );
-}, 60_000);
+});
 
 function isAdmittedByStore(admission: Admission): boolean {
   return admission.kind === 'decided' && admission.source === 'store' && admission.verdict.kind === 'admitted';

@@ -101,7 +101,7 @@ describe('the README', () => {
         .replace(/"resetAt":\d+/, '"resetAt":0');
     expect(timeless(bodyOf(last))).toBe(timeless(bodyOf(refused!)));
     expect((await running.stop()).code).toBe(0);
-  }, 60_000);
+  });
 });
 
 test('the alias takes the paths of its caller, also those that are not given', async () => {
@@ -120,7 +120,7 @@ test('the alias takes the paths of its caller, also those that are not given', a
     code: 1,
     output: expect.stringMatching(/^broken\.yaml:1:\d+: .*minut/m),
   });
-}, 30_000);
+});
 
 describe('each piece of YAML', () => {
   const pieces = PAGES.flatMap((page) =>
@@ -194,7 +194,7 @@ test('each command that a page names has a help text, and each of its options st
     }
   }
   expect(helps.size).toBeGreaterThan(12);
-}, 30_000);
+});
 
 test('each script that a page names is one of package.json, and knows the options that it is given', async () => {
   const named = PAGES.flatMap((page) =>
@@ -212,7 +212,7 @@ test('each script that a page names is one of package.json, and knows the option
       for (const [option] of words.matchAll(/--[a-z]+/g)) expect(stdout, page).toContain(option);
     }
   }
-}, 30_000);
+});
 
 test('each file of config and bin that a page names is there', () => {
   const named = PAGES.flatMap((page) =>

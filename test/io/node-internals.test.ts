@@ -60,7 +60,7 @@ const outcomes = new Map<string, Awaited<ReturnType<typeof checkedOn>>>();
 beforeAll(async () => {
   const check = async ([lacks]: readonly [string, RegExp]) => outcomes.set(lacks, await checkedOn(lacks));
   await Promise.all([...REFUSED, ...WARNED].map(check));
-}, 60_000);
+});
 
 test('the Node.js of the tests passes each self-test', async () => {
   expect(await checkedOn('')).toEqual({ warnings: [] });
@@ -137,5 +137,5 @@ describe('a gateway', () => {
     const [refused] = await received(['POST'], `POST /v1/nowhere HTTP/1.1\r\n${last}Content-Length: 9\r\n\r\n`);
     const [unparsed] = await received(['GET'], 'GET / HTTP/3.7\r\nHost: a\r\n\r\n');
     expect([refused?.status, unparsed?.status]).toEqual([404, 400]);
-  }, 60_000);
+  });
 });

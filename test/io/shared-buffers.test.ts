@@ -92,4 +92,4 @@ test('each of many clients gets its own bytes and no other’s, those too that b
     await Promise.all(reads.map((read) => read()));
   }
   await Promise.all(late.map((read) => read()));
-}, 60_000);
+});

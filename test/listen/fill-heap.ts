@@ -1,10 +1,10 @@
-// Loaded into a gateway of a test: at SIGUSR2 its heap is filled to 95 % of the limit, and emptied at the next one.
+// Loaded into a gateway of a test: at SIGUSR2 its heap is filled to 93 % of the limit, and emptied at the next one.
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 const LIMIT_BYTES = 128 * 1024 * 1024;
 /** Large enough to stand among the old objects from the beginning. */
-const NUMBERS = 100_000;
+const NUMBERS = 20_000;
 const held: number[][] = [];
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
@@ -18,6 +18,6 @@ function usedBytes(): number {
 
 process.on('SIGUSR2', () => {
   if (held.length > 0) held.length = 0;
-  else while (usedBytes() < 0.95 * LIMIT_BYTES) held.push(new Array<number>(NUMBERS).fill(0.5));
+  else while (usedBytes() < 0.93 * LIMIT_BYTES) held.push(new Array<number>(NUMBERS).fill(0.5));
   collect();
 });

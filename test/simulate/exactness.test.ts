@@ -104,7 +104,7 @@ describe('with the plans that were in force the replay comes to the recorded ver
   test('of a gateway with the embedded store', async () => {
     const fleet = await startFleet(1, { connections: 24, plans: PLANS });
     judge(await playAndReplay(fleet));
-  }, 60_000);
+  });
 
   describe('of two gateways', () => {
     let env: Record<string, string>;

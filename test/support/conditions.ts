@@ -8,14 +8,15 @@ const MOST_PATIENCE = 3;
 /**
  * Waits until `check` passes, that is neither throws nor gives `false`: for what comes true soon without saying when.
  *
- * @param withinMs how long it may take, 5000 unless told; stalls of this process do not count, up to twice that
- * @param everyMs pause between two looks, 10 unless told
+ * @param withinMs how long it may take, 15000 unless given: only a failing test waits so long; stalls of this process do not
+ *   count, up to twice that
+ * @param everyMs pause between two looks, 10 unless given
  * @returns what `check` gave
  * @throws Error with the reason of the last look, when the time is over
  */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { withinMs = 5_000, everyMs = 10 }: { readonly withinMs?: number; readonly everyMs?: number } = {},
+  { withinMs = 15_000, everyMs = 10 }: { readonly withinMs?: number; readonly everyMs?: number } = {},
 ): Promise<Exclude<T, false>> {
   const latestMs = performance.now() + MOST_PATIENCE * withinMs;
   let waitedMs = 0;

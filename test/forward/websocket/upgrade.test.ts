@@ -138,7 +138,7 @@ describe('a WebSocket carries what is said', () => {
     expect(Math.min(...peaks.slice(1))).toBeLessThan(peaks[0]! + 32);
     expect(Math.max(...peaks)).toBeLessThan(idle + 128);
     socket.terminate();
-  }, 60_000);
+  });
 
   test('a client that does not read holds its upstream up, and takes no memory', async () => {
     const { ask } = stage((socket) => {

@@ -226,7 +226,7 @@ test('a renewed certificate is shown to new connections, however its files are r
   }
   await eventually(async () => expect(await serialShown(gateway.port)).not.toBe(after), { withinMs: 4_000 });
   expect(gateway.process.stdout).not.toContain('cannot be used');
-}, 40_000);
+});
 
 test('a pair that does not match, or is broken, leaves the one before in force and is told once', async () => {
   const authority = await newAuthority();
@@ -253,7 +253,7 @@ test('a pair that does not match, or is broken, leaves the one before in force a
   await copyFile(second.cert, cert);
   await eventually(async () => expect(await serialShown(gateway.port)).not.toBe(before), { withinMs: 4_000 });
   expect(refusals()).toBe(2);
-}, 40_000);
+});
 
 test.each([
   [

@@ -79,4 +79,4 @@ test('thousands of requests, of which every tenth client leaves, leave no file o
   const after = await settled();
   expect(after.files).toBeLessThanOrEqual(before.files + 2);
   expect(after.rss - before.rss).toBeLessThan(32 * MIB);
-}, 60_000);
+});

@@ -45,4 +45,4 @@ test('what clients without a key pipeline is not parsed before its turn: it cann
   for (const socket of clients) socket.destroy();
   answers.resolve();
   await eventually(async () => expect(await metricOf(gateway.adminPort, 'tollgate_in_flight')).toBe(0));
-}, 60_000);
+});

@@ -63,7 +63,7 @@ test('kill -9 of one gateway: the other holds the limit, and nothing of the dead
   }
   // The caller's account, and for an hour what was changed of its key.
   expect(accounts.map((name) => name.split(':')[1]).toSorted()).toEqual(['a', 'made']);
-}, 40_000);
+});
 
 // Attack: none but our own: every new version stops each gateway once. Callers must not notice, if they do what every
 // client of an idempotent request may do: send it again, elsewhere.
@@ -109,4 +109,4 @@ test('gateways that are restarted one after the other under load cost a client t
   // Nothing was sent again that had begun: what ran at each stop was finished.
   expect(upstream.requests).toHaveLength(served);
   expect(served).toBeGreaterThan(140);
-}, 40_000);
+});

@@ -37,4 +37,4 @@ test('no revocation that was acknowledged during a planned failover is undone by
     undone: [],
     answered: true,
   });
-}, 60_000);
+});

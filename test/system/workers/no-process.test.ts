@@ -32,7 +32,7 @@ test('a worker that no descriptor is left for is tried again, and the others ser
   const pids = await pidsOf(gateway);
   expect(await gateway.process.stop()).toEqual({ code: 0, signal: null });
   expect(pids.filter(runs)).toEqual([]);
-}, 40_000);
+});
 
 /** What is told of a worker, in this order, until it has ended. */
 async function told(env: NodeJS.ProcessEnv): Promise<string[]> {

@@ -30,7 +30,7 @@ test('chaos starts its own stand, finds the gateways within their bounds, and wr
   expect(page.match(/<svg/g)?.length).toBeGreaterThanOrEqual(2);
   expect(page).toContain('class="fault"');
   expect(page).not.toMatch(/<script|<link|src=|url\(|https?:/);
-}, 40_000);
+});
 
 test('a scenario that cannot be played is a row that says why, and the exit code is 1', async () => {
   const report = join(await temporaryFolder(), 'report.html');
@@ -41,7 +41,7 @@ test('a scenario that cannot be played is a row that says why, and the exit code
   );
   expect(await running.exit).toEqual({ code: 1, signal: null });
   expect(running.stdout).toContain('It could not be played: ');
-}, 20_000);
+});
 
 test('the command line chooses what is played, and a wrong one is refused with a sentence', () => {
   expect(readOptions([])?.scenarios).toEqual(SCENARIOS);

@@ -8,4 +8,4 @@ test('3,000 generated exchanges: no request is seen twice or changed, no answer 
   expect(left).toEqual([]);
   expect(exchanges).toBeGreaterThanOrEqual(3_000);
   expect(rssMib.end - rssMib.early).toBeLessThan(96);
-}, 60_000);
+});

@@ -6,4 +6,4 @@ test('500 WebSockets that are opened and dropped at random moments, by either si
   expect(problems).toEqual([]);
   // Enough for the test to mean something: the busier the machine, the more are dropped before they are open.
   expect(opened).toBeGreaterThan(100);
-}, 60_000);
+});
