@@ -5,9 +5,7 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { parse } from 'yaml';
 import { Failure } from '../failure.ts';
-import { announcesBody, readBody } from './body.ts';
-import { operate, type PetRequest } from './operations.ts';
-import { errorResponse, type PetResponse } from './response.ts';
+import { announcesBody, errorResponse, operate, type PetRequest, type PetResponse, readBody } from './operations.ts';
 import { openPetStore, type PetStore } from './store.ts';
 
 export interface PetsSettings {

@@ -2,8 +2,7 @@ import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../failure.ts';
-import type { NewPet, Pet } from './pet.ts';
-import type { ListQuery } from './query.ts';
+import type { NewPet, Pet, PetStatus } from './pet.ts';
 
 /** The store of animals. An animal that `add` has returned is on disk. Every method throws the errors of the database. */
 export interface PetStore {
@@ -13,6 +12,13 @@ export interface PetStore {
   /** Ids only grow and are never reused. */
   add(pet: NewPet): Pet;
   close(): void;
+}
+
+/** The parameters of `GET /v1/pets`. `status` null: animals in any state. `firstId`: the lowest id of the page. */
+export interface ListQuery {
+  readonly limit: number;
+  readonly status: PetStatus | null;
+  readonly firstId: bigint;
 }
 
 /**

@@ -1,8 +1,8 @@
 import { DatabaseSync } from 'node:sqlite';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { decodeCursor, encodeCursor } from '../../src/pets/operations.ts';
 import { INT64_MAX, INT64_MIN } from '../../src/pets/pet.ts';
-import { decodeCursor, encodeCursor } from '../../src/pets/query.ts';
 import { newService, type Service } from './service.ts';
 
 /** Follows Link from `path` to the last page. */

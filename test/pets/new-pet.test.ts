@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { membersOf, parseNewPet } from '../../src/pets/new-pet.ts';
-import { INT64_MAX, INT64_MIN, PET_STATUSES, toJson } from '../../src/pets/pet.ts';
+import { INT64_MAX, INT64_MIN, membersOf, PET_STATUSES, parseNewPet, toJson } from '../../src/pets/pet.ts';
 
 const SEED = { seed: 8, numRuns: 500 };
 const parseText = (text: string) => parseNewPet(Buffer.from(text));
