@@ -4,7 +4,7 @@ import type { Actor } from '../operations/audit-trail.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
 import type { Command } from './terminal/command.ts';
-import { table } from './terminal/table.ts';
+import { table } from './terminal/output.ts';
 
 const DEFAULT_LIMIT = '50';
 

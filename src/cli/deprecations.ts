@@ -3,8 +3,7 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { deprecationReports } from '../operations/deprecations.ts';
 import { deprecatedCallsOf, withStore } from '../serve/open-store.ts';
 import type { Command } from './terminal/command.ts';
-import { Progress } from './terminal/progress.ts';
-import { table } from './terminal/table.ts';
+import { Progress, table } from './terminal/output.ts';
 
 const DEFAULT_DAYS = 30;
 

@@ -3,7 +3,7 @@ import type { ExitCode } from '../failure.ts';
 import { withStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
 import type { Command } from './terminal/command.ts';
-import { table } from './terminal/table.ts';
+import { table } from './terminal/output.ts';
 
 /** `tollgate usage`: prints what a key has used in each window. */
 export const usage: Command = {

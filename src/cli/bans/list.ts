@@ -3,7 +3,7 @@ import { banReport } from '../../operations/operations.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
-import { table } from '../terminal/table.ts';
+import { table } from '../terminal/output.ts';
 
 /** `tollgate bans list`: the bans in force. */
 export const bansList: Command = {

@@ -7,8 +7,7 @@ import { nameOfStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
-import { readLimits, readMoment } from './options.ts';
-import { json, limitsText } from './report.ts';
+import { json, limitsText, readLimits, readMoment } from './text-form.ts';
 
 /** `tollgate keys create` (contract section 5). */
 export const keysCreate: Command = {

@@ -5,7 +5,7 @@ import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { outcomeOfDurability, recorded } from '../recorded-change.ts';
 import type { Command } from '../terminal/command.ts';
-import { json } from './report.ts';
+import { json } from './text-form.ts';
 
 /** `tollgate keys delete`: permanently removes a key that is revoked or has expired. */
 export const keysDelete: Command = {

@@ -5,7 +5,7 @@ import { timeOf } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
-import { limitsText } from './report.ts';
+import { limitsText } from './text-form.ts';
 
 const HEADER = ['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const;
 

@@ -7,7 +7,7 @@ import { COLUMNS, readRows, UnreadableCsv } from '../../operations/import/rows.t
 import { withStore } from '../../serve/open-store.ts';
 import { outcomeOfError, recorded } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
-import { Progress } from '../terminal/progress.ts';
+import { Progress } from '../terminal/output.ts';
 
 /** At most this many lines are listed in the JSON report. Its counts include all lines. */
 const MOST_LINES_REPORTED = 1_000;

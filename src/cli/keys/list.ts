@@ -3,8 +3,8 @@ import { keyReport, timeOf } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
-import { table } from '../terminal/table.ts';
-import { json, limitsText, secretLabelOf, stateOf } from './report.ts';
+import { table } from '../terminal/output.ts';
+import { json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
 
 /** `tollgate keys list` (contract section 5). */
 export const keysList: Command = {

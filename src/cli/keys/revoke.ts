@@ -4,7 +4,7 @@ import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command } from '../terminal/command.ts';
-import { json } from './report.ts';
+import { json } from './text-form.ts';
 
 /** `tollgate keys revoke`: ends a key for good. Running gateways obey within a second (contract section 1). */
 export const keysRevoke: Command = {

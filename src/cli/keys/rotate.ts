@@ -5,8 +5,7 @@ import { withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command } from '../terminal/command.ts';
-import { readDuration } from './options.ts';
-import { json } from './report.ts';
+import { json, readDuration } from './text-form.ts';
 
 /** `tollgate keys rotate` (contract section 5). */
 export const keysRotate: Command = {

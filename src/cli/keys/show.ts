@@ -3,7 +3,7 @@ import { wholeKeyReport } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
-import { json, limitsText, secretLabelOf, stateOf } from './report.ts';
+import { json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
 
 /** `tollgate keys show`: prints everything that the store holds about one key, except digests. */
 export const keysShow: Command = {

@@ -5,8 +5,7 @@ import { withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
-import { readLimits, readMoment } from './options.ts';
-import { json, limitsText } from './report.ts';
+import { json, limitsText, readLimits, readMoment } from './text-form.ts';
 
 /** `tollgate keys update`: changes the attributes of a key. Its secrets, counters and bans stay. */
 export const keysUpdate: Command = {

@@ -5,7 +5,7 @@ import { countLiveKeys, type LiveKeysByPlan } from '../../operations/plans-in-us
 import type { Route } from '../../routing/router.ts';
 import { withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
-import { Progress } from '../terminal/progress.ts';
+import { Progress } from '../terminal/output.ts';
 import { checkPlansFile } from './file.ts';
 
 /** `tollgate plans check`: makes the checks of a gateway's start (contract sections 1 and 2), and prints more warnings. */

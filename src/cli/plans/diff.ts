@@ -3,8 +3,7 @@ import { Failure } from '../../failure.ts';
 import { countLiveKeys, type LiveKeys, type LiveKeysByPlan } from '../../operations/plans-in-use.ts';
 import { withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
-import { Progress } from '../terminal/progress.ts';
-import { table } from '../terminal/table.ts';
+import { Progress, table } from '../terminal/output.ts';
 import { readPlansFile } from './file.ts';
 
 /** `tollgate plans diff`: prints the differences between two files of plans (contract section 1). */

@@ -2,7 +2,7 @@ import { allowanceOf, type BanRule, type Plan, WINDOWS } from '../../admit/plan.
 import { configurationFrom } from '../../config/settings.ts';
 import type { ExitCode } from '../../failure.ts';
 import type { Command } from '../terminal/command.ts';
-import { table } from '../terminal/table.ts';
+import { table } from '../terminal/output.ts';
 
 /** `tollgate plans show`: prints the plans that a gateway with these settings would apply. */
 export const plansShow: Command = {

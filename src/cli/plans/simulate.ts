@@ -17,11 +17,9 @@ import {
 } from '../../simulate/report.ts';
 import type { Counts } from '../../simulate/tally.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
-import { Progress } from '../terminal/progress.ts';
-import { table } from '../terminal/table.ts';
+import { Progress, table } from '../terminal/output.ts';
 import { readPlansFile } from './file.ts';
-import { findLogs, readLog, refuseToWrite } from './log-files.ts';
-import { FileRunStorage } from './run-storage.ts';
+import { FileRunStorage, findLogs, readLog, refuseToWrite } from './simulate-files.ts';
 
 const DEFAULT_KEYS = 20;
 /** Browsers become slow on a page with more keys. */

@@ -1,5 +1,6 @@
 import { UNBOUNDED, WINDOWS } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
 import {
   DURATION_RULE,
   durationFrom,
@@ -8,7 +9,11 @@ import {
   MOMENT_RULE,
   momentFrom,
 } from '../../operations/input-values.ts';
+import type { KeyReport } from '../../operations/key-report.ts';
 import type { Words } from '../terminal/command.ts';
+
+// The text form of what a key has, for every command under `keys`: limits and times as options give them, and what
+// is printed of a key.
 
 /**
  * Reads every `--limit WINDOW=NUMBER`. The operator may give it once for each window.
@@ -54,4 +59,25 @@ export function readMoment(option: string, text: string, nowMs: number): number 
   const atMs = momentFrom(text, nowMs);
   if (atMs !== null) return atMs;
   throw new Failure('bad_usage', `${option} is '${text}'; it ${MOMENT_RULE}.`);
+}
+
+export function limitsText(limits: KeyReport['limits']): string {
+  return Object.entries(limits)
+    .map(([window, limit]) => `${window}=${limit}`)
+    .join(' ');
+}
+
+/** Whether a key can be used at `nowMs`, in one word. */
+export function stateOf({ revokedAtMs, expiresAtMs }: StoredKey, nowMs: number): 'active' | 'revoked' | 'expired' {
+  if (revokedAtMs !== null) return 'revoked';
+  return expiresAtMs !== null && nowMs >= expiresAtMs ? 'expired' : 'active';
+}
+
+/** What identifies a secret to operators without showing it: its last four characters, if they are known. */
+export function secretLabelOf({ last4 }: { readonly last4: string | null }): string {
+  return last4 === null || last4 === '' ? 'known by its hash' : `…${last4}`;
+}
+
+export function json(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
 }
