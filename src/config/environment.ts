@@ -1,5 +1,5 @@
 import { quoted } from './fault.ts';
-import { readSecret, type SecretReader } from './secrets.ts';
+import { readSecret, type SecretReader } from './read-file.ts';
 import { faultOfTarget, HOST_RULE, isHost } from './values.ts';
 
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;

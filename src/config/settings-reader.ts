@@ -4,10 +4,9 @@ import type { Plan } from '../admit/plan.ts';
 import type { Route } from '../routing/router.ts';
 import type { Variables } from './environment.ts';
 import { deepFreeze } from './frozen.ts';
-import type { Configuration } from './settings.ts';
+import type { Configuration, Upstream } from './settings.ts';
 import type { Beginning, Piece, ThreadData } from './settings-thread.ts';
 import type { Steps } from './steps.ts';
-import type { Upstream } from './upstreams.ts';
 
 const PROGRAM = join(import.meta.dirname, 'settings-thread.ts');
 /** Megabytes of heap that the thread may use. The largest settings file needs 100. */

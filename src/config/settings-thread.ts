@@ -2,9 +2,8 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import type { Plan } from '../admit/plan.ts';
 import type { Route } from '../routing/router.ts';
 import type { Variables } from './environment.ts';
-import { type Configuration, type Faulty, loadConfiguration } from './settings.ts';
+import { type Configuration, type Faulty, loadConfiguration, type Upstream } from './settings.ts';
 import { STEPS_PER_SLICE } from './steps.ts';
-import type { Upstream } from './upstreams.ts';
 
 // The program of SettingsReader's thread (settings-reader.ts). It reads the settings once, when the reader sends a message.
 

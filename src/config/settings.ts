@@ -1,23 +1,19 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
-import type { Plans } from '../admit/plan.ts';
+import { type Allowance, type Plans, WINDOW_MS, WINDOWS } from '../admit/plan.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import { Failure } from '../failure.ts';
 import type { KeyFormat } from '../identify/key-format.ts';
-import type { Route } from '../routing/router.ts';
-import { type Encryption, encryptionOf } from './encryption.ts';
+import { type Route, withHead } from '../routing/router.ts';
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault } from './fault.ts';
 import { deepFreeze } from './frozen.ts';
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
-import { corsOf } from './gateway-schema.ts';
+import { corsOf, http2Schema } from './gateway-schema.ts';
 import { type JwtSettings, jwtOf } from './jwt.ts';
 import { keyFormatsOf } from './key-formats.ts';
 import { parsePlans } from './plans.ts';
-import { readSettingsFile, signatureOf, versionOf } from './read-file.ts';
-import { routeOf } from './routes.ts';
-import { readSecret, rereadSecret } from './secrets.ts';
-import { type Upstream, upstreamsOf } from './upstreams.ts';
+import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
 import type { Parsed } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
@@ -94,6 +90,61 @@ export interface Settings {
   readonly workers: number | 'auto';
 }
 
+/** TLS and HTTP/2 on the public listener. */
+interface Encryption {
+  /** Null: plain text. */
+  readonly tls: Tls | null;
+  /** Null: HTTP/1.1 alone. Always null without TLS. */
+  readonly http2: { readonly maxStreams: number; readonly maxResets: number } | null;
+}
+
+/** `cert`, `key` and `clientCa` are absolute paths of PEM files. */
+interface Tls {
+  readonly cert: string;
+  readonly key: string;
+  readonly clientCa: string | null;
+  readonly clientCertificate: 'none' | 'optional' | 'required';
+  readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
+}
+
+/** One service behind the gateway. */
+export interface Upstream {
+  readonly name: string;
+  /** Origins (`http://127.0.0.1:9000`) and sockets (`unix:/run/pets.sock`). At least one. */
+  readonly targets: readonly string[];
+  readonly connectTimeoutMs: number;
+  /** From the request to the head of the answer. */
+  readonly responseTimeoutMs: number;
+  /** Longest pause between two pieces of the answer's body. */
+  readonly bodyTimeoutMs: number;
+  readonly maxConnections: number;
+  readonly maxQueue: number;
+  /** The part of `maxConnections`, and of `maxQueue`, that one consumer may have: above 0, at most 1. */
+  readonly fairShare: number;
+  /** Null: no active checks. */
+  readonly health: Health | null;
+  /** Null: Node's defaults. */
+  readonly tls: UpstreamTls | null;
+}
+
+/** The active health checks of an upstream's targets. */
+interface Health {
+  readonly path: string;
+  readonly intervalMs: number;
+  readonly timeoutMs: number;
+  readonly unhealthyAfter: number;
+  readonly healthyAfter: number;
+}
+
+/** TLS to the targets of an upstream. `ca`, `cert` and `key` are absolute paths of PEM files. */
+interface UpstreamTls {
+  readonly ca: string | null;
+  readonly cert: string | null;
+  readonly key: string | null;
+  readonly serverName: string | null;
+  readonly verify: boolean;
+}
+
 export interface Configuration {
   readonly settings: Settings;
   readonly plans: Plans;
@@ -151,6 +202,13 @@ export function loadConfiguration(env: Variables, isReload = false): Configurati
     versions: { settings: gateway.version, plans: plans.version },
     signature,
   };
+}
+
+/** As `loadConfiguration`. @throws Failure `bad_settings` with every fault on a line of its own */
+export function configurationFrom(env: NodeJS.ProcessEnv): Configuration {
+  const configuration = loadConfiguration(env);
+  if ('faults' in configuration) throw new Failure('bad_settings', configuration.faults.join('\n'));
+  return configuration;
 }
 
 /** The warnings about the routes of gateway.yaml, with their positions. */
@@ -260,9 +318,99 @@ function conflictsOf(
   return faults;
 }
 
-/** As `loadConfiguration`. @throws Failure `bad_settings` with every fault on a line of its own */
-export function configurationFrom(env: NodeJS.ProcessEnv): Configuration {
-  const configuration = loadConfiguration(env);
-  if ('faults' in configuration) throw new Failure('bad_settings', configuration.faults.join('\n'));
-  return configuration;
+function encryptionOf({ tls, http2 = true }: GatewayFile['listen']): Encryption {
+  if (tls === undefined) return { tls: null, http2: null };
+  const { cert, key, clientCa, clientCertificate = 'required', minVersion } = tls;
+  return {
+    tls: {
+      cert: resolve(cert),
+      key: resolve(key),
+      clientCa: clientCa === undefined ? null : resolve(clientCa),
+      clientCertificate: clientCa === undefined ? 'none' : clientCertificate,
+      minVersion,
+    },
+    http2: http2 === true ? http2Schema.parse({}) : http2 || null,
+  };
+}
+
+type RouteEntry = GatewayFile['routes'][number];
+
+function routeOf(entry: RouteEntry): Route {
+  const { path, methods, upstream, cost, body, websocket, deprecated } = entry;
+  return {
+    path,
+    methods: withHead(methods),
+    upstream,
+    cost,
+    allowsBody: body,
+    allowsUpgrade: websocket,
+    perAddress: perAddressOf(entry),
+    deprecated:
+      deprecated === undefined
+        ? null
+        : {
+            sinceMs: deprecated.since,
+            sunsetMs: deprecated.sunset ?? null,
+            successor: deprecated.successor ?? null,
+            link: deprecated.link ?? null,
+            brownouts: deprecated.brownouts,
+          },
+  };
+}
+
+/** Each route has limits of its own. The id under which the store counts them is the same on every replica. */
+function perAddressOf({ path, auth, limits = {} }: RouteEntry): Route['perAddress'] {
+  if (auth !== 'none') return null;
+  const id = `public-${createHash('sha256').update(path).digest('hex').slice(0, 12)}`;
+  const allowance: Allowance = {
+    plan: 'public',
+    limits: WINDOWS.flatMap((window) => {
+      const limit = limits[window];
+      return limit === undefined ? [] : [{ window, lengthMs: WINDOW_MS[window], limit }];
+    }),
+    unlimited: [],
+    bans: null,
+  };
+  return { id, allowance };
+}
+
+/** @param url UPSTREAM_URL, which replaces the targets; null if it is not set */
+function upstreamsOf(file: GatewayFile, url: string | null): ReadonlyMap<string, Upstream> {
+  return new Map(
+    Object.entries(file.upstreams).map(([name, upstream]): [string, Upstream] => [
+      name,
+      {
+        name,
+        targets: url === null ? upstream.targets : [url.startsWith('unix:') ? url : new URL(url).origin],
+        connectTimeoutMs: upstream.connectTimeout,
+        responseTimeoutMs: upstream.responseTimeout,
+        bodyTimeoutMs: upstream.bodyTimeout,
+        maxConnections: upstream.maxConnections,
+        maxQueue: upstream.maxQueue,
+        fairShare: upstream.fairShare,
+        health: healthOf(upstream.health),
+        tls: upstreamTlsOf(upstream.tls),
+      },
+    ]),
+  );
+}
+
+type UpstreamEntry = GatewayFile['upstreams'][string];
+
+function healthOf(health: UpstreamEntry['health']): Health | null {
+  if (health === undefined) return null;
+  const { interval, timeout, ...rest } = health;
+  return { ...rest, intervalMs: interval, timeoutMs: timeout };
+}
+
+function upstreamTlsOf(tls: UpstreamEntry['tls']): UpstreamTls | null {
+  if (tls === undefined) return null;
+  const path = (file: string | undefined) => (file === undefined ? null : resolve(file));
+  return {
+    ca: path(tls.ca),
+    cert: path(tls.cert),
+    key: path(tls.key),
+    serverName: tls.serverName ?? null,
+    verify: tls.verify,
+  };
 }

@@ -1,6 +1,5 @@
-import type { z } from 'zod';
-import { type Fault, type Path, printPath } from './fault.ts';
-import { DEFAULT_MESSAGES, faultsOfIssues, nearest } from './issues.ts';
+import { z } from 'zod';
+import { type Fault, type Path, printPath, quoted } from './fault.ts';
 import { readTree, type Tree, type TreeFault } from './yaml-tree.ts';
 
 /** Records a fault or a warning at a path. @param part what the position points at; the value if left out */
@@ -98,4 +97,140 @@ export function asArray(value: unknown): readonly unknown[] {
 
 export function isMapping(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+type Issue = z.core.$ZodIssue;
+
+/**
+ * Turns the issues that zod found into faults with positions.
+ *
+ * The value that was found is appended to messages of the form `must be …`; other messages stay as they are.
+ * @param later paths that a later version supports (`listen.tls`, `routes.*.auth`); `*` stands for any key or index
+ */
+function faultsOfIssues(
+  issues: readonly Issue[],
+  { tree, schema, later }: { tree: Tree; schema: z.ZodType; later: readonly string[] },
+): TreeFault[] {
+  let json: Json | null = null;
+  const faults = issues
+    .flatMap((issue) => flatten(issue, []))
+    .flatMap(({ issue, path }): TreeFault[] => {
+      if (issue.code === 'unrecognized_keys') {
+        // Computed once: a file may have thousands of unknown keys, and a starting gateway serves nobody meanwhile.
+        json ??= z.toJSONSchema(schema, { io: 'input' }) as Json;
+        const known = keysAt(json, path);
+        return issue.keys.map((key) => ({
+          ...tree.locate([...path, key], 'key'),
+          path: [...path, key],
+          message: unknownKeyMessage(key, known, isLater([...path, key], later)),
+        }));
+      }
+      const part = issue.code === 'invalid_key' ? 'key' : 'value';
+      return [{ ...tree.locate(path, part), path, message: messageOf(issue, valueAt(tree.value, path)) }];
+    });
+  // One value can break several rules of its schema that have the same message.
+  return [...new Map(faults.map((fault) => [JSON.stringify([fault.path, fault.message]), fault])).values()];
+}
+
+interface PlacedIssue {
+  readonly issue: Issue;
+  readonly path: Path;
+}
+
+/** Replaces the issue of a union by those of the alternative that has the right type. */
+function flatten(issue: Issue, around: Path): PlacedIssue[] {
+  const path = [...around, ...(issue.path as Path)];
+  if (issue.code !== 'invalid_union') return [{ issue, path }];
+  const meant = issue.errors.find(
+    (branch) => branch.length > 0 && branch.every((inner) => inner.path.length > 0 || isInside(inner)),
+  );
+  return meant === undefined ? [{ issue, path }] : meant.flatMap((inner) => flatten(inner, path));
+}
+
+function isInside(issue: Issue): boolean {
+  return issue.code === 'unrecognized_keys';
+}
+
+function messageOf(issue: Issue, found: unknown): string {
+  const inner = issue.code === 'invalid_key' ? issue.issues[0] : undefined;
+  const allowed = (inner ?? issue).message.replace(/\.$/, '');
+  if (issue.code === 'invalid_key') return `is not a name: it ${allowed}.`;
+  if (!allowed.startsWith('must be ')) return `${allowed}.`;
+  if (found === undefined) return `is missing: it ${allowed}.`;
+  return `${allowed}, not ${quoted(found)}.`;
+}
+
+/** The messages of schemas that have none of their own. */
+const DEFAULT_MESSAGES: z.core.$ZodErrorMap = (issue) => {
+  if (issue.code === 'invalid_type') return `must be ${TYPES[issue.expected] ?? issue.expected}`;
+  if (issue.code === 'invalid_value') return `must be one of ${issue.values.map(String).join(', ')}`;
+  return undefined;
+};
+
+const TYPES: Readonly<Record<string, string>> = {
+  object: 'a mapping of keys to values',
+  record: 'a mapping of names to values',
+  array: 'a list',
+  string: 'text',
+  boolean: '`true` or `false`',
+  number: 'a number',
+  int: 'a whole number',
+};
+
+function unknownKeyMessage(key: string, known: readonly string[], later: boolean): string {
+  if (later) return 'is not supported by this version; leave it out.';
+  const near = nearest(key, known);
+  const hint = near === null ? '' : ` Did you mean \`${near}\`?`;
+  return `is an unknown key.${hint} Allowed here: ${known.join(', ')}.`;
+}
+
+function isLater(path: Path, later: readonly string[]): boolean {
+  return later.some((pattern) => {
+    const steps = pattern.split('.');
+    return steps.length === path.length && steps.every((step, i) => step === '*' || step === path[i]);
+  });
+}
+
+type Json = Exclude<z.core.JSONSchema._JSONSchema, boolean>;
+
+/** The keys that a JSON Schema allows at a path. */
+function keysAt(schema: Json, path: Path): readonly string[] {
+  const isSchema = (value: unknown): value is Json => typeof value === 'object' && value !== null;
+  const alternatives = (json: Json): Json[] => [json, ...(json.anyOf ?? []).filter(isSchema)];
+  let schemas = alternatives(schema);
+  for (const step of path) {
+    schemas = schemas
+      .map((json) => (typeof step === 'number' ? json.items : (json.properties?.[step] ?? json.additionalProperties)))
+      .filter(isSchema)
+      .flatMap(alternatives);
+  }
+  return schemas.flatMap((json) => Object.keys(json.properties ?? {}));
+}
+
+/** The known word that is most similar to a mistyped one; null if none is similar. */
+function nearest(word: string, known: readonly string[]): string | null {
+  const ranked = known
+    .map((name) => ({ name, distance: distance(word.toLowerCase(), name.toLowerCase()) }))
+    .sort((a, b) => a.distance - b.distance)[0];
+  return ranked !== undefined && ranked.distance <= Math.min(3, Math.floor(word.length / 2)) ? ranked.name : null;
+}
+
+/** The Levenshtein distance, row by row. `a` is cut to 40 characters, more than any known key has. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (const [i, letter] of [...a.slice(0, 40)].entries()) {
+    const next = [i + 1];
+    for (let j = 1; j <= b.length; j += 1) {
+      next.push(Math.min(next[j - 1]! + 1, row[j]! + 1, row[j - 1]! + (letter === b[j - 1] ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}
+
+function valueAt(value: unknown, path: Path): unknown {
+  return path.reduce<unknown>(
+    (at, step) => (at !== null && typeof at === 'object' ? (at as Record<string | number, unknown>)[step] : undefined),
+    value,
+  );
 }
