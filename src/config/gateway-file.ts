@@ -4,7 +4,7 @@ import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts'
 import { findCollisions, findSurrounding } from '../routing/router.ts';
 import { USAGE } from '../routing/usage-route.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
-import { checkKeyFormats } from './key-formats.ts';
+import { checkKeyFormats } from './identification.ts';
 import { instant } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 

@@ -2,8 +2,7 @@ import { z } from 'zod';
 import { UNBOUNDED, WINDOWS } from '../admit/plan.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import type { Brownout } from '../routing/brownouts.ts';
-import { jwtSchema } from './jwt.ts';
-import { keysSchema } from './key-formats.ts';
+import { jwtSchema, keysSchema } from './identification.ts';
 import * as values from './values.ts';
 import { instant } from './values.ts';
 

@@ -5,7 +5,7 @@ import type { Variables } from './environment.ts';
 import { type Configuration, type Faulty, loadConfiguration, type Upstream } from './settings.ts';
 import { STEPS_PER_SLICE } from './steps.ts';
 
-// The program of SettingsReader's thread (settings-reader.ts). It reads the settings once, when the reader sends a message.
+// The program of SettingsReader's thread (settings-watcher.ts). It reads the settings once, when the reader sends a message.
 
 export interface ThreadData {
   readonly env: Variables;

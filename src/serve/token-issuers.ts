@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { JwtSettings } from '../config/jwt.ts';
+import type { JwtSettings } from '../config/identification.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import type { GatewayLog } from '../telemetry/log.ts';

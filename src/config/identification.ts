@@ -1,0 +1,159 @@
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import type { JwtRules } from '../identify/jwt.ts';
+import type { JwksSource } from '../identify/jwt-keys.ts';
+import { ALPHABETS, type AlphabetName, type KeyFormat } from '../identify/key-format.ts';
+import * as values from './values.ts';
+import { asArray, field, type Note } from './yaml.ts';
+
+// How gateway.yaml says who callers are: `jwt`, the JSON Web Tokens that are accepted, and `keys`, the formats of
+// API keys that were made elsewhere.
+
+/** The rules for callers' JSON Web Tokens, and where the keys of their issuer are (contract section 5). */
+export interface JwtSettings extends JwtRules {
+  readonly jwks: JwksSource;
+}
+
+/** Algorithms whose keys can be public. `none` has no signature, and HS256 and the like use a secret that both sides share. */
+const ALGORITHMS = [
+  'RS256',
+  'RS384',
+  'RS512',
+  'PS256',
+  'PS384',
+  'PS512',
+  'ES256',
+  'ES384',
+  'ES512',
+  'EdDSA',
+  'Ed25519',
+] as const;
+
+const text = (message: string) => z.string(message).regex(/^\S(.{0,2046}\S)?$/, message);
+
+const audienceRule = 'must be the name that tokens for this gateway have in `aud`, or a list of such names';
+const algorithmRule = `must be one of ${ALGORITHMS.join(', ')}`;
+const algorithmsRule = 'must be a list of at least one algorithm, such as [ES256]';
+const jwksRule =
+  'must be https://… or the path of a file; http://… only on this machine (127.0.0.1, [::1] or localhost)';
+
+/** `jwt` in gateway.yaml. */
+export const jwtSchema = z.strictObject({
+  issuer: text('must be what the issuer writes into `iss`, such as https://id.example.com/').describe(
+    'The `iss` of the tokens, to the letter.',
+  ),
+  audience: z
+    .union([text(audienceRule), z.array(text(audienceRule), audienceRule).min(1, audienceRule)], audienceRule)
+    .describe('What the `aud` of a token must name: this name, or one of these names.'),
+  jwks: z
+    .string(jwksRule)
+    .regex(/^[^\0]{1,4096}$/, { error: jwksRule, abort: true })
+    .refine(isSource, jwksRule)
+    .describe(
+      "The issuer's JSON Web Key Set: an `https://` URL, or a file, which is read again when it changes. The gateway reads a URL at the start, every five minutes, and when a token names an unknown key (at most every 10 s), and keeps the keys for an hour while the issuer is away. `http://` is allowed on this machine only.",
+    ),
+  algorithms: z
+    .array(z.enum(ALGORITHMS, algorithmRule), algorithmsRule)
+    .min(1, algorithmsRule)
+    .describe('Algorithms that tokens may be signed with, whatever a token says of itself.'),
+  planClaim: text('must be the name of a claim, such as plan')
+    .prefault('plan')
+    .describe('Name of the claim that names the plan of a token, one of plans.yaml without `custom` limits.'),
+});
+
+export function jwtOf(jwt: z.output<typeof jwtSchema> | undefined): JwtSettings | null {
+  if (jwt === undefined) return null;
+  const { audience, jwks, ...rest } = jwt;
+  return {
+    ...rest,
+    audience: typeof audience === 'string' ? [audience] : audience,
+    jwks: isUrl(jwks) ? { kind: 'url', url: new URL(jwks).href } : { kind: 'file', path: resolve(jwks) },
+  };
+}
+
+function isUrl(jwks: string): boolean {
+  return /^[a-z][a-z0-9+.-]*:\/\//i.test(jwks);
+}
+
+/**
+ * Attack: a person in the middle replaces the issuer's keys and signs tokens for any subject. So keys from another machine
+ * are fetched over https only.
+ */
+function isSource(jwks: string): boolean {
+  if (!isUrl(jwks)) return true;
+  const url = URL.parse(jwks);
+  if (url === null || url.username !== '' || url.password !== '' || url.hash !== '') return false;
+  const isHere = ['127.0.0.1', '[::1]', 'localhost'].includes(url.hostname);
+  return url.protocol === 'https:' || (url.protocol === 'http:' && isHere);
+}
+
+const LONGEST = 512;
+/** An attacker can guess keys with fewer characters than this after the prefix. */
+const GUESSABLE = 16;
+const length = () => values.wholeNumber(8, LONGEST);
+const lengthRule = `must be a whole number from 8 to ${LONGEST}, or a range such as [32, 44]`;
+const alphabetRule = `must be one of ${Object.keys(ALPHABETS).join(', ')}`;
+const prefixRule = 'must be at most 64 characters, each a letter, a digit or one of -_+/';
+
+const formatSchema = z.strictObject({
+  prefix: z
+    .string(prefixRule)
+    .regex(/^[A-Za-z0-9_+/-]{0,64}$/, prefixRule)
+    .prefault('')
+    .describe('Text that each key of this format begins with.'),
+  length: z
+    .union([length(), z.tuple([length(), length()], lengthRule)], lengthRule)
+    .describe(
+      'Number of characters in a key, including its prefix: one number, or the minimum and the maximum as a list.',
+    ),
+  characters: z
+    .enum(Object.keys(ALPHABETS) as [AlphabetName, ...AlphabetName[]], alphabetRule)
+    .prefault('base62')
+    .describe('Alphabet of the characters after the prefix. For UUIDs, use `base64url`.'),
+});
+
+/** `keys` in gateway.yaml. */
+export const keysSchema = z
+  .strictObject({
+    formats: z
+      .array(formatSchema, 'must be a list of formats')
+      .max(20, 'must not have more than 20 formats')
+      .prefault([])
+      .describe(
+        "Formats of the keys that were imported with `tollgate keys import`. A key that fits none of them is refused without a look-up unless it has Tollgate's own checksum, so narrow formats keep a flood of made-up keys cheap.",
+      ),
+  })
+  .prefault({});
+
+export function keyFormatsOf({ formats }: z.output<typeof keysSchema>): readonly KeyFormat[] {
+  return formats.map(({ prefix, length, characters }) => {
+    const [least, most] = typeof length === 'number' ? [length, length] : length;
+    return { prefix, least, most, alphabet: characters };
+  });
+}
+
+/** Checks what the schema cannot: values of one format that contradict each other or make keys guessable. */
+export function checkKeyFormats(keys: unknown, fault: Note, warn: Note): void {
+  for (const [i, raw] of asArray(field(keys, 'formats')).entries()) {
+    const format = formatSchema.safeParse(raw);
+    if (!format.success) continue;
+    const { prefix, length } = format.data;
+    const [least, most] = typeof length === 'number' ? [length, length] : length;
+    const at = ['keys', 'formats', i];
+    if (prefix.startsWith('tg_live_')) {
+      fault(
+        [...at, 'prefix'],
+        "is how Tollgate's own keys begin, which need no format because they have a checksum; remove it.",
+      );
+    }
+    if (most < least) fault([...at, 'length'], 'has the maximum before the minimum; write the smaller number first.');
+    else if (least <= prefix.length) {
+      fault([...at, 'length'], `must be more than the ${prefix.length} characters of the prefix, which it includes.`);
+    } else if (least - prefix.length < GUESSABLE) {
+      warn(
+        [...at, 'length'],
+        `allows keys with only ${least - prefix.length} characters after the prefix, which can be guessed.`,
+      );
+    }
+  }
+}
