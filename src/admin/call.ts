@@ -1,8 +1,14 @@
 import type { IncomingMessage } from 'node:http';
+import { z } from 'zod';
+import { type Limits, UNBOUNDED, WINDOWS } from '../admit/plan.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { AuditLine, AuditTrail } from '../operations/audit-trail.ts';
+import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom, visible } from '../operations/input-values.ts';
+import type { KeyAttributes, KeyEdits } from '../operations/key-changes.ts';
 import type { Operations } from '../operations/operations.ts';
 import { type AdminResponse, errorResponse } from './response.ts';
+
+// One request to the admin API, what its handler works on, and how its query and its body are read.
 
 /** One authenticated request to the admin API. */
 export interface Call {
@@ -16,6 +22,26 @@ export interface Call {
   readonly clientAddress: string;
   readonly requestId: string;
 }
+
+/** What the handlers work on. */
+export interface Admin {
+  readonly operations: Operations;
+  /** Returns the versions of gateway.yaml and plans.yaml that are in force. */
+  readonly versions: () => { readonly settings: string; readonly plans: string };
+  /** Writes the line of a change to the log, and its outcome to the record of changes. */
+  readonly audit: (line: AuditLine) => void;
+  /** Reads the record of changes. */
+  readonly auditStore: AuditStore;
+  /** Writes the record of changes. */
+  readonly trail: AuditTrail;
+  /** Lists the callers of each deprecated route, in the order of the settings, for so many days back, today included. */
+  readonly deprecations: (days: number) => Promise<readonly { readonly route: string }[]>;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
+}
+
+/** Serves one method of one resource. Rejects with PreconditionFailed, or with Failure as the operations do. */
+export type Handler = (call: Call, admin: Admin) => Promise<AdminResponse>;
 
 const MAX_BODY_BYTES = 64 * 1024;
 
@@ -67,22 +93,156 @@ async function readAtMost(request: IncomingMessage): Promise<Buffer | null> {
   return Buffer.concat(chunks);
 }
 
-/** What the handlers work on. */
-export interface Admin {
-  readonly operations: Operations;
-  /** Returns the versions of gateway.yaml and plans.yaml that are in force. */
-  readonly versions: () => { readonly settings: string; readonly plans: string };
-  /** Writes the line of a change to the log, and its outcome to the record of changes. */
-  readonly audit: (line: AuditLine) => void;
-  /** Reads the record of changes. */
-  readonly auditStore: AuditStore;
-  /** Writes the record of changes. */
-  readonly trail: AuditTrail;
-  /** Lists the callers of each deprecated route, in the order of the settings, for so many days back, today included. */
-  readonly deprecations: (days: number) => Promise<readonly { readonly route: string }[]>;
-  /** Unix milliseconds. */
-  readonly nowMs: () => number;
+/** Which page of a list a request asks for. */
+interface Page {
+  readonly limit: number;
+  readonly cursor: string | null;
 }
 
-/** Serves one method of one resource. Rejects with PreconditionFailed, or with Failure as the operations do. */
-export type Handler = (call: Call, admin: Admin) => Promise<AdminResponse>;
+const DEFAULT_PAGE = 100;
+const LARGEST_PAGE = 1_000;
+
+/**
+ * Reads the query of a list: `limit`, `cursor`, and the further parameters of this list.
+ * @param more the names of the further parameters; in `given`, each is null if the client did not send it
+ */
+export function readPage<More extends string>(
+  query: URLSearchParams,
+  more: readonly More[],
+): (Page & { readonly given: Readonly<Record<More, string | null>> }) | { readonly refusal: AdminResponse } {
+  const known: readonly string[] = ['limit', 'cursor', ...more];
+  for (const name of query.keys()) {
+    if (!known.includes(name)) {
+      return invalidQuery(`There is no parameter "${visible(name)}"; there are ${known.join(', ')}.`);
+    }
+    if (query.getAll(name).length > 1) return invalidQuery(`${name} is given more than once.`);
+  }
+  const limit = query.get('limit') ?? String(DEFAULT_PAGE);
+  if (!/^[1-9][0-9]{0,3}$/.test(limit) || Number(limit) > LARGEST_PAGE) {
+    return invalidQuery(`limit must be a whole number from 1 to ${LARGEST_PAGE}.`);
+  }
+  const given = Object.fromEntries(more.map((name) => [name, query.get(name)])) as Record<More, string | null>;
+  return { limit: Number(limit), cursor: query.get('cursor'), given };
+}
+
+/** The Link field with the URL of the next page (RFC 8288). */
+export function linkToNext(path: string, query: URLSearchParams, cursor: string | null): Record<string, string> {
+  if (cursor === null) return {};
+  const next = new URLSearchParams(query);
+  next.set('cursor', cursor);
+  return { Link: `<${path}?${next}>; rel="next"` };
+}
+
+export function invalidQuery(message: string): { readonly refusal: AdminResponse } {
+  return { refusal: errorResponse('invalid_request', message) };
+}
+
+/** The parsed body, or sentences that name its wrong members. */
+type ReadBody<T> = { readonly value: T } | { readonly fault: string };
+
+const planRule = 'must be the name of a plan';
+const textRule = 'must be text or null';
+const limitRule = `must be a whole number from 0 to ${UNBOUNDED} or "unlimited"`;
+const editedLimitRule = `${limitRule}, or null for the plan's own`;
+const number = (rule: string) => z.int(rule).min(0, rule).max(UNBOUNDED, rule);
+const limit = z.union([number(limitRule), z.literal('unlimited')], limitRule);
+const editedLimit = z.union([number(editedLimitRule), z.literal('unlimited'), z.null()], editedLimitRule);
+const limitsRule = `must be an object with ${WINDOWS.join(', ')}`;
+
+const moment = z
+  .string(`${MOMENT_RULE}, or null for never`)
+  .refine((text) => momentFrom(text, 0) !== null, `${MOMENT_RULE}, or null for never`);
+
+const shared = {
+  name: z.string(textRule).nullable().optional(),
+  owner: z.string(textRule).nullable().optional(),
+  notes: z.string(textRule).nullable().optional(),
+  expiresAt: moment.nullable().optional(),
+};
+
+const CREATION = z.strictObject(
+  { plan: z.string(planRule), ...shared, limits: windows(limit).optional() },
+  'must be an object',
+);
+const EDITS = z.strictObject(
+  { plan: z.string(planRule).optional(), ...shared, limits: windows(editedLimit).optional() },
+  'must be an object',
+);
+const ROTATION = z.strictObject(
+  {
+    overlap: z
+      .string(DURATION_RULE)
+      .refine((text) => durationFrom(text) !== null, DURATION_RULE)
+      .optional(),
+  },
+  'must be an object',
+);
+
+const DEFAULT_OVERLAP_MS = 86_400_000;
+
+/**
+ * Reads the body of `POST /admin/keys`.
+ * @returns a function from the time of the creation, in Unix milliseconds, to the key's attributes; `expiresAt` may be
+ *   relative to that time
+ */
+export function readCreation(body: unknown): ReadBody<(nowMs: number) => KeyAttributes> {
+  return read(CREATION, body, ({ plan, name, owner, notes, limits, expiresAt }) => (nowMs: number) => ({
+    plan,
+    name: name ?? null,
+    owner: owner ?? null,
+    notes: notes ?? null,
+    limits: (limits ?? {}) as Limits,
+    expiresAtMs: momentOf(expiresAt ?? null, nowMs),
+  }));
+}
+
+/** Reads the body of `PATCH /admin/keys/{id}`. Absent members stay unchanged (RFC 7396). */
+export function readEdits(body: unknown, nowMs: number): ReadBody<KeyEdits> {
+  const edits = read(EDITS, body, ({ expiresAt, ...rest }) => ({
+    ...(rest as KeyEdits),
+    ...(expiresAt === undefined ? {} : { expiresAtMs: momentOf(expiresAt, nowMs) }),
+  }));
+  if ('value' in edits && Object.keys(edits.value).length === 0) return { fault: 'The body changes nothing.' };
+  return edits;
+}
+
+/** Reads the body of `POST /admin/keys/{id}/rotate`, which may be missing. @returns the overlap in milliseconds */
+export function readRotation(body: unknown): ReadBody<number> {
+  return read(ROTATION, body ?? {}, ({ overlap }) =>
+    overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!,
+  );
+}
+
+function windows<T extends z.ZodType>(schema: T) {
+  return z.strictObject(
+    {
+      second: schema.optional(),
+      minute: schema.optional(),
+      hour: schema.optional(),
+      day: schema.optional(),
+    },
+    limitsRule,
+  );
+}
+
+function momentOf(text: string | null, nowMs: number): number | null {
+  return text === null ? null : momentFrom(text, nowMs);
+}
+
+function read<S extends z.ZodType, T>(schema: S, body: unknown, use: (value: z.output<S>) => T): ReadBody<T> {
+  if (body === undefined) return { fault: 'The body is missing: it must be a JSON object.' };
+  const result = schema.safeParse(body);
+  if (result.success) return { value: use(result.data) };
+  const sentences = result.error.issues.flatMap((issue) => sentencesOf(issue, body));
+  return { fault: [...new Set(sentences)].join(' ') };
+}
+
+function sentencesOf(issue: z.core.$ZodIssue, body: unknown): readonly string[] {
+  const path = issue.path.map(String);
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => `There is no member "${visible([...path, key].join('.'))}".`);
+  }
+  if (path.length === 0) return ['The body must be a JSON object.'];
+  const isMissing = path.length === 1 && !Object.hasOwn(body as object, path[0]!);
+  return [isMissing ? `${path[0]} is missing: it ${issue.message}.` : `${path.join('.')} ${issue.message}.`];
+}
