@@ -1,8 +1,7 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
-import { AccessLines, isServerError, type LoggedExchange } from './access-line.ts';
+import { AccessLines, isServerError, isUnidentified, type LoggedExchange, UnidentifiedLines } from './access-line.ts';
 import { LogOutput } from './log-output.ts';
-import { isUnidentified, UnidentifiedLines } from './unidentified-lines.ts';
 
 /** How many bytes of lines are held while standard output accepts no writes. Further lines are dropped and counted. */
 const MOST_HELD_BYTES = 16 * 1024 * 1024;
