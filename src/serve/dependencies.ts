@@ -1,18 +1,23 @@
+import { isDeepStrictEqual } from 'node:util';
 import { Admitter } from '../admit/admit.ts';
 import type { Plans } from '../admit/plan.ts';
 import { CorsFields } from '../annotate/cors.ts';
 import { DeprecatedCallCounter } from '../annotate/deprecated-calls.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
+import type { JwtSettings } from '../config/identification.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import type { Steps } from '../config/steps.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import { Allowances } from '../gateway/allowances.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
+import { OpenWebSockets } from '../gateway/open-web-sockets.ts';
 import { RequestIds } from '../gateway/request-ids.ts';
 import { Usage } from '../gateway/usage.ts';
 import { FieldNames } from '../http1/forwarded-fields.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { Identifier } from '../identify/identify.ts';
+import type { JwtVerifier } from '../identify/jwt.ts';
+import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import { ClientAddresses } from '../listen/client/address.ts';
 import { routerOf } from '../routing/router.ts';
@@ -21,6 +26,9 @@ import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
 import type { GatewayStores } from './gateway-stores.ts';
+
+// What the requests of a gateway depend on: services that live through every reload, and what is built anew from the
+// settings and plans.
 
 /** The services that identify callers and know their quotas. They live as long as the gateway, through every reload. */
 export interface Services {
@@ -127,4 +135,128 @@ export function* gatewayDepsOf(
     records: new LogAndMetrics(log, metrics, deprecatedCalls, deprecated),
     ...CLOCKS,
   };
+}
+
+const CHECK_EXPIRIES_EVERY_MS = 1_000;
+
+/**
+ * Keeps the open WebSockets of one gateway, and closes those of a key within a second after it is revoked or has expired
+ * (contract section 1).
+ */
+export function closeWebSocketsOfEndedKeys(
+  limits: () => { readonly maxPerKey: number; readonly max: number },
+  { keys, changes }: Pick<GatewayStores, 'keys' | 'changes'>,
+): OpenWebSockets {
+  const changed = new Set<string>();
+  /** By key with open WebSockets, when it expires, in Unix milliseconds. */
+  const expiries = new Map<string, number>();
+  const webSockets = new OpenWebSockets(limits, (id) => {
+    changed.add(id);
+    void checkChanged();
+  });
+  let isChecking = false;
+  const checkChanged = async () => {
+    if (isChecking) return;
+    isChecking = true;
+    for (const id of changed) {
+      changed.delete(id);
+      // While the store is away the key's WebSockets stay open. The store announces changes again when it is back.
+      const key = await keys.get(id).catch(() => undefined);
+      if (key === null || (key !== undefined && key.revokedAtMs !== null)) webSockets.cut('revoked', id);
+      else if (key !== undefined && key.expiresAtMs !== null) expiries.set(id, key.expiresAtMs);
+      else if (key !== undefined) expiries.delete(id);
+    }
+    isChecking = false;
+  };
+  changes.subscribe(({ kind, keyId }) => {
+    if (kind === 'ban') return;
+    const { keyIds } = webSockets;
+    for (const id of keyId === null ? keyIds : [keyId]) if (keyIds.has(id)) changed.add(id);
+    void checkChanged();
+  });
+  setInterval(() => {
+    const [nowMs, { keyIds }] = [Date.now(), webSockets];
+    for (const [id, atMs] of expiries) {
+      if (keyIds.has(id) && atMs > nowMs) continue;
+      expiries.delete(id);
+      webSockets.cut('expired', id);
+    }
+  }, CHECK_EXPIRIES_EVERY_MS).unref();
+  return webSockets;
+}
+
+interface JwtModules {
+  readonly JwtVerifier: typeof import('../identify/jwt.ts').JwtVerifier;
+  readonly openJwtKeys: typeof import('../identify/jwt-keys.ts').openJwtKeys;
+}
+
+/**
+ * Keeps the verifier of JSON Web Tokens for the settings in force. A reload that does not change the `jwt` settings keeps
+ * the verifier, with the keys of the issuer and the tokens that it has verified.
+ */
+export class TokenIssuers {
+  readonly #log: GatewayLog;
+  #settings: JwtSettings | null = null;
+  #verifier: JwtVerifier | null = null;
+  #keys: JwtKeys | null = null;
+  /** Null until the settings accept tokens. */
+  #modules: JwtModules | null = null;
+
+  constructor(log: GatewayLog) {
+    this.#log = log;
+  }
+
+  /**
+   * Imports the modules that verify tokens. A gateway that accepts no tokens does not spend memory on them.
+   * @returns null if nothing is to be imported, so that `verifierFor` can be called at once
+   */
+  load(settings: JwtSettings | null): Promise<void> | null {
+    return settings === null || this.#modules !== null ? null : this.#load();
+  }
+
+  /**
+   * The verifier for these settings, a new one if they have changed. Call `load` with them first.
+   * @param settings null if the gateway accepts no tokens
+   * @throws Failure `bad_settings` for a file of keys that cannot be used; the earlier verifier then stays
+   */
+  verifierFor(settings: JwtSettings | null): JwtVerifier | null {
+    if (isDeepStrictEqual(settings, this.#settings)) return this.#verifier;
+    if (settings === null) {
+      this.#verifier = this.#keys = null;
+    } else {
+      if (this.#modules === null) throw new Error('the modules that verify tokens have not been loaded');
+      const { jwks, ...rules } = settings;
+      const keys = this.#modules.openJwtKeys(jwks, { monotonicMs, onTrouble: this.#troubleAt(jwks) });
+      this.#verifier = new this.#modules.JwtVerifier({ rules, keys, monotonicMs, wallMs: () => Date.now() });
+      this.#keys = keys;
+    }
+    this.#settings = settings;
+    return this.#verifier;
+  }
+
+  /** Whether the gateway has the keys of the issuer, for a metric; null if it accepts no tokens. */
+  get keysUp(): boolean | null {
+    return this.#keys?.isUp ?? null;
+  }
+
+  async #load(): Promise<void> {
+    const [{ JwtVerifier }, { openJwtKeys }] = await Promise.all([
+      import('../identify/jwt.ts'),
+      import('../identify/jwt-keys.ts'),
+    ]);
+    this.#modules = { JwtVerifier, openJwtKeys };
+  }
+
+  #troubleAt(jwks: JwtSettings['jwks']): (error: Error | null) => void {
+    const { logger } = this.#log;
+    const at = jwks.kind === 'url' ? jwks.url : jwks.path;
+    return (error) => {
+      if (error === null) logger.info({ jwks: at }, "the keys of the tokens' issuer can be had again");
+      else logger.error({ jwks: at, err: error }, "the keys of the tokens' issuer cannot be had or used");
+    };
+  }
+}
+
+function monotonicMs(): number {
+  return performance.now();
 }

@@ -18,12 +18,10 @@ import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
 import { adminApiOn } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
-import { gatewayDepsOf, openServices } from './dependencies.ts';
-import { closeWebSocketsOfEndedKeys } from './ended-keys.ts';
+import { closeWebSocketsOfEndedKeys, gatewayDepsOf, openServices, TokenIssuers } from './dependencies.ts';
 import { exposedFiles } from './exposed-files.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 import { LiveSettings, type LiveSettingsOptions } from './live-settings.ts';
-import { TokenIssuers } from './token-issuers.ts';
 import { Upstreams } from './upstreams.ts';
 import type { WorkerContext } from './workers/worker-context.ts';
 

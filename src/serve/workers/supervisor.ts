@@ -11,8 +11,7 @@ import { connectionLimitOf, tooFewFiles, totalOf } from '../connection-limit.ts'
 import type { RunningGateway } from '../gateway-process.ts';
 import { LiveSettings, type LiveSettingsOptions } from '../live-settings.ts';
 import { Dispatcher } from './dispatcher.ts';
-import { JoinedLines } from './joined-lines.ts';
-import { countsOf, joinReadiness, type WorkerReport } from './joined-reports.ts';
+import { countsOf, JoinedLines, joinReadiness, type WorkerReport } from './joined-output.ts';
 import { shareOf } from './worker-context.ts';
 import { WorkerPool } from './worker-pool.ts';
 import type { WorkerProcess } from './worker-process.ts';

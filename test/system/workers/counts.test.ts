@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
-import { type CountingWorker, countsOf } from '../../../src/serve/workers/joined-reports.ts';
+import { type CountingWorker, countsOf } from '../../../src/serve/workers/joined-output.ts';
 import { RequestTally } from '../../../src/telemetry/durations.ts';
 import { JoinedMetrics, type Snapshot } from '../../../src/telemetry/joined-metrics.ts';
 

@@ -3,7 +3,7 @@ import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
-import { JoinedLines } from '../../../src/serve/workers/joined-lines.ts';
+import { JoinedLines } from '../../../src/serve/workers/joined-output.ts';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { PLANS } from '../../support/gateway.ts';

@@ -1,7 +1,7 @@
 import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
 import { loadConfiguration, type Settings } from '../../../src/config/settings.ts';
-import { joinReadiness } from '../../../src/serve/workers/joined-reports.ts';
+import { joinReadiness } from '../../../src/serve/workers/joined-output.ts';
 import { shareOf } from '../../../src/serve/workers/worker-context.ts';
 import { Durations, RequestTally } from '../../../src/telemetry/durations.ts';
 import { JoinedMetrics, type Snapshot } from '../../../src/telemetry/joined-metrics.ts';
