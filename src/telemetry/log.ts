@@ -1,7 +1,10 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
-import { AccessLines, isServerError, isUnidentified, type LoggedExchange, UnidentifiedLines } from './access-line.ts';
+import { ClientNetworks } from '../identify/failed-attempts.ts';
 import { LogOutput } from './log-output.ts';
+
+// The log: when a request gets a line, how the line is written, and how many requests of unidentified callers share
+// one.
 
 /** How many bytes of lines are held while standard output accepts no writes. Further lines are dropped and counted. */
 const MOST_HELD_BYTES = 16 * 1024 * 1024;
@@ -109,4 +112,215 @@ export function openLog(options: LogOptions): GatewayLog {
       return out.close();
     },
   };
+}
+
+/** A closing record for the log. Its address is null in a line that stands for several client networks. */
+export type LoggedExchange = Omit<Exchange, 'clientAddress'> & { readonly clientAddress: string | null };
+
+/** Text that needs no escapes in JSON. */
+const PLAIN = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
+
+/**
+ * Formats access lines; `Exchange` documents their members. The code builds the JSON by hand, because pino's serializer
+ * took a quarter of the processing time of a request.
+ */
+export class AccessLines {
+  // Parts of the last line. Most requests share them with the one before, so they are formatted again only if they differ.
+  #second = Number.NaN;
+  #secondText = '';
+  #decidedAtMs: number | null = null;
+  #decidedText = 'null';
+  #kind: LoggedExchange | null = null;
+  #kindText = '';
+  #upstream: string | null = null;
+  #target: string | null = null;
+  #targetText = ',"upstream":null,"target":null';
+
+  /**
+   * @param nowMs Unix milliseconds
+   * @param more further members as JSON, each with a comma before it
+   * @returns the line as pino would write it, with its line feed
+   */
+  lineOf(exchange: LoggedExchange, nowMs: number, more: string, message: string): string {
+    const { limits, remaining } = exchange;
+    let left = '';
+    for (let i = 0; i < limits.length; i++) left += `${i === 0 ? '"' : ',"'}${limits[i]!.window}":${remaining[i]}`;
+    return (
+      `{"level":${isServerError(exchange) ? 40 : 30},"time":"${this.#isoTime(nowMs)}","requestId":${text(exchange.requestId)}` +
+      `,"traceId":${text(exchange.traceId)},"path":${text(exchange.path)},"clientAddress":${text(exchange.clientAddress)}` +
+      `,"consumerId":${text(exchange.consumerId)}${this.#kindOf(exchange)}${this.#targetOf(exchange)}` +
+      `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"bytesIn":${exchange.bytesIn},"bytesOut":${exchange.bytesOut}` +
+      `,"remaining":{${left}},"totalMs":${thousandths(exchange.totalMs)},"storeMs":${thousandths(exchange.storeMs)}` +
+      `,"upstreamMs":${thousandths(exchange.upstreamMs)}${more},"msg":"${message}"}\n`
+    );
+  }
+
+  /** The members that have few combinations, so that the next request often repeats them. */
+  #kindOf(exchange: LoggedExchange): string {
+    if (this.#kind !== null && isSameKind(this.#kind, exchange)) return this.#kindText;
+    this.#kind = exchange;
+    const limits = exchange.limits.map(({ window, limit }) => `"${window}":${limit}`).join();
+    this.#kindText =
+      `,"method":${text(exchange.method)},"route":${text(exchange.route)},"plan":${text(exchange.plan)}` +
+      `,"judgement":"${exchange.judgement}","cost":${exchange.cost},"window":${text(exchange.window)}` +
+      `,"imposedBan":${exchange.imposedBan},"source":${text(exchange.source)}` +
+      `,"shadow":${text(exchange.shadow?.judgement ?? null)},"status":${exchange.status},"code":${text(exchange.code)}` +
+      `,"cause":${text(exchange.cause)},"limits":{${limits}}`;
+    return this.#kindText;
+  }
+
+  /** Not part of `#kindOf`, because the next request often goes to another target of the same upstream. */
+  #targetOf({ upstream, target }: LoggedExchange): string {
+    if (upstream !== this.#upstream || target !== this.#target) {
+      this.#upstream = upstream;
+      this.#target = target;
+      this.#targetText = `,"upstream":${text(upstream)},"target":${text(target)}`;
+    }
+    return this.#targetText;
+  }
+
+  #decided(ms: number | null): string {
+    if (ms !== this.#decidedAtMs) {
+      this.#decidedAtMs = ms;
+      this.#decidedText = String(ms);
+    }
+    return this.#decidedText;
+  }
+
+  /** Formats `2026-11-21T10:00:00.000Z`. All but the milliseconds is computed once a second. */
+  #isoTime(ms: number): string {
+    const second = Math.floor(ms / 1_000);
+    if (second !== this.#second) {
+      this.#second = second;
+      this.#secondText = new Date(second * 1_000).toISOString().slice(0, -4);
+    }
+    return `${this.#secondText}${String(ms - second * 1_000).padStart(3, '0')}Z`;
+  }
+}
+
+/** Whether a request ended with a 5xx answer. Its access line has the level `warn`, other lines have `info`. */
+function isServerError({ status }: Pick<Exchange, 'status'>): boolean {
+  return status >= 500;
+}
+
+const THOUSANDTHS: readonly string[] = Array.from({ length: 1_000 }, (_, i) =>
+  i === 0 ? '' : `.${String(i).padStart(3, '0')}`,
+);
+
+/** Formats milliseconds with three decimal places. Node.js formats two whole numbers faster than one fraction. */
+function thousandths(ms: number): string {
+  const us = Math.round(ms * 1_000);
+  const whole = Math.floor(us / 1_000);
+  return `${whole}${THOUSANDTHS[us - whole * 1_000]}`;
+}
+
+function isSameKind(one: LoggedExchange, other: LoggedExchange): boolean {
+  return (
+    one.limits === other.limits &&
+    one.method === other.method &&
+    one.route === other.route &&
+    one.plan === other.plan &&
+    one.judgement === other.judgement &&
+    one.cost === other.cost &&
+    one.window === other.window &&
+    one.imposedBan === other.imposedBan &&
+    one.source === other.source &&
+    one.shadow?.judgement === other.shadow?.judgement &&
+    one.status === other.status &&
+    one.code === other.code &&
+    one.cause === other.cause
+  );
+}
+
+function text(value: string | null): string {
+  if (value === null) return 'null';
+  return PLAIN.test(value) ? `"${value}"` : JSON.stringify(value);
+}
+
+/** A client network gets at most one line in this time. */
+const SECOND_MS = 1_000;
+/** How many client networks have a line of their own at a time. */
+const MOST_NETWORKS = 1_000;
+/** All further client networks, which share a line. */
+const OTHERS = 'others';
+
+/** The second after a line, and the requests in it that have no line yet. */
+interface Second {
+  readonly endsAtMs: number;
+  count: number;
+  /** The latest of these requests; null while there are none. */
+  latest: Exchange | null;
+}
+
+/** Whether the gateway neither identified the caller of a request nor admitted the request to a public route. */
+export function isUnidentified({ consumerId, judgement }: Exchange): boolean {
+  return consumerId === null && judgement !== 'admitted';
+}
+
+/**
+ * Decides when the requests of unidentified callers are written to the log.
+ *
+ * Attack: a client without a key sends requests of 27 bytes, each of which would be logged with 500 bytes. One connection
+ * could fill the disk, and push the lines of real callers out of the buffer. So each client network (the /64 of an IPv6
+ * address) gets at most one line a second, with a count. The first request is written at once. The requests of the second
+ * after it are counted, and at its end written as one line with the members of the latest. Every request is counted.
+ */
+export class UnidentifiedLines {
+  readonly #write: (exchange: LoggedExchange, count: number) => void;
+  readonly #networks = new ClientNetworks(MOST_NETWORKS);
+  /** By network, in the order in which they end. */
+  readonly #seconds = new Map<string, Second>();
+
+  /** @param write writes one line, which stands for `count` requests */
+  constructor(write: (exchange: LoggedExchange, count: number) => void) {
+    this.#write = write;
+  }
+
+  /** When the next second ends, in monotonic milliseconds; null while no request is held. */
+  get dueAtMs(): number | null {
+    return this.#seconds.values().next().value?.endsAtMs ?? null;
+  }
+
+  /** @param nowMs monotonic milliseconds */
+  add(exchange: Exchange, nowMs: number): void {
+    this.writeDue(nowMs);
+    const network = this.#networkOf(exchange.clientAddress);
+    const second = this.#seconds.get(network);
+    if (second === undefined) this.#begin(network, exchange, 1, nowMs);
+    else {
+      second.count++;
+      second.latest = exchange;
+    }
+  }
+
+  /** Writes the lines of the seconds that have ended. */
+  writeDue(nowMs: number): void {
+    for (const [network, { endsAtMs, latest, count }] of this.#seconds) {
+      if (endsAtMs > nowMs) return;
+      this.#seconds.delete(network);
+      if (latest !== null) this.#begin(network, latest, count, nowMs);
+    }
+  }
+
+  /** Writes the lines of all held requests, whether or not their second has ended. */
+  writeAll(): void {
+    for (const [network, { latest, count }] of this.#seconds)
+      if (latest !== null) this.#writeLine(network, latest, count);
+    this.#seconds.clear();
+  }
+
+  /** Writes a line and begins the second after it. */
+  #begin(network: string, exchange: Exchange, count: number, nowMs: number): void {
+    this.#seconds.set(network, { endsAtMs: nowMs + SECOND_MS, count: 0, latest: null });
+    this.#writeLine(network, exchange, count);
+  }
+
+  #writeLine(network: string, exchange: Exchange, count: number): void {
+    this.#write(network === OTHERS ? { ...exchange, clientAddress: null } : exchange, count);
+  }
+
+  #networkOf(clientAddress: string): string {
+    const network = this.#networks.of(clientAddress);
+    return this.#seconds.size < MOST_NETWORKS || this.#seconds.has(network) ? network : OTHERS;
+  }
 }

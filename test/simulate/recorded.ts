@@ -3,7 +3,7 @@ import type { Allowance, BanRule, Plan, Plans } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { Recording, type RunStorage } from '../../src/simulate/recording.ts';
-import { AccessLines, type LoggedExchange } from '../../src/telemetry/access-line.ts';
+import { AccessLines, type LoggedExchange } from '../../src/telemetry/log.ts';
 import { BANS } from '../support/allowance.ts';
 
 export const EXCHANGE: Exchange = {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { WindowLimit } from '../../src/admit/plan.ts';
-import { AccessLines, type LoggedExchange } from '../../src/telemetry/access-line.ts';
+import { AccessLines, type LoggedExchange } from '../../src/telemetry/log.ts';
 
 const limits: readonly WindowLimit[][] = [
   [],

@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { networkOf } from '../../src/identify/failed-attempts.ts';
-import { isUnidentified, UnidentifiedLines } from '../../src/telemetry/access-line.ts';
-import { openLog } from '../../src/telemetry/log.ts';
+import { isUnidentified, openLog, UnidentifiedLines } from '../../src/telemetry/log.ts';
 import { EXCHANGE } from '../simulate/recorded.ts';
 
 interface Line {
