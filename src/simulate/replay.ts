@@ -9,7 +9,6 @@ import {
   type WindowName,
 } from '../admit/plan.ts';
 import { REFUSED } from './log-line.ts';
-import { inOrderOfDecision } from './merge.ts';
 import {
   BAN_SHIFT,
   type Census,
@@ -17,6 +16,7 @@ import {
   COST,
   COUNT,
   FLAGS,
+  inOrderOfDecision,
   JUDGEMENT_BITS,
   LOCAL_BIT,
   MEMORY_BIT,

@@ -1,7 +1,7 @@
 import { legend as legendOf } from '../../load/report/charts.ts';
 import { OUTCOMES, type Outcome } from '../answers.ts';
 
-export { escapeHtml } from '../../../src/simulate/page/charts.ts';
+export { escapeHtml } from '../../../src/simulate/page.ts';
 
 export const NAMES: Readonly<Record<Outcome, string>> = {
   admitted: '200',

@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../../src/simulate/page/charts.ts';
+import { escapeHtml } from '../../../src/simulate/page.ts';
 import type { Stretch } from './series.ts';
 
 export const WIDTH = 960;

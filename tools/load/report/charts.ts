@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../../src/simulate/page/charts.ts';
+import { escapeHtml } from '../../../src/simulate/page.ts';
 import type { Outcome } from '../judge/verdict.ts';
 import type { BanRow } from '../summary.ts';
 import type { Counts } from '../tally.ts';

@@ -1,4 +1,4 @@
-import { escapeHtml, tableOf } from '../../../src/simulate/page/charts.ts';
+import { escapeHtml, tableOf } from '../../../src/simulate/page.ts';
 import type { ScenarioResult } from '../run.ts';
 import type { PartRow, Summary } from '../summary.ts';
 import { bansChart, latencyChart, legend, outcomeLegend, plansChart, throughputChart } from './charts.ts';

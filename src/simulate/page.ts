@@ -1,5 +1,114 @@
-import type { PlanReplay } from '../replay.ts';
-import type { Bucket, Counts, Verdicts } from '../tally.ts';
+import type { KeyReplay, PlanReplay } from './replay.ts';
+import { COUNT_HEADS, type Report } from './report.ts';
+import type { Bucket, Counts, Verdicts } from './tally.ts';
+
+/** The report as one self-contained HTML file, without scripts, fonts or images from elsewhere. */
+export function reportPage(report: Report, times: Times, keys: readonly KeyReplay[]): string {
+  const { totals, byPlan } = report;
+  const title = `${report.logs.join(', ')} under ${report.plans}`;
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(title)}</title>
+<style>${STYLE}</style>
+</head>
+<body>
+<h1>${escapeHtml(title)}</h1>
+<p>${totals.requests} requests, ${timeText(Date.parse(report.from))} to ${timeText(Date.parse(report.to))} UTC. ${headline(report)}</p>
+<h2>Over time</h2>
+${legend()}
+<h3>As it was</h3>
+${timesChart(times, 'recorded')}
+<h3>Under the new plans</h3>
+${timesChart(times, 'simulated')}
+<h2>By plan</h2>
+${plansChart(byPlan)}
+${tableOf(
+  ['plan', 'keys', 'keys newly refused', 'keys banned', 'would be', ...COUNT_HEADS],
+  byPlan.map(({ plan, keys, keysNewlyRefused, keysBannedThen, keysBannedNow, counts }) => [
+    plan,
+    String(keys),
+    String(keysNewlyRefused),
+    ...pair(keysBannedThen, keysBannedNow),
+    ...cellsOf(counts),
+  ]),
+)}
+<h2>Keys for which most would change</h2>
+${keysTable(keys)}
+<h2>What to bear in mind</h2>
+<ul>${[...report.notes, ...ALWAYS].map((note) => `<li>${escapeHtml(note)}</li>`).join('')}</ul>
+</body>
+</html>
+`;
+}
+
+const ALWAYS = [
+  'Windows, strikes and bans start from nothing at the first line: what had been used before it is not known.',
+  'Callers are replayed as they called. One that is refused more would have come at other times.',
+];
+
+function headline({ totals, byPlan }: Report): string {
+  const keys = byPlan.reduce((sum, { keysNewlyRefused }) => sum + keysNewlyRefused, 0);
+  if (totals.newlyRefused === 0 && totals.newlyAdmitted === 0 && totals.unserved === 0)
+    return 'No verdict of an admitted request would change.';
+  const sentences = [
+    `<strong>${totals.newlyRefused}</strong> that were admitted would be refused, of <strong>${keys}</strong> ${keys === 1 ? 'key' : 'keys'}`,
+    `<strong>${totals.newlyAdmitted}</strong> that were refused would be admitted`,
+    `<strong>${totals.simulated.bans}</strong> bans instead of <strong>${totals.recorded.bans}</strong>`,
+  ];
+  return `${sentences.join('; ')}.`;
+}
+
+function keysTable(keys: readonly KeyReplay[]): string {
+  if (keys.length === 0) return '<p>Nothing was refused, and nothing would be.</p>';
+  const rows = keys.map(({ id, plan, counts, bannedAtMs }) => [
+    id,
+    { text: plan },
+    ...cellsOf(counts),
+    bannedAtMs === null ? '' : timeText(bannedAtMs),
+  ]);
+  return tableOf(['key', 'plan', ...COUNT_HEADS, 'first banned'], rows);
+}
+
+function cellsOf({ requests, recorded, simulated, newlyRefused, newlyAdmitted }: Counts): Cell[] {
+  return [
+    String(requests),
+    ...pair(recorded.refused, simulated.refused),
+    ...pair(recorded.banned, simulated.banned),
+    ...pair(recorded.bans, simulated.bans),
+    String(newlyRefused),
+    String(newlyAdmitted),
+  ];
+}
+
+function pair(then: number, now: number): Cell[] {
+  if (then === now) return [String(then), String(now)];
+  return [String(then), { text: String(now), mark: now > then ? 'more' : 'less' }];
+}
+
+/** Light or dark as the reader's system prefers. Each verdict has the same colour in all charts. */
+const STYLE = `
+:root { color-scheme: light dark; --paper: #fff; --ink: #1b2330; --soft: #5a6576; --rule: #dfe4eb; --admitted: #4f8fcc;
+  --refused: #dca11d; --banned: #bd3f2b; --unserved: #6d7683; --more: #bd3f2b; --less: #16734a; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14181f; --ink: #e6eaf1; --soft: #9ca8b8; --rule: #2d3541;
+  --admitted: #4a83bd; --refused: #e3b34a; --banned: #e5705a; --unserved: #8d97a6; --more: #ef8b7a; --less: #5cc796; } }
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 64rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.5rem 0 .5rem; } h3 { font-size: .9rem; margin: 1rem 0 0; }
+p, li { color: var(--soft); max-width: 50rem; margin: .25rem 0; } strong { color: var(--ink); }
+.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: .875rem; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: .3rem .55rem; border-bottom: 1px solid var(--rule); white-space: nowrap; }
+th { color: var(--soft); font-weight: 600; vertical-align: bottom; white-space: normal; } th:first-child, td:first-child, td.text { text-align: left; }
+.more { color: var(--more); } .less { color: var(--less); }
+svg { display: block; width: 100%; height: auto; font: 12px system-ui, sans-serif; }
+svg text { fill: var(--ink); } svg text.tick { fill: var(--soft); } .grid { stroke: var(--rule); }
+.admitted { fill: var(--admitted); } .refused { fill: var(--refused); } .banned { fill: var(--banned); }
+.unserved { fill: var(--unserved); }
+.legend { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; font-size: .85rem; }
+.legend svg { display: inline; width: .8em; height: .8em; margin-right: .4em; }
+`;
 
 const WIDTH = 960;
 const LEFT = 64;
@@ -21,13 +130,13 @@ const NAMES = {
 
 type Side = 'recorded' | 'simulated';
 
-export interface Times {
+interface Times {
   readonly stepMs: number;
   readonly buckets: readonly Bucket[];
 }
 
 /** Requests over time, stacked by verdict. The charts of both sides have the same scale. */
-export function timesChart({ stepMs, buckets }: Times, side: Side): string {
+function timesChart({ stepMs, buckets }: Times, side: Side): string {
   const top = roundUp(Math.max(1, ...buckets.map(({ counts }) => counts.requests)));
   const y = (value: number) => TOP + HEIGHT * (1 - value / top);
   const width = (WIDTH - LEFT - RIGHT) / buckets.length;
@@ -59,7 +168,7 @@ const PLAN_LEFT = 150;
 const PLAN_RIGHT = 300;
 
 /** Two bars for each plan, recorded and simulated: the share of each verdict, with the numbers beside them. */
-export function plansChart(plans: readonly PlanReplay[]): string {
+function plansChart(plans: readonly PlanReplay[]): string {
   const rows = plans.flatMap(({ plan, counts }, i) => {
     const y = 4 + i * (2 * ROW + 14);
     const name = `<text x="${PLAN_LEFT - 68}" y="${y + ROW + 2}" text-anchor="end">${escapeHtml(clip(plan))}</text>`;
@@ -81,7 +190,7 @@ function planBar(counts: Counts, side: Side, y: number): string {
   return bars.join('') + texts;
 }
 
-export function legend(): string {
+function legend(): string {
   const keys = PARTS.map(
     (part) =>
       `<span><svg viewBox="0 0 10 10"><rect class="${part}" width="10" height="10"/></svg>${NAMES[part]}</span>`,
@@ -90,7 +199,7 @@ export function legend(): string {
 }
 
 /** `2026-11-21 10:00`, UTC. */
-export function timeText(ms: number): string {
+function timeText(ms: number): string {
   return new Date(ms).toISOString().slice(0, 19).replace('T', ' ').replace(/:00$/, '');
 }
 
@@ -147,7 +256,7 @@ function px(value: number): string {
 }
 
 /** A cell of a table. `mark` is the CSS class of a highlighted cell. */
-export type Cell = string | { readonly text: string; readonly mark?: string };
+type Cell = string | { readonly text: string; readonly mark?: string };
 
 /** Escapes untrusted text for use between tags or in an attribute. */
 export function escapeHtml(text: string): string {
