@@ -1,0 +1,216 @@
+import { type ExitCode, Failure } from '../../failure.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
+import { keyStateOf } from '../../operations/audit-trail.ts';
+import type { KeyEdits } from '../../operations/key-changes.ts';
+import { keyReport, keyReportWithSecret, timeOf } from '../../operations/key-report.ts';
+import { type OpenStore, withStore } from '../../serve/open-store.ts';
+import { exitCodeOf, operationsOn } from '../operations.ts';
+import { outcomeOfDurability, recorded, resultOfKey } from '../recorded-change.ts';
+import type { Command, Words } from '../terminal/command.ts';
+import { json, limitsText, readDuration, readLimits, readMoment } from './text-form.ts';
+
+// The commands that change one key: `keys update`, `keys rotate`, `keys revoke` and `keys delete`.
+
+/** `tollgate keys update`: changes the attributes of a key. Its secrets, counters and bans stay. */
+export const keysUpdate: Command = {
+  name: 'keys update',
+  about: 'Changes the plan, limits, name, owner, notes or end of an API key. What it has used and its bans stay.',
+  positionals: ['KEY_ID'],
+  options: {
+    plan: { type: 'string', value: 'PLAN', about: 'Moves it to another plan of plans.yaml.' },
+    name: {
+      type: 'string',
+      value: 'NAME',
+      about: 'What to call it, up to 100 characters; an empty one takes the name away.',
+    },
+    owner: {
+      type: 'string',
+      value: 'OWNER',
+      about: 'Whose it is, up to 100 characters; an empty one takes the owner away.',
+    },
+    notes: { type: 'string', value: 'TEXT', about: 'Notes, up to 1000 characters; empty ones take the notes away.' },
+    limit: {
+      type: 'string',
+      multiple: true,
+      value: 'WINDOW=NUMBER',
+      about:
+        "A limit of its own, such as minute=500; minute=default goes back to its plan's. May be given once per window.",
+    },
+    expires: {
+      type: 'string',
+      value: 'WHEN',
+      about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time, or never.',
+    },
+    json: { type: 'boolean', about: 'Prints the key as `keys list` does.' },
+  },
+  async run(words, terminal) {
+    const [id] = words.positionals as [string];
+    const edits = editsOf(words, Date.now());
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const { key, durability } = await recorded(store, {
+        action: 'key.update',
+        target: id,
+        warn: terminal.error,
+        work: () => operationsOn(store).update(id, edits),
+        resultOf: resultOfKey,
+      });
+      const report = keyReport(key, store.plans);
+      if (words.options.json === true) terminal.out(json(report));
+      else {
+        const ends = report.expiresAt === null ? 'never expires' : `expires ${report.expiresAt}`;
+        terminal.out(`${id} is on plan ${report.plan} (${limitsText(report.limits)}) and ${ends}.\n`);
+      }
+      return exitCodeOf(durability, terminal);
+    });
+  },
+};
+
+function editsOf(words: Words, nowMs: number): KeyEdits {
+  const { plan, name, owner, notes, expires } = words.options as Readonly<Record<string, string | undefined>>;
+  const limits = readLimits(words, true);
+  const edits: KeyEdits = {
+    ...(plan === undefined ? {} : { plan }),
+    ...(name === undefined ? {} : { name }),
+    ...(owner === undefined ? {} : { owner }),
+    ...(notes === undefined ? {} : { notes }),
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(expires === undefined
+      ? {}
+      : { expiresAtMs: expires === 'never' ? null : readMoment('--expires', expires, nowMs) }),
+  };
+  if (Object.keys(edits).length > 0) return edits;
+  throw new Failure('bad_usage', 'Nothing is to be changed. See `tollgate keys update --help`.');
+}
+
+/** `tollgate keys rotate` (contract section 5). */
+export const keysRotate: Command = {
+  name: 'keys rotate',
+  about: 'Makes a new secret for an API key and shows it, this once. The old one goes on working for a while.',
+  positionals: ['KEY_ID'],
+  options: {
+    overlap: {
+      type: 'string',
+      value: 'DURATION',
+      about: 'How long the old secret goes on working, 24h unless given; 0s ends it at once.',
+    },
+    json: { type: 'boolean', about: 'Prints the same JSON object as `keys create`, with the new secret.' },
+  },
+  async run({ options, positionals }, terminal) {
+    const [id] = positionals as [string];
+    const overlapMs = readDuration('--overlap', (options.overlap as string | undefined) ?? '24h');
+    return withStore<ExitCode>(
+      terminal.env,
+      async (store) => {
+        const { key, secret, durability } = await recorded(store, {
+          action: 'key.rotate',
+          target: id,
+          warn: terminal.error,
+          work: () => operationsOn(store).rotate(id, overlapMs),
+          resultOf: resultOfKey,
+        });
+        if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, store.plans)));
+        else {
+          terminal.out(`${id} has a new secret; the old one ${oldSecretText(key)}.\n\n  ${secret}\n\n`);
+          terminal.out('This is the only time that it is shown. Keep it where you keep secrets.\n');
+        }
+        return exitCodeOf(durability, terminal);
+      },
+      { makesSecrets: true },
+    );
+  },
+};
+
+/** Until when the previous secret works. No secret works longer than its key. */
+function oldSecretText({ secrets, expiresAtMs }: StoredKey): string {
+  const [, old] = secrets;
+  if (old === undefined) return 'no longer works';
+  return `works until ${timeOf(Math.min(old.expiresAtMs ?? Infinity, expiresAtMs ?? Infinity))}`;
+}
+
+/** `tollgate keys revoke`: ends a key for good. Running gateways obey within a second (contract section 1). */
+export const keysRevoke: Command = {
+  name: 'keys revoke',
+  about: 'Ends an API key and all its secrets for good. Running gateways refuse it within a second.',
+  positionals: ['KEY_ID'],
+  options: { json: { type: 'boolean', about: 'Prints the key as `keys list` does, with revokedAt.' } },
+  async run({ options, positionals }, terminal) {
+    const [id] = positionals as [string];
+    const work = async (store: OpenStore): Promise<ExitCode> => {
+      const { before, key, durability } = await recorded(store, {
+        action: 'key.revoke',
+        target: id,
+        warn: terminal.error,
+        work: () => operationsOn(store).revoke(id),
+        resultOf: (changed) => resultOfKey(changed, changed.before.revokedAtMs !== null),
+      });
+      if (options.json === true)
+        terminal.out(json({ ...keyReport(key, store.plans), revokedAt: timeOf(key.revokedAtMs) }));
+      else if (before.revokedAtMs === null) terminal.out(`${id} is revoked.\n`);
+      else terminal.out(`${id} has been revoked since ${timeOf(key.revokedAtMs)}.\n`);
+      return exitCodeOf(durability, terminal);
+    };
+    return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
+  },
+};
+
+/** `tollgate keys delete`: permanently removes a key that is revoked or has expired. */
+export const keysDelete: Command = {
+  name: 'keys delete',
+  about:
+    'Removes a revoked or expired API key for good, with its name, owner, notes, counters and ban. An import does not bring it back.',
+  positionals: ['KEY_ID'],
+  options: {
+    yes: {
+      type: 'boolean',
+      short: 'y',
+      about: 'Deletes without asking; required where there is no terminal to ask on.',
+    },
+    json: { type: 'boolean', about: 'Prints {"id","deleted"}.' },
+  },
+  async run({ options, positionals }, terminal) {
+    const [id] = positionals as [string];
+    const question = terminal.question ?? null;
+    if (options.yes !== true && question === null) {
+      throw new Failure('bad_usage', 'A key that is deleted cannot be had back. Give --yes to delete it.');
+    }
+    const work = async (store: OpenStore): Promise<ExitCode> => {
+      if (options.yes !== true) {
+        const key = await store.keys.get(id);
+        // Nothing is asked about a key that does not exist or was deleted before.
+        if (key !== null && !(await isConfirmed(key, question!))) {
+          terminal.error('Nothing was deleted.\n');
+          return 1;
+        }
+      }
+      const { before, durability } = await recorded(store, {
+        action: 'key.delete',
+        target: id,
+        warn: terminal.error,
+        work: () => operationsOn(store).delete(id),
+        resultOf: (deleted) => {
+          const wasDeleted = deleted.before.deletedAtMs !== undefined;
+          return {
+            outcome: outcomeOfDurability(deleted.durability, wasDeleted),
+            code: null,
+            target: id,
+            before: wasDeleted ? null : keyStateOf(deleted.before),
+            after: null,
+          };
+        },
+      });
+      if (options.json === true) terminal.out(json({ id, deleted: true }));
+      else terminal.out(`${id} ${before.deletedAtMs === undefined ? 'is deleted' : 'was deleted before'}.\n`);
+      return exitCodeOf(durability, terminal);
+    };
+    return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
+  },
+};
+
+async function isConfirmed(
+  { id, plan, name }: StoredKey,
+  question: (text: string) => Promise<string>,
+): Promise<boolean> {
+  const named = name === null ? '' : `, "${name}"`;
+  const answer = await question(`Delete ${id} (plan ${plan}${named}) for good? It cannot be had back. [y/N] `);
+  return /^\s*y(es)?\s*$/i.test(answer);
+}
