@@ -13,8 +13,7 @@ import { LiveSettings, type LiveSettingsOptions } from '../live-settings.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { countsOf, JoinedLines, joinReadiness, type WorkerReport } from './joined-output.ts';
 import { shareOf } from './worker-context.ts';
-import { WorkerPool } from './worker-pool.ts';
-import type { WorkerProcess } from './worker-process.ts';
+import { WorkerPool, type WorkerProcess } from './worker-pool.ts';
 
 /** How long the supervisor waits for a worker's answer before it reports without it. */
 const ANSWER_WITHIN_MS = 1_000;

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, test } from 'vitest';
 import type { Configuration } from '../../../src/config/settings.ts';
-import { type WorkerEvents, WorkerProcess } from '../../../src/serve/workers/worker-process.ts';
+import { type WorkerEvents, WorkerProcess } from '../../../src/serve/workers/worker-pool.ts';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { startUpstream } from '../../support/upstream.ts';
