@@ -12,6 +12,8 @@ import {
 } from './pet.ts';
 import type { ListQuery, PetStore } from './store.ts';
 
+// One request to the pet service: its operation, its query and body, its response.
+
 /** A request without its socket. `target` is the raw request target; `readBody` is called at most once. */
 export interface PetRequest {
   readonly method: string;

@@ -1,3 +1,5 @@
+// A pet: its form, its JSON, and how a new one is read from the body of a request.
+
 /** An animal of the store (interface section 2). Ids are int64 and therefore `bigint` throughout. */
 export interface Pet extends NewPet {
   readonly id: bigint;
