@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Failure } from '../failure.ts';
-import { requestIdOf, valuesOf } from '../http1/field-values.ts';
+import { requestIdOf, valuesOf } from '../http1/fields.ts';
 import {
   type Action,
   type Actor,

@@ -1,6 +1,6 @@
 import { DURABLE, type Durability } from '../admit/ledger.ts';
 import type { Plans } from '../admit/plan.ts';
-import { KEPT_DAYS } from '../annotate/deprecated-calls.ts';
+import { KEPT_DAYS } from '../annotate/deprecation.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { listChanges } from '../operations/audit-report.ts';
 import { type Action, auditChange, doneLine, keyStateOf } from '../operations/audit-trail.ts';

@@ -1,4 +1,4 @@
-import { MAX_INTEGER } from '../http1/grammar.ts';
+import { MAX_INTEGER } from '../http1/fields.ts';
 
 /** The quota windows, shortest first. Headers list them in this order. */
 export const WINDOWS = ['second', 'minute', 'hour', 'day'] as const;

@@ -1,6 +1,6 @@
 import type { Allowance } from '../admit/plan.ts';
 import type { Verdict } from '../admit/verdict.ts';
-import { MAX_INTEGER } from '../http1/grammar.ts';
+import { MAX_INTEGER } from '../http1/fields.ts';
 
 /** The limit that is reported for unlimited windows. */
 const UNBOUNDED = MAX_INTEGER;

@@ -1,4 +1,4 @@
-import { KEPT_DAYS } from '../annotate/deprecated-calls.ts';
+import { KEPT_DAYS } from '../annotate/deprecation.ts';
 import { type ExitCode, Failure } from '../failure.ts';
 import { deprecationReports } from '../operations/deprecations.ts';
 import { deprecatedCallsOf, withStore } from '../serve/open-store.ts';

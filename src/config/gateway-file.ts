@@ -1,8 +1,7 @@
 import type { z } from 'zod';
 import { WINDOWS, type WindowName } from '../admit/plan.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
-import { findCollisions, findSurrounding } from '../routing/router.ts';
-import { USAGE } from '../routing/usage-route.ts';
+import { findCollisions, findSurrounding, USAGE } from '../routing/router.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
 import { checkKeyFormats } from './identification.ts';
 import { instant } from './values.ts';

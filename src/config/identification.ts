@@ -1,8 +1,8 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { ALPHABETS, type AlphabetName, type KeyFormat } from '../identify/api-key.ts';
 import type { JwtRules } from '../identify/jwt.ts';
 import type { JwksSource } from '../identify/jwt-keys.ts';
-import { ALPHABETS, type AlphabetName, type KeyFormat } from '../identify/key-format.ts';
 import * as values from './values.ts';
 import { asArray, field, type Note } from './yaml.ts';
 

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { type Allowance, type Plans, WINDOW_MS, WINDOWS } from '../admit/plan.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import { Failure } from '../failure.ts';
-import type { KeyFormat } from '../identify/key-format.ts';
+import type { KeyFormat } from '../identify/api-key.ts';
 import { type Route, withHead } from '../routing/router.ts';
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault } from './fault.ts';

@@ -2,7 +2,7 @@ import { METHODS } from 'node:http';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
-import { TOKEN_CHARACTER } from '../http1/grammar.ts';
+import { TOKEN_CHARACTER } from '../http1/fields.ts';
 import { faultOfPattern } from '../routing/router.ts';
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;

@@ -1,3 +1,18 @@
+/*
+ * How forwarding ends: the results, the errors of its steps, and the fault that the log and the client get for an error.
+ */
+
+/** How forwarding ended. */
+export type ForwardResult =
+  /** The whole response was forwarded. */
+  | { readonly kind: 'answered' }
+  /** Nothing has been sent to the client yet, so the gateway sends its own response. */
+  | { readonly kind: 'failed'; readonly fault: UpstreamFault }
+  /** The response broke off after its head. The client's connection was reset, so that the client notices. */
+  | { readonly kind: 'broken'; readonly fault: UpstreamFault }
+  /** The client disconnected, or did not read. */
+  | { readonly kind: 'client_gone'; readonly cause: string };
+
 /** Why an upstream gave no usable response, as contract section 4 distinguishes the reasons. */
 export type UpstreamFault = {
   readonly code: 'upstream_unavailable' | 'upstream_timeout' | 'overloaded' | 'no_upstream' | ClientBodyErrorCode;

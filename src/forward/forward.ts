@@ -1,14 +1,18 @@
 import type { ClientResponse } from '../http1/client.ts';
-import type { ResponseHead } from '../http1/response-reader.ts';
+import type { ResponseHead } from '../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../io/deadlines.ts';
-import { ResponseToClient } from './client-response.ts';
-import { ClientBodyError, ClientGoneError, DeadlineError, faultOf, QueueFullError } from './faults.ts';
-import type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
-import { whenBegun } from './request-body.ts';
+import { Pieces } from '../io/writes.ts';
+import {
+  ClientBodyError,
+  ClientGoneError,
+  DeadlineError,
+  type ForwardResult,
+  faultOf,
+  QueueFullError,
+} from './faults.ts';
+import { type ForwardRequest, whenBegun } from './request-body.ts';
 import type { InFlightRequest, UpstreamConnection } from './upstream/connection.ts';
 import type { ConnectionWaiter, ConsumerShare, PoolSlot, Upstream } from './upstream/upstream.ts';
-
-export type { ForwardHooks, ForwardRequest, ForwardResult } from './forwarding.ts';
 
 /**
  * Forwards one request to the upstream and the response to the client. Both are streamed, and each side is read no
@@ -28,6 +32,24 @@ export function forward(
   const forwarding = new Forwarding(upstream, share, request, response, hooks);
   forwarding.begin();
   return forwarding;
+}
+
+/** Called as forwarding proceeds. */
+export interface ForwardHooks {
+  /**
+   * A target was chosen for the request. Called again for each further target, if the one before could not be connected
+   * to.
+   */
+  taken(target: string): void;
+  /** Writes the head of the client's response, made from the head of the upstream's final response. Called once. */
+  head(head: ResponseHead): void;
+  /** A 103 (Early Hints) to forward. */
+  earlyHints(fields: readonly string[]): void;
+  chunk(bytes: number): void;
+  /** Called exactly once, after all others. */
+  done(result: ForwardResult): void;
+  /** How long a client may read nothing before it is disconnected. */
+  readonly writeTimeoutMs: number;
 }
 
 /**
@@ -265,5 +287,60 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     if (this.#drained !== null) this.#response.removeListener('drain', this.#drained);
     this.#stopWaiting?.();
     this.#hooks.done(result);
+  }
+}
+
+/** A body up to this size is written together with its head, in one piece. */
+const JOINED_BYTES = 16 * 1024;
+
+/** Relays an upstream's response to the client. Head, body and end leave in as few writes as they arrived in. */
+class ResponseToClient {
+  readonly #response: ClientResponse;
+  readonly #held = new Pieces();
+  #isHeadHeld = false;
+
+  constructor(response: ClientResponse) {
+    this.#response = response;
+  }
+
+  /** Notes that the head has been set, but not written yet. */
+  begun(): void {
+    this.#isHeadHeld = true;
+  }
+
+  add(chunk: Buffer): void {
+    this.#held.add(chunk);
+  }
+
+  /**
+   * Writes the bytes that are held. Node would hold back a head until the first byte of the body, which may take long
+   * to arrive.
+   * @returns false if the client must read before more is written (`drain`)
+   */
+  flush(): boolean {
+    const chunk = this.#held.take();
+    if (chunk === null && this.#isHeadHeld) this.#response.flushHeaders();
+    this.#isHeadHeld = false;
+    return chunk === null || this.#response.write(chunk);
+  }
+
+  /** Whether too much is held to be written together with the head. */
+  get isLarge(): boolean {
+    return this.#held.bytes > JOINED_BYTES;
+  }
+
+  /** Whether the operating system is known to have accepted all bytes that were added. */
+  get isBufferReleased(): boolean {
+    return this.#held.bytes === 0 && this.#response.isTaken === true;
+  }
+
+  /** Writes the rest. The listener closes the connection if its client does not read the rest in time. */
+  end(): void {
+    const response = this.#response;
+    const last = this.#held.take();
+    if (last === null) response.end();
+    // Node joins a head and a text into a single write. With bytes it would make two writes.
+    else if (this.#isHeadHeld && last.length <= JOINED_BYTES) response.end(last.toString('latin1'), 'latin1');
+    else response.end(last);
   }
 }

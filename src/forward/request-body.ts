@@ -1,8 +1,22 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { Pieces } from '../io/pieces.ts';
-import type { TextWriter } from '../io/text-writer.ts';
+import { Pieces, type TextWriter } from '../io/writes.ts';
 import { ClientBodyError, ClientGoneError } from './faults.ts';
+
+/*
+ * A request to an upstream, and its body: read whole, or sent on as the client sends it.
+ */
+
+/** A request to an upstream. */
+export interface ForwardRequest {
+  readonly method: string;
+  /** Path and query, exactly as they were routed. */
+  readonly target: string;
+  /** The lines (`linesOf`) of all fields except Host, which is the target's authority. */
+  readonly lines: string;
+  /** Null if the request has no body. */
+  readonly body: RequestBody | null;
+}
 
 /** The body of a request. */
 export type RequestBody = WholeBody | StreamedBody;

@@ -1,4 +1,6 @@
+import { randomFillSync } from 'node:crypto';
 import type { Admitter } from '../admit/admit.ts';
+import { type Allowance, allowanceOf, type Limits, type Plan, type Plans } from '../admit/plan.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import type { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
@@ -6,15 +8,18 @@ import type { ClientAddress, ClientRequest } from '../http1/client.ts';
 import type { FieldBlock } from '../http1/field-block.ts';
 import type { FieldNames } from '../http1/forwarded-fields.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
-import type { Identifier } from '../identify/identify.ts';
+import type { Consumer, Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { Router } from '../routing/router.ts';
-import type { Allowances } from './allowances.ts';
 import type { ClosedWebSocket, Exchange } from './exchange.ts';
 import type { OpenWebSockets } from './open-web-sockets.ts';
-import type { RequestIds } from './request-ids.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { Usage } from './usage.ts';
+
+/*
+ * What the gateway is built of: its dependencies, and two small ones that belong to no other room, allowances and
+ * request ids.
+ */
 
 /** The dependencies of the gateway. The composition root builds them; no request gets a dependency in any other way. */
 export interface GatewayDeps {
@@ -63,4 +68,62 @@ export interface ClosingRecords {
   closeWebSocket(closed: ClosedWebSocket): void;
   /** Reports an exception that should never happen. */
   defect(error: unknown, requestId: string): void;
+}
+
+/**
+ * The allowances of consumers under the plans in force.
+ *
+ * Consumers without limits of their own share their plan's allowance: a million separate ones would fill memory with
+ * the same few numbers, and requests under one allowance are sent to the store in one call. A consumer with limits of
+ * its own is the same object from request to request, so its allowance is computed once.
+ */
+export class Allowances {
+  readonly #plans: Plans['plans'];
+  readonly #shared = new Map<Plan, Allowance | null>();
+  readonly #own = new WeakMap<Consumer, Allowance | null>();
+
+  constructor({ plans }: Plans) {
+    this.#plans = plans;
+  }
+
+  /** Null if the plan is gone or lacks a limit. */
+  of(consumer: Consumer): Allowance | null {
+    const plan = this.#plans.get(consumer.plan);
+    if (plan === undefined) return null;
+    const isOwn = hasAny(consumer.limits);
+    const before = isOwn ? this.#own.get(consumer) : this.#shared.get(plan);
+    if (before !== undefined) return before;
+    const found = allowanceOf(plan, consumer.limits);
+    const allowance = 'missing' in found ? null : found;
+    if (isOwn) this.#own.set(consumer, allowance);
+    else this.#shared.set(plan, allowance);
+    return allowance;
+  }
+}
+
+function hasAny(limits: Limits): boolean {
+  for (const _ in limits) return true;
+  return false;
+}
+
+const ID_BYTES = 16;
+const IDS = 256;
+
+/**
+ * Makes ids for requests without one: 128 random bits in hexadecimal, as nginx does. A counter would reveal how many
+ * requests were made between two ids, and UUIDs take three times as long to make.
+ */
+export class RequestIds {
+  readonly #random = Buffer.allocUnsafeSlow(ID_BYTES * IDS);
+  #at = this.#random.length;
+
+  next(): string {
+    if (this.#at === this.#random.length) {
+      randomFillSync(this.#random);
+      this.#at = 0;
+    }
+    const from = this.#at;
+    this.#at += ID_BYTES;
+    return this.#random.toString('hex', from, this.#at);
+  }
 }

@@ -1,5 +1,5 @@
 import type { ClientBodyErrorCode } from '../forward/faults.ts';
-import type { UpgradeClient } from '../forward/websocket/upgrade-client.ts';
+import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import type { GatewayDeps } from './gateway-deps.ts';

@@ -5,26 +5,30 @@ import * as errors from '../annotate/errors.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
 import { ClientBodyError, type ClientBodyErrorCode } from '../forward/faults.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
-import type { UpgradeClient } from '../forward/websocket/upgrade-client.ts';
+import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
 import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
-import type { Match } from '../routing/router.ts';
-import { asksForUsage } from '../routing/usage-route.ts';
+import { asksForUsage, type Match } from '../routing/router.ts';
 import { callerOf, type Identified } from './caller.ts';
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
-import { budgetFields, isPreflight, ownFieldsOf, preflightFields } from './own-fields.ts';
-import { type ProxyFlow, type ProxyResult, proxyRequest } from './proxy-request.ts';
-import { proxyUpgrade } from './proxy-upgrade.ts';
+import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, recordingOf } from './received-request.ts';
 import { notIdentified, type Refusal, routeRefusal } from './refusals.ts';
-import { replyWithError, replyWithJson, replyWithNothing } from './replies.ts';
+import {
+  budgetFields,
+  isPreflight,
+  ownFieldsOf,
+  preflightFields,
+  replyWithError,
+  replyWithJson,
+  replyWithNothing,
+} from './replies.ts';
 import { admissionOf, countInShadow } from './shadow.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { UsageBody } from './usage.ts';
-import { usageResponse } from './usage-response.ts';
 
 /** Counts the requests that have not ended. */
 export interface RequestCounter {
@@ -348,12 +352,12 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 const SWITCHING_PROTOCOLS = 101;
 
 /** How a forwarded request ends: with the response already sent, or with a refusal that the gateway has yet to send. */
-export type ForwardedEnd =
+type ForwardedEnd =
   | { readonly kind: 'ended'; readonly status: number; readonly code: string | null; readonly cause: string | null }
   | { readonly kind: 'refused'; readonly error: ErrorResponse; readonly cause: string | null };
 
 /** @param status of the response, if it has begun */
-export function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd {
+function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd {
   if (result.kind === 'answered') return { kind: 'ended', status, code: null, cause: null };
   if (result.kind === 'upgraded') return { kind: 'ended', status: SWITCHING_PROTOCOLS, code: null, cause: null };
   if (result.kind === 'client_gone') {
@@ -366,7 +370,7 @@ export function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd 
 }
 
 /** A request with a step that waits for a value, which may already be available. */
-export interface Waiter {
+interface Waiter {
   /** @returns false if the value is no longer needed. @param waitedMs how long the value took */
   clientStillWaiting(waitedMs: number): boolean;
   /** Handles an exception of the promise, or of the step that follows. */
@@ -374,7 +378,7 @@ export interface Waiter {
 }
 
 /** Continues with `next`, a method of the waiter, at once or when a promise is fulfilled. @param nowMs monotonic */
-export function resumeWith<W extends Waiter, T>(
+function resumeWith<W extends Waiter, T>(
   waiter: W,
   value: T | Promise<T>,
   nowMs: () => number,
@@ -399,4 +403,26 @@ function whenFulfilled<W extends Waiter, T>(
     }
   };
   value.then(fulfilled, (error) => waiter.onDefect(error));
+}
+
+/**
+ * The response to a request for `/usage` (contract section 4): the caller's usage, 405 for a method other than GET, or
+ * 503 if the store does not answer. Nothing is counted.
+ * @param waitedMs how long this request has already waited for the store
+ */
+function usageResponse(
+  { usage, wallMs }: GatewayDeps,
+  match: Match | null,
+  head: Head,
+  { id, allowance }: Caller,
+  waitedMs: number,
+): UsageBody | Refusal | Promise<UsageBody | Refusal> {
+  const found = routeRefusal(match, head, wallMs());
+  if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
+  const body = usage.of(id, allowance, waitedMs);
+  return body instanceof Promise ? body.then(orUndecided) : orUndecided(body);
+}
+
+function orUndecided(body: UsageBody | null): UsageBody | Refusal {
+  return body ?? { judgement: 'undecided', error: plainError('store_unavailable'), limitFields: null };
 }

@@ -1,5 +1,5 @@
 import type { FieldBlock } from '../http1/field-block.ts';
-import { onlyValue, valuesOf } from '../http1/field-values.ts';
+import { onlyValue, valuesOf } from '../http1/fields.ts';
 import type { Exchange } from './exchange.ts';
 
 /** One request's part of a trace. */

@@ -1,6 +1,11 @@
-import { TOKEN_CHARACTER } from './grammar.ts';
-import { readPlainResponseHead } from './plain-response-head.ts';
-import { BadResponseError, type ResponseHead, readResponseFields, readResponseHead } from './response-head.ts';
+import { TOKEN_CHARACTER } from './fields.ts';
+import {
+  BadResponseError,
+  type ResponseHead,
+  readPlainResponseHead,
+  readResponseFields,
+  readResponseHead,
+} from './response-head.ts';
 
 export type { ResponseHead } from './response-head.ts';
 

@@ -1,4 +1,4 @@
-import { TOKEN } from '../http1/grammar.ts';
+import { TOKEN } from '../http1/fields.ts';
 /** The credentials of a request. */
 export type Credentials =
   | { readonly kind: 'token'; readonly token: string }

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
-import type { Consumer } from './consumer.ts';
+import type { Consumer } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
 
 /** The rules that a token must meet (contract section 5). */

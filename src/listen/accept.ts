@@ -4,16 +4,12 @@ import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../annotate/errors.ts';
 import { listening } from '../io/listening.ts';
 import { watchDeadlines } from '../io/node-internals.ts';
-import { SharedBufferSocket } from '../io/shared-buffer-socket.ts';
-import { Networks, oneForm } from './client/address.ts';
-import { comesFrom, type Source, takeProxyHeader } from './client/proxy-protocol.ts';
-import { Connections, type ReadConnection } from './connections.ts';
-import type { BreakReason, Http2Settings } from './http2/session.ts';
-import { Http2Sessions } from './http2/sessions.ts';
-import { StreamSlots } from './http2/stream-slots.ts';
+import { SharedBufferSocket } from '../io/read-buffers.ts';
+import { comesFrom, Networks, oneForm, type Source, takeProxyHeader } from './client-address.ts';
+import { Connections, type ReadConnection, StreamSlots } from './connections.ts';
+import { type BreakReason, Http2Sessions, type Http2Settings } from './http2/session.ts';
 import type { OpenFiles } from './open-files.ts';
-import type { Certificates } from './tls/certificates.ts';
-import { createTlsStage, type TlsSettings } from './tls/tls-stage.ts';
+import { type Certificates, createTlsStage, type TlsSettings } from './tls.ts';
 
 /** The source of connections when another process accepts them. */
 export interface ConnectionFeed {

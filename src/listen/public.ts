@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { UpgradeClient } from '../forward/websocket/upgrade-client.ts';
+import { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
 import { FieldBlock } from '../http1/field-block.ts';
 import type { HeadLimits } from '../http1/request-framing.ts';

@@ -1,4 +1,4 @@
-import { type DeprecatedCalls, lastDays } from '../annotate/deprecated-calls.ts';
+import { type DeprecatedCalls, lastDays } from '../annotate/deprecation.ts';
 import type { KeyStore } from '../identify/key-store.ts';
 import type { Route } from '../routing/router.ts';
 import { timeOf } from './key-report.ts';

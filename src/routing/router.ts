@@ -40,7 +40,7 @@ export interface Match {
 }
 
 /** The path matches different routes as it was sent and when it is decoded, or only one of the two. It must be refused. */
-export interface AmbiguousPath {
+interface AmbiguousPath {
   readonly route: null;
   /** Whether neither reading matches a route without keys. A caller without a key must then not learn that they differ. */
   readonly asksForKey: boolean;
@@ -337,4 +337,21 @@ function search(branch: Branch<Match>, path: Cut, at: number): Match | null {
   if (found !== null) return found;
   const named = branch.name === null || segment === '' ? null : search(branch.name, path, at + 1);
   return named ?? branch.rest;
+}
+
+/** `GET /usage` (contract section 4): the gateway answers this route itself, without an upstream. */
+export const USAGE: Route = Object.freeze({
+  path: '/usage',
+  methods: Object.freeze(['GET', 'HEAD']),
+  upstream: '',
+  cost: 1,
+  allowsBody: false,
+  allowsUpgrade: false,
+  perAddress: null,
+  deprecated: null,
+});
+
+/** Whether a request is for `GET /usage`. */
+export function asksForUsage(match: Match | null): boolean {
+  return match !== null && match.route === USAGE;
 }

@@ -11,7 +11,7 @@ import { CLOCKS } from '../io/clocks.ts';
 import { HeapGuard, type HeapUse } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
-import { Certificates } from '../listen/tls/certificates.ts';
+import { Certificates } from '../listen/tls.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import type { Route } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';

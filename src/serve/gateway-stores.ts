@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
 import { shadowIdOf } from '../admit/plan.ts';
-import type { DeprecatedCalls } from '../annotate/deprecated-calls.ts';
+import type { DeprecatedCalls } from '../annotate/deprecation.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
@@ -197,22 +197,18 @@ async function openEmbedded(
   events: StoreEvents,
 ): Promise<GatewayStores> {
   const [
-    { ownStore },
-    { openDatabase },
+    { openDatabase, ownStore },
     { EmbeddedPepperRecord, peppersOf },
-    { EmbeddedKeys },
+    { EmbeddedChanges, EmbeddedKeys },
     { EmbeddedLedger },
-    { EmbeddedChanges },
     attempts,
     { EmbeddedDeprecatedCalls },
     { EmbeddedAudit },
   ] = await Promise.all([
-    import('../stores/embedded/owner.ts'),
     import('../stores/embedded/database.ts'),
     import('../stores/embedded/pepper.ts'),
     import('../stores/embedded/keys.ts'),
     import('../stores/embedded/ledger.ts'),
-    import('../stores/embedded/changes.ts'),
     import('../stores/embedded/failed-attempts.ts'),
     import('../stores/embedded/deprecated-calls.ts'),
     import('../stores/embedded/audit.ts'),

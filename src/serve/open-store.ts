@@ -2,23 +2,27 @@ import { randomBytes } from 'node:crypto';
 import type { DatabaseSync } from 'node:sqlite';
 import type { LedgerView } from '../admit/ledger.ts';
 import type { Plans } from '../admit/plan.ts';
-import type { DeprecatedCalls } from '../annotate/deprecated-calls.ts';
+import type { DeprecatedCalls } from '../annotate/deprecation.ts';
 import { configurationFrom, loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { KeyStore, StoreChange } from '../identify/key-store.ts';
 import { checkPeppers, type PepperHistory, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import { EmbeddedAudit } from '../stores/embedded/audit.ts';
-import { EmbeddedChanges } from '../stores/embedded/changes.ts';
 import { openDatabase } from '../stores/embedded/database.ts';
 import { EmbeddedDeprecatedCalls } from '../stores/embedded/deprecated-calls.ts';
-import { EmbeddedKeys } from '../stores/embedded/keys.ts';
+import { EmbeddedChanges, EmbeddedKeys } from '../stores/embedded/keys.ts';
 import { EmbeddedLedgerView } from '../stores/embedded/ledger.ts';
 import { EmbeddedPepperRecord, peppersOf } from '../stores/embedded/pepper.ts';
-import { describeAddress, readRedisUrl } from '../stores/redis/address.ts';
 import { RedisAudit } from '../stores/redis/audit.ts';
 import { RedisChanges } from '../stores/redis/changes.ts';
-import { connectRedis, type RedisClient, untilReady } from '../stores/redis/connection.ts';
+import {
+  connectRedis,
+  describeAddress,
+  type RedisClient,
+  readRedisUrl,
+  untilReady,
+} from '../stores/redis/connection.ts';
 import { RedisDeprecatedCalls } from '../stores/redis/deprecated-calls.ts';
 import { DurableWrites } from '../stores/redis/durable-writes.ts';
 import { insistOnServers } from '../stores/redis/inspection.ts';

@@ -1,4 +1,4 @@
-import type { DeprecatedCallCounter } from '../annotate/deprecated-calls.ts';
+import type { DeprecatedCallCounter } from '../annotate/deprecation.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { ClosingRecords } from '../gateway/gateway-deps.ts';
 import type { GatewayLog } from './log.ts';

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { decide, UNSEEN } from '../../src/admit/decide.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { RateLimitFields, retryAfterSeconds } from '../../src/annotate/rate-limit.ts';
-import { responseLinesOf } from '../../src/http1/field-lines.ts';
+import { responseLinesOf } from '../../src/http1/fields.ts';
 import { allowance } from '../support/allowance.ts';
 
 const NOW_MS = 1_700_000_000_123;

@@ -7,7 +7,7 @@ import { type InFlightRequest, UpstreamConnection } from '../../src/forward/upst
 import type { UpstreamTls } from '../../src/forward/upstream/dial.ts';
 import { type ConnectionWaiter, Upstream } from '../../src/forward/upstream/upstream.ts';
 import { Deadlines } from '../../src/io/deadlines.ts';
-import { EndOfTurn } from '../../src/io/end-of-turn.ts';
+import { EndOfTurn } from '../../src/io/writes.ts';
 import { Chance } from '../../tools/chaos/random.ts';
 import { eventually } from '../support/conditions.ts';
 import { newAuthority } from '../support/encrypted.ts';

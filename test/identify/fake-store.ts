@@ -1,7 +1,6 @@
 import { DURABLE, type Durability } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
-import type { Identity } from '../../src/identify/consumer.ts';
-import { Identifier, type IdentifierOptions } from '../../src/identify/identify.ts';
+import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
 import { digestsOf, type KeyPage, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { PEPPER } from './some-key.ts';
 

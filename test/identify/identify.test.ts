@@ -1,7 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/identify/api-key.ts';
-import type { Identity } from '../../src/identify/consumer.ts';
+import type { Identity } from '../../src/identify/identify.ts';
 import { altered } from '../support/altered.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
 import { someKey } from './some-key.ts';

@@ -3,12 +3,16 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Durability } from '../../src/admit/ledger.ts';
 import type { StoredKey } from '../../src/identify/key-store.ts';
 import { deleted, edited, revoked, rotated } from '../../src/operations/key-changes.ts';
-import { DurableWrites, type DurableWritesOptions } from '../../src/stores/redis/durable-writes.ts';
+import {
+  DurableWrites,
+  type DurableWritesOptions,
+  type ReplicaLink,
+  Replication,
+} from '../../src/stores/redis/durable-writes.ts';
 import { madeAgain } from '../../src/stores/redis/key-writes.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
-import { type ReplicaLink, Replication } from '../../src/stores/redis/replication.ts';
 import { someKey } from '../identify/some-key.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';

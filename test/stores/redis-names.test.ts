@@ -1,8 +1,7 @@
 import type { LookupOptions } from 'node:dns';
 import { Redis } from 'ioredis';
 import { expect, test, vi } from 'vitest';
-import { sentinelConnector, serverConnector } from '../../src/stores/redis/connectors.ts';
-import { HostNames, type SystemLookup } from '../../src/stores/redis/names.ts';
+import { HostNames, type SystemLookup, sentinelConnector, serverConnector } from '../../src/stores/redis/connectors.ts';
 import { atEnd } from '../support/endings.ts';
 import { testRedis } from '../support/redis.ts';
 import { privateSentinels } from '../support/redis-sentinel.ts';

@@ -20,7 +20,7 @@ const FOR_STORES = [
   'src/admit/ledger.ts',
   'src/admit/decide.ts',
   'src/admit/plan.ts',
-  'src/annotate/deprecated-calls.ts',
+  'src/annotate/deprecation.ts',
   'src/operations/audit-store.ts',
 ];
 

@@ -1,11 +1,9 @@
 import type { Socket } from 'node:net';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
-import type { BufferReader, Intake } from '../../io/buffers.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
-import type { Ending, EndOfTurn } from '../../io/end-of-turn.ts';
-import { TextWriter } from '../../io/text-writer.ts';
-import type { ForwardRequest } from '../forwarding.ts';
-import { BodySender, type RequestBody, UntakenBody } from '../request-body.ts';
+import type { BufferReader, Intake } from '../../io/read-buffers.ts';
+import { type Ending, type EndOfTurn, TextWriter } from '../../io/writes.ts';
+import { BodySender, type ForwardRequest, type RequestBody, UntakenBody } from '../request-body.ts';
 
 /** A name is resolved for each new connection. None is reused when older than this, so a DNS change takes effect. */
 const MAX_AGE_MS = 30_000;

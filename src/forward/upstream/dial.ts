@@ -1,6 +1,6 @@
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import type { Intake } from '../../io/buffers.ts';
+import type { Intake } from '../../io/read-buffers.ts';
 import { DeadlineError } from '../faults.ts';
 
 /** How the gateway checks an upstream's certificate, and the certificate it presents itself. In PEM form. */

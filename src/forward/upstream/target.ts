@@ -1,6 +1,6 @@
-import { type Buffers, Intake } from '../../io/buffers.ts';
 import type { Deadlines } from '../../io/deadlines.ts';
-import type { EndOfTurn } from '../../io/end-of-turn.ts';
+import { type Buffers, Intake } from '../../io/read-buffers.ts';
+import type { EndOfTurn } from '../../io/writes.ts';
 import { type ConnectionKeeper, UpstreamConnection } from './connection.ts';
 import { addressOf, type DialOptions, dial, type UpstreamAddress } from './dial.ts';
 

@@ -1,6 +1,6 @@
-import { Buffers } from '../../io/buffers.ts';
 import { Deadlines } from '../../io/deadlines.ts';
-import { EndOfTurn } from '../../io/end-of-turn.ts';
+import { Buffers } from '../../io/read-buffers.ts';
+import { EndOfTurn } from '../../io/writes.ts';
 import { NoUpstreamError } from '../faults.ts';
 import type { UpstreamConnection } from './connection.ts';
 import type { DialOptions, UpstreamAddress } from './dial.ts';

@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { valuesOf } from '../../http1/field-values.ts';
+import { valuesOf } from '../../http1/fields.ts';
 import { BadResponseError, type ResponseHead, readResponseHead } from '../../http1/response-head.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
-import { ClientGoneError, DeadlineError, faultOf } from '../faults.ts';
-import type { ForwardResult } from '../forwarding.ts';
+import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
 
 export interface NonUpgradeResponseOptions {
   readonly deadlines: Deadlines;

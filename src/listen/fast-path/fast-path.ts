@@ -5,8 +5,8 @@ import { type Head, type HeadFault, readHead } from '../../http1/request-head.ts
 import { Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { closeAfter, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
-import { ownCopy, SharedBufferSocket } from '../../io/shared-buffer-socket.ts';
-import { TextWriter } from '../../io/text-writer.ts';
+import { ownCopy, SharedBufferSocket } from '../../io/read-buffers.ts';
+import { TextWriter } from '../../io/writes.ts';
 import type { RequestFeed } from '../node-http/request-feed.ts';
 import { FastResponse, type ResponseConnection } from './fast-response.ts';
 import { SimpleReader, type SimpleRequest } from './simple-request.ts';

@@ -1,10 +1,10 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { ClientRequest, ClientResponse } from '../../http1/client.ts';
-import { responseLinesOf } from '../../http1/field-lines.ts';
+import { responseLinesOf } from '../../http1/fields.ts';
 import { isContentLength } from '../../http1/forwarded-fields.ts';
 import type { ResponseLines } from '../../http1/response-head.ts';
-import type { TextWriter } from '../../io/text-writer.ts';
+import type { TextWriter } from '../../io/writes.ts';
 
 /** The part of a connection that its responses use. */
 export interface ResponseConnection {

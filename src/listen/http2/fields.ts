@@ -1,4 +1,4 @@
-import { TOKEN } from '../../http1/grammar.ts';
+import { TOKEN } from '../../http1/fields.ts';
 import { BODYLESS } from '../../http1/request-framing.ts';
 
 /** The request of a stream, as one HTTP/1.1 request. */

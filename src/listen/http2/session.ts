@@ -3,10 +3,9 @@ import { constants, performServerHandshake, type ServerHttp2Session, type Server
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../../annotate/errors.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';
-import type { ReadConnection } from '../connections.ts';
+import type { ReadConnection, StreamSlot, StreamSlots } from '../connections.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
 import { StreamConnection } from './stream.ts';
-import type { StreamSlot, StreamSlots } from './stream-slots.ts';
 
 export interface Http2Settings {
   /** Streams of one session at a time. */
@@ -15,7 +14,7 @@ export interface Http2Settings {
   readonly maxResets: number;
 }
 
-export interface Http2Options {
+interface Http2Options {
   readonly settings: Http2Settings;
   readonly maxHeaderBytes: number;
   readonly maxUrlBytes: number;
@@ -49,7 +48,7 @@ const MAX_PAIRS = 1_000;
 const SESSION_MEMORY_MB = 10;
 
 /** One client's HTTP/2 session. It turns streams into requests and bounds what the client may cost. */
-export class Http2Session implements ReadConnection {
+class Http2Session implements ReadConnection {
   readonly #options: Http2Options;
   readonly #socket: TLSSocket;
   readonly #address: string | null;
@@ -267,7 +266,7 @@ function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options)
 }
 
 /** A token bucket that holds at most `burst` tokens and refills at `perSecond`. */
-export class Budget {
+class Budget {
   readonly #burst: number;
   readonly #perSecond: number;
   #left: number;
@@ -290,7 +289,7 @@ export class Budget {
 }
 
 /** The bytes that one session has transferred so far. */
-export interface Traffic {
+interface Traffic {
   /** Everything received. */
   readonly read: number;
   /** The part of `read` that was header fields and bodies of requests. */
@@ -310,7 +309,7 @@ const WRITTEN_PER_READ = 100;
  * and the server the work of reading them, without a request that a limit could count (CVE-2019-9511 to 9518). So bytes are
  * counted, whatever the frame: those received, less those of requests, less an allowance for acknowledging responses.
  */
-export class OverheadBudget {
+class OverheadBudget {
   readonly #budget: Budget;
   #before: Traffic = { read: 0, payload: 0, written: 0 };
 
@@ -324,5 +323,48 @@ export class OverheadBudget {
     this.#before = traffic;
     const useful = traffic.payload - payload + (traffic.written - written) / WRITTEN_PER_READ;
     return this.#budget.spend(Math.max(0, traffic.read - read - useful), nowMs);
+  }
+}
+
+const LOOK_EVERY_MS = 100;
+
+/** All HTTP/2 sessions of the listener. */
+export class Http2Sessions {
+  readonly #options: Http2Options;
+  readonly #sessions = new Set<Http2Session>();
+  #looking: NodeJS.Timeout | null = null;
+  #draining = false;
+
+  constructor(options: Http2Options) {
+    this.#options = options;
+  }
+
+  /**
+   * @param socket encrypted, with `h2` agreed on
+   * @param address the client address that its streams count towards; null for a trusted proxy
+   */
+  take(socket: TLSSocket, address: string | null): Http2Session {
+    const session = new Http2Session(socket, address, this.#options);
+    this.#sessions.add(session);
+    session.onClose(() => {
+      this.#sessions.delete(session);
+      if (this.#sessions.size > 0 || this.#looking === null) return;
+      clearInterval(this.#looking);
+      this.#looking = null;
+    });
+    this.#looking ??= setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
+    if (this.#draining) session.drain();
+    return session;
+  }
+
+  /** Lets running streams finish and accepts no new ones. */
+  drain(): void {
+    this.#draining = true;
+    for (const session of this.#sessions) session.drain();
+  }
+
+  #look(): void {
+    const nowMs = this.#options.nowMs();
+    for (const session of this.#sessions) session.look(nowMs);
   }
 }

@@ -2,8 +2,14 @@ import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { type Limit, type Limits, type Plan, UNBOUNDED, WINDOWS } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
-import { digestOfHash, isOwnForm, isWellFormed } from '../../identify/api-key.ts';
-import { isForeign, type KeyFormat, mayEndForeign } from '../../identify/key-format.ts';
+import {
+  digestOfHash,
+  isForeign,
+  isOwnForm,
+  isWellFormed,
+  type KeyFormat,
+  mayEndForeign,
+} from '../../identify/api-key.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import type { PepperHistory } from '../../identify/pepper-record.ts';
 import { idOfImported } from '../create-once.ts';

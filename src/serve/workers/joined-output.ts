@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { Readiness } from '../../admin/listener.ts';
-import { SharedBufferSocket } from '../../io/shared-buffer-socket.ts';
+import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import type { JoinedMetrics, Snapshot } from '../../telemetry/joined-metrics.ts';
 import { PieceWriter } from '../../telemetry/log-output.ts';
 

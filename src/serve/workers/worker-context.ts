@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type { Readiness } from '../../admin/listener.ts';
 import type { Configuration, Settings } from '../../config/settings.ts';
 import type { FailureCode } from '../../failure.ts';
-import { SharedBufferSocket } from '../../io/shared-buffer-socket.ts';
+import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import type { ConnectionFeed } from '../../listen/accept.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 

@@ -6,7 +6,7 @@ import { Readable } from 'node:stream';
 import type { Readiness } from '../../admin/listener.ts';
 import type { Configuration } from '../../config/settings.ts';
 import { Failure } from '../../failure.ts';
-import { SharedBufferSocket } from '../../io/shared-buffer-socket.ts';
+import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 import type { ConnectionTaker, Dispatcher } from './dispatcher.ts';
 import type { FromWorker, Question, ToWorker } from './worker-context.ts';

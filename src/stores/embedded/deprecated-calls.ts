@@ -1,11 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
-import {
-  type Called,
-  type DeprecatedCalls,
-  KEPT_DAYS,
-  MAX_CONSUMERS,
-  OTHERS,
-} from '../../annotate/deprecated-calls.ts';
+import { type Called, type DeprecatedCalls, KEPT_DAYS, MAX_CONSUMERS, OTHERS } from '../../annotate/deprecation.ts';
 import { answering, transaction, withoutWaiting } from './database.ts';
 
 /** Calls of deprecated routes in the embedded store: a row for each day, route and consumer. */

@@ -52,7 +52,7 @@ interface Outage {
 
 /**
  * The ledger of a single gateway: counters and bans in memory, with a snapshot of changed accounts twice a second and at
- * `close`. Only the process that owns the embedded store may create one (owner.ts).
+ * `close`. Only the process that owns the embedded store may create one (`ownStore`).
  *
  * Fault: the disk is full, read-only or broken, or an operator has deleted the folder. The gateway would look healthy, and
  * its next start would forget all counts since then. So after a failed write the store is away until everything has been

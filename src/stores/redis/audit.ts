@@ -1,9 +1,8 @@
 import { Failure } from '../../failure.ts';
 import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../operations/audit-store.ts';
 import type { RedisClient } from './connection.ts';
-import type { DurableWrites, LastingWrite } from './durable-writes.ts';
+import type { DurableWrites, LastingWrite, ReplicaLink } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
-import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 
 /** Most records that one addition removes after `keep` was lowered. The next additions remove the rest. */

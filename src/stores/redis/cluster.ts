@@ -1,6 +1,10 @@
 import slotOf from 'cluster-key-slot';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
-import type { HostAndPort } from './address.ts';
+
+export interface HostAndPort {
+  readonly host: string;
+  readonly port: number;
+}
 
 /** How one connection is opened and kept. */
 export interface LinkOptions extends RedisOptions {

@@ -1,10 +1,4 @@
-import {
-  type Called,
-  type DeprecatedCalls,
-  KEPT_DAYS,
-  MAX_CONSUMERS,
-  OTHERS,
-} from '../../annotate/deprecated-calls.ts';
+import { type Called, type DeprecatedCalls, KEPT_DAYS, MAX_CONSUMERS, OTHERS } from '../../annotate/deprecation.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';

@@ -1,8 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
-import type { LastingWrite } from './durable-writes.ts';
+import type { LastingWrite, ReplicaLink } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
-import type { ReplicaLink } from './replication.ts';
 
 /** How long the ids of changes are kept: longer than the ten minutes for which DurableWrites may repeat a write. */
 const REMEMBERED_MS = 3_600_000;

@@ -3,7 +3,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { ClientResponse } from '../../../src/http1/client.ts';
-import { TextWriter } from '../../../src/io/text-writer.ts';
+import { TextWriter } from '../../../src/io/writes.ts';
 import { FastResponse } from '../../../src/listen/fast-path/fast-response.ts';
 import { Wire } from './wire.ts';
 

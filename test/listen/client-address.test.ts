@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { expect, test } from 'vitest';
-import { ClientAddresses } from '../../../src/listen/client/address.ts';
+import { ClientAddresses } from '../../src/listen/client-address.ts';
 
 const from = (peer: string, trusted: string[], ...forwardedFor: string[]) =>
   new ClientAddresses(trusted).of({

@@ -1,9 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { linesOf } from '../../src/http1/field-lines.ts';
+import { linesOf } from '../../src/http1/fields.ts';
 import { FieldNames, responseFields } from '../../src/http1/forwarded-fields.ts';
-import { readPlainResponseHead } from '../../src/http1/plain-response-head.ts';
-import { type ResponseHead, readResponseHead } from '../../src/http1/response-head.ts';
+import { type ResponseHead, readPlainResponseHead, readResponseHead } from '../../src/http1/response-head.ts';
 
 // The plain reader takes what most services send, and never what the careful reader would take otherwise or not at all.
 

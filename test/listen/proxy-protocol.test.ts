@@ -2,12 +2,12 @@ import { once } from 'node:events';
 import { createConnection } from 'node:net';
 import { connect } from 'node:tls';
 import { describe, expect, test } from 'vitest';
-import { readProxyHeader } from '../../../src/listen/client/proxy-protocol.ts';
-import { eventually } from '../../support/conditions.ts';
-import { accessLines, askHttp2, metricsOf, openHttp2, startEncrypted } from '../../support/encrypted.ts';
-import { type GatewaySetup, startGateway, type TestGateway } from '../../support/gateway.ts';
-import { stopwatch } from '../../support/stopwatch.ts';
-import { startUpstream } from '../../support/upstream.ts';
+import { readProxyHeader } from '../../src/listen/client-address.ts';
+import { eventually } from '../support/conditions.ts';
+import { accessLines, askHttp2, metricsOf, openHttp2, startEncrypted } from '../support/encrypted.ts';
+import { type GatewaySetup, startGateway, type TestGateway } from '../support/gateway.ts';
+import { stopwatch } from '../support/stopwatch.ts';
+import { startUpstream } from '../support/upstream.ts';
 
 const V2 = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 

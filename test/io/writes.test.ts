@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterEach, describe, expect, test } from 'vitest';
-import { TextWriter } from '../../src/io/text-writer.ts';
+import { TextWriter } from '../../src/io/writes.ts';
 import { eventually } from '../support/conditions.ts';
 
 // Texts go past the books that a stream keeps of its writes: nothing may be lost, doubled or overtaken by that.

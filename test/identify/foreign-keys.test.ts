@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { mint } from '../../src/identify/api-key.ts';
-import { ALPHABETS, foreignFingerprintOf, isForeign, type KeyFormat } from '../../src/identify/key-format.ts';
+import { ALPHABETS, foreignFingerprintOf, isForeign, type KeyFormat, mint } from '../../src/identify/api-key.ts';
 import { storedSecret } from '../../src/operations/key-changes.ts';
 import { processorMs } from '../support/stopwatch.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';

@@ -4,9 +4,8 @@ import { type AddressInfo, createConnection, createServer } from 'node:net';
 import { join } from 'node:path';
 import { connect } from 'node:tls';
 import { beforeAll, expect, test } from 'vitest';
-import type { Certificate, Certificates } from '../../../src/listen/tls/certificates.ts';
-import { createTlsStage } from '../../../src/listen/tls/tls-stage.ts';
-import { eventually } from '../../support/conditions.ts';
+import { type Certificate, type Certificates, createTlsStage } from '../../src/listen/tls.ts';
+import { eventually } from '../support/conditions.ts';
 import {
   accessLines,
   askHttp1,
@@ -15,11 +14,11 @@ import {
   newAuthority,
   openTls,
   startEncrypted,
-} from '../../support/encrypted.ts';
-import { PLANS, ROUTES, startGateway } from '../../support/gateway.ts';
-import { runTollgate, temporaryFolder } from '../../support/processes.ts';
-import { stopwatch } from '../../support/stopwatch.ts';
-import { startRawUpstream, startUpstream, type Upstream } from '../../support/upstream.ts';
+} from '../support/encrypted.ts';
+import { PLANS, ROUTES, startGateway } from '../support/gateway.ts';
+import { runTollgate, temporaryFolder } from '../support/processes.ts';
+import { stopwatch } from '../support/stopwatch.ts';
+import { startRawUpstream, startUpstream, type Upstream } from '../support/upstream.ts';
 
 /** For what needs no settings of its own: whatever one client does, the next is served by the same gateway. */
 let shared: EncryptedGateway & { readonly upstream: Upstream; readonly key: string };
