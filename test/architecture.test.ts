@@ -109,7 +109,7 @@ describe('the check of', () => {
       ['src/gateway/c.ts', "export { settings } from '../config/settings.ts';"],
     ],
     'a step imports nothing of ours but itself and the ground (types aside)': [
-      ['src/identify/a.ts', "import { WINDOWS } from '../admit/plan.ts';"],
+      ['src/identify/a.ts', "import { WINDOWS } from '../admit/windows.ts';"],
       ['src/annotate/a.ts', "export * from '../admit/plan.ts';"],
       ['src/forward/a.ts', "const x = await import('../admit/plan.ts');"],
       ['src/annotate/b.ts', "import { type Key } from '../identify/key-store.ts';"],

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
-import { type Limits, UNBOUNDED, WINDOWS } from '../admit/plan.ts';
+import { type Limits, UNBOUNDED } from '../admit/plan.ts';
+import { WINDOWS } from '../admit/windows.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { AuditLine, AuditTrail } from '../operations/audit-trail.ts';
 import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom, visible } from '../operations/input-values.ts';

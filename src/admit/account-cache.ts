@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { type AccountState, banLengthMs, costExceedsLimit, decide, type Outcome, UNSEEN } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { type Verdict, verdictOf } from './verdict.ts';
+import { presentCount, withTopUps } from './windows.ts';
 
 export interface AccountCacheOptions {
   /** Most consumers whose last known state is kept. */
@@ -105,7 +106,7 @@ export class AccountCache {
 
 /** A cheap test that rules out a refusal from memory for most requests, before the clock is read. */
 function mayRefuse({ state }: RememberedAccount, allowance: Allowance, cost: number): boolean {
-  return state.ban !== null || allowance.bans === null || costExceedsLimit(allowance, cost);
+  return state.ban !== null || allowance.bans === null || costExceedsLimit(allowance.limits, cost);
 }
 
 /** Whether the store would certainly still refuse at `nowMs`, under the present allowance. */
@@ -115,14 +116,15 @@ function stillRefuses(memory: RememberedAccount, allowance: Allowance, cost: num
     // A ban longer than the present rule allows does not count: the store is about to shorten it.
     return allowance.bans === null || ban.untilMs <= memory.nowMs + banLengthMs(allowance.bans, ban.number);
   }
-  if (costExceedsLimit(allowance, cost)) {
+  const limits = withTopUps(allowance.limits, memory.state.topUps, nowMs);
+  if (costExceedsLimit(limits, cost)) {
     // If a cheaper request fits, refusals of such requests at another gateway may have led to a ban meanwhile.
-    const mayBeBanned = allowance.bans !== null && !costExceedsLimit(allowance, 1);
+    const mayBeBanned = allowance.bans !== null && !costExceedsLimit(limits, 1);
     return !mayBeBanned && nowMs - memory.nowMs < REFUSE_COST_FOR_MS;
   }
   if (allowance.bans !== null) return false;
-  return allowance.limits.some(({ window, limit }) => {
-    const open = windows[window];
-    return open !== undefined && nowMs < open.endsAtMs && limit - open.used < cost;
+  return limits.some((limit) => {
+    const { count } = presentCount(windows[limit.window], limit, nowMs);
+    return count !== undefined && limit.limit - count.used < cost;
   });
 }

@@ -3,9 +3,10 @@ import { decide } from './decide.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
 import { type AdmissionListener, type Batch, DecisionDispatcher } from './decision-dispatcher.ts';
 import type { Ledger, UsageReconciler } from './ledger.ts';
-import type { Allowance, WindowName } from './plan.ts';
+import type { Allowance } from './plan.ts';
 import { type ReconcileOutcome, UsageBacklog } from './usage-backlog.ts';
 import { type Admission, type Verdict, verdictOnBudgets } from './verdict.ts';
+import type { WindowName } from './windows.ts';
 
 export type { AdmissionListener } from './decision-dispatcher.ts';
 

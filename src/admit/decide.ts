@@ -1,10 +1,15 @@
-import { type Allowance, type BanRule, WINDOWS, type WindowLimit, type WindowName } from './plan.ts';
-
-/** One open window: what has been counted in it, and when it ends (store's clock, Unix milliseconds). */
-export interface WindowCount {
-  readonly used: number;
-  readonly endsAtMs: number;
-}
+import type { Allowance, BanRule } from './plan.ts';
+import {
+  countIn,
+  fitsAtMs,
+  presentCount,
+  type ToppedUpLimit,
+  type TopUps,
+  type WindowCount,
+  type WindowLimit,
+  type WindowName,
+  withTopUps,
+} from './windows.ts';
 
 /** Refusals that count towards a ban. The count starts from 0 again at `endsAtMs`. */
 export interface Strikes {
@@ -25,9 +30,13 @@ export interface AccountState {
   readonly windows: Readonly<Partial<Record<WindowName, WindowCount>>>;
   readonly strikes: Strikes;
   readonly ban: Ban | null;
+  /** What operators have added to limits; left out if nothing is in force. */
+  readonly topUps?: TopUps;
 }
 
 export const NO_STRIKES: Strikes = Object.freeze({ count: 0, endsAtMs: 0 });
+
+const NO_TOP_UPS: { readonly topUps?: TopUps } = Object.freeze({});
 
 /** The state of a consumer without any counted request. */
 export const UNSEEN: AccountState = Object.freeze({ windows: Object.freeze({}), strikes: NO_STRIKES, ban: null });
@@ -61,24 +70,26 @@ export interface Outcome {
  * @param cost whole number from 1
  */
 export function decide(state: AccountState, allowance: Allowance, nowMs: number, cost: number, n: number): Outcome {
+  const limits = withTopUps(allowance.limits, state.topUps, nowMs);
   const ban = currentBan(state.ban, allowance.bans, nowMs);
-  const windows = currentWindows(state.windows, allowance.limits, nowMs);
-  const strikes = currentStrikes(state.strikes, allowance.bans, nowMs, state.windows, windows);
+  const { windows, backMs } = currentWindows(state.windows, limits, nowMs);
+  const strikes = currentStrikes(state.strikes, allowance.bans, nowMs, backMs);
+  const topUps = state.topUps === undefined ? NO_TOP_UPS : topUpsOf(limits);
   if (ban !== null && nowMs < ban.untilMs) {
-    return { nowMs, cost, n, admitted: 0, bannedFrom: 0, state: { windows, strikes, ban } };
+    return { nowMs, cost, n, admitted: 0, bannedFrom: 0, state: { windows, strikes, ban, ...topUps } };
   }
-  const admitted = roomFor(allowance.limits, windows, cost, n);
-  const counted = admitted > 0 ? count(windows, allowance.limits, nowMs, admitted * cost) : windows;
+  const admitted = roomFor(limits, windows, cost, n);
+  const counted = admitted > 0 ? count(windows, limits, nowMs, admitted * cost) : windows;
   const refused = n - admitted;
-  if (refused === 0 || allowance.bans === null || costExceedsLimit(allowance, cost)) {
-    return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows: counted, strikes, ban } };
+  if (refused === 0 || allowance.bans === null || costExceedsLimit(limits, cost)) {
+    return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows: counted, strikes, ban, ...topUps } };
   }
-  return strike(allowance, allowance.bans, { nowMs, cost, n, admitted }, { windows: counted, strikes, ban });
+  return strike(limits, allowance.bans, { nowMs, cost, n, admitted }, { windows: counted, strikes, ban, ...topUps });
 }
 
 /** Whether waiting cannot help: some window's limit is below the cost of a single request (contract section 2). */
-export function costExceedsLimit(allowance: Allowance, cost: number): boolean {
-  for (const { limit } of allowance.limits) if (limit < cost) return true;
+export function costExceedsLimit(limits: readonly WindowLimit[], cost: number): boolean {
+  for (const { limit } of limits) if (limit < cost) return true;
   return false;
 }
 
@@ -95,7 +106,7 @@ export function lift(state: AccountState, nowMs: number): AccountState {
   if (state.ban === null || nowMs >= state.ban.untilMs) return state;
   const number = state.ban.number - 1;
   return {
-    windows: state.windows,
+    ...state,
     strikes: NO_STRIKES,
     ban: number === 0 ? null : { number, untilMs: nowMs, window: state.ban.window },
   };
@@ -112,25 +123,12 @@ function currentBan(ban: Ban | null, rule: BanRule | null, nowMs: number): Ban |
 }
 
 /**
- * Strikes end with the window that refused. If `currentWindows` has moved the end of a window back, the clock was set back
- * by at least that much, and the end of the strikes moves by the same amount. Otherwise a client that waits for the end of
- * the window would be banned for strikes of the window before.
- * @param kept the windows before `currentWindows`
- * @param windows the windows after it
+ * Strikes end with the window that refused. If the clock was set back by at least `backMs`, according to the windows, the
+ * end of the strikes moves back by the same amount. Otherwise a client that waits for the end of the window would be banned
+ * for strikes of the window before.
  */
-function currentStrikes(
-  strikes: Strikes,
-  rule: BanRule | null,
-  nowMs: number,
-  kept: AccountState['windows'],
-  windows: AccountState['windows'],
-): Strikes {
+function currentStrikes(strikes: Strikes, rule: BanRule | null, nowMs: number, backMs: number): Strikes {
   if (strikes.count === 0 || rule === null) return NO_STRIKES;
-  let backMs = 0;
-  for (const name of WINDOWS) {
-    const open = windows[name];
-    if (open !== undefined) backMs = Math.max(backMs, kept[name]!.endsAtMs - open.endsAtMs);
-  }
   const endsAtMs = Math.min(strikes.endsAtMs - backMs, nowMs + rule.withinMs);
   if (nowMs >= endsAtMs) return NO_STRIKES;
   return endsAtMs === strikes.endsAtMs ? strikes : { ...strikes, endsAtMs };
@@ -138,12 +136,18 @@ function currentStrikes(
 
 function currentWindows(windows: AccountState['windows'], limits: readonly WindowLimit[], nowMs: number) {
   const current: Partial<Record<WindowName, WindowCount>> = {};
-  for (const { window, lengthMs } of limits) {
-    const open = windows[window];
-    if (open === undefined || nowMs >= open.endsAtMs) continue;
-    current[window] = open.endsAtMs > nowMs + lengthMs ? { used: open.used, endsAtMs: nowMs + lengthMs } : open;
+  let latestBackMs = 0;
+  for (const limit of limits) {
+    const { count, backMs } = presentCount(windows[limit.window], limit, nowMs);
+    if (count !== undefined) current[limit.window] = count;
+    latestBackMs = Math.max(latestBackMs, backMs);
   }
-  return current;
+  return { windows: current, backMs: latestBackMs };
+}
+
+function topUpsOf(limits: readonly ToppedUpLimit[]): { readonly topUps?: TopUps } {
+  const inForce = limits.flatMap(({ window, topUp }) => (topUp === undefined ? [] : [[window, topUp] as const]));
+  return inForce.length === 0 ? NO_TOP_UPS : { topUps: Object.fromEntries(inForce) };
 }
 
 function roomFor(limits: readonly WindowLimit[], windows: AccountState['windows'], cost: number, n: number): number {
@@ -156,40 +160,42 @@ function roomFor(limits: readonly WindowLimit[], windows: AccountState['windows'
 
 function count(windows: AccountState['windows'], limits: readonly WindowLimit[], nowMs: number, spent: number) {
   const counted = { ...windows };
-  for (const { window, lengthMs } of limits) {
-    const open = windows[window];
-    counted[window] = { used: (open?.used ?? 0) + spent, endsAtMs: open?.endsAtMs ?? nowMs + lengthMs };
-  }
+  for (const limit of limits) counted[limit.window] = countIn(windows[limit.window], limit, nowMs, spent);
   return counted;
 }
 
 function strike(
-  allowance: Allowance,
+  limits: readonly ToppedUpLimit[],
   rule: BanRule,
   decided: { nowMs: number; cost: number; n: number; admitted: number },
   state: AccountState,
 ): Outcome {
   const { nowMs, cost, n, admitted } = decided;
-  const refusing = lastRefusing(allowance.limits, state.windows, cost);
+  const refusing = lastRefusing(limits, state.windows, cost);
   const before = state.strikes.count;
   const total = before + n - admitted;
   if (total >= rule.after) {
     const number = (state.ban?.number ?? 0) + 1;
     const ban = { number, untilMs: nowMs + banLengthMs(rule, number), window: refusing.window };
     const bannedFrom = admitted + Math.max(rule.after - before - 1, 0);
-    return { ...decided, bannedFrom, imposesBan: true, state: { windows: state.windows, strikes: NO_STRIKES, ban } };
+    return { ...decided, bannedFrom, imposesBan: true, state: { ...state, strikes: NO_STRIKES, ban } };
   }
   const since = before === 0 ? nowMs + rule.withinMs : state.strikes.endsAtMs;
-  const strikes = { count: total, endsAtMs: Math.min(since, refusing.endsAtMs) };
-  return { ...decided, bannedFrom: n, state: { windows: state.windows, strikes, ban: state.ban } };
+  const strikes = { count: total, endsAtMs: Math.min(since, refusing.fitsAtMs) };
+  return { ...decided, bannedFrom: n, state: { ...state, strikes } };
 }
 
-/** The window that refuses `cost` and ends last; if several end together, the longest. Each strike has such a window. */
-function lastRefusing(limits: readonly WindowLimit[], windows: AccountState['windows'], cost: number) {
-  let last = { window: limits[0]!.window, endsAtMs: 0 };
-  for (const { window, limit } of limits) {
-    const { used, endsAtMs } = windows[window] ?? { used: 0, endsAtMs: 0 };
-    if (limit - used < cost && endsAtMs >= last.endsAtMs) last = { window, endsAtMs };
+/**
+ * The window that refuses `cost` for the longest time; of several, the longest window. Each strike has such a window, and a
+ * client that waits for it is refused by none.
+ */
+function lastRefusing(limits: readonly ToppedUpLimit[], windows: AccountState['windows'], cost: number) {
+  let last = { window: limits[0]!.window, fitsAtMs: 0 };
+  for (const limit of limits) {
+    const open = windows[limit.window];
+    if (limit.limit - (open?.used ?? 0) >= cost) continue;
+    const atMs = open === undefined ? 0 : fitsAtMs(open, limit, cost);
+    if (atMs >= last.fitsAtMs) last = { window: limit.window, fitsAtMs: atMs };
   }
   return last;
 }

@@ -1,6 +1,7 @@
 import { Failure } from '../failure.ts';
 import type { AccountState, Outcome } from './decide.ts';
-import type { Allowance, WindowName } from './plan.ts';
+import type { Allowance } from './plan.ts';
+import type { SliceCounts, WindowLimit, WindowName } from './windows.ts';
 
 export const DURABLE: Durability = { kind: 'durable' };
 
@@ -83,11 +84,11 @@ export interface DeferredUsage {
   readonly ownNowMs: number | null;
 }
 
-export interface DeferredWindow {
-  readonly window: WindowName;
-  readonly lengthMs: number;
+export interface DeferredWindow extends Omit<WindowLimit, 'limit'> {
   readonly spent: number;
   readonly endsAtMs: number;
+  /** Of a sliding window: `spent` by slice, so that what has left is not added. */
+  readonly parts?: SliceCounts;
 }
 
 /** The result of adding deferred usage. */

@@ -1,16 +1,5 @@
 import { MAX_INTEGER } from '../http1/fields.ts';
-
-/** The quota windows, shortest first. Headers list them in this order. */
-export const WINDOWS = ['second', 'minute', 'hour', 'day'] as const;
-
-export type WindowName = (typeof WINDOWS)[number];
-
-export const WINDOW_MS: Readonly<Record<WindowName, number>> = {
-  second: 1_000,
-  minute: 60_000,
-  hour: 3_600_000,
-  day: 86_400_000,
-};
+import { WINDOW_MS, WINDOWS, type WindowForm, type WindowLimit, type WindowName, windowLimit } from './windows.ts';
 
 /** How many requests a window admits: a whole number from 0, or `unlimited`. */
 export type Limit = number | 'unlimited';
@@ -38,13 +27,18 @@ export interface BanRule {
 export interface Plan {
   readonly name: string;
   readonly limits: Readonly<Partial<Record<WindowName, Limit | 'custom'>>>;
+  /** The windows of `limits` that are not fixed windows; left out if there are none. */
+  readonly forms?: WindowForms;
   /** Null: `bans: off`. */
   readonly bans: BanRule | null;
   /** False: its limits are counted and reported, and refuse nobody. */
   readonly enforce: boolean;
   /** Shadow limits, which are counted beside `limits` and refuse nobody; empty if there are none. */
   readonly shadow: Readonly<Partial<Record<WindowName, number>>>;
+  readonly shadowForms?: WindowForms;
 }
+
+export type WindowForms = Readonly<Partial<Record<WindowName, WindowForm>>>;
 
 /** The content of plans.yaml. Frozen; a reload makes a new object. */
 export interface Plans {
@@ -53,13 +47,6 @@ export interface Plans {
   readonly removed: readonly string[];
   /** Failed authentications that one client address may make per minute. */
   readonly failedAuthenticationPerMinute: number;
-}
-
-/** One window of an allowance that is counted. */
-export interface WindowLimit {
-  readonly window: WindowName;
-  readonly lengthMs: number;
-  readonly limit: number;
 }
 
 /** The limits and bans that apply to one consumer: those of its plan, with its own in their place. Input of `decide`. */
@@ -103,7 +90,7 @@ export function allowanceOf(plan: Plan, own: Limits): Allowance | { readonly mis
     if (limit === undefined) continue;
     if (limit === 'custom') missing.push(window);
     else if (limit === 'unlimited') unlimited.push({ window, lengthMs: WINDOW_MS[window] });
-    else limits.push({ window, lengthMs: WINDOW_MS[window], limit });
+    else limits.push(windowLimit(window, limit, plan.forms?.[window]));
   }
   if (missing.length > 0) return { missing };
   const ownWindows = limits.map(({ window }) => window).filter((window) => own[window] !== undefined);
@@ -117,7 +104,7 @@ export function allowanceOf(plan: Plan, own: Limits): Allowance | { readonly mis
   if (!plan.enforce) return Object.freeze({ ...withoutBounds(live), shadow: Object.freeze(live), isShadowOnly: true });
   const shadowLimits = WINDOWS.flatMap((window) => {
     const limit = plan.shadow[window];
-    return limit === undefined ? [] : [{ window, lengthMs: WINDOW_MS[window], limit }];
+    return limit === undefined ? [] : [windowLimit(window, limit, plan.shadowForms?.[window])];
   });
   if (shadowLimits.length === 0) return Object.freeze(live);
   return Object.freeze({

@@ -1,6 +1,7 @@
 import type { AccountState, Outcome } from './decide.ts';
 import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
-import type { Allowance, WindowName } from './plan.ts';
+import type { Allowance } from './plan.ts';
+import { countIn, presentCount, type WindowCount, type WindowLimit, type WindowName } from './windows.ts';
 
 export interface UsageBacklogOptions {
   readonly reconciler: UsageReconciler;
@@ -81,11 +82,21 @@ export class UsageBacklog {
    * Adds the usage that a local decision admitted.
    * @param isOwnClock whether the times in `outcome` are by this gateway's own clock
    */
-  defer(consumerId: string, { admitted, cost, state }: Outcome, { limits }: Allowance, isOwnClock: boolean): void {
+  defer(
+    consumerId: string,
+    { admitted, cost, state, nowMs }: Outcome,
+    { limits }: Allowance,
+    isOwnClock: boolean,
+  ): void {
     const windows: DeferredWindow[] = [];
-    for (const { window, lengthMs } of limits) {
-      const open = state.windows[window];
-      if (open !== undefined) windows.push({ window, lengthMs, spent: admitted * cost, endsAtMs: open.endsAtMs });
+    const spent = admitted * cost;
+    for (const limit of limits) {
+      const open = state.windows[limit.window];
+      if (open === undefined) continue;
+      const { window, lengthMs, slices, calendar } = limit;
+      const own = { window, lengthMs, ...(calendar === undefined ? {} : { calendar }) };
+      if (slices === undefined) windows.push({ ...own, spent, endsAtMs: open.endsAtMs });
+      else windows.push(deferredSlices(limit, countIn(undefined, limit, nowMs, spent)));
     }
     if (admitted > 0 && windows.length > 0) this.#add(consumerId, windows, isOwnClock);
   }
@@ -103,10 +114,13 @@ export class UsageBacklog {
     const windows = { ...state.windows };
     for (const { isOwnClock, windows: deferred } of backlog) {
       const shiftMs = isOwnClock ? nowMs - this.#options.wallMs() : 0;
-      for (const { window, spent, endsAtMs } of Object.values(deferred)) {
+      for (const owed of Object.values(deferred)) {
+        const { window, spent, endsAtMs } = owed;
         const open = windows[window];
-        const endMs = Math.min(endsAtMs + shiftMs, open?.endsAtMs ?? Number.POSITIVE_INFINITY);
-        if (endMs > nowMs) windows[window] = { used: (open?.used ?? 0) + spent, endsAtMs: endMs };
+        const endMs = Math.min(endsAtMs + shiftMs, owed.slices === undefined && open ? open.endsAtMs : Infinity);
+        if (endMs <= nowMs) continue;
+        if (owed.slices === undefined) windows[window] = { used: (open?.used ?? 0) + spent, endsAtMs: endMs };
+        else windows[window] = countIn(presentCount(open, asLimit(owed), nowMs).count, asLimit(owed), nowMs, spent);
       }
     }
     return { ...state, windows };
@@ -191,12 +205,23 @@ export class UsageBacklog {
 
   /** The sum if both are of the same window, else the later one: the earlier window has ended. */
   #merge(known: DeferredWindow, added: DeferredWindow): DeferredWindow {
+    if (added.parts !== undefined) return this.#mergeSlices(known, added);
     const laterByMs = added.endsAtMs - known.endsAtMs;
     // Two windows are at least one length apart. Ends closer than that are of one window whose end the store has moved.
     if (Math.abs(laterByMs) < added.lengthMs) return joined(known, added);
     const [ended, next] = laterByMs > 0 ? [known, added] : [added, known];
     this.#report(ended, { kind: 'added', added: [] });
     return next;
+  }
+
+  /** The later usage, with what of the earlier one still counts beside it. */
+  #mergeSlices(known: DeferredWindow, added: DeferredWindow): DeferredWindow {
+    const [earlier, later] = known.endsAtMs <= added.endsAtMs ? [known, added] : [added, known];
+    const atMs = lastBeganAtMs(later);
+    const { count } = presentCount(asCount(earlier), asLimit(later), atMs);
+    const gone = earlier.spent - (count?.used ?? 0);
+    if (gone > 0) this.#report({ ...earlier, spent: gone }, { kind: 'added', added: [] });
+    return deferredSlices(asLimit(later), countIn(count, asLimit(later), atMs, later.spent));
   }
 
   #dropOldest(): void {
@@ -224,6 +249,24 @@ export class UsageBacklog {
     this.#isBusy = false;
     if (this.#deferred.size > 0 || this.#inDoubt.size > 0) this.#settleLater(hasAdded ? 0 : RETRY_AFTER_MS);
   }
+}
+
+/** The window of some deferred usage. */
+function asLimit(owed: Omit<DeferredWindow, 'spent' | 'endsAtMs'>): WindowLimit {
+  return { ...owed, limit: 0 };
+}
+
+function asCount({ spent, endsAtMs, parts }: DeferredWindow): WindowCount {
+  return { used: spent, endsAtMs, ...(parts === undefined ? {} : { slices: parts }) };
+}
+
+function deferredSlices({ window, lengthMs, slices }: WindowLimit, { used, endsAtMs, slices: parts }: WindowCount) {
+  return { window, lengthMs, slices: slices!, spent: used, endsAtMs, parts: parts! };
+}
+
+/** When the last slice with usage began. */
+function lastBeganAtMs({ lengthMs, endsAtMs, slices }: DeferredWindow): number {
+  return endsAtMs - lengthMs - Math.ceil(lengthMs / slices!);
 }
 
 /** The sum of two, which ends with the earlier of them, as in the store (reconcile-usage.lua). */

@@ -1,5 +1,6 @@
 import type { Outcome } from './decide.ts';
-import { type Allowance, WINDOWS } from './plan.ts';
+import type { Allowance } from './plan.ts';
+import { endIfOpened, nextEndMs, WINDOWS, withTopUps } from './windows.ts';
 
 export interface UsageReport extends ReportedState {
   readonly id: string;
@@ -27,11 +28,14 @@ export function usageReport(id: string, allowance: Allowance, outcome: Outcome, 
 }
 
 function stateOf({ limits, unlimited }: Allowance, { nowMs, state }: Outcome): ReportedState {
-  const counted = limits.map(({ window, lengthMs, limit }) => {
-    const { used, endsAtMs } = state.windows[window] ?? { used: 0, endsAtMs: nowMs + lengthMs };
+  const counted = withTopUps(limits, state.topUps, nowMs).map((of) => {
+    const { window, limit } = of;
+    const open = state.windows[window];
+    const used = open?.used ?? 0;
+    const resetAtMs = open === undefined ? endIfOpened(of, nowMs) : nextEndMs(open, window);
     return [
       window,
-      { limit, used, remaining: Math.max(limit - used, 0), resetAt: Math.ceil(endsAtMs / 1000) },
+      { limit, used, remaining: Math.max(limit - used, 0), resetAt: Math.ceil(resetAtMs / 1000) },
     ] as const;
   });
   const uncounted = unlimited.map(({ window }) => {

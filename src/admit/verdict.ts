@@ -1,5 +1,6 @@
-import { type AccountState, costExceedsLimit, type Outcome } from './decide.ts';
-import { type Allowance, WINDOW_MS, type WindowName } from './plan.ts';
+import type { AccountState, Outcome } from './decide.ts';
+import type { Allowance } from './plan.ts';
+import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS, type WindowName, withTopUps } from './windows.ts';
 
 /** The result of admission for one request. */
 export type Admission =
@@ -15,7 +16,10 @@ export interface WindowBudget {
   readonly limit: number;
   /** From 0 to `limit`. */
   readonly remaining: number;
-  /** When the window ends; if it is not open, when it would end if it opened now. Unix milliseconds. */
+  /**
+   * When the window ends; of a sliding one, when the oldest part of its count leaves. If the window refuses the request,
+   * when it will have room for it. If the window is not open, when it would end if it opened now. Unix milliseconds.
+   */
   readonly resetAtMs: number;
 }
 
@@ -63,8 +67,9 @@ export interface Banned extends Decision {
 export function verdictOf(outcome: Outcome, allowance: Allowance, index: number): Verdict {
   const { nowMs, cost, state } = outcome;
   const spentAfter = Math.max(outcome.admitted - 1 - index, 0) * cost;
-  const standings = standingsOf(state, allowance, nowMs, spentAfter);
-  if (index < outcome.admitted) {
+  const isAdmitted = index < outcome.admitted;
+  const standings = standingsOf(state, allowance, { nowMs, refusedCost: isAdmitted ? 0 : cost, spentAfter });
+  if (isAdmitted) {
     return { kind: 'admitted', nowMs, allowance, cost, standings, binding: fewest(standings) };
   }
   const decision = { nowMs, allowance, cost, standings };
@@ -75,17 +80,24 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
 
 /** The verdict when nothing is counted: for `GET /usage`, and for requests that `onFailure: open` admits. */
 export function verdictOnBudgets(state: AccountState, allowance: Allowance, nowMs: number, cost: number): Admitted {
-  const standings = standingsOf(state, allowance, nowMs, 0);
+  const standings = standingsOf(state, allowance, { nowMs, refusedCost: 0, spentAfter: 0 });
   return { kind: 'admitted', nowMs, allowance, cost, standings, binding: fewest(standings) };
 }
 
-function standingsOf(state: AccountState, allowance: Allowance, nowMs: number, spentAfter: number): WindowBudget[] {
+function standingsOf(
+  state: AccountState,
+  { limits }: Allowance,
+  { nowMs, refusedCost, spentAfter }: { nowMs: number; refusedCost: number; spentAfter: number },
+): WindowBudget[] {
   const standings: WindowBudget[] = [];
-  for (const { window, lengthMs, limit } of allowance.limits) {
+  for (const one of withTopUps(limits, state.topUps, nowMs)) {
+    const { window, lengthMs, limit } = one;
     const open = state.windows[window];
-    const used = open === undefined ? 0 : open.used - spentAfter;
-    const resetAtMs = open?.endsAtMs ?? nowMs + lengthMs;
-    standings.push({ window, lengthMs, limit, remaining: Math.max(limit - used, 0), resetAtMs });
+    const remaining = open === undefined ? limit : Math.max(limit - open.used + spentAfter, 0);
+    let resetAtMs: number;
+    if (open === undefined) resetAtMs = endIfOpened(one, nowMs);
+    else resetAtMs = remaining < refusedCost ? fitsAtMs(open, one, refusedCost) : nextEndMs(open, window);
+    standings.push({ window, lengthMs, limit, remaining, resetAtMs });
   }
   return standings;
 }
@@ -125,7 +137,7 @@ function refused(decision: Omit<Decision, 'binding'>): Refused {
     ...decision,
     binding,
     retryAtMs,
-    costExceedsLimit: costExceedsLimit(decision.allowance, cost),
+    costExceedsLimit: standings.some(({ limit }) => limit < cost),
   };
 }
 

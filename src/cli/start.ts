@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { allowanceOf, type Plan, WINDOWS, type WindowName } from '../admit/plan.ts';
+import { allowanceOf, type Plan } from '../admit/plan.ts';
+import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { portOf } from '../config/environment.ts';
 import { configurationFrom } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
@@ -115,7 +116,14 @@ export interface DemoKey {
 }
 
 /** The limits of a demo key where its plan says `custom` (contract section 1: enterprise with 1000/100000). */
-const CUSTOM_LIMITS: Readonly<Record<WindowName, number>> = { second: 100, minute: 1_000, hour: 20_000, day: 100_000 };
+const CUSTOM_LIMITS: Readonly<Record<WindowName, number>> = {
+  second: 100,
+  minute: 1_000,
+  hour: 20_000,
+  day: 100_000,
+  week: 500_000,
+  month: 2_000_000,
+};
 
 /**
  * The demo keys, one for each plan. `demo-keys.json` in the data folder keeps their secrets, readable by its owner only, so

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { WINDOWS, type WindowName } from '../admit/plan.ts';
+import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
 import { findCollisions, findSurrounding, USAGE } from '../routing/router.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';

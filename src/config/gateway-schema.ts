@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { UNBOUNDED, WINDOWS } from '../admit/plan.ts';
+import { UNBOUNDED } from '../admit/plan.ts';
+import { WINDOWS } from '../admit/windows.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { jwtSchema, keysSchema } from './identification.ts';
@@ -16,7 +17,7 @@ const limit = z
 
 /** The limits of a route without a key, for each client address. */
 const addressLimits = z
-  .strictObject({ second: limit, minute: limit, hour: limit, day: limit })
+  .strictObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit })
   .refine(
     (limits) => Object.keys(limits).length > 0,
     `is empty; give a limit for at least one of ${WINDOWS.join(', ')}`,

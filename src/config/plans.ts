@@ -1,5 +1,7 @@
 import { z } from 'zod';
-import { type BanRule, type Plan, type Plans, UNBOUNDED, WINDOWS } from '../admit/plan.ts';
+import { calendarOf } from '../admit/calendar.ts';
+import { type BanRule, type Plan, type Plans, UNBOUNDED } from '../admit/plan.ts';
+import { WINDOWS, type WindowForm, type WindowName } from '../admit/windows.ts';
 import { deepFreeze } from './frozen.ts';
 import * as values from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
@@ -12,18 +14,77 @@ export function parsePlans(text: string, file: string): Parsed<Plans> {
 
 const { duration, wholeNumber } = values;
 const limitRule = `must be a whole number from 0 to ${UNBOUNDED}, \`unlimited\` or \`custom\``;
-const limit = z
-  .union([z.int(limitRule).min(0, limitRule).max(UNBOUNDED, limitRule), z.enum(['unlimited', 'custom'])], limitRule)
-  .describe(
-    'Number of requests that one window admits; 0 refuses everything. `unlimited`: no bound. `custom`: each key brings its own number.',
-  );
-
+const plainLimit = z.union(
+  [z.int(limitRule).min(0, limitRule).max(UNBOUNDED, limitRule), z.enum(['unlimited', 'custom'])],
+  limitRule,
+);
 const shadowRule = `must be a whole number from 0 to ${UNBOUNDED}`;
-const shadowLimit = z
-  .int(shadowRule)
-  .min(0, shadowRule)
-  .max(UNBOUNDED, shadowRule)
-  .describe('Number of requests that one window would admit.');
+const shadowLimit = z.int(shadowRule).min(0, shadowRule).max(UNBOUNDED, shadowRule);
+
+const sliding = {
+  window: z
+    .enum(['fixed', 'sliding'], 'must be `fixed` or `sliding`')
+    .optional()
+    .describe(
+      '`fixed`: the window opens with the first request that is counted in it, and ends one length later. `sliding`: no span of one length, wherever it begins, admits more than the limit.',
+    ),
+  slices: wholeNumber(4, 30)
+    .optional()
+    .describe(
+      'Into how many slices a sliding window is cut. More slices admit an even pace closer to the limit. 12 if left out.',
+    ),
+};
+const zone = z
+  .string('must be the name of a time zone, such as UTC or Europe/Berlin')
+  .refine(isZone, 'must be the name of a time zone, such as UTC or Europe/Berlin')
+  .optional()
+  .describe('Time zone of a calendar window, by its IANA name. `UTC` if left out.');
+const align = z
+  .literal('calendar', 'must be `calendar`')
+  .optional()
+  .describe('`calendar`: the window is the hour, day, week (from Monday) or month of the calendar.');
+
+/** What may be said of each window besides its limit. */
+const FORMS = {
+  second: sliding,
+  minute: sliding,
+  hour: { ...sliding, align, zone },
+  day: { ...sliding, align, zone },
+  week: { ...sliding, align, zone },
+  month: {
+    align,
+    zone,
+    anchor: wholeNumber(1, 31)
+      .optional()
+      .describe('The day on which a month begins; in a shorter month its last day. 1 if left out.'),
+  },
+} as const;
+
+/** A schema for each window: the limit alone, or a mapping of it and the form of the window. */
+function byWindow<L extends z.ZodType>(limit: L, rule: string, description: string) {
+  const of = <F extends z.ZodRawShape>(form: F) =>
+    z
+      .union([limit, z.strictObject({ limit, ...form })], `${rule}, or a mapping with \`limit\``)
+      .optional()
+      .describe(description);
+  return {
+    second: of(FORMS.second),
+    minute: of(FORMS.minute),
+    hour: of(FORMS.hour),
+    day: of(FORMS.day),
+    week: of(FORMS.week),
+    month: of(FORMS.month),
+  };
+}
+
+function isZone(zone: string): boolean {
+  try {
+    calendarOf({ unit: 'day', zone, anchor: 1 });
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 const banFields = {
   after: wholeNumber(1, 1_000_000).describe('Number of requests refused for the quota that make a ban.'),
@@ -61,11 +122,17 @@ type RawBans = z.output<typeof bans> | undefined;
 
 const plan = z.strictObject({
   limits: z
-    .strictObject({ second: limit.optional(), minute: limit.optional(), hour: limit.optional(), day: limit.optional() })
+    .strictObject(
+      byWindow(
+        plainLimit,
+        limitRule,
+        'Number of requests that one window admits; 0 refuses everything. `unlimited`: no bound. `custom`: each key brings its own number.',
+      ),
+    )
     .meta({
       minProperties: 1,
       description:
-        'Limits of each key of this plan, by window. A window opens with the first request that is counted in it. At least one window is required.',
+        'Limits of each key of this plan, by window. A limit that stands alone is of a fixed window, which opens with the first request that is counted in it; a month is always a calendar month. At least one window is required.',
     }),
   bans: bans.optional().describe('Bans of this plan: `off`, or a mapping of what differs from the bans of all plans.'),
   enforce: z
@@ -75,12 +142,7 @@ const plan = z.strictObject({
       '`false` makes the plan a shadow: its limits and bans are counted and reported in log and metrics, refuse no request and are not in headers.',
     ),
   shadow: z
-    .strictObject({
-      second: shadowLimit.optional(),
-      minute: shadowLimit.optional(),
-      hour: shadowLimit.optional(),
-      day: shadowLimit.optional(),
-    })
+    .strictObject(byWindow(shadowLimit, shadowRule, 'Number of requests that one window would admit.'))
     .optional()
     .meta({
       minProperties: 1,
@@ -137,6 +199,10 @@ const PLANS_FILE: FileKind<typeof plansSchema> = {
       const ofPlan = soundBans(field(entry, 'bans'));
       checkBans(mergeBans(common ?? DEFAULT_BANS, ofPlan), ofPlan, ['plans', name, 'bans'], fault);
       checkLimits(name, field(entry, 'limits'), fault, warn);
+      for (const part of ['limits', 'shadow']) {
+        for (const window of WINDOWS)
+          checkForm(field(field(entry, part), window), ['plans', name, part, window], fault);
+      }
       checkShadow(name, entry, fault);
     }
   },
@@ -167,7 +233,8 @@ function checkLimits(plan: string, limits: unknown, fault: Note, warn: Note): vo
     fault(['plans', plan, 'limits'], `is empty; give a limit for at least one of ${WINDOWS.join(', ')}.`);
   }
   const counted = WINDOWS.flatMap((window) => {
-    const value = field(limits, window);
+    const entry = field(limits, window);
+    const value = isMapping(entry) ? field(entry, 'limit') : entry;
     return typeof value === 'number' && Number.isInteger(value) ? [{ window, value }] : [];
   });
   for (const [i, { window, value }] of counted.entries()) {
@@ -178,6 +245,23 @@ function checkLimits(plan: string, limits: unknown, fault: Note, warn: Note): vo
       warn(path, `is below the ${shorter.window} limit of ${shorter.value}, which can then never be used up.`);
     }
   }
+}
+
+function checkForm(entry: unknown, path: readonly string[], fault: Note): void {
+  const [isSliding, slices, align, zone] = [
+    field(entry, 'window') === 'sliding',
+    field(entry, 'slices'),
+    field(entry, 'align'),
+    field(entry, 'zone'),
+  ];
+  if (slices !== undefined && !isSliding) fault([...path, 'slices'], 'is of no use without `window: sliding`; add it.');
+  if (isSliding && align !== undefined)
+    fault(
+      [...path, 'align'],
+      'stands beside `window: sliding`: a window slides or follows the calendar; leave out one.',
+    );
+  if (zone !== undefined && align === undefined && path.at(-1) !== 'month')
+    fault([...path, 'zone'], 'is of no use without `align: calendar`; add it.');
 }
 
 function checkShadow(plan: string, entry: unknown, fault: Note): void {
@@ -196,15 +280,13 @@ function plansOf(file: z.output<typeof plansSchema>): Plans {
     name,
     {
       name,
-      limits: Object.fromEntries(
-        WINDOWS.flatMap((window) => (limits[window] === undefined ? [] : [[window, limits[window]]])),
-      ),
+      limits: eachWindow(limits, (entry) => (typeof entry === 'object' ? entry.limit : entry)),
+      forms: eachWindow(limits, formOf),
       // If bans are off for all plans, a plan with bans of its own starts from the contract's rule.
       bans: own === undefined ? common : mergeBans(common ?? DEFAULT_BANS, own),
       enforce,
-      shadow: Object.fromEntries(
-        WINDOWS.flatMap((window) => (shadow?.[window] === undefined ? [] : [[window, shadow[window]]])),
-      ),
+      shadow: eachWindow(shadow ?? {}, (entry) => (typeof entry === 'object' ? entry.limit : entry)),
+      shadowForms: eachWindow(shadow ?? {}, formOf),
     },
   ]);
   return deepFreeze({
@@ -213,6 +295,39 @@ function plansOf(file: z.output<typeof plansSchema>): Plans {
     failedAuthenticationPerMinute: file['failed-authentication'].minute,
   });
 }
+
+/** What `of` gives for each window that has an entry, without those for which it is undefined. */
+function eachWindow<E, V>(
+  entries: Partial<Record<WindowName, E | undefined>>,
+  of: (entry: E, window: WindowName) => V | undefined,
+): Partial<Record<WindowName, V>> {
+  const each: Partial<Record<WindowName, V>> = {};
+  for (const window of WINDOWS) {
+    const entry = entries[window];
+    const value = entry === undefined ? undefined : of(entry, window);
+    if (value !== undefined) each[window] = value;
+  }
+  return each;
+}
+
+interface RawForm {
+  readonly window?: 'fixed' | 'sliding' | undefined;
+  readonly slices?: number | undefined;
+  readonly align?: 'calendar' | undefined;
+  readonly zone?: string | undefined;
+  readonly anchor?: number | undefined;
+}
+
+/** Undefined for a fixed window. */
+function formOf(entry: number | string | RawForm, window: WindowName): WindowForm | undefined {
+  if (typeof entry !== 'object') return undefined;
+  if (entry.window === 'sliding') return { slices: entry.slices ?? DEFAULT_SLICES };
+  if (window === 'second' || window === 'minute') return undefined;
+  if (entry.align === undefined && window !== 'month') return undefined;
+  return { calendar: { unit: window, zone: entry.zone ?? 'UTC', anchor: entry.anchor ?? 1 } };
+}
+
+const DEFAULT_SLICES = 12;
 
 function mergeBans(base: BanRule, own: RawBans): BanRule | null {
   if (own === undefined) return base;

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
-import { type Allowance, type Plans, WINDOW_MS, WINDOWS } from '../admit/plan.ts';
+import type { Allowance, Plans } from '../admit/plan.ts';
+import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import { Failure } from '../failure.ts';
 import type { KeyFormat } from '../identify/api-key.ts';
@@ -365,7 +366,7 @@ function perAddressOf({ path, auth, limits = {} }: RouteEntry): Route['perAddres
     plan: 'public',
     limits: WINDOWS.flatMap((window) => {
       const limit = limits[window];
-      return limit === undefined ? [] : [{ window, lengthMs: WINDOW_MS[window], limit }];
+      return limit === undefined ? [] : [windowLimit(window, limit)];
     }),
     unlimited: [],
     bans: null,

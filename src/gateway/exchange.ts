@@ -1,5 +1,6 @@
-import type { Allowance, WindowLimit, WindowName } from '../admit/plan.ts';
+import type { Allowance } from '../admit/plan.ts';
 import type { Verdict } from '../admit/verdict.ts';
+import type { WindowLimit, WindowName } from '../admit/windows.ts';
 import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Consumer } from '../identify/identify.ts';

@@ -1,4 +1,5 @@
-import { type Limit, UNBOUNDED, WINDOWS, type WindowName } from '../admit/plan.ts';
+import { type Limit, UNBOUNDED } from '../admit/plan.ts';
+import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { durationMs, instant } from '../config/values.ts';
 
 /** Ten years. A longer duration is probably a mistake; a key that never expires has `never`. */

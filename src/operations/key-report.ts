@@ -1,4 +1,5 @@
-import { type Limit, type Limits, type Plans, WINDOWS, type WindowName } from '../admit/plan.ts';
+import type { Limit, Limits, Plans } from '../admit/plan.ts';
+import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 
 /** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */

@@ -1,6 +1,7 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { type Plans, WINDOWS, type WindowName } from '../admit/plan.ts';
+import type { Plans } from '../admit/plan.ts';
+import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 
 /** How many keys of one plan are live: neither revoked nor expired. */
@@ -43,7 +44,7 @@ export async function countLiveKeys(
   return found;
 
   function count({ plan, limits }: StoredKey): void {
-    const ofPlan = found.get(plan) ?? { keys: 0, own: { second: 0, minute: 0, hour: 0, day: 0 } };
+    const ofPlan = found.get(plan) ?? { keys: 0, own: eachWindow(() => 0) };
     ofPlan.keys++;
     for (const window of WINDOWS) if (limits[window] !== undefined) ofPlan.own[window]++;
     found.set(plan, ofPlan);

@@ -1,13 +1,6 @@
-import { type AccountState, costExceedsLimit, decide, NO_STRIKES, UNSEEN, type WindowCount } from '../admit/decide.ts';
-import {
-  type Allowance,
-  allowanceOf,
-  type Limit,
-  type Plan,
-  type Plans,
-  WINDOWS,
-  type WindowName,
-} from '../admit/plan.ts';
+import { type AccountState, costExceedsLimit, decide, NO_STRIKES, UNSEEN } from '../admit/decide.ts';
+import { type Allowance, allowanceOf, type Limit, type Plan, type Plans } from '../admit/plan.ts';
+import { type SliceCounts, WINDOWS, type WindowCount, type WindowName } from '../admit/windows.ts';
 import { REFUSED } from './log-line.ts';
 import {
   BAN_SHIFT,
@@ -159,7 +152,8 @@ class Run {
     // A plan that is not enforced does not use the account.
     const before = allowance.isShadowOnly ? UNSEEN : this.#accounts.get(consumer, allowance);
     const cost = rows.word(row, COST);
-    const isRemembered = (flags & MEMORY_BIT) !== 0 && judgement === REFUSED && costExceedsLimit(allowance, cost);
+    const isRemembered =
+      (flags & MEMORY_BIT) !== 0 && judgement === REFUSED && costExceedsLimit(allowance.limits, cost);
     const outcome = isRemembered
       ? // The gateway did not call the store, so it did not see a ban that another gateway had caused.
         { nowMs: atMs, cost, n: count, admitted: 0, bannedFrom: count, state: before }
@@ -212,7 +206,7 @@ class Run {
  * and work for the garbage collector.
  */
 class Accounts {
-  readonly #windows: Partial<Record<WindowName, { readonly used: Float64Array; readonly endsAtMs: Float64Array }>> = {};
+  readonly #windows: Partial<Record<WindowName, WindowColumns>> = {};
   readonly #strikes: Float64Array;
   readonly #strikesEndAtMs: Float64Array;
   readonly #banNumber: Float64Array;
@@ -236,7 +230,9 @@ class Accounts {
     for (const { window } of limits) {
       const column = this.#windows[window];
       const endsAtMs = column?.endsAtMs[consumer] ?? 0;
-      if (endsAtMs > 0) windows[window] = { used: column!.used[consumer]!, endsAtMs };
+      if (endsAtMs === 0) continue;
+      const slices = column!.slices.get(consumer);
+      windows[window] = { used: column!.used[consumer]!, endsAtMs, ...(slices === undefined ? {} : { slices }) };
     }
     const count = this.#strikes[consumer]!;
     const number = this.#banNumber[consumer]!;
@@ -255,8 +251,11 @@ class Accounts {
       this.#windows[window] ??= {
         used: new Float64Array(this.#consumers),
         endsAtMs: new Float64Array(this.#consumers),
+        slices: new Map(),
       };
       const open = windows[window];
+      if (open?.slices === undefined) this.#windows[window].slices.delete(consumer);
+      else this.#windows[window].slices.set(consumer, open.slices);
       this.#windows[window].used[consumer] = open?.used ?? 0;
       this.#windows[window].endsAtMs[consumer] = open?.endsAtMs ?? 0;
     }
@@ -266,6 +265,14 @@ class Accounts {
     this.#banUntilMs[consumer] = ban?.untilMs ?? 0;
     if (ban !== null) this.#banWindow[consumer] = WINDOWS.indexOf(ban.window);
   }
+}
+
+/** One window of all consumers. */
+interface WindowColumns {
+  readonly used: Float64Array;
+  readonly endsAtMs: Float64Array;
+  /** Of sliding windows. */
+  readonly slices: Map<number, SliceCounts>;
 }
 
 type PlanLimits = Plan['limits'];

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { LocalCount } from '../admit/decide-locally.ts';
-import type { WindowName } from '../admit/plan.ts';
 import type { ReconcileOutcome } from '../admit/usage-backlog.ts';
+import type { WindowName } from '../admit/windows.ts';
 import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';

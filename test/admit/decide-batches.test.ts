@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type AccountState, banLengthMs, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
-import type { Allowance, WindowName } from '../../src/admit/plan.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
+import type { WindowName } from '../../src/admit/windows.ts';
 import { histories, historiesOfOnePlan } from '../support/histories.ts';
 
 const T0 = 1_800_000_000_000;

@@ -1,4 +1,5 @@
-import { type Allowance, type BanRule, WINDOW_MS, WINDOWS, type WindowName } from '../../src/admit/plan.ts';
+import type { Allowance, BanRule } from '../../src/admit/plan.ts';
+import { WINDOWS, type WindowForm, type WindowName, windowLimit } from '../../src/admit/windows.ts';
 /** The ban rule of the contract's example. */
 export const BANS: BanRule = {
   after: 10,
@@ -10,14 +11,17 @@ export const BANS: BanRule = {
 };
 
 /** An allowance of finite limits, for tests. */
-export function allowance(limits: Partial<Record<WindowName, number>>, bans: Partial<BanRule> | null = {}): Allowance {
+export function allowance(
+  limits: Partial<Record<WindowName, number>>,
+  bans: Partial<BanRule> | null = {},
+  forms: Partial<Record<WindowName, WindowForm>> = {},
+): Allowance {
   return {
     plan: 'test',
-    limits: WINDOWS.filter((window) => limits[window] !== undefined).map((window) => ({
-      window,
-      lengthMs: WINDOW_MS[window],
-      limit: limits[window]!,
-    })),
+    limits: WINDOWS.flatMap((window) => {
+      const limit = limits[window];
+      return limit === undefined ? [] : [windowLimit(window, limit, forms[window])];
+    }),
     unlimited: [],
     bans: bans === null ? null : { ...BANS, ...bans },
   };

@@ -1,5 +1,7 @@
 import fc from 'fast-check';
+import type { CalendarUnit } from '../../src/admit/calendar.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
+import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
 import { allowance } from './allowance.ts';
 
 /** One step of a history: the clock moves, then `n` requests of `cost` come under `plan`. */
@@ -13,12 +15,36 @@ export interface Step {
 const limit = fc.integer({ min: 0, max: 12 });
 const optional = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined, freq: 2 });
 
+const sliding = fc.record({ slices: fc.constantFrom(4, 5, 7, 12, 30) });
+const calendar = (unit: CalendarUnit) =>
+  fc
+    .record({
+      zone: fc.constantFrom('UTC', 'Europe/Berlin', 'America/St_Johns', 'Australia/Lord_Howe', 'Asia/Kathmandu'),
+      anchor: unit === 'month' ? fc.constantFrom(1, 15, 29, 31) : fc.constant(1),
+    })
+    .map(({ zone, anchor }): WindowForm => ({ calendar: { unit, zone, anchor } }));
+
+/** One limit in two is of a fixed window. */
+const form = (...others: fc.Arbitrary<WindowForm>[]) => fc.option(fc.oneof(...others), { nil: undefined, freq: 2 });
+
 const plan: fc.Arbitrary<Allowance> = fc
   .record({
-    second: optional(limit),
-    minute: optional(limit),
-    hour: optional(limit),
-    day: optional(limit),
+    limits: fc.record({
+      second: optional(limit),
+      minute: optional(limit),
+      hour: optional(limit),
+      day: optional(limit),
+      week: optional(limit),
+      month: optional(limit),
+    }),
+    forms: fc.record({
+      second: form(sliding),
+      minute: form(sliding),
+      hour: form(sliding, calendar('hour')),
+      day: form(sliding, calendar('day')),
+      week: form(sliding, calendar('week')),
+      month: calendar('month'),
+    }),
     bans: fc.option(
       fc.record({
         after: fc.integer({ min: 1, max: 6 }),
@@ -31,12 +57,14 @@ const plan: fc.Arbitrary<Allowance> = fc
       { nil: null },
     ),
   })
-  .map(({ bans, ...limits }) =>
-    allowance(Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined)), bans),
-  );
+  .map(({ bans, limits, forms }) => allowance(sound(limits), bans, sound(forms)));
+
+function sound<V>(all: Partial<Record<WindowName, V | undefined>>): Partial<Record<WindowName, V>> {
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
 
 /** How far somebody sets a clock, and back by as much again. */
-const set = fc.constantFrom(1, 30_000, 61_000, 7_200_000, 43_200_000, 90_000_000);
+const set = fc.constantFrom(1, 30_000, 61_000, 7_200_000, 43_200_000, 90_000_000, 2_800_000_000);
 
 const afterMs = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 0, max: 2_000 }) },

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { WindowLimit } from '../../src/admit/plan.ts';
+import type { WindowLimit } from '../../src/admit/windows.ts';
 import { AccessLines, type LoggedExchange } from '../../src/telemetry/log.ts';
 
 const limits: readonly WindowLimit[][] = [

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { allowanceOf, type Plan, type Plans, WINDOWS, type WindowName } from '../../src/admit/plan.ts';
+import { allowanceOf, type Plan, type Plans } from '../../src/admit/plan.ts';
+import { WINDOWS, type WindowName } from '../../src/admit/windows.ts';
 import { Failure } from '../../src/failure.ts';
 import { newKey, revoked } from '../../src/operations/key-changes.ts';
 import { type OpenStore, openStore } from '../../src/serve/open-store.ts';

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { WINDOWS } from '../../src/admit/plan.ts';
+import { WINDOWS } from '../../src/admit/windows.ts';
 import { duration } from '../../src/config/values.ts';
 import { Failure } from '../../src/failure.ts';
 

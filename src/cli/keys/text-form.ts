@@ -1,4 +1,5 @@
-import { UNBOUNDED, WINDOWS } from '../../admit/plan.ts';
+import { UNBOUNDED } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import {

@@ -1,4 +1,5 @@
-import { type BanRule, type Plan, type Plans, WINDOWS } from '../../admit/plan.ts';
+import type { BanRule, Plan, Plans } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
 import { type Fault, type Path, printFault } from '../../config/fault.ts';
 import { DEFAULT_PLANS_FILE, routeWarningsOf } from '../../config/settings.ts';
 import { countLiveKeys, type LiveKeysByPlan } from '../../operations/plans-in-use.ts';

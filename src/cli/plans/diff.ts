@@ -1,4 +1,5 @@
-import { type BanRule, type Plan, type Plans, WINDOWS, type WindowName } from '../../admit/plan.ts';
+import type { BanRule, Plan, Plans } from '../../admit/plan.ts';
+import { eachWindow, WINDOWS, type WindowName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import { countLiveKeys, type LiveKeys, type LiveKeysByPlan } from '../../operations/plans-in-use.ts';
 import { withStore } from '../../serve/open-store.ts';
@@ -104,7 +105,7 @@ export function changesBetween(before: Plans, after: Plans, live: LiveKeysByPlan
   return [...changes, ...failedAuthentication];
 }
 
-const NO_LIVE_KEYS: LiveKeys = { keys: 0, own: { second: 0, minute: 0, hour: 0, day: 0 } };
+const NO_LIVE_KEYS: LiveKeys = { keys: 0, own: eachWindow(() => 0) };
 
 function changesOfPlan(old: Plan, now: Plan, live: LiveKeys | null): readonly PlansChange[] {
   const { name } = old;

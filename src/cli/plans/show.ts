@@ -1,4 +1,5 @@
-import { allowanceOf, type BanRule, type Plan, WINDOWS } from '../../admit/plan.ts';
+import { allowanceOf, type BanRule, type Plan } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
 import { configurationFrom } from '../../config/settings.ts';
 import type { ExitCode } from '../../failure.ts';
 import type { Command } from '../terminal/command.ts';

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { type Limit, type Limits, type Plan, UNBOUNDED, WINDOWS } from '../../admit/plan.ts';
+import { type Limit, type Limits, type Plan, UNBOUNDED } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import {
   digestOfHash,

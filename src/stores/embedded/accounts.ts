@@ -2,7 +2,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { z } from 'zod';
 import { type AccountState, lift, UNSEEN } from '../../admit/decide.ts';
 import type { BanInForce } from '../../admit/ledger.ts';
-import { WINDOWS } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
 import { answering, transaction } from './database.ts';
 
 /** One row of the table of accounts. */

@@ -1,21 +1,19 @@
 -- Decides requests of many consumers in one call. The twin of src/admit/decide.ts, line for line where possible: change
--- both or neither. test/admit/decide-twins.test.ts compares them.
+-- both or neither. test/admit/decide-twins.test.ts compares them. windows.lua stands before it.
 --
--- KEYS  one hash per consumer
+-- KEYS  one hash per consumer, its fields as in windows.lua
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of keys, in the order of KEYS, each as: rule, n, cost, number of keys. Rule 2 is ARGV[2].
 --       The other arguments are rules: after, within, first, factor, longest, forget (after 0: no bans), then for each
---       window its index (1 second, 2 minute, 3 hour, 4 day), length, limit. All times in milliseconds.
+--       window its index (1 second … 6 month), its limit, its slices per length (0: it does not slide), and how many
+--       numbers follow: none, or for a calendar window the instants at which a few periods begin, and the end of the last.
+--       All times in milliseconds.
 -- reply numbers in one text, separated by spaces for the same reason: now; then for each key how many numbers follow for
---       it (0: the hash holds foreign values), and these: admitted, then for each window used, end; and only if there are
---       strikes or a ban: bannedFrom, strikes, their end, ban number, its end, its window, 1 if this call imposed it
---       (else 0).
---
--- Fields of the hash, with short names because there may be a million hashes:
---   s m h d  used in a window     S M H D  its end     x X  strikes, their end     b B w  ban number, its end, its window
-local USED = { 's', 'm', 'h', 'd' }
-local ENDS = { 'S', 'M', 'H', 'D' }
-
+--       it (0: the hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
+--       many counts it has and, if any, the beginning of slice 0, the number of the first slice and the counts; then only if
+--       there are strikes, a ban or top-ups: bannedFrom, strikes, their end, ban number, its end, its window, 1 if this call
+--       imposed it (else 0); and for each top-up in force its window, amount and end.
+--       Now alone: nothing was decided, because the instants of a calendar window do not include now.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -41,6 +39,7 @@ local function banLength(rule, number)
   return math.min(math.floor(length), longest)
 end
 
+-- Nil if the instants of a calendar window do not include now.
 local function readRule(text)
   local numbers = numbersIn(text)
   local rule = {
@@ -51,15 +50,46 @@ local function readRule(text)
     longest = numbers[5],
     forget = numbers[6],
     windows = {},
-    fields = { 'x', 'X', 'b', 'B', 'w' },
+    fields = { 'x', 'X', 'b', 'B', 'w', 't' },
   }
-  for i = 1, (#numbers - 6) / 3 do
-    local at = 4 + 3 * i
-    rule.windows[i] = { index = numbers[at], length = numbers[at + 1], limit = numbers[at + 2] }
-    rule.fields[4 + 2 * i] = USED[numbers[at]]
-    rule.fields[5 + 2 * i] = ENDS[numbers[at]]
+  local at = 7
+  while at <= #numbers do
+    local index, limit, per, instants = numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3]
+    local window = { index = index, planned = limit, per = per }
+    if instants == 0 then
+      window.latest = now + LENGTHS[index]
+    else
+      if now < numbers[at + 4] then return nil end
+      for i = at + 5, at + 3 + instants do
+        if now < numbers[i] then
+          window.latest = numbers[i]
+          break
+        end
+      end
+      if window.latest == nil then return nil end
+    end
+    rule.windows[#rule.windows + 1] = window
+    rule.fields[#rule.fields + 1] = USED[index]
+    rule.fields[#rule.fields + 1] = ENDS[index]
+    at = at + 4 + instants
   end
   return rule
+end
+
+-- The first instant at which `cost` fits into a window, as `fitsAtMs` in windows.ts.
+local function fitsAt(window, cost)
+  local count = window.count
+  if count.counts == nil then return count.ends end
+  local used = count.used
+  for i, left in ipairs(count.counts) do
+    if left > 0 then
+      local leaves = leavesAt(count, count.first + i - 1, LENGTHS[window.index])
+      used = used - left
+      local hasEnded = window.topUpEnd ~= nil and leaves >= window.topUpEnd
+      if used + cost <= window.limit - (hasEnded and window.topUp or 0) then return leaves end
+    end
+  end
+  return endOf(count, window.index)
 end
 
 local function decide(key, rule, n, cost)
@@ -70,12 +100,28 @@ local function decide(key, rule, n, cost)
     if string.find(values.err, 'WRONGTYPE', 1, true) then return '0' end
     return values
   end
-  for i, value in ipairs(values) do
-    local number = tonumber(value or 0)
-    if number == nil or number < 0 or number > 9007199254740992 or number ~= math.floor(number) then return '0' end
+  for i = 1, 5 do
+    local number = tonumber(values[i] or 0)
+    if not isWhole(number) then return '0' end
     values[i] = number
   end
   if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return '0' end
+  for i, window in ipairs(windows) do
+    window.count = readCount(window.index, values[5 + 2 * i], values[6 + 2 * i])
+    if window.count == nil then return '0' end
+    window.limit, window.topUp, window.topUpEnd = window.planned, nil, nil
+  end
+  if values[6] then
+    local topUps = numbersIn(values[6])
+    for i = 1, #topUps, 3 do
+      for _, window in ipairs(windows) do
+        if window.index == topUps[i] and now < topUps[i + 2] then
+          window.topUp, window.topUpEnd = topUps[i + 1], topUps[i + 2]
+          window.limit = window.limit + window.topUp
+        end
+      end
+    end
+  end
 
   local changes = {}
   local function put(field, value)
@@ -103,21 +149,12 @@ local function decide(key, rule, n, cost)
   local cost_exceeds_limit = false
   -- The least amount by which the clock was set back, according to the windows.
   local back = 0
-  for i, window in ipairs(windows) do
-    window.used, window.ends = values[4 + 2 * i], values[5 + 2 * i]
-    if now >= window.ends then
-      if window.ends > 0 then
-        window.used, window.ends = 0, 0
-        put(USED[window.index], 0)
-        put(ENDS[window.index], 0)
-      end
-    elseif window.ends > now + window.length then
-      back = math.max(back, window.ends - now - window.length)
-      window.ends = now + window.length
-      put(ENDS[window.index], window.ends)
-    end
+  for _, window in ipairs(windows) do
+    local count, windowBack, isChanged = presentCount(window.count, window.index, window.per, window.latest, now)
+    window.count, window.isChanged = count, isChanged
+    back = math.max(back, windowBack)
     if window.limit < cost then cost_exceeds_limit = true end
-    room = math.min(room, math.floor((window.limit - window.used) / cost))
+    room = math.min(room, math.floor((window.limit - count.used) / cost))
   end
   -- Strikes end with the window that refused, so their end moves back by the same amount.
   if strikes > 0 then
@@ -140,21 +177,19 @@ local function decide(key, rule, n, cost)
     admitted = math.max(room, 0)
     if admitted > 0 then
       for _, window in ipairs(windows) do
-        window.used = window.used + admitted * cost
-        put(USED[window.index], window.used)
-        if window.ends == 0 then
-          window.ends = now + window.length
-          put(ENDS[window.index], window.ends)
-          lasting = true
-        end
+        local before = endOf(window.count, window.index)
+        window.count = countIn(window.count, window.index, window.per, window.latest, now, admitted * cost)
+        window.isChanged = true
+        if endOf(window.count, window.index) > before then lasting = true end
       end
     end
     local refused = n - admitted
     if refused > 0 and after > 0 and not cost_exceeds_limit then
       local last, lastEnd = 0, 0
       for _, window in ipairs(windows) do
-        if window.limit - window.used < cost and window.ends >= lastEnd then
-          last, lastEnd = window.index, window.ends
+        if window.limit - window.count.used < cost then
+          local ends = fitsAt(window, cost)
+          if ends >= lastEnd then last, lastEnd = window.index, ends end
         end
       end
       if strikes + refused >= after then
@@ -177,6 +212,9 @@ local function decide(key, rule, n, cost)
       lasting = true
     end
   end
+  for _, window in ipairs(windows) do
+    if window.isChanged then putCount(put, window.index, window.count) end
+  end
 
   if n > 0 and #changes > 0 then
     -- The first write of the script: if the store refuses writes, nothing has been done for this key.
@@ -184,34 +222,54 @@ local function decide(key, rule, n, cost)
     if type(written) == 'table' and written.err then return written end
     if lasting then
       local expires = math.max(strikesEnd, number > 0 and banEnd + forget or 0, now + redis.call('PTTL', key))
-      for _, window in ipairs(windows) do expires = math.max(expires, window.ends) end
+      for _, window in ipairs(windows) do expires = math.max(expires, endOf(window.count, window.index)) end
       redis.call('PEXPIREAT', key, expires)
     end
   end
 
   local reply = { admitted }
+  local hasTopUps = false
   for _, window in ipairs(windows) do
-    reply[#reply + 1] = window.used
-    reply[#reply + 1] = window.ends
+    local count = window.count
+    if window.per == 0 then
+      reply[#reply + 1] = count.used
+      reply[#reply + 1] = count.ends
+    elseif count.counts == nil then
+      reply[#reply + 1] = 0
+    else
+      reply[#reply + 1] = #count.counts
+      reply[#reply + 1] = count.starts
+      reply[#reply + 1] = count.first
+      for _, slice in ipairs(count.counts) do reply[#reply + 1] = slice end
+    end
+    hasTopUps = hasTopUps or window.topUp ~= nil
   end
-  if strikes > 0 or number > 0 then
+  if strikes > 0 or number > 0 or hasTopUps then
     for _, value in ipairs({ bannedFrom, strikes, strikesEnd, number, banEnd, banWindow, imposes }) do
       reply[#reply + 1] = value
+    end
+    for _, window in ipairs(windows) do
+      if window.topUp then
+        for _, value in ipairs({ window.index, window.topUp, window.topUpEnd }) do reply[#reply + 1] = value end
+      end
     end
   end
   return textOf(reply)
 end
 
 local rules = {}
+for i = 2, #ARGV do
+  rules[i] = readRule(ARGV[i])
+  if rules[i] == nil then return string.format('%d', now) end
+end
 local replies = { string.format('%d', now) }
 local answered = 0
 local runs = numbersIn(ARGV[1])
 for at = 1, #runs, 4 do
-  local rule, n, cost = runs[at], runs[at + 1], runs[at + 2]
-  rules[rule] = rules[rule] or readRule(ARGV[rule])
+  local rule, n, cost = rules[runs[at]], runs[at + 1], runs[at + 2]
   for _ = 1, runs[at + 3] do
     answered = answered + 1
-    local reply = decide(KEYS[answered], rules[rule], n, cost)
+    local reply = decide(KEYS[answered], rule, n, cost)
     if type(reply) == 'table' and reply.err then return reply end
     replies[answered + 1] = reply
   end

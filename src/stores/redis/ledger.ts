@@ -1,7 +1,8 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { Command, type Redis } from 'ioredis';
-import { type Ban, NO_STRIKES, type Outcome, type WindowCount } from '../../admit/decide.ts';
+import type { Calendar } from '../../admit/calendar.ts';
+import { type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
 import {
   type BanInForce,
   type DecisionRequest,
@@ -9,7 +10,8 @@ import {
   type Ledger,
   NothingDone,
 } from '../../admit/ledger.ts';
-import { type Allowance, WINDOWS, type WindowName } from '../../admit/plan.ts';
+import type { Allowance } from '../../admit/plan.ts';
+import { slicedCount, type TopUps, WINDOWS, type WindowCount, type WindowName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
@@ -22,10 +24,14 @@ import { holdWrites } from './values.ts';
 
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
 
+export const WINDOWS_LUA = script('./windows.lua');
 /** The decision script. Exported for the test that compares it with src/admit/decide.ts. */
-export const DECIDE_LUA = script('./decide.lua');
+export const DECIDE_LUA = WINDOWS_LUA + script('./decide.lua');
 
 const LIFT_LUA = NOTED_LUA + script('./lift.lua');
+
+/** How often a call is repeated with the periods that the store's clock asks for. */
+const MOST_ATTEMPTS = 3;
 
 /** What `defineCommand` adds to a client. */
 interface Scripted {
@@ -53,7 +59,7 @@ export class RedisLedger implements Ledger {
   readonly #publish: (change: StoreChange) => Promise<void>;
   readonly #writes: DurableWrites;
   readonly #decision: Script;
-  readonly #ruleOf = cachedRules();
+  readonly #rules = new RuleTexts();
 
   constructor({ redis, circuit, publish, writes, decideLua = DECIDE_LUA }: RedisLedgerOptions) {
     this.#decision = new Script(decideLua);
@@ -70,11 +76,14 @@ export class RedisLedger implements Ledger {
 
   async #decideTogether(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     const keys = requests.map(({ consumerId }) => keyspace.account(consumerId));
-    const args = argumentsOf(requests, this.#ruleOf);
-    const reply = await this.#circuit.run(() => this.#decision.run(this.#redis, keys, args), keys[0]);
-    const numbers = new Numbers(reply);
-    const nowMs = numbers.next();
-    return requests.map((request) => outcomeOf(request, nowMs, numbers));
+    for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
+      const args = argumentsOf(requests, this.#rules);
+      const numbers = new Numbers(await this.#circuit.run(() => this.#decision.run(this.#redis, keys, args), keys[0]));
+      const nowMs = numbers.next();
+      if (this.#rules.hasCalendars) this.#rules.setClock(nowMs);
+      if (!numbers.isAtEnd) return requests.map((request) => outcomeOf(request, nowMs, numbers));
+    }
+    throw new NothingDone("The store's clock jumps: no period of a calendar window contains it.");
   }
 
   /**
@@ -190,7 +199,7 @@ function decidedOf(result: Settled, i: number): Outcome | null | undefined {
 }
 
 /** The arguments of the script (described in decide.lua). Each rule is sent once: most requests of a turn share a few. */
-function argumentsOf(requests: readonly DecisionRequest[], ruleOf: (allowance: Allowance) => string): string[] {
+function argumentsOf(requests: readonly DecisionRequest[], texts: RuleTexts): string[] {
   const rules = new Map<Allowance, number>();
   let runs = '';
   for (let i = 0; i < requests.length; ) {
@@ -202,32 +211,79 @@ function argumentsOf(requests: readonly DecisionRequest[], ruleOf: (allowance: A
     runs += `${rule} ${n} ${cost} ${next - i} `;
     i = next;
   }
-  return [runs, ...[...rules.keys()].map(ruleOf)];
-}
-
-/** Caches the text of each allowance's rule: there are few, and every call sends them. */
-function cachedRules(): (allowance: Allowance) => string {
-  const known = new WeakMap<Allowance, string>();
-  return (allowance) => {
-    const before = known.get(allowance);
-    if (before !== undefined) return before;
-    const rule = ruleOf(allowance).join(' ');
-    known.set(allowance, rule);
-    return rule;
-  };
+  const args = [runs];
+  for (const allowance of rules.keys()) args.push(texts.of(allowance));
+  return args;
 }
 
 function isSame(one: DecisionRequest, other: DecisionRequest): boolean {
   return one.allowance === other.allowance && one.cost === other.cost && one.n === other.n;
 }
 
-function ruleOf({ limits, bans }: Allowance): number[] {
+/** The text of an allowance's rule, and until when by the store's clock its calendar windows are up to date. */
+interface RuleText {
+  readonly text: string;
+  readonly untilMs: number;
+  /** The jump of the store's clock after which it was made. */
+  readonly jump: number;
+}
+
+/**
+ * Caches the text of each allowance's rule: there are few, and every call sends them. The text has the periods of calendar
+ * windows around the store's present. The script chooses the one that its clock is in, so it matters nothing whether this
+ * process's clock is right, as long as the store's passes as fast.
+ */
+class RuleTexts {
+  readonly #known = new WeakMap<Allowance, RuleText>();
+  /** The store's clock minus this process's monotonic one, milliseconds. */
+  #offsetMs = Date.now() - performance.now();
+  #jump = 0;
+  #hasCalendars = false;
+
+  get hasCalendars(): boolean {
+    return this.#hasCalendars;
+  }
+
+  /** The store's clock says `nowMs`. */
+  setClock(nowMs: number): void {
+    const offsetMs = nowMs - performance.now();
+    if (Math.abs(offsetMs - this.#offsetMs) > JUMP_MS) this.#jump++;
+    this.#offsetMs = offsetMs;
+  }
+
+  of(allowance: Allowance): string {
+    const known = this.#known.get(allowance);
+    if (known?.untilMs === Number.POSITIVE_INFINITY) return known.text;
+    const nowMs = Math.floor(performance.now() + this.#offsetMs);
+    if (known !== undefined && known.jump === this.#jump && nowMs < known.untilMs) return known.text;
+    const ends = allowance.limits.flatMap(({ calendar }) => calendar?.periodAt(nowMs).endsAtMs ?? []);
+    const untilMs = Math.min(Number.POSITIVE_INFINITY, ...ends);
+    this.#hasCalendars ||= ends.length > 0;
+    const text = ruleOf(allowance, nowMs).join(' ');
+    this.#known.set(allowance, { text, untilMs, jump: this.#jump });
+    return text;
+  }
+}
+
+/** By this much the store's clock jumps and does not merely drift, or its answer come late. */
+const JUMP_MS = 60_000;
+
+function ruleOf({ limits, bans }: Allowance, nowMs: number): number[] {
   const rule =
     bans === null
       ? [0, 0, 0, 0, 0, 0]
       : [bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
-  const windows = limits.flatMap(({ window, lengthMs, limit }) => [WINDOWS.indexOf(window) + 1, lengthMs, limit]);
-  return [...rule, ...windows];
+  for (const { window, limit, slices = 0, calendar } of limits) {
+    const instants = calendar === undefined ? [] : instantsOf(calendar, nowMs);
+    rule.push(WINDOWS.indexOf(window) + 1, limit, slices, instants.length, ...instants);
+  }
+  return rule;
+}
+
+/** The period of `nowMs`, the one before it and the one after it. */
+function instantsOf(calendar: Calendar, nowMs: number): number[] {
+  const { startsAtMs, endsAtMs } = calendar.periodAt(nowMs);
+  return [calendar.periodAt(startsAtMs - 1).startsAtMs, startsAtMs, endsAtMs, calendar.periodAt(endsAtMs).endsAtMs];
 }
 
 /** Parses one consumer's part of the reply (described in decide.lua). */
@@ -237,19 +293,43 @@ function outcomeOf({ allowance, cost, n }: DecisionRequest, nowMs: number, reply
   const { limits } = allowance;
   const admitted = reply.next();
   const windows: Partial<Record<WindowName, WindowCount>> = {};
-  for (const { window } of limits) {
-    const used = reply.next();
-    const endsAtMs = reply.next();
-    if (endsAtMs > 0) windows[window] = { used, endsAtMs };
+  let left = length - 1;
+  for (const { window, lengthMs, slices } of limits) {
+    if (slices === undefined) {
+      const used = reply.next();
+      const endsAtMs = reply.next();
+      if (endsAtMs > 0) windows[window] = { used, endsAtMs };
+      left -= 2;
+      continue;
+    }
+    const size = reply.next();
+    left -= size === 0 ? 1 : size + 3;
+    if (size === 0) continue;
+    const [startsAtMs, first] = [reply.next(), reply.next()];
+    const counts = Array.from({ length: size }, () => reply.next());
+    windows[window] = slicedCount({ per: slices, startsAtMs, first, counts }, lengthMs);
   }
-  if (length === 1 + 2 * limits.length) {
+  if (left === 0) {
     return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows, strikes: NO_STRIKES, ban: null } };
   }
   const bannedFrom = reply.next();
   const strikes = { count: reply.next(), endsAtMs: reply.next() };
   const ban = banOf(reply.next(), reply.next(), reply.next());
   const imposes = reply.next() === 1 ? ({ imposesBan: true } as const) : {};
-  return { nowMs, cost, n, admitted, bannedFrom, ...imposes, state: { windows, strikes, ban } };
+  const topUps = left === NUMBERS_OF_REFUSALS ? {} : { topUps: topUpsOf((left - NUMBERS_OF_REFUSALS) / 3, reply) };
+  return { nowMs, cost, n, admitted, bannedFrom, ...imposes, state: { windows, strikes, ban, ...topUps } };
+}
+
+/** How many numbers tell strikes and ban. */
+const NUMBERS_OF_REFUSALS = 7;
+
+function topUpsOf(size: number, reply: Numbers): TopUps {
+  return Object.fromEntries(
+    Array.from({ length: size }, () => {
+      const name = WINDOWS[reply.next() - 1]!;
+      return [name, { amount: reply.next(), untilMs: reply.next() }];
+    }),
+  );
 }
 
 function banOf(number: number, untilMs: number, window: number): Ban | null {
@@ -267,6 +347,10 @@ export class Numbers {
 
   constructor(text: Uint8Array) {
     this.#text = text;
+  }
+
+  get isAtEnd(): boolean {
+    return this.#at >= this.#text.length;
   }
 
   /** @throws Failure `store_unavailable` if no number follows */

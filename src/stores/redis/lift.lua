@@ -21,7 +21,7 @@ if values.err then
   return values
 end
 local number, banEnd, window = tonumber(values[1] or 0), tonumber(values[2] or 0), tonumber(values[3] or 0)
-if not (number and banEnd and window) or number < 1 or window < 1 or window > 4 then return false end
+if not (number and banEnd and window) or number < 1 or window < 1 or window > 6 then return false end
 if now >= banEnd or (again and values[2] ~= ARGV[2]) then return false end
 redis.call('HDEL', KEYS[1], 'x', 'X')
 if number == 1 then

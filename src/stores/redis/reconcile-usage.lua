@@ -1,41 +1,43 @@
 -- Adds usage to one consumer's windows that a gateway admitted while it could not reach the store (contract section 6).
 --
--- KEYS[1] the hash of the consumer, its fields as in decide.lua
+-- windows.lua stands before it.
+--
+-- KEYS[1] the hash of the consumer, its fields as in windows.lua
 -- ARGV    the present by the gateway's own clock if the ends below are by that clock, else 0; then for each window its
---         index, its length, the cost to add, its end. All times in milliseconds.
+--         index, its slices per length (0: it does not slide), 1 if it is a calendar window (else 0), the cost to add, when
+--         nothing of it counts any more. All times in milliseconds.
 -- reply   for each window 1 if the cost was added, 0 if the window has ended; or a string if the hash has foreign values
 --
 -- A window that has ended in the store or in the gateway is never opened again. If both are open and end at different
 -- times (the store was emptied, or had no window yet), they become one window that ends with the earlier of them. So a
--- client that waits for the end of either has waited long enough.
-local USED = { 's', 'm', 'h', 'd' }
-local ENDS = { 'S', 'M', 'H', 'D' }
-
+-- client that waits for the end of either has waited long enough. In a sliding window the cost is counted in the slice of
+-- the present.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local shift = tonumber(ARGV[1]) > 0 and now - tonumber(ARGV[1]) or 0
 
 local replies, changes, last = {}, {}, 0
-for at = 2, #ARGV, 4 do
-  local index, length, spent, ends =
-    tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]) + shift
+local function put(field, value)
+  changes[#changes + 1] = field
+  changes[#changes + 1] = value
+end
+for at = 2, #ARGV, 5 do
+  local index, per, isCalendar, spent, ends =
+    tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2] == '1', tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]) + shift
   local values = redis.pcall('HMGET', KEYS[1], USED[index], ENDS[index])
   if values.err then
     if string.find(values.err, 'WRONGTYPE', 1, true) then return 'WRONGTYPE' end
     return values
   end
-  local used, open = tonumber(values[1] or 0), tonumber(values[2] or 0)
-  if not (used and open) or used < 0 or open < 0 or used > 9007199254740992 - spent then return 'FOREIGN' end
-  ends = math.min(ends, now + length)
+  local count = readCount(index, values[1], values[2])
+  if count == nil or count.used > MOST - spent then return 'FOREIGN' end
+  if per == 0 and not isCalendar then ends = math.min(ends, now + LENGTHS[index]) end
   if ends <= now then
     replies[#replies + 1] = 0
   else
-    if open > now then ends = math.min(ends, open) else used = 0 end
-    changes[#changes + 1] = USED[index]
-    changes[#changes + 1] = used + spent
-    changes[#changes + 1] = ENDS[index]
-    changes[#changes + 1] = ends
-    last = math.max(last, ends)
+    count = countIn(presentCount(count, index, per, ends, now), index, per, ends, now, spent)
+    putCount(put, index, count)
+    last = math.max(last, endOf(count, index))
     replies[#replies + 1] = 1
   end
 end

@@ -1,14 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { type DeferredUsage, NothingDone, type ReconciledUsage, type UsageReconciler } from '../../admit/ledger.ts';
-import { WINDOWS } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
 import type { CircuitOptions } from './circuit.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import { WINDOWS_LUA } from './ledger.ts';
 import type { Calls } from './shards.ts';
 
 /** Exported for its test. */
-export const RECONCILE_USAGE_LUA = readFileSync(new URL('./reconcile-usage.lua', import.meta.url), 'utf8');
+export const RECONCILE_USAGE_LUA =
+  WINDOWS_LUA + readFileSync(new URL('./reconcile-usage.lua', import.meta.url), 'utf8');
 
 interface ReconcileCommand {
   tollgateReconcile(key: string, ...args: number[]): Promise<number[] | string>;
@@ -33,8 +35,8 @@ export class RedisUsageReconciler implements UsageReconciler {
 
   async #reconcileOne({ consumerId, windows, ownNowMs }: DeferredUsage): Promise<ReconciledUsage> {
     const key = keyspace.account(consumerId);
-    const args = windows.flatMap(({ window, lengthMs, spent, endsAtMs }) => {
-      return [WINDOWS.indexOf(window) + 1, lengthMs, spent, endsAtMs];
+    const args = windows.flatMap(({ window, slices = 0, calendar, spent, endsAtMs }) => {
+      return [WINDOWS.indexOf(window) + 1, slices, calendar === undefined ? 0 : 1, spent, endsAtMs];
     });
     try {
       const reply = await this.#circuit.run(() => this.#redis.tollgateReconcile(key, ownNowMs ?? 0, ...args), key);

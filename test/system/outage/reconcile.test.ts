@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { DeferredUsage, DeferredWindow } from '../../../src/admit/ledger.ts';
-import { WINDOW_MS, type WindowName } from '../../../src/admit/plan.ts';
+import { WINDOW_MS, type WindowName } from '../../../src/admit/windows.ts';
 import { Circuit } from '../../../src/stores/redis/circuit.ts';
 import { DurableWrites } from '../../../src/stores/redis/durable-writes.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';

@@ -1,0 +1,90 @@
+export type CalendarUnit = 'hour' | 'day' | 'week' | 'month';
+
+/** A period of a calendar window, Unix milliseconds: from `startsAtMs`, up to and without `endsAtMs`. */
+export interface Period {
+  readonly startsAtMs: number;
+  readonly endsAtMs: number;
+}
+
+const HOUR_MS = 3_600_000;
+
+/** Which periods a calendar has. */
+export interface CalendarForm {
+  readonly unit: CalendarUnit;
+  /** IANA name, as `Europe/Berlin`. */
+  readonly zone: string;
+  /** Months begin on this day, 1 to 31; in a shorter month on its last day. */
+  readonly anchor: number;
+}
+
+const calendars = new Map<string, Calendar>();
+
+/** The calendar of a form: always the same one. @throws RangeError if the zone is unknown */
+export function calendarOf(form: CalendarForm): Calendar {
+  const name = `${form.unit} ${form.zone} ${form.anchor}`;
+  const known = calendars.get(name) ?? new Calendar(form);
+  calendars.set(name, known);
+  return known;
+}
+
+/**
+ * The hours, days, weeks or months of a time zone. Periods follow each other without a gap: a day of 23 or 25 hours is one
+ * period. Weeks begin on Monday (ISO 8601).
+ */
+export class Calendar {
+  readonly form: CalendarForm;
+  /** The period that was asked for last: nearly all questions are about the present. */
+  #last: Period = { startsAtMs: 0, endsAtMs: 0 };
+
+  /** @throws RangeError if the zone is unknown */
+  constructor(form: CalendarForm) {
+    this.form = form;
+    this.#find(0);
+  }
+
+  /** The period that contains an instant, Unix milliseconds. */
+  periodAt(ms: number): Period {
+    if (ms < this.#last.startsAtMs || ms >= this.#last.endsAtMs) this.#last = this.#find(ms);
+    return this.#last;
+  }
+
+  #find(ms: number): Period {
+    const at = Temporal.Instant.fromEpochMilliseconds(ms).toZonedDateTimeISO(this.form.zone);
+    if (this.form.unit === 'hour') return hourOf(at);
+    const [first, next] = this.#datesOf(at.toPlainDate());
+    return { startsAtMs: this.#startOf(first), endsAtMs: this.#startOf(next) };
+  }
+
+  /** The first day of the period with this date, and of the next one. */
+  #datesOf(date: Temporal.PlainDate): [Temporal.PlainDate, Temporal.PlainDate] {
+    if (this.form.unit === 'day') return [date, date.add({ days: 1 })];
+    if (this.form.unit === 'week') {
+      const monday = date.subtract({ days: date.dayOfWeek - 1 });
+      return [monday, monday.add({ days: 7 })];
+    }
+    const month = date.toPlainYearMonth();
+    const first = this.#firstOf(month);
+    return Temporal.PlainDate.compare(date, first) < 0
+      ? [this.#firstOf(month.subtract({ months: 1 })), first]
+      : [first, this.#firstOf(month.add({ months: 1 }))];
+  }
+
+  #firstOf(month: Temporal.PlainYearMonth): Temporal.PlainDate {
+    return month.toPlainDate({ day: Math.min(this.form.anchor, month.daysInMonth) });
+  }
+
+  /** Where a day begins with a gap, as in zones that change their clocks at midnight, its first instant. */
+  #startOf(date: Temporal.PlainDate): number {
+    return date.toZonedDateTime(this.form.zone).epochMilliseconds;
+  }
+}
+
+/** From one full hour on the clock to the next. A shift of the clock within an hour, as by 30 minutes, ends it. */
+function hourOf(at: Temporal.ZonedDateTime): Period {
+  const offsetMs = at.offsetNanoseconds / 1e6;
+  const startsAtMs = Math.floor((at.epochMilliseconds + offsetMs) / HOUR_MS) * HOUR_MS - offsetMs;
+  const endsAtMs = startsAtMs + HOUR_MS;
+  const before = at.add({ milliseconds: 1 }).getTimeZoneTransition('previous')?.epochMilliseconds ?? startsAtMs;
+  const after = at.getTimeZoneTransition('next')?.epochMilliseconds ?? endsAtMs;
+  return { startsAtMs: Math.max(startsAtMs, before), endsAtMs: Math.min(endsAtMs, after) };
+}

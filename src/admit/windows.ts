@@ -1,0 +1,217 @@
+import { type Calendar, type CalendarForm, calendarOf } from './calendar.ts';
+
+/** The quota windows, shortest first. Headers list them in this order. */
+export const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'] as const;
+
+export type WindowName = (typeof WINDOWS)[number];
+
+/** A record of what `of` gives for each window. */
+export function eachWindow<V>(of: (window: WindowName) => V): Record<WindowName, V> {
+  return Object.fromEntries(WINDOWS.map((window) => [window, of(window)])) as Record<WindowName, V>;
+}
+
+/** How long a window lasts, milliseconds; of a month the longest. */
+export const WINDOW_MS: Readonly<Record<WindowName, number>> = {
+  second: 1_000,
+  minute: 60_000,
+  hour: 3_600_000,
+  day: 86_400_000,
+  week: 604_800_000,
+  month: 2_678_400_000,
+};
+
+/**
+ * One window of an allowance that is counted. There are three kinds:
+ *
+ * - A fixed window, with neither `slices` nor `calendar`, opens with the first request that is counted in it.
+ * - A sliding window has `slices`. Its grid of slices opens with the first request after quiet. What was counted in a slice
+ *   leaves one length after the end of that slice, so no span of that length admits more than the limit.
+ * - A calendar window is the period of its calendar that contains the present.
+ */
+export interface WindowLimit {
+  readonly window: WindowName;
+  readonly lengthMs: number;
+  readonly limit: number;
+  /** Into how many slices one length is cut. */
+  readonly slices?: number;
+  readonly calendar?: Calendar;
+}
+
+/** What plans.yaml says of a window besides its limit; nothing for a fixed window. */
+export interface WindowForm {
+  readonly slices?: number;
+  readonly calendar?: CalendarForm;
+}
+
+/** What has been counted in an open window. */
+export interface WindowCount {
+  readonly used: number;
+  /** When nothing of it counts any more (store's clock, Unix milliseconds). */
+  readonly endsAtMs: number;
+  /** The parts of `used`, if it was counted as a sliding window. */
+  readonly slices?: SliceCounts;
+}
+
+/** The counts of a sliding window, in the slices of a grid. */
+export interface SliceCounts {
+  /** Slices per length. */
+  readonly per: number;
+  /** The beginning of slice 0, Unix milliseconds. Slice `i` begins `floor(i * length / per)` after it. */
+  readonly startsAtMs: number;
+  /** The number of the first slice in `counts`, from 0 to `per - 1`. */
+  readonly first: number;
+  /** One count for each slice, the oldest first. The first and the last are not 0. */
+  readonly counts: readonly number[];
+}
+
+/** The window with a limit. A month is always a calendar month. */
+export function windowLimit(window: WindowName, limit: number, form: WindowForm = {}): WindowLimit {
+  const calendar =
+    form.calendar ?? (window === 'month' ? { unit: 'month' as const, zone: 'UTC', anchor: 1 } : undefined);
+  return {
+    window,
+    lengthMs: WINDOW_MS[window],
+    limit,
+    ...(form.slices === undefined ? {} : { slices: form.slices }),
+    ...(calendar === undefined ? {} : { calendar: calendarOf(calendar) }),
+  };
+}
+
+/** An amount that an operator has added to the limit of one consumer's window. */
+export interface TopUp {
+  readonly amount: number;
+  /** Unix milliseconds. */
+  readonly untilMs: number;
+}
+
+export type TopUps = Readonly<Partial<Record<WindowName, TopUp>>>;
+
+/** A limit with what an operator has added to it at present. */
+export interface ToppedUpLimit extends WindowLimit {
+  readonly topUp?: TopUp;
+}
+
+/** The limits at `nowMs`: the same array if no top-up is in force. */
+export function withTopUps(limits: readonly WindowLimit[], topUps: TopUps | undefined, nowMs: number) {
+  if (topUps === undefined) return limits as readonly ToppedUpLimit[];
+  return limits.map((one): ToppedUpLimit => {
+    const topUp = topUps[one.window];
+    if (topUp === undefined || nowMs >= topUp.untilMs) return one;
+    return { ...one, limit: one.limit + topUp.amount, topUp };
+  });
+}
+
+/** When a window ends that opens at `nowMs`. */
+export function endIfOpened(of: WindowLimit, nowMs: number): number {
+  if (of.calendar !== undefined) return of.calendar.periodAt(nowMs).endsAtMs;
+  return nowMs + of.lengthMs + (of.slices === undefined ? 0 : boundary(1, of.lengthMs, of.slices));
+}
+
+/**
+ * What of a count still counts at `nowMs` under a limit, whose kind may have changed since. If the clock was set back, the
+ * count moves back by `backMs`, so that it lasts no longer than a window that opens now.
+ *
+ * A fixed count becomes one slice of the present, because nobody knows when it was counted. The slices of a sliding count
+ * become one count that ends when the oldest of them leaves, which is no later than any Retry-After has said.
+ */
+export function presentCount(count: WindowCount | undefined, of: WindowLimit, nowMs: number) {
+  if (count === undefined || nowMs >= count.endsAtMs) return { count: undefined, backMs: 0 };
+  if (of.slices !== undefined) {
+    const { slices } = count;
+    if (slices === undefined) {
+      return { count: oneSlice(of, nowMs, count.used), backMs: Math.max(count.endsAtMs - nowMs - of.lengthMs, 0) };
+    }
+    const present = presentSlices(slices, of.window, nowMs);
+    if (present.count === undefined || slices.per === of.slices) return present;
+    return { count: oneSlice(of, nowMs, present.count.used), backMs: present.backMs };
+  }
+  const latestMs = endIfOpened(of, nowMs);
+  if (count.slices === undefined) {
+    const backMs = Math.max(count.endsAtMs - latestMs, 0);
+    return { count: backMs === 0 ? count : { used: count.used, endsAtMs: latestMs }, backMs };
+  }
+  const { count: sliced, backMs } = presentSlices(count.slices, of.window, nowMs);
+  if (sliced === undefined) return { count: undefined, backMs };
+  return { count: { used: sliced.used, endsAtMs: Math.min(oldestLeavesAtMs(sliced, of.window), latestMs) }, backMs };
+}
+
+/** The count after `spent` more at `nowMs`. @param count a present one; undefined if the window is not open */
+export function countIn(count: WindowCount | undefined, of: WindowLimit, nowMs: number, spent: number): WindowCount {
+  if (of.slices === undefined) {
+    return { used: (count?.used ?? 0) + spent, endsAtMs: count?.endsAtMs ?? endIfOpened(of, nowMs) };
+  }
+  if (count?.slices === undefined) return oneSlice(of, nowMs, spent);
+  const { per, startsAtMs, first, counts } = count.slices;
+  // The last slice that has begun.
+  const now = Math.ceil(((nowMs - startsAtMs + 1) * per) / of.lengthMs) - 1;
+  const counted = [...counts];
+  while (counted.length <= now - first) counted.push(0);
+  counted[now - first]! += spent;
+  return slicedCount({ per, startsAtMs, first, counts: counted }, of.lengthMs);
+}
+
+/**
+ * The first instant at which a request of `cost` fits, if nothing else is counted: for a sliding window when enough slices
+ * have left, for others the end of the window. If it never fits, when the window is empty.
+ */
+export function fitsAtMs(count: WindowCount, of: ToppedUpLimit, cost: number): number {
+  if (count.slices === undefined) return count.endsAtMs;
+  let used = count.used;
+  for (const [leavesAtMs, left] of leaving(count.slices, of.lengthMs)) {
+    used -= left;
+    const hasTopUpEnded = of.topUp !== undefined && leavesAtMs >= of.topUp.untilMs;
+    if (used + cost <= of.limit - (hasTopUpEnded ? of.topUp!.amount : 0)) return leavesAtMs;
+  }
+  return count.endsAtMs;
+}
+
+/** When the next part of a count ceases to count: the oldest slice of a sliding window, the whole of others. */
+export function nextEndMs(count: WindowCount, window: WindowName): number {
+  return count.slices === undefined ? count.endsAtMs : oldestLeavesAtMs(count, window);
+}
+
+/** Slices as they are kept, with the total and the end of the count. */
+export function slicedCount(slices: SliceCounts, lengthMs: number): WindowCount {
+  const { per, startsAtMs, first, counts } = slices;
+  let used = 0;
+  for (const count of counts) used += count;
+  return { used, endsAtMs: startsAtMs + lengthMs + boundary(first + counts.length, lengthMs, per), slices };
+}
+
+/** The whole of a count in the slice that begins now. */
+function oneSlice(of: WindowLimit, nowMs: number, used: number): WindowCount {
+  return slicedCount({ per: of.slices!, startsAtMs: nowMs, first: 0, counts: [used] }, of.lengthMs);
+}
+
+/** What of some slices still counts at `nowMs`. If the clock was set back to before the last slice, that one begins now. */
+function presentSlices(slices: SliceCounts, window: WindowName, nowMs: number) {
+  const lengthMs = WINDOW_MS[window];
+  const { per, counts } = slices;
+  const lastBeganAtMs = slices.startsAtMs + boundary(slices.first + counts.length - 1, lengthMs, per);
+  const backMs = Math.max(lastBeganAtMs - nowMs, 0);
+  let startsAtMs = slices.startsAtMs - backMs;
+  let gone = 0;
+  const hasLeft = (i: number) => startsAtMs + lengthMs + boundary(slices.first + i + 1, lengthMs, per) <= nowMs;
+  while (gone < counts.length && (counts[gone] === 0 || hasLeft(gone))) gone++;
+  if (gone === counts.length) return { count: undefined, backMs };
+  const first = (slices.first + gone) % per;
+  startsAtMs += ((slices.first + gone - first) / per) * lengthMs;
+  return { count: slicedCount({ per, startsAtMs, first, counts: counts.slice(gone) }, lengthMs), backMs };
+}
+
+/** The instants at which slices leave, the oldest first, and what each takes along. */
+function* leaving({ per, startsAtMs, first, counts }: SliceCounts, lengthMs: number): Generator<[number, number]> {
+  for (const [i, count] of counts.entries()) {
+    if (count > 0) yield [startsAtMs + lengthMs + boundary(first + i + 1, lengthMs, per), count];
+  }
+}
+
+function oldestLeavesAtMs({ slices }: WindowCount, window: WindowName): number {
+  const { per, startsAtMs, first } = slices!;
+  return startsAtMs + WINDOW_MS[window] + boundary(first + 1, WINDOW_MS[window], per);
+}
+
+/** When slice `index` begins, milliseconds after slice 0. */
+function boundary(index: number, lengthMs: number, per: number): number {
+  return Math.floor((index * lengthMs) / per);
+}
