@@ -114,10 +114,14 @@ export class AccountsTable {
 
 const count = z.int().min(0);
 const moment = z.number().min(0);
+const slices = z
+  .object({ per: z.int().min(1).max(30), startsAtMs: moment, first: count, counts: z.array(count).min(1).max(31) })
+  .refine(({ per, first }) => first < per);
 const STATE = z.object({
-  windows: z.partialRecord(z.enum(WINDOWS), z.object({ used: count, endsAtMs: moment })),
+  windows: z.partialRecord(z.enum(WINDOWS), z.object({ used: count, endsAtMs: moment, slices: slices.optional() })),
   strikes: z.object({ count, endsAtMs: moment }),
   ban: z.object({ number: z.int().min(1), untilMs: moment, window: z.enum(WINDOWS) }).nullable(),
+  topUps: z.partialRecord(z.enum(WINDOWS), z.object({ amount: z.int().min(1), untilMs: moment })).optional(),
 });
 
 function parseState(text: string): AccountState | null {

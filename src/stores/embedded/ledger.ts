@@ -94,7 +94,7 @@ export class EmbeddedLedger implements Ledger {
       const before = this.#accounts.get(consumerId);
       const outcome = decide(before?.state ?? UNSEEN, allowance, nowMs, cost, n);
       if (n > 0) {
-        const state = withUncounted(before?.state ?? UNSEEN, outcome.state, allowance);
+        const state = withUncounted(before?.state ?? UNSEEN, outcome.state, allowance, nowMs);
         const endsAtMs = endOf(state, allowance.bans?.forgetMs ?? 0);
         this.#keep(consumerId, { state, expiresAtMs: Math.max(endsAtMs, before?.expiresAtMs ?? 0) });
       }
@@ -312,15 +312,22 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 }
 
-/** Keeps the windows that the allowance does not count (after a change of plans), since a decision returns only those it does. */
-function withUncounted(before: AccountState, after: AccountState, { limits }: Allowance): AccountState {
+/** Keeps what the allowance does not count (after a change of plans), since a decision returns only what it does. */
+function withUncounted(before: AccountState, after: AccountState, { limits }: Allowance, nowMs: number): AccountState {
   const uncounted = Object.entries(before.windows).filter(([name]) => !limits.some(({ window }) => window === name));
-  return uncounted.length === 0 ? after : { ...after, windows: { ...Object.fromEntries(uncounted), ...after.windows } };
+  const topUps = Object.entries(before.topUps ?? {}).filter(([, { untilMs }]) => nowMs < untilMs);
+  if (uncounted.length === 0 && topUps.length === 0) return after;
+  return {
+    ...after,
+    windows: { ...Object.fromEntries(uncounted), ...after.windows },
+    ...(topUps.length === 0 ? {} : { topUps: Object.fromEntries(topUps) }),
+  };
 }
 
-function endOf({ windows, strikes, ban }: AccountState, forgetMs: number): number {
+function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {
   let latest = Math.max(strikes.endsAtMs, ban === null ? 0 : ban.untilMs + forgetMs);
   for (const window of Object.values(windows)) latest = Math.max(latest, window.endsAtMs);
+  for (const { untilMs } of Object.values(topUps)) latest = Math.max(latest, untilMs);
   return latest;
 }
 
