@@ -81,7 +81,7 @@ export class RedisLedger implements Ledger {
       const numbers = new Numbers(await this.#circuit.run(() => this.#decision.run(this.#redis, keys, args), keys[0]));
       const nowMs = numbers.next();
       if (this.#rules.hasCalendars) this.#rules.setClock(nowMs);
-      if (!numbers.isAtEnd) return requests.map((request) => outcomeOf(request, nowMs, numbers));
+      if (!numbers.isAtEnd || requests.length === 0) return requests.map((request) => outcomeOf(request, nowMs, numbers));
     }
     throw new NothingDone("The store's clock jumps: no period of a calendar window contains it.");
   }
