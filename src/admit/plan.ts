@@ -63,6 +63,11 @@ export interface Allowance {
   readonly shadow?: Allowance;
   /** The plan is not enforced: only the shadow is counted. */
   readonly isShadowOnly?: true;
+  /**
+   * Whether the store keeps a history of what is admitted; left out if it keeps none. `all`: of every request, because
+   * these limits refuse nobody.
+   */
+  readonly history?: 'admitted' | 'all';
 }
 
 /** The suffix of the id under which a consumer's shadow is counted. No consumer id ends with it. */
@@ -80,8 +85,13 @@ export function isShadowId(id: string): boolean {
  * Replaces the limits of a plan by a key's own, one window at a time (contract section 2).
  * @returns the allowance; or, if there are any, the windows that are `custom` in the plan and missing in `own`: such a key
  *   cannot be used
+ * @param keepsHistory whether the store keeps a history of what the consumer uses
  */
-export function allowanceOf(plan: Plan, own: Limits): Allowance | { readonly missing: readonly WindowName[] } {
+export function allowanceOf(
+  plan: Plan,
+  own: Limits,
+  keepsHistory = false,
+): Allowance | { readonly missing: readonly WindowName[] } {
   const limits: WindowLimit[] = [];
   const unlimited: { window: WindowName; lengthMs: number }[] = [];
   const missing: WindowName[] = [];
@@ -94,7 +104,9 @@ export function allowanceOf(plan: Plan, own: Limits): Allowance | { readonly mis
   }
   if (missing.length > 0) return { missing };
   const ownWindows = limits.map(({ window }) => window).filter((window) => own[window] !== undefined);
+  const history = keepsHistory ? ({ history: plan.enforce ? 'admitted' : 'all' } as const) : {};
   const live: Allowance = {
+    ...history,
     plan: plan.name,
     limits,
     unlimited,

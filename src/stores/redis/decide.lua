@@ -1,10 +1,11 @@
 -- Decides requests of many consumers in one call. The twin of src/admit/decide.ts, line for line where possible: change
--- both or neither. test/admit/decide-twins.test.ts compares them. windows.lua stands before it.
+-- both or neither. test/admit/decide-twins.test.ts compares them. windows.lua and history.lua stand before it.
 --
--- KEYS  one hash per consumer, its fields as in windows.lua
+-- KEYS  for each consumer its hash, with fields as in windows.lua; and behind that its history, if the rule says so
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of keys, in the order of KEYS, each as: rule, n, cost, number of keys. Rule 2 is ARGV[2].
---       The other arguments are rules: after, within, first, factor, longest, forget (after 0: no bans), then for each
+--       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
+--       within, first, factor, longest, forget (after 0: no bans); then for each
 --       window its index (1 second … 6 month), its limit, its slices per length (0: it does not slide), and how many
 --       numbers follow: none, or for a calendar window the instants at which a few periods begin, and the end of the last.
 --       All times in milliseconds.
@@ -16,6 +17,7 @@
 --       Now alone: nothing was decided, because the instants of a calendar window do not include now.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local hour = math.floor(now / 3600000)
 
 local function numbersIn(text)
   local numbers = {}
@@ -43,16 +45,17 @@ end
 local function readRule(text)
   local numbers = numbersIn(text)
   local rule = {
-    after = numbers[1],
-    within = numbers[2],
-    first = numbers[3],
-    factor = numbers[4],
-    longest = numbers[5],
-    forget = numbers[6],
+    history = numbers[1],
+    after = numbers[2],
+    within = numbers[3],
+    first = numbers[4],
+    factor = numbers[5],
+    longest = numbers[6],
+    forget = numbers[7],
     windows = {},
     fields = { 'x', 'X', 'b', 'B', 'w', 't' },
   }
-  local at = 7
+  local at = 8
   while at <= #numbers do
     local index, limit, per, instants = numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3]
     local window = { index = index, planned = limit, per = per }
@@ -92,7 +95,7 @@ local function fitsAt(window, cost)
   return endOf(count, window.index)
 end
 
-local function decide(key, rule, n, cost)
+local function decide(key, rule, n, cost, history)
   local after, within, forget, windows = rule.after, rule.within, rule.forget, rule.windows
 
   local values = redis.pcall('HMGET', key, unpack(rule.fields))
@@ -227,6 +230,12 @@ local function decide(key, rule, n, cost)
     end
   end
 
+  local recorded = cost * (rule.history == 2 and n or admitted)
+  if history and recorded > 0 then
+    local err = recordAdmitted(history, hour, recorded)
+    if err then return err end
+  end
+
   local reply = { admitted }
   local hasTopUps = false
   for _, window in ipairs(windows) do
@@ -263,15 +272,20 @@ for i = 2, #ARGV do
   if rules[i] == nil then return string.format('%d', now) end
 end
 local replies = { string.format('%d', now) }
-local answered = 0
+local at = 0
 local runs = numbersIn(ARGV[1])
-for at = 1, #runs, 4 do
-  local rule, n, cost = rules[runs[at]], runs[at + 1], runs[at + 2]
-  for _ = 1, runs[at + 3] do
-    answered = answered + 1
-    local reply = decide(KEYS[answered], rule, n, cost)
+for i = 1, #runs, 4 do
+  local rule, n, cost = rules[runs[i]], runs[i + 1], runs[i + 2]
+  for _ = 1, runs[i + 3] do
+    at = at + 1
+    local key, history = KEYS[at], nil
+    if rule.history > 0 then
+      at = at + 1
+      history = KEYS[at]
+    end
+    local reply = decide(key, rule, n, cost, history)
     if type(reply) == 'table' and reply.err then return reply end
-    replies[answered + 1] = reply
+    replies[#replies + 1] = reply
   end
 end
 return table.concat(replies, ' ')

@@ -5,6 +5,8 @@
 export const keyspace = {
   /** Hash: the counters, strikes and ban of one consumer. Expires when the last of them has ended and is forgotten. */
   account: (consumerId: string) => `tg:a:{${consumerId}}`,
+  /** String of 1,000 bytes: what one consumer has used (admit/history.ts). Expires 92 days after the last use. */
+  history: (consumerId: string) => `tg:h:{${consumerId}}`,
   /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**

@@ -25,8 +25,9 @@ import { holdWrites } from './values.ts';
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
 
 export const WINDOWS_LUA = script('./windows.lua');
+export const HISTORY_LUA = script('./history.lua');
 /** The decision script. Exported for the test that compares it with src/admit/decide.ts. */
-export const DECIDE_LUA = WINDOWS_LUA + script('./decide.lua');
+export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./decide.lua');
 
 const LIFT_LUA = NOTED_LUA + script('./lift.lua');
 
@@ -75,13 +76,18 @@ export class RedisLedger implements Ledger {
   }
 
   async #decideTogether(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
-    const keys = requests.map(({ consumerId }) => keyspace.account(consumerId));
+    const keys: string[] = [];
+    for (const { consumerId, allowance } of requests) {
+      keys.push(keyspace.account(consumerId));
+      if (allowance.history !== undefined) keys.push(keyspace.history(consumerId));
+    }
     for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
       const args = argumentsOf(requests, this.#rules);
       const numbers = new Numbers(await this.#circuit.run(() => this.#decision.run(this.#redis, keys, args), keys[0]));
       const nowMs = numbers.next();
       if (this.#rules.hasCalendars) this.#rules.setClock(nowMs);
-      if (!numbers.isAtEnd || requests.length === 0) return requests.map((request) => outcomeOf(request, nowMs, numbers));
+      if (!numbers.isAtEnd || requests.length === 0)
+        return requests.map((request) => outcomeOf(request, nowMs, numbers));
     }
     throw new NothingDone("The store's clock jumps: no period of a calendar window contains it.");
   }
@@ -268,11 +274,12 @@ class RuleTexts {
 /** By this much the store's clock jumps and does not merely drift, or its answer come late. */
 const JUMP_MS = 60_000;
 
-function ruleOf({ limits, bans }: Allowance, nowMs: number): number[] {
+function ruleOf({ limits, bans, history }: Allowance, nowMs: number): number[] {
+  const kept = history === undefined ? 0 : history === 'admitted' ? 1 : 2;
   const rule =
     bans === null
-      ? [0, 0, 0, 0, 0, 0]
-      : [bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
+      ? [kept, 0, 0, 0, 0, 0, 0]
+      : [kept, bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
   for (const { window, limit, slices = 0, calendar } of limits) {
     const instants = calendar === undefined ? [] : instantsOf(calendar, nowMs);
     rule.push(WINDOWS.indexOf(window) + 1, limit, slices, instants.length, ...instants);
