@@ -77,6 +77,8 @@ export interface UsageReconciler {
 export interface DeferredUsage {
   readonly consumerId: string;
   readonly windows: readonly DeferredWindow[];
+  /** What a history lacks: admitted cost by hour, in hours since 1970. Left out if none is kept. */
+  readonly hours?: ReadonlyMap<number, number>;
   /**
    * Null: `endsAtMs` is by the store's clock. Else the present by the gateway's own clock, Unix milliseconds, and `endsAtMs`
    * is by that clock too: the store had never answered when the gateway decided.

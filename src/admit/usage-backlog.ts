@@ -1,4 +1,5 @@
 import type { AccountState, Outcome } from './decide.ts';
+import { hourOf } from './history.ts';
 import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import { countIn, presentCount, type WindowCount, type WindowLimit, type WindowName } from './windows.ts';
@@ -22,7 +23,11 @@ export type ReconcileOutcome = 'added' | 'ended' | 'lost';
 interface Deferred {
   readonly isOwnClock: boolean;
   readonly windows: Partial<Record<WindowName, DeferredWindow>>;
+  /** Admitted cost by hour, for the history. */
+  readonly hours: ReadonlyMap<number, number>;
 }
+
+const NO_HOURS: ReadonlyMap<number, number> = new Map();
 
 interface InFlightUsage {
   readonly usage: Deferred;
@@ -82,12 +87,8 @@ export class UsageBacklog {
    * Adds the usage that a local decision admitted.
    * @param isOwnClock whether the times in `outcome` are by this gateway's own clock
    */
-  defer(
-    consumerId: string,
-    { admitted, cost, state, nowMs }: Outcome,
-    { limits }: Allowance,
-    isOwnClock: boolean,
-  ): void {
+  defer(consumerId: string, outcome: Outcome, { limits, history }: Allowance, isOwnClock: boolean): void {
+    const { admitted, n, cost, state, nowMs } = outcome;
     const windows: DeferredWindow[] = [];
     const spent = admitted * cost;
     for (const limit of limits) {
@@ -98,7 +99,10 @@ export class UsageBacklog {
       if (slices === undefined) windows.push({ ...own, spent, endsAtMs: open.endsAtMs });
       else windows.push(deferredSlices(limit, countIn(undefined, limit, nowMs, spent)));
     }
-    if (admitted > 0 && windows.length > 0) this.#add(consumerId, windows, isOwnClock);
+    const recorded = history === 'all' ? n * cost : spent;
+    const hours = history === undefined || recorded === 0 ? NO_HOURS : new Map([[hourOf(nowMs), recorded]]);
+    if (admitted === 0) windows.length = 0;
+    if (windows.length > 0 || hours.size > 0) this.#add(consumerId, windows, hours, isOwnClock);
   }
 
   /**
@@ -142,10 +146,11 @@ export class UsageBacklog {
   async #reconcile(ids: readonly string[]): Promise<boolean> {
     const ownNowMs = this.#options.wallMs();
     const taken = ids.map((consumerId) => {
-      const usage = this.#deferred.get(consumerId) ?? { isOwnClock: false, windows: {} };
+      const usage = this.#deferred.get(consumerId) ?? { isOwnClock: false, windows: {}, hours: NO_HOURS };
       this.#deferred.delete(consumerId);
       const windows = Object.values(usage.windows);
-      return { usage, message: { consumerId, windows, ownNowMs: usage.isOwnClock ? ownNowMs : null } };
+      const hours = usage.hours.size === 0 ? {} : { hours: usage.hours };
+      return { usage, message: { consumerId, windows, ...hours, ownNowMs: usage.isOwnClock ? ownNowMs : null } };
     });
     const sent = this.#send(taken.map(({ message }) => message)).then((results) => {
       for (const [i, { usage, message }] of taken.entries()) {
@@ -164,13 +169,15 @@ export class UsageBacklog {
   async #send(deferred: readonly DeferredUsage[]): Promise<readonly ReconciledUsage[]> {
     const doubtful = deferred.filter(({ consumerId }) => this.#inDoubt.has(consumerId));
     if (doubtful.length > 0) {
-      const answers = await this.#options.reconciler.reconcile(doubtful.map((usage) => ({ ...usage, windows: [] })));
+      const answers = await this.#options.reconciler.reconcile(
+        doubtful.map(({ consumerId, ownNowMs }) => ({ consumerId, ownNowMs, windows: [] })),
+      );
       for (const [i, { kind }] of answers.entries()) {
         if (kind === 'added') this.#inDoubt.delete(doubtful[i]!.consumerId);
       }
     }
     const clear = deferred.filter(({ consumerId }) => !this.#inDoubt.has(consumerId));
-    const sent = clear.filter(({ windows }) => windows.length > 0);
+    const sent = clear.filter(({ windows, hours }) => windows.length > 0 || hours !== undefined);
     const results = sent.length === 0 ? [] : await this.#options.reconciler.reconcile(sent);
     return deferred.map((usage) => {
       if (!clear.includes(usage)) return { kind: 'refused' };
@@ -182,7 +189,7 @@ export class UsageBacklog {
     const windows = Object.values(usage.windows);
     if (result.kind === 'lost') this.doubt(consumerId);
     if (result.kind !== 'refused') for (const window of windows) this.#report(window, result);
-    else if (windows.length > 0) this.#add(consumerId, windows, usage.isOwnClock);
+    else if (windows.length > 0 || usage.hours.size > 0) this.#add(consumerId, windows, usage.hours, usage.isOwnClock);
   }
 
   #report({ window, spent }: DeferredWindow, result: Exclude<ReconciledUsage, { kind: 'refused' }>): void {
@@ -190,15 +197,22 @@ export class UsageBacklog {
     this.#options.onReturned?.(window, result.kind === 'lost' ? 'lost' : isAdded ? 'added' : 'ended', spent);
   }
 
-  #add(consumerId: string, more: readonly DeferredWindow[], isOwnClock: boolean): void {
+  #add(
+    consumerId: string,
+    more: readonly DeferredWindow[],
+    hours: ReadonlyMap<number, number>,
+    isOwnClock: boolean,
+  ): void {
     const before = this.#deferred.get(consumerId);
+    const allHours = new Map(before?.hours);
+    for (const [hour, cost] of hours) allHours.set(hour, (allHours.get(hour) ?? 0) + cost);
     // Windows by different clocks cannot be merged: the later usage replaces the earlier.
     const windows = before?.isOwnClock === isOwnClock ? { ...before.windows } : {};
     for (const added of more) {
       const known = windows[added.window];
       windows[added.window] = known === undefined ? added : this.#merge(known, added);
     }
-    this.#deferred.set(consumerId, { windows, isOwnClock });
+    this.#deferred.set(consumerId, { windows, hours: allHours, isOwnClock });
     if (this.#deferred.size > this.#options.most) this.#dropOldest();
     this.#settleLater(RETRY_AFTER_MS);
   }

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { type AccountState, banLengthMs, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
-import type { WindowName } from '../../src/admit/windows.ts';
+import { endIfOpened, type WindowName } from '../../src/admit/windows.ts';
 import { histories, historiesOfOnePlan } from '../support/histories.ts';
 
 const T0 = 1_800_000_000_000;
@@ -64,14 +64,16 @@ test('however the clock is set, nothing lasts longer than its own length from th
       for (const { afterMs, plan, cost, n } of steps) {
         nowMs += afterMs;
         const outcome = decide(state, plan, nowMs, cost, n);
-        for (const { window, lengthMs } of plan.limits) {
-          const before = state.windows[window];
-          const after = outcome.state.windows[window];
-          if (before !== undefined && nowMs < before.endsAtMs) {
-            const endsAtMs = Math.min(before.endsAtMs, nowMs + lengthMs);
+        for (const limit of plan.limits) {
+          const before = state.windows[limit.window];
+          const after = outcome.state.windows[limit.window];
+          const latestMs = endIfOpened(limit, nowMs);
+          if (after !== undefined) expect(after.endsAtMs).toBeLessThanOrEqual(latestMs);
+          if (before !== undefined && nowMs < before.endsAtMs && limit.slices === undefined) {
+            const endsAtMs = Math.min(before.endsAtMs, latestMs);
             expect(after).toEqual({ used: before.used + outcome.admitted * cost, endsAtMs });
             if (endsAtMs < before.endsAtMs) setBack++;
-          } else if (after !== undefined) expect(after.endsAtMs).toBe(nowMs + lengthMs);
+          } else if (before === undefined && after !== undefined) expect(after.endsAtMs).toBe(latestMs);
         }
         holdToTheRule(state, outcome, plan);
         state = outcome.state;

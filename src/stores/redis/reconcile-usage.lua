@@ -1,11 +1,13 @@
 -- Adds usage to one consumer's windows that a gateway admitted while it could not reach the store (contract section 6).
 --
--- windows.lua stands before it.
+-- windows.lua and history.lua stand before it.
 --
 -- KEYS[1] the hash of the consumer, its fields as in windows.lua
--- ARGV    the present by the gateway's own clock if the ends below are by that clock, else 0; then for each window its
---         index, its slices per length (0: it does not slide), 1 if it is a calendar window (else 0), the cost to add, when
---         nothing of it counts any more. All times in milliseconds.
+-- KEYS[2] the history of the consumer
+-- ARGV    the present by the gateway's own clock if the ends below are by that clock, else 0; the number of windows; for each
+--         of them its index, its slices per length (0: it does not slide), 1 if it is a calendar window (else 0), the cost to
+--         add, when nothing of it counts any more. All times in milliseconds. Then for the history hours since 1970 and the
+--         cost to add, in turn.
 -- reply   for each window 1 if the cost was added, 0 if the window has ended; or a string if the hash has foreign values
 --
 -- A window that has ended in the store or in the gateway is never opened again. If both are open and end at different
@@ -21,7 +23,8 @@ local function put(field, value)
   changes[#changes + 1] = field
   changes[#changes + 1] = value
 end
-for at = 2, #ARGV, 5 do
+local afterWindows = 3 + 5 * tonumber(ARGV[2])
+for at = 3, afterWindows - 1, 5 do
   local index, per, isCalendar, spent, ends =
     tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2] == '1', tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]) + shift
   local values = redis.pcall('HMGET', KEYS[1], USED[index], ENDS[index])
@@ -46,5 +49,9 @@ if #changes > 0 then
   local written = redis.pcall('HSET', KEYS[1], unpack(changes))
   if type(written) == 'table' and written.err then return written end
   redis.call('PEXPIREAT', KEYS[1], math.max(last, now + redis.call('PTTL', KEYS[1])))
+end
+for at = afterWindows, #ARGV, 2 do
+  local err = recordAdmitted(KEYS[2], tonumber(ARGV[at]), tonumber(ARGV[at + 1]))
+  if err then return err end
 end
 return replies

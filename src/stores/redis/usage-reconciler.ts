@@ -5,15 +5,15 @@ import type { CircuitOptions } from './circuit.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
-import { WINDOWS_LUA } from './ledger.ts';
+import { HISTORY_LUA, WINDOWS_LUA } from './ledger.ts';
 import type { Calls } from './shards.ts';
 
 /** Exported for its test. */
 export const RECONCILE_USAGE_LUA =
-  WINDOWS_LUA + readFileSync(new URL('./reconcile-usage.lua', import.meta.url), 'utf8');
+  WINDOWS_LUA + HISTORY_LUA + readFileSync(new URL('./reconcile-usage.lua', import.meta.url), 'utf8');
 
 interface ReconcileCommand {
-  tollgateReconcile(key: string, ...args: number[]): Promise<number[] | string>;
+  tollgateReconcile(account: string, history: string, ...args: number[]): Promise<number[] | string>;
 }
 
 /**
@@ -24,7 +24,7 @@ export class RedisUsageReconciler implements UsageReconciler {
   readonly #circuit: Calls;
 
   constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
-    redis.defineCommand('tollgateReconcile', { lua: RECONCILE_USAGE_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateReconcile', { lua: RECONCILE_USAGE_LUA, numberOfKeys: 2 });
     this.#redis = redis as RedisClient & ReconcileCommand;
     this.#circuit = circuit;
   }
@@ -33,13 +33,14 @@ export class RedisUsageReconciler implements UsageReconciler {
     return Promise.all(deferred.map((usage) => this.#reconcileOne(usage)));
   }
 
-  async #reconcileOne({ consumerId, windows, ownNowMs }: DeferredUsage): Promise<ReconciledUsage> {
-    const key = keyspace.account(consumerId);
+  async #reconcileOne({ consumerId, windows, hours, ownNowMs }: DeferredUsage): Promise<ReconciledUsage> {
+    const [key, history] = [keyspace.account(consumerId), keyspace.history(consumerId)];
     const args = windows.flatMap(({ window, slices = 0, calendar, spent, endsAtMs }) => {
       return [WINDOWS.indexOf(window) + 1, slices, calendar === undefined ? 0 : 1, spent, endsAtMs];
     });
     try {
-      const reply = await this.#circuit.run(() => this.#redis.tollgateReconcile(key, ownNowMs ?? 0, ...args), key);
+      const all = [ownNowMs ?? 0, windows.length, ...args, ...[...(hours ?? [])].flat()];
+      const reply = await this.#circuit.run(() => this.#redis.tollgateReconcile(key, history, ...all), key);
       // The hash holds values that Tollgate did not write, so nothing was added.
       if (typeof reply === 'string') return { kind: 'lost' };
       return { kind: 'added', added: windows.filter((_, i) => reply[i] === 1).map(({ window }) => window) };
