@@ -516,6 +516,18 @@ export const gatewaySchema = z
     log: log.describe('The access log.'),
     keys: keysSchema.describe('API keys that were made by another gateway and imported into this one.'),
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),
+    usage: z
+      .strictObject({
+        history: z
+          // YAML 1.1 parsers read `on` and `off` as true and false.
+          .union([z.enum(['on', 'off']), z.boolean()], 'must be `on` or `off`')
+          .prefault('on')
+          .describe(
+            '`on` keeps what each key uses by hour for 48 hours and by day for 92 days, counted in the step that decides, and which keys are refused at present. It takes at most 1.2 KB a key in the store. `off` keeps nothing.',
+          ),
+      })
+      .prefault({})
+      .describe('What is kept of the use of each key.'),
     upstreams: z
       .record(values.name(), upstreamSchema)
       .refine((upstreams) => Object.keys(upstreams).length > 0, 'is empty; name at least one upstream')

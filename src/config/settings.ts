@@ -65,6 +65,8 @@ export interface Settings {
   };
   /** `sample2xx`: share of the 2xx answers that get an access line, 0 to 1. */
   readonly log: { readonly sample2xx: number };
+  /** Whether the store keeps a history of what each consumer uses. */
+  readonly usageHistory: boolean;
   readonly websockets: {
     readonly maxPerKey: number;
     readonly max: number;
@@ -276,6 +278,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
     cors: corsOf(file.cors),
     jwt: jwtOf(file.jwt),
     keyFormats: keyFormatsOf(file.keys),
+    usageHistory: file.usage.history === 'on' || file.usage.history === true,
     websockets: {
       maxPerKey: file.websockets.maxPerKey,
       max: file.websockets.max,

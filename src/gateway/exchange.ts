@@ -96,6 +96,8 @@ export interface Exchange {
   readonly source: 'store' | 'memory' | 'local' | null;
   /** The time of the decision on the store's clock, Unix milliseconds; null without a decision. */
   readonly decidedAtMs: number | null;
+  /** When a refused request may be repeated by its Retry-After (store's clock, Unix milliseconds); null if it was admitted. */
+  readonly retryAtMs?: number | null;
   /** The verdict of limits that are only watched; null if there are none. */
   readonly shadow: Shadow | null;
   /** The status sent, or 499 if the client disconnected before. */
@@ -139,6 +141,7 @@ export class ExchangeRecorder implements Exchange {
   window: WindowName | null = null;
   imposedBan: number | null = null;
   decidedAtMs: number | null = null;
+  retryAtMs: number | null = null;
   shadow: Shadow | null = null;
   status = 0;
   code: string | null = null;
@@ -200,6 +203,7 @@ export class ExchangeRecorder implements Exchange {
     this.window = verdict.binding?.window ?? null;
     this.imposedBan = verdict.kind === 'banned' && verdict.imposed ? verdict.number : null;
     this.decidedAtMs = verdict.nowMs;
+    if (verdict.kind !== 'admitted') this.retryAtMs = verdict.retryAtMs;
   }
 
   /** @param upstream its name in gateway.yaml */

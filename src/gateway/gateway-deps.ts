@@ -79,11 +79,14 @@ export interface ClosingRecords {
  */
 export class Allowances {
   readonly #plans: Plans['plans'];
+  readonly #keepsHistory: boolean;
   readonly #shared = new Map<Plan, Allowance | null>();
   readonly #own = new WeakMap<Consumer, Allowance | null>();
 
-  constructor({ plans }: Plans) {
+  /** @param keepsHistory whether the store keeps a history of what each consumer uses */
+  constructor({ plans }: Plans, keepsHistory: boolean) {
     this.#plans = plans;
+    this.#keepsHistory = keepsHistory;
   }
 
   /** Null if the plan is gone or lacks a limit. */
@@ -93,7 +96,7 @@ export class Allowances {
     const isOwn = hasAny(consumer.limits);
     const before = isOwn ? this.#own.get(consumer) : this.#shared.get(plan);
     if (before !== undefined) return before;
-    const found = allowanceOf(plan, consumer.limits);
+    const found = allowanceOf(plan, consumer.limits, this.#keepsHistory);
     const allowance = 'missing' in found ? null : found;
     if (isOwn) this.#own.set(consumer, allowance);
     else this.#shared.set(plan, allowance);

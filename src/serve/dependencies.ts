@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Admitter } from '../admit/admit.ts';
 import type { Plans } from '../admit/plan.ts';
+import { RefusalCounter } from '../admit/refusals.ts';
 import { CorsFields } from '../annotate/cors.ts';
 import { DeprecatedCallCounter } from '../annotate/deprecation.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
@@ -35,6 +36,7 @@ export interface Services {
   readonly failedAttempts: FailedAttempts;
   readonly usage: Usage;
   readonly deprecatedCalls: DeprecatedCallCounter;
+  readonly refusals: RefusalCounter;
 }
 
 /** Consumers whose last known state is kept in memory. */
@@ -89,7 +91,8 @@ export function openServices(
     if (kind !== 'key') admitter.forget();
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
-  return { identifier, admitter, failedAttempts, usage, deprecatedCalls };
+  const refusals = new RefusalCounter(stores.history);
+  return { identifier, admitter, failedAttempts, usage, deprecatedCalls, refusals };
 }
 
 /**
@@ -111,7 +114,7 @@ export function* gatewayDepsOf(
   upstreams: ReadonlyMap<string, Upstream>,
   { log, metrics, ...surroundings }: GatewaySurroundings,
 ): Steps<Omit<GatewayDeps, 'jwt'>> {
-  const { deprecatedCalls, ...deciding } = services;
+  const { deprecatedCalls, refusals, ...deciding } = services;
   const router = yield* routerOf([USAGE, ...settings.routes]);
   const deprecated = new Set(settings.routes.flatMap((route) => (route.deprecated === null ? [] : route.path)));
   return {
@@ -119,7 +122,7 @@ export function* gatewayDepsOf(
     upstreams,
     ...deciding,
     ...surroundings,
-    allowances: new Allowances(plans),
+    allowances: new Allowances(plans, settings.usageHistory),
     rateLimitFields: new RateLimitFields(settings.headers.draft),
     cors: settings.cors === null ? null : new CorsFields(settings.cors),
     maxBodyBytes: settings.listen.maxBodyBytes,
@@ -130,7 +133,7 @@ export function* gatewayDepsOf(
     requestIds: new RequestIds(),
     webSocketIdleMs: settings.websockets.idleTimeoutMs,
     webSocketFinMs: settings.websockets.finTimeoutMs,
-    records: new LogAndMetrics(log, metrics, deprecatedCalls, deprecated),
+    records: new LogAndMetrics(log, metrics, deprecatedCalls, deprecated, settings.usageHistory ? refusals : null),
     ...CLOCKS,
   };
 }

@@ -144,6 +144,7 @@ async function start(live: LiveSettings, log: GatewayLog, { metricsRef, closers,
   const draining = { hasBegun: false };
   const services = openServices(settings, live, stores, metrics);
   closers.push(() => services.deprecatedCalls.close());
+  closers.push(() => services.refusals.close());
   const traceOf = await tracing(env, closers);
   const surroundings = { log, metrics, traceOf, draining, webSockets };
   const deps = atOnce(gatewayDepsOf(live, services, opened.byName, surroundings));

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
 import { shadowIdOf } from '../admit/plan.ts';
+import type { HistoryStore } from '../admit/refusals.ts';
 import type { DeprecatedCalls } from '../annotate/deprecation.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
@@ -19,6 +20,7 @@ export interface GatewayStores {
   readonly attempts: AttemptCounter;
   readonly changes: ChangeFeed;
   readonly deprecatedCalls: DeprecatedCalls;
+  readonly history: HistoryStore;
   readonly audit: AuditStore;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
@@ -82,6 +84,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     { RedisUsageReconciler, trialOn },
     { insistOnServers, watchServers },
     { RedisDeprecatedCalls },
+    { RedisHistory },
     { DurableWrites },
     { RedisPepperRecord },
     { RedisAudit },
@@ -95,6 +98,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     import('../stores/redis/usage-reconciler.ts'),
     import('../stores/redis/inspection.ts'),
     import('../stores/redis/deprecated-calls.ts'),
+    import('../stores/redis/history.ts'),
     import('../stores/redis/durable-writes.ts'),
     import('../stores/redis/pepper-record.ts'),
     import('../stores/redis/audit.ts'),
@@ -141,6 +145,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     reconciler: new RedisUsageReconciler({ redis, circuit }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
+    history: new RedisHistory({ redis, circuit }),
     audit: new RedisAudit({ redis, circuit, writes }),
     changes,
     peppers: settings.peppers,
@@ -203,6 +208,7 @@ async function openEmbedded(
     { EmbeddedLedger },
     attempts,
     { EmbeddedDeprecatedCalls },
+    { EmbeddedHistory },
     { EmbeddedAudit },
   ] = await Promise.all([
     import('../stores/embedded/database.ts'),
@@ -211,6 +217,7 @@ async function openEmbedded(
     import('../stores/embedded/ledger.ts'),
     import('../stores/embedded/failed-attempts.ts'),
     import('../stores/embedded/deprecated-calls.ts'),
+    import('../stores/embedded/history.ts'),
     import('../stores/embedded/audit.ts'),
   ]);
   const owner = ownStore(dataFolder);
@@ -246,6 +253,7 @@ async function openEmbedded(
       ledger,
       attempts: new attempts.MemoryAttemptCounter(),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
+      history: new EmbeddedHistory({ db, wallMs: CLOCKS.wallMs, live: ledger.histories }),
       audit: new EmbeddedAudit({ db, wallMs: () => Date.now(), onFailedWrite: (error) => ledger.failed(error) }),
       changes,
       peppers,

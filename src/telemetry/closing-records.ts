@@ -1,3 +1,4 @@
+import type { RefusalCounter } from '../admit/refusals.ts';
 import type { DeprecatedCallCounter } from '../annotate/deprecation.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { ClosingRecords } from '../gateway/gateway-deps.ts';
@@ -10,22 +11,30 @@ export class LogAndMetrics implements ClosingRecords {
   readonly #metrics: GatewayMetrics;
   readonly #deprecatedCalls: DeprecatedCallCounter;
   readonly #deprecatedRoutes: ReadonlySet<string>;
+  /** Null if no history is kept. */
+  readonly #refusals: RefusalCounter | null;
 
   constructor(
     log: GatewayLog,
     metrics: GatewayMetrics,
     deprecatedCalls: DeprecatedCallCounter,
     deprecatedRoutes: ReadonlySet<string>,
+    refusals: RefusalCounter | null,
   ) {
     this.#log = log;
     this.#metrics = metrics;
     this.#deprecatedCalls = deprecatedCalls;
     this.#deprecatedRoutes = deprecatedRoutes;
+    this.#refusals = refusals;
   }
 
   close(exchange: Exchange): void {
     this.#metrics.record(exchange);
     const { route, judgement, consumerId } = exchange;
+    if (this.#refusals !== null && consumerId !== null && (judgement === 'refused' || judgement === 'banned')) {
+      const { plan, window, retryAtMs } = exchange;
+      this.#refusals.count({ consumerId, plan: plan!, kind: judgement, window: window!, untilMs: retryAtMs! });
+    }
     if (route !== null && judgement === 'admitted' && this.#deprecatedRoutes.has(route)) {
       this.#deprecatedCalls.count(route, consumerId);
     }

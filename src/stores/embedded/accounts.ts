@@ -57,8 +57,9 @@ export class AccountsTable {
    * Writes rows in one transaction.
    * @param ended consumers whose rows are removed
    * @param applied the number of the last lift that the gateway has applied; lifts up to it are removed. 0: none
+   * @param also called within the transaction
    */
-  save(rows: readonly AccountRow[], ended: readonly string[] = [], applied = 0): void {
+  save(rows: readonly AccountRow[], ended: readonly string[] = [], applied = 0, also: () => void = () => {}): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)');
     const remove = this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?');
     // NORMAL: a power cut may undo the last snapshots of counters, so these commits do not wait for the disk. Those of keys do.
@@ -68,6 +69,7 @@ export class AccountsTable {
         for (const { consumerId, state, expiresAtMs } of rows) put.run(consumerId, JSON.stringify(state), expiresAtMs);
         for (const consumerId of ended) remove.run(consumerId);
         if (applied > 0) this.#db.prepare('DELETE FROM lifts WHERE rowid <= ?').run(applied);
+        also();
       });
     } finally {
       this.#db.exec('PRAGMA synchronous = FULL');

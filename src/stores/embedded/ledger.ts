@@ -14,6 +14,7 @@ import { Failure } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import { AccountsTable } from './accounts.ts';
 import { answering, BUSY_TIMEOUT_MS, FilesInPlace, isHeldByAnother, tryWrite, withoutWaiting } from './database.ts';
+import { createHistoryTables, dropEndedHistories, Histories, removeHistory } from './history.ts';
 
 /** A crash loses the counts of at most this time. */
 const SNAPSHOT_EVERY_MS = 500;
@@ -61,6 +62,8 @@ interface Outage {
 export class EmbeddedLedger implements Ledger {
   readonly #options: EmbeddedLedgerOptions;
   readonly #table: AccountsTable;
+  /** What consumers have used, written with their accounts. */
+  readonly histories: Histories;
   readonly #accounts = new Map<string, Account>();
   readonly #dirty = new Set<string>();
   readonly #timer: NodeJS.Timeout;
@@ -76,6 +79,7 @@ export class EmbeddedLedger implements Ledger {
   constructor(options: EmbeddedLedgerOptions) {
     this.#options = options;
     this.#table = new AccountsTable(options.db);
+    this.histories = new Histories(options.db);
     this.#files = new FilesInPlace(options.db);
     this.#load();
     this.applyLifts();
@@ -97,6 +101,8 @@ export class EmbeddedLedger implements Ledger {
         const state = withUncounted(before?.state ?? UNSEEN, outcome.state, allowance, nowMs);
         const endsAtMs = endOf(state, allowance.bans?.forgetMs ?? 0);
         this.#keep(consumerId, { state, expiresAtMs: Math.max(endsAtMs, before?.expiresAtMs ?? 0) });
+        const used = cost * (allowance.history === 'all' ? n : outcome.admitted);
+        if (allowance.history !== undefined && used > 0) this.histories.admitted(consumerId, nowMs, used);
       }
       return outcome;
     });
@@ -125,7 +131,10 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async forget(consumerId: string): Promise<void> {
-    answering(() => this.#table.remove(consumerId));
+    answering(() => {
+      this.#table.remove(consumerId);
+      this.histories.forget(consumerId);
+    });
     this.#accounts.delete(consumerId);
     this.#dirty.delete(consumerId);
   }
@@ -174,9 +183,9 @@ export class EmbeddedLedger implements Ledger {
     clearInterval(this.#timer);
     clearTimeout(this.#again);
     try {
-      if (this.#dirty.size === 0) return;
+      if (this.#dirty.size === 0 && !this.histories.isDirty) return;
       this.#files.insist();
-      this.#write([...this.#dirty]);
+      this.#write([...this.#dirty], Number.POSITIVE_INFINITY);
     } catch (error) {
       this.failed(error);
       this.#options.onLoss?.(unwritten(this.#dirty.size, error));
@@ -187,6 +196,7 @@ export class EmbeddedLedger implements Ledger {
     const nowMs = this.#options.wallMs();
     try {
       this.#table.dropEnded(nowMs);
+      dropEndedHistories(this.#options.db, nowMs);
       answering(() => tryWrite(this.#options.db));
     } catch (error) {
       // The gateway starts even if the disk is full, since the accounts can be read.
@@ -215,7 +225,7 @@ export class EmbeddedLedger implements Ledger {
     try {
       withoutWaiting(this.#options.db, () => this.#snapshot());
       this.#heldSinceMs = null;
-      if (this.#dirty.size > 0) setImmediate(() => this.#tick());
+      if (this.#dirty.size > 0 || this.histories.isDirty) setImmediate(() => this.#tick());
     } catch (error) {
       if (!this.#isHeldForNow(error)) this.failed(error);
     }
@@ -224,7 +234,7 @@ export class EmbeddedLedger implements Ledger {
 
   #snapshot(): void {
     this.#files.insist();
-    if (this.#dirty.size > 0 || this.#applied > 0)
+    if (this.#dirty.size > 0 || this.#applied > 0 || this.histories.isDirty)
       this.#write(Iterator.from(this.#dirty).take(ROWS_PER_TURN).toArray());
     else if (this.#outage !== null) {
       answering(() => tryWrite(this.#options.db));
@@ -242,13 +252,19 @@ export class EmbeddedLedger implements Ledger {
     return true;
   }
 
-  #write(ids: readonly string[]): void {
+  #write(ids: readonly string[], mostHistories = ROWS_PER_TURN): void {
     const rows = ids.flatMap((consumerId) => {
       const account = this.#accounts.get(consumerId);
       return account === undefined ? [] : [{ consumerId, ...account }];
     });
     const ended = ids.filter((id) => !this.#accounts.has(id));
-    answering(() => this.#table.save(rows, ended, this.#applied));
+    let historiesWritten = () => {};
+    answering(() =>
+      this.#table.save(rows, ended, this.#applied, () => {
+        historiesWritten = this.histories.write(mostHistories);
+      }),
+    );
+    historiesWritten();
     this.#applied = 0;
     for (const id of ids) this.#dirty.delete(id);
     this.#written(ids.length);
@@ -285,10 +301,13 @@ export class EmbeddedLedger implements Ledger {
 
 /** The same store for commands: reads the snapshot, and lifts bans whether or not a gateway runs. */
 export class EmbeddedLedgerView implements LedgerView {
+  readonly #db: DatabaseSync;
   readonly #table: AccountsTable;
   readonly #wallMs: () => number;
 
   constructor({ db, wallMs }: { readonly db: DatabaseSync; readonly wallMs: () => number }) {
+    this.#db = db;
+    createHistoryTables(db);
     this.#table = new AccountsTable(db);
     this.#wallMs = wallMs;
   }
@@ -304,7 +323,10 @@ export class EmbeddedLedgerView implements LedgerView {
 
   /** A running gateway learns of the key's deletion from the change feed, and forgets the account (serve/gateway-stores.ts). */
   async forget(consumerId: string): Promise<void> {
-    answering(() => this.#table.remove(consumerId));
+    answering(() => {
+      this.#table.remove(consumerId);
+      removeHistory(this.#db, consumerId);
+    });
   }
 
   async bans(): Promise<readonly BanInForce[]> {

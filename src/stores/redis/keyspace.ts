@@ -7,6 +7,10 @@ export const keyspace = {
   account: (consumerId: string) => `tg:a:{${consumerId}}`,
   /** String of 1,000 bytes: what one consumer has used (admit/history.ts). Expires 92 days after the last use. */
   history: (consumerId: string) => `tg:h:{${consumerId}}`,
+  /**
+   * Sorted set and hash: the consumers that are refused now, by the end of their refusal. Bounded; expires with the last.
+   */
+  refusedNow: { ends: 'tg:{refused}:ends', rest: 'tg:{refused}:rest' },
   /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**

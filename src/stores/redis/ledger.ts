@@ -132,8 +132,8 @@ export class RedisLedger implements Ledger {
   }
 
   async forget(consumerId: string): Promise<void> {
-    const name = keyspace.account(consumerId);
-    await this.#circuit.run(() => this.#redis.del(name), name);
+    const names = [keyspace.account(consumerId), keyspace.history(consumerId)] as const;
+    await this.#circuit.run(() => this.#redis.del(...names), names[0]);
   }
 
   /** Scans all accounts, a thousand at a time. An index of bans could disagree with the accounts. */

@@ -1,0 +1,172 @@
+import type { DatabaseSync } from 'node:sqlite';
+import {
+  HISTORY_BYTES,
+  type History,
+  historyEndsAtMs,
+  hourOf,
+  recordAdmitted,
+  recordRefused,
+} from '../../admit/history.ts';
+import {
+  type HistoryStore,
+  MOST_REFUSED,
+  type ReadHistory,
+  type Refusals,
+  type RefusedConsumer,
+} from '../../admit/refusals.ts';
+import { WINDOWS } from '../../admit/windows.ts';
+import { answering } from './database.ts';
+
+/** Histories that stay in memory although they are written. */
+const REMEMBERED = 10_000;
+
+/**
+ * What each consumer has used, for the gateway that owns the embedded store: in memory as far as it changed lately, and in
+ * the database, written in the same transaction as the counters.
+ */
+export class Histories {
+  readonly #db: DatabaseSync;
+  readonly #recent = new Map<string, History>();
+  readonly #dirty = new Set<string>();
+
+  constructor(db: DatabaseSync) {
+    this.#db = db;
+    createHistoryTables(db);
+  }
+
+  admitted(consumerId: string, nowMs: number, cost: number): void {
+    this.#keep(consumerId, recordAdmitted(this.#find(consumerId), hourOf(nowMs), cost));
+  }
+
+  refused(consumerId: string, nowMs: number, refused: number, banned: number): void {
+    this.#keep(consumerId, recordRefused(this.#find(consumerId), hourOf(nowMs), refused, banned));
+  }
+
+  /** Null if there is none. */
+  of(consumerId: string): History | null {
+    return this.#find(consumerId);
+  }
+
+  get isDirty(): boolean {
+    return this.#dirty.size > 0;
+  }
+
+  forget(consumerId: string): void {
+    this.#recent.delete(consumerId);
+    this.#dirty.delete(consumerId);
+    removeHistory(this.#db, consumerId);
+  }
+
+  /** Writes up to `most` changed histories, within the caller's transaction. @returns to be called when it is committed */
+  write(most: number): () => void {
+    const put = this.#db.prepare('INSERT OR REPLACE INTO histories VALUES (?, ?, ?)');
+    const written = [...this.#dirty].slice(0, most);
+    for (const consumerId of written) {
+      const history = this.#recent.get(consumerId)!;
+      put.run(consumerId, history, historyEndsAtMs(lastHourOf(history)));
+    }
+    return () => {
+      for (const consumerId of written) this.#dirty.delete(consumerId);
+      for (const consumerId of this.#recent.keys()) {
+        if (this.#recent.size <= REMEMBERED) break;
+        if (!this.#dirty.has(consumerId)) this.#recent.delete(consumerId);
+      }
+    };
+  }
+
+  #find(consumerId: string): History | null {
+    return this.#recent.get(consumerId) ?? readHistory(this.#db, consumerId);
+  }
+
+  #keep(consumerId: string, history: History): void {
+    // The least recently used comes first.
+    this.#recent.delete(consumerId);
+    this.#recent.set(consumerId, history);
+    this.#dirty.add(consumerId);
+  }
+}
+
+/** The histories in the database, and the index of those refused now. A running gateway passes its own `Histories`. */
+export class EmbeddedHistory implements HistoryStore {
+  readonly #db: DatabaseSync;
+  readonly #wallMs: () => number;
+  readonly #live: Histories | null;
+
+  constructor({ db, wallMs, live = null }: { db: DatabaseSync; wallMs: () => number; live?: Histories | null }) {
+    this.#db = db;
+    this.#wallMs = wallMs;
+    this.#live = live;
+    createHistoryTables(db);
+  }
+
+  async of(consumerId: string): Promise<ReadHistory | null> {
+    const history = answering(() =>
+      this.#live === null ? readHistory(this.#db, consumerId) : this.#live.of(consumerId),
+    );
+    return history === null ? null : { history, nowMs: this.#wallMs() };
+  }
+
+  async addRefusals(refusals: readonly Refusals[]): Promise<void> {
+    const nowMs = this.#wallMs();
+    for (const { consumerId, refused, banned } of refusals) this.#live?.refused(consumerId, nowMs, refused, banned);
+    answering(() => {
+      const put = this.#db.prepare('INSERT OR REPLACE INTO refused_now VALUES (?, ?, ?, ?, ?)');
+      for (const { consumerId, untilMs, kind, window, plan } of refusals) {
+        put.run(consumerId, untilMs, kind, window, plan);
+      }
+      this.#db.prepare('DELETE FROM refused_now WHERE until_ms <= ?').run(nowMs);
+      this.#db
+        .prepare(
+          'DELETE FROM refused_now WHERE consumer_id NOT IN (SELECT consumer_id FROM refused_now ORDER BY until_ms DESC LIMIT ?)',
+        )
+        .run(MOST_REFUSED);
+    });
+  }
+
+  async refusedNow(): Promise<readonly RefusedConsumer[]> {
+    const rows = answering(() =>
+      this.#db
+        .prepare('SELECT * FROM refused_now WHERE until_ms > ? ORDER BY until_ms DESC LIMIT ?')
+        .all(this.#wallMs(), MOST_REFUSED),
+    );
+    return rows.flatMap(({ consumer_id, until_ms, kind, window: name, plan }): RefusedConsumer[] => {
+      const window = WINDOWS.find((one) => one === name);
+      if (window === undefined || (kind !== 'refused' && kind !== 'banned')) return [];
+      return [{ consumerId: String(consumer_id), plan: String(plan), kind, window, untilMs: Number(until_ms) }];
+    });
+  }
+}
+
+/** Creates the tables of this file if they are missing. */
+export function createHistoryTables(db: DatabaseSync): void {
+  answering(() =>
+    db.exec(`
+      CREATE TABLE IF NOT EXISTS histories (
+        consumer_id TEXT PRIMARY KEY, history BLOB NOT NULL, expires_at_ms INTEGER NOT NULL
+      ) STRICT, WITHOUT ROWID;
+      CREATE TABLE IF NOT EXISTS refused_now (
+        consumer_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, kind TEXT NOT NULL, window TEXT NOT NULL, plan TEXT NOT NULL
+      ) STRICT, WITHOUT ROWID;
+    `),
+  );
+}
+
+/** Null also for what is no history. */
+function readHistory(db: DatabaseSync, consumerId: string): History | null {
+  const history = db.prepare('SELECT history FROM histories WHERE consumer_id = ?').get(consumerId)?.history;
+  return history instanceof Uint8Array && history.length === HISTORY_BYTES ? history : null;
+}
+
+function lastHourOf(history: History): number {
+  return new DataView(history.buffer, history.byteOffset).getUint32(0);
+}
+
+/** Removes the history of a consumer. */
+export function removeHistory(db: DatabaseSync, consumerId: string): void {
+  db.prepare('DELETE FROM histories WHERE consumer_id = ?').run(consumerId);
+}
+
+/** Removes the histories that have expired. */
+export function dropEndedHistories(db: DatabaseSync, nowMs: number): void {
+  answering(() => db.prepare('DELETE FROM histories WHERE expires_at_ms <= ?').run(nowMs));
+}
