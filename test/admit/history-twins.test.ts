@@ -4,7 +4,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   bucketsOf,
   expanded,
-  HISTORY_BYTES,
   type History,
   packed,
   recordAdmitted,
