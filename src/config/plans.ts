@@ -64,7 +64,10 @@ const FORMS = {
 function byWindow<L extends z.ZodType>(limit: L, rule: string, description: string) {
   const of = <F extends z.ZodRawShape>(form: F) =>
     z
-      .union([limit, z.strictObject({ limit, ...form })], `${rule}, or a mapping with \`limit\``)
+      .union(
+        [limit, z.strictObject({ limit: limit.describe(description), ...form })],
+        `${rule}, or a mapping with \`limit\``,
+      )
       .optional()
       .describe(description);
   return {
@@ -247,21 +250,19 @@ function checkLimits(plan: string, limits: unknown, fault: Note, warn: Note): vo
   }
 }
 
+/** Of a month the schema refuses all of this, because a month neither slides nor needs `align`. */
 function checkForm(entry: unknown, path: readonly string[], fault: Note): void {
-  const [isSliding, slices, align, zone] = [
-    field(entry, 'window') === 'sliding',
-    field(entry, 'slices'),
-    field(entry, 'align'),
-    field(entry, 'zone'),
-  ];
-  if (slices !== undefined && !isSliding) fault([...path, 'slices'], 'is of no use without `window: sliding`; add it.');
-  if (isSliding && align !== undefined)
+  if (path.at(-1) === 'month') return;
+  const [kind, slices, align, zone] = ['window', 'slices', 'align', 'zone'].map((key) => field(entry, key));
+  if (slices !== undefined && kind !== 'sliding')
+    fault([...path, 'slices'], 'is of no use without `window: sliding`; add it, or leave out `slices`.');
+  if (kind !== undefined && align !== undefined)
     fault(
       [...path, 'align'],
-      'stands beside `window: sliding`: a window slides or follows the calendar; leave out one.',
+      `stands beside \`window\`: a window is fixed or sliding, or follows the calendar; leave out one of the two.`,
     );
-  if (zone !== undefined && align === undefined && path.at(-1) !== 'month')
-    fault([...path, 'zone'], 'is of no use without `align: calendar`; add it.');
+  if (zone !== undefined && align === undefined)
+    fault([...path, 'zone'], 'is of no use without `align: calendar`; add it, or leave out `zone`.');
 }
 
 function checkShadow(plan: string, entry: unknown, fault: Note): void {

@@ -48,7 +48,7 @@ describe('plans.yaml', () => {
     expect(plansOf(`%YAML 1.1\n---\n${FREE}bans: off\n`).plans.get('free')?.bans).toBeNull();
   });
 
-  test('a limit is a number, unlimited or custom, in any of the four windows', () => {
+  test('a limit is a number, unlimited or custom, in any of the windows', () => {
     const { plans } = plansOf(
       'plans: { p: { limits: { day: custom, hour: unlimited, second: 0, minute: 999999999999999 } } }',
     );
@@ -61,6 +61,32 @@ describe('plans.yaml', () => {
     expect(Object.keys(plans.get('p')!.limits)).toEqual(['second', 'minute', 'hour', 'day']);
   });
 
+  test('a mapping of a limit says the kind of its window', () => {
+    const { plans } = plansOf(`
+plans:
+  p:
+    limits:
+      second: { limit: 5, window: fixed }
+      minute: { limit: custom, window: sliding, slices: 30 }
+      hour: { limit: 100, window: sliding }
+      day: { limit: 200, align: calendar, zone: Europe/Berlin }
+      week: { limit: 300, align: calendar }
+      month: { limit: 400, zone: America/New_York, anchor: 15 }
+    shadow: { day: { limit: 100, window: sliding } , month: 7 }
+`);
+    const { limits, forms, shadow, shadowForms } = plans.get('p')!;
+    expect(limits).toEqual({ second: 5, minute: 'custom', hour: 100, day: 200, week: 300, month: 400 });
+    expect(forms).toEqual({
+      minute: { slices: 30 },
+      hour: { slices: 12 },
+      day: { calendar: { unit: 'day', zone: 'Europe/Berlin', anchor: 1 } },
+      week: { calendar: { unit: 'week', zone: 'UTC', anchor: 1 } },
+      month: { calendar: { unit: 'month', zone: 'America/New_York', anchor: 15 } },
+    });
+    expect(shadow).toEqual({ day: 100, month: 7 });
+    expect(shadowForms).toEqual({ day: { slices: 12 } });
+  });
+
   test('plans cannot be changed once they are read', () => {
     const { plans } = plansOf(FREE);
     expect(() => (plans as Map<string, unknown>).set('free', {})).toThrow(TypeError);
@@ -71,13 +97,16 @@ describe('plans.yaml', () => {
 
   test('what is probably wrong is a warning with its position', () => {
     const parsed = parsePlans(
-      'plans:\n  a: { limits: { minute: 60, hour: 59, day: 30 } }\n  b: { limits: { minute: 0 } }\n  c: { limits: { minute: 5, day: 5 } }\n',
+      'plans:\n  a: { limits: { minute: 60, hour: 59, day: 30 } }\n  b: { limits: { minute: 0 } }\n  c: { limits: { minute: 5, day: 5 } }\n' +
+        '  d: { limits: { day: { limit: 9, window: sliding }, week: 8, month: { limit: 7 } } }\n',
       'plans.yaml',
     );
     expect(parsed.warnings.map(({ line, column, path, message }) => `${line}:${column} ${path} ${message}`)).toEqual([
       '2:36 plans.a.limits.hour is below the minute limit of 60, which can then never be used up.',
       '2:45 plans.a.limits.day is below the minute limit of 60, which can then never be used up.',
       '3:26 plans.b.limits.minute is 0 and refuses every request of this plan.',
+      '5:60 plans.d.limits.week is below the day limit of 9, which can then never be used up.',
+      '5:70 plans.d.limits.month is below the day limit of 9, which can then never be used up.',
     ]);
   });
 });

@@ -1,5 +1,5 @@
 import type { BanRule, Plan, Plans } from '../../admit/plan.ts';
-import { eachWindow, WINDOWS, type WindowName } from '../../admit/windows.ts';
+import { eachWindow, WINDOWS, type WindowForm, type WindowName, windowLimit } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import { countLiveKeys, type LiveKeys, type LiveKeysByPlan } from '../../operations/plans-in-use.ts';
 import { withStore } from '../../serve/open-store.ts';
@@ -71,7 +71,7 @@ function cellsOf({ plan, what, change, from, to, keys, breaks }: PlansChange): s
 export interface PlansChange {
   /** Null for a setting outside the plans. */
   readonly plan: string | null;
-  /** The path below the plan, such as `limits.minute`, `bans.first` or `enforce`; `plan` for the whole plan. */
+  /** The path below the plan, such as `limits.minute`, `limits.minute.window` or `enforce`; `plan` for the whole plan. */
   readonly what: string;
   readonly change: 'added' | 'removed' | 'raised' | 'lowered' | 'changed';
   /** Null if the old file has no value. */
@@ -118,13 +118,44 @@ function changesOfPlan(old: Plan, now: Plan, live: LiveKeys | null): readonly Pl
     })),
   );
   const others = [
+    ...changesOfForms(name, 'limits', old, now),
     ...changesOfBans(name, old.bans, now.bans),
     ...change(name, 'enforce', String(old.enforce), String(now.enforce)),
     ...WINDOWS.flatMap((window) =>
       change(name, `shadow.${window}`, old.shadow[window] ?? null, now.shadow[window] ?? null),
     ),
+    ...changesOfForms(name, 'shadow', old, now),
   ];
   return [...limits, ...others.map((one) => ({ ...one, keys: live?.keys ?? null }))];
+}
+
+/** What differs in the kinds of windows that have a limit in both files. A key's own limit has the kind of its plan. */
+function changesOfForms(plan: string, part: 'limits' | 'shadow', old: Plan, now: Plan): readonly PlansChange[] {
+  const forms = part === 'limits' ? 'forms' : 'shadowForms';
+  return WINDOWS.filter((window) => old[part][window] !== undefined && now[part][window] !== undefined).flatMap(
+    (window) => {
+      const [from, to] = [settingsOf(window, old[forms]?.[window]), settingsOf(window, now[forms]?.[window])];
+      const settings = ['window', 'slices', 'align', 'zone', 'anchor'] as const;
+      return settings.flatMap((setting) => change(plan, `${part}.${window}.${setting}`, from[setting], to[setting]));
+    },
+  );
+}
+
+/** The settings of plans.yaml that give a window this kind, with their defaults; null for those that it does not have. */
+function settingsOf(window: WindowName, form: WindowForm | undefined) {
+  const { slices, calendar } = windowLimit(window, 0, form);
+  if (calendar === undefined) {
+    return {
+      window: slices === undefined ? 'fixed' : 'sliding',
+      slices: slices ?? null,
+      align: null,
+      zone: null,
+      anchor: null,
+    };
+  }
+  // As text: a later day is not a larger limit.
+  const anchor = window === 'month' ? String(calendar.form.anchor) : null;
+  return { window: null, slices: null, align: 'calendar', zone: calendar.form.zone, anchor };
 }
 
 function changesOfBans(plan: string, old: BanRule | null, now: BanRule | null): readonly PlansChange[] {

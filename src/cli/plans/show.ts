@@ -1,4 +1,5 @@
-import { allowanceOf, type BanRule, type Plan } from '../../admit/plan.ts';
+import { limitText } from '../../admit/form-text.ts';
+import type { BanRule, Plan } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { configurationFrom } from '../../config/settings.ts';
 import type { ExitCode } from '../../failure.ts';
@@ -13,7 +14,9 @@ export const plansShow: Command = {
   options: {
     json: {
       type: 'boolean',
-      about: 'Prints {"version","failedAuthenticationPerMinute","plans"}; durations in milliseconds.',
+      about:
+        'Prints {"version","failedAuthenticationPerMinute","plans"}; durations in milliseconds. `forms` of a plan has the ' +
+        'windows that are not fixed; a month that is not in it is one of UTC.',
     },
   },
   async run({ options }, terminal): Promise<ExitCode> {
@@ -28,7 +31,7 @@ export const plansShow: Command = {
     }
     const rows = all.map((plan) => [
       plan.name,
-      ...WINDOWS.map((window) => String(plan.limits[window] ?? '')),
+      ...WINDOWS.map((window) => limitText(window, plan.limits[window], plan.forms?.[window])),
       bansOf(plan.bans),
       watchedOf(plan),
     ]);
@@ -46,9 +49,9 @@ function bansOf(rule: BanRule | null): string {
   return `after ${rule.after} within ${seconds(rule.withinMs)}: ${seconds(rule.firstMs)} x ${rule.factor}, at most ${seconds(rule.longestMs)}`;
 }
 
-function watchedOf(plan: Plan): string {
-  const allowance = allowanceOf(plan, {});
-  if (!plan.enforce) return 'all';
-  const shadow = 'missing' in allowance ? undefined : allowance.shadow;
-  return shadow?.limits.map(({ window, limit }) => `${window} ${limit}`).join(', ') ?? '';
+function watchedOf({ enforce, shadow, shadowForms }: Plan): string {
+  if (!enforce) return 'all';
+  return WINDOWS.filter((window) => shadow[window] !== undefined)
+    .map((window) => `${window} ${limitText(window, shadow[window], shadowForms?.[window])}`)
+    .join(', ');
 }

@@ -71,6 +71,44 @@ describe('tollgate plans diff', () => {
     ]);
   });
 
+  test('tells a change in the kind of a window, setting by setting, also of one that is only watched', async () => {
+    const [fixed, other] = [join(folder, 'fixed.yaml'), join(folder, 'other.yaml')];
+    await writeFile(
+      fixed,
+      `plans:
+  a: { limits: { minute: 60, day: 900, month: 9000 }, shadow: { minute: 50 } }
+  b: { limits: { minute: { limit: 60, window: sliding }, day: { limit: 900, align: calendar }, month: { limit: 9, anchor: 15 } } }
+`,
+    );
+    await writeFile(
+      other,
+      `plans:
+  a:
+    limits: { minute: { limit: 60, window: sliding }, day: { limit: 900, align: calendar }, month: { limit: 9000, anchor: 1 } }
+    shadow: { minute: { limit: 50, window: sliding, slices: 30 } }
+  b:
+    limits:
+      minute: { limit: 60, window: sliding, slices: 30 }
+      day: { limit: 900, align: calendar, zone: Europe/Berlin }
+      month: { limit: 9, anchor: 1 }
+`,
+    );
+    const { stdout } = await runCommand({}, 'plans', 'diff', fixed, other, '--json');
+    const told = JSON.parse(stdout).changes.map((it: object) => Object.values(it).slice(0, 5));
+    expect(told).toEqual([
+      ['a', 'limits.minute.window', 'changed', 'fixed', 'sliding'],
+      ['a', 'limits.minute.slices', 'added', null, 12],
+      ['a', 'limits.day.window', 'removed', 'fixed', null],
+      ['a', 'limits.day.align', 'added', null, 'calendar'],
+      ['a', 'limits.day.zone', 'added', null, 'UTC'],
+      ['a', 'shadow.minute.window', 'changed', 'fixed', 'sliding'],
+      ['a', 'shadow.minute.slices', 'added', null, 30],
+      ['b', 'limits.minute.slices', 'raised', 12, 30],
+      ['b', 'limits.day.zone', 'changed', 'UTC', 'Europe/Berlin'],
+      ['b', 'limits.month.anchor', 'changed', '15', '1'],
+    ]);
+  });
+
   test('is a table, or lines for other programs; files that allow the same differ in nothing', async () => {
     const { stdout } = await runCommand({}, 'plans', 'diff', old, now);
     expect(stdout.split('\n')[0]).toBe('free\tlimits.minute\tlowered\t60\t30\t-\t');

@@ -7,6 +7,14 @@ const PLANS = `
 plans:
   free: { limits: { minute: 60 }, shadow: { minute: 30 } }
   trial: { limits: { day: 10 }, enforce: false, bans: off }
+  exact:
+    limits:
+      minute: { limit: 60, window: sliding }
+      day: { limit: 900, align: calendar, zone: Europe/Berlin }
+      week: unlimited
+      month: { limit: 9000, anchor: 15 }
+    shadow: { minute: { limit: 50, window: sliding, slices: 30 }, month: 8000 }
+    bans: off
 failed-authentication: { minute: 7 }
 `;
 
@@ -16,8 +24,12 @@ test('`plans show` prints the plans that a gateway would have, as a table and as
   const env = { TOLLGATE_PLANS: join(folder, 'plans.yaml') };
   const table = await runTollgate(['plans', 'show'], { env });
   expect(table.code).toBe(0);
-  expect(table.stdout).toContain('free\t\t60\t\t\tafter 10 within 60 s: 60 s x 2, at most 86400 s\tminute 30\n');
-  expect(table.stdout).toContain('trial\t\t\t\t10\toff\tall\n');
+  expect(table.stdout).toContain('free\t\t60\t\t\t\t\tafter 10 within 60 s: 60 s x 2, at most 86400 s\tminute 30\n');
+  expect(table.stdout).toContain('trial\t\t\t\t10\t\t\toff\tall\n');
+  expect(table.stdout).toContain(
+    'exact\t\t60 (sliding, 12 slices)\t\t900 (calendar, Europe/Berlin)\tunlimited\t9000 (calendar, UTC, from day 15)\t' +
+      'off\tminute 50 (sliding, 30 slices), month 8000 (calendar, UTC)\n',
+  );
   const { stdout } = await runTollgate(['plans', 'show', '--json'], { env });
   expect(JSON.parse(stdout)).toMatchObject({
     version: expect.stringMatching(/^[0-9a-f]{12}$/),
@@ -25,6 +37,17 @@ test('`plans show` prints the plans that a gateway would have, as a table and as
     plans: [
       { name: 'free', limits: { minute: 60 }, enforce: true, shadow: { minute: 30 } },
       { name: 'trial', limits: { day: 10 }, enforce: false, bans: null },
+      {
+        name: 'exact',
+        limits: { minute: 60, day: 900, week: 'unlimited', month: 9000 },
+        forms: {
+          minute: { slices: 12 },
+          day: { calendar: { unit: 'day', zone: 'Europe/Berlin', anchor: 1 } },
+          month: { calendar: { unit: 'month', zone: 'UTC', anchor: 15 } },
+        },
+        shadow: { minute: 50, month: 8000 },
+        shadowForms: { minute: { slices: 30 } },
+      },
     ],
   });
 });
