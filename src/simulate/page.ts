@@ -26,9 +26,10 @@ ${timesChart(times, 'simulated')}
 <h2>By plan</h2>
 ${plansChart(byPlan)}
 ${tableOf(
-  ['plan', 'keys', 'keys newly refused', 'keys banned', 'would be', ...COUNT_HEADS],
-  byPlan.map(({ plan, keys, keysNewlyRefused, keysBannedThen, keysBannedNow, counts }) => [
+  ['plan', 'new limits', 'keys', 'keys newly refused', 'keys banned', 'would be', ...COUNT_HEADS],
+  byPlan.map(({ plan, limits, keys, keysNewlyRefused, keysBannedThen, keysBannedNow, counts }) => [
     plan,
+    { text: limits ?? 'none: the plan is gone' },
     String(keys),
     String(keysNewlyRefused),
     ...pair(keysBannedThen, keysBannedNow),

@@ -1,3 +1,4 @@
+import { WINDOWS } from '../admit/windows.ts';
 import { LogLine } from './log-line.ts';
 
 // A recording: what the log says of each decision as compact rows, kept in sorted runs and read in the order in
@@ -271,7 +272,7 @@ export class Recording {
 }
 
 const CARRIAGE_RETURN = 0x0d;
-const LIMITS = /^(?:(?:^|,)"(?:second|minute|hour|day)":[0-9]{1,15})*$/;
+const LIMITS = new RegExp(`^(?:(?:^|,)"(?:${WINDOWS.join('|')})":[0-9]{1,15})*$`);
 
 /** A copy, since V8 would keep the whole chunk of the log in memory for a slice of it. */
 function copyOf(slice: string): string {

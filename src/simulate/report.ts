@@ -1,4 +1,6 @@
-import type { Plans } from '../admit/plan.ts';
+import { limitText } from '../admit/form-text.ts';
+import type { Plan, Plans } from '../admit/plan.ts';
+import { WINDOWS } from '../admit/windows.ts';
 import type { Census } from './recording.ts';
 import type { KeyReplay, PlanReplay, Replay } from './replay.ts';
 import type { Counts } from './tally.ts';
@@ -23,9 +25,14 @@ export interface Report extends Sources {
   readonly lines: Readonly<Census>;
   readonly inForce: Readonly<Record<string, unknown>>;
   readonly totals: Counts;
-  readonly byPlan: readonly PlanReplay[];
+  readonly byPlan: readonly PlanReport[];
   /** Requests that gateways decided alone while their store was away; they are in none of the other counts. */
   readonly withoutStore: Counts;
+}
+
+interface PlanReport extends PlanReplay {
+  /** The limits that are tried, such as `minute 60 (sliding, 12 slices), day 1000`; null if the plan is gone. */
+  readonly limits: string | null;
 }
 
 export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report {
@@ -40,9 +47,16 @@ export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report
     lines: census,
     inForce: Object.fromEntries(inForce),
     totals,
-    byPlan: replay.plans,
+    byPlan: replay.plans.map((one) => ({ ...one, limits: limitsText(plans.plans.get(one.plan)) })),
     withoutStore: local,
   };
+}
+
+function limitsText(plan: Plan | undefined): string | null {
+  if (plan === undefined) return null;
+  return WINDOWS.filter((window) => plan.limits[window] !== undefined)
+    .map((window) => `${window} ${limitText(window, plan.limits[window], plan.forms?.[window])}`)
+    .join(', ');
 }
 
 /** A key as `--json` prints it. */

@@ -17,6 +17,10 @@ plans:
   double: { limits: { second: 7, minute: 20 }, bans: { after: 3, within: 300ms, first: 1s } }
   gentle: { limits: { second: 5, day: 30 }, bans: off }
   custom: { limits: { second: custom, minute: custom } }
+  slides:
+    limits: { second: { limit: 5, window: sliding }, minute: { limit: 25, window: sliding, slices: 4 } }
+    bans: { after: 8, within: 1s, first: 1s }
+  calendar: { limits: { hour: { limit: 12, align: calendar, zone: Asia/Kolkata }, week: 20, month: { limit: 30, anchor: 15 } } }
   closed: { limits: { second: 0 } }
   watched: { limits: { second: 2 }, enforce: false }
 bans: { after: 12, within: 1m, first: 1s, factor: 3, longest: 24h, forget: 24h }
@@ -25,6 +29,9 @@ const KEYS: readonly (readonly [plan: string, ...options: string[]])[] = [
   ...repeat(6, ['brief'] as const),
   ...repeat(6, ['double'] as const),
   ...repeat(4, ['gentle'] as const),
+  ...repeat(4, ['slides'] as const),
+  ...repeat(2, ['calendar'] as const),
+  ['slides', '--limit', 'second=8', '--limit', 'month=27'],
   ['brief', '--limit', 'second=9'],
   ['double', '--limit', 'minute=unlimited'],
   ['gentle', '--limit', 'hour=12'],

@@ -1,5 +1,5 @@
 import { decide, UNSEEN } from '../../src/admit/decide.ts';
-import type { Allowance, BanRule, Plan, Plans } from '../../src/admit/plan.ts';
+import type { Allowance, BanRule, Plan, Plans, WindowForms } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { Recording, type RunStorage } from '../../src/simulate/recording.ts';
@@ -74,7 +74,10 @@ export function linesOf(consumerId: string, allowance: Allowance, calls: readonl
 /** Plans by name; the ban rule of the contract unless told. */
 export function plansOf(
   plans: Readonly<Record<string, Plan['limits']>>,
-  { bans = BANS, ...more }: { readonly bans?: BanRule | null; readonly enforce?: boolean } = {},
+  {
+    bans = BANS,
+    ...more
+  }: { readonly bans?: BanRule | null; readonly enforce?: boolean; readonly forms?: WindowForms } = {},
 ): Plans {
   const entries = Object.entries(plans).map(
     ([name, limits]) => [name, { name, limits, bans, enforce: true, shadow: {}, ...more }] as const,

@@ -28,9 +28,14 @@ describe('a replay with the plans that were in force', () => {
           const { limits, bans } = steps[0]!.plan;
           const plan = `plan-${i}`;
           const told = Object.fromEntries(limits.map(({ window, limit }) => [window, limit]));
+          const forms = limits.flatMap(({ window, slices, calendar }) => [
+            ...(slices === undefined ? [] : [[window, { slices }] as const]),
+            ...(calendar === undefined ? [] : [[window, { calendar: calendar.form }] as const]),
+          ]);
           (plans.plans as Map<string, unknown>).set(plan, {
             name: plan,
             limits: told,
+            forms: Object.fromEntries(forms),
             bans,
             enforce: true,
             shadow: {},
@@ -40,7 +45,7 @@ describe('a replay with the plans that were in force', () => {
             atMs += Math.max(afterMs, 0);
             return { atMs, cost, n };
           });
-          return linesOf(`key_${i}`, { ...allowance(told, bans), plan }, calls);
+          return linesOf(`key_${i}`, { ...steps[0]!.plan, plan }, calls);
         });
         fc.pre(lines.length > 0);
         const mixed = lines.map((line) => ({ line, at: random.next().value as number })).sort((a, b) => a.at - b.at);
@@ -122,6 +127,35 @@ describe('a replay with other plans', () => {
       { plan: 'free', keys: 2, keysNewlyRefused: 1, keysBannedThen: 0, keysBannedNow: 1 },
     ]);
     expect(mostChanged(came, 1).map(({ id }) => id)).toEqual(['key_busy']);
+  });
+
+  test('slides or follows the calendar as those plans do, and names the kind', () => {
+    // 8 requests half a minute after the first two: the fixed window admits again after 60 s, the sliding one does not.
+    const calls = [
+      ...every(1, 2),
+      ...every(1, 8).map(({ atMs }) => ({ atMs: atMs + 59_000 })),
+      { atMs: T + 60_500, n: 5 },
+    ];
+    const fixed = plansOf({ free: { minute: 10 } }, { bans: null });
+    const lines = linesOf('key_1', under(fixed, 'free'), calls);
+    const sliding = plansOf({ free: { minute: 10 } }, { bans: null, forms: { minute: { slices: 12 } } });
+    const came = replay(recordingOf(lines), { plans: sliding, before: fixed });
+    expect(came.totals).toMatchObject({ recorded: { admitted: 15 }, simulated: { admitted: 10 }, newlyRefused: 5 });
+    const { byPlan } = reportOf(came, sliding, { plans: 'new.yaml', fromPlans: 'old.yaml', logs: ['-'] });
+    expect(byPlan).toMatchObject([{ plan: 'free', limits: 'minute 10 (sliding, 12 slices)' }]);
+    // T is at 14:13:20 UTC, the next hour begins 46 min 40 s later.
+    const hour = { calendar: { unit: 'hour', zone: 'UTC', anchor: 1 } } as const;
+    const calendar = plansOf({ free: { hour: 4 } }, { bans: null, forms: { hour } });
+    const later = linesOf('key_1', under(calendar, 'free'), [
+      { atMs: T, n: 5 },
+      { atMs: T + 2_799_999 },
+      { atMs: T + 2_800_000, n: 5 },
+    ]);
+    const again = replay(recordingOf(later), { plans: calendar, before: calendar });
+    expect(again).toMatchObject({
+      differs: { verdicts: 0, bans: 0 },
+      totals: { simulated: { admitted: 8, refused: 3 } },
+    });
   });
 
   test('lets a key keep the limits that were its own, window by window', () => {

@@ -183,7 +183,7 @@ export function simulationText(report: Report, keys: readonly KeyReplay[], termi
   const all = ['all', String(byPlan.reduce((sum, { keys }) => sum + keys, 0)), ...countCells(totals)];
   const { verdicts, bans } = report.differs;
   const parts = [
-    `${report.logs.join(', ')} under ${report.plans}: ${report.from} to ${report.to}\n`,
+    `${report.logs.join(', ')} under ${report.plans}: ${report.from} to ${report.to}\n${byPlan.map(limitsLine).join('')}`,
     table(['plan', 'keys', ...COUNT_HEADS], byPlan.length > 1 ? [...plans, all] : plans, terminal),
     verdicts + bans === 0
       ? 'Every verdict and every ban is as it was.\n'
@@ -191,6 +191,10 @@ export function simulationText(report: Report, keys: readonly KeyReplay[], termi
     ...(keyRows.length === 0 ? [] : [table(['key', 'plan', ...COUNT_HEADS], keyRows, terminal)]),
   ];
   return parts.join('\n');
+}
+
+function limitsLine({ plan, limits }: Report['byPlan'][number]): string {
+  return limits === null ? '' : `${visible(plan)}: ${limits}\n`;
 }
 
 function countCells({ requests, recorded, simulated, newlyRefused, newlyAdmitted }: Counts): string[] {

@@ -52,7 +52,7 @@ describe('tollgate plans simulate', () => {
       lines: { lines: 15, foreign: 1 },
       inForce: { free: { limits: { minute: 10 }, isInferred: true } },
       totals: EXPECTED,
-      byPlan: [{ plan: 'free', keys: 2, keysNewlyRefused: 1, keysBannedNow: 1, counts: EXPECTED }],
+      byPlan: [{ plan: 'free', limits: 'minute 4', keys: 2, keysNewlyRefused: 1, keysBannedNow: 1, counts: EXPECTED }],
       keys: [{ id: 'key_busy', plan: 'free', requests: 12, newlyRefused: 6, bannedAt: '2026-09-21T14:00:05.000Z' }],
     });
   });
@@ -85,6 +85,7 @@ describe('tollgate plans simulate', () => {
     expect(shown.stdout).toMatch(/^PLAN +KEYS +REQUESTS +REFUSED +WOULD BE/m);
     expect(shown.stdout).toMatch(/^free +2 +15 +2 +1 +0 +7 +0 +1 +6 +0$/m);
     expect(shown.stdout).toContain('another verdict');
+    expect(shown.stdout).toContain('\nfree: minute 4\n');
     const piped = await runCommand({}, ...words);
     expect(piped.stdout.split('\n').map((line) => line.split('\t').slice(0, 4))).toEqual([
       ['plan', 'free', '2', '15'],
@@ -115,6 +116,9 @@ describe('tollgate plans simulate', () => {
     expect(page.match(/<svg /g)!.length).toBeGreaterThanOrEqual(3);
     expect(page).not.toMatch(/<script|<link|<img|https?:|url\(|@import/);
     expect(page).toContain('&#60;script&#62;');
+    expect(page).toContain('none: the plan is gone');
+    expect((await simulate('--log', inFolder('access.ndjson'), '--html', html)).code).toBe(0);
+    expect(await readFile(html, 'utf8')).toContain('<td class="text">minute 4</td>');
   });
 
   test('what cannot be used is told in a sentence', async () => {
