@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { type Limits, UNBOUNDED } from '../admit/plan.ts';
-import { WINDOWS } from '../admit/windows.ts';
+import { eachWindow, WINDOWS } from '../admit/windows.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { AuditLine, AuditTrail } from '../operations/audit-trail.ts';
 import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom, visible } from '../operations/input-values.ts';
@@ -216,12 +216,7 @@ export function readRotation(body: unknown): ReadBody<number> {
 
 function windows<T extends z.ZodType>(schema: T) {
   return z.strictObject(
-    {
-      second: schema.optional(),
-      minute: schema.optional(),
-      hour: schema.optional(),
-      day: schema.optional(),
-    },
+    eachWindow(() => schema.optional()),
     limitsRule,
   );
 }

@@ -134,7 +134,7 @@ const SECRET = z.looseObject({
 const STORED_KEY = z.looseObject({
   id: z.string(),
   plan: z.string(),
-  limits: z.looseObject({ second: limit, minute: limit, hour: limit, day: limit }),
+  limits: z.looseObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit }),
   name: z.string().nullable(),
   owner: z.string().nullable(),
   createdAtMs: moment,

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { LocalCount } from '../admit/decide-locally.ts';
 import type { ReconcileOutcome } from '../admit/usage-backlog.ts';
-import type { WindowName } from '../admit/windows.ts';
+import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
@@ -367,7 +367,7 @@ function outageMetrics(registry: Registry): OutageMetrics {
     labelNames: ['window', 'outcome'],
     registers: [registry],
   });
-  for (const window of ['second', 'minute', 'hour', 'day'] satisfies WindowName[]) {
+  for (const window of WINDOWS) {
     for (const outcome of ['added', 'ended', 'lost'] satisfies ReconcileOutcome[]) back.inc({ window, outcome }, 0);
   }
   return {

@@ -155,7 +155,8 @@ describe('the API held to openapi.yaml', () => {
       { plan: 'free', limits: { minute: -1 } },
       { plan: 'free', limits: { minute: 1e15 } },
       { plan: 'free', limits: { minute: '5' } },
-      { plan: 'free', limits: { week: 5 } },
+      { plan: 'free', limits: { week: 5, month: 'unlimited' } },
+      { plan: 'free', limits: { year: 5 } },
       { plan: 'free', name: 'x'.repeat(100) },
       { plan: 'free', name: '🐟'.repeat(100) },
       { plan: 'free', name: 'x'.repeat(101) },
@@ -254,11 +255,19 @@ describe('the API held to openapi.yaml', () => {
     const plans = `plans:
   free: { limits: { minute: 60, hour: unlimited }, shadow: { minute: 30 }, bans: off }
   watched: { limits: { minute: 5 }, enforce: false }
-  own: { limits: { day: custom } }`;
+  own: { limits: { day: custom } }
+  kinds:
+    limits: { minute: { limit: 5, window: sliding }, day: { limit: 9, align: calendar, zone: Europe/Berlin }, month: { limit: 99, anchor: 15 } }
+    shadow: { minute: { limit: 4, window: sliding, slices: 30 } }`;
     const without = await startWithAdmin(store, { plans });
     await referee.ask(without, 'GET', `/admin/keys/${id}/usage`);
     await referee.ask(without, 'GET', '/admin/plans');
-    for (const body of [{ plan: 'free' }, { plan: 'watched' }, { plan: 'own', limits: { day: 'unlimited' } }]) {
+    for (const body of [
+      { plan: 'free' },
+      { plan: 'watched' },
+      { plan: 'kinds' },
+      { plan: 'own', limits: { day: 'unlimited' } },
+    ]) {
       const made = (await referee.ask(without, 'POST', '/admin/keys', body)).body;
       await without.get('/v1/pets', made.key);
       await referee.ask(without, 'GET', `/admin/keys/${made.id}/usage`);

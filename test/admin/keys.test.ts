@@ -85,7 +85,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     [{ plan: 'free', id: 'key_x' }, /"id"/],
     [{ plan: 'free', name: 7 }, /^name must be/],
     [{ plan: 'free', limits: [] }, /^limits must be/],
-    [{ plan: 'free', limits: { week: 1 } }, /"limits\.week"/],
+    [{ plan: 'free', limits: { year: 1 } }, /"limits\.year"/],
     [{ plan: 'free', limits: { minute: -1 } }, /^limits\.minute must be/],
     [{ plan: 'free', limits: { minute: 1.5 } }, /^limits\.minute must be/],
     [{ plan: 'free', limits: { minute: 1e15 } }, /^limits\.minute must be/],

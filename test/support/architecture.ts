@@ -19,7 +19,7 @@ const FOR_STORES = [
   'src/identify/pepper-record.ts',
   'src/admit/ledger.ts',
   'src/admit/decide.ts',
-  'src/admit/plan.ts',
+  'src/admit/windows.ts',
   'src/annotate/deprecation.ts',
   'src/operations/audit-store.ts',
 ];
@@ -82,7 +82,7 @@ export const RULES: Readonly<Record<string, Rule>> = {
       'it decides what was recorded: files, clocks and terminals are for cli, which hands them in',
     ),
 
-  'a store loads only itself, the interfaces that it implements, admit/decide.ts, admit/plan.ts, io/deadlines.ts and failure.ts':
+  'a store loads only itself, the interfaces that it implements, admit/decide.ts, admit/windows.ts, io/deadlines.ts and failure.ts':
     (sources) =>
       offenders(
         sources,

@@ -14,7 +14,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   part: '`total`, and what of it was spent waiting for the `store`, with the `upstream`, and in the `gateway` itself.',
   upstream: 'The name of the upstream in gateway.yaml; `none` where the request was not forwarded.',
   target: 'The address of the target in gateway.yaml; `none` where no target was taken.',
-  window: '`second`, `minute`, `hour` or `day`.',
+  window: '`second`, `minute`, `hour`, `day`, `week` or `month`.',
   rung: 'Which ban of the caller it is: `1` to `4`, and `5+` for the fifth and later.',
   'tollgate_connections_dropped_total reason':
     '`connections` (`listen.maxConnections`), `address` (`listen.maxConnectionsPerAddress`), `memory` (the heap is nearly full) or ' +

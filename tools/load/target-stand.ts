@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import type { Plans } from '../../src/admit/plan.ts';
+import { WINDOWS } from '../../src/admit/windows.ts';
 import { Failure } from '../../src/failure.ts';
 import { boundsOf, KeyMaker } from './key-maker.ts';
 import { ownPlans, readPlans } from './own-plans.ts';
@@ -21,7 +22,7 @@ const FILE = z.array(
   z.strictObject({
     plan: z.string(),
     key: z.string().min(1),
-    limits: z.partialRecord(z.enum(['second', 'minute', 'hour', 'day']), z.int().min(1)),
+    limits: z.partialRecord(z.enum(WINDOWS), z.int().min(1)),
   }),
 );
 

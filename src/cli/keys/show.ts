@@ -1,5 +1,8 @@
+import { formText } from '../../admit/form-text.ts';
+import type { Plan } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
 import type { ExitCode } from '../../failure.ts';
-import { keyReport, timeOf, wholeKeyReport } from '../../operations/key-report.ts';
+import { type KeyReport, keyReport, timeOf, wholeKeyReport } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
@@ -77,6 +80,7 @@ export const keysShow: Command = {
         ['state', stateOf(key, nowMs)],
         ['plan', report.plan],
         ['limits', limitsText(report.limits)],
+        ...kindsOf(report.limits, store.plans.plans.get(report.plan)),
         ['name', report.name ?? '-'],
         ['owner', report.owner ?? '-'],
         ...(report.notes === null
@@ -95,3 +99,11 @@ export const keysShow: Command = {
     });
   },
 };
+
+/** A row for the windows that are not fixed: a key's own limits have the kinds of its plan. Empty if there are none. */
+function kindsOf(limits: KeyReport['limits'], plan: Plan | undefined): [string, string][] {
+  const kinds = WINDOWS.filter((window) => limits[window] !== undefined && limits[window] !== 'unlimited')
+    .map((window) => [window, formText(window, plan?.forms?.[window])] as const)
+    .filter(([, text]) => text !== 'fixed');
+  return kinds.length === 0 ? [] : [['windows', kinds.map(([window, text]) => `${window}: ${text}`).join('; ')]];
+}

@@ -50,7 +50,7 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
     const file = await fileOf(
       [
         'plan,key,sha256,last4,name,owner,notes,limits,expires,created',
-        `pro,${foreign(1)},,,One,Jo,"two\nlines, and ""quotes""",minute=500 day=unlimited,2099-01-01,2020-02-03T04:05:06Z`,
+        `pro,${foreign(1)},,,One,Jo,"two\nlines, and ""quotes""",minute=500 day=unlimited month=9000,2099-01-01,2020-02-03T04:05:06Z`,
         `free,,${sha256(foreign(2))},wxyz,,,,,,`,
         `free,,${sha256(foreign(3), 'base64')},,,,,,90d,`,
         `free,${mint(randomBytes)},,,,,,,,`,
@@ -64,7 +64,7 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
       plan: 'pro',
       name: 'One',
       owner: 'Jo',
-      limits: { minute: 500, day: 'unlimited' },
+      limits: { minute: 500, day: 'unlimited', month: 9000 },
       createdAt: '2020-02-03T04:05:06.000Z',
       expiresAt: '2099-01-01T00:00:00.000Z',
     });
@@ -76,7 +76,7 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
 
   test('takes in NDJSON, which it knows by its first character or its name', async () => {
     const lines = [
-      { key: foreign(1), plan: 'pro', limits: { minute: 7, day: 'unlimited' }, name: null },
+      { key: foreign(1), plan: 'pro', limits: { minute: 7, day: 'unlimited', week: 8, month: 9 }, name: null },
       { sha256: sha256(foreign(2), 'base64url'), plan: 'free' },
     ];
     const text = lines.map((line) => JSON.stringify(line)).join('\n');

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { digestOf, isWellFormed } from '../../../src/identify/api-key.ts';
@@ -98,6 +98,31 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     });
     expect(Object.keys(made.limits)).toEqual(['minute', 'hour', 'day']);
     expect(Date.parse(made.expiresAt) - Date.parse(made.createdAt)).toBe(90 * 86_400_000);
+  });
+
+  test('a key may have a limit of its own for a week and a month, and `keys show` names the kinds of its windows', async () => {
+    const file = join(await temporaryFolder(), 'plans.yaml');
+    writeFileSync(file, 'plans: { slow: { limits: { minute: { limit: 5, window: sliding }, day: 9 } } }\n');
+    const slow = { ...env, TOLLGATE_PLANS: file };
+    const made = await create(
+      slow,
+      '--plan',
+      'slow',
+      '--limit',
+      'week=50',
+      '--limit',
+      'month=100',
+      '--limit',
+      'minute=7',
+    );
+    expect(made.limits).toEqual({ minute: 7, day: 9, week: 50, month: 100 });
+    expect(Object.keys(made.limits)).toEqual(['minute', 'day', 'week', 'month']);
+    const { stdout } = await run(slow, 'keys', 'show', made.id);
+    expect(stdout).toContain('limits    minute=7 day=9 week=50 month=100\n');
+    expect(stdout).toContain('windows   minute: sliding, 12 slices; month: calendar, UTC\n');
+    const csv = (await run(slow, 'keys', 'export')).stdout;
+    expect(csv).toContain(',minute=7 week=50 month=100,');
+    expect((await run(slow, 'usage', made.id)).stdout).toMatch(/^month\t100\t0\t100\t\d{4}-\d\d-01T00:00:00.000Z$/m);
   });
 
   test.each([
