@@ -107,6 +107,23 @@ describe('what was admitted while the store was away', () => {
     expect(spentOf(store.brought)).toEqual(['a minute 2']);
   });
 
+  test('is brought without what has left a sliding window meanwhile', async () => {
+    const sliding = allowance({ minute: 10 }, null, { minute: { slices: 12 } });
+    const { burst, store, pass, one, counts } = outageOn();
+    store.away = true;
+    await burst('a', sliding, 3);
+    pass(30_000);
+    await burst('a', sliding, 2);
+    pass(34_999);
+    await burst('a', sliding, 1);
+    pass(1);
+    await burst('a', sliding, 1);
+    store.away = false;
+    await one('a', sliding);
+    expect(spentOf(store.brought)).toEqual(['a minute 4']);
+    expect(counts).toMatchObject({ 'minute ended': 3, 'minute added': 4 });
+  });
+
   test('is not counted where the store refuses what is brought: it is brought again', async () => {
     const { burst, store, one, admitter } = outageOn();
     store.away = true;

@@ -174,6 +174,42 @@ describe('in Redis', () => {
     expect((await ledger.present(id, plan))?.state).toMatchObject({ ban: { number: 12 }, strikes: { count: 9 } });
     expect(Number(await command('MEMORY', 'USAGE', keyspace.account(id)))).toBeLessThanOrEqual(200);
   });
+
+  test('an account with a minute and a day in 12 slices each takes at most 200 bytes (reliability 138)', async () => {
+    const { ledger, redis } = ledgerOn(url);
+    // As large as it gets: one count more than there are slices, and one of them so large that each takes more bytes.
+    const SIZES = [
+      [12, 60, 1_000, 200],
+      [12, 1_000, 60_000, 200],
+      [12, 1_000_000, 1_000_000, 240],
+      [30, 60, 1_000, 240],
+      [30, 60_000, 60_000, 280],
+      // Above 64 bytes in one field Redis no longer packs the hash (hash-max-listpack-value).
+      [30, 1_000_000, 1_000_000, 720],
+    ] as const;
+    const bytesOf = async (slices: number, minute: number, day: number) => {
+      const { id } = someKey().key;
+      const present = Date.now();
+      const packed = (limit: number) => {
+        const width = Math.ceil(Math.log2(limit + 1) / 8);
+        const counts = Buffer.alloc((slices + 1) * width);
+        for (let i = 0; i <= slices; i++) counts.writeUIntBE(i === 3 ? limit - slices : 1, i * width, width);
+        return Buffer.concat([Buffer.from([128 + slices, 32 * (width - 1)]), counts]);
+      };
+      const fields = { m: packed(minute), M: present - 60_000, d: packed(day), D: present - 86_400_000 };
+      await redis.hset(keyspace.account(id), { ...fields, x: 9, X: present + 60_000 });
+      const forms = { minute: { slices }, day: { slices } };
+      const outcome = await ledger.present(id, allowance({ minute, day }, {}, forms));
+      expect(outcome?.state).toMatchObject({
+        windows: { minute: { used: minute }, day: { used: day } },
+        strikes: { count: 9 },
+      });
+      return Number(await command('MEMORY', 'USAGE', keyspace.account(id)));
+    };
+    for (const [slices, minute, day, most] of SIZES) {
+      expect(await bytesOf(slices, minute, day), `${slices} slices, ${minute}, ${day}`).toBeLessThanOrEqual(most);
+    }
+  });
 });
 
 test('a Redis that has forgotten the scripts is given them again', async () => {

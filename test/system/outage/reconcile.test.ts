@@ -88,6 +88,37 @@ describe('what a gateway admitted alone', () => {
     }
   });
 
+  test('is counted in the slice of the present if the window slides, and not at all if all of it has left', async () => {
+    const sliding = allowance({ minute: 10 }, null, { minute: { slices: 12 } });
+    const consumerId = `backlogSize${consumers++}`;
+    const present = await nowMs();
+    // Four requests in the first slice, half a minute ago.
+    await redis.hset(keyspace.account(consumerId), { m: Buffer.from([128 + 12, 0, 4]), M: present - 30_000 });
+    const bring = (endsAtMs: number) =>
+      reconciler.reconcile([{ consumerId, windows: [{ ...owed('minute', 5, endsAtMs), slices: 12 }], ownNowMs: null }]);
+    const slices = async () => (await ledger.present(consumerId, sliding))!.state.windows.minute!.slices;
+    expect(await bring(present - 1)).toEqual([{ kind: 'added', added: [] }]);
+    expect(await slices()).toMatchObject({ first: 0, counts: [4] });
+    expect(await bring(present + 40_000)).toEqual([{ kind: 'added', added: ['minute'] }]);
+    expect(await slices()).toEqual({ per: 12, startsAtMs: present - 30_000, first: 0, counts: [4, 0, 0, 0, 0, 0, 5] });
+    const [outcome] = await ledger.decide([{ consumerId, allowance: sliding, cost: 1, n: 3 }]);
+    expect(outcome).toMatchObject({ admitted: 1 });
+  });
+
+  test('is added to the period of a calendar window, which ends when it would have', async () => {
+    const form = { day: { calendar: { unit: 'day', zone: 'Pacific/Kiritimati', anchor: 1 } } } as const;
+    const daily = allowance({ day: 10 }, null, form);
+    const consumerId = `backlogSize${consumers++}`;
+    const [counted] = await ledger.decide([{ consumerId, allowance: daily, cost: 1, n: 4 }]);
+    const { endsAtMs } = counted!.state.windows.day!;
+    const { calendar } = daily.limits[0]!;
+    const windows = [{ ...owed('day', 5, endsAtMs), calendar: calendar! }];
+    expect(await reconciler.reconcile([{ consumerId, windows, ownNowMs: null }])).toEqual([
+      { kind: 'added', added: ['day'] },
+    ]);
+    expect((await ledger.present(consumerId, daily))!.state.windows.day).toEqual({ used: 9, endsAtMs });
+  });
+
   test('counts beyond the limit, so that nothing more is admitted in that window', async () => {
     const { consumerId, windowsNow, bring } = await consumer(40);
     const { minute } = await windowsNow();
