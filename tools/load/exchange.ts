@@ -5,6 +5,10 @@ export interface Bound {
   readonly window: string;
   readonly lengthMs: number;
   readonly limit: number;
+  /** Slices per length of a sliding window. */
+  readonly slices?: number;
+  /** There for a calendar window. Its periods may be an hour longer than `lengthMs`. */
+  readonly calendar?: object;
 }
 
 /** Whoever has counters of its own at the gateway: an API key, or the address of callers without a good one. */

@@ -10,6 +10,10 @@ import { allowance } from '../../support/allowance.ts';
 const LADDER = { after: 4, withinMs: 10_000, firstMs: 1_000, factor: 2, longestMs: 4_000 };
 const CALM = allowance({ second: 5, minute: 60 }, null);
 const STRICT = allowance({ second: 5, minute: 600 }, LADDER);
+const SLIDING = allowance({ second: 5, minute: 60 }, null, { second: { slices: 4 }, minute: { slices: 12 } });
+const CALENDAR = allowance({ hour: 20, month: 100 }, null, {
+  hour: { calendar: { unit: 'hour', zone: 'UTC', anchor: 1 } },
+});
 /** So many, so many milliseconds apart. */
 const every = (stepMs: number, count: number): Sending => ({
   atMs: Array.from({ length: count }, (_, i) => i * stepMs),
@@ -65,6 +69,10 @@ describe('a gateway that keeps its promises is found right', () => {
       { waits: true },
     ],
     ['all at once', CALM, { atMs: [...Array(12).fill(0), ...Array(12).fill(1_300)] }, {}],
+    ['with sliding windows, hammered', SLIDING, every(70, 1_200), {}],
+    ['with sliding windows, by a client that waits', SLIDING, { oneByOne: 120, patient: true }, { waits: true }],
+    ['with sliding windows and bans', { ...SLIDING, bans: STRICT.bans }, every(25, 800), {}],
+    ['with calendar windows', CALENDAR, every(1_000, 60), {}],
     ['with one limit', allowance({ hour: 20 }, { after: 100 }), every(100, 60), {}],
   ])('%s', (_name, plan, sending, differences) => {
     const notes = judged(plan, historyOf({ sending, allowance: plan }), differences);
@@ -94,6 +102,28 @@ describe('admission', () => {
     const told = asIfBy(CALM, historyOf({ sending: every(70, 60), allowance: withLimit(CALM, 'second', 6) }), -1);
     expect(judged(CALM, told).findings).toContainEqual(
       expect.objectContaining({ check: 'limit', sentence: expect.stringContaining('admitted 6 of 5') }),
+    );
+  });
+
+  test('a window that should slide and is fixed is found, and one that gives back too late', () => {
+    // One request opens the window, four fill it at its end, and five more come at the beginning of the next.
+    const sending = { atMs: [0, 900, 900, 900, 900, 1_010, 1_010, 1_010, 1_010, 1_010] };
+    const [sliding, fixed] = [{ second: { slices: 4 } }, {}].map((form) => allowance({ second: 5 }, null, form)) as [
+      Allowance,
+      Allowance,
+    ];
+    expect(judged(sliding, historyOf({ sending, allowance: sliding })).findings).toEqual([]);
+    expect(judged(sliding, historyOf({ sending, allowance: fixed })).findings).toContainEqual(
+      expect.objectContaining({
+        check: 'limit',
+        sentence: expect.stringMatching(/^the second from .* admitted 9 of 5/),
+      }),
+    );
+    const late = retold(historyOf({ sending, allowance: sliding }), ({ windows }, { sentAtMs }) => ({
+      windows: windows!.map((it) => (sentAtMs % 1_000 === 370 ? { ...it, remaining: 3 } : it)),
+    }));
+    expect(judged(sliding, late).findings).toContainEqual(
+      expect.objectContaining({ check: 'whole', sentence: expect.stringContaining('had 3 remaining, and 4 is right') }),
     );
   });
 

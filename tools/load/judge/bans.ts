@@ -64,7 +64,7 @@ export function judgeBans(subject: Subject, exchanges: readonly Exchange[], note
   const prompt = exchanges.every(({ sentAtMs, receivedAtMs }) => receivedAtMs - sentAtMs < PROMPT_MS);
   for (const ban of bans) {
     notes.looked('bans');
-    if (complete) length(who, rule, ban, notes);
+    if (complete) length(subject, rule, ban, notes);
     inForce(who, ban, exchanges, notes);
   }
   if (complete && prompt && subject.fresh) strikes(who, rule, bans, exchanges, notes);
@@ -77,10 +77,11 @@ function ladder({ name: who, fresh }: Subject, bans: readonly SeenBan[], notes: 
   notes.fault('bans', who, 'ladder', `ban ${bans[wrong]!.number} came where ban ${first + wrong} was due.`);
 }
 
-function length(who: string, rule: BanRule, ban: SeenBan, notes: Notes): void {
+function length({ name: who, limits }: Subject, rule: BanRule, ban: SeenBan, notes: Notes): void {
   const { number, untilS, firstSentAtMs, firstReceivedAtMs } = ban;
   const ruledMs = ruledLengthMs(rule, number);
-  const toldS = toldLengthS(ban);
+  // A second that slides may outlast a ban of one second within the same second of the clock.
+  const toldS = limits.some(({ slices }) => slices !== undefined) ? null : toldLengthS(ban);
   const ruledS = Math.ceil(ruledMs / 1000);
   if (toldS !== null && toldS !== ruledS) {
     notes.fault(

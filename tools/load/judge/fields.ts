@@ -1,4 +1,4 @@
-import type { Exchange, Subject, ToldWindow } from '../exchange.ts';
+import type { Bound, Exchange, Subject, ToldWindow } from '../exchange.ts';
 import type { Notes } from './notes.ts';
 import { clock, outcomeOf } from './verdict.ts';
 
@@ -52,9 +52,15 @@ function* faultsOfWindows({ limits }: Subject, windows: readonly ToldWindow[]): 
     if (bound === undefined) yield ['window', `RateLimit tells of a ${window}, which the plan has not`];
     else if (remaining > bound.limit) yield ['r', `${remaining} remain in the ${window}, of ${bound.limit}`];
     // A ban's end is told in place of its window's, and may be further away.
-    else if (remaining > 0 && resetInS * 1000 > bound.lengthMs)
+    else if (remaining > 0 && resetInS * 1000 > longestMs(bound))
       yield ['t', `the ${window} is to reset in ${resetInS} s`];
   }
+}
+
+/** How far away the reset of a window may be: the oldest slice of a sliding one leaves a length after its end. */
+function longestMs({ lengthMs, slices, calendar }: Bound): number {
+  if (slices !== undefined) return Math.ceil((lengthMs * (1 + 1 / slices)) / 1000) * 1000;
+  return calendar === undefined ? lengthMs : lengthMs + 3_600_000;
 }
 
 /** The X- fields describe one window of RateLimit, the one that binds, and say the same of it. */

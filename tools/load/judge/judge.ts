@@ -3,6 +3,7 @@ import { judgeAdmission } from './admission.ts';
 import { judgeBans } from './bans.ts';
 import { judgeFields } from './fields.ts';
 import type { Notes } from './notes.ts';
+import { judgeSliding } from './sliding.ts';
 import { clock } from './verdict.ts';
 import { judgeWaiting } from './waiting.ts';
 
@@ -24,6 +25,7 @@ export function judge(observed: readonly Observed[], notes: Notes): void {
       judgeFields(subject, exchange, notes);
     }
     judgeAdmission(subject, inOrder, notes);
+    judgeSliding(subject, inOrder, notes);
     judgeWaiting(subject, inOrder, notes);
     judgeBans(subject, inOrder, notes);
   }

@@ -19,13 +19,13 @@ const LONG_MS = 60_000;
 const SLACK_S = 1;
 
 /**
- * Sorts answers into windows. X-RateLimit-Reset names a window without doubt: the next one ends at least its length
+ * Sorts answers into windows that are not sliding. X-RateLimit-Reset names a window without doubt: the next one ends at least its length
  * later, which is at least one second. Of windows that the X- fields do not describe only `RateLimit` tells, in seconds
  * from a moment that is known to a second or so: enough for long windows and not for those of a second.
  */
 export function windowsOf(subject: Subject, exchanges: readonly Exchange[]): SeenWindow[] {
   return subject.limits
-    .filter(({ limit }) => limit >= subject.cost)
+    .filter(({ limit, slices }) => limit >= subject.cost && slices === undefined)
     .flatMap((bound) => windowsOfBound(subject, bound, exchanges));
 }
 
