@@ -120,7 +120,7 @@ describe('the check of', () => {
       ['src/simulate/a.ts', "import { readSync } from 'node:fs';"],
       ['src/simulate/b.ts', "import { parsePlans } from '../config/plans.ts';"],
     ],
-    'a store loads only itself, the interfaces that it implements, admit/decide.ts, admit/windows.ts, io/deadlines.ts and failure.ts':
+    'a store loads only itself, the interfaces that it implements, the decision and the history of admit, io/deadlines.ts and failure.ts':
       [
         ['src/stores/redis/a.ts', "import { x } from '../embedded/keys.ts';"],
         ['src/stores/embedded/a.ts', "import { admit } from '../../admit/admit.ts';"],

@@ -20,6 +20,8 @@ const FOR_STORES = [
   'src/admit/ledger.ts',
   'src/admit/decide.ts',
   'src/admit/windows.ts',
+  'src/admit/history.ts',
+  'src/admit/refusals.ts',
   'src/annotate/deprecation.ts',
   'src/operations/audit-store.ts',
 ];
@@ -82,7 +84,7 @@ export const RULES: Readonly<Record<string, Rule>> = {
       'it decides what was recorded: files, clocks and terminals are for cli, which hands them in',
     ),
 
-  'a store loads only itself, the interfaces that it implements, admit/decide.ts, admit/windows.ts, io/deadlines.ts and failure.ts':
+  'a store loads only itself, the interfaces that it implements, the decision and the history of admit, io/deadlines.ts and failure.ts':
     (sources) =>
       offenders(
         sources,
