@@ -13,11 +13,11 @@ let redis: Redis;
 beforeAll(async () => {
   redis = new Redis((await testRedis()).url);
   redis.defineCommand('testAdmitted', {
-    lua: `${HISTORY_LUA}\nrecordAdmitted(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]))`,
+    lua: `${HISTORY_LUA}\nhistory().admitted(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]))`,
     numberOfKeys: 1,
   });
   redis.defineCommand('testRefused', {
-    lua: `${HISTORY_LUA}\nrecordRefused(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))`,
+    lua: `${HISTORY_LUA}\nhistory().refused(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))`,
     numberOfKeys: 1,
   });
 });

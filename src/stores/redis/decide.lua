@@ -16,8 +16,8 @@
 --       imposed it (else 0); and for each top-up in force its window, amount and end.
 --       Now alone: nothing was decided, because the instants of a calendar window do not include now.
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local hour = math.floor(now / 3600000)
+local now = time[1] * 1000 + floor(time[2] / 1000)
+local hour = floor(now / 3600000)
 
 local function numbersIn(text)
   local numbers = {}
@@ -32,13 +32,13 @@ end
 
 local function banLength(rule, number)
   local first, factor, longest = rule.first, rule.factor, rule.longest
-  if factor == 1 then return math.min(first, longest) end
+  if factor == 1 then return min(first, longest) end
   local length = first
   for _ = 2, number do
     if length >= longest then break end
     length = length * factor
   end
-  return math.min(math.floor(length), longest)
+  return min(floor(length), longest)
 end
 
 -- Nil if the instants of a calendar window do not include now.
@@ -81,21 +81,21 @@ end
 
 -- The first instant at which `cost` fits into a window, as `fitsAtMs` in windows.ts.
 local function fitsAt(window, cost)
-  local count = window.count
-  if count.counts == nil then return count.ends end
-  local used = count.used
-  for i, left in ipairs(count.counts) do
+  local slices = window.slices
+  if slices == nil then return window.ends end
+  local used = window.used
+  for i, left in ipairs(slices.counts) do
     if left > 0 then
-      local leaves = leavesAt(count, count.first + i - 1, LENGTHS[window.index])
+      local leaves = sliding().leavesAt(window, slices.first + i - 1)
       used = used - left
       local hasEnded = window.topUpEnd ~= nil and leaves >= window.topUpEnd
       if used + cost <= window.limit - (hasEnded and window.topUp or 0) then return leaves end
     end
   end
-  return endOf(count, window.index)
+  return window.ends
 end
 
-local function decide(key, rule, n, cost, history)
+local function decide(key, rule, n, cost, historyKey)
   local after, within, forget, windows = rule.after, rule.within, rule.forget, rule.windows
 
   local values = redis.pcall('HMGET', key, unpack(rule.fields))
@@ -105,13 +105,13 @@ local function decide(key, rule, n, cost, history)
   end
   for i = 1, 5 do
     local number = tonumber(values[i] or 0)
-    if not isWhole(number) then return '0' end
+    if number == nil or number < 0 or number > MOST or number ~= floor(number) then return '0' end
     values[i] = number
   end
   if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return '0' end
-  for i, window in ipairs(windows) do
-    window.count = readCount(window.index, values[5 + 2 * i], values[6 + 2 * i])
-    if window.count == nil then return '0' end
+  for i = 1, #windows do
+    local window = windows[i]
+    if not readWindow(window, values[5 + 2 * i], values[6 + 2 * i]) then return '0' end
     window.limit, window.topUp, window.topUpEnd = window.planned, nil, nil
   end
   if values[6] then
@@ -152,16 +152,15 @@ local function decide(key, rule, n, cost, history)
   local cost_exceeds_limit = false
   -- The least amount by which the clock was set back, according to the windows.
   local back = 0
-  for _, window in ipairs(windows) do
-    local count, windowBack, isChanged = presentCount(window.count, window.index, window.per, window.latest, now)
-    window.count, window.isChanged = count, isChanged
-    back = math.max(back, windowBack)
+  for i = 1, #windows do
+    local window = windows[i]
+    back = max(back, present(window, now))
     if window.limit < cost then cost_exceeds_limit = true end
-    room = math.min(room, math.floor((window.limit - count.used) / cost))
+    room = min(room, floor((window.limit - window.used) / cost))
   end
   -- Strikes end with the window that refused, so their end moves back by the same amount.
   if strikes > 0 then
-    local ends = math.min(strikesEnd - back, now + within)
+    local ends = min(strikesEnd - back, now + within)
     if after == 0 or now >= ends then
       strikes, strikesEnd = 0, 0
       put('x', 0)
@@ -177,26 +176,26 @@ local function decide(key, rule, n, cost, history)
   if number > 0 and now < banEnd then
     bannedFrom = 0
   else
-    admitted = math.max(room, 0)
+    admitted = max(room, 0)
     if admitted > 0 then
-      for _, window in ipairs(windows) do
-        local before = endOf(window.count, window.index)
-        window.count = countIn(window.count, window.index, window.per, window.latest, now, admitted * cost)
-        window.isChanged = true
-        if endOf(window.count, window.index) > before then lasting = true end
+      for i = 1, #windows do
+        local window = windows[i]
+        local before = window.ends
+        countIn(window, now, admitted * cost)
+        if window.ends > before then lasting = true end
       end
     end
     local refused = n - admitted
     if refused > 0 and after > 0 and not cost_exceeds_limit then
       local last, lastEnd = 0, 0
       for _, window in ipairs(windows) do
-        if window.limit - window.count.used < cost then
+        if window.limit - window.used < cost then
           local ends = fitsAt(window, cost)
           if ends >= lastEnd then last, lastEnd = window.index, ends end
         end
       end
       if strikes + refused >= after then
-        bannedFrom = admitted + math.max(after - strikes - 1, 0)
+        bannedFrom = admitted + max(after - strikes - 1, 0)
         number = number + 1
         imposes = 1
         banEnd = now + banLength(rule, number)
@@ -208,7 +207,7 @@ local function decide(key, rule, n, cost, history)
       else
         if strikes == 0 then strikesEnd = now + within end
         strikes = strikes + refused
-        strikesEnd = math.min(strikesEnd, lastEnd)
+        strikesEnd = min(strikesEnd, lastEnd)
       end
       put('x', strikes)
       put('X', strikesEnd)
@@ -216,7 +215,7 @@ local function decide(key, rule, n, cost, history)
     end
   end
   for _, window in ipairs(windows) do
-    if window.isChanged then putCount(put, window.index, window.count) end
+    if window.isChanged then putWindow(put, window) end
   end
 
   if n > 0 and #changes > 0 then
@@ -224,32 +223,32 @@ local function decide(key, rule, n, cost, history)
     local written = redis.pcall('HSET', key, unpack(changes))
     if type(written) == 'table' and written.err then return written end
     if lasting then
-      local expires = math.max(strikesEnd, number > 0 and banEnd + forget or 0, now + redis.call('PTTL', key))
-      for _, window in ipairs(windows) do expires = math.max(expires, endOf(window.count, window.index)) end
+      local expires = max(strikesEnd, number > 0 and banEnd + forget or 0, now + redis.call('PTTL', key))
+      for _, window in ipairs(windows) do expires = max(expires, window.ends) end
       redis.call('PEXPIREAT', key, expires)
     end
   end
 
   local recorded = cost * (rule.history == 2 and n or admitted)
-  if history and recorded > 0 then
-    local err = recordAdmitted(history, hour, recorded)
+  if historyKey and recorded > 0 then
+    local err = history().admitted(historyKey, hour, recorded)
     if err then return err end
   end
 
   local reply = { admitted }
   local hasTopUps = false
   for _, window in ipairs(windows) do
-    local count = window.count
+    local slices = window.slices
     if window.per == 0 then
-      reply[#reply + 1] = count.used
-      reply[#reply + 1] = count.ends
-    elseif count.counts == nil then
+      reply[#reply + 1] = window.used
+      reply[#reply + 1] = window.ends
+    elseif slices == nil then
       reply[#reply + 1] = 0
     else
-      reply[#reply + 1] = #count.counts
-      reply[#reply + 1] = count.starts
-      reply[#reply + 1] = count.first
-      for _, slice in ipairs(count.counts) do reply[#reply + 1] = slice end
+      reply[#reply + 1] = #slices.counts
+      reply[#reply + 1] = slices.starts
+      reply[#reply + 1] = slices.first
+      for _, count in ipairs(slices.counts) do reply[#reply + 1] = count end
     end
     hasTopUps = hasTopUps or window.topUp ~= nil
   end
@@ -278,12 +277,12 @@ for i = 1, #runs, 4 do
   local rule, n, cost = rules[runs[i]], runs[i + 1], runs[i + 2]
   for _ = 1, runs[i + 3] do
     at = at + 1
-    local key, history = KEYS[at], nil
+    local key, historyKey = KEYS[at], nil
     if rule.history > 0 then
       at = at + 1
-      history = KEYS[at]
+      historyKey = KEYS[at]
     end
-    local reply = decide(key, rule, n, cost, history)
+    local reply = decide(key, rule, n, cost, historyKey)
     if type(reply) == 'table' and reply.err then return reply end
     replies[#replies + 1] = reply
   end

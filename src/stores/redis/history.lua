@@ -1,102 +1,125 @@
 -- The history of one consumer, a string of 1,000 bytes: the twin of src/admit/history.ts, which describes it. The scripts
 -- that follow it share these functions. A string that is no history stays as it is.
-local HISTORY_BYTES = 1000
-local HOURS_KEPT, DAYS_KEPT = 48, 92
-local RECENT, HOURS, DAYS, HOUR_REFUSALS, DAY_REFUSALS = 4, 20, 260, 720, 816
+-- Like what sliding windows need (windows.lua), these functions are made only if a call needs them.
+local function makeHistory()
+  local parts = {}
+  local HISTORY_BYTES = 1000
+  local HOURS_KEPT, DAYS_KEPT = 48, 92
+  local RECENT, HOURS, DAYS, HOUR_REFUSALS, DAY_REFUSALS = 4, 20, 260, 720, 816
 
--- A count in one byte: exact to 15, then three binary digits and an exponent.
-local function packedCount(count)
-  local exponent, digits = 0, count
-  while digits >= 16 do
-    digits = math.floor(digits / 2)
-    exponent = exponent + 1
+  -- A count in one byte: exact to 15, then three binary digits and an exponent.
+  local function packedCount(count)
+    local exponent, digits = 0, count
+    while digits >= 16 do
+      digits = math.floor(digits / 2)
+      exponent = exponent + 1
+    end
+    return exponent == 0 and digits or 8 * exponent + digits
   end
-  return exponent == 0 and digits or 8 * exponent + digits
-end
 
--- A text with some of its bytes replaced; `at` counts from 0.
-local function with(text, at, bytes)
-  return string.sub(text, 1, at) .. bytes .. string.sub(text, at + #bytes + 1)
-end
-
--- The refusals and the ban answers at `recent` in two bytes.
-local function refusalsOf(text, recent)
-  local refused, banned = struct.unpack('>I4I4', text, recent + 1)
-  return string.char(packedCount(refused), packedCount(banned))
-end
-
--- Clears the hours or days from `first` to `last`.
-local function cleared(text, first, last, kept, costs, refusals)
-  for one = math.max(first, last - kept + 1), last do
-    text = with(text, costs + 5 * (one % kept), '\0\0\0\0\0')
-    text = with(text, refusals + 2 * (one % kept), '\0\0')
+  -- A text with some of its bytes replaced; `at` counts from 0.
+  local function with(text, at, bytes)
+    return string.sub(text, 1, at) .. bytes .. string.sub(text, at + #bytes + 1)
   end
-  return text
-end
 
--- An error of Redis that the caller must tell: not that the key holds something else, nor that the ACL of this user is from
--- before there were histories, which the gateway warns of at startup.
-local function errorOf(reply)
-  if type(reply) ~= 'table' or not reply.err then return nil end
-  for _, ignored in ipairs({ 'WRONGTYPE', 'NOPERM', "can't run this command" }) do
-    if string.find(reply.err, ignored, 1, true) then return nil end
+  -- The refusals and the ban answers at `recent` in two bytes.
+  local function refusalsOf(text, recent)
+    local refused, banned = struct.unpack('>I4I4', text, recent + 1)
+    return string.char(packedCount(refused), packedCount(banned))
   end
-  return reply
-end
 
--- Makes `hour` the last hour of a history, unless it has a later one that is not 48 hours later. False if the key holds
--- something else; the error if Redis refuses to write.
-local function reachHour(key, hour)
-  local head = redis.pcall('GETRANGE', key, 0, 3)
-  if type(head) == 'table' then return false end
-  if #head == 4 then
-    local last = struct.unpack('>I4', head)
-    if last >= hour and last - hour < HOURS_KEPT then return true end
+  -- Clears the hours or days from `first` to `last`.
+  local function cleared(text, first, last, kept, costs, refusals)
+    for one = math.max(first, last - kept + 1), last do
+      text = with(text, costs + 5 * (one % kept), '\0\0\0\0\0')
+      text = with(text, refusals + 2 * (one % kept), '\0\0')
+    end
+    return text
   end
-  local text
-  if #head == 0 then
-    text = struct.pack('>I4', hour) .. string.rep('\0', HISTORY_BYTES - 4)
-  else
-    text = redis.call('GET', key)
-    if #text ~= HISTORY_BYTES then return false end
-    local last = struct.unpack('>I4', text)
-    if last > hour then
+
+  -- An error of Redis that the caller must tell: not that the key holds something else, nor that the ACL of this user is from
+  -- before there were histories, which the gateway warns of at startup.
+  local function errorOf(reply)
+    if type(reply) ~= 'table' or not reply.err then return nil end
+    for _, ignored in ipairs({ 'WRONGTYPE', 'NOPERM', "can't run this command" }) do
+      if string.find(reply.err, ignored, 1, true) then return nil end
+    end
+    return reply
+  end
+
+  -- Makes `hour` the last hour of a history, unless it has a later one that is not 48 hours later. False if the key holds
+  -- something else; the error if Redis refuses to write.
+  local function reachHour(key, hour)
+    local head = redis.pcall('GETRANGE', key, 0, 3)
+    if type(head) == 'table' then return false end
+    -- What `admitted` leaves of a key that did not exist.
+    if head == '\0\0\0\0' then head = '' end
+    if #head == 4 then
+      local last = struct.unpack('>I4', head)
+      if last >= hour and last - hour < HOURS_KEPT then return true end
+    end
+    local text
+    if #head == 0 then
       text = struct.pack('>I4', hour) .. string.rep('\0', HISTORY_BYTES - 4)
     else
-      local lastDay, day = math.floor(last / 24), math.floor(hour / 24)
-      text = with(text, HOUR_REFUSALS + 2 * (last % HOURS_KEPT), refusalsOf(text, RECENT))
-      text = cleared(text, last + 1, hour, HOURS_KEPT, HOURS, HOUR_REFUSALS)
-      if day > lastDay then
-        text = with(text, DAY_REFUSALS + 2 * (lastDay % DAYS_KEPT), refusalsOf(text, RECENT + 8))
-        text = cleared(text, lastDay + 1, day, DAYS_KEPT, DAYS, DAY_REFUSALS)
+      text = redis.call('GET', key)
+      if #text ~= HISTORY_BYTES then return false end
+      local last = struct.unpack('>I4', text)
+      if last > hour then
+        text = struct.pack('>I4', hour) .. string.rep('\0', HISTORY_BYTES - 4)
+      else
+        local lastDay, day = math.floor(last / 24), math.floor(hour / 24)
+        text = with(text, HOUR_REFUSALS + 2 * (last % HOURS_KEPT), refusalsOf(text, RECENT))
+        text = cleared(text, last + 1, hour, HOURS_KEPT, HOURS, HOUR_REFUSALS)
+        if day > lastDay then
+          text = with(text, DAY_REFUSALS + 2 * (lastDay % DAYS_KEPT), refusalsOf(text, RECENT + 8))
+          text = cleared(text, lastDay + 1, day, DAYS_KEPT, DAYS, DAY_REFUSALS)
+        end
+        text = with(text, RECENT, string.rep('\0', day > lastDay and 16 or 8))
+        text = with(text, 0, struct.pack('>I4', hour))
       end
-      text = with(text, RECENT, string.rep('\0', day > lastDay and 16 or 8))
-      text = with(text, 0, struct.pack('>I4', hour))
     end
+    -- A whole string takes no more memory than its bytes; one that grows by SETRANGE takes twice as much.
+    local written = redis.pcall('SET', key, text)
+    if written.err then return errorOf(written) or false end
+    redis.call('PEXPIREAT', key, (hour + 1 + DAYS_KEPT * 24) * 3600000)
+    return true
   end
-  -- A whole string takes no more memory than its bytes; one that grows by SETRANGE takes twice as much.
-  local written = redis.pcall('SET', key, text)
-  if written.err then return errorOf(written) or false end
-  redis.call('PEXPIREAT', key, (hour + 1 + DAYS_KEPT * 24) * 3600000)
-  return true
+
+  -- Adds admitted cost to an hour and its day. Nil, or the error if Redis refuses to write.
+  function parts.admitted(key, hour, cost)
+    local ofHour = 8 * (HOURS + 5 * (hour % HOURS_KEPT))
+    local ofDay = 8 * (DAYS + 5 * (math.floor(hour / 24) % DAYS_KEPT))
+    local function add(more)
+      return redis.pcall(
+        'BITFIELD', key, 'OVERFLOW', 'SAT', 'INCRBY', 'u40', ofHour, more, 'INCRBY', 'u40', ofDay, more, 'GET', 'u32', 0
+      )
+    end
+    -- Nearly always the hour is the last one, so this is added before it is known: one call of Redis instead of two.
+    local added = add(cost)
+    if added.err then return errorOf(added) end
+    if added[3] == hour then return nil end
+    add(-cost)
+    local reached = reachHour(key, hour)
+    if reached ~= true then return reached or nil end
+    return errorOf(add(cost))
+  end
+
+  -- Adds refusals and ban answers.
+  function parts.refused(key, hour, refused, banned)
+    if reachHour(key, hour) ~= true then return end
+    local args = { 'BITFIELD', key, 'OVERFLOW', 'SAT' }
+    for i, count in ipairs({ refused, banned, refused, banned }) do
+      for _, arg in ipairs({ 'INCRBY', 'u32', 8 * (RECENT + 4 * (i - 1)), count }) do args[#args + 1] = arg end
+    end
+    redis.pcall(unpack(args))
+  end
+
+  return parts
 end
 
--- Adds admitted cost to an hour and its day. Nil, or the error if Redis refuses to write.
-local function recordAdmitted(key, hour, cost)
-  local reached = reachHour(key, hour)
-  if reached ~= true then return reached or nil end
-  local ofHour = 8 * (HOURS + 5 * (hour % HOURS_KEPT))
-  local ofDay = 8 * (DAYS + 5 * (math.floor(hour / 24) % DAYS_KEPT))
-  local written = redis.pcall('BITFIELD', key, 'OVERFLOW', 'SAT', 'INCRBY', 'u40', ofHour, cost, 'INCRBY', 'u40', ofDay, cost)
-  return errorOf(written)
-end
-
--- Adds refusals and ban answers.
-local function recordRefused(key, hour, refused, banned)
-  if reachHour(key, hour) ~= true then return end
-  local args = { 'BITFIELD', key, 'OVERFLOW', 'SAT' }
-  for i, count in ipairs({ refused, banned, refused, banned }) do
-    for _, arg in ipairs({ 'INCRBY', 'u32', 8 * (RECENT + 4 * (i - 1)), count }) do args[#args + 1] = arg end
-  end
-  redis.pcall(unpack(args))
+local madeHistory
+local function history()
+  madeHistory = madeHistory or makeHistory()
+  return madeHistory
 end

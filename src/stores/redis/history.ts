@@ -17,7 +17,7 @@ import { holdWrites } from './values.ts';
 /** KEYS: the history of one consumer. ARGV: refusals, ban answers. */
 const ADD_LUA = `${HISTORY_LUA}
 local time = redis.call('TIME')
-recordRefused(KEYS[1], math.floor(time[1] / 3600), tonumber(ARGV[1]), tonumber(ARGV[2]))`;
+history().refused(KEYS[1], math.floor(time[1] / 3600), tonumber(ARGV[1]), tonumber(ARGV[2]))`;
 
 /** KEYS: the two names of the index. ARGV: most members, then for each consumer its id, when it ends and the rest. */
 const NOTE_LUA = readFileSync(new URL('./note-refused.lua', import.meta.url), 'utf8');

@@ -32,15 +32,17 @@ for at = 3, afterWindows - 1, 5 do
     if string.find(values.err, 'WRONGTYPE', 1, true) then return 'WRONGTYPE' end
     return values
   end
-  local count = readCount(index, values[1], values[2])
-  if count == nil or count.used > MOST - spent then return 'FOREIGN' end
+  local window = { index = index, per = per }
+  if not readWindow(window, values[1], values[2]) or window.used > MOST - spent then return 'FOREIGN' end
   if per == 0 and not isCalendar then ends = math.min(ends, now + LENGTHS[index]) end
   if ends <= now then
     replies[#replies + 1] = 0
   else
-    count = countIn(presentCount(count, index, per, ends, now), index, per, ends, now, spent)
-    putCount(put, index, count)
-    last = math.max(last, endOf(count, index))
+    window.latest = ends
+    present(window, now)
+    countIn(window, now, spent)
+    putWindow(put, window)
+    last = math.max(last, window.ends)
     replies[#replies + 1] = 1
   end
 end
@@ -51,7 +53,7 @@ if #changes > 0 then
   redis.call('PEXPIREAT', KEYS[1], math.max(last, now + redis.call('PTTL', KEYS[1])))
 end
 for at = afterWindows, #ARGV, 2 do
-  local err = recordAdmitted(KEYS[2], tonumber(ARGV[at]), tonumber(ARGV[at + 1]))
+  local err = history().admitted(KEYS[2], tonumber(ARGV[at]), tonumber(ARGV[at + 1]))
   if err then return err end
 end
 return replies

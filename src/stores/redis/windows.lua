@@ -9,142 +9,177 @@
 --   t             top-ups, three numbers each: window, amount, end
 --   x X           strikes, their end
 --   b B w         ban number, its end, its window
+--
+-- A window is a table: its `index`, its slices `per` length (0: it does not slide), `latest`, the end of one that opens now
+-- (not used by sliding ones), `used`, `ends`, when nothing of it counts any more (0: it is not open), and, if it was counted
+-- as a sliding window, its `slices`: `per`, `first`, `starts` and `counts`.
 local USED = { 's', 'm', 'h', 'd', 'k', 'n' }
 local ENDS = { 'S', 'M', 'H', 'D', 'K', 'N' }
 -- Of windows that may slide.
 local LENGTHS = { 1000, 60000, 3600000, 86400000, 604800000 }
 local MOST = 9007199254740992
+local floor, max, min = math.floor, math.max, math.min
 
-local function isWhole(number)
-  return number ~= nil and number >= 0 and number <= MOST and number == math.floor(number)
-end
+-- What only sliding windows need. Redis runs the whole script at each call, and makes these functions only if it meets such a
+-- window: all of them for each call would cost a tenth of a decision.
+local function makeSliding()
+  local sliding = {}
 
--- When slice `index` begins, after slice 0.
-local function boundary(index, length, per)
-  return math.floor(index * length / per)
-end
-
--- When slice `index` of a count leaves.
-local function leavesAt(count, index, length)
-  return count.starts + length + boundary(index + 1, length, count.per)
-end
-
-local function unpackSlices(text, starts)
-  local head = string.byte(text, 1) or 0
-  local second = string.byte(text, 2) or 0
-  local width = math.floor(second / 32) + 1
-  local n = (#text - 2) / width
-  if head < 128 or n < 1 or n ~= math.floor(n) or not isWhole(starts) then return nil end
-  local count = { per = head - 128, first = second % 32, starts = starts, counts = {}, used = 0 }
-  if count.per < 1 or count.first >= count.per then return nil end
-  local values = { struct.unpack('>' .. string.rep('I' .. width, n), string.sub(text, 3)) }
-  for i = 1, n do
-    if not isWhole(values[i]) then return nil end
-    count.counts[i] = values[i]
-    count.used = count.used + values[i]
+  -- When slice `index` begins, after slice 0.
+  local function boundary(index, length, per)
+    return floor(index * length / per)
   end
-  return count
-end
 
-local function packSlices(count)
-  local width, most = 1, 0
-  for _, slice in ipairs(count.counts) do most = math.max(most, slice) end
-  while most >= 256 ^ width do width = width + 1 end
-  local head = string.char(128 + count.per, count.first + 32 * (width - 1))
-  return head .. struct.pack('>' .. string.rep('I' .. width, #count.counts), unpack(count.counts))
-end
-
--- A count from its two fields: its `used`, and its `ends`, or for a sliding one `per`, `first`, `starts` and `counts`.
--- `used` is 0 if there is none. Nil if the values are foreign.
-local function readCount(index, used, ends)
-  local number, at = tonumber(used or 0), tonumber(ends or 0)
-  if isWhole(number) and isWhole(at) then return { used = number, ends = at } end
-  if number ~= nil or at == nil then return nil end
-  return LENGTHS[index] and unpackSlices(used, at)
-end
-
-local function putCount(put, index, count)
-  if count.counts then
-    put(USED[index], packSlices(count))
-    put(ENDS[index], count.starts)
-  else
-    put(USED[index], count.used)
-    put(ENDS[index], count.ends)
+  -- When slice `index` leaves.
+  function sliding.leavesAt(window, index)
+    local slices, length = window.slices, LENGTHS[window.index]
+    return slices.starts + length + boundary(index + 1, length, slices.per)
   end
-end
 
-local function oneSlice(per, now, used)
-  return { per = per, first = 0, starts = now, counts = { used }, used = used }
-end
-
-local NONE = { used = 0, ends = 0 }
-
--- What of some slices still counts, the amount by which they moved back, and whether they have changed.
-local function presentSlices(count, index, now)
-  local length, slices = LENGTHS[index], #count.counts
-  local back = math.max(count.starts + boundary(count.first + slices - 1, length, count.per) - now, 0)
-  count.starts = count.starts - back
-  local gone = 0
-  while gone < slices and (count.counts[gone + 1] == 0 or leavesAt(count, count.first + gone, length) <= now) do
-    gone = gone + 1
+  -- Gives a window its slices.
+  local function keep(window, slices)
+    window.slices, window.used = slices, 0
+    for _, count in ipairs(slices.counts) do window.used = window.used + count end
+    window.ends = sliding.leavesAt(window, slices.first + #slices.counts - 1)
   end
-  if gone == slices then return NONE, back, true end
-  if gone > 0 then
-    local first = (count.first + gone) % count.per
-    count.starts = count.starts + (count.first + gone - first) / count.per * length
-    count.first = first
-    local left = {}
-    count.used = 0
-    for i = gone + 1, slices do
-      left[#left + 1] = count.counts[i]
-      count.used = count.used + count.counts[i]
+
+  local function close(window)
+    window.slices, window.used, window.ends = nil, 0, 0
+  end
+
+  local function keepOne(window, now, used)
+    keep(window, { per = window.per, first = 0, starts = now, counts = { used } })
+  end
+
+  -- False if the values are foreign.
+  function sliding.read(window, text, starts)
+    local head, second = string.byte(text, 1, 2)
+    if second == nil or head <= 128 or starts == nil or not LENGTHS[window.index] then return false end
+    local width = floor(second / 32) + 1
+    local n = (#text - 2) / width
+    local slices = { per = head - 128, first = second % 32, starts = starts }
+    if n < 1 or n ~= floor(n) or slices.first >= slices.per then return false end
+    slices.counts = { struct.unpack('>' .. string.rep('I' .. width, n), text, 3) }
+    slices.counts[n + 1] = nil
+    for _, count in ipairs(slices.counts) do
+      if count > MOST then return false end
     end
-    count.counts = left
+    keep(window, slices)
+    return true
   end
-  return count, back, gone > 0 or back > 0
-end
 
--- What of a count still counts under a window of `per` slices (0: not sliding; then one that opens now ends at `latest`), the
--- amount by which the clock was set back, and whether the count has changed.
-local function presentCount(count, index, per, latest, now)
-  if per > 0 then
-    if count.counts == nil then
-      if count.ends <= now then return NONE, 0, count.ends > 0 end
-      return oneSlice(per, now, count.used), math.max(count.ends - now - LENGTHS[index], 0), true
+  function sliding.text(slices)
+    local width, most = 1, 0
+    for _, count in ipairs(slices.counts) do most = max(most, count) end
+    while most >= 256 ^ width do width = width + 1 end
+    local head = string.char(128 + slices.per, slices.first + 32 * (width - 1))
+    return head .. struct.pack('>' .. string.rep('I' .. width, #slices.counts), unpack(slices.counts))
+  end
+
+  -- Drops the slices that have left. Returns by how much the others moved back.
+  local function drop(window, now)
+    local slices, length = window.slices, LENGTHS[window.index]
+    local n = #slices.counts
+    local back = max(slices.starts + boundary(slices.first + n - 1, length, slices.per) - now, 0)
+    slices.starts = slices.starts - back
+    local gone = 0
+    while gone < n and (slices.counts[gone + 1] == 0 or sliding.leavesAt(window, slices.first + gone) <= now) do
+      gone = gone + 1
     end
-    local present, back, isChanged = presentSlices(count, index, now)
-    if present == NONE or present.per == per then return present, back, isChanged end
-    return oneSlice(per, now, present.used), back, true
+    if gone == n then
+      close(window)
+    elseif gone > 0 then
+      local first = (slices.first + gone) % slices.per
+      slices.starts = slices.starts + (slices.first + gone - first) / slices.per * length
+      slices.first = first
+      local left = {}
+      for i = gone + 1, n do left[#left + 1] = slices.counts[i] end
+      slices.counts = left
+      keep(window, slices)
+    elseif back > 0 then
+      window.ends = window.ends - back
+    end
+    window.isChanged = window.isChanged or gone > 0 or back > 0
+    return back
   end
-  if count.counts == nil then
-    if count.ends <= now then return NONE, 0, count.ends > 0 end
-    local back = math.max(count.ends - latest, 0)
-    if back > 0 then return { used = count.used, ends = latest }, back, true end
-    return count, 0, false
+
+  -- As `present` below, of a window that slides or was counted as one that does.
+  function sliding.present(window, now)
+    if window.slices == nil then
+      window.isChanged = window.ends > 0
+      if now >= window.ends then
+        close(window)
+        return 0
+      end
+      local back = max(window.ends - now - LENGTHS[window.index], 0)
+      keepOne(window, now, window.used)
+      return back
+    end
+    local back = drop(window, now)
+    if window.slices == nil or window.slices.per == window.per then return back end
+    window.isChanged = true
+    if window.per > 0 then
+      keepOne(window, now, window.used)
+    else
+      window.ends = min(sliding.leavesAt(window, window.slices.first), window.latest)
+      window.slices = nil
+    end
+    return back
   end
-  local sliced, back = presentSlices(count, index, now)
-  if sliced == NONE then return NONE, back, true end
-  local ends = math.min(leavesAt(sliced, sliced.first, LENGTHS[index]), latest)
-  return { used = sliced.used, ends = ends }, back, true
+
+  function sliding.count(window, now, spent)
+    local slices = window.slices
+    if slices == nil then return keepOne(window, now, spent) end
+    -- The last slice that has begun.
+    local last = math.ceil((now - slices.starts + 1) * slices.per / LENGTHS[window.index]) - 1
+    local at = last - slices.first + 1
+    for i = #slices.counts + 1, at do slices.counts[i] = 0 end
+    slices.counts[at] = slices.counts[at] + spent
+    keep(window, slices)
+  end
+
+  return sliding
 end
 
--- The count after `spent` more.
-local function countIn(count, index, per, latest, now, spent)
-  if per == 0 then
-    return { used = count.used + spent, ends = count.ends > 0 and count.ends or latest }
-  end
-  if count.counts == nil then return oneSlice(per, now, spent) end
-  -- The last slice that has begun.
-  local slice = math.ceil((now - count.starts + 1) * per / LENGTHS[index]) - 1
-  for i = #count.counts + 1, slice - count.first + 1 do count.counts[i] = 0 end
-  local i = slice - count.first + 1
-  count.counts[i] = count.counts[i] + spent
-  count.used = count.used + spent
-  return count
+local made
+local function sliding()
+  made = made or makeSliding()
+  return made
 end
 
--- When nothing of a count counts any more.
-local function endOf(count, index)
-  if count.counts == nil then return count.ends end
-  return leavesAt(count, count.first + #count.counts - 1, LENGTHS[index])
+-- Reads a window from its two fields. False if the values are foreign.
+local function readWindow(window, used, ends)
+  window.slices, window.isChanged = nil, false
+  local count, at = tonumber(used or 0), tonumber(ends or 0)
+  if at == nil or at < 0 or at > MOST or at ~= floor(at) then return false end
+  if count == nil then return sliding().read(window, used, at) end
+  window.used, window.ends = count, at
+  return count >= 0 and count <= MOST and count == floor(count)
+end
+
+-- Leaves of a window what still counts. Returns the least amount by which the clock was set back.
+local function present(window, now)
+  if window.per > 0 or window.slices then return sliding().present(window, now) end
+  if now >= window.ends then
+    if window.ends > 0 then window.used, window.ends, window.isChanged = 0, 0, true end
+  elseif window.ends > window.latest then
+    local back = window.ends - window.latest
+    window.ends, window.isChanged = window.latest, true
+    return back
+  end
+  return 0
+end
+
+-- Adds what was spent to a present window.
+local function countIn(window, now, spent)
+  window.isChanged = true
+  if window.per > 0 then return sliding().count(window, now, spent) end
+  window.used = window.used + spent
+  if window.ends == 0 then window.ends = window.latest end
+end
+
+local function putWindow(put, window)
+  local slices = window.slices
+  put(USED[window.index], slices and sliding().text(slices) or window.used)
+  put(ENDS[window.index], slices and slices.starts or window.ends)
 end
