@@ -93,7 +93,7 @@ export class AccountCache {
     // The store's clock lies between two bounds. The later bound decides whether the refusal may still stand, the earlier
     // one how long the client has to wait: neither errs against the client. The store's time is in whole milliseconds, so
     // up to one more may have passed.
-    const latestNowMs = memory.nowMs + 1 + (this.#options.monotonicMs() - memory.askedAtMs);
+    const latestNowMs = Math.ceil(memory.nowMs + 1 + (this.#options.monotonicMs() - memory.askedAtMs));
     if (!stillRefuses(memory, allowance, cost, latestNowMs)) return null;
     const outcome = decide(memory.state, allowance, this.#since(memory), cost, 1);
     return outcome.admitted > 0 ? null : verdictOf(outcome, allowance, 0);

@@ -57,6 +57,18 @@ describe('a key without bans whose window is used up', () => {
     expect(ledger.calls).toHaveLength(2);
   });
 
+  test('is refused from memory also if the window follows a calendar, which knows whole milliseconds only', async () => {
+    let monotonicMs = 5_000;
+    const { burst, one, ledger } = admitterOn(undefined, { monotonicMs: () => (monotonicMs += 0.3) });
+    const calendar = { unit: 'day', zone: 'Europe/Berlin', anchor: 1 } as const;
+    const daily = allowance({ day: 3 }, null, { day: { calendar } });
+    await burst('a', daily, 3);
+    // The calendar last told of another time, as after it has told a store of the next period.
+    daily.limits[0]!.calendar!.periodAt(0);
+    expect(await one('a', daily)).toMatchObject({ source: 'memory', verdict: { kind: 'refused' } });
+    expect(ledger.calls).toHaveLength(1);
+  });
+
   test('is asked about where a cheaper request may still fit', async () => {
     const { burst, one, ledger } = admitterOn();
     await burst('a', unbanned, 7);
