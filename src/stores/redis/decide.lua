@@ -5,10 +5,9 @@
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of keys, in the order of KEYS, each as: rule, n, cost, number of keys. Rule 2 is ARGV[2].
 --       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
---       within, first, factor, longest, forget (after 0: no bans); then for each
---       window its index (1 second … 6 month), its limit, its slices per length (0: it does not slide), and how many
---       numbers follow: none, or for a calendar window the instants at which a few periods begin, and the end of the last.
---       All times in milliseconds.
+--       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
+--       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
+--       are those at which a few periods begin, and the end of the last. All times in milliseconds.
 -- reply numbers in one text, separated by spaces for the same reason: now; then for each key how many numbers follow for
 --       it (0: the hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
 --       many counts it has and, if any, the beginning of slice 0, the number of the first slice and the counts; then only if
@@ -57,13 +56,13 @@ local function readRule(text)
   }
   local at = 8
   while at <= #numbers do
-    local index, limit, per, instants = numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3]
-    local window = { index = index, planned = limit, per = per }
+    local index, instants = numbers[at] % 10, floor(numbers[at] / 1000)
+    local window = { index = index, planned = numbers[at + 1], per = floor(numbers[at] / 10) % 100 }
     if instants == 0 then
       window.latest = now + LENGTHS[index]
     else
-      if now < numbers[at + 4] then return nil end
-      for i = at + 5, at + 3 + instants do
+      if now < numbers[at + 2] then return nil end
+      for i = at + 3, at + 1 + instants do
         if now < numbers[i] then
           window.latest = numbers[i]
           break
@@ -74,7 +73,7 @@ local function readRule(text)
     rule.windows[#rule.windows + 1] = window
     rule.fields[#rule.fields + 1] = USED[index]
     rule.fields[#rule.fields + 1] = ENDS[index]
-    at = at + 4 + instants
+    at = at + 2 + instants
   end
   return rule
 end
@@ -109,22 +108,7 @@ local function decide(key, rule, n, cost, historyKey)
     values[i] = number
   end
   if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return '0' end
-  for i = 1, #windows do
-    local window = windows[i]
-    if not readWindow(window, values[5 + 2 * i], values[6 + 2 * i]) then return '0' end
-    window.limit, window.topUp, window.topUpEnd = window.planned, nil, nil
-  end
-  if values[6] then
-    local topUps = numbersIn(values[6])
-    for i = 1, #topUps, 3 do
-      for _, window in ipairs(windows) do
-        if window.index == topUps[i] and now < topUps[i + 2] then
-          window.topUp, window.topUpEnd = topUps[i + 1], topUps[i + 2]
-          window.limit = window.limit + window.topUp
-        end
-      end
-    end
-  end
+  local topUps = values[6] and numbersIn(values[6])
 
   local changes = {}
   local function put(field, value)
@@ -154,7 +138,16 @@ local function decide(key, rule, n, cost, historyKey)
   local back = 0
   for i = 1, #windows do
     local window = windows[i]
-    back = max(back, present(window, now))
+    local windowBack = readWindow(window, values[5 + 2 * i], values[6 + 2 * i], now)
+    if windowBack == nil then return '0' end
+    if windowBack > back then back = windowBack end
+    window.limit, window.topUp, window.topUpEnd = window.planned, nil, nil
+    for at = 1, topUps and #topUps or 0, 3 do
+      if window.index == topUps[at] and now < topUps[at + 2] then
+        window.topUp, window.topUpEnd = topUps[at + 1], topUps[at + 2]
+        window.limit = window.limit + window.topUp
+      end
+    end
     if window.limit < cost then cost_exceeds_limit = true end
     room = min(room, floor((window.limit - window.used) / cost))
   end
@@ -214,8 +207,8 @@ local function decide(key, rule, n, cost, historyKey)
       lasting = true
     end
   end
-  for _, window in ipairs(windows) do
-    if window.isChanged then putWindow(put, window) end
+  for i = 1, #windows do
+    if windows[i].isChanged then putWindow(changes, windows[i]) end
   end
 
   if n > 0 and #changes > 0 then
@@ -224,7 +217,7 @@ local function decide(key, rule, n, cost, historyKey)
     if type(written) == 'table' and written.err then return written end
     if lasting then
       local expires = max(strikesEnd, number > 0 and banEnd + forget or 0, now + redis.call('PTTL', key))
-      for _, window in ipairs(windows) do expires = max(expires, window.ends) end
+      for i = 1, #windows do expires = max(expires, windows[i].ends) end
       redis.call('PEXPIREAT', key, expires)
     end
   end
@@ -237,7 +230,8 @@ local function decide(key, rule, n, cost, historyKey)
 
   local reply = { admitted }
   local hasTopUps = false
-  for _, window in ipairs(windows) do
+  for i = 1, #windows do
+    local window = windows[i]
     local slices = window.slices
     if window.per == 0 then
       reply[#reply + 1] = window.used

@@ -282,7 +282,7 @@ function ruleOf({ limits, bans, history }: Allowance, nowMs: number): number[] {
       : [kept, bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
   for (const { window, limit, slices = 0, calendar } of limits) {
     const instants = calendar === undefined ? [] : instantsOf(calendar, nowMs);
-    rule.push(WINDOWS.indexOf(window) + 1, limit, slices, instants.length, ...instants);
+    rule.push(WINDOWS.indexOf(window) + 1 + 10 * slices + 1_000 * instants.length, limit, ...instants);
   }
   return rule;
 }

@@ -19,10 +19,6 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local shift = tonumber(ARGV[1]) > 0 and now - tonumber(ARGV[1]) or 0
 
 local replies, changes, last = {}, {}, 0
-local function put(field, value)
-  changes[#changes + 1] = field
-  changes[#changes + 1] = value
-end
 local afterWindows = 3 + 5 * tonumber(ARGV[2])
 for at = 3, afterWindows - 1, 5 do
   local index, per, isCalendar, spent, ends =
@@ -32,16 +28,14 @@ for at = 3, afterWindows - 1, 5 do
     if string.find(values.err, 'WRONGTYPE', 1, true) then return 'WRONGTYPE' end
     return values
   end
-  local window = { index = index, per = per }
-  if not readWindow(window, values[1], values[2]) or window.used > MOST - spent then return 'FOREIGN' end
   if per == 0 and not isCalendar then ends = math.min(ends, now + LENGTHS[index]) end
+  local window = { index = index, per = per, latest = ends }
+  if readWindow(window, values[1], values[2], now) == nil or window.used > MOST - spent then return 'FOREIGN' end
   if ends <= now then
     replies[#replies + 1] = 0
   else
-    window.latest = ends
-    present(window, now)
     countIn(window, now, spent)
-    putWindow(put, window)
+    putWindow(changes, window)
     last = math.max(last, window.ends)
     replies[#replies + 1] = 1
   end

@@ -147,30 +147,32 @@ local function sliding()
   return made
 end
 
--- Reads a window from its two fields. False if the values are foreign.
-local function readWindow(window, used, ends)
+-- Reads a window from its two fields and leaves of it what still counts. Returns the least amount by which the clock was set
+-- back, or nil if the values are foreign.
+local function readWindow(window, usedText, endsText, now)
+  local used, ends = tonumber(usedText or 0), tonumber(endsText or 0)
+  if ends == nil or ends < 0 or ends > MOST or ends ~= floor(ends) then return nil end
   window.slices, window.isChanged = nil, false
-  local count, at = tonumber(used or 0), tonumber(ends or 0)
-  if at == nil or at < 0 or at > MOST or at ~= floor(at) then return false end
-  if count == nil then return sliding().read(window, used, at) end
-  window.used, window.ends = count, at
-  return count >= 0 and count <= MOST and count == floor(count)
-end
-
--- Leaves of a window what still counts. Returns the least amount by which the clock was set back.
-local function present(window, now)
-  if window.per > 0 or window.slices then return sliding().present(window, now) end
-  if now >= window.ends then
-    if window.ends > 0 then window.used, window.ends, window.isChanged = 0, 0, true end
-  elseif window.ends > window.latest then
-    local back = window.ends - window.latest
-    window.ends, window.isChanged = window.latest, true
-    return back
+  if used == nil then
+    if not sliding().read(window, usedText, ends) then return nil end
+    return sliding().present(window, now)
   end
-  return 0
+  if used < 0 or used > MOST or used ~= floor(used) then return nil end
+  local back = 0
+  if window.per > 0 then
+    window.used, window.ends = used, ends
+    return sliding().present(window, now)
+  elseif now >= ends then
+    if ends > 0 then used, ends, window.isChanged = 0, 0, true end
+  elseif ends > window.latest then
+    back = ends - window.latest
+    ends, window.isChanged = window.latest, true
+  end
+  window.used, window.ends = used, ends
+  return back
 end
 
--- Adds what was spent to a present window.
+-- Adds what was spent to a window.
 local function countIn(window, now, spent)
   window.isChanged = true
   if window.per > 0 then return sliding().count(window, now, spent) end
@@ -178,8 +180,11 @@ local function countIn(window, now, spent)
   if window.ends == 0 then window.ends = window.latest end
 end
 
-local function putWindow(put, window)
-  local slices = window.slices
-  put(USED[window.index], slices and sliding().text(slices) or window.used)
-  put(ENDS[window.index], slices and slices.starts or window.ends)
+-- Appends the two fields of a window and their values to `changes`.
+local function putWindow(changes, window)
+  local n, slices = #changes, window.slices
+  changes[n + 1] = USED[window.index]
+  changes[n + 2] = slices and sliding().text(slices) or window.used
+  changes[n + 3] = ENDS[window.index]
+  changes[n + 4] = slices and slices.starts or window.ends
 end
