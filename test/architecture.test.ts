@@ -27,6 +27,15 @@ describe('the house', async () => {
     expect(rule(sources)).toEqual([]);
   });
 
+  test('loads what only some settings need when they ask for it: Redis, tokens, traces', () => {
+    const imports = importsOf(sources).filter(({ typeOnly, dynamic }) => !typeOnly && !dynamic);
+    const loaded = new Set(['src/main.ts', 'src/cli/serve.ts', 'src/serve/gateway-process.ts']);
+    // A set goes on to what is added to it meanwhile.
+    for (const file of loaded) for (const { from, to } of imports) if (from === file) loaded.add(to);
+    expect(loaded).toContain('src/listen/public.ts');
+    for (const name of ['ioredis', 'jose', '@opentelemetry/sdk-trace-base']) expect(loaded).not.toContain(name);
+  });
+
   test('depends on the packages that src imports and on no other', () => {
     const packages = packagesOf(importsOf(sources).filter(({ from }) => from.startsWith('src/')));
     expect(packages).toEqual(Object.keys(manifest.dependencies).sort());

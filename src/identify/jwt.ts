@@ -1,8 +1,8 @@
-import { hash } from 'node:crypto';
 import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import type { Consumer } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
+import { jwtConsumerId } from './token-holder.ts';
 
 /** The rules that a token must meet (contract section 5). */
 export interface JwtRules {
@@ -194,23 +194,6 @@ export function consumerOfClaims(
   if (typeof plan !== 'string') return 'plan';
   const consumer = { id: jwtConsumerId(issuer, sub), plan, limits: Object.freeze({}), name: null, owner: null };
   return { consumer: Object.freeze(consumer), expiresAtMs: exp * 1000 };
-}
-
-/**
- * The consumer id of a token's holder: `jwt_` and 32 characters of the SHA-256 of the JSON array `[issuer, subject]`,
- * base64url.
- *
- * Attack: the holder may have chosen the subject at the issuer. It may contain a line break, a person's address, or
- * `key_…`, the id of another caller's API key. The hash is safe in fields, names and logs, reveals nothing, and never
- * equals the id of an API key.
- */
-export function jwtConsumerId(issuer: string, subject: string): string {
-  return `jwt_${hash('sha256', JSON.stringify([issuer, subject]), 'base64url').slice(0, 32)}`;
-}
-
-/** Whether an id is one that `jwtConsumerId` makes. */
-export function isTokenHolder(consumerId: string): boolean {
-  return /^jwt_[A-Za-z0-9_-]{32}$/.test(consumerId);
 }
 
 /** What is wrong with a token; annotate/errors.ts has a sentence for the caller for each. */

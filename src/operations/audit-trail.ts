@@ -1,7 +1,7 @@
 import type { Durability } from '../admit/ledger.ts';
 import { Failure } from '../failure.ts';
-import { isTokenHolder } from '../identify/jwt.ts';
 import type { StoredKey } from '../identify/key-store.ts';
+import { isTokenHolder } from '../identify/token-holder.ts';
 import type { AuditStore } from './audit-store.ts';
 import { timeOf } from './key-report.ts';
 import { isKeyId } from './operations.ts';

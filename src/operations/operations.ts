@@ -4,8 +4,8 @@ import { type Allowance, allowanceOf, isShadowId, type Plans, shadowIdOf } from 
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
-import { isTokenHolder } from '../identify/jwt.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
+import { isTokenHolder } from '../identify/token-holder.ts';
 import { type Created, createOnce } from './create-once.ts';
 import { visible } from './input-values.ts';
 import {

@@ -1,8 +1,9 @@
 import { createHmac, hash } from 'node:crypto';
 import { exportSPKI, importJWK } from 'jose';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { JwtVerifier, jwtConsumerId } from '../../src/identify/jwt.ts';
+import { JwtVerifier } from '../../src/identify/jwt.ts';
 import { JwtKeys } from '../../src/identify/jwt-keys.ts';
+import { jwtConsumerId } from '../../src/identify/token-holder.ts';
 import { AUDIENCE, ISSUER, jwksOf, rawToken, type SigningKey, signingKey } from './jwt-issuer.ts';
 
 let es: SigningKey;
