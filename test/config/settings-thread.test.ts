@@ -38,10 +38,15 @@ function sound(read: Beginning) {
   return read;
 }
 
-function assertFrozen(value: unknown): void {
-  if (typeof value !== 'object' || value === null) return;
-  expect(Object.isFrozen(value)).toBe(true);
-  for (const inner of value instanceof Map ? value.values() : Object.values(value)) assertFrozen(inner);
+/** The first value within that could be changed, if there is one. An `expect` for each of so many values takes seconds. */
+function unfrozenWithin(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (!Object.isFrozen(value)) return value;
+  for (const inner of value instanceof Map ? value.values() : Object.values(value)) {
+    const unfrozen = unfrozenWithin(inner);
+    if (unfrozen !== undefined) return unfrozen;
+  }
+  return undefined;
 }
 
 test('what the thread has read is what this thread would have read, and frozen', async () => {
@@ -49,7 +54,7 @@ test('what the thread has read is what this thread would have read, and frozen',
   const configuration = atOnce(reader.configuration(sound(await reader.read())));
   const here = loadConfiguration(env) as Configuration;
   expect(configuration).toEqual(here);
-  assertFrozen(configuration);
+  expect(unfrozenWithin(configuration)).toBeUndefined();
   expect(() => (configuration.plans.plans as Map<string, unknown>).clear()).toThrow('frozen');
 });
 
@@ -65,9 +70,9 @@ test('a file that takes more memory than the thread may have ends the thread alo
   expect(read).toEqual({ faults: [expect.stringMatching(/^The settings cannot be read: .*memory/)], more: 0 });
 });
 
-test('of ten thousand faults the first hundred come, and the number of the others', async () => {
-  await writeFile(env.TOLLGATE_PLANS, `plans:\n${plansOf(10_000).replaceAll('minute', 'x')}`);
+test('of two thousand faults the first hundred come, and the number of the others', async () => {
+  await writeFile(env.TOLLGATE_PLANS, `plans:\n${plansOf(2_000).replaceAll('minute', 'x')}`);
   const read = await readerFor().read();
   if (!('faults' in read)) throw new Error('read without a fault');
-  expect([read.faults.length, read.more]).toEqual([100, 9_900]);
+  expect([read.faults.length, read.more]).toEqual([100, 1_900]);
 });
