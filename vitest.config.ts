@@ -8,6 +8,10 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],
+    setupFiles: ['test/support/end-of-file.ts'],
+    // Files that run one after the other in a worker share its modules: to load them anew for each of the files took 0.3 s of the
+    // processor each. So a file leaves nothing behind: no fake timer, no variable of the environment, no spy.
+    isolate: false,
     // Bounds for a machine that is slow and shared; only a test that fails takes so long.
     testTimeout: 60_000,
     hookTimeout: 60_000,

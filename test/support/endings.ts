@@ -1,15 +1,15 @@
-import { afterAll, onTestFinished } from 'vitest';
+import { onTestFinished } from 'vitest';
 import { endWithParent } from './end-with-us.ts';
 
 endWithParent();
 
-// What was started outside a test. The runner takes no hooks once a file has been collected, so this module registers
-// one when it is imported and keeps the list for it; the runner loads the module afresh for each test file.
+// What was started outside a test, until its file ends.
 const untilFileEnds: (() => unknown)[] = [];
 
-afterAll(async () => {
+/** Ends what the file started outside its tests. The runner calls it after each file (`end-of-file.ts`). */
+export async function endFile(): Promise<void> {
   for (const end of untilFileEnds.splice(0).reverse()) await end();
-});
+}
 
 /**
  * Ends something when its time is over: started inside a test or `beforeEach`, with that test; started in `beforeAll`,
