@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createConnection } from 'node:net';
 import { connect } from 'node:tls';
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { readProxyHeader } from '../../src/listen/client-address.ts';
 import { eventually } from '../support/conditions.ts';
 import { accessLines, askHttp2, metricsOf, openHttp2, startEncrypted } from '../support/encrypted.ts';
@@ -114,26 +114,71 @@ async function talk({ port }: TestGateway, pieces: readonly (string | Buffer)[])
 const HEADER = 'PROXY TCP4 203.0.113.7 127.0.0.1 50000 8080\r\n';
 const LOOPBACK = '[127.0.0.1]';
 
-test.each<[string, (key: string) => (string | Buffer)[]]>([
-  ['in one packet with the request', (key) => [HEADER + request(key)]],
-  ['in a packet of its own', (key) => [HEADER, request(key)]],
-  ['byte by byte', (key) => [...HEADER, ...request(key).slice(0, 30), request(key).slice(30)]],
-  [
-    'cut in the middle of a version 2 header',
-    (key) => {
-      const header = version2(0x21, 0x11, Buffer.concat([IPV4, TLV]));
-      return [
-        header.subarray(0, 14),
-        header.subarray(14, 30),
-        Buffer.concat([header.subarray(30), Buffer.from(request(key))]),
-      ];
-    },
-  ],
-])('the address that a trusted proxy names is the client, in the log and for the upstream: %s', async (_, pieces) => {
-  const { gateway, upstream, key } = await start({ trustedProxies: LOOPBACK });
-  expect(await talk(gateway, pieces(key))).toMatch(/^HTTP\/1\.1 200 OK/);
-  expect(upstream.requests[0]?.values('x-forwarded-for')).toEqual(['203.0.113.7']);
-  await eventually(() => expect(accessLines(gateway)[0]).toMatchObject({ clientAddress: '203.0.113.7' }));
+describe('behind a proxy that is trusted', () => {
+  /** One gateway for all: each of these tests looks at what is new since it began. */
+  let it: Awaited<ReturnType<typeof start>>;
+
+  beforeAll(async () => {
+    it = await start({ trustedProxies: LOOPBACK });
+  });
+
+  test.each<[string, (key: string) => (string | Buffer)[]]>([
+    ['in one packet with the request', (key) => [HEADER + request(key)]],
+    ['in a packet of its own', (key) => [HEADER, request(key)]],
+    ['byte by byte', (key) => [...HEADER, ...request(key).slice(0, 30), request(key).slice(30)]],
+    [
+      'cut in the middle of a version 2 header',
+      (key) => {
+        const header = version2(0x21, 0x11, Buffer.concat([IPV4, TLV]));
+        return [
+          header.subarray(0, 14),
+          header.subarray(14, 30),
+          Buffer.concat([header.subarray(30), Buffer.from(request(key))]),
+        ];
+      },
+    ],
+  ])('the address that a trusted proxy names is the client, in the log and for the upstream: %s', async (_, pieces) => {
+    const { gateway, upstream, key } = it;
+    const [sent, logged] = [upstream.requests.length, accessLines(gateway).length];
+    expect(await talk(gateway, pieces(key))).toMatch(/^HTTP\/1\.1 200 OK/);
+    expect(upstream.requests[sent]?.values('x-forwarded-for')).toEqual(['203.0.113.7']);
+    await eventually(() => expect(accessLines(gateway)).toHaveLength(logged + 1));
+    expect(accessLines(gateway)[logged]).toMatchObject({ clientAddress: '203.0.113.7' });
+  });
+
+  test('failed authentications are counted for the client and not for the proxy (reliability 49)', async () => {
+    const { gateway } = it;
+    const logged = accessLines(gateway).length;
+    const remaining = (text: string) => /X-RateLimit-Remaining: (\d+)/.exec(text)?.[1];
+    const from = (address: string) => talk(gateway, [`PROXY TCP4 ${address} 127.0.0.1 1 2\r\n${request('wrong')}`]);
+    expect([remaining(await from('203.0.113.7')), remaining(await from('203.0.113.7'))]).toEqual(['29', '28']);
+    expect(remaining(await from('203.0.113.8'))).toBe('29');
+    await eventually(() => expect(accessLines(gateway)).toHaveLength(logged + 3));
+  });
+
+  test('LOCAL and UNKNOWN leave the address of the socket', async () => {
+    const { gateway, key } = it;
+    const logged = accessLines(gateway).length;
+    await talk(gateway, [Buffer.concat([version2(0x20, 0, Buffer.alloc(0)), Buffer.from(request(key))])]);
+    await talk(gateway, [`PROXY UNKNOWN\r\n${request(key)}`]);
+    await eventually(() => expect(accessLines(gateway)).toHaveLength(logged + 2));
+    const addresses = accessLines(gateway).map(({ clientAddress }) => clientAddress);
+    expect(addresses.slice(logged)).toEqual(['127.0.0.1', '127.0.0.1']);
+  });
+
+  test.each<[string, string | Buffer]>([
+    ['a request without a header', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n'],
+    ['a malformed header', 'PROXY TCP4 nowhere 127.0.0.1 1 2\r\nGET / HTTP/1.1\r\n\r\n'],
+    ['a header without end', `PROXY UNKNOWN ${'x'.repeat(5_000)}`],
+  ])('a trusted proxy that begins with %s is closed unanswered, and counted (reliability 25)', async (_, bytes) => {
+    const { gateway, upstream } = it;
+    const refused = async () =>
+      Number(/^tollgate_proxy_headers_refused_total (\d+)$/m.exec(await metricsOf(gateway))?.[1]);
+    const [before, sent] = [await refused(), upstream.requests.length];
+    expect(await talk(gateway, [bytes])).toBe('');
+    expect(await refused()).toBe(before + 1);
+    expect(upstream.requests).toHaveLength(sent);
+  });
 });
 
 test('a client that a PROXY header names is believed in no X-Forwarded-For, unless it is trusted itself (reliability 31)', async () => {
@@ -146,33 +191,6 @@ test('a client that a PROXY header names is believed in no X-Forwarded-For, unle
   expect(sent).toEqual([['203.0.113.7'], ['192.0.2.1, 198.51.100.9']]);
   await eventually(() => expect(accessLines(gateway)).toHaveLength(2));
   expect(accessLines(gateway).map(({ clientAddress }) => clientAddress)).toEqual(['203.0.113.7', '192.0.2.1']);
-});
-
-test('failed authentications are counted for the client and not for the proxy (reliability 49)', async () => {
-  const { gateway } = await start({ trustedProxies: LOOPBACK });
-  const remaining = (text: string) => /X-RateLimit-Remaining: (\d+)/.exec(text)?.[1];
-  const from = (address: string) => talk(gateway, [`PROXY TCP4 ${address} 127.0.0.1 1 2\r\n${request('wrong')}`]);
-  expect([remaining(await from('203.0.113.7')), remaining(await from('203.0.113.7'))]).toEqual(['29', '28']);
-  expect(remaining(await from('203.0.113.8'))).toBe('29');
-});
-
-test('LOCAL and UNKNOWN leave the address of the socket', async () => {
-  const { gateway, key } = await start({ trustedProxies: LOOPBACK });
-  await talk(gateway, [Buffer.concat([version2(0x20, 0, Buffer.alloc(0)), Buffer.from(request(key))])]);
-  await talk(gateway, [`PROXY UNKNOWN\r\n${request(key)}`]);
-  await eventually(() => expect(accessLines(gateway)).toHaveLength(2));
-  expect(accessLines(gateway).map(({ clientAddress }) => clientAddress)).toEqual(['127.0.0.1', '127.0.0.1']);
-});
-
-test.each<[string, string | Buffer]>([
-  ['a request without a header', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n'],
-  ['a malformed header', 'PROXY TCP4 nowhere 127.0.0.1 1 2\r\nGET / HTTP/1.1\r\n\r\n'],
-  ['a header without end', `PROXY UNKNOWN ${'x'.repeat(5_000)}`],
-])('a trusted proxy that begins with %s is closed unanswered, and counted (reliability 25)', async (_, bytes) => {
-  const { gateway, upstream } = await start({ trustedProxies: LOOPBACK });
-  expect(await talk(gateway, [bytes])).toBe('');
-  expect(await metricsOf(gateway)).toMatch(/^tollgate_proxy_headers_refused_total 1$/m);
-  expect(upstream.requests).toHaveLength(0);
 });
 
 test('half a header is closed at headersTimeout, or when its sender leaves (reliability 61)', async () => {
