@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import type { Plan } from '../admit/plan.ts';
+import { compileCacheVariables } from '../io/compile-cache.ts';
 import type { Route } from '../routing/router.ts';
 import type { Variables } from './environment.ts';
 import { deepFreeze } from './frozen.ts';
@@ -210,6 +211,8 @@ export class SettingsReader {
     const data: ThreadData = { env: { ...env }, parts: port2 };
     this.#worker = new Worker(PROGRAM, {
       workerData: data,
+      // Without the cache a reading takes 0.29 instead of 0.17 s of the processor.
+      env: { ...process.env, ...compileCacheVariables() },
       transferList: [port2],
       resourceLimits: { maxOldGenerationSizeMb: heapMb },
     });

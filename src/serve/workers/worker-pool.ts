@@ -1,11 +1,11 @@
 import { type ChildProcess, fork } from 'node:child_process';
-import { getCompileCacheDir } from 'node:module';
 import type { Socket } from 'node:net';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Readiness } from '../../admin/listener.ts';
 import type { Configuration } from '../../config/settings.ts';
 import { Failure } from '../../failure.ts';
+import { compileCacheVariables } from '../../io/compile-cache.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 import type { ConnectionTaker, Dispatcher } from './dispatcher.ts';
@@ -229,12 +229,6 @@ interface Answers {
 }
 
 const PROGRAM = join(import.meta.dirname, 'worker.ts');
-
-/** Lets the workers use the compile cache of their supervisor. */
-function compileCacheVariables(): NodeJS.ProcessEnv {
-  const folder = getCompileCacheDir();
-  return folder === undefined ? {} : { NODE_COMPILE_CACHE: dirname(folder) };
-}
 
 const NO_PROCESS = 'The system gives no process for a worker';
 const RAISE = 'raise the limits on open files, processes and memory.';
