@@ -48,6 +48,12 @@ export class Calendar {
     return this.#last;
   }
 
+  /** The instants at which three periods begin, and the end of the last: that of `ms`, the one before and the one after. */
+  instantsAround(ms: number): number[] {
+    const { startsAtMs, endsAtMs } = this.periodAt(ms);
+    return [this.periodAt(startsAtMs - 1).startsAtMs, startsAtMs, endsAtMs, this.periodAt(endsAtMs).endsAtMs];
+  }
+
   #find(ms: number): Period {
     const at = Temporal.Instant.fromEpochMilliseconds(ms).toZonedDateTimeISO(this.form.zone);
     if (this.form.unit === 'hour') return hourOf(at);

@@ -1,7 +1,8 @@
 import { Failure } from '../failure.ts';
+import type { ResetUsage } from './account-changes.ts';
 import type { AccountState, Outcome } from './decide.ts';
 import type { Allowance } from './plan.ts';
-import type { SliceCounts, WindowLimit, WindowName } from './windows.ts';
+import type { SliceCounts, TopUp, WindowLimit, WindowName } from './windows.ts';
 
 export const DURABLE: Durability = { kind: 'durable' };
 
@@ -111,6 +112,19 @@ export interface LedgerView {
    * @returns null if the consumer is not banned
    */
   lift(consumerId: string): Promise<Durability | null>;
+  /**
+   * Adds `amount` to the limit of a window until that window ends, and notifies every gateway.
+   * @param id the change is made once for each id of a consumer
+   * @returns what is added to the window in total
+   * @throws Failure `refused` if the limit would be too large; `store_corrupt` if the store holds a foreign value
+   */
+  topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>>;
+  /**
+   * Sets what was counted in some windows to nothing, clears the strikes, and notifies every gateway. A ban stays.
+   * @param id the change is made once for each id of a consumer
+   * @throws Failure `store_corrupt` if the store holds a foreign value
+   */
+  resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>>;
   /** Removes the counts, strikes and ban of a consumer, if there are any. */
   forget(consumerId: string): Promise<void>;
   /** The bans in force, in no order. */
@@ -120,4 +134,19 @@ export interface LedgerView {
 export interface BanInForce {
   readonly consumerId: string;
   readonly ban: NonNullable<AccountState['ban']>;
+}
+
+/** How long a store keeps the ids of changes that are made once, milliseconds. */
+export const MADE_ONCE_MS = 86_400_000;
+
+/** What became of a change with an id. */
+export type MadeOnce<T> =
+  | { readonly kind: 'made'; readonly value: T; readonly durability: Durability }
+  /** The same change was made under this id before, at most `MADE_ONCE_MS` ago. Nothing was changed. */
+  | { readonly kind: 'repeated'; readonly durability: Durability }
+  /** Another change was made under this id before. Nothing was changed. */
+  | { readonly kind: 'reused' };
+
+export function foreignAccount(consumerId: string): Failure {
+  return new Failure('store_corrupt', `What the store holds for ${consumerId} cannot be read.`);
 }

@@ -118,7 +118,10 @@ export interface ChangeFeed {
 
 export interface StoreChange {
   readonly keyId: string | null;
-  /** `key`: the record changed, so cached copies are outdated. `ban`: a ban was lifted. `any`: both may be true. */
+  /**
+   * `key`: the record changed, so cached copies are outdated. `ban`: a ban was lifted, or usage topped up or reset. `any`:
+   * both may be true.
+   */
   readonly kind: 'key' | 'ban' | 'any';
 }
 

@@ -86,7 +86,7 @@ export function openServices(
     ...CLOCKS,
   });
   stores.changes.subscribe(({ kind, keyId }) => {
-    stores.applyLifts();
+    stores.applyChanges();
     if (kind !== 'ban') identifier.forget(keyId);
     if (kind !== 'key') admitter.forget();
   });

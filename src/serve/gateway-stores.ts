@@ -29,8 +29,8 @@ export interface GatewayStores {
   state(): StoreState;
   /** Why the store is away and for how long; null while it is not away. */
   outage(): Outage | null;
-  /** Applies the lifts that commands have written into the embedded store. With Redis a lift needs no further step. */
-  applyLifts(): void;
+  /** Applies what commands have changed in accounts of the embedded store. With Redis such a change needs no further step. */
+  applyChanges(): void;
   close(): Promise<void>;
 }
 
@@ -153,7 +153,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     state: () =>
       circuit.state === 'present' && circuit.reached ? 'present' : circuit.reached ? 'away' : 'never_reached',
     outage: outages.present,
-    applyLifts: () => {},
+    applyChanges: () => {},
     close: async () => {
       pepperWatch.close();
       changes.close();
@@ -236,7 +236,7 @@ async function openEmbedded(
     const ledger = new EmbeddedLedger({
       db,
       wallMs: CLOCKS.wallMs,
-      onLift: (change) => changes.tell(change),
+      onAccountChange: (change) => changes.tell(change),
       decidesWhileAway: redis.onFailure === 'local',
       onChange: outages.changed,
       onFailedWrite: (error) => events.onFailedWrite?.(error),
@@ -262,7 +262,7 @@ async function openEmbedded(
       // The embedded ledger itself writes what it decided during an outage.
       reconciler: null,
       outage: outages.present,
-      applyLifts: () => ledger.applyLifts(),
+      applyChanges: () => ledger.applyChanges(),
       close: async () => {
         pepperWatch.close();
         changes.close();

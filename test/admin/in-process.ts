@@ -22,6 +22,8 @@ export async function adminApiWith(
   const nothing = {
     bans: async () => [],
     lift: async () => null,
+    topUp: async () => ({ kind: 'reused' as const }),
+    resetUsage: async () => ({ kind: 'reused' as const }),
     forget: async () => {},
     present: async () => null,
     decide: async () => [],

@@ -1,13 +1,15 @@
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
 import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { Circuit } from '../../src/stores/redis/circuit.ts';
 import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { DECIDE_LUA, RedisLedger } from '../../src/stores/redis/ledger.ts';
-import { histories } from '../support/histories.ts';
+import { USAGE_CHANGES_LUA } from '../../src/stores/redis/usage-changes.ts';
+import { histories, historiesWithChanges } from '../support/histories.ts';
 import { testRedis } from '../support/redis.ts';
 
 /** Far in the future: Redis expires keys by its own clock, not by the one that the test moves. */
@@ -22,19 +24,23 @@ beforeAll(async () => {
 
 afterAll(() => redis.disconnect());
 
-/** The ledger with the script's one line that reads the clock replaced by one that reads the test's. */
-function ledgerWithClock(): RedisLedger {
-  expect(DECIDE_LUA.split(CLOCK_LINE)).toHaveLength(2);
-  const decideLua = DECIDE_LUA.replace(
+/** A script with its one line that reads the clock replaced by one that reads the test's. */
+function withClock(lua: string): string {
+  expect(lua.split(CLOCK_LINE)).toHaveLength(2);
+  return lua.replace(
     CLOCK_LINE,
     "local ms = redis.call('GET', 'tg:test:clock')\nlocal time = { math.floor(ms / 1000), ms % 1000 * 1000 }",
   );
+}
+
+function ledgerWithClock(): RedisLedger {
   return new RedisLedger({
     redis,
     circuit: new Circuit({ timeoutMs: 5_000, failures: 3, probeEveryMs: 100, probe: () => redis.ping() }),
     publish: async () => {},
     writes: new DurableWrites({ redis, replicas: 0, timeoutMs: 1_000 }),
-    decideLua,
+    decideLua: withClock(DECIDE_LUA),
+    changesLua: { topUp: withClock(USAGE_CHANGES_LUA.topUp), reset: withClock(USAGE_CHANGES_LUA.reset) },
   });
 }
 
@@ -88,8 +94,46 @@ test('one call decides what is asked of many consumers, under several plans, as 
   );
 }, 120_000);
 
+test('top-ups and resets between decisions do the same in both', async () => {
+  const ledger = ledgerWithClock();
+  let run = 0;
+  await fc.assert(
+    fc.asyncProperty(historiesWithChanges, async (steps) => {
+      const consumerId = `changed${run++}`;
+      let nowMs = T0;
+      let state: AccountState = UNSEEN;
+      for (const [i, { afterMs, plan, cost, n, change }] of steps.entries()) {
+        nowMs += afterMs;
+        await redis.set('tg:test:clock', nowMs);
+        if (change?.kind === 'top-up') {
+          for (const of of plan.limits.slice(0, 2)) {
+            const { topUp, state: next } = toppedUp(state, of, change.amount, nowMs);
+            state = next;
+            const told = await ledger.topUp(consumerId, of, change.amount, `${i} ${of.window}`);
+            expect(told).toMatchObject({ kind: 'made', value: topUp });
+          }
+        } else if (change?.kind === 'reset') {
+          const { reset, state: next } = resetUsage(state, change.windows, nowMs);
+          state = next;
+          const told = await ledger.resetUsage(consumerId, change.windows, String(i));
+          expect(told).toMatchObject({ kind: 'made', value: reset });
+        }
+        const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
+        const expected = decide(state, plan, nowMs, cost, n);
+        expect(told).toEqual(expected);
+        if (n > 0) state = afterwards(state, plan, expected.state);
+      }
+      if ((await redis.exists(keyspace.account(consumerId))) === 1) {
+        expect(await redis.pttl(keyspace.account(consumerId))).toBeGreaterThan(0);
+      }
+    }),
+    { seed: 20261123, numRuns: 300 },
+  );
+}, 120_000);
+
 /** The hash keeps what the plan of one step does not look at. */
 function afterwards(before: AccountState, plan: Allowance, told: AccountState): AccountState {
   const kept = Object.entries(before.windows).filter(([name]) => !plan.limits.some(({ window }) => window === name));
-  return { ...told, windows: { ...Object.fromEntries(kept), ...told.windows } };
+  const topUps = before.topUps === undefined ? {} : { topUps: before.topUps };
+  return { ...told, ...topUps, windows: { ...Object.fromEntries(kept), ...told.windows } };
 }

@@ -1,3 +1,4 @@
+import { resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
 import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import {
   type BanInForce,
@@ -5,8 +6,10 @@ import {
   DURABLE,
   type Durability,
   type Ledger,
+  type MadeOnce,
 } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
+import type { TopUp, WindowLimit, WindowName } from '../../src/admit/windows.ts';
 import { Failure } from '../../src/failure.ts';
 
 /**
@@ -43,6 +46,18 @@ export class FakeLedger implements Ledger {
     const before = this.#of(consumerId);
     this.#accounts.set(consumerId, lift(before, this.nowMs));
     return this.#of(consumerId) !== before ? DURABLE : null;
+  }
+
+  async topUp(consumerId: string, of: WindowLimit, amount: number): Promise<MadeOnce<TopUp>> {
+    const { state, topUp } = toppedUp(this.#of(consumerId), of, amount, Math.floor(this.nowMs));
+    this.#accounts.set(consumerId, state);
+    return { kind: 'made', value: topUp, durability: DURABLE };
+  }
+
+  async resetUsage(consumerId: string, windows: readonly WindowName[]) {
+    const { state, reset } = resetUsage(this.#of(consumerId), windows, this.nowMs);
+    this.#accounts.set(consumerId, state);
+    return { kind: 'made', value: reset, durability: DURABLE } as const;
   }
 
   async forget(consumerId: string): Promise<void> {

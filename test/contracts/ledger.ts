@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import { type DecisionRequest, DURABLE, type Ledger, type LedgerView } from '../../src/admit/ledger.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
+import { type Allowance, UNBOUNDED } from '../../src/admit/plan.ts';
+import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
@@ -11,7 +12,7 @@ export interface LedgerUnderTest {
   readonly ledger: Ledger;
   /** The same store as a command has it, on a connection of its own. */
   readonly view: LedgerView;
-  /** What the gateway was told of lifts so far. */
+  /** The changes by operators of which the gateway was told so far. */
   readonly told: readonly StoreChange[];
 }
 
@@ -105,6 +106,8 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       expect((await decideOne('a', strict, 0)).state.ban).toBeNull();
     });
   });
+
+  usageChanges(() => store, decideOne);
 
   describe('the list of bans', () => {
     test('has those in force, whole, and no other', async () => {
@@ -204,5 +207,148 @@ function decisions(
     expect(banned).toHaveLength(30 - 3 - 6);
     expect(new Set(banned.map(({ state }) => state.ban?.number))).toEqual(new Set([1]));
     expect(new Set(banned.map(({ state }) => state.ban?.untilMs)).size).toBe(1);
+  });
+}
+
+const utc = (unit: 'day' | 'week'): WindowForm => ({ calendar: { unit, zone: 'UTC', anchor: 1 } });
+
+/** One plan for each kind of window: its window, and when a window ends that opened at `ms`. */
+const KINDS: readonly [string, WindowName, Allowance, (ms: number) => number][] = [
+  ['fixed', 'day', allowance({ day: 5 }, { after: 9 }), (ms) => ms + 86_400_000],
+  ['sliding', 'day', allowance({ day: 5 }, { after: 9 }, { day: { slices: 4 } }), (ms) => ms + 86_400_000],
+  [
+    'calendar',
+    'week',
+    allowance({ week: 5 }, { after: 9 }, { week: utc('week') }),
+    (ms) => Math.floor((ms - 345_600_000) / 604_800_000 + 1) * 604_800_000 + 345_600_000,
+  ],
+];
+
+/** Top-ups and resets: what operators add to windows and take from what was counted. */
+function usageChanges(
+  store: () => LedgerUnderTest,
+  decideOne: (consumerId: string, plan: Allowance, n: number, cost?: number) => Promise<Outcome>,
+): void {
+  describe.each(KINDS)('of a %s window', (kind, window, plan, endOf) => {
+    const of = plan.limits[0]!;
+
+    test('a top-up admits exactly so many more, is told to every gateway, and a second one adds to it', async () => {
+      const { ledger, told } = store();
+      const { nowMs } = await decideOne('a', plan, 7);
+      const made = await ledger.topUp('a', of, 2, 'one');
+      expect(made).toMatchObject({ kind: 'made', durability: DURABLE, value: { amount: 2 } });
+      expect(told).toEqual([{ kind: 'ban', keyId: 'a' }]);
+      const { admitted, state } = await decideOne('a', plan, 4);
+      expect([admitted, state.windows[window]?.used]).toEqual([2, 7]);
+      const { untilMs } = state.topUps![window]!;
+      if (kind === 'sliding') expect(Math.abs(untilMs - endOf(nowMs))).toBeLessThan(1_000);
+      else expect(untilMs).toBe(state.windows[window]!.endsAtMs);
+      await ledger.topUp('a', of, 3, 'two');
+      const after = await decideOne('a', plan, 9);
+      expect([after.admitted, after.state.topUps?.[window]?.amount]).toEqual([3, 5]);
+      expect(after.state.topUps?.[window]?.untilMs).toBeGreaterThanOrEqual(untilMs);
+    });
+
+    test('a top-up of a window that is not open has an end', async () => {
+      const { ledger } = store();
+      await ledger.topUp('a', of, 2, 'one');
+      const { nowMs, state } = await decideOne('a', plan, 0);
+      const { untilMs } = state.topUps![window]!;
+      expect(Math.abs(untilMs - endOf(nowMs))).toBeLessThan(1_000);
+      if (kind === 'sliding') expect(state.windows).toEqual({});
+      else expect(state.windows).toEqual({ [window]: { used: 0, endsAtMs: untilMs } });
+      expect((await decideOne('a', plan, 9)).admitted).toBe(7);
+      expect((await decideOne('another', plan, 9)).admitted).toBe(5);
+    });
+
+    test('a reset gives the whole limit again, says what it took away, and leaves top-ups', async () => {
+      const { ledger, told } = store();
+      await ledger.topUp('a', of, 2, 'one');
+      const before = await decideOne('a', plan, 9);
+      expect(before).toMatchObject({ admitted: 7, state: { strikes: { count: 2 } } });
+      const made = await ledger.resetUsage('a', [window], 'two');
+      expect(made).toEqual({ kind: 'made', durability: DURABLE, value: { used: { [window]: 7 }, strikes: 2 } });
+      expect(told).toHaveLength(2);
+      const { state } = await decideOne('a', plan, 0);
+      expect([state.windows[window]?.used ?? 0, state.strikes.count]).toEqual([0, 0]);
+      expect(state.topUps?.[window]?.amount).toBe(2);
+      expect((await decideOne('a', plan, 9)).admitted).toBe(7);
+    });
+
+    test('both by a command are obeyed within a second, once each, and shown at once', async () => {
+      const { view } = store();
+      await decideOne('a', plan, 6);
+      await eventually(async () => (await view.present('a', plan))?.state.windows[window]?.used === 5, SOON);
+      await view.topUp('a', of, 2, 'one');
+      expect((await view.present('a', plan))?.state.topUps?.[window]?.amount).toBe(2);
+      await eventually(async () => (await decideOne('a', plan, 0)).state.topUps !== undefined, SOON);
+      expect((await decideOne('a', plan, 3)).admitted).toBe(2);
+      await eventually(async () => (await view.present('a', plan))?.state.windows[window]?.used === 7, SOON);
+      expect((await view.present('a', plan))?.state.topUps?.[window]?.amount).toBe(2);
+      expect(await view.resetUsage('a', [window], 'two')).toMatchObject({ value: { used: { [window]: 7 } } });
+      expect((await view.present('a', plan))?.state.windows[window]?.used ?? 0).toBe(0);
+      const isReset = async () => ((await decideOne('a', plan, 0)).state.windows[window]?.used ?? 0) === 0;
+      await eventually(isReset, SOON);
+      expect((await decideOne('a', plan, 8)).admitted).toBe(7);
+    });
+  });
+
+  test('the same id changes once, also from another process, and another change under it is refused', async () => {
+    const { ledger, view } = store();
+    const plan = allowance({ day: 5 }, null);
+    const of = plan.limits[0]!;
+    expect((await ledger.topUp('a', of, 2, 'id')).kind).toBe('made');
+    expect(await ledger.topUp('a', of, 2, 'id')).toEqual({ kind: 'repeated', durability: DURABLE });
+    expect(await view.topUp('a', of, 2, 'id')).toEqual({ kind: 'repeated', durability: DURABLE });
+    expect(await ledger.topUp('a', of, 3, 'id')).toEqual({ kind: 'reused' });
+    expect(await view.resetUsage('a', ['day'], 'id')).toEqual({ kind: 'reused' });
+    expect((await decideOne('a', plan, 9)).admitted).toBe(7);
+    expect((await ledger.resetUsage('a', ['day'], 'reset')).kind).toBe('made');
+    expect((await decideOne('a', plan, 9)).admitted).toBe(7);
+    expect(await view.resetUsage('a', ['day'], 'reset')).toEqual({ kind: 'repeated', durability: DURABLE });
+    expect(await ledger.resetUsage('a', ['day'], 'reset')).toEqual({ kind: 'repeated', durability: DURABLE });
+    expect((await decideOne('a', plan, 9)).admitted).toBe(0);
+    expect((await ledger.topUp('b', of, 2, 'id')).kind).toBe('made');
+  });
+
+  test('a top-up ends with its window, and the next window has the limit of the plan', async () => {
+    const { ledger } = store();
+    const plan = allowance({ second: 2 }, null);
+    await ledger.topUp('a', plan.limits[0]!, 3, 'one');
+    expect((await decideOne('a', plan, 9)).admitted).toBe(5);
+    await eventually(async () => (await decideOne('a', plan, 0)).state.topUps === undefined, { withinMs: 3_000 });
+    expect((await decideOne('a', plan, 9)).admitted).toBe(2);
+    // The id is remembered longer than the window.
+    expect((await ledger.topUp('a', plan.limits[0]!, 3, 'one')).kind).toBe('repeated');
+  });
+
+  test('a reset leaves the windows that it does not name, and a ban', async () => {
+    const { ledger } = store();
+    const plan = allowance({ minute: 2, day: 9 }, { after: 2 });
+    const { state: before } = await decideOne('a', plan, 4);
+    expect(before.ban).not.toBeNull();
+    expect(await ledger.resetUsage('a', ['minute', 'hour'], 'one')).toMatchObject({
+      value: { used: { minute: 2, hour: 0 }, strikes: 0 },
+    });
+    const { state } = await decideOne('a', plan, 0);
+    expect(state).toMatchObject({ ban: before.ban, windows: { minute: { used: 0 }, day: { used: 2 } } });
+    expect(await ledger.resetUsage('unseen', ['minute'], 'one')).toMatchObject({
+      value: { used: { minute: 0 }, strikes: 0 },
+    });
+  });
+
+  test('a top-up above the largest limit is refused, and nothing is added', async () => {
+    const { ledger, view } = store();
+    const plan = allowance({ day: 5 });
+    const of = plan.limits[0]!;
+    await ledger.topUp('a', of, UNBOUNDED - 7, 'one');
+    for (const one of [ledger, view]) {
+      await expect(one.topUp('a', of, 3, 'two')).rejects.toMatchObject({
+        code: 'refused',
+        message: expect.stringMatching(/Add at most 2\.$/),
+      });
+    }
+    expect((await ledger.topUp('a', of, 2, 'two')).kind).toBe('made');
+    expect((await decideOne('a', plan, 0)).state.topUps?.day?.amount).toBe(UNBOUNDED - 5);
   });
 }

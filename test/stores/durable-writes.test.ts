@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Durability } from '../../src/admit/ledger.ts';
+import type { Durability, MadeOnce } from '../../src/admit/ledger.ts';
 import type { StoredKey } from '../../src/identify/key-store.ts';
 import { deleted, edited, revoked, rotated } from '../../src/operations/key-changes.ts';
 import {
@@ -234,6 +234,45 @@ describe('a change that no replica has acknowledged', () => {
     });
     expect([await settled(again), await settled(later)]).toEqual(['durable', 'durable']);
     expect((await ledger.bans()).map(({ consumerId }) => consumerId)).toEqual(['later']);
+  });
+
+  test('a top-up and a reset that were lost are made again, once and for the same window (reliability 155)', async () => {
+    const maker = await gateway();
+    const told: (string | null)[] = [];
+    const ledger = new RedisLedger({ ...maker, publish: async ({ keyId }) => void told.push(keyId) });
+    const operator = new Redis(asOperator(primary.url));
+    atEnd(() => operator.disconnect());
+    const plan = allowance({ second: 1, day: 5 }, null);
+    const [second, day] = plan.limits as [(typeof plan.limits)[0], (typeof plan.limits)[0]];
+    /** Makes a change, and then restores what the account was before it, as a failover does. */
+    const lost = async (consumerId: string, change: () => Promise<MadeOnce<unknown>>) => {
+      await ledger.decide([{ consumerId, allowance: plan, cost: 1, n: 1 }]);
+      const account = (await operator.dumpBuffer(keyspace.account(consumerId)))!;
+      const made = await change();
+      if (made.kind !== 'made') throw new Error(made.kind);
+      expect(made.durability.kind).toBe('unknown');
+      await redisCommand(primary.url, 'RESTORE', keyspace.account(consumerId), 0, account, 'REPLACE');
+      const [ids] = (await operator.keys(keyspace.madeOnce(consumerId, '*'))) as [string];
+      await on('DEL', ids);
+      return made.durability;
+    };
+    const all = [
+      await lost('day', () => ledger.topUp('day', day, 4, 'one')),
+      await lost('reset', () => ledger.resetUsage('reset', ['day'], 'one')),
+    ];
+    // A window of a second, lost after its end, when the next one has opened.
+    const late = await ledger.topUp('late', second, 4, 'one');
+    await eventually(async () => (await ledger.present('late', plan))?.state.topUps === undefined, { withinMs: 3_000 });
+    await ledger.decide([{ consumerId: 'late', allowance: allowance({ second: 9, minute: 9 }), cost: 1, n: 1 }]);
+    const topUps = await on('HGET', keyspace.account('late'), 't');
+    await on('DEL', ...((await operator.keys(keyspace.madeOnce('late', '*'))) as [string]));
+    const durabilities = [...all, late.kind === 'made' ? late.durability : null].filter((one) => one !== null);
+    expect(await Promise.all(durabilities.map(settled))).toEqual(Array(3).fill('durable'));
+    expect(await on('HGET', keyspace.account('late'), 't')).toBe(topUps);
+    expect(told.filter((id) => id === 'day')).toHaveLength(2);
+    expect((await ledger.present('day', plan))?.state).toMatchObject({ topUps: { day: { amount: 4 } } });
+    expect((await ledger.present('reset', plan))?.state).toMatchObject({ windows: { day: { used: 0 } } });
+    expect(await ledger.topUp('day', day, 4, 'one')).toEqual({ kind: 'repeated', durability: { kind: 'durable' } });
   });
 
   test('is given up after a while, and so is the oldest of too many', async () => {

@@ -24,7 +24,7 @@ function database(folder: string): DatabaseSync {
   return db;
 }
 
-/** The ledger of a gateway, with the change feed through which it hears of lifts (unless told that it is deaf). */
+/** The ledger of a gateway, with the change feed through which it hears of changes by commands (unless told that it is deaf). */
 function gatewayIn(folder: string, wallMs = () => Date.now(), { isDeaf = false, decidesWhileAway = true } = {}) {
   const db = database(folder);
   const told: StoreChange[] = [];
@@ -35,13 +35,13 @@ function gatewayIn(folder: string, wallMs = () => Date.now(), { isDeaf = false, 
   const ledger = new EmbeddedLedger({
     db,
     wallMs,
-    onLift: (change) => told.push(change),
+    onAccountChange: (change) => told.push(change),
     decidesWhileAway,
     onChange: (state, reason) => states.push(reason === undefined ? state : `${state}: ${reason}`),
     onFailedWrite: (error) => failedWrites.push(error),
     onLoss: (error) => complaints.push(error),
   });
-  if (!isDeaf) changes.subscribe(() => ledger.applyLifts());
+  if (!isDeaf) changes.subscribe(() => ledger.applyChanges());
   let isClosed = false;
   const close = () => {
     if (isClosed) return;
@@ -93,16 +93,19 @@ describe('in the embedded store', () => {
 
   test('a lift that the gateway has obeyed is not lost by a crash right after it', async () => {
     const folder = await temporaryFolder();
-    const { ledger } = gatewayIn(folder, () => Date.now(), { isDeaf: true });
+    const { ledger, db } = gatewayIn(folder, () => Date.now(), { isDeaf: true });
     const view = viewIn(folder);
-    const isBanned = async () => (await view.bans()).length === 1;
+    const snapshot = () => String(db.prepare("SELECT state FROM accounts WHERE consumer_id = 'a'").get()?.state);
     await ledger.decide([ask('a', 4)]);
-    await eventually(isBanned, { withinMs: 1_000 });
+    await eventually(async () => (await view.bans()).length === 1, { withinMs: 1_000 });
     expect(await view.lift('a')).toEqual(DURABLE);
     // Before it hears of the lift, the gateway writes a snapshot that still has the ban.
-    await ledger.decide([ask('a', 1)]);
-    await eventually(isBanned, { withinMs: 1_000 });
-    ledger.applyLifts();
+    await ledger.decide([ask('b', 1), ask('a', 1)]);
+    const written = () => db.prepare('SELECT count(*) AS n FROM accounts').get()?.n === 2;
+    await eventually(written, { withinMs: 1_000 });
+    expect(snapshot()).toContain('"number":1');
+    expect(await view.bans()).toEqual([]);
+    ledger.applyChanges();
     expect(await ledger.bans()).toEqual([]);
     // What a gateway would find that starts now, this one having been killed.
     expect(await view.bans()).toEqual([]);
@@ -197,7 +200,7 @@ describe('in the embedded store', () => {
     const { ledger, db, complaints, failedWrites, states } = gatewayIn(folder);
     await ledger.decide([ask('a', 1)]);
     db.close();
-    expect(() => ledger.applyLifts()).not.toThrow();
+    expect(() => ledger.applyChanges()).not.toThrow();
     await eventually(() => failedWrites.length > 1);
     const [outcome] = await ledger.decide([ask('a', 2)]);
     expect(outcome?.admitted).toBe(1);
@@ -217,6 +220,46 @@ function fill(db: DatabaseSync): { makeRoom(): void } {
 
 const MANY = Array.from({ length: 2_500 }, (_, i) => ask(`c${i}`, 1));
 const FULL = 'away: The embedded store does not do what was asked: database or disk is full.';
+
+describe('a top-up in the embedded store', () => {
+  const daily = allowance({ day: 2 }, null);
+  const admits = async ({ ledger }: ReturnType<typeof gatewayIn>) =>
+    (await ledger.decide([ask('a', 9, daily)]))[0]?.admitted;
+
+  test('that was made while no gateway runs counts once, over every later start', async () => {
+    const folder = await temporaryFolder();
+    const view = viewIn(folder);
+    expect((await view.topUp('a', daily.limits[0]!, 3, 'one')).kind).toBe('made');
+    for (const expected of [5, 0]) {
+      const gateway = gatewayIn(folder);
+      expect(await admits(gateway)).toBe(expected);
+      gateway.close();
+      expect((await view.present('a', daily))?.state.topUps?.day?.amount).toBe(3);
+    }
+  });
+
+  test('that the gateway has obeyed is not lost or made twice by a crash right after it', async () => {
+    const folder = await temporaryFolder();
+    const first = gatewayIn(folder, () => Date.now(), { isDeaf: true });
+    await viewIn(folder).topUp('a', daily.limits[0]!, 3, 'one');
+    first.ledger.applyChanges();
+    // What a gateway finds that starts after the first was killed.
+    const copy = await temporaryFolder();
+    cpSync(folder, copy, { recursive: true });
+    const second = gatewayIn(copy);
+    expect(await admits(second)).toBe(5);
+    expect((await second.ledger.present('a', daily))?.state.topUps?.day?.amount).toBe(3);
+  });
+
+  test('is forgotten with its key', async () => {
+    const folder = await temporaryFolder();
+    const view = viewIn(folder);
+    await view.topUp('a', daily.limits[0]!, 3, 'one');
+    await view.forget('a');
+    expect((await view.present('a', daily))?.state.topUps).toBeUndefined();
+    expect(await admits(gatewayIn(folder))).toBe(2);
+  });
+});
 
 describe('an embedded store that cannot be written (reliability 159)', () => {
   test('is away until everything that was counted meanwhile is on the disk', async () => {
@@ -292,10 +335,10 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     await eventually(async () => (await view.bans()).length === 1);
     expect(await view.lift('a')).toEqual(DURABLE);
     first.db.exec('PRAGMA query_only = 1');
-    first.ledger.applyLifts();
+    first.ledger.applyChanges();
     expect(await first.ledger.bans()).toEqual([]);
     await first.ledger.decide([ask('a', 2)]);
-    first.ledger.applyLifts();
+    first.ledger.applyChanges();
     expect(await first.ledger.bans()).toHaveLength(1);
     first.db.exec('PRAGMA query_only = 0');
     await eventually(() => expect(first.states).toHaveLength(2));

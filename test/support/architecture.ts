@@ -18,6 +18,7 @@ const FOR_STORES = [
   'src/identify/key-store.ts',
   'src/identify/pepper-record.ts',
   'src/admit/ledger.ts',
+  'src/admit/account-changes.ts',
   'src/admit/decide.ts',
   'src/admit/windows.ts',
   'src/admit/history.ts',

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import type { CalendarUnit } from '../../src/admit/calendar.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
+import { WINDOWS, type WindowForm, type WindowName } from '../../src/admit/windows.ts';
 import { allowance } from './allowance.ts';
 
 /** One step of a history: the clock moves, then `n` requests of `cost` come under `plan`. */
@@ -106,3 +106,27 @@ function historiesUnder(plans: readonly Allowance[]): fc.Arbitrary<readonly Step
   );
   return fc.array(some, { minLength: 1, maxLength: 25 }).map((parts) => parts.flat());
 }
+
+/** What an operator does before the requests of a step: tops up the shortest two windows of the plan, or resets some. */
+export type OperatorChange =
+  | { readonly kind: 'top-up'; readonly amount: number }
+  | { readonly kind: 'reset'; readonly windows: readonly WindowName[] };
+
+const change: fc.Arbitrary<OperatorChange> = fc.oneof(
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('top-up' as const), amount: fc.integer({ min: 1, max: 9 }) }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('reset' as const),
+      windows: fc.shuffledSubarray([...WINDOWS], { minLength: 1 }),
+    }),
+  },
+);
+
+/** The same histories with top-ups and resets on the way. */
+export const historiesWithChanges: fc.Arbitrary<readonly (Step & { readonly change: OperatorChange | undefined })[]> =
+  histories.chain((steps) =>
+    fc
+      .array(fc.option(change, { nil: undefined, freq: 2 }), { minLength: steps.length, maxLength: steps.length })
+      .map((changes) => steps.map((step, i) => ({ ...step, change: changes[i] }))),
+  );

@@ -1,8 +1,9 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { z } from 'zod';
-import { type AccountState, lift, UNSEEN } from '../../admit/decide.ts';
-import type { BanInForce } from '../../admit/ledger.ts';
-import { WINDOWS } from '../../admit/windows.ts';
+import { type AccountChange, changed } from '../../admit/account-changes.ts';
+import { type AccountState, UNSEEN } from '../../admit/decide.ts';
+import { type BanInForce, MADE_ONCE_MS } from '../../admit/ledger.ts';
+import { WINDOWS, windowLimit } from '../../admit/windows.ts';
 import { answering, transaction } from './database.ts';
 
 /** One row of the table of accounts. */
@@ -14,16 +15,25 @@ export interface AccountRow {
   readonly expiresAtMs: number;
 }
 
-/** A lift that a command has written and the gateway has not yet applied. */
-export interface PendingLift {
+/** A change that a command has written and the gateway has not yet applied. */
+export interface PendingChange {
   readonly number: number;
   readonly consumerId: string;
+  readonly change: AccountChange;
+  /** When the operator made it, Unix milliseconds. */
+  readonly atMs: number;
+}
+
+/** The id of a change that is made once, and the change in words. */
+export interface Once {
+  readonly id: string;
+  readonly words: string;
 }
 
 /**
- * The snapshot of the accounts, and the lifts that commands have written for the running gateway. A command lifts a ban
- * in both tables: in the snapshot in case no gateway runs, and in `lifts` for a running gateway, whose next snapshot would
- * otherwise restore the ban.
+ * The snapshot of the accounts, and the changes that commands have written for the gateway. A command leaves the snapshot as
+ * it is, because a running gateway overwrites it: an account is its snapshot with the pending changes applied. The gateway
+ * removes a change from the table in the same transaction in which it writes the changed account.
  */
 export class AccountsTable {
   readonly #db: DatabaseSync;
@@ -35,7 +45,13 @@ export class AccountsTable {
       CREATE TABLE IF NOT EXISTS accounts (
         consumer_id TEXT PRIMARY KEY, state TEXT NOT NULL, expires_at_ms INTEGER NOT NULL
       ) STRICT, WITHOUT ROWID;
-      CREATE TABLE IF NOT EXISTS lifts (consumer_id TEXT NOT NULL, at_ms INTEGER NOT NULL) STRICT;
+      CREATE TABLE IF NOT EXISTS pending_changes (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, consumer_id TEXT NOT NULL, change TEXT NOT NULL, at_ms INTEGER NOT NULL
+      ) STRICT;
+      CREATE TABLE IF NOT EXISTS made_once (
+        consumer_id TEXT NOT NULL, id TEXT NOT NULL, words TEXT NOT NULL, at_ms INTEGER NOT NULL,
+        PRIMARY KEY (consumer_id, id)
+      ) STRICT, WITHOUT ROWID;
     `),
     );
   }
@@ -47,19 +63,32 @@ export class AccountsTable {
     }
   }
 
-  /** Null if the row does not hold a valid account. */
+  /** The account with its pending changes. Null if the row does not hold a valid account. */
   get(consumerId: string): AccountState | null {
     const row = this.#db.prepare('SELECT state FROM accounts WHERE consumer_id = ?').get(consumerId);
-    return row === undefined ? UNSEEN : parseState(String(row.state));
+    const state = row === undefined ? UNSEEN : parseState(String(row.state));
+    return state === null ? null : withPending(state, this.pending(consumerId));
   }
 
   /**
    * Writes rows in one transaction.
    * @param ended consumers whose rows are removed
-   * @param applied the number of the last lift that the gateway has applied; lifts up to it are removed. 0: none
+   * @param applied the number of the last change that the gateway has applied; changes up to it are removed. 0: none
    * @param also called within the transaction
    */
   save(rows: readonly AccountRow[], ended: readonly string[] = [], applied = 0, also: () => void = () => {}): void {
+    this.#saveWith(rows, ended, () => {
+      if (applied > 0) this.#db.prepare('DELETE FROM pending_changes WHERE number <= ?').run(applied);
+      also();
+    });
+  }
+
+  /** Writes an account that was changed, and the id under which it was. */
+  saveChanged(row: AccountRow, once: Once, nowMs: number): void {
+    this.#saveWith([row], [], () => this.#remember(row.consumerId, once, nowMs));
+  }
+
+  #saveWith(rows: readonly AccountRow[], ended: readonly string[], also: () => void): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)');
     const remove = this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?');
     // NORMAL: a power cut may undo the last snapshots of counters, so these commits do not wait for the disk. Those of keys do.
@@ -68,7 +97,6 @@ export class AccountsTable {
       transaction(this.#db, () => {
         for (const { consumerId, state, expiresAtMs } of rows) put.run(consumerId, JSON.stringify(state), expiresAtMs);
         for (const consumerId of ended) remove.run(consumerId);
-        if (applied > 0) this.#db.prepare('DELETE FROM lifts WHERE rowid <= ?').run(applied);
         also();
       });
     } finally {
@@ -77,7 +105,10 @@ export class AccountsTable {
   }
 
   remove(consumerId: string): void {
-    this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?').run(consumerId);
+    transaction(this.#db, () => {
+      this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?').run(consumerId);
+      this.#db.prepare('DELETE FROM pending_changes WHERE consumer_id = ?').run(consumerId);
+    });
   }
 
   /** Removes the rows that have expired by `nowMs`. */
@@ -85,33 +116,76 @@ export class AccountsTable {
     answering(() => this.#db.prepare('DELETE FROM accounts WHERE expires_at_ms <= ?').run(nowMs));
   }
 
-  /** Lifts a ban for a running gateway and for one that starts later. @returns false if no ban is in force */
-  lift(consumerId: string, nowMs: number): boolean {
-    return transaction(this.#db, () => {
-      const state = this.get(consumerId);
-      if (state === null || state.ban === null || nowMs >= state.ban.untilMs) return false;
-      this.#db
-        .prepare('UPDATE accounts SET state = ? WHERE consumer_id = ?')
-        .run(JSON.stringify(lift(state, nowMs)), consumerId);
-      this.#db.prepare('INSERT INTO lifts VALUES (?, ?)').run(consumerId, nowMs);
-      return true;
-    });
+  /** Runs `work` in a transaction that excludes other writers. */
+  inOneTransaction<T>(work: () => T): T {
+    return transaction(this.#db, work);
   }
 
-  /** The lifts that commands have written, oldest first. They stay until `save` removes them as applied. */
-  lifts(): readonly PendingLift[] {
-    const rows = this.#db.prepare('SELECT rowid AS number, consumer_id FROM lifts ORDER BY rowid').all();
-    return rows.map(({ number, consumer_id }) => ({ number: Number(number), consumerId: String(consumer_id) }));
+  /** Writes a change for the gateway, running or not. Only in a transaction. @param once the id under which it is made */
+  addPending({ consumerId, change, atMs }: Omit<PendingChange, 'number'>, once?: Once): void {
+    this.#db
+      .prepare('INSERT INTO pending_changes (consumer_id, change, at_ms) VALUES (?, ?, ?)')
+      .run(consumerId, textOf(change), atMs);
+    if (once !== undefined) this.#remember(consumerId, once, atMs);
+  }
+
+  /**
+   * The changes that commands have written, oldest first. They stay until `save` removes them as applied.
+   * @param consumerId left out: of all consumers
+   */
+  pending(consumerId?: string): readonly PendingChange[] {
+    const of = consumerId === undefined ? '' : 'WHERE consumer_id = ?';
+    const rows = this.#db
+      .prepare(`SELECT * FROM pending_changes ${of} ORDER BY number`)
+      .all(...(consumerId === undefined ? [] : [consumerId]));
+    return rows.map(({ number, consumer_id, change, at_ms }) => ({
+      number: Number(number),
+      consumerId: String(consumer_id),
+      change: changeOf(String(change)),
+      atMs: Number(at_ms),
+    }));
+  }
+
+  /** The words of the change that was made under an id; null if none was in the last `MADE_ONCE_MS`. */
+  madeOnce(consumerId: string, id: string, nowMs: number): string | null {
+    const row = this.#db
+      .prepare('SELECT words FROM made_once WHERE consumer_id = ? AND id = ? AND at_ms > ?')
+      .get(consumerId, id, nowMs - MADE_ONCE_MS);
+    return row === undefined ? null : String(row.words);
+  }
+
+  #remember(consumerId: string, { id, words }: Once, nowMs: number): void {
+    this.#db.prepare('DELETE FROM made_once WHERE at_ms <= ?').run(nowMs - MADE_ONCE_MS);
+    this.#db.prepare('INSERT OR REPLACE INTO made_once VALUES (?, ?, ?, ?)').run(consumerId, id, words, nowMs);
   }
 
   bans(nowMs: number): BanInForce[] {
+    const pending = Map.groupBy(this.pending(), ({ consumerId }) => consumerId);
     const found: BanInForce[] = [];
     for (const { consumerId, state } of this.load(nowMs)) {
-      const ban = state?.ban ?? null;
+      const ban = state === null ? null : withPending(state, pending.get(consumerId) ?? []).ban;
       if (ban !== null && nowMs < ban.untilMs) found.push({ consumerId, ban });
     }
     return found;
   }
+}
+
+function withPending(state: AccountState, pending: readonly PendingChange[]): AccountState {
+  return pending.reduce((before, { change, atMs }) => changed(before, change, atMs), state);
+}
+
+/** The form of a window stands beside its limit in the text, because a calendar is no plain data. */
+function textOf(change: AccountChange): string {
+  if (change.kind !== 'top-up') return JSON.stringify(change);
+  const { window, limit, slices, calendar } = change.of;
+  return JSON.stringify({ ...change, of: { window, limit, form: { slices, calendar: calendar?.form } } });
+}
+
+function changeOf(text: string): AccountChange {
+  const change = JSON.parse(text);
+  if (change.kind !== 'top-up') return change;
+  const { window, limit, form } = change.of;
+  return { ...change, of: windowLimit(window, limit, form) };
 }
 
 const count = z.int().min(0);

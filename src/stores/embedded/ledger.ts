@@ -1,18 +1,22 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../admit/decide.ts';
+import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
+import { type AccountState, decide, type Outcome, UNSEEN } from '../../admit/decide.ts';
 import {
   type BanInForce,
   type DecisionRequest,
   DURABLE,
   type Durability,
+  foreignAccount,
   type Ledger,
   type LedgerView,
+  type MadeOnce,
   NothingDone,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
+import type { TopUp, WindowLimit, WindowName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
-import { AccountsTable } from './accounts.ts';
+import { AccountsTable, type Once, type PendingChange } from './accounts.ts';
 import { answering, BUSY_TIMEOUT_MS, FilesInPlace, isHeldByAnother, tryWrite, withoutWaiting } from './database.ts';
 import { createHistoryTables, dropEndedHistories, Histories, removeHistory } from './history.ts';
 
@@ -27,8 +31,8 @@ export interface EmbeddedLedgerOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Called when a ban was lifted. */
-  readonly onLift?: (change: StoreChange) => void;
+  /** Called when an operator has changed an account. */
+  readonly onAccountChange?: (change: StoreChange) => void;
   /** While the disk accepts no writes: true (the default) decides in memory and writes later, false decides nothing. */
   readonly decidesWhileAway?: boolean;
   /** Called when the disk accepts no writes, with the reason as a sentence; and when everything has been written again. */
@@ -72,8 +76,8 @@ export class EmbeddedLedger implements Ledger {
   /** Since when another process has locked the database, monotonic milliseconds; null if none has. */
   #heldSinceMs: number | null = null;
   #again: NodeJS.Timeout | undefined;
-  /** The number of the last lift that was applied in memory and not yet removed from the table; 0 if there is none. */
-  #applied = 0;
+  /** The changes of commands that were applied in memory and not yet removed from the table, oldest first. */
+  #applied: readonly PendingChange[] = [];
   #sweep: Iterator<[string, Account]> | null = null;
 
   constructor(options: EmbeddedLedgerOptions) {
@@ -82,7 +86,7 @@ export class EmbeddedLedger implements Ledger {
     this.histories = new Histories(options.db);
     this.#files = new FilesInPlace(options.db);
     this.#load();
-    this.applyLifts();
+    this.applyChanges();
     this.#timer = setInterval(() => this.#tick(), SNAPSHOT_EVERY_MS);
     this.#timer.unref();
   }
@@ -112,22 +116,23 @@ export class EmbeddedLedger implements Ledger {
     return decide(this.#accounts.get(consumerId)?.state ?? UNSEEN, allowance, this.#options.wallMs(), 1, 0);
   }
 
-  /** Writes the lift to disk first. If that fails, the lift is refused and the ban stays. */
   async lift(consumerId: string): Promise<Durability | null> {
-    const lifted = this.#lifted(consumerId);
-    if (lifted === null) return null;
-    try {
-      this.#files.insist();
-      answering(() => this.#table.save([{ consumerId, ...lifted }]));
-      this.#files.insist();
-    } catch (error) {
-      this.failed(error);
-      throw error;
-    }
-    this.#accounts.set(consumerId, lifted);
-    this.#dirty.delete(consumerId);
-    this.#options.onLift?.({ kind: 'ban', keyId: consumerId });
+    const nowMs = this.#options.wallMs();
+    const { ban } = this.#stateOf(consumerId);
+    if (ban === null || nowMs >= ban.untilMs) return null;
+    const lifted = this.#changed(consumerId, { kind: 'lift' }, nowMs);
+    this.#writeChange(consumerId, lifted, () => this.#table.save([{ consumerId, ...lifted }]));
     return DURABLE;
+  }
+
+  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
+    const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs).topUp;
+    return this.#makeOnce(consumerId, { kind: 'top-up', of, amount }, id, make);
+  }
+
+  async resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
+    const make = (state: AccountState, nowMs: number) => resetUsage(state, windows, nowMs).reset;
+    return this.#makeOnce(consumerId, { kind: 'reset', windows }, id, make);
   }
 
   async forget(consumerId: string): Promise<void> {
@@ -148,20 +153,18 @@ export class EmbeddedLedger implements Ledger {
     return found;
   }
 
-  /** Applies the lifts that commands have written to the database. Called on every change from the feed. */
-  applyLifts(): void {
+  /** Applies the changes that commands have written to the database. Called on every change from the feed. */
+  applyChanges(): void {
     try {
-      const lifts = this.#table.lifts().filter(({ number }) => number > this.#applied);
-      if (lifts.length === 0) return;
-      for (const { consumerId } of lifts) {
-        const lifted = this.#lifted(consumerId);
-        if (lifted === null) continue;
-        this.#keep(consumerId, lifted);
-        this.#options.onLift?.({ kind: 'ban', keyId: consumerId });
+      const last = this.#applied.at(-1)?.number ?? 0;
+      const pending = this.#table.pending().filter(({ number }) => number > last);
+      if (pending.length === 0) return;
+      for (const { consumerId, change, atMs } of pending) {
+        this.#keep(consumerId, this.#changed(consumerId, change, atMs));
+        this.#options.onAccountChange?.({ kind: 'ban', keyId: consumerId });
       }
-      this.#applied = lifts.at(-1)!.number;
-      // In one transaction with the lifted accounts: a crash in between would restore the bans.
-      this.#write(lifts.map(({ consumerId }) => consumerId).filter((id) => this.#dirty.has(id)));
+      this.#applied = [...this.#applied, ...pending];
+      this.#write([]);
     } catch (error) {
       this.failed(error);
     }
@@ -208,12 +211,46 @@ export class EmbeddedLedger implements Ledger {
     }
   }
 
-  /** The account of a consumer without its ban; null if no ban is in force. */
-  #lifted(consumerId: string): Account | null {
-    const account = this.#accounts.get(consumerId);
+  #stateOf(consumerId: string): AccountState {
+    return this.#accounts.get(consumerId)?.state ?? UNSEEN;
+  }
+
+  #changed(consumerId: string, change: AccountChange, nowMs: number): Account {
+    const state = changed(this.#stateOf(consumerId), change, nowMs);
+    const expiresAtMs = Math.max(this.#accounts.get(consumerId)?.expiresAtMs ?? 0, endOf(state, 0));
+    return { state, expiresAtMs };
+  }
+
+  #makeOnce<T>(
+    consumerId: string,
+    change: AccountChange,
+    id: string,
+    resultOf: (state: AccountState, nowMs: number) => T,
+  ): MadeOnce<T> {
+    this.applyChanges();
     const nowMs = this.#options.wallMs();
-    if (account === undefined || account.state.ban === null || nowMs >= account.state.ban.untilMs) return null;
-    return { state: lift(account.state, nowMs), expiresAtMs: account.expiresAtMs };
+    const once = { id, words: wordsOf(change) };
+    const before = answering(() => madeBefore(this.#table, consumerId, once, nowMs));
+    if (before !== null) return before;
+    const value = resultOf(this.#stateOf(consumerId), nowMs);
+    const account = this.#changed(consumerId, change, nowMs);
+    this.#writeChange(consumerId, account, () => this.#table.saveChanged({ consumerId, ...account }, once, nowMs));
+    return { kind: 'made', value, durability: DURABLE };
+  }
+
+  /** Writes a changed account to disk first. If that fails, the change is refused and the account stays as it was. */
+  #writeChange(consumerId: string, account: Account, write: () => void): void {
+    try {
+      this.#files.insist();
+      answering(write);
+      this.#files.insist();
+    } catch (error) {
+      this.failed(error);
+      throw error;
+    }
+    this.#accounts.set(consumerId, account);
+    this.#dirty.delete(consumerId);
+    this.#options.onAccountChange?.({ kind: 'ban', keyId: consumerId });
   }
 
   #keep(consumerId: string, account: Account): void {
@@ -234,7 +271,7 @@ export class EmbeddedLedger implements Ledger {
 
   #snapshot(): void {
     this.#files.insist();
-    if (this.#dirty.size > 0 || this.#applied > 0 || this.histories.isDirty)
+    if (this.#dirty.size > 0 || this.#applied.length > 0 || this.histories.isDirty)
       this.#write(Iterator.from(this.#dirty).take(ROWS_PER_TURN).toArray());
     else if (this.#outage !== null) {
       answering(() => tryWrite(this.#options.db));
@@ -252,7 +289,9 @@ export class EmbeddedLedger implements Ledger {
     return true;
   }
 
-  #write(ids: readonly string[], mostHistories = ROWS_PER_TURN): void {
+  /** Writes these accounts, and those that commands have changed, in one transaction: a crash undoes no change. */
+  #write(some: readonly string[], mostHistories = ROWS_PER_TURN): void {
+    const ids = [...new Set([...some, ...this.#applied.map(({ consumerId }) => consumerId)])];
     const rows = ids.flatMap((consumerId) => {
       const account = this.#accounts.get(consumerId);
       return account === undefined ? [] : [{ consumerId, ...account }];
@@ -260,12 +299,12 @@ export class EmbeddedLedger implements Ledger {
     const ended = ids.filter((id) => !this.#accounts.has(id));
     let historiesWritten = () => {};
     answering(() =>
-      this.#table.save(rows, ended, this.#applied, () => {
+      this.#table.save(rows, ended, this.#applied.at(-1)?.number ?? 0, () => {
         historiesWritten = this.histories.write(mostHistories);
       }),
     );
     historiesWritten();
-    this.#applied = 0;
+    this.#applied = [];
     for (const id of ids) this.#dirty.delete(id);
     this.#written(ids.length);
   }
@@ -299,7 +338,7 @@ export class EmbeddedLedger implements Ledger {
   }
 }
 
-/** The same store for commands: reads the snapshot, and lifts bans whether or not a gateway runs. */
+/** The same store for commands: reads the snapshot, and changes accounts whether or not a gateway runs. */
 export class EmbeddedLedgerView implements LedgerView {
   readonly #db: DatabaseSync;
   readonly #table: AccountsTable;
@@ -318,7 +357,25 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 
   async lift(consumerId: string): Promise<Durability | null> {
-    return answering(() => this.#table.lift(consumerId, this.#wallMs())) ? DURABLE : null;
+    const nowMs = this.#wallMs();
+    return answering(() =>
+      this.#table.inOneTransaction(() => {
+        const ban = this.#table.get(consumerId)?.ban ?? null;
+        if (ban === null || nowMs >= ban.untilMs) return null;
+        this.#table.addPending({ consumerId, change: { kind: 'lift' }, atMs: nowMs });
+        return DURABLE;
+      }),
+    );
+  }
+
+  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
+    const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs).topUp;
+    return this.#makeOnce(consumerId, { kind: 'top-up', of, amount }, id, make);
+  }
+
+  async resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
+    const make = (state: AccountState, nowMs: number) => resetUsage(state, windows, nowMs).reset;
+    return this.#makeOnce(consumerId, { kind: 'reset', windows }, id, make);
   }
 
   /** A running gateway learns of the key's deletion from the change feed, and forgets the account (serve/gateway-stores.ts). */
@@ -332,6 +389,40 @@ export class EmbeddedLedgerView implements LedgerView {
   async bans(): Promise<readonly BanInForce[]> {
     return answering(() => this.#table.bans(this.#wallMs()));
   }
+
+  #makeOnce<T>(
+    consumerId: string,
+    change: AccountChange,
+    id: string,
+    resultOf: (state: AccountState, nowMs: number) => T,
+  ): MadeOnce<T> {
+    const nowMs = this.#wallMs();
+    const once = { id, words: wordsOf(change) };
+    return answering(() =>
+      this.#table.inOneTransaction(() => {
+        const before = madeBefore(this.#table, consumerId, once, nowMs);
+        if (before !== null) return before;
+        const state = this.#table.get(consumerId);
+        if (state === null) throw foreignAccount(consumerId);
+        const value = resultOf(state, nowMs);
+        this.#table.addPending({ consumerId, change, atMs: nowMs }, once);
+        return { kind: 'made', value, durability: DURABLE };
+      }),
+    );
+  }
+}
+
+/** What became of a change if one was made under its id before; null if none was. */
+function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Once, nowMs: number) {
+  const before = table.madeOnce(consumerId, id, nowMs);
+  if (before === null) return null;
+  if (before !== words) return { kind: 'reused' } as const;
+  return { kind: 'repeated', durability: DURABLE } as const;
+}
+
+function wordsOf(change: AccountChange): string {
+  if (change.kind === 'top-up') return `top-up ${change.of.window} ${change.amount}`;
+  return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : 'lift';
 }
 
 /** Keeps what the allowance does not count (after a change of plans), since a decision returns only what it does. */

@@ -19,6 +19,8 @@ export const keyspace = {
    * after the last change.
    */
   changesTo: (id: string) => `tg:made:{${id}}`,
+  /** String: the top-up or the reset that an operator made under an id (its digest). Expires after 24 hours. */
+  madeOnce: (consumerId: string, digest: string) => `tg:once:{${consumerId}}:${digest}`,
   /** String: the id of the API key that has, or had, a secret with this digest. Removed when the record drops the digest. */
   digest: (digest: string) => `tg:digest:${digest}`,
   /** Sorted set: the ids of all API keys by the time of their creation, milliseconds. */

@@ -1,17 +1,26 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { Command, type Redis } from 'ioredis';
-import type { Calendar } from '../../admit/calendar.ts';
+import type { ResetUsage } from '../../admit/account-changes.ts';
 import { type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
 import {
   type BanInForce,
   type DecisionRequest,
   type Durability,
   type Ledger,
+  type MadeOnce,
   NothingDone,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
-import { slicedCount, type TopUps, WINDOWS, type WindowCount, type WindowName } from '../../admit/windows.ts';
+import {
+  slicedCount,
+  type TopUp,
+  type TopUps,
+  WINDOWS,
+  type WindowCount,
+  type WindowLimit,
+  type WindowName,
+} from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
@@ -20,6 +29,7 @@ import type { DurableWrites, LastingWrite, ReplicaLink } from './durable-writes.
 import { NOTED_LUA } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
+import { UsageChanges, type UsageChangesLua } from './usage-changes.ts';
 import { holdWrites } from './values.ts';
 
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
@@ -44,10 +54,12 @@ interface RedisLedgerOptions {
   readonly circuit: Calls;
   /** Notifies every gateway. */
   readonly publish: (change: StoreChange) => Promise<void>;
-  /** Makes lifts durable. */
+  /** Makes lifts, top-ups and resets durable. */
   readonly writes: DurableWrites;
   /** Left out: DECIDE_LUA. */
   readonly decideLua?: string;
+  /** Left out: USAGE_CHANGES_LUA. */
+  readonly changesLua?: UsageChangesLua;
 }
 
 /**
@@ -60,15 +72,18 @@ export class RedisLedger implements Ledger {
   readonly #publish: (change: StoreChange) => Promise<void>;
   readonly #writes: DurableWrites;
   readonly #decision: Script;
+  readonly #usageChanges: UsageChanges;
   readonly #rules = new RuleTexts();
 
-  constructor({ redis, circuit, publish, writes, decideLua = DECIDE_LUA }: RedisLedgerOptions) {
+  constructor({ redis, circuit, publish, writes, decideLua = DECIDE_LUA, changesLua }: RedisLedgerOptions) {
     this.#decision = new Script(decideLua);
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#publish = publish;
     this.#writes = writes;
+    const lua = changesLua === undefined ? {} : { lua: changesLua };
+    this.#usageChanges = new UsageChanges({ redis, circuit, publish, writes, ...lua });
   }
 
   decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
@@ -129,6 +144,14 @@ export class RedisLedger implements Ledger {
     const announce = () => this.#publish({ kind: 'ban', keyId: consumerId });
     await announce();
     return this.#writes.settle(liftAgain(consumerId, change, endedAt, announce));
+  }
+
+  topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
+    return this.#usageChanges.topUp(consumerId, of, amount, id);
+  }
+
+  resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
+    return this.#usageChanges.reset(consumerId, windows, id);
   }
 
   async forget(consumerId: string): Promise<void> {
@@ -281,16 +304,10 @@ function ruleOf({ limits, bans, history }: Allowance, nowMs: number): number[] {
       ? [kept, 0, 0, 0, 0, 0, 0]
       : [kept, bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
   for (const { window, limit, slices = 0, calendar } of limits) {
-    const instants = calendar === undefined ? [] : instantsOf(calendar, nowMs);
+    const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
     rule.push(WINDOWS.indexOf(window) + 1 + 10 * slices + 1_000 * instants.length, limit, ...instants);
   }
   return rule;
-}
-
-/** The period of `nowMs`, the one before it and the one after it. */
-function instantsOf(calendar: Calendar, nowMs: number): number[] {
-  const { startsAtMs, endsAtMs } = calendar.periodAt(nowMs);
-  return [calendar.periodAt(startsAtMs - 1).startsAtMs, startsAtMs, endsAtMs, calendar.periodAt(endsAtMs).endsAtMs];
 }
 
 /** Parses one consumer's part of the reply (described in decide.lua). */

@@ -1,0 +1,53 @@
+-- Sets what was counted in some windows to nothing, and clears the strikes (the twin of `resetUsage` in
+-- src/admit/account-changes.ts).
+--
+-- ARGV[4] and the following: the indexes of the windows, 1 second … 6 month
+-- reply   'made', the end of the last count that was taken away, the strikes, and for each window what had been counted;
+--         'repeated' and the end of the reset that was made under this id; 'reused'; 'foreign' if the hash holds foreign
+--         values
+--
+-- If it is repeated after a failover, a fixed or calendar window that ends later than those that were reset stays, and so
+-- does a slice that leaves later.
+local fields = { 'x', 'X' }
+for i = 4, #ARGV do
+  fields[#fields + 1] = USED[tonumber(ARGV[i])]
+  fields[#fields + 1] = ENDS[tonumber(ARGV[i])]
+end
+local values = fieldsOf(unpack(fields))
+if not values then return { 'foreign' } end
+local strikes, strikesEnd = tonumber(values[1] or 0), tonumber(values[2] or 0)
+if not strikes or not strikesEnd then return { 'foreign' } end
+
+local windows, reply, upTo = {}, { 'made', now, now < strikesEnd and strikes or 0 }, now
+for i = 4, #ARGV do
+  local used = values[2 * i - 5]
+  -- Read as the kind that it was counted as.
+  local per = used and not tonumber(used) and (string.byte(used) or 0) - 128 or 0
+  local window = { index = tonumber(ARGV[i]), per = per, latest = MOST }
+  if not readWindow(window, used, values[2 * i - 4], now) then return { 'foreign' } end
+  windows[#windows + 1] = window
+  reply[#reply + 1] = window.used
+  upTo = max(upTo, window.ends)
+end
+
+for _, window in ipairs(windows) do
+  local names = { USED[window.index], ENDS[window.index] }
+  local slices = window.slices
+  if slices then
+    for i = 1, #slices.counts do
+      if not lastEnd or sliding().leavesAt(window, slices.first + i - 1) <= lastEnd then slices.counts[i] = 0 end
+    end
+    sliding().present(window, now)
+    if window.slices then
+      redis.call('HSET', KEYS[1], names[1], sliding().text(window.slices), names[2], window.slices.starts)
+    else
+      redis.call('HDEL', KEYS[1], unpack(names))
+    end
+  elseif window.ends > 0 and (not lastEnd or window.ends <= lastEnd) then
+    redis.call('HSET', KEYS[1], names[1], 0)
+  end
+end
+redis.call('HDEL', KEYS[1], 'x', 'X')
+reply[2] = lastEnd or upTo
+remember(reply[2])
+return reply

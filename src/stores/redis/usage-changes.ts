@@ -1,0 +1,138 @@
+import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { type ResetUsage, refuseTooMuch } from '../../admit/account-changes.ts';
+import { type Durability, foreignAccount, MADE_ONCE_MS, type MadeOnce, NothingDone } from '../../admit/ledger.ts';
+import { UNBOUNDED } from '../../admit/plan.ts';
+import { type TopUp, WINDOWS, type WindowLimit, type WindowName } from '../../admit/windows.ts';
+import type { StoreChange } from '../../identify/key-store.ts';
+import type { RedisClient } from './connection.ts';
+import type { DurableWrites, ReplicaLink } from './durable-writes.ts';
+import { keyspace } from './keyspace.ts';
+import type { Calls } from './shards.ts';
+
+const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
+const ONCE_LUA = script('./windows.lua') + script('./once.lua');
+
+/** The scripts of the changes. Exported for the test that compares them with src/admit/account-changes.ts. */
+export const USAGE_CHANGES_LUA: UsageChangesLua = {
+  topUp: ONCE_LUA + script('./top-up.lua'),
+  reset: ONCE_LUA + script('./reset-usage.lua'),
+};
+
+export interface UsageChangesLua {
+  readonly topUp: string;
+  readonly reset: string;
+}
+
+/** How often a call is repeated with the periods that the store's clock asks for. */
+const MOST_ATTEMPTS = 3;
+
+export interface UsageChangesOptions {
+  readonly redis: RedisClient;
+  readonly circuit: Calls;
+  /** Notifies every gateway. */
+  readonly publish: (change: StoreChange) => Promise<void>;
+  readonly writes: DurableWrites;
+  readonly lua?: UsageChangesLua;
+}
+
+/** A change for the script: its first arguments are described in once.lua. */
+interface Change {
+  readonly consumerId: string;
+  readonly id: string;
+  readonly lua: string;
+  readonly words: string;
+  readonly args: readonly number[];
+}
+
+/** How a script answers: a word, then numbers. */
+type Reply = readonly [string, ...number[]];
+
+/** Top-ups and resets in Redis: one script call each, which also writes down the id under which the change was made. */
+export class UsageChanges {
+  readonly #options: UsageChangesOptions;
+  readonly #lua: UsageChangesLua;
+
+  constructor(options: UsageChangesOptions) {
+    this.#options = options;
+    this.#lua = options.lua ?? USAGE_CHANGES_LUA;
+  }
+
+  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
+    const { window, limit, slices = 0, calendar } = of;
+    const lua = this.#lua.topUp;
+    let nowMs = Date.now();
+    for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
+      const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
+      const args = [indexOf(window), limit, slices, amount, UNBOUNDED, ...instants];
+      const change = { consumerId, id, lua, words: `top-up ${window} ${amount}`, args };
+      const reply = await this.#run(change);
+      const [kind, first = 0, total = 0, untilMs = 0] = reply;
+      if (kind === 'too_much') refuseTooMuch(limit, first, amount);
+      if (kind !== 'outside') return this.#made(change, reply, { amount: total, untilMs });
+      nowMs = first;
+    }
+    throw new NothingDone("The store's clock jumps: no period of a calendar window contains it.");
+  }
+
+  async reset(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
+    const words = `reset ${windows.join(' ')}`;
+    const change = { consumerId, id, lua: this.#lua.reset, words, args: windows.map(indexOf) };
+    const reply = await this.#run(change);
+    const [, , strikes = 0, ...counts] = reply;
+    const used = Object.fromEntries(windows.map((window, i) => [window, counts[i]]));
+    return this.#made(change, reply, { used, strikes });
+  }
+
+  #run(change: Change): Promise<Reply> {
+    const { redis, circuit } = this.#options;
+    const names = namesOf(change);
+    return circuit.run(
+      () => redis.eval(change.lua, names.length, ...names, ...argumentsOf(change, '')) as Promise<Reply>,
+      names[0],
+    );
+  }
+
+  async #made<T>(change: Change, [kind, endMs = 0]: Reply, value: T): Promise<MadeOnce<T>> {
+    if (kind === 'reused') return { kind };
+    if (kind === 'foreign') throw foreignAccount(change.consumerId);
+    if (kind === 'repeated') return { kind, durability: await this.#settle(change, endMs) };
+    await this.#announce(change);
+    return { kind: 'made', value, durability: await this.#settle(change, endMs) };
+  }
+
+  /** @param endMs nothing that ends later is changed if a failover has undone the change */
+  #settle(change: Change, endMs: number): Promise<Durability> {
+    const names = namesOf(change);
+    let isAnnounced = true;
+    return this.#options.writes.settle({
+      about: change.consumerId,
+      remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
+        const link = await linkOf(names[0]);
+        const args = argumentsOf(change, endMs);
+        const [kind] = (await link.eval(change.lua, names.length, ...names, ...args)) as Reply;
+        if (kind === 'made') isAnnounced = false;
+        if (!isAnnounced) await this.#announce(change);
+        isAnnounced = true;
+        if (kind === 'repeated') return 'there';
+        return kind === 'made' ? 'remade' : 'superseded';
+      },
+    });
+  }
+
+  #announce({ consumerId }: Change): Promise<void> {
+    return this.#options.publish({ kind: 'ban', keyId: consumerId });
+  }
+}
+
+function namesOf({ consumerId, id }: Change) {
+  return [keyspace.account(consumerId), keyspace.madeOnce(consumerId, hash('sha256', id, 'base64url'))] as const;
+}
+
+function argumentsOf({ words, args }: Change, endMs: number | ''): (string | number)[] {
+  return [words, endMs, MADE_ONCE_MS, ...args];
+}
+
+function indexOf(window: WindowName): number {
+  return WINDOWS.indexOf(window) + 1;
+}
