@@ -20,6 +20,7 @@ const FOR_STORES = [
   'src/admit/ledger.ts',
   'src/admit/account-changes.ts',
   'src/admit/decide.ts',
+  'src/admit/plan.ts',
   'src/admit/windows.ts',
   'src/admit/history.ts',
   'src/admit/refusals.ts',
