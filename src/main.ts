@@ -13,6 +13,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'keys revoke': async () => (await import('./cli/keys/change.ts')).keysRevoke,
   'keys delete': async () => (await import('./cli/keys/change.ts')).keysDelete,
   'keys update': async () => (await import('./cli/keys/change.ts')).keysUpdate,
+  'keys topup': async () => (await import('./cli/usage-changes.ts')).keysTopUp,
   'keys import': async () => (await import('./cli/keys/import.ts')).keysImport,
   'keys export': async () => (await import('./cli/keys/export.ts')).keysExport,
   'plans show': async () => (await import('./cli/plans/show.ts')).plansShow,
@@ -23,6 +24,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'bans lift': async () => (await import('./cli/bans/lift.ts')).bansLift,
   audit: async () => (await import('./cli/audit.ts')).audit,
   usage: async () => (await import('./cli/usage.ts')).usage,
+  'usage reset': async () => (await import('./cli/usage-changes.ts')).usageReset,
   deprecations: async () => (await import('./cli/deprecations.ts')).deprecations,
   schema: async () => (await import('./cli/schema.ts')).schema,
 };

@@ -1,12 +1,13 @@
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { type Limits, UNBOUNDED } from '../admit/plan.ts';
-import { eachWindow, WINDOWS } from '../admit/windows.ts';
+import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { AuditLine, AuditTrail } from '../operations/audit-trail.ts';
 import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom, visible } from '../operations/input-values.ts';
 import type { KeyAttributes, KeyEdits } from '../operations/key-changes.ts';
 import type { Operations } from '../operations/operations.ts';
+import type { NewTopUp } from '../operations/usage-changes.ts';
 import { type AdminResponse, errorResponse } from './response.ts';
 
 // One request to the admin API, what its handler works on, and how its query and its body are read.
@@ -179,6 +180,24 @@ const ROTATION = z.strictObject(
   'must be an object',
 );
 
+const windowRule = `must be one of ${WINDOWS.join(', ')}`;
+const amountRule = `must be a whole number from 1 to ${UNBOUNDED}`;
+const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}`;
+const TOP_UP = z.strictObject(
+  { window: z.enum(WINDOWS, windowRule), amount: z.int(amountRule).min(1, amountRule).max(UNBOUNDED, amountRule) },
+  'must be an object',
+);
+const RESET = z.strictObject(
+  {
+    windows: z
+      .array(z.enum(WINDOWS, windowRule), windowsRule)
+      .min(1, windowsRule)
+      .refine((all) => new Set(all).size === all.length, windowsRule)
+      .optional(),
+  },
+  'must be an object',
+);
+
 const DEFAULT_OVERLAP_MS = 86_400_000;
 
 /**
@@ -212,6 +231,16 @@ export function readRotation(body: unknown): ReadBody<number> {
   return read(ROTATION, body ?? {}, ({ overlap }) =>
     overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!,
   );
+}
+
+/** Reads the body of `POST /admin/keys/{id}/topups`. */
+export function readTopUp(body: unknown): ReadBody<NewTopUp> {
+  return read(TOP_UP, body, (topUp) => topUp);
+}
+
+/** Reads the body of `POST /admin/keys/{id}/usage/reset`, which may be missing. @returns the windows; null for all */
+export function readReset(body: unknown): ReadBody<readonly WindowName[] | null> {
+  return read(RESET, body ?? {}, (reset) => reset.windows ?? null);
 }
 
 function windows<T extends z.ZodType>(schema: T) {

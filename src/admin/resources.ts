@@ -8,6 +8,7 @@ import { bodyDigestOf } from '../operations/create-once.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { wholeKeyReport } from '../operations/key-report.ts';
 import { banReport, type Guard } from '../operations/operations.ts';
+import type { UsageChange } from '../operations/usage-changes.ts';
 import {
   type Admin,
   type Call,
@@ -17,7 +18,9 @@ import {
   readCreation,
   readEdits,
   readPage,
+  readReset,
   readRotation,
+  readTopUp,
 } from './call.ts';
 import { type AdminResponse, changeResponse, errorResponse, etagOf, guardOf, jsonResponse } from './response.ts';
 
@@ -41,7 +44,9 @@ export const RESOURCES: readonly {
   },
   { path: ['keys', ID, 'rotate'], methods: { POST: rotateKey }, changes: { POST: 'key.rotate' } },
   { path: ['keys', ID, 'delete'], methods: { POST: deleteKey }, changes: { POST: 'key.delete' } },
+  { path: ['keys', ID, 'topups'], methods: { POST: topUp }, changes: { POST: 'keys.topup' } },
   { path: ['keys', ID, 'usage'], methods: { GET: showUsage } },
+  { path: ['keys', ID, 'usage', 'reset'], methods: { POST: resetUsage }, changes: { POST: 'usage.reset' } },
   { path: ['bans'], methods: { GET: listBans }, isList: true },
   { path: ['bans', ID], methods: { DELETE: liftBan }, changes: { DELETE: 'ban.lift' } },
   { path: ['plans'], methods: { GET: showPlans } },
@@ -162,6 +167,41 @@ async function showUsage({ ids, query }: Call, { operations }: Admin): Promise<A
   return jsonResponse(200, await operations.usage(ids[0]!, plan));
 }
 
+async function topUp(call: Call, admin: Admin): Promise<AdminResponse> {
+  const given = readTopUp(call.body);
+  if ('fault' in given) return errorResponse('invalid_request', given.fault);
+  return changeUsage(call, admin, 'keys.topup', (id, once) => admin.operations.topUp(id, given.value, once));
+}
+
+async function resetUsage(call: Call, admin: Admin): Promise<AdminResponse> {
+  const windows = readReset(call.body);
+  if ('fault' in windows) return errorResponse('invalid_request', windows.fault);
+  return changeUsage(call, admin, 'usage.reset', (id, once) => admin.operations.resetUsage(id, windows.value, once));
+}
+
+/** Makes a top-up or a reset, once for each Idempotency-Key. */
+async function changeUsage<T extends object>(
+  call: Call,
+  { audit }: Admin,
+  action: Action,
+  change: (id: string, once: string | null) => Promise<UsageChange<T>>,
+): Promise<AdminResponse> {
+  const once = idempotencyKeyOf(call);
+  if (once !== null && typeof once !== 'string') return once;
+  const [id] = call.ids as [string];
+  const changed = await change(id, once);
+  if (changed.kind === 'reused') {
+    return errorResponse(
+      'idempotency_key_reused',
+      'This Idempotency-Key came with another change of this key before. Use a new one for each change.',
+    );
+  }
+  const { kind, durability, report, states } = changed;
+  // A repetition changes nothing, and its record says so.
+  if (kind === 'made') auditChange(audit, doneLine(call, action, id, states), durability);
+  return changeResponse(200, durability, report, kind === 'repeated' ? { 'Idempotency-Replayed': 'true' } : {});
+}
+
 /** Lists bans by id. A ban that begins or ends between two pages then does not shift the others from one to the next. */
 async function listBans({ query }: Call, { operations }: Admin): Promise<AdminResponse> {
   const page = readPage(query, []);
@@ -177,9 +217,9 @@ async function listBans({ query }: Call, { operations }: Admin): Promise<AdminRe
 
 async function liftBan(call: Call, admin: Admin): Promise<AdminResponse> {
   const [id] = call.ids as [string];
-  const durability = await admin.operations.lift(id);
+  const { durability, spent } = await admin.operations.lift(id);
   auditChange(admin.audit, doneLine(call, 'ban.lift', id), durability);
-  return changeResponse(200, durability, { id, lifted: true });
+  return changeResponse(200, durability, { id, lifted: true, spent });
 }
 
 async function showPlans(_: Call, { operations, versions }: Admin): Promise<AdminResponse> {

@@ -138,7 +138,15 @@ export class AuditEntry {
   }
 }
 
-export type Action = 'key.create' | 'key.update' | 'key.rotate' | 'key.revoke' | 'key.delete' | 'ban.lift';
+export type Action =
+  | 'key.create'
+  | 'key.update'
+  | 'key.rotate'
+  | 'key.revoke'
+  | 'key.delete'
+  | 'ban.lift'
+  | 'keys.topup'
+  | 'usage.reset';
 
 /**
  * The log line of a change that an operator made or tried, or of a wrong admin token. The log adds the time. A line never
@@ -164,8 +172,9 @@ export interface AuditLine {
   readonly requestId: string;
   /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
   readonly id: string | null;
-  readonly before: KeyState | null;
-  readonly after: KeyState | null;
+  /** A `KeyState`; of a top-up the limit of the window; of a reset what was used, and the strikes. */
+  readonly before: object | null;
+  readonly after: object | null;
 }
 
 /** The state of a key for the record: its attributes, and the last four characters of each secret. */

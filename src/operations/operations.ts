@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { BanInForce, Durability, LedgerView } from '../admit/ledger.ts';
 import { type Allowance, allowanceOf, isShadowId, type Plans, shadowIdOf } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
+import type { WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
@@ -18,6 +19,15 @@ import {
   revoked,
   rotated,
 } from './key-changes.ts';
+import {
+  countedWindows,
+  type NewTopUp,
+  type ResetReport,
+  type SpentWindow,
+  spentWindows,
+  type TopUpReport,
+  type UsageChange,
+} from './usage-changes.ts';
 
 export interface OperationsOptions {
   readonly keys: KeyStore;
@@ -173,14 +183,77 @@ export class Operations {
     return (await this.#options.ledger.bans()).filter(({ consumerId }) => !isShadowId(consumerId));
   }
 
-  /** Ends a ban now, clears the strikes, and takes back the rung. */
-  async lift(id: string): Promise<Durability> {
+  /**
+   * Ends a ban now, clears the strikes, and takes back the rung.
+   * @returns as `spent` the windows that still refuse; null if they cannot be read, as of a caller with tokens
+   */
+  async lift(id: string): Promise<{ readonly durability: Durability; readonly spent: readonly SpentWindow[] | null }> {
     const durability = await this.#options.ledger.lift(id);
-    if (durability !== null) return durability;
+    if (durability !== null) {
+      // The ban is lifted, also if plans.yaml lacks the key's plan or the store does not answer a second time.
+      const spent = await this.usage(id).then(spentWindows, () => null);
+      return { durability, spent };
+    }
     // The consumer was not banned. A key that does not exist gets its own error; consumers with tokens have no record.
     if (id.startsWith('key_')) await this.show(id);
     if (!isTokenHolder(id) && !isKeyId(id)) unknownKey(id);
     throw new Failure('not_found', `${id.startsWith('key_') ? 'Key ' : ''}${visible(id)} is not banned.`);
+  }
+
+  /**
+   * Adds to the limit of one window of a key until that window ends.
+   * @param once the id under which the change is made once; null for a new one
+   */
+  async topUp(id: string, topUp: NewTopUp, once: string | null): Promise<UsageChange<TopUpReport>> {
+    const { ledger } = this.#options;
+    const allowance = await this.#allowanceToChange(id);
+    const [of] = countedWindows(id, allowance, [topUp.window]);
+    const made = await ledger.topUp(id, of, topUp.amount, once ?? this.#newId());
+    if (made.kind === 'reused') return made;
+    const { window } = of;
+    if (made.kind === 'repeated') {
+      const added = (await ledger.present(id, allowance))?.state.topUps?.[window];
+      const report = { id, ...topUp, limit: of.limit + (added?.amount ?? 0), until: secondsOf(added?.untilMs) };
+      return { ...made, report, states: UNCHANGED };
+    }
+    const { amount, untilMs } = made.value;
+    const limit = of.limit + amount;
+    const states = {
+      before: { window, limit: limit - topUp.amount },
+      after: { window, limit, until: new Date(untilMs).toISOString() },
+    };
+    return { ...made, report: { id, ...topUp, limit, until: secondsOf(untilMs) }, states };
+  }
+
+  /**
+   * Sets what a key has used to nothing, and clears its strikes. A ban stays.
+   * @param named the windows; null for all that its plan counts
+   * @param once the id under which the change is made once; null for a new one
+   */
+  async resetUsage(
+    id: string,
+    named: readonly WindowName[] | null,
+    once: string | null,
+  ): Promise<UsageChange<ResetReport>> {
+    const { ledger } = this.#options;
+    const allowance = await this.#allowanceToChange(id);
+    const windows = countedWindows(id, allowance, named).map(({ window }) => window);
+    const made = await ledger.resetUsage(id, windows, once ?? this.#newId());
+    if (made.kind === 'reused') return made;
+    const { ban } = await this.usage(id);
+    const none = Object.fromEntries(windows.map((window) => [window, 0]));
+    const states = made.kind === 'made' ? { before: made.value, after: { used: none, strikes: 0 } } : UNCHANGED;
+    return { ...made, report: { id, windows, ban }, states };
+  }
+
+  async #allowanceToChange(id: string): Promise<Allowance> {
+    const { revokedAtMs } = await this.show(id);
+    if (revokedAtMs !== null) throw new Failure('conflict', `Key ${id} is revoked; nothing of it is counted any more.`);
+    return this.#allowanceOfKey(id, null);
+  }
+
+  #newId(): string {
+    return Buffer.from(this.#options.random(16)).toString('hex');
   }
 
   #allowanceUnder(id: string, name: string | null): Allowance {
@@ -224,6 +297,14 @@ export class Operations {
     const { peppers, random, nowMs } = this.#options;
     return { pepper: peppers[0]!, random, nowMs: nowMs() };
   }
+}
+
+const UNCHANGED = { before: null, after: null };
+
+function secondsOf(ms: number): number;
+function secondsOf(ms: number | undefined): number | null;
+function secondsOf(ms: number | undefined): number | null {
+  return ms === undefined ? null : Math.ceil(ms / 1000);
 }
 
 const PAGE = 500;

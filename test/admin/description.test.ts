@@ -202,6 +202,12 @@ describe('the API held to openapi.yaml', () => {
       ['POST', `/admin/keys/${id}/rotate`, { overlap: '1h' }],
       ['POST', `/admin/keys/${id}/rotate`, { overlap: 1 }],
       ['POST', '/admin/keys/none/rotate'],
+      ['POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 5 }],
+      ['POST', `/admin/keys/${id}/topups`, { window: 'hour', amount: 5 }],
+      ['POST', '/admin/keys/none/topups', { window: 'day', amount: 5 }],
+      ['POST', `/admin/keys/${id}/usage/reset`, { windows: ['day'] }],
+      ['POST', `/admin/keys/${id}/usage/reset`, { windows: [] }],
+      ['POST', '/admin/keys/none/usage/reset'],
       ['GET', `/admin/keys/${id}/usage`],
       ['GET', '/admin/keys/none/usage'],
       ['GET', `/admin/keys/${id}/usage?plan=gold`],
@@ -227,7 +233,14 @@ describe('the API held to openapi.yaml', () => {
       ['PATCH', `/admin/keys/${id}`],
       ['POST', `/admin/keys/${id}/rotate`],
       ['POST', `/admin/keys/${id}/delete`],
+      ['POST', `/admin/keys/${id}/topups`],
+      ['POST', `/admin/keys/${id}/usage/reset`],
     ] as const;
+    for (const amount of [5, 5, 6]) {
+      await it('POST', `/admin/keys/${id}/topups`, { window: 'day', amount }, { 'Idempotency-Key': 'b' });
+      await it('POST', `/admin/keys/${id}/usage/reset`, { windows: ['day'] }, { 'Idempotency-Key': 'c' });
+    }
+    await it('POST', `/admin/keys/${id}/usage/reset`, {}, { 'Idempotency-Key': 'c' });
     for (const [method, path] of bodies) {
       await it(method, path, '{}', { 'Content-Type': 'text/plain' });
       await it(method, path, ' '.repeat(70_000));
@@ -238,6 +251,10 @@ describe('the API held to openapi.yaml', () => {
       ['DELETE', '', undefined],
     ] as const;
     const deletion = ['POST', '/delete', undefined] as const;
+    const usageChanges = [
+      ['POST', '/topups', { window: 'day', amount: 5 }],
+      ['POST', '/usage/reset', undefined],
+    ] as const;
     for (const tag of ['"x"', 'x']) {
       for (const [method, path, body] of [...changes, deletion])
         await it(method, `/admin/keys/${id}${path}`, body, { 'If-Match': tag });
@@ -250,7 +267,8 @@ describe('the API held to openapi.yaml', () => {
     await it('DELETE', `/admin/keys/${ended.id}`);
     await it('POST', `/admin/keys/${ended.id}/delete`, { forever: true });
     await it('POST', `/admin/keys/${ended.id}/delete`);
-    for (const [method, path, body] of changes) await it(method, `/admin/keys/${id}${path}`, body);
+    for (const [method, path, body] of [...changes, ...usageChanges])
+      await it(method, `/admin/keys/${id}${path}`, body);
     // A plan that has left plans.yaml: what its keys may do cannot be told.
     const plans = `plans:
   free: { limits: { minute: 60, hour: unlimited }, shadow: { minute: 30 }, bans: off }
@@ -279,17 +297,20 @@ describe('the API held to openapi.yaml', () => {
     const { body: kept } = await itUnsettled('POST', '/admin/keys', { plan: 'small' });
     for (let i = 0; i < 14; i++) await unsettled.get('/v1/pets', kept.key);
     await itUnsettled('DELETE', `/admin/bans/${kept.id}`);
-    for (const [method, path, body] of changes) await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);
+    for (const [method, path, body] of [...usageChanges, ...changes])
+      await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);
     await itUnsettled('POST', `/admin/keys/${kept.id}/delete`);
     const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
       METHODS.filter((method) => method in methods).map((method) => [method, path, methods[method]!] as const),
     );
-    const bodyFor = (method: string) =>
-      method === 'patch' ? { owner: 'o' } : method === 'post' ? { plan: 'free' } : undefined;
+    const bodyFor = (method: string, path: string) => {
+      if (/\/(rotate|delete|reset)$/.test(path)) return undefined;
+      if (path.endsWith('/topups')) return { window: 'day', amount: 5 };
+      return method === 'patch' ? { owner: 'o' } : method === 'post' ? { plan: 'free' } : undefined;
+    };
     const everywhere = async (of: TestGateway, header: Record<string, string>) => {
       for (const [method, path] of operations) {
-        const body = /\/(rotate|delete)$/.test(path) ? undefined : bodyFor(method);
-        await referee.ask(of, method.toUpperCase(), `/admin${path.replace('{id}', id)}`, body, header);
+        await referee.ask(of, method.toUpperCase(), `/admin${path.replace('{id}', id)}`, bodyFor(method, path), header);
       }
     };
     await everywhere(closed, {});

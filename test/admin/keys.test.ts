@@ -275,7 +275,11 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const ban = { id: made.id, number: 1, window: 'minute', until: expect.any(Number) };
     expect((await bans()).bans).toEqual([ban]);
     expect(await bans(`?cursor=${made.id}`)).toEqual({ bans: [], cursor: null });
-    expect((await ask(gateway, 'DELETE', `/admin/bans/${made.id}`)).body).toEqual({ id: made.id, lifted: true });
+    expect((await ask(gateway, 'DELETE', `/admin/bans/${made.id}`)).body).toEqual({
+      id: made.id,
+      lifted: true,
+      spent: [{ window: 'minute', resetAt: expect.any(Number) }],
+    });
     expect((await bans()).bans).toEqual([]);
     await eventually(
       async () =>

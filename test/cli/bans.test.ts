@@ -63,7 +63,21 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await run(env, 'bans', 'lift', id)).toEqual({ code: 1, stdout: '', stderr: `Key ${id} is not banned.\n` });
     await spend(env, id, hourly, 1);
     const { stdout } = await run(env, 'bans', 'lift', id, '--json');
-    expect(JSON.parse(stdout)).toEqual({ id, lifted: true });
+    expect(JSON.parse(stdout)).toEqual({ id, lifted: true, spent: [] });
+  });
+
+  test('a lift tells which quota is still spent, and what to do about it', async () => {
+    const id = await createKey(env, '--plan', 'pro', '--limit', 'hour=1');
+    await spend(env, id, hourly, 2);
+    const { stdout } = await run(env, 'bans', 'lift', id);
+    expect(stdout).toMatch(
+      new RegExp(
+        `^The ban of ${id} is lifted\\.\nIts quota of the hour is spent until \\S+Z\\. \`tollgate keys topup ${id}\`.*\`tollgate usage reset ${id}\`.*\n$`,
+      ),
+    );
+    await spend(env, id, hourly, 1);
+    const again = await run(env, 'bans', 'lift', id, '--json');
+    expect(JSON.parse(again.stdout).spent).toEqual([{ window: 'hour', resetAt: expect.any(Number) }]);
   });
 
   test('a lift takes back the rung and keeps what was counted', async () => {

@@ -1,4 +1,5 @@
 import type { ExitCode } from '../../failure.ts';
+import type { SpentWindow } from '../../operations/usage-changes.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { outcomeOfDurability, recorded } from '../recorded-change.ts';
@@ -10,28 +11,37 @@ export const bansLift: Command = {
   about:
     'Lifts the ban of a key: its strikes are cleared and its rung is taken back. Running gateways obey within a second.',
   positionals: ['KEY_ID'],
-  options: { json: { type: 'boolean', about: 'Prints {"id","lifted"}.' } },
+  options: {
+    json: {
+      type: 'boolean',
+      about: 'Prints {"id","lifted","spent"}: the windows that still refuse, or null if they are not known.',
+    },
+  },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     const work = async (store: OpenStore): Promise<ExitCode> => {
-      const durability = await recorded(store, {
+      const { durability, spent } = await recorded(store, {
         action: 'ban.lift',
         target: id,
         warn: terminal.error,
         work: () => operationsOn(store).lift(id),
         resultOf: (lifted) => ({
-          outcome: outcomeOfDurability(lifted),
+          outcome: outcomeOfDurability(lifted.durability),
           code: null,
           target: id,
           before: null,
           after: null,
         }),
       });
-      terminal.out(
-        options.json === true ? `${JSON.stringify({ id, lifted: true })}\n` : `The ban of ${id} is lifted.\n`,
-      );
+      if (options.json === true) terminal.out(`${JSON.stringify({ id, lifted: true, spent })}\n`);
+      else terminal.out(`The ban of ${id} is lifted.\n${(spent ?? []).map((one) => spentText(id, one)).join('')}`);
       return exitCodeOf(durability, terminal);
     };
     return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };
+
+function spentText(id: string, { window, resetAt }: SpentWindow): string {
+  const until = new Date(resetAt * 1000).toISOString();
+  return `Its quota of the ${window} is spent until ${until}. \`tollgate keys topup ${id}\` adds to it, \`tollgate usage reset ${id}\` resets it.\n`;
+}

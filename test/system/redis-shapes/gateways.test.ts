@@ -21,7 +21,7 @@ async function gatewaysOn(env: Readonly<Record<string, string>>): Promise<[TestG
   return [one, await startReplica(one)];
 }
 
-/** One quota and one ban over both gateways, a lift, a revocation, and every list: the whole way through a store. */
+/** One quota and one ban over both gateways, a lift, a top-up, a reset, a revocation, and every list: the whole way through a store. */
 async function expectOneTruth([one, other]: [TestGateway, TestGateway]): Promise<void> {
   const made = await one.command('keys', 'create', '--plan', 'small', '--json');
   expect(made.stderr).toBe('');
@@ -38,6 +38,10 @@ async function expectOneTruth([one, other]: [TestGateway, TestGateway]): Promise
   await eventually(async () => (await codeOf(await one.get('/v1/pets', key))) === 'rate_limit_exceeded', {
     withinMs: 1_000,
   });
+  expect((await other.command('keys', 'topup', id, '--window', 'minute', '--amount', '1')).code).toBe(0);
+  await eventually(async () => (await one.get('/v1/pets', key)).status === 200, { withinMs: 1_000 });
+  expect((await other.command('usage', 'reset', id)).code).toBe(0);
+  await eventually(async () => (await one.get('/v1/pets', key)).status === 200, { withinMs: 1_000 });
   const keys = await other.command('keys', 'list', '--json');
   expect(JSON.parse(keys.stdout)).toMatchObject([{ id }]);
   expect((await other.command('keys', 'revoke', id)).code).toBe(0);

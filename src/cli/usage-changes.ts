@@ -1,0 +1,134 @@
+import { UNBOUNDED } from '../admit/plan.ts';
+import { WINDOWS, type WindowName } from '../admit/windows.ts';
+import { type ExitCode, Failure } from '../failure.ts';
+import type { Action } from '../operations/audit-trail.ts';
+import { isWindow, visible } from '../operations/input-values.ts';
+import type { Operations } from '../operations/operations.ts';
+import type { UsageChange } from '../operations/usage-changes.ts';
+import { withStore } from '../serve/open-store.ts';
+import { exitCodeOf, operationsOn } from './operations.ts';
+import { outcomeOfDurability, recorded } from './recorded-change.ts';
+import type { Command, Terminal, Words } from './terminal/command.ts';
+
+// The commands that change what a key has counted: `keys topup` and `usage reset`.
+
+const ID_OPTION = {
+  type: 'string',
+  value: 'ID',
+  about: 'Makes the change once: the same command with the same ID changes nothing for 24 hours.',
+} as const;
+
+/** `tollgate keys topup`: adds to one window of a key until that window ends. */
+export const keysTopUp: Command = {
+  name: 'keys topup',
+  about: 'Adds to the limit of one window of a key until that window ends. Running gateways obey within a second.',
+  positionals: ['KEY_ID'],
+  options: {
+    window: { type: 'string', value: 'WINDOW', about: `The window, one of ${WINDOWS.join(', ')}.` },
+    amount: { type: 'string', value: 'NUMBER', about: 'How much to add, a whole number from 1.' },
+    id: ID_OPTION,
+    json: { type: 'boolean', about: 'Prints {"id","window","amount","limit","until"}, the time in Unix seconds.' },
+  },
+  async run(words, terminal) {
+    const topUp = { window: windowOf(words.options.window as string | undefined), amount: amountOf(words) };
+    return changeUsage(words, terminal, {
+      action: 'keys.topup',
+      change: (operations, id, once) => operations.topUp(id, topUp, once),
+      textOf: ({ id, limit, until }) =>
+        until === null
+          ? `The top-up has ended: ${id} has ${limit} a ${topUp.window}.\n`
+          : `${id} has ${limit} a ${topUp.window} until ${timeText(until)}.\n`,
+    });
+  },
+};
+
+/** `tollgate usage reset`: sets what a key has used to nothing. */
+export const usageReset: Command = {
+  name: 'usage reset',
+  about:
+    'Sets what a key has used to nothing and clears its strikes. Running gateways obey within a second. A ban stays.',
+  positionals: ['KEY_ID'],
+  options: {
+    window: {
+      type: 'string',
+      multiple: true,
+      value: 'WINDOW',
+      about: 'Only this window; may be given once per window. Without it, all windows that the plan of the key counts.',
+    },
+    id: ID_OPTION,
+    json: { type: 'boolean', about: 'Prints {"id","windows","ban"}; `ban` is the ban that stays, or null.' },
+  },
+  async run(words, terminal) {
+    const given = words.options.window as readonly string[] | undefined;
+    const windows = given === undefined ? null : [...new Set(given.map(windowOf))];
+    return changeUsage(words, terminal, {
+      action: 'usage.reset',
+      change: (operations, id, once) => operations.resetUsage(id, windows, once),
+      textOf: ({ id, windows: reset, ban }) =>
+        `The usage of ${id} is reset: ${reset.join(', ')}.\n${
+          ban === null
+            ? ''
+            : `It is still banned until ${timeText(ban.until)}: \`tollgate bans lift ${id}\` ends the ban.\n`
+        }`,
+    });
+  },
+};
+
+interface UsageCommand<T> {
+  readonly action: Action;
+  readonly change: (operations: Operations, id: string, once: string | null) => Promise<UsageChange<T>>;
+  readonly textOf: (report: T) => string;
+}
+
+async function changeUsage<T extends object>(
+  { options, positionals }: Words,
+  terminal: Terminal,
+  { action, change, textOf }: UsageCommand<T>,
+): Promise<ExitCode> {
+  const [id] = positionals as [string];
+  const once = (options.id as string | undefined) ?? null;
+  if (once !== null && (once === '' || once.length > MOST_CHARACTERS)) {
+    throw new Failure('bad_usage', `--id must have 1 to ${MOST_CHARACTERS} characters.`);
+  }
+  return withStore<ExitCode>(terminal.env, async (store) => {
+    const { kind, report, durability } = await recorded(store, {
+      action,
+      target: id,
+      warn: terminal.error,
+      work: async () => {
+        const changed = await change(operationsOn(store), id, once);
+        if (changed.kind !== 'reused') return changed;
+        throw new Failure('conflict', 'Another change of this key was made under this --id. Use a new one.');
+      },
+      resultOf: (changed) => ({
+        outcome: outcomeOfDurability(changed.durability, changed.kind === 'repeated'),
+        code: null,
+        target: id,
+        ...changed.states,
+      }),
+    });
+    if (kind === 'repeated') terminal.error('Nothing was changed: this change was made under this --id before.\n');
+    terminal.out(options.json === true ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
+    return exitCodeOf(durability, terminal);
+  });
+}
+
+const MOST_CHARACTERS = 255;
+
+function windowOf(text: string | undefined): WindowName {
+  if (text !== undefined && isWindow(text)) return text;
+  const was = text === undefined ? 'is missing' : `is '${visible(text)}'`;
+  throw new Failure('bad_usage', `--window ${was}; it must be one of ${WINDOWS.join(', ')}.`);
+}
+
+function amountOf({ options }: Words): number {
+  const text = options.amount as string | undefined;
+  const amount = Number(text);
+  if (text !== undefined && /^[1-9][0-9]{0,14}$/.test(text) && amount <= UNBOUNDED) return amount;
+  const was = text === undefined ? 'is missing' : `is '${visible(text)}'`;
+  throw new Failure('bad_usage', `--amount ${was}; it must be a whole number from 1 to ${UNBOUNDED}.`);
+}
+
+function timeText(seconds: number): string {
+  return new Date(seconds * 1000).toISOString();
+}

@@ -1,0 +1,177 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { startReplica, type TestGateway } from '../support/gateway.ts';
+import { ask, auditLines, STORES, startWithAdmin } from './operator.ts';
+
+/** Gateways obey what was changed through another one, or by a command, within this (contract section 1). */
+const SOON = { withinMs: 1_000 };
+
+/** A key of the plan `daily` is refused from what its gateway remembers, because no strikes are counted. */
+const plans = `plans:
+  daily: { limits: { minute: unlimited, day: 2 }, bans: off }
+  small: { limits: { minute: 3, day: 1000 } }`;
+
+describe.each(Object.keys(STORES))('on %s', (name) => {
+  let gateway: TestGateway;
+  /** All gateways on the store. Only one may have the embedded store. */
+  let all: readonly TestGateway[];
+  beforeAll(async () => {
+    gateway = await startWithAdmin(await STORES[name]!(), { plans });
+    all = name === 'Redis' ? [gateway, await startReplica(gateway)] : [gateway];
+  });
+  const make = async (attributes: object): Promise<{ id: string; key: string }> =>
+    (await ask(gateway, 'POST', '/admin/keys', attributes)).body;
+  /** Spends the quota at every gateway, until each of them refuses from what it remembers. */
+  const exhaust = async (key: string) => {
+    for (let i = 0; i < 4; i++) for (const each of all) await each.get('/v1/pets', key);
+  };
+  const admitted = async (key: string, asked: number) => {
+    let count = 0;
+    for (let i = 0; i < asked; i++) {
+      const response = await all[i % all.length]!.get('/v1/pets', key);
+      if (response.status === 200) count++;
+    }
+    return count;
+  };
+
+  test('a top-up lets a refused key in again at every gateway, by so many requests, and shows in the fields', async () => {
+    const { id, key } = await make({ plan: 'daily' });
+    await exhaust(key);
+    const told = await ask(all.at(-1)!, 'POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 4 });
+    const made = { id, window: 'day', amount: 4, limit: 6, until: expect.any(Number) };
+    expect([told.status, told.body]).toEqual([200, made]);
+    const response = await gateway.get('/v1/pets', key);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('x-ratelimit-limit')).toBe('6');
+    expect(response.headers.get('x-ratelimit-remaining')).toBe('3');
+    expect(response.headers.get('x-ratelimit-reset')).toBe(String(told.body.until));
+    expect(await admitted(key, 6)).toBe(3);
+    const usage = await ask(gateway, 'GET', `/admin/keys/${id}/usage`);
+    expect(usage.body.windows.day).toMatchObject({ limit: 6, used: 6, remaining: 0, resetAt: told.body.until });
+  });
+
+  test('a reset gives the whole limit again, a ban stays and is told', async () => {
+    const { id, key } = await make({ plan: 'daily' });
+    await exhaust(key);
+    expect((await ask(gateway, 'POST', `/admin/keys/${id}/usage/reset`)).body).toEqual({
+      id,
+      windows: ['day'],
+      ban: null,
+    });
+    expect(await admitted(key, 4)).toBe(2);
+    const banned = await make({ plan: 'small' });
+    for (let i = 0; i < 14; i++) await gateway.get('/v1/pets', banned.key);
+    const told = await ask(gateway, 'POST', `/admin/keys/${banned.id}/usage/reset`, { windows: ['minute'] });
+    expect(told.body).toEqual({
+      id: banned.id,
+      windows: ['minute'],
+      ban: { number: 1, until: expect.any(Number) },
+    });
+    expect(await (await gateway.get('/v1/pets', banned.key)).json()).toMatchObject({ code: 'api_key_banned' });
+    expect((await ask(gateway, 'DELETE', `/admin/bans/${banned.id}`)).body.spent).toEqual([]);
+    expect(await admitted(banned.key, 1)).toBe(1);
+  });
+
+  test('both by a command are obeyed within a second by every gateway', async () => {
+    const { id, key } = await make({ plan: 'daily' });
+    await exhaust(key);
+    const toppedUp = await gateway.command('keys', 'topup', id, '--window', 'day', '--amount', '2');
+    expect(toppedUp).toMatchObject({ code: 0, stderr: '' });
+    for (const each of all) {
+      await eventually(async () => expect((await each.get('/v1/pets', key)).status).toBe(200), SOON);
+    }
+    await exhaust(key);
+    expect(await gateway.command('usage', 'reset', id)).toMatchObject({ code: 0, stderr: '' });
+    for (const each of all) {
+      await eventually(async () => expect((await each.get('/v1/pets', key)).status).toBe(200), SOON);
+    }
+  });
+
+  test('an Idempotency-Key makes each change once, and another change with it is 422', async () => {
+    const { id, key } = await make({ plan: 'daily' });
+    const header = { 'Idempotency-Key': 'a customer asked' };
+    const topUp = (amount: number) =>
+      ask(all.at(-1)!, 'POST', `/admin/keys/${id}/topups`, { window: 'day', amount }, header);
+    const first = await topUp(3);
+    const second = await topUp(3);
+    expect([second.status, second.body]).toEqual([200, first.body]);
+    expect([first, second].map(({ headers }) => headers.get('idempotency-replayed'))).toEqual([null, 'true']);
+    expect((await topUp(4)).body).toMatchObject({ status: 422, code: 'idempotency_key_reused' });
+    expect(await admitted(key, 7)).toBe(5);
+    const reset = () =>
+      ask(gateway, 'POST', `/admin/keys/${id}/usage/reset`, undefined, { 'Idempotency-Key': 'reset' });
+    await reset();
+    expect(await admitted(key, 7)).toBe(5);
+    expect((await reset()).headers.get('idempotency-replayed')).toBe('true');
+    expect(await admitted(key, 2)).toBe(0);
+  });
+
+  test('each change is in the record and in the log, with what it was before and is after', async () => {
+    const { id, key } = await make({ plan: 'daily' });
+    const header = { 'Idempotency-Key': 'once' };
+    await admitted(key, 3);
+    await ask(gateway, 'POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 4 }, header);
+    await ask(gateway, 'POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 4 }, header);
+    await ask(gateway, 'POST', `/admin/keys/${id}/topups`, { window: 'hour', amount: 4 });
+    await ask(gateway, 'POST', `/admin/keys/${id}/usage/reset`);
+    const { changes } = (await ask(gateway, 'GET', `/admin/audit?key=${id}`)).body;
+    const expected = [
+      {
+        action: 'keys.topup',
+        outcome: 'done',
+        before: { window: 'day', limit: 2 },
+        after: { window: 'day', limit: 6, until: expect.stringMatching(/Z$/) },
+      },
+      { action: 'keys.topup', outcome: 'unchanged', before: null, after: null },
+      { action: 'keys.topup', outcome: 'refused', code: 'invalid_request' },
+      {
+        action: 'usage.reset',
+        outcome: 'done',
+        before: { used: { day: 2 }, strikes: 0 },
+        after: { used: { day: 0 }, strikes: 0 },
+      },
+    ];
+    expect(changes.toReversed().slice(1)).toMatchObject(expected);
+    const logged = expected.filter(({ outcome }) => outcome !== 'unchanged');
+    await eventually(() => {
+      const lines = auditLines(gateway).filter((line) => line.id === id);
+      expect(lines.slice(1)).toMatchObject(logged);
+    });
+  });
+
+  test.each([
+    ['topups', { window: 'hour', amount: 1 }, 'does not count the hour (plan daily). The windows that it counts: day.'],
+    ['topups', { window: 'minute', amount: 1 }, 'has no limit for the minute (plan daily). The windows that it counts'],
+    ['topups', { window: 'year', amount: 1 }, 'window must be one of second, minute,'],
+    ['topups', { window: 'day', amount: 0 }, 'amount must be a whole number from 1 to 999999999999999.'],
+    ['topups', { window: 'day', amount: 1.5 }, 'amount must be a whole number from 1 to 999999999999999.'],
+    ['topups', { window: 'day', amount: 999_999_999_999_999 }, 'Add at most 999999999999997.'],
+    ['topups', { window: 'day' }, 'amount is missing: it must be a whole number'],
+    ['usage/reset', { windows: ['hour'] }, 'does not count the hour'],
+    ['usage/reset', { windows: [] }, 'windows must be an array of different windows'],
+    ['usage/reset', { windows: ['day', 'day'] }, 'windows must be an array of different windows'],
+  ])('%s with %j is refused with what to do', async (path, body, message) => {
+    const { id } = await make({ plan: 'daily' });
+    const told = await ask(gateway, 'POST', `/admin/keys/${id}/${path}`, body);
+    expect(told.body).toMatchObject({ status: 400, code: 'invalid_request' });
+    expect(told.body.message).toContain(message);
+  });
+
+  test('a key that is revoked, or that there is not, is refused as elsewhere', async () => {
+    const { id } = await make({ plan: 'daily' });
+    await ask(gateway, 'DELETE', `/admin/keys/${id}`);
+    for (const [path, body] of [
+      ['topups', { window: 'day', amount: 1 }],
+      ['usage/reset', undefined],
+    ] as const) {
+      expect((await ask(gateway, 'POST', `/admin/keys/${id}/${path}`, body)).body).toMatchObject({
+        status: 409,
+        message: `Key ${id} is revoked; nothing of it is counted any more.`,
+      });
+      expect((await ask(gateway, 'POST', `/admin/keys/key_none/${path}`, body)).body).toMatchObject({
+        status: 404,
+        message: 'There is no key key_none.',
+      });
+    }
+  });
+});

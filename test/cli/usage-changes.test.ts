@@ -1,0 +1,90 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { allowance } from '../support/allowance.ts';
+import { runCommand as run } from '../support/run-command.ts';
+import { createKey, STORES, spend } from './ledger-commands.ts';
+
+const daily = allowance({ day: 2 }, { after: 3, firstMs: 600_000 });
+const MOMENT = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
+
+describe.each(Object.keys(STORES))('on %s', (name) => {
+  let env: NodeJS.ProcessEnv;
+  let id: string;
+  beforeEach(async () => {
+    env = await STORES[name]!();
+    id = await createKey(env, '--plan', 'pro', '--limit', 'day=2');
+  });
+  const dayOf = async () => JSON.parse((await run(env, 'usage', id, '--json')).stdout).windows.day;
+  const topUp = (...options: string[]) => run(env, 'keys', 'topup', id, '--window', 'day', ...options);
+
+  test('a top-up is told with the limit and its end, and shows in the usage', async () => {
+    await spend(env, id, daily, 2);
+    const { code, stdout, stderr } = await topUp('--amount', '500');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toMatch(new RegExp(`^${id} has 502 a day until ${MOMENT}\\.\n$`));
+    const day = await dayOf();
+    expect(day).toMatchObject({ limit: 502, used: 2, remaining: 500 });
+    expect(JSON.parse((await topUp('--amount', '1', '--json')).stdout)).toEqual({
+      id,
+      window: 'day',
+      amount: 1,
+      limit: 503,
+      until: day.resetAt,
+    });
+  });
+
+  test('a reset sets what was used to nothing, and tells of a ban that stays', async () => {
+    await spend(env, id, daily, 9);
+    const { code, stdout } = await run(env, 'usage', 'reset', id, '--window', 'day');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(
+      new RegExp(
+        `^The usage of ${id} is reset: day\\.\nIt is still banned until ${MOMENT}: \`tollgate bans lift ${id}\` .*\n$`,
+      ),
+    );
+    expect(await dayOf()).toMatchObject({ used: 0, remaining: 2 });
+    expect(await run(env, 'bans', 'lift', id)).toMatchObject({ stdout: `The ban of ${id} is lifted.\n` });
+    const { stdout: all } = await run(env, 'usage', 'reset', id, '--json');
+    expect(JSON.parse(all)).toEqual({ id, windows: ['minute', 'day'], ban: null });
+  });
+
+  test('the same --id changes once and says so, another change under it is refused', async () => {
+    await topUp('--amount', '3', '--id', 'ticket 7');
+    const again = await topUp('--amount', '3', '--id', 'ticket 7');
+    expect(again).toMatchObject({ code: 0, stderr: expect.stringContaining('Nothing was changed') });
+    expect(again.stdout).toContain(`${id} has 5 a day until`);
+    expect(await topUp('--amount', '4', '--id', 'ticket 7')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('Another change of this key was made under this --id'),
+    });
+    expect((await dayOf()).limit).toBe(5);
+    const [refused, repeated, made] = JSON.parse((await run(env, 'audit', '--json')).stdout);
+    expect([made, repeated, refused]).toMatchObject([
+      { action: 'keys.topup', outcome: 'done', target: id, before: { limit: 2 }, after: { limit: 5 } },
+      { action: 'keys.topup', outcome: 'unchanged', before: null },
+      { action: 'keys.topup', outcome: 'refused', code: 'conflict' },
+    ]);
+    expect((await run(env, 'audit')).stdout).toContain('limit: 2 → 5');
+  });
+
+  test('a key that is revoked, or that there is not, is refused with a sentence', async () => {
+    await run(env, 'keys', 'revoke', id);
+    const revoked = { code: 1, stdout: '', stderr: `Key ${id} is revoked; nothing of it is counted any more.\n` };
+    expect(await topUp('--amount', '1')).toEqual(revoked);
+    expect(await run(env, 'usage', 'reset', id)).toEqual(revoked);
+    expect(await run(env, 'usage', 'reset', 'key_none')).toMatchObject({
+      code: 1,
+      stderr: 'There is no key key_none.\n',
+    });
+  });
+});
+
+test.each([
+  [['keys', 'topup', 'key_x', '--amount', '1'], '--window is missing; it must be one of second,'],
+  [['keys', 'topup', 'key_x', '--window', 'year', '--amount', '1'], "--window is 'year'; it must be one of second,"],
+  [['keys', 'topup', 'key_x', '--window', 'day'], '--amount is missing; it must be a whole number from 1'],
+  [['keys', 'topup', 'key_x', '--window', 'day', '--amount', '1e3'], "--amount is '1e3'; it must be a whole number"],
+  [['keys', 'topup', 'key_x', '--window', 'day', '--amount', '1', '--id', ''], '--id must have 1 to 255 characters'],
+  [['usage', 'reset', 'key_x', '--window', 'all'], "--window is 'all'; it must be one of second,"],
+])('`tollgate %s` is wrong usage', async (words, message) => {
+  expect(await run({}, ...(words as string[]))).toMatchObject({ code: 2, stderr: expect.stringContaining(message) });
+});
