@@ -62,10 +62,11 @@ export class Admitter {
     this.#timeoutMs = timeoutMs;
     this.#accounts = new AccountCache(options);
     const onEach = onReturned === undefined ? {} : { onReturned };
+    const isBeingDecided = (consumerId: string) => this.#dispatcher.hasCallInFlight(consumerId);
     this.#backlog =
       reconciler === null || onFailure !== 'local'
         ? null
-        : new UsageBacklog({ reconciler, most: remembered, wallMs, ...onEach });
+        : new UsageBacklog({ reconciler, most: remembered, wallMs, isBeingDecided, ...onEach });
     const onReady = (batches: readonly Batch[]) => this.#addTo(batches);
     this.#dispatcher = new DecisionDispatcher({
       ...options,

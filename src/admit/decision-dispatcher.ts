@@ -57,6 +57,10 @@ export class DecisionDispatcher {
     this.#options = options;
   }
 
+  hasCallInFlight(consumerId: string): boolean {
+    return this.#inFlight.has(consumerId);
+  }
+
   /** Decides these batches; a batch whose consumer has a call in flight waits for its end. */
   ask(batches: readonly Batch[]): void {
     const { backlog } = this.#options;

@@ -10,6 +10,8 @@ export interface UsageBacklogOptions {
   readonly most: number;
   /** This gateway's own clock, Unix milliseconds. */
   readonly wallMs: () => number;
+  /** Whether a decision about a consumer is asked for at present: its usage is then not sent in the background. */
+  readonly isBeingDecided: (consumerId: string) => boolean;
   /** Called with the fate of each window's usage. @param spent the cost that was deferred */
   readonly onReturned?: (window: WindowName, outcome: ReconcileOutcome, spent: number) => void;
 }
@@ -53,6 +55,8 @@ export class UsageBacklog {
   readonly #deferred = new Map<string, Deferred>();
   readonly #inDoubt = new Set<string>();
   readonly #inFlight = new Map<string, InFlightUsage>();
+  /** The store's clock minus this gateway's own, milliseconds, when usage by the store's clock was last deferred. */
+  #storeAheadMs = 0;
   #background: NodeJS.Timeout | null = null;
   #isBusy = false;
 
@@ -89,6 +93,7 @@ export class UsageBacklog {
    */
   defer(consumerId: string, outcome: Outcome, { limits, history }: Allowance, isOwnClock: boolean): void {
     const { admitted, n, cost, state, nowMs } = outcome;
+    if (!isOwnClock) this.#storeAheadMs = nowMs - this.#options.wallMs();
     const windows: DeferredWindow[] = [];
     const spent = admitted * cost;
     for (const limit of limits) {
@@ -203,16 +208,22 @@ export class UsageBacklog {
     hours: ReadonlyMap<number, number>,
     isOwnClock: boolean,
   ): void {
-    const before = this.#deferred.get(consumerId);
-    const allHours = new Map(before?.hours);
-    for (const [hour, cost] of hours) allHours.set(hour, (allHours.get(hour) ?? 0) + cost);
-    // Windows by different clocks cannot be merged: the later usage replaces the earlier.
-    const windows = before?.isOwnClock === isOwnClock ? { ...before.windows } : {};
-    for (const added of more) {
+    const before = this.#deferred.get(consumerId) ?? { isOwnClock, windows: {}, hours: NO_HOURS };
+    // If one of them is by this gateway's own clock, both are kept by the store's, which has become known meanwhile.
+    const isMixed = before.isOwnClock !== isOwnClock;
+    const inStoreTime = (owed: DeferredWindow) => later(owed, this.#storeAheadMs);
+    const windows: Deferred['windows'] = {};
+    for (const known of Object.values(before.windows)) {
+      windows[known.window] = isMixed && before.isOwnClock ? inStoreTime(known) : known;
+    }
+    for (const one of more) {
+      const added = isMixed && isOwnClock ? inStoreTime(one) : one;
       const known = windows[added.window];
       windows[added.window] = known === undefined ? added : this.#merge(known, added);
     }
-    this.#deferred.set(consumerId, { windows, hours: allHours, isOwnClock });
+    const allHours = new Map(before.hours);
+    for (const [hour, cost] of hours) allHours.set(hour, (allHours.get(hour) ?? 0) + cost);
+    this.#deferred.set(consumerId, { windows, hours: allHours, isOwnClock: isOwnClock && before.isOwnClock });
     if (this.#deferred.size > this.#options.most) this.#dropOldest();
     this.#settleLater(RETRY_AFTER_MS);
   }
@@ -257,7 +268,7 @@ export class UsageBacklog {
     const ids = [...this.#inDoubt].slice(0, BATCH_SIZE);
     for (const id of this.#deferred.keys()) {
       if (ids.length >= BATCH_SIZE) break;
-      if (!this.#inDoubt.has(id)) ids.push(id);
+      if (!this.#inDoubt.has(id) && !this.#options.isBeingDecided(id)) ids.push(id);
     }
     const hasAdded = await this.#reconcile(ids.filter((id) => !this.#inFlight.has(id)));
     this.#isBusy = false;
@@ -276,6 +287,13 @@ function asCount({ spent, endsAtMs, parts }: DeferredWindow): WindowCount {
 
 function deferredSlices({ window, lengthMs, slices }: WindowLimit, { used, endsAtMs, slices: parts }: WindowCount) {
   return { window, lengthMs, slices: slices!, spent: used, endsAtMs, parts: parts! };
+}
+
+/** The same usage by a clock that is `aheadMs` ahead. */
+function later(owed: DeferredWindow, aheadMs: number): DeferredWindow {
+  const { endsAtMs, parts } = owed;
+  const moved = parts === undefined ? {} : { parts: { ...parts, startsAtMs: parts.startsAtMs + aheadMs } };
+  return { ...owed, endsAtMs: endsAtMs + aheadMs, ...moved };
 }
 
 /** When the last slice with usage began. */

@@ -3,6 +3,7 @@ import type { AdmitterOptions } from '../../src/admit/admit.ts';
 import { type DeferredUsage, NothingDone, type ReconciledUsage } from '../../src/admit/ledger.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
+import { holdTime } from '../support/hold-time.ts';
 import { admitterOn, kindOf } from './admitter.ts';
 import { FakeLedger } from './fake-ledger.ts';
 
@@ -85,6 +86,23 @@ test('what a store refused so late that the next window had begun does not drag 
   expect(spent).toBe(2);
   expect(endsAtMs).toBeGreaterThan(store.nowMs);
   expect(told.sort()).toEqual(['second added 2', 'second ended 1', 'second ended 3']);
+});
+
+test('usage is not sent in the background while a decision about its key is in flight: only one call may be lost', async () => {
+  const pass = holdTime();
+  const { store, admitter } = onSlowStore();
+  const plan = allowance({ minute: 10 }, null);
+  const slow = Promise.withResolvers<void>();
+  store.onTheWay = () => slow.promise;
+  const first = admitter.admit('a', plan, 1);
+  await pass(0);
+  expect(kindOf(await admitter.admit('a', plan, 1, 50))).toBe('admitted');
+  await pass(1_000);
+  expect(store.brought).toEqual([]);
+  slow.resolve();
+  await first;
+  await pass(1_000);
+  expect(store.brought).toHaveLength(1);
 });
 
 test('a cost above the limit is asked about: the key may be banned by now, at another gateway', async () => {

@@ -172,6 +172,27 @@ describe('what was admitted while the store was away', () => {
   });
 });
 
+test('usage by the gateway its own clock is kept when the store’s clock becomes known before it is brought', async () => {
+  const store = new Store();
+  const aheadMs = 7_200_000;
+  const { admitter, one } = outageOn(store, { timeoutMs: 120, wallMs: () => store.nowMs - aheadMs });
+  const slow = Promise.withResolvers<void>();
+  store.onTheWay = () => slow.promise;
+  const first = admitter.admit('a', plan, 1);
+  await new Promise(setImmediate);
+  await Promise.all([admitter.admit('a', plan, 1, 120), admitter.admit('a', plan, 1, 120)]);
+  store.answer = 'refused';
+  slow.resolve();
+  await first;
+  await one('a', plan);
+  store.answer = 'added';
+  await eventually(() => expect(admitter.backlogSize).toBe(0));
+  expect(spentOf(store.brought)).toEqual(['a minute 3']);
+  const [{ ownNowMs, windows } = { ownNowMs: 0, windows: [] }] = store.brought;
+  expect(ownNowMs).toBe(null);
+  expect(windows[0]!.endsAtMs).toBe(store.nowMs + 60_000);
+});
+
 describe('a call that was given up', () => {
   test('counts as applied: of a silent store one call is in the open for each key, all the rest is brought', async () => {
     const { burst, store, counts, admitter } = outageOn();

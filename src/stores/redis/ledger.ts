@@ -41,7 +41,7 @@ export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./decide.lua');
 
 const LIFT_LUA = NOTED_LUA + script('./lift.lua');
 
-/** How often a call is repeated with the periods that the store's clock asks for. */
+/** How often a call is made with the periods that the store's clock asks for. */
 const MOST_ATTEMPTS = 3;
 
 /** What `defineCommand` adds to a client. */
@@ -96,13 +96,16 @@ export class RedisLedger implements Ledger {
       keys.push(keyspace.account(consumerId));
       if (allowance.history !== undefined) keys.push(keyspace.history(consumerId));
     }
-    for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
-      const args = argumentsOf(requests, this.#rules);
-      const numbers = new Numbers(await this.#circuit.run(() => this.#decision.run(this.#redis, keys, args), keys[0]));
+    const attempts = new Attempts(requests, this.#rules);
+    try {
+      const reply = await this.#circuit.run(() => this.#decision.run(this.#redis, keys, attempts), keys[0]);
+      const numbers = new Numbers(reply);
       const nowMs = numbers.next();
       if (this.#rules.hasCalendars) this.#rules.setClock(nowMs);
       if (!numbers.isAtEnd || requests.length === 0)
         return requests.map((request) => outcomeOf(request, nowMs, numbers));
+    } finally {
+      attempts.giveUp();
     }
     throw new NothingDone("The store's clock jumps: no period of a calendar window contains it.");
   }
@@ -416,13 +419,56 @@ class Script {
   }
 
   /** Returns the script's reply, which must be a string. Rejects as any other command of the client does. */
-  run(redis: RedisClient, keys: readonly string[], args: readonly string[]): Promise<Buffer> {
-    const rest = [String(keys.length), ...keys, ...args];
+  run(redis: RedisClient, keys: readonly string[], attempts: Attempts): Promise<Buffer> {
     return new Promise((resolve, reject) => {
-      const sendWhole = () => redis.sendCommand(new ScriptCall('eval', [this.#lua, ...rest], resolve, reject));
-      const onError = (error: Error) => (error.message.startsWith('NOSCRIPT') ? sendWhole() : reject(error));
-      redis.sendCommand(new ScriptCall('evalsha', [this.#digest, ...rest], resolve, onError));
+      const send = (name: 'eval' | 'evalsha', script: string) => {
+        const args = [script, String(keys.length), ...keys, ...attempts.args()];
+        redis.sendCommand(new ScriptCall(name, args, onReply, onError));
+      };
+      const onReply = (reply: Buffer) => {
+        try {
+          if (attempts.isNextAfter(reply)) send('evalsha', this.#digest);
+          else resolve(reply);
+        } catch (error) {
+          reject(error);
+        }
+      };
+      const onError = (error: Error) =>
+        attempts.isAwaited && error.message.startsWith('NOSCRIPT') ? send('eval', this.#lua) : reject(error);
+      send('evalsha', this.#digest);
     });
+  }
+}
+
+/**
+ * The arguments of the script for some requests, and whether the script is called again. All its calls are within one
+ * deadline, and after the deadline nothing more is sent: the gateway has decided these requests without the store.
+ */
+class Attempts {
+  readonly #requests: readonly DecisionRequest[];
+  readonly #rules: RuleTexts;
+  #left = MOST_ATTEMPTS;
+  isAwaited = true;
+
+  constructor(requests: readonly DecisionRequest[], rules: RuleTexts) {
+    this.#requests = requests;
+    this.#rules = rules;
+  }
+
+  args(): string[] {
+    return argumentsOf(this.#requests, this.#rules);
+  }
+
+  /** The script has replied. If the reply is the store's clock alone, the next call has the periods around that. */
+  isNextAfter(reply: Buffer): boolean {
+    if (reply.includes(SPACE) || this.#requests.length === 0) return false;
+    this.#rules.setClock(new Numbers(reply).next());
+    this.#left--;
+    return this.#left > 0 && this.isAwaited;
+  }
+
+  giveUp(): void {
+    this.isAwaited = false;
   }
 }
 
