@@ -15,7 +15,7 @@ const FIRST: Readonly<Record<string, readonly string[]>> = {
   ],
   operate: ['redis', 'workers', 'outages', 'alerts', 'observe', 'security', 'audit', 'backup', 'upgrade'],
   reference: ['gateway-yaml', 'plans-yaml', 'commands', 'headers-and-errors', 'admin-api', 'metrics', 'log'],
-  internals: ['way-of-a-request', 'source-map', 'libraries', 'performance', 'glossary'],
+  internals: ['way-of-a-request', 'source-map', 'simulated-fleet', 'libraries', 'performance', 'glossary'],
 };
 
 const GROUPS = { guides: 'Guides', operate: 'Operate', reference: 'Reference', internals: 'Internals' };

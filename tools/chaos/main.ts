@@ -6,16 +6,42 @@ import { follow } from './progress.ts';
 import { pageOf } from './report/page.ts';
 import { tableText } from './report/table.ts';
 import { run } from './run.ts';
+import { simulate } from './simulated/simulate.ts';
 
 await runProgram({ readOptions, help, run: chaos });
 
-async function chaos({ reportFile, json, ...options }: Options, signal: AbortSignal): Promise<0 | 1> {
+async function chaos({ histories, ...options }: Options, signal: AbortSignal): Promise<0 | 1> {
+  process.stderr.write(`Seed ${options.seed}.\n`);
+  return histories === null ? breakReal(options, signal) : playSimulated(histories, options, signal);
+}
+
+async function playSimulated(
+  histories: number,
+  { seed, json }: Pick<Options, 'seed' | 'json'>,
+  signal: AbortSignal,
+): Promise<0 | 1> {
+  const isTerminal = process.stderr.isTTY === true;
+  const onProgress = (played: number) =>
+    void (isTerminal && process.stderr.write(`\r\x1b[K${played} of ${histories} histories`));
+  const { played, answers, broken } = await simulate({ seed, histories, onProgress, signal });
+  if (isTerminal) process.stderr.write('\r\x1b[K');
+  const ok = broken === null && played === histories;
+  const { store, memory, local } = answers;
+  const summary = `${played} histories. Requests answered by the store ${store}, from memory ${memory}, locally ${local}.\n`;
+  if (json) process.stdout.write(`${JSON.stringify({ ok, seed, played, answers, broken }, null, 2)}\n`);
+  else process.stdout.write(`${broken ?? ''}${summary}`);
+  return ok ? 0 : 1;
+}
+
+async function breakReal(
+  { reportFile, json, ...options }: Omit<Options, 'histories'>,
+  signal: AbortSignal,
+): Promise<0 | 1> {
   const progress = follow({
     isTerminal: process.stderr.isTTY === true,
     columns: () => process.stderr.columns ?? 80,
     write: (text) => process.stderr.write(text),
   });
-  process.stderr.write(`Seed ${options.seed}.\n`);
   const results = await run({ ...options, progress, signal });
   const { rows } = results;
   const report = resolve(reportFile);

@@ -15,6 +15,8 @@ export interface Options {
   readonly tries: number;
   readonly reportFile: string;
   readonly json: boolean;
+  /** How many histories of the simulated fleet are played in place of the scenarios; null: none. */
+  readonly histories: number | null;
 }
 
 const OPTIONS = {
@@ -26,6 +28,8 @@ const OPTIONS = {
   tries: { type: 'string' },
   report: { type: 'string' },
   json: { type: 'boolean' },
+  simulated: { type: 'boolean' },
+  histories: { type: 'string' },
   help: { type: 'boolean', short: 'h' },
 } as const;
 
@@ -33,6 +37,7 @@ const SEED = 20_260_701;
 const MINUTES = 30;
 const MILLION = 1_000_000;
 const TRIES = 60;
+const HISTORIES = 100_000;
 const MOST_MINUTES = 24 * 60;
 const REPORT = 'tools/chaos/report.html';
 
@@ -50,6 +55,9 @@ Options:
   --minutes N       How long the soak takes, and that there is one.
   --keys N          How many keys are used once: ${MILLION}, unless given.
   --tries N         How many keys are revoked in the failovers of each of the durable ones: ${TRIES}, unless given.
+  --simulated       Plays random histories of a fleet of gateways in one process, against a model of Redis and in virtual
+                    time, in place of the scenarios. It needs no Redis. A history that breaks a bound is shrunk and printed.
+  --histories N     How many of them: ${HISTORIES}, unless given. --seed is that of the first one, and the next have the next seeds.
   --seed N          Which gateway, which moment, which fault: ${SEED}, unless given.
   --report FILE     Where the report goes, or the folder for report.html: ${REPORT}, unless given.
   --json            Prints one JSON object in place of the table.
@@ -72,6 +80,8 @@ export function readOptions(args: readonly string[]): Options | null {
   const values = parse(args);
   if (values.help === true) return null;
   const { only, soak = false, minutes, report = REPORT, json = false } = values;
+  const { simulated = false, histories } = values;
+  if (!simulated && histories !== undefined) throw wrong('--histories needs --simulated.');
   const base = only === undefined ? [...SCENARIOS] : only.flatMap(namedBy);
   const wantsSoak = (soak || minutes !== undefined) && !base.includes(SOAK);
   return {
@@ -82,6 +92,7 @@ export function readOptions(args: readonly string[]): Options | null {
     tries: whole('tries', values.tries ?? String(TRIES), 1, 1_000_000),
     reportFile: report.endsWith('.html') ? report : `${report.replace(/\/$/, '')}/report.html`,
     json,
+    histories: simulated ? whole('histories', histories ?? String(HISTORIES), 1, 1_000_000_000) : null,
   };
 }
 

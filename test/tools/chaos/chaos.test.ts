@@ -50,7 +50,12 @@ test('the command line chooses what is played, and a wrong one is refused with a
   expect(readOptions(['--soak'])).toMatchObject({ minutes: 30, scenarios: [...SCENARIOS, SOAK] });
   expect(readOptions(['--only', 'soak', '--minutes', '0.5'])).toMatchObject({ minutes: 0.5, scenarios: [SOAK] });
   expect(readOptions(['--report', 'some/folder'])?.reportFile).toBe('some/folder/report.html');
+  expect(readOptions([])?.histories).toBe(null);
+  expect(readOptions(['--simulated'])?.histories).toBe(100_000);
+  expect(readOptions(['--simulated', '--histories', '7'])?.histories).toBe(7);
   for (const args of [
+    ['--histories', '7'],
+    ['--simulated', '--histories', '0'],
     ['--only', 'nonsense'],
     ['--only', ''],
     ['--minutes', '0'],

@@ -1,0 +1,191 @@
+import type { CalendarUnit } from '../../../src/admit/calendar.ts';
+import type { Allowance, BanRule } from '../../../src/admit/plan.ts';
+import { type WindowForm, type WindowName, windowLimit } from '../../../src/admit/windows.ts';
+import { Chance } from '../random.ts';
+import { GOOD_LINK, type LinkMode } from './link.ts';
+import type { ServerMode } from './redis-server.ts';
+import { ZONES } from './store-judge.ts';
+
+/** What happens in one step of a history. Gateways, consumers and plans are numbers from 0. */
+export type Step =
+  | {
+      readonly kind: 'ask';
+      readonly gateway: number;
+      readonly consumer: number;
+      readonly cost: number;
+      readonly n: number;
+      /** How long these requests have already waited for the store. */
+      readonly waitedMs: number;
+      /** The next step happens in the same turn of the event loop. */
+      readonly isSameTurn: boolean;
+    }
+  | { readonly kind: 'pass'; readonly ms: number }
+  | { readonly kind: 'link'; readonly gateway: number; readonly mode: LinkMode }
+  | { readonly kind: 'cut'; readonly gateway: number; readonly arrives: boolean; readonly forMs: number }
+  | { readonly kind: 'server'; readonly mode: ServerMode }
+  /** A restart, or a failover to a replica that lags: `lost` writes are gone, and the clock is set by `clockMs`. */
+  | { readonly kind: 'replace'; readonly lost: number; readonly clockMs: number; readonly forMs: number }
+  | { readonly kind: 'clock'; readonly ms: number }
+  | { readonly kind: 'own clock'; readonly gateway: number; readonly ms: number }
+  | { readonly kind: 'kill'; readonly gateway: number; readonly wallOffsetMs: number }
+  | { readonly kind: 'reload'; readonly gateway: number; readonly plan: number }
+  | { readonly kind: 'lift'; readonly consumer: number; readonly heardAfterMs: number };
+
+export interface History {
+  readonly seed: number;
+  readonly plans: readonly Allowance[];
+  /** What each gateway's own clock is off by at its start, milliseconds. */
+  readonly wallOffsetsMs: readonly number[];
+  readonly consumers: number;
+  /** The store's clock at the start, Unix milliseconds. */
+  readonly startsAtMs: number;
+  readonly steps: readonly Step[];
+}
+
+const DAY_MS = 86_400_000;
+const MIDNIGHT_MS = 20_836 * DAY_MS;
+
+/** The history of a seed: always the same one. */
+export function historyOf(seed: number): History {
+  const chance = new Chance(seed);
+  const plans = Array.from({ length: 1 + chance.below(3) }, () => planOf(chance));
+  const gateways = 1 + chance.below(3);
+  const consumers = 1 + chance.below(3);
+  const wallOffsetsMs = Array.from({ length: gateways }, () => MIDNIGHT_MS + offBy(chance));
+  // Calendar periods end soon after the start.
+  const startsAtMs = MIDNIGHT_MS + chance.of([0, 4_500_000, 25_200_000]) - chance.below(10_000);
+  const isCalm = chance.share() < 0.25;
+  const size = 8 + chance.below(40);
+  const steps = Array.from({ length: size }, () =>
+    stepOf(chance, { plans: plans.length, gateways, consumers, isCalm }),
+  );
+  return { seed, plans, wallOffsetsMs, consumers, startsAtMs, steps };
+}
+
+interface Fleet {
+  readonly plans: number;
+  readonly gateways: number;
+  readonly consumers: number;
+  /** Nothing fails. */
+  readonly isCalm: boolean;
+}
+
+function stepOf(chance: Chance, { plans, gateways, consumers, isCalm }: Fleet): Step {
+  const gateway = chance.below(gateways);
+  const what = chance.share();
+  if (what < 0.52) {
+    return {
+      kind: 'ask',
+      gateway,
+      consumer: chance.below(consumers),
+      cost: chance.of([1, 1, 1, 1, 2, 3]),
+      n: chance.of([1, 1, 1, 2, 3, 6]),
+      waitedMs: chance.of([0, 0, 0, 0, 0, 0, 60, 95, 100]),
+      isSameTurn: chance.share() < 0.25,
+    };
+  }
+  if (what < 0.78) return { kind: 'pass', ms: chance.of(PAUSES_MS) };
+  if (what < 0.81) return { kind: 'reload', gateway, plan: chance.below(plans) };
+  if (what < 0.84)
+    return { kind: 'lift', consumer: chance.below(consumers), heardAfterMs: chance.of([0, 1, 2, 300, 1_000]) };
+  if (isCalm) return { kind: 'pass', ms: chance.of([0, 1, 2]) };
+  if (what < 0.89) return { kind: 'link', gateway, mode: linkOf(chance) };
+  if (what < 0.91) {
+    return { kind: 'cut', gateway, arrives: chance.share() < 0.5, forMs: chance.of([0, 3, 150, 900]) };
+  }
+  if (what < 0.95)
+    return { kind: 'server', mode: chance.of(['well', 'well', 'silent', 'silent', 'READONLY', 'OOM', 'LOADING']) };
+  if (what < 0.97) {
+    const clockMs = chance.of([0, 0, 0, 7, -400, 3_000, -90_000]);
+    return { kind: 'replace', lost: chance.of([0, 0, 1, 2, 5]), clockMs, forMs: chance.of([0, 120, 1_500]) };
+  }
+  if (what < 0.98) return { kind: 'clock', ms: chance.of([-3_600_000, -1_000, -1, 1, 61_000, 7_200_000, -7_200_000]) };
+  if (what < 0.99) return { kind: 'own clock', gateway, ms: chance.of([-2_000, 500, 60_000, -3_600_000]) };
+  return { kind: 'kill', gateway, wallOffsetMs: MIDNIGHT_MS + offBy(chance) };
+}
+
+const PAUSES_MS = [0, 1, 1, 2, 2, 5, 20, 40, 61, 99, 100, 101, 210, 400, 999, 1_000, 1_001, 5_000, 20_000];
+
+function offBy(chance: Chance): number {
+  return chance.of([0, 0, 250, -3_000, 4_000_000, -30 * DAY_MS, 30 * DAY_MS]);
+}
+
+function linkOf(chance: Chance): LinkMode {
+  if (chance.share() < 0.4) return GOOD_LINK;
+  return {
+    thereMs: chance.of([0, 1, 1, 30, 70, 140]),
+    backMs: chance.of([0, 1, 1, 30, 70, 140]),
+    loses: chance.of(['nothing', 'nothing', 'nothing', 'commands', 'replies']),
+    doubles: chance.share() < 0.2,
+  };
+}
+
+/** Small limits, so that short histories reach them. Each plan has a week that no history reaches or outlasts. */
+function planOf(chance: Chance): Allowance {
+  const limits = [];
+  for (const window of ['second', 'minute', 'hour', 'day'] as const) {
+    if (chance.share() < 0.5)
+      limits.push(windowLimit(window, chance.below(12) + (chance.share() < 0.9 ? 1 : 0), formOf(window, chance)));
+  }
+  limits.push(windowLimit('week', 10_000));
+  return { plan: 'simulated', limits, unlimited: [], bans: chance.share() < 0.4 ? null : bansOf(chance) };
+}
+
+function formOf(window: WindowName, chance: Chance): WindowForm {
+  const kind = chance.below(3);
+  if (kind === 0) return {};
+  if (kind === 1 || window === 'second' || window === 'minute') return { slices: chance.of([4, 5, 12, 30]) };
+  return { calendar: { unit: window as CalendarUnit, zone: chance.of(Object.keys(ZONES)), anchor: 1 } };
+}
+
+function bansOf(chance: Chance): BanRule {
+  return {
+    after: 1 + chance.below(5),
+    withinMs: chance.of([1_000, 10_000, 600_000]),
+    firstMs: chance.of([500, 1_500, 60_000]),
+    factor: chance.of([1, 1.5, 2]),
+    longestMs: chance.of([60_000, 3_600_000]),
+    forgetMs: chance.of([1_000, 60_000, DAY_MS]),
+  };
+}
+
+/** One line for each step, for people. */
+export function textOf(step: Step): string {
+  switch (step.kind) {
+    case 'ask': {
+      const waited = step.waitedMs === 0 ? '' : `, which have waited ${step.waitedMs} ms`;
+      const turn = step.isSameTurn ? ' (the next step is in the same turn)' : '';
+      return `gateway ${step.gateway} gets ${step.n} of consumer ${step.consumer} at cost ${step.cost}${waited}${turn}`;
+    }
+    case 'pass':
+      return `${step.ms} ms pass`;
+    case 'link': {
+      const { thereMs, backMs, loses, doubles } = step.mode;
+      return `the link of gateway ${step.gateway} takes ${thereMs} ms there and ${backMs} ms back, loses ${loses}${doubles ? ', doubles replies' : ''}`;
+    }
+    case 'cut':
+      return `the link of gateway ${step.gateway} is cut for ${step.forMs} ms; what was on the way ${step.arrives ? 'arrives' : 'is lost'}`;
+    case 'server':
+      return `Redis is ${step.mode}`;
+    case 'replace':
+      return `Redis is replaced after ${step.forMs} ms, without the last ${step.lost} writes, its clock set by ${step.clockMs} ms`;
+    case 'clock':
+      return `the clock of Redis is set by ${step.ms} ms`;
+    case 'own clock':
+      return `the clock of gateway ${step.gateway} is set by ${step.ms} ms`;
+    case 'kill':
+      return `gateway ${step.gateway} is killed and starts again`;
+    case 'reload':
+      return `gateway ${step.gateway} has plan ${step.plan} from now on`;
+    case 'lift':
+      return `the ban of consumer ${step.consumer} is lifted; gateways learn of it after ${step.heardAfterMs} ms`;
+  }
+}
+
+export function planText({ limits, bans }: Allowance): string {
+  const windows = limits.map(({ window, limit, slices, calendar }) => {
+    if (slices !== undefined) return `${window} ${limit} in ${slices} slices`;
+    return `${window} ${limit}${calendar === undefined ? '' : ` by the calendar of ${calendar.form.zone}`}`;
+  });
+  return `${windows.join(', ')}; bans ${bans === null ? 'off' : JSON.stringify(bans)}`;
+}

@@ -1,0 +1,222 @@
+import { WINDOWS, type WindowName } from '../../../src/admit/windows.ts';
+import { keyspace } from '../../../src/stores/redis/keyspace.ts';
+import type { RedisServer, Reply } from './redis-server.ts';
+
+/** How a link treats what passes over it. */
+export interface LinkMode {
+  /** How long a command, and its reply, is on the way, milliseconds. */
+  readonly thereMs: number;
+  readonly backMs: number;
+  /** What never arrives. */
+  readonly loses: 'nothing' | 'commands' | 'replies';
+  /** Each reply that tells of something done arrives a second time. */
+  readonly doubles: boolean;
+}
+
+export const GOOD_LINK: LinkMode = { thereMs: 1, backMs: 1, loses: 'nothing', doubles: false };
+
+/** A command that a gateway has sent. */
+export interface WireCall {
+  readonly number: number;
+  readonly gateway: string;
+  /** What it counts, by consumer; empty for a call that cannot count. */
+  readonly counts: readonly Counted[];
+  /** The consumers that it is about. */
+  readonly consumerIds: readonly string[];
+  readonly isDecision: boolean;
+  /** `undone`: answered, and certainly nothing was counted. `unknown`: the connection ended without a reply. */
+  state: 'sent' | 'answered' | 'undone' | 'unknown';
+  /** The gateway no longer waits for the reply. */
+  isGivenUp?: true;
+  /** What the server has done, as soon as it has. */
+  reply?: Reply;
+  /** When the server did it, by the number of the history's disturbances so far. */
+  executedAt?: number;
+}
+
+export interface Counted {
+  readonly consumerId: string;
+  /** What it adds to windows; a decision names none. */
+  readonly windows: readonly { readonly window: WindowName; readonly spent: number }[];
+}
+
+/** Is called with what happens on a link. */
+export interface WireListener {
+  onSent(call: WireCall): void;
+  onExecuted(call: WireCall): void;
+  /** The call has its final state; called before the gateway learns of it. */
+  onEnded(call: WireCall): void;
+}
+
+/** What ioredis's `Command` has and the link needs. */
+interface Command {
+  readonly name: string;
+  readonly args: readonly unknown[];
+  resolve(reply: unknown): void;
+  reject(error: Error): void;
+}
+
+interface OpenCall {
+  readonly call: WireCall;
+  readonly execute: () => Reply;
+  readonly resolve: (reply: unknown) => void;
+  readonly reject: (error: Error) => void;
+  hasArrived: boolean;
+}
+
+/**
+ * One gateway's connection to the model of Redis, with the methods of an ioredis client that the stores use. Commands arrive
+ * in order, and so do replies.
+ */
+export class Link {
+  mode = GOOD_LINK;
+  readonly #gateway: string;
+  readonly #server: RedisServer;
+  readonly #listener: WireListener;
+  readonly #open = new Set<OpenCall>();
+  #isUp = true;
+  #isAbandoned = false;
+  #calls = 0;
+  #lastArrivalMs = 0;
+  #lastReplyMs = 0;
+
+  constructor(gateway: string, server: RedisServer, listener: WireListener) {
+    this.#gateway = gateway;
+    this.#server = server;
+    this.#listener = listener;
+  }
+
+  connect(): void {
+    this.#isUp = !this.#isAbandoned;
+  }
+
+  /** Ends the connection. @param arrives whether commands that are on the way still reach the server */
+  cut(arrives: boolean): void {
+    this.#isUp = false;
+    for (const open of [...this.#open]) {
+      if (!open.hasArrived && arrives) this.#execute(open);
+      this.#end(open, 'unknown');
+      open.reject(new Error('Connection is closed.'));
+    }
+  }
+
+  /** The gateway is gone: nobody listens to replies any more. Commands on the way still arrive. */
+  abandon(): void {
+    this.#isAbandoned = true;
+    this.#open.clear();
+    this.#isUp = false;
+  }
+
+  // The methods of ioredis.
+
+  defineCommand(): void {}
+
+  sendCommand({ name, args, resolve, reject }: Command): void {
+    const [, size, ...rest] = args as string[];
+    const consumerIds = rest.slice(0, Number(size)).map(consumerOf);
+    const texts = rest.slice(Number(size));
+    const counts = countedIn(texts[0]!, consumerIds).map((consumerId) => ({ consumerId, windows: [] }));
+    this.#send({ counts, consumerIds, isDecision: true }, resolve, reject, () => {
+      return this.#server.decide(name === 'eval', consumerIds, texts);
+    });
+  }
+
+  tollgateReconcile(key: string, ...args: number[]): Promise<unknown> {
+    const consumerId = consumerOf(key);
+    const windows = [];
+    for (let at = 1; at < args.length; at += 5) windows.push({ window: WINDOWS[args[at]! - 1]!, spent: args[at + 3]! });
+    const counts = windows.length === 0 ? [] : [{ consumerId, windows }];
+    return new Promise((resolve, reject) => {
+      const call = { counts, consumerIds: [consumerId], isDecision: false };
+      this.#send(call, resolve, reject, () => this.#server.reconcile(consumerId, args));
+    });
+  }
+
+  tollgateTrial(): Promise<unknown> {
+    return this.#ask(() => this.#server.write());
+  }
+
+  ping(): Promise<unknown> {
+    return this.#ask(() => this.#server.ping());
+  }
+
+  #ask(execute: () => Reply): Promise<unknown> {
+    const call = { counts: [], consumerIds: [], isDecision: false };
+    return new Promise((resolve, reject) => this.#send(call, resolve, reject, execute));
+  }
+
+  #send(
+    what: Pick<WireCall, 'counts' | 'consumerIds' | 'isDecision'>,
+    resolve: (reply: unknown) => void,
+    reject: (error: Error) => void,
+    execute: () => Reply,
+  ): void {
+    const call: WireCall = { ...what, number: this.#calls++, gateway: this.#gateway, state: 'sent' };
+    if (!this.#isUp) {
+      reject(new Error("Stream isn't writeable and enableOfflineQueue options is false"));
+      return;
+    }
+    const open: OpenCall = { call, execute, resolve, reject, hasArrived: false };
+    this.#open.add(open);
+    this.#listener.onSent(call);
+    if (this.mode.loses === 'commands') return;
+    this.#lastArrivalMs = Math.max(this.#lastArrivalMs, performance.now() + this.mode.thereMs);
+    setTimeout(() => this.#server.admit(() => this.#arrive(open)), this.#lastArrivalMs - performance.now());
+  }
+
+  #arrive(open: OpenCall): void {
+    if (open.call.state !== 'sent' || open.hasArrived) return;
+    this.#execute(open);
+    const { mode } = this;
+    if (mode.loses === 'replies') return;
+    this.#lastReplyMs = Math.max(this.#lastReplyMs, performance.now() + mode.backMs);
+    const afterMs = this.#lastReplyMs - performance.now();
+    setTimeout(() => this.#answer(open), afterMs);
+    if (mode.doubles) setTimeout(() => open.call.state === 'answered' && this.#settle(open), afterMs + 40);
+  }
+
+  #execute(open: OpenCall): void {
+    open.hasArrived = true;
+    open.call.reply = open.execute();
+    this.#listener.onExecuted(open.call);
+  }
+
+  #answer(open: OpenCall): void {
+    if (!this.#open.has(open)) return;
+    const { reply } = open.call;
+    this.#end(open, open.call.counts.length > 0 && reply!.executed.length === 0 ? 'undone' : 'answered');
+    this.#settle(open);
+  }
+
+  #settle({ call, resolve, reject }: OpenCall): void {
+    if (call.state === 'unknown') return;
+    const { value } = call.reply!;
+    if (value instanceof Error) reject(value);
+    else resolve(value);
+  }
+
+  #end(open: OpenCall, state: WireCall['state']): void {
+    this.#open.delete(open);
+    open.call.state = state;
+    this.#listener.onEnded(open.call);
+  }
+}
+
+const ACCOUNT_PREFIX = keyspace.account('').slice(0, -1);
+
+function consumerOf(name: string): string {
+  return name.slice(ACCOUNT_PREFIX.length, -1);
+}
+
+/** The consumers about whom a decision counts, from the runs of decide.lua. */
+function countedIn(runs: string, consumerIds: readonly string[]): string[] {
+  const numbers = runs.trim().split(' ').map(Number);
+  const counted: string[] = [];
+  let next = 0;
+  for (let at = 0; at < numbers.length; at += 4) {
+    const ofRun = consumerIds.slice(next, next + numbers[at + 3]!);
+    next += ofRun.length;
+    if (numbers[at + 1]! > 0) counted.push(...ofRun);
+  }
+  return counted;
+}

@@ -1,0 +1,149 @@
+import type { Allowance } from '../../../src/admit/plan.ts';
+import { SimulatedGateway } from './gateway.ts';
+import type { History, Step } from './history.ts';
+import { Judge } from './judge.ts';
+import { GOOD_LINK } from './link.ts';
+import { RedisServer } from './redis-server.ts';
+import { VirtualTime } from './virtual-time.ts';
+
+export interface Played {
+  /** The bound that broke, as a sentence; null if all held. */
+  readonly broken: string | null;
+  /** After how many steps it broke; the number of all steps if it broke at the end. */
+  readonly steps: number;
+  /** The number of requests by who answered them. */
+  readonly answers: Readonly<Record<'store' | 'memory' | 'local', number>>;
+}
+
+/** How long everything is well at the end, so that each gateway settles what it owes. */
+const REST_MS = 4_000;
+
+/**
+ * Plays a history and judges it after each callback. While it plays, the timers and clocks of this process are virtual, so
+ * nothing else may run in the process. The same history always gives the same result.
+ */
+export async function play(history: History): Promise<Played> {
+  const time = new VirtualTime(() => fleet.judge.check());
+  time.install();
+  const fleet = new Fleet(history, time);
+  try {
+    for (const [i, step] of history.steps.entries()) {
+      await fleet.play(step);
+      if (fleet.judge.broken !== null) return played(fleet, i + 1);
+    }
+    await fleet.rest();
+    return played(fleet, history.steps.length);
+  } finally {
+    time.restore();
+  }
+}
+
+function played({ judge }: Fleet, steps: number): Played {
+  return { broken: judge.broken, steps, answers: judge.answers };
+}
+
+class Fleet {
+  readonly judge: Judge;
+  readonly #history: History;
+  readonly #time: VirtualTime;
+  readonly #server: RedisServer;
+  readonly #gateways: SimulatedGateway[];
+  readonly #starts = new Map<number, number>();
+
+  constructor(history: History, time: VirtualTime) {
+    this.#history = history;
+    this.#time = time;
+    this.#server = new RedisServer(history.startsAtMs - time.nowMs);
+    this.judge = new Judge(this.#server);
+    this.#gateways = history.wallOffsetsMs.map((wallOffsetMs, i) => this.#start(i, wallOffsetMs, history.plans[0]!));
+  }
+
+  async play(step: Step): Promise<void> {
+    switch (step.kind) {
+      case 'ask': {
+        const gateway = this.#gateways[step.gateway]!;
+        for (let i = 0; i < step.n; i++) gateway.ask(`c${step.consumer}`, step.cost, step.waitedMs);
+        if (step.isSameTurn) return;
+        break;
+      }
+      case 'pass':
+        return this.#time.pass(step.ms);
+      case 'link':
+        this.#gateways[step.gateway]!.link.mode = step.mode;
+        break;
+      case 'cut':
+        this.#cut(this.#gateways[step.gateway]!, step.arrives, step.forMs);
+        break;
+      case 'server':
+        this.#server.become(step.mode);
+        break;
+      case 'replace':
+        for (const gateway of this.#gateways) this.#cut(gateway, false, step.forMs);
+        this.#server.replace(step.lost);
+        this.#server.clockOffsetMs += step.clockMs;
+        if (step.lost > 0 || step.clockMs !== 0) this.judge.storeDisturbed();
+        break;
+      case 'clock':
+        this.#server.clockOffsetMs += step.ms;
+        this.judge.storeDisturbed();
+        break;
+      case 'own clock':
+        this.#gateways[step.gateway]!.wallOffsetMs += step.ms;
+        break;
+      case 'kill': {
+        const { name, plan } = this.#gateways[step.gateway]!;
+        this.#gateways[step.gateway]!.kill();
+        this.judge.killed(name);
+        this.#gateways[step.gateway] = this.#start(step.gateway, step.wallOffsetMs, plan);
+        break;
+      }
+      case 'reload':
+        this.#gateways[step.gateway]!.plan = this.#history.plans[step.plan]!;
+        this.judge.reloaded(new Set(this.#gateways.map(({ plan }) => plan)).size > 1);
+        break;
+      case 'lift':
+        this.#lift(`c${step.consumer}`, step.heardAfterMs);
+        break;
+    }
+    await this.#time.turn();
+  }
+
+  /** Everything is well again for as long as gateways need to settle what they owe. */
+  async rest(): Promise<void> {
+    this.#server.become('well');
+    for (const { link } of this.#gateways) {
+      link.mode = GOOD_LINK;
+      link.connect();
+    }
+    await this.#time.pass(REST_MS);
+    if (this.judge.broken === null) this.judge.end();
+  }
+
+  #start(gateway: number, wallOffsetMs: number, plan: Allowance): SimulatedGateway {
+    this.#time.wallOffsetMs = wallOffsetMs;
+    const starts = this.#starts.get(gateway) ?? 0;
+    this.#starts.set(gateway, starts + 1);
+    const name = `${gateway}${starts === 0 ? '' : String.fromCharCode(97 + starts)}`;
+    return new SimulatedGateway(name, this.#server, this.judge, { plan, wallOffsetMs });
+  }
+
+  #cut({ link }: SimulatedGateway, arrives: boolean, forMs: number): void {
+    link.cut(arrives);
+    setTimeout(() => link.connect(), forMs);
+  }
+
+  #lift(consumerId: string, heardAfterMs: number): void {
+    if (!this.#server.model.lift(consumerId)) return;
+    const gateways = [...this.#gateways];
+    this.judge.lifted(
+      consumerId,
+      gateways.map(({ name }) => name),
+    );
+    for (const gateway of gateways) {
+      setTimeout(() => {
+        gateway.forget();
+        this.judge.liftAnnounced(gateway.name, consumerId);
+      }, heardAfterMs);
+    }
+  }
+}

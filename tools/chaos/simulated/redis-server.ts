@@ -1,0 +1,90 @@
+import { type Executed, RedisModel } from './redis-model.ts';
+
+/** What a server replies to a command, and what it has done. */
+export interface Reply {
+  /** An Error is an error reply. */
+  readonly value: unknown;
+  readonly executed: readonly Executed[];
+}
+
+/** How a server treats commands. `silent`: it reads none until it is well again. Else the error with which it refuses writes. */
+export type ServerMode = 'well' | 'silent' | 'READONLY' | 'OOM' | 'LOADING';
+
+/** The server in front of the model: its clock, its moods, its script cache. */
+export class RedisServer {
+  readonly model: RedisModel;
+  mode: ServerMode = 'well';
+  /** The store's clock minus the monotonic clock of the simulation, milliseconds. */
+  clockOffsetMs: number;
+  #knowsScript = false;
+  #unread: (() => void)[] = [];
+
+  constructor(clockOffsetMs: number) {
+    this.clockOffsetMs = clockOffsetMs;
+    this.model = new RedisModel(() => this.nowMs());
+  }
+
+  /** Whole Unix milliseconds. */
+  nowMs(): number {
+    return Math.floor(performance.now() + this.clockOffsetMs);
+  }
+
+  /** Runs a command that has arrived, now or when the server reads again. */
+  admit(run: () => void): void {
+    if (this.mode === 'silent') this.#unread.push(run);
+    else run();
+  }
+
+  become(mode: ServerMode): void {
+    this.mode = mode;
+    if (mode === 'silent') return;
+    const unread = this.#unread;
+    this.#unread = [];
+    for (const run of unread) run();
+  }
+
+  /** The server starts again, or another one takes its place. It has lost the last writes and its script cache. */
+  replace(lostWrites: number): void {
+    this.#unread = [];
+    this.#knowsScript = false;
+    this.mode = 'well';
+    this.model.lose(lostWrites);
+  }
+
+  decide(isWhole: boolean, consumerIds: readonly string[], args: readonly string[]): Reply {
+    if (!isWhole && !this.#knowsScript) return refusal('NOSCRIPT No matching script.');
+    return this.#write(() => {
+      this.#knowsScript = true;
+      const { reply, executed } = this.model.decide(consumerIds, args);
+      return { value: Buffer.from(reply), executed };
+    });
+  }
+
+  reconcile(consumerId: string, args: readonly number[]): Reply {
+    if (args.length === 1 && this.mode !== 'LOADING') return { value: [], executed: [] };
+    return this.#write(() => {
+      const { reply, executed } = this.model.reconcile(consumerId, args);
+      return { value: reply, executed };
+    });
+  }
+
+  write(): Reply {
+    return this.#write(() => ({ value: 'OK', executed: [] }));
+  }
+
+  ping(): Reply {
+    return this.mode === 'LOADING'
+      ? refusal('LOADING Redis is loading the dataset in memory')
+      : { value: 'PONG', executed: [] };
+  }
+
+  #write(run: () => Reply): Reply {
+    return this.mode === 'well' || this.mode === 'silent' ? run() : refusal(`${this.mode} the server refuses writes.`);
+  }
+}
+
+function refusal(message: string): Reply {
+  const error = new Error(message);
+  error.name = 'ReplyError';
+  return { value: error, executed: [] };
+}
