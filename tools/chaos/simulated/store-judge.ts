@@ -64,7 +64,9 @@ export class StoreJudge {
     if (account === undefined) return null;
     for (const { window, slices, isCalendar, spent, endsAtMs, isAdded } of windows) {
       if (!isAdded) {
-        if (endsAtMs > nowMs) return `Usage of ${spent} was not added to the ${window} of ${id}, which has not ended.`;
+        // No history outlasts a week.
+        if (endsAtMs > nowMs || window === 'week')
+          return `Usage of ${spent} was not added to the ${window} of ${id}, which has not ended.`;
         continue;
       }
       const form = slices > 0 ? `${slices} slices` : isCalendar ? 'calendar' : 'fixed';
