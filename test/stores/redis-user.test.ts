@@ -62,7 +62,7 @@ test.each([
   const isSent = (command: string) => {
     const [word = '', second] = command.split('|');
     if (second !== undefined) return new RegExp(`call\\('${word}', '${second}'`, 'i').test(source);
-    return new RegExp(`call\\('${word}'|(redis|server|link)\\)?\\.${word}\\(|[(:] '${word}'`, 'i').test(source);
+    return new RegExp(`call\\(\\s*'${word}'|(redis|server|link)\\)?\\.${word}\\(|[(:=|] ?'${word}'`, 'i').test(source);
   };
   const allowed = rulesIn(file)
     .filter((rule) => /^\+[a-z]/.test(rule))

@@ -121,10 +121,10 @@ export class Link {
     });
   }
 
-  tollgateReconcile(key: string, ...args: number[]): Promise<unknown> {
+  tollgateReconcile(key: string, _history: string, ...args: number[]): Promise<unknown> {
     const consumerId = consumerOf(key);
     const windows = [];
-    for (let at = 1; at < args.length; at += 5) windows.push({ window: WINDOWS[args[at]! - 1]!, spent: args[at + 3]! });
+    for (let at = 2; at < args.length; at += 5) windows.push({ window: WINDOWS[args[at]! - 1]!, spent: args[at + 3]! });
     const counts = windows.length === 0 ? [] : [{ consumerId, windows }];
     return new Promise((resolve, reject) => {
       const call = { counts, consumerIds: [consumerId], isDecision: false };

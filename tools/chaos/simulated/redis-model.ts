@@ -100,7 +100,8 @@ export class RedisModel {
   /** reconcile-usage.lua. @returns the reply, and what was done */
   reconcile(consumerId: string, args: readonly number[]): { reply: number[]; executed: Executed[] } {
     const nowMs = this.#nowMs();
-    const [ownNowMs, ...numbers] = args as [number, ...number[]];
+    const [ownNowMs, size, ...rest] = args as [number, number, ...number[]];
+    const numbers = rest.slice(0, 5 * size);
     const shiftMs = ownNowMs > 0 ? nowMs - ownNowMs : 0;
     const before = this.#accounts.get(consumerId) ?? UNSEEN;
     const windows: Partial<Record<WindowName, WindowCount>> = { ...before.windows };
@@ -163,7 +164,9 @@ function windowsAfter(before: AccountState, { state }: Outcome, { limits }: Allo
 
 /** The allowance that a rule describes; null if the instants of a calendar window do not include the present. */
 function allowanceIn(numbers: readonly number[], nowMs: number): Allowance | null {
-  const [after, withinMs, firstMs, factor, longestMs, forgetMs] = numbers as [
+  // The first number says whether a history is kept: simulated gateways keep none.
+  const [, after, withinMs, firstMs, factor, longestMs, forgetMs] = numbers as [
+    number,
     number,
     number,
     number,
@@ -172,11 +175,12 @@ function allowanceIn(numbers: readonly number[], nowMs: number): Allowance | nul
     number,
   ];
   const limits: WindowLimit[] = [];
-  for (let at = 6; at < numbers.length; ) {
-    const [index, limit, slices, size] = numbers.slice(at, at + 4) as [number, number, number, number];
-    const instants = numbers.slice(at + 4, at + 4 + size);
-    at += 4 + size;
-    const window = WINDOWS[index - 1]!;
+  for (let at = 7; at < numbers.length; ) {
+    const [code, limit] = numbers.slice(at, at + 2) as [number, number];
+    const [size, slices] = [Math.floor(code / 1_000), Math.floor(code / 10) % 100];
+    const instants = numbers.slice(at + 2, at + 2 + size);
+    at += 2 + size;
+    const window = WINDOWS[(code % 10) - 1]!;
     if (size === 0) {
       limits.push(windowOf(window, limit, slices));
       continue;
