@@ -112,6 +112,26 @@ export function lift(state: AccountState, nowMs: number): AccountState {
   };
 }
 
+/**
+ * The state after a decision with what the allowance does not count, as after a change of plans: a decision returns only what
+ * it counts.
+ */
+export function withUncounted(
+  before: AccountState,
+  after: AccountState,
+  { limits }: Allowance,
+  nowMs: number,
+): AccountState {
+  const uncounted = Object.entries(before.windows).filter(([name]) => !limits.some(({ window }) => window === name));
+  const topUps = Object.entries(before.topUps ?? {}).filter(([, { untilMs }]) => nowMs < untilMs);
+  if (uncounted.length === 0 && topUps.length === 0) return after;
+  return {
+    ...after,
+    windows: { ...Object.fromEntries(uncounted), ...after.windows },
+    ...(topUps.length === 0 ? {} : { topUps: Object.fromEntries(topUps) }),
+  };
+}
+
 function currentBan(ban: Ban | null, rule: BanRule | null, nowMs: number): Ban | null {
   if (ban === null) return null;
   if (rule === null) return nowMs < ban.untilMs ? ban : null;

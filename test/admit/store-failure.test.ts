@@ -19,6 +19,16 @@ describe('while the store is away', () => {
     expect(complaints[0]).toMatchObject({ code: 'store_unavailable' });
   });
 
+  test('`local` keeps what was counted in a window that the plan of another request lacks, as during a reload', async () => {
+    const { burst, ledger } = admitterOn();
+    const hourly = allowance({ hour: 6 }, { after: 2 });
+    ledger.away = true;
+    await burst('a', plan, 3);
+    await burst('a', hourly, 3);
+    expect((await burst('a', plan, 2)).map(kindOf)).toEqual(['admitted', 'refused']);
+    expect((await burst('a', hourly, 3)).map(kindOf)).toEqual(Array(3).fill('admitted'));
+  });
+
   test('`closed` decides nothing', async () => {
     const { burst, ledger } = admitterOn(undefined, { onFailure: 'closed' });
     ledger.away = true;

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
-import { type AccountState, decide, type Outcome, UNSEEN } from '../../admit/decide.ts';
+import { type AccountState, decide, type Outcome, UNSEEN, withUncounted } from '../../admit/decide.ts';
 import {
   type BanInForce,
   type DecisionRequest,
@@ -423,18 +423,6 @@ function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Onc
 function wordsOf(change: AccountChange): string {
   if (change.kind === 'top-up') return `top-up ${change.of.window} ${change.amount}`;
   return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : 'lift';
-}
-
-/** Keeps what the allowance does not count (after a change of plans), since a decision returns only what it does. */
-function withUncounted(before: AccountState, after: AccountState, { limits }: Allowance, nowMs: number): AccountState {
-  const uncounted = Object.entries(before.windows).filter(([name]) => !limits.some(({ window }) => window === name));
-  const topUps = Object.entries(before.topUps ?? {}).filter(([, { untilMs }]) => nowMs < untilMs);
-  if (uncounted.length === 0 && topUps.length === 0) return after;
-  return {
-    ...after,
-    windows: { ...Object.fromEntries(uncounted), ...after.windows },
-    ...(topUps.length === 0 ? {} : { topUps: Object.fromEntries(topUps) }),
-  };
 }
 
 function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {
