@@ -268,7 +268,7 @@ interface RuleText {
 class RuleTexts {
   readonly #known = new WeakMap<Allowance, RuleText>();
   /** The store's clock minus this process's monotonic one, milliseconds. */
-  #offsetMs = Date.now() - performance.now();
+  #offsetMs = performance.timeOrigin;
   #jump = 0;
   #hasCalendars = false;
 

@@ -61,7 +61,7 @@ export class UsageChanges {
   async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
     const { window, limit, slices = 0, calendar } = of;
     const lua = this.#lua.topUp;
-    let nowMs = Date.now();
+    let nowMs = Math.floor(performance.timeOrigin + performance.now());
     for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
       const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
       const args = [indexOf(window), limit, slices, amount, UNBOUNDED, ...instants];
