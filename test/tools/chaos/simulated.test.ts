@@ -8,7 +8,7 @@ import { simulate } from '../../../tools/chaos/simulated/simulate.ts';
 import { allowance } from '../../support/allowance.ts';
 import { ROOT, startProcess } from '../../support/processes.ts';
 
-const HISTORIES = 3_000;
+const HISTORIES = 2_000;
 
 test('a fleet of gateways keeps the written bounds in thousands of random histories', async () => {
   const { played, answers, broken } = await simulate({ seed: 1, histories: HISTORIES });

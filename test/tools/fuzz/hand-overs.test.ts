@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { runHandOvers } from '../../../tools/fuzz/hand-overs.ts';
 
-test('400 connections on which requests of all kinds follow each other, left at random moments, end nothing, mix nothing up and leave nothing behind', async () => {
-  const { problems, forwarded, answers } = await runHandOvers({ connections: 400, seed: 20_261_122 });
+test('200 connections on which requests of all kinds follow each other, left at random moments, end nothing, mix nothing up and leave nothing behind', async () => {
+  const { problems, forwarded, answers } = await runHandOvers({ connections: 200, seed: 20_261_122 });
   expect(problems).toEqual([]);
-  expect(forwarded).toBeGreaterThan(100);
-  expect(answers).toBeGreaterThan(100);
+  expect(forwarded).toBeGreaterThan(50);
+  expect(answers).toBeGreaterThan(50);
 }, 90_000);
