@@ -25,6 +25,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   audit: async () => (await import('./cli/audit.ts')).audit,
   usage: async () => (await import('./cli/usage.ts')).usage,
   'usage reset': async () => (await import('./cli/usage-changes.ts')).usageReset,
+  'usage export': async () => (await import('./cli/usage-export.ts')).usageExport,
+  now: async () => (await import('./cli/now.ts')).now,
   deprecations: async () => (await import('./cli/deprecations.ts')).deprecations,
   schema: async () => (await import('./cli/schema.ts')).schema,
 };
@@ -126,6 +128,7 @@ if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.
     env: process.env,
     out: (text) => process.stdout.write(text),
     error: (text) => process.stderr.write(text),
+    flushed: () => flushed(process.stdout),
     isTerminal: process.stdout.isTTY === true,
     question: process.stdin.isTTY === true ? question : null,
   });

@@ -112,19 +112,28 @@ export function readPage<More extends string>(
   query: URLSearchParams,
   more: readonly More[],
 ): (Page & { readonly given: Readonly<Record<More, string | null>> }) | { readonly refusal: AdminResponse } {
-  const known: readonly string[] = ['limit', 'cursor', ...more];
-  for (const name of query.keys()) {
-    if (!known.includes(name)) {
-      return invalidQuery(`There is no parameter "${visible(name)}"; there are ${known.join(', ')}.`);
-    }
-    if (query.getAll(name).length > 1) return invalidQuery(`${name} is given more than once.`);
-  }
+  const read = readQuery(query, ['limit', 'cursor', ...more]);
+  if ('refusal' in read) return read;
   const limit = query.get('limit') ?? String(DEFAULT_PAGE);
   if (!/^[1-9][0-9]{0,3}$/.test(limit) || Number(limit) > LARGEST_PAGE) {
     return invalidQuery(`limit must be a whole number from 1 to ${LARGEST_PAGE}.`);
   }
   const given = Object.fromEntries(more.map((name) => [name, query.get(name)])) as Record<More, string | null>;
   return { limit: Number(limit), cursor: query.get('cursor'), given };
+}
+
+/** Reads the parameters of a query, each of which may come once. @returns their values, null for those not sent */
+export function readQuery<Name extends string>(
+  query: URLSearchParams,
+  names: readonly Name[],
+): Readonly<Record<Name, string | null>> | { readonly refusal: AdminResponse } {
+  for (const name of query.keys()) {
+    if (!(names as readonly string[]).includes(name)) {
+      return invalidQuery(`There is no parameter "${visible(name)}"; there are ${names.join(', ')}.`);
+    }
+    if (query.getAll(name).length > 1) return invalidQuery(`${name} is given more than once.`);
+  }
+  return Object.fromEntries(names.map((name) => [name, query.get(name)])) as Record<Name, string | null>;
 }
 
 /** The Link field with the URL of the next page (RFC 8288). */

@@ -8,7 +8,9 @@ import { bodyDigestOf } from '../operations/create-once.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { wholeKeyReport } from '../operations/key-report.ts';
 import { banReport, type Guard } from '../operations/operations.ts';
+import type { RefusedReport } from '../operations/refused-now.ts';
 import type { UsageChange } from '../operations/usage-changes.ts';
+import { spanFrom } from '../operations/usage-history.ts';
 import {
   type Admin,
   type Call,
@@ -18,6 +20,7 @@ import {
   readCreation,
   readEdits,
   readPage,
+  readQuery,
   readReset,
   readRotation,
   readTopUp,
@@ -47,6 +50,8 @@ export const RESOURCES: readonly {
   { path: ['keys', ID, 'topups'], methods: { POST: topUp }, changes: { POST: 'keys.topup' } },
   { path: ['keys', ID, 'usage'], methods: { GET: showUsage } },
   { path: ['keys', ID, 'usage', 'reset'], methods: { POST: resetUsage }, changes: { POST: 'usage.reset' } },
+  { path: ['keys', ID, 'history'], methods: { GET: showHistory } },
+  { path: ['now'], methods: { GET: listRefused }, isList: true },
   { path: ['bans'], methods: { GET: listBans }, isList: true },
   { path: ['bans', ID], methods: { DELETE: liftBan }, changes: { DELETE: 'ban.lift' } },
   { path: ['plans'], methods: { GET: showPlans } },
@@ -200,6 +205,39 @@ async function changeUsage<T extends object>(
   // A repetition changes nothing, and its record says so.
   if (kind === 'made') auditChange(audit, doneLine(call, action, id, states), durability);
   return changeResponse(200, durability, report, kind === 'repeated' ? { 'Idempotency-Replayed': 'true' } : {});
+}
+
+async function showHistory({ ids, query }: Call, { operations, nowMs }: Admin): Promise<AdminResponse> {
+  const given = readQuery(query, ['from', 'to', 'step']);
+  if ('refusal' in given) return given.refusal;
+  const span = spanFrom(given, nowMs());
+  if ('fault' in span) return invalidQuery(span.fault).refusal;
+  return jsonResponse(200, await operations.history(ids[0]!, span));
+}
+
+/** Consumers that one page looks at, however few of them are still refused. */
+const MOST_LOOKED_AT = 1_000;
+
+/** Lists who is refused now, by id. A page may have fewer entries than `limit`, even none, although another one follows. */
+async function listRefused({ query }: Call, { operations }: Admin): Promise<AdminResponse> {
+  const page = readPage(query, ['scan']);
+  if ('refusal' in page) return page.refusal;
+  const { scan } = page.given;
+  if (scan !== null && scan !== 'true' && scan !== 'false') return invalidQuery('scan must be true or false.').refusal;
+  const consumers: RefusedReport[] = [];
+  let lookedAt = 0;
+  let last: string | null = null;
+  let cursor: string | null = null;
+  for await (const { id, report } of operations.refusedNow({ after: page.cursor, scan: scan === 'true' })) {
+    if (consumers.length === page.limit || lookedAt === MOST_LOOKED_AT) {
+      cursor = last;
+      break;
+    }
+    if (report !== null) consumers.push(report);
+    lookedAt++;
+    last = id;
+  }
+  return jsonResponse(200, { consumers, cursor }, linkToNext('/admin/now', query, cursor));
 }
 
 /** Lists bans by id. A ban that begins or ends between two pages then does not shift the others from one to the next. */

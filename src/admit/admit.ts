@@ -106,7 +106,8 @@ export class Admitter {
     waitedMs: number,
     listener: AdmissionListener,
   ): Admission | null {
-    const refusal = this.#accounts.refusal(consumerId, allowance, cost);
+    // A request that the limits only watch is admitted in any case, and its history is kept by the store.
+    const refusal = allowance.history === 'all' ? null : this.#accounts.refusal(consumerId, allowance, cost);
     if (refusal !== null) return { kind: 'decided', verdict: refusal, source: 'memory' };
     // A request that has already waited has only the rest of the time; for others the ledger's own deadline suffices.
     const withinMs = this.#timeoutMs === null || waitedMs <= 0 ? null : this.#timeoutMs - waitedMs;

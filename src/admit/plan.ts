@@ -81,6 +81,11 @@ export function isShadowId(id: string): boolean {
   return id.endsWith(SHADOW_SUFFIX);
 }
 
+/** The id of the consumer itself, for its own id and for that of its shadow. */
+export function withoutShadow(id: string): string {
+  return isShadowId(id) ? id.slice(0, -SHADOW_SUFFIX.length) : id;
+}
+
 /**
  * Replaces the limits of a plan by a key's own, one window at a time (contract section 2).
  * @returns the allowance; or, if there are any, the windows that are `custom` in the plan and missing in `own`: such a key

@@ -5,6 +5,8 @@ import type { WindowName } from './windows.ts';
 export interface HistoryStore {
   /** Null if nothing is kept of the consumer. @throws Failure `store_unavailable` */
   of(consumerId: string): Promise<ReadHistory | null>;
+  /** The ids that have a history and begin like this, those of shadows too; in no order, and an id may come twice. */
+  consumerIds(prefix: string): AsyncIterable<string>;
   /** Adds refusals to the present hour, and notes until when these consumers are refused. @throws Failure `store_unavailable` */
   addRefusals(refusals: readonly Refusals[]): Promise<void>;
   /**
@@ -26,6 +28,8 @@ export interface RefusedConsumer {
   readonly plan: string;
   readonly kind: 'refused' | 'banned';
   readonly window: WindowName;
+  /** What the refused request would have cost. */
+  readonly cost: number;
   /** Unix milliseconds. */
   readonly untilMs: number;
 }
@@ -62,6 +66,7 @@ export class RefusalCounter {
       known.kind = refusal.kind;
       known.plan = refusal.plan;
       known.window = refusal.window;
+      known.cost = refusal.cost;
       known.untilMs = refusal.untilMs;
     } else if (this.#counts.size < MOST_REFUSED) {
       this.#counts.set(refusal.consumerId, { ...refusal, refused: 0, banned: 0, [refusal.kind]: 1 });

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Durability } from '../admit/ledger.ts';
 import type { ExitCode } from '../failure.ts';
 import { Operations } from '../operations/operations.ts';
-import { ledgerOf, type OpenStore } from '../serve/open-store.ts';
+import { historyOf, ledgerOf, type OpenStore } from '../serve/open-store.ts';
 import type { Terminal } from './terminal/command.ts';
 
 /** The exit code of a change that was made. A change that a failover may undo counts as failed, with a warning on stderr. */
@@ -20,6 +20,7 @@ export function operationsOn(store: OpenStore): Operations {
   return new Operations({
     keys: store.keys,
     ledger: ledgerOf(store),
+    history: historyOf(store),
     plans: () => store.plans,
     peppers: store.peppers,
     random: randomBytes,

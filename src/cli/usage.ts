@@ -1,14 +1,18 @@
+import type { Step } from '../admit/history.ts';
+import { type HistoryReport, instantText, STEP_MS, STEPS_KEPT } from '../admit/history-report.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
-import type { ExitCode } from '../failure.ts';
+import { type ExitCode, Failure } from '../failure.ts';
 import { withStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
-import type { Command } from './terminal/command.ts';
-import { table } from './terminal/output.ts';
+import type { Command, Terminal } from './terminal/command.ts';
+import { barsOf, table } from './terminal/output.ts';
 
-/** `tollgate usage`: prints what a key has used in each window. */
+/** `tollgate usage`: prints what a key has used in each window, or by hour or day. */
 export const usage: Command = {
   name: 'usage',
-  about: 'Tells what a key has used in each window of its plan, its strikes and its ban.',
+  about:
+    'Tells what a key has used in each window of its plan, its strikes and its ban; with --days or --hours, what it used in ' +
+    'each of the last days or hours.',
   positionals: ['KEY_ID'],
   options: {
     plan: {
@@ -16,12 +20,34 @@ export const usage: Command = {
       value: 'PLAN',
       about: 'For a caller with JSON Web Tokens (jwt_…), whose plan stands only in them: which it is.',
     },
-    json: { type: 'boolean', about: 'Prints the same object as GET /usage, times in Unix seconds.' },
+    days: {
+      type: 'string',
+      value: 'N',
+      about: `What was used in each of the last days (UTC), today included: 1 to ${STEPS_KEPT.day}.`,
+    },
+    hours: {
+      type: 'string',
+      value: 'N',
+      about: `What was used in each of the last hours, the present one included: 1 to ${STEPS_KEPT.hour}.`,
+    },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints the same object as GET /usage, times in Unix seconds; with --days or --hours, as GET /usage?history.',
+    },
   },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     const plan = (options.plan as string | undefined) ?? null;
+    const asked = stepsOf(options.days, options.hours);
     return withStore<ExitCode>(terminal.env, async (store) => {
+      if (asked !== null) {
+        const report = await operationsOn(store).history(id, asked);
+        if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
+        else terminal.out(asChart(report, asked, terminal));
+        if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
+        return 0;
+      }
       const report = await operationsOn(store).usage(id, plan);
       if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
       else terminal.out(asText(report, terminal));
@@ -29,6 +55,64 @@ export const usage: Command = {
     });
   },
 };
+
+const NOT_KEPT = 'warning: no history is kept at present. Set `usage: { history: on }` in gateway.yaml.\n';
+
+interface LastSteps {
+  readonly step: Step;
+  /** The beginning of the first hour or day, and the end of the present one; Unix milliseconds. */
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/** Null if neither days nor hours are asked for. */
+function stepsOf(days: unknown, hours: unknown): LastSteps | null {
+  if (days !== undefined && hours !== undefined) {
+    throw new Failure('bad_usage', '--days and --hours are both given; give one of them.');
+  }
+  if (days === undefined && hours === undefined) return null;
+  const step = days === undefined ? 'hour' : 'day';
+  const given = String(days ?? hours);
+  const most = STEPS_KEPT[step];
+  if (!/^[1-9][0-9]?$/.test(given) || Number(given) > most) {
+    throw new Failure('bad_usage', `--${step}s must be a whole number from 1 to ${most}.`);
+  }
+  const nowMs = Date.now();
+  const toMs = nowMs - (nowMs % STEP_MS[step]) + STEP_MS[step];
+  return { step, fromMs: toMs - Number(given) * STEP_MS[step], toMs };
+}
+
+/** A line for each hour or day, also for those without use; on a terminal with a bar for what was admitted. */
+function asChart({ buckets }: HistoryReport, { step, fromMs, toMs }: LastSteps, terminal: Terminal): string {
+  const used = new Map(buckets.map((bucket) => [bucket.at, bucket]));
+  const rows: string[][] = [];
+  const admitted: number[] = [];
+  for (let atMs = fromMs; atMs < toMs; atMs += STEP_MS[step]) {
+    const at = instantText(atMs);
+    const bucket = used.get(at) ?? { admitted: 0, refused: 0, banned: 0 };
+    const counts = [bucket.admitted, bucket.refused, bucket.banned];
+    rows.push([step === 'day' ? at.slice(0, 10) : at, ...counts.map(String)]);
+    admitted.push(bucket.admitted);
+  }
+  const heads = [step, 'admitted', 'refused', 'banned'];
+  if (!terminal.isTerminal) return table(heads, rows, terminal);
+  const bars = barsOf(admitted, WIDTH - widthOf(heads, rows));
+  return table(
+    [...heads, ''],
+    rows.map((row, i) => [...row, bars[i]!]),
+    terminal,
+  );
+}
+
+/** Columns of the narrowest usual terminal. */
+const WIDTH = 80;
+const GAP = 2;
+
+/** The columns that a table of these cells takes, with the gap before a further column. */
+function widthOf(heads: readonly string[], rows: readonly (readonly string[])[]): number {
+  const widths = heads.map((head, i) => Math.max(head.length, ...rows.map((row) => row[i]!.length)));
+  return widths.reduce((sum, width) => sum + width + GAP, 0);
+}
 
 function asText(report: UsageReport, terminal: { readonly isTerminal: boolean }): string {
   const shadow = report.shadow === undefined ? '' : `watched only: ${watched(report.shadow)}\n`;

@@ -11,8 +11,11 @@ import { hash } from 'node:crypto';
  * equals the id of an API key.
  */
 export function jwtConsumerId(issuer: string, subject: string): string {
-  return `jwt_${hash('sha256', JSON.stringify([issuer, subject]), 'base64url').slice(0, 32)}`;
+  return `${TOKEN_HOLDER}${hash('sha256', JSON.stringify([issuer, subject]), 'base64url').slice(0, 32)}`;
 }
+
+/** How the ids of token holders begin. */
+export const TOKEN_HOLDER = 'jwt_';
 
 /** Whether an id is one that `jwtConsumerId` makes. */
 export function isTokenHolder(consumerId: string): boolean {

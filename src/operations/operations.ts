@@ -1,6 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { HistoryReport } from '../admit/history-report.ts';
 import type { BanInForce, Durability, LedgerView } from '../admit/ledger.ts';
 import { type Allowance, allowanceOf, isShadowId, type Plans, shadowIdOf } from '../admit/plan.ts';
+import type { HistoryStore } from '../admit/refusals.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import type { WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
@@ -19,6 +21,7 @@ import {
   revoked,
   rotated,
 } from './key-changes.ts';
+import { refusedConsumers } from './refused-now.ts';
 import {
   countedWindows,
   type NewTopUp,
@@ -28,10 +31,12 @@ import {
   type TopUpReport,
   type UsageChange,
 } from './usage-changes.ts';
+import { type AskedSpan, reportOf, type UsageRecord, usageRecords } from './usage-history.ts';
 
 export interface OperationsOptions {
   readonly keys: KeyStore;
   readonly ledger: LedgerView;
+  readonly history: HistoryStore;
   /** Returns the plans in force. */
   readonly plans: () => Plans;
   /** Newest first; at least one. */
@@ -114,7 +119,7 @@ export class Operations {
   }
 
   /**
-   * Permanently removes a revoked or expired key: its record, counters, strikes and ban. Its id and the digests of its
+   * Permanently removes a revoked or expired key: its record, counters, strikes, ban and usage history. Its id and the digests of its
    * secrets stay as a tombstone, so that an import does not bring it back. Deleting a key twice is no error.
    */
   async delete(id: string, guard?: Guard): Promise<Deleted> {
@@ -176,6 +181,23 @@ export class Operations {
     const { shadow } = allowance;
     const watched = shadow === undefined ? null : await this.#options.ledger.present(shadowIdOf(id), shadow);
     return usageReport(id, allowance, outcome, watched);
+  }
+
+  /** What a key, or a caller with tokens, has used by hour or by day. A key may be revoked. */
+  async history(id: string, span: AskedSpan): Promise<HistoryReport> {
+    if (!isTokenHolder(id)) await this.show(id);
+    return reportOf(id, this.#options.history, span);
+  }
+
+  /** Yields what every consumer used by hour or by day, some consumers at a time. */
+  usageRecords(span: AskedSpan): AsyncGenerator<readonly UsageRecord[]> {
+    return usageRecords(this.everyKey({ all: true }), this.#options.history, span);
+  }
+
+  /** Yields the consumers that were refused lately, with a report for each that still would be. See refusedConsumers. */
+  refusedNow(page: { readonly after: string | null; readonly scan: boolean }): ReturnType<typeof refusedConsumers> {
+    const { history, ledger, keys, nowMs } = this.#options;
+    return refusedConsumers({ history, ledger, keys, plans: this.plans, nowMs: nowMs() }, page);
   }
 
   /** The bans in force, in no order. */

@@ -21,7 +21,10 @@ export interface SettingsInForce {
   readonly versions: Configuration['versions'];
 }
 
-type Stores = Pick<GatewayStores, 'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'audit'>;
+type Stores = Pick<
+  GatewayStores,
+  'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'history' | 'audit'
+>;
 
 /** Reads the OpenAPI description at the first request for it, because it is long and rarely requested. */
 function apiDescription(): () => object {
@@ -57,10 +60,11 @@ export function adminApiOn(
     authenticator: new AdminAuthenticator({ token: inForce.settings.admin.token, attempts, nowMs }),
     admin: async () => {
       const opened = await stores();
-      const { keys, ledger, peppers } = opened;
+      const { keys, ledger, history, peppers } = opened;
+      const plans = () => inForce.plans;
       refuseUnlessRight(opened.pepperState());
       return {
-        operations: new Operations({ keys, ledger, plans: () => inForce.plans, peppers, random: randomBytes, nowMs }),
+        operations: new Operations({ keys, ledger, history, plans, peppers, random: randomBytes, nowMs }),
         versions: () => inForce.versions,
         auditStore: opened.audit,
         trail: new AuditTrail({

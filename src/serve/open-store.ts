@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { DatabaseSync } from 'node:sqlite';
 import type { LedgerView } from '../admit/ledger.ts';
 import type { Plans } from '../admit/plan.ts';
+import type { HistoryStore } from '../admit/refusals.ts';
 import type { DeprecatedCalls } from '../annotate/deprecation.ts';
 import { configurationFrom, loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
@@ -11,6 +12,7 @@ import type { AuditStore } from '../operations/audit-store.ts';
 import { EmbeddedAudit } from '../stores/embedded/audit.ts';
 import { openDatabase } from '../stores/embedded/database.ts';
 import { EmbeddedDeprecatedCalls } from '../stores/embedded/deprecated-calls.ts';
+import { EmbeddedHistory } from '../stores/embedded/history.ts';
 import { EmbeddedChanges, EmbeddedKeys } from '../stores/embedded/keys.ts';
 import { EmbeddedLedgerView } from '../stores/embedded/ledger.ts';
 import { EmbeddedPepperRecord, peppersOf } from '../stores/embedded/pepper.ts';
@@ -25,6 +27,7 @@ import {
 } from '../stores/redis/connection.ts';
 import { RedisDeprecatedCalls } from '../stores/redis/deprecated-calls.ts';
 import { DurableWrites } from '../stores/redis/durable-writes.ts';
+import { RedisHistory } from '../stores/redis/history.ts';
 import { insistOnServers } from '../stores/redis/inspection.ts';
 import { RedisKeys } from '../stores/redis/keys.ts';
 import { RedisLedger } from '../stores/redis/ledger.ts';
@@ -185,6 +188,13 @@ export function ledgerOf({ technology, publish }: OpenStore): LedgerView {
   return technology.kind === 'redis'
     ? new RedisLedger({ ...technology, publish })
     : new EmbeddedLedgerView({ db: technology.db, wallMs: () => Date.now() });
+}
+
+/** What consumers have used, and who is refused now. */
+export function historyOf({ technology }: Pick<OpenStore, 'technology'>): HistoryStore {
+  return technology.kind === 'redis'
+    ? new RedisHistory(technology)
+    : new EmbeddedHistory({ db: technology.db, wallMs: () => Date.now() });
 }
 
 /** The counted calls of deprecated routes in an open store. */

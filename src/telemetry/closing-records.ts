@@ -32,8 +32,8 @@ export class LogAndMetrics implements ClosingRecords {
     this.#metrics.record(exchange);
     const { route, judgement, consumerId } = exchange;
     if (this.#refusals !== null && consumerId !== null && (judgement === 'refused' || judgement === 'banned')) {
-      const { plan, window, retryAtMs } = exchange;
-      this.#refusals.count({ consumerId, plan: plan!, kind: judgement, window: window!, untilMs: retryAtMs! });
+      const { plan, window, cost, retryAtMs } = exchange;
+      this.#refusals.count({ consumerId, plan: plan!, kind: judgement, window: window!, cost, untilMs: retryAtMs! });
     }
     if (route !== null && judgement === 'admitted' && this.#deprecatedRoutes.has(route)) {
       this.#deprecatedCalls.count(route, consumerId);

@@ -29,6 +29,9 @@ export async function adminApiWith(
     decide: async () => [],
     of: async () => new Map(),
     add: async () => {},
+    consumerIds: async function* () {},
+    addRefusals: async () => {},
+    refusedNow: async () => [],
   };
   const stores = {
     keys,
@@ -36,6 +39,7 @@ export async function adminApiWith(
     peppers: ['a pepper for the tests'],
     pepperState: () => 'right' as const,
     deprecatedCalls: nothing,
+    history: { ...nothing, of: async () => null },
     audit,
   };
   const server = createServer(

@@ -22,6 +22,8 @@ export interface Terminal {
   readonly env: NodeJS.ProcessEnv;
   out(text: string): void;
   error(text: string): void;
+  /** Resolves when the reader has taken what was printed so far. A long export waits for it, so that memory is bounded. */
+  flushed?(): Promise<void>;
   /**
    * True if standard output is a terminal. Commands print tables and progress only there. They print no colours, so
    * NO_COLOR changes nothing.

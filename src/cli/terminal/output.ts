@@ -24,6 +24,17 @@ export function table(
   return [line(heads.map((head) => head.toUpperCase())), ...rows.map(line)].join('');
 }
 
+const EIGHTHS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+
+/** A bar of block characters for each amount. The largest amount has `width` columns, and no amount but 0 has none. */
+export function barsOf(amounts: readonly number[], width: number): string[] {
+  const most = amounts.reduce((a, b) => Math.max(a, b), 0);
+  return amounts.map((amount) => {
+    const eighths = amount === 0 ? 0 : Math.max(Math.round((amount / most) * width * 8), 1);
+    return '█'.repeat(Math.floor(eighths / 8)) + EIGHTHS[eighths % 8]!;
+  });
+}
+
 /** Work that ends sooner shows no bar. */
 const SHOWN_AFTER_MS = 1_000;
 const REDRAW_MS = 200;

@@ -106,13 +106,29 @@ export class EmbeddedHistory implements HistoryStore {
     return history === null ? null : { history, nowMs: this.#wallMs() };
   }
 
+  async *consumerIds(prefix: string): AsyncGenerator<string> {
+    const next = this.#db.prepare(
+      'SELECT consumer_id AS id FROM histories WHERE consumer_id > ? AND consumer_id < ? ORDER BY consumer_id LIMIT 1000',
+    );
+    let after = prefix;
+    for (;;) {
+      const ids = answering(() => next.all(after, `${prefix}\u{10ffff}`)).map(({ id }) => String(id));
+      yield* ids;
+      if (ids.length === 0) return;
+      after = ids.at(-1)!;
+    }
+  }
+
   async addRefusals(refusals: readonly Refusals[]): Promise<void> {
     const nowMs = this.#wallMs();
-    for (const { consumerId, refused, banned } of refusals) this.#live?.refused(consumerId, nowMs, refused, banned);
+    for (const { consumerId, refused, banned } of refusals) {
+      // A ban that a scan has found is noted without a refusal.
+      if (refused + banned > 0) this.#live?.refused(consumerId, nowMs, refused, banned);
+    }
     answering(() => {
-      const put = this.#db.prepare('INSERT OR REPLACE INTO refused_now VALUES (?, ?, ?, ?, ?)');
-      for (const { consumerId, untilMs, kind, window, plan } of refusals) {
-        put.run(consumerId, untilMs, kind, window, plan);
+      const put = this.#db.prepare('INSERT OR REPLACE INTO refused_now VALUES (?, ?, ?, ?, ?, ?)');
+      for (const { consumerId, untilMs, kind, window, cost, plan } of refusals) {
+        put.run(consumerId, untilMs, kind, window, cost, plan);
       }
       this.#db.prepare('DELETE FROM refused_now WHERE until_ms <= ?').run(nowMs);
       this.#db
@@ -129,10 +145,11 @@ export class EmbeddedHistory implements HistoryStore {
         .prepare('SELECT * FROM refused_now WHERE until_ms > ? ORDER BY until_ms DESC LIMIT ?')
         .all(this.#wallMs(), MOST_REFUSED),
     );
-    return rows.flatMap(({ consumer_id, until_ms, kind, window: name, plan }): RefusedConsumer[] => {
+    return rows.flatMap(({ consumer_id, until_ms, kind, window: name, cost, plan }): RefusedConsumer[] => {
       const window = WINDOWS.find((one) => one === name);
       if (window === undefined || (kind !== 'refused' && kind !== 'banned')) return [];
-      return [{ consumerId: String(consumer_id), plan: String(plan), kind, window, untilMs: Number(until_ms) }];
+      const [consumerId, untilMs] = [String(consumer_id), Number(until_ms)];
+      return [{ consumerId, plan: String(plan), kind, window, cost: Number(cost), untilMs }];
     });
   }
 }
@@ -145,7 +162,8 @@ export function createHistoryTables(db: DatabaseSync): void {
         consumer_id TEXT PRIMARY KEY, history BLOB NOT NULL, expires_at_ms INTEGER NOT NULL
       ) STRICT, WITHOUT ROWID;
       CREATE TABLE IF NOT EXISTS refused_now (
-        consumer_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, kind TEXT NOT NULL, window TEXT NOT NULL, plan TEXT NOT NULL
+        consumer_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, kind TEXT NOT NULL, window TEXT NOT NULL,
+        cost INTEGER NOT NULL, plan TEXT NOT NULL
       ) STRICT, WITHOUT ROWID;
     `),
   );

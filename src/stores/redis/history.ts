@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { Redis } from 'ioredis';
 import { HISTORY_BYTES } from '../../admit/history.ts';
 import {
   type HistoryStore,
@@ -8,6 +9,7 @@ import {
   type RefusedConsumer,
 } from '../../admit/refusals.ts';
 import { WINDOWS } from '../../admit/windows.ts';
+import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { HISTORY_LUA } from './ledger.ts';
@@ -61,22 +63,39 @@ export class RedisHistory implements HistoryStore {
 
   async of(consumerId: string): Promise<ReadHistory | null> {
     const name = keyspace.history(consumerId);
-    const history = await this.#circuit.run(() => this.#redis.getBuffer(name), name).catch(nullIfForeign);
-    if (history === null || history.length !== HISTORY_BYTES) return null;
-    const [seconds] = await this.#circuit.run(() => this.#redis.time(), name);
-    return { history, nowMs: Number(seconds) * 1_000 };
+    const [history, [seconds]] = await Promise.all([
+      this.#circuit.run(() => this.#redis.getBuffer(name), name).catch(nullIfForeign),
+      this.#circuit.run(() => this.#redis.time(), name),
+    ]);
+    return history?.length === HISTORY_BYTES ? { history, nowMs: Number(seconds) * 1_000 } : null;
+  }
+
+  async *consumerIds(prefix: string): AsyncGenerator<string> {
+    const servers: readonly Redis[] =
+      this.#redis instanceof ClusterClient ? this.#redis.nodes('master') : [this.#redis as Redis];
+    const start = keyspace.history(prefix).slice(0, -1);
+    const idAt = keyspace.history('').length - 1;
+    for (const server of servers) {
+      let cursor = '0';
+      do {
+        const scan = () => server.scan(cursor, 'MATCH', `${start}*`, 'COUNT', 1000);
+        const [next, names] = await this.#circuit.run(scan, server);
+        cursor = next;
+        for (const name of names) yield name.slice(idAt, -1);
+      } while (cursor !== '0');
+    }
   }
 
   async addRefusals(refusals: readonly Refusals[]): Promise<void> {
     const { ends, rest } = keyspace.refusedNow;
     for (let from = 0; from < refusals.length; from += NOTED_AT_A_TIME) {
       const some = refusals.slice(from, from + NOTED_AT_A_TIME);
-      const args = some.flatMap(({ consumerId, untilMs, kind, window, plan }) => {
-        return [consumerId, untilMs, `${kind} ${window} ${plan}`];
+      const args = some.flatMap(({ consumerId, untilMs, kind, window, cost, plan }) => {
+        return [consumerId, untilMs, `${kind} ${window} ${cost} ${plan}`];
       });
       await this.#circuit.run(() => this.#redis.tollgateNoteRefused(ends, rest, MOST_REFUSED, ...args), ends);
       const held = holdWrites(this.#redis);
-      const added = some.map(({ consumerId, refused, banned }) => {
+      const added = some.filter(isCounted).map(({ consumerId, refused, banned }) => {
         const name = keyspace.history(consumerId);
         return this.#circuit.run(() => this.#redis.tollgateAddRefusals(name, refused, banned), name);
       });
@@ -91,13 +110,18 @@ export class RedisHistory implements HistoryStore {
     const [, ...reply] = await this.#circuit.run(() => this.#redis.tollgateListRefused(ends, rest, MOST_REFUSED), ends);
     const found: RefusedConsumer[] = [];
     for (let i = 0; i + 2 < reply.length; i += 3) {
-      const [kind, windowName, plan = ''] = reply[i + 2]!.split(' ');
+      const [kind, windowName, cost, plan = ''] = reply[i + 2]!.split(' ');
       const window = WINDOWS.find((name) => name === windowName);
       if (window === undefined || (kind !== 'refused' && kind !== 'banned')) continue;
-      found.push({ consumerId: reply[i]!, plan, kind, window, untilMs: Number(reply[i + 1]) });
+      found.push({ consumerId: reply[i]!, plan, kind, window, cost: Number(cost), untilMs: Number(reply[i + 1]) });
     }
     return found;
   }
+}
+
+/** A ban that a scan has found is noted without a refusal. */
+function isCounted({ refused, banned }: Refusals): boolean {
+  return refused + banned > 0;
 }
 
 function nullIfForeign(error: Error): null {

@@ -1,7 +1,7 @@
 -- Notes until when consumers are refused. Bounded, and what has ended goes with each call.
 --
 -- KEYS[1] sorted set: consumers by the end of their refusal, Unix milliseconds
--- KEYS[2] hash: the rest of each, as `refused minute free`
+-- KEYS[2] hash: the rest of each, as `refused minute 1 free`
 -- ARGV    most members; then for each consumer its id, its end, the rest
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,0 +1,77 @@
+import { STEP_MS } from '../admit/history-report.ts';
+import { type ExitCode, Failure } from '../failure.ts';
+import { type AskedSpan, spanFrom, type UsageRecord } from '../operations/usage-history.ts';
+import { withStore } from '../serve/open-store.ts';
+import { csvLine } from './keys/export.ts';
+import { operationsOn } from './operations.ts';
+import type { Command } from './terminal/command.ts';
+
+const HEADER = ['id', 'consumer', 'name', 'owner', 'plan', 'step', 'at', 'admitted', 'refused', 'banned'] as const;
+
+/** `tollgate usage export`: what every key used, for billing. */
+export const usageExport: Command = {
+  name: 'usage export',
+  about:
+    'Prints what every key used, one record for each key and hour or day in which it did anything. A record has the same ' +
+    'id each time, so a billing system that has it already can replace it.',
+  positionals: [],
+  options: {
+    from: {
+      type: 'string',
+      value: 'WHEN',
+      about:
+        'The first hour or day: a date such as 2026-11-01, an RFC 3339 time, or a duration before now such as 24h.',
+    },
+    to: {
+      type: 'string',
+      value: 'WHEN',
+      about: 'Where it ends; what begins then is not printed. Up to the last full hour or day unless told.',
+    },
+    step: {
+      type: 'string',
+      value: 'STEP',
+      about: 'hour (kept for 48 hours) or day (kept for 92 days, UTC); day unless told.',
+    },
+    format: {
+      type: 'string',
+      value: 'FORMAT',
+      about:
+        `ndjson, one JSON object a line, or csv, with the header ${HEADER.join(',')}; ndjson unless told. In CSV, what a ` +
+        "spreadsheet would take for a formula has a ' before it.",
+    },
+  },
+  async run({ options }, terminal) {
+    const { format = 'ndjson' } = options;
+    if (format !== 'ndjson' && format !== 'csv') throw new Failure('bad_usage', '--format must be ndjson or csv.');
+    const span = spanOf(options as Readonly<Record<string, string | undefined>>);
+    const isCsv = format === 'csv';
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      if (isCsv) terminal.out(csvLine(HEADER));
+      for await (const records of operationsOn(store).usageRecords(span)) {
+        terminal.out(
+          records.map((record) => (isCsv ? csvLine(cellsOf(record)) : `${JSON.stringify(record)}\n`)).join(''),
+        );
+        await terminal.flushed?.();
+      }
+      return 0;
+    });
+  },
+};
+
+function spanOf({ from, to, step = 'day' }: Readonly<Record<string, string | undefined>>): AskedSpan {
+  if (from === undefined) {
+    throw new Failure('bad_usage', '--from is missing: say where the export begins, such as --from 2026-11-01.');
+  }
+  const nowMs = Date.now();
+  const span = spanFrom({ from, to: to ?? null, step }, nowMs, (value) => `--${value}`);
+  if ('fault' in span) throw new Failure('bad_usage', span.fault);
+  // The present hour or day goes on, and its record would have to be replaced.
+  return to === undefined ? { ...span, toMs: nowMs - (nowMs % STEP_MS[span.step]) } : span;
+}
+
+function cellsOf(record: UsageRecord): readonly (string | null)[] {
+  return HEADER.map((column) => {
+    const value = record[column];
+    return typeof value === 'number' ? String(value) : value;
+  });
+}

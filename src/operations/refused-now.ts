@@ -1,0 +1,122 @@
+import { decide, type Outcome } from '../admit/decide.ts';
+import type { LedgerView } from '../admit/ledger.ts';
+import { type Allowance, allowanceOf, isShadowId, type Plans } from '../admit/plan.ts';
+import type { HistoryStore, RefusedConsumer } from '../admit/refusals.ts';
+import { verdictOf } from '../admit/verdict.ts';
+import type { WindowName } from '../admit/windows.ts';
+import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import { isTokenHolder } from '../identify/token-holder.ts';
+
+/** A key, or a caller with tokens, whose requests are refused at present. */
+export interface RefusedReport {
+  readonly id: string;
+  /** Name and owner of the key; null for a caller with tokens. */
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string;
+  readonly state: 'refused' | 'banned';
+  /** The window that refuses; of a ban, the one whose refusal made it. */
+  readonly window: WindowName;
+  /** Unix seconds. */
+  readonly until: number;
+  /** The number of the ban; null if it is not banned. */
+  readonly ban: number | null;
+}
+
+export interface RefusedSources {
+  readonly history: Pick<HistoryStore, 'refusedNow' | 'addRefusals'>;
+  readonly ledger: Pick<LedgerView, 'present' | 'bans'>;
+  readonly keys: Pick<KeyStore, 'get'>;
+  readonly plans: Plans;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+/** Consumers that are looked up together. */
+const READ_AT_ONCE = 50;
+
+/**
+ * Yields the consumers of the index in the order of their ids, each with its report; null if it is refused no longer: its
+ * limit may have been raised, its ban lifted, its window topped up or reset, its key revoked.
+ * @param after only ids behind this one; null for all
+ * @param scan looks through all bans of the store as well, and adds to the index those that it lacks. The store reads every
+ *   account for that
+ * @throws Failure `store_unavailable`
+ */
+export async function* refusedConsumers(
+  sources: RefusedSources,
+  { after, scan }: { readonly after: string | null; readonly scan: boolean },
+): AsyncGenerator<{ readonly id: string; readonly report: RefusedReport | null }> {
+  const index = await sources.history.refusedNow();
+  const missing = scan ? await missingBans(index, sources) : [];
+  const entries = [...index, ...missing]
+    .filter(({ consumerId }) => after === null || consumerId > after)
+    .sort((a, b) => (a.consumerId < b.consumerId ? -1 : 1));
+  for (let from = 0; from < entries.length; from += READ_AT_ONCE) {
+    const some = entries.slice(from, from + READ_AT_ONCE);
+    const reports = await Promise.all(some.map((entry) => presentReport(entry, sources)));
+    for (const [i, { consumerId }] of some.entries()) yield { id: consumerId, report: reports[i]! };
+  }
+}
+
+/** The bans in force that the index lacks, which are added to it. */
+async function missingBans(
+  index: readonly RefusedConsumer[],
+  { history, ledger, keys }: RefusedSources,
+): Promise<readonly RefusedConsumer[]> {
+  const banned = new Set(index.filter(({ kind }) => kind === 'banned').map(({ consumerId }) => consumerId));
+  const missing: RefusedConsumer[] = [];
+  for (const { consumerId, ban } of await ledger.bans()) {
+    if (isShadowId(consumerId) || banned.has(consumerId)) continue;
+    const plan = (await keys.get(consumerId))?.plan ?? '';
+    missing.push({ consumerId, plan, kind: 'banned', window: ban.window, cost: 1, untilMs: ban.untilMs });
+  }
+  await history.addRefusals(missing.map((entry) => ({ ...entry, refused: 0, banned: 0 })));
+  return missing;
+}
+
+async function presentReport(entry: RefusedConsumer, sources: RefusedSources): Promise<RefusedReport | null> {
+  const { consumerId: id, cost } = entry;
+  const key = isTokenHolder(id) ? null : await sources.keys.get(id);
+  if (!isTokenHolder(id) && !isLive(key, sources.nowMs)) return null;
+  const { name, owner, plan } = key ?? { name: null, owner: null, plan: entry.plan };
+  const allowance = allowanceFor(plan, key, sources.plans);
+  // Without its plan only the last refusal is known.
+  if (allowance === null) return { id, name, owner, plan, ...lastRefusal(entry) };
+  const outcome = await sources.ledger.present(id, allowance);
+  const refusal = outcome === null ? null : presentRefusal(outcome, allowance, cost);
+  return refusal === null ? null : { id, name, owner, plan, ...refusal };
+}
+
+type Refusal = Pick<RefusedReport, 'state' | 'window' | 'until' | 'ban'>;
+
+function lastRefusal({ kind, window, untilMs }: RefusedConsumer): Refusal {
+  return { state: kind, window, until: secondsOf(untilMs), ban: null };
+}
+
+/** How the next request of this cost would be refused; null if it would be admitted. */
+function presentRefusal({ state, nowMs }: Outcome, allowance: Allowance, cost: number): Refusal | null {
+  const { ban } = state;
+  if (ban !== null && nowMs < ban.untilMs) {
+    return { state: 'banned', window: ban.window, until: secondsOf(ban.untilMs), ban: ban.number };
+  }
+  const asked = decide({ ...state, ban: null }, { ...allowance, bans: null }, nowMs, cost, 1);
+  const verdict = verdictOf(asked, allowance, 0);
+  if (verdict.kind !== 'refused') return null;
+  return { state: 'refused', window: verdict.binding.window, until: secondsOf(verdict.retryAtMs), ban: null };
+}
+
+function isLive(key: StoredKey | null, nowMs: number): key is StoredKey {
+  return key !== null && key.revokedAtMs === null && (key.expiresAtMs === null || nowMs < key.expiresAtMs);
+}
+
+/** Null if plans.yaml has no such plan, or the key lacks a limit that the plan asks for. */
+function allowanceFor(name: string, key: StoredKey | null, { plans }: Plans): Allowance | null {
+  const plan = plans.get(name);
+  const allowance = plan === undefined ? null : allowanceOf(plan, key?.limits ?? {});
+  return allowance === null || 'missing' in allowance ? null : allowance;
+}
+
+function secondsOf(ms: number): number {
+  return Math.ceil(ms / 1000);
+}

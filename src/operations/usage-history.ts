@@ -1,0 +1,131 @@
+import type { Step } from '../admit/history.ts';
+import {
+  type HistoryReport,
+  historyReport,
+  type ReportedBucket,
+  readHistories,
+  type Span,
+  STEP_MS,
+  STEPS_KEPT,
+} from '../admit/history-report.ts';
+import { withoutShadow } from '../admit/plan.ts';
+import type { HistoryStore } from '../admit/refusals.ts';
+import type { StoredKey } from '../identify/key-store.ts';
+import { isTokenHolder, TOKEN_HOLDER } from '../identify/token-holder.ts';
+import { PAST_RULE, pastFrom } from './input-values.ts';
+
+/** Which hours or days of a history an operator asks for. */
+export interface AskedSpan extends Span {
+  readonly step: Step;
+}
+
+/**
+ * Reads what an operator asks for. Null is a value that was not given: the step is then `hour`, `from` as early as it is
+ * kept, and `to` the present.
+ * @param nameOf how the operator knows a value: `from` is `--from` on a command line
+ * @param nowMs Unix milliseconds
+ * @returns the span, or a sentence with what is wrong
+ */
+export function spanFrom(
+  { from, to, step }: Readonly<Record<'from' | 'to' | 'step', string | null>>,
+  nowMs: number,
+  nameOf: (value: string) => string = (value) => value,
+): AskedSpan | { readonly fault: string } {
+  if (step !== null && step !== 'hour' && step !== 'day') return { fault: `${nameOf('step')} must be hour or day.` };
+  const unit: Step = step ?? 'hour';
+  const keptFromMs = nowMs - STEPS_KEPT[unit] * STEP_MS[unit];
+  const fromMs = from === null ? keptFromMs : pastFrom(from, nowMs);
+  // Without an end: the store's clock may be ahead of ours.
+  const toMs = to === null ? Number.POSITIVE_INFINITY : pastFrom(to, nowMs);
+  if (fromMs === null) return { fault: `${nameOf('from')} ${PAST_RULE}.` };
+  if (toMs === null) return { fault: `${nameOf('to')} ${PAST_RULE}.` };
+  if (fromMs < keptFromMs) {
+    const other = unit === 'hour' ? `, or ask for days (${nameOf('step')} day)` : '';
+    return {
+      fault: `${nameOf('from')} is too early: ${unit}s are kept for the last ${STEPS_KEPT[unit]}. Give a later time${other}.`,
+    };
+  }
+  if (fromMs > nowMs) return { fault: `${nameOf('from')} is in the future.` };
+  if (fromMs > toMs) return { fault: `${nameOf('from')} is later than ${nameOf('to')}.` };
+  return { step: unit, fromMs, toMs };
+}
+
+/** What a consumer used in one hour or day, for billing. */
+export interface UsageRecord extends ReportedBucket {
+  /**
+   * The same each time that this hour or day of this consumer is exported: `key_1/2026-11-22T05:00:00Z` for an hour,
+   * `key_1/2026-11-22` for a day.
+   */
+  readonly id: string;
+  readonly consumer: string;
+  /** Name, owner and present plan of the key; null for a caller with tokens. */
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string | null;
+  readonly step: Step;
+}
+
+/** Consumers whose histories are read together. */
+const READ_AT_ONCE = 100;
+
+/**
+ * Yields what every key used, revoked ones included, oldest key first, and then every caller with tokens. It reads some
+ * consumers at a time, so that the whole is never in memory.
+ * @param keys every key
+ * @throws Failure `store_unavailable`
+ */
+export async function* usageRecords(
+  keys: AsyncIterable<StoredKey>,
+  store: Pick<HistoryStore, 'of' | 'consumerIds'>,
+  span: AskedSpan,
+): AsyncGenerator<readonly UsageRecord[]> {
+  for await (const some of inGroups(keys)) yield recordsOf(some, store, span);
+  for await (const some of inGroups(tokenHolders(store))) yield recordsOf(some, store, span);
+}
+
+type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & { readonly id: string };
+
+async function recordsOf(
+  consumers: readonly Consumer[],
+  store: Pick<HistoryStore, 'of'>,
+  span: AskedSpan,
+): Promise<readonly UsageRecord[]> {
+  const reports = await Promise.all(consumers.map(({ id }) => reportOf(id, store, span)));
+  return consumers.flatMap(({ id: consumer, name, owner, plan }, i) =>
+    reports[i]!.buckets.map((bucket) => {
+      const id = `${consumer}/${span.step === 'hour' ? bucket.at : bucket.at.slice(0, 10)}`;
+      return { id, consumer, name, owner, plan, step: span.step, ...bucket };
+    }),
+  );
+}
+
+/** @throws Failure `store_unavailable` */
+export async function reportOf(
+  consumerId: string,
+  store: Pick<HistoryStore, 'of'>,
+  span: AskedSpan,
+): Promise<HistoryReport> {
+  return historyReport(await readHistories(store, consumerId), span.step, span);
+}
+
+async function* tokenHolders(store: Pick<HistoryStore, 'consumerIds'>): AsyncGenerator<Consumer> {
+  const seen = new Set<string>();
+  for await (const id of store.consumerIds(TOKEN_HOLDER)) {
+    // While a plan is not enforced, the history is that of the shadow.
+    const consumerId = withoutShadow(id);
+    if (!isTokenHolder(consumerId) || seen.has(consumerId)) continue;
+    seen.add(consumerId);
+    yield { id: consumerId, name: null, owner: null, plan: null };
+  }
+}
+
+async function* inGroups<T>(all: AsyncIterable<T>): AsyncGenerator<readonly T[]> {
+  let group: T[] = [];
+  for await (const one of all) {
+    group.push(one);
+    if (group.length < READ_AT_ONCE) continue;
+    yield group;
+    group = [];
+  }
+  if (group.length > 0) yield group;
+}
