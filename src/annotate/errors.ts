@@ -9,6 +9,7 @@ const STATUS = {
   invalid_api_key: 401,
   expired_api_key: 401,
   route_not_found: 404,
+  no_usage_history: 404,
   method_not_allowed: 405,
   request_timeout: 408,
   endpoint_removed: 410,
@@ -78,6 +79,7 @@ export function errorResponse(
 /** The messages of errors whose message depends on the code alone. */
 const SENTENCES = {
   invalid_request: 'The body of the request is malformed.',
+  no_usage_history: 'This gateway keeps no history of usage. GET /usage tells what is left of each window.',
   request_timeout: 'The request did not arrive in time.',
   headers_too_large: 'The trailers of the request are too large.',
   payload_too_large: 'The body of the request is too large.',

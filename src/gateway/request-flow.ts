@@ -406,8 +406,8 @@ function whenFulfilled<W extends Waiter, T>(
 }
 
 /**
- * The response to a request for `/usage` (contract section 4): the caller's usage, 405 for a method other than GET, or
- * 503 if the store does not answer. Nothing is counted.
+ * The response to a request for `/usage` (contract section 4): the caller's usage, with `?history` what it used by hour or
+ * day; 405 for a method other than GET, 404 if no history is kept, or 503 if the store does not answer. Nothing is counted.
  * @param waitedMs how long this request has already waited for the store
  */
 function usageResponse(
@@ -419,6 +419,18 @@ function usageResponse(
 ): UsageBody | Refusal | Promise<UsageBody | Refusal> {
   const found = routeRefusal(match, head, wallMs());
   if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
+  const query = new URLSearchParams(head.target.slice(head.path.length));
+  if (query.has('history')) {
+    const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
+    const step = query.get('step') ?? 'hour';
+    if (step !== 'hour' && step !== 'day') {
+      return refused(errors.errorResponse('invalid_request', 'step must be hour or day.'));
+    }
+    if (allowance.history === undefined && allowance.shadow?.history === undefined) {
+      return refused(plainError('no_usage_history'));
+    }
+    return usage.historyOf(id, allowance, step, waitedMs).then(orUndecided);
+  }
   const body = usage.of(id, allowance, waitedMs);
   return body instanceof Promise ? body.then(orUndecided) : orUndecided(body);
 }

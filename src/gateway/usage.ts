@@ -1,19 +1,23 @@
 import { LRUCache } from 'lru-cache';
 import { decide, type Outcome } from '../admit/decide.ts';
+import type { Step } from '../admit/history.ts';
+import { type HistoryReport, historyReport, readHistories } from '../admit/history-report.ts';
 import type { Ledger } from '../admit/ledger.ts';
 import { type Allowance, shadowIdOf } from '../admit/plan.ts';
+import type { HistoryStore, ReadHistory } from '../admit/refusals.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
 import { setReplyTimeout } from '../io/deadlines.ts';
 
 /** The response to `GET /usage`: its body, and the verdict for its rate-limit fields. */
 export interface UsageBody {
-  readonly report: UsageReport;
+  readonly report: UsageReport | HistoryReport;
   readonly verdict: Verdict;
 }
 
 export interface UsageOptions {
   readonly ledger: Pick<Ledger, 'present'>;
+  readonly history: Pick<HistoryStore, 'of'>;
   /** How long one request may wait for the store in total. By default only the ledger's own deadline applies. */
   readonly timeoutMs?: number;
   /** Milliseconds of a monotonic clock. */
@@ -27,14 +31,17 @@ export interface UsageOptions {
 /** The state that the store returned, and when (monotonic milliseconds). Null if the store failed. */
 type Answer = { readonly outcome: Outcome; readonly shadow: Outcome | null; readonly answeredAtMs: number } | null;
 
-interface Read {
+/** The histories of a caller and its shadow. Null if the store failed. */
+type Histories = readonly (ReadHistory | null)[] | null;
+
+interface Read<A> {
   readonly askedAtMs: number;
-  readonly answer: Promise<Answer>;
+  readonly answer: Promise<A>;
   /** The result of the promise; undefined until it is fulfilled. */
-  settled: Answer | undefined;
+  settled: A | undefined;
 }
 
-/** For each caller the store is read at most once in this time, even if reading fails. */
+/** For each caller the store is read at most once in this time, even if reading fails; and its history once as well. */
 const READ_EVERY_MS = 1_000;
 
 /**
@@ -45,11 +52,14 @@ const READ_EVERY_MS = 1_000;
  */
 export class Usage {
   readonly #options: UsageOptions;
-  readonly #reads: LRUCache<string, Read>;
+  readonly #reads: LRUCache<string, Read<Answer>>;
+  readonly #histories: LRUCache<string, Read<Histories>>;
 
   constructor(options: UsageOptions) {
     this.#options = options;
-    this.#reads = new LRUCache({ max: options.remembered ?? 10_000 });
+    const max = options.remembered ?? 10_000;
+    this.#reads = new LRUCache({ max });
+    this.#histories = new LRUCache({ max });
   }
 
   /**
@@ -58,23 +68,38 @@ export class Usage {
    * @returns null if the store does not answer
    */
   of(id: string, allowance: Allowance, waitedMs: number): UsageBody | null | Promise<UsageBody | null> {
-    const read = this.#read(id, allowance);
+    const read = this.#read(this.#reads, id, () => this.#ask(id, allowance));
     if (read.settled !== undefined) return this.#present(id, allowance, read.settled);
     const { timeoutMs } = this.#options;
     const answer = timeoutMs === undefined ? read.answer : within(read.answer, timeoutMs - waitedMs);
     return answer.then((settled) => this.#present(id, allowance, settled));
   }
 
-  #read(id: string, allowance: Allowance): Read {
-    const before = this.#reads.get(id);
+  /**
+   * The same with what the caller has used by hour or by day. Never rejects.
+   * @returns null if the store does not answer
+   */
+  async historyOf(id: string, allowance: Allowance, step: Step, waitedMs: number): Promise<UsageBody | null> {
+    const { timeoutMs } = this.#options;
+    const { answer } = this.#read(this.#histories, id, () => this.#askHistories(id));
+    const [body, histories] = await Promise.all([
+      this.of(id, allowance, waitedMs),
+      timeoutMs === undefined ? answer : within(answer, timeoutMs - waitedMs),
+    ]);
+    if (body === null || histories === null) return null;
+    return { report: historyReport(histories, step), verdict: body.verdict };
+  }
+
+  #read<A>(reads: LRUCache<string, Read<A>>, id: string, ask: () => Promise<A>): Read<A> {
+    const before = reads.get(id);
     const nowMs = this.#options.monotonicMs();
     const isLate = before?.settled !== undefined && nowMs - before.askedAtMs >= READ_EVERY_MS;
     if (before !== undefined && !isLate) return before;
-    const read: Read = { askedAtMs: nowMs, answer: this.#ask(id, allowance), settled: undefined };
+    const read: Read<A> = { askedAtMs: nowMs, answer: ask(), settled: undefined };
     void read.answer.then((answer) => {
       read.settled = answer;
     });
-    this.#reads.set(id, read);
+    reads.set(id, read);
     return read;
   }
 
@@ -88,6 +113,15 @@ export class Usage {
       return outcome === null ? null : { outcome, shadow, answeredAtMs: monotonicMs() };
     } catch (error) {
       onStoreFailure?.(error);
+      return null;
+    }
+  }
+
+  async #askHistories(id: string): Promise<Histories> {
+    try {
+      return await readHistories(this.#options.history, id);
+    } catch (error) {
+      this.#options.onStoreFailure?.(error);
       return null;
     }
   }

@@ -74,6 +74,7 @@ export function openServices(
   });
   const usage = new Usage({
     ledger: stores.ledger,
+    history: stores.history,
     ...(url === null ? {} : { timeoutMs }),
     onStoreFailure,
     monotonicMs: CLOCKS.monotonicMs,

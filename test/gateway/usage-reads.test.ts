@@ -1,9 +1,26 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { recordAdmitted } from '../../src/admit/history.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
+import type { ReadHistory } from '../../src/admit/refusals.ts';
+import type { UsageReport } from '../../src/admit/usage-report.ts';
 import { Usage, type UsageBody } from '../../src/gateway/usage.ts';
 import { FakeLedger } from '../admit/fake-ledger.ts';
 import { allowance } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
+
+/** Histories that count how often they are read. */
+class CountedHistories {
+  reads: string[] = [];
+  away = false;
+
+  async of(consumerId: string): Promise<ReadHistory | null> {
+    this.reads.push(consumerId);
+    if (this.away) throw new Error('away');
+    return { history: recordAdmitted(null, HOUR, 5), nowMs: HOUR * 3_600_000 };
+  }
+}
+
+const HOUR = 498_000;
 
 /** A ledger that counts how often it is read, and answers when the test lets it. */
 class CountedLedger extends FakeLedger {
@@ -19,24 +36,26 @@ class CountedLedger extends FakeLedger {
 }
 
 let ledger: CountedLedger;
+let history: CountedHistories;
 let monotonicMs: number;
 const PLAN = allowance({ minute: 3, day: 100 }, { after: 2 });
 
 const usageOn = (more: { timeoutMs?: number; remembered?: number } = {}) =>
-  new Usage({ ledger, monotonicMs: () => monotonicMs, ...more });
+  new Usage({ ledger, history, monotonicMs: () => monotonicMs, ...more });
 const pass = (ms: number) => {
   monotonicMs += ms;
   ledger.nowMs += ms;
 };
 const spend = (n: number, id = 'key_1') => ledger.decide([{ consumerId: id, allowance: PLAN, cost: 1, n }]);
-const told = async (answer: ReturnType<Usage['of']>): Promise<UsageBody> => {
+const told = async (answer: ReturnType<Usage['of']>) => {
   const it = await answer;
   if (it === null) throw new Error('the store did not answer');
-  return it;
+  return it as UsageBody & { readonly report: UsageReport };
 };
 
 beforeEach(() => {
   ledger = new CountedLedger();
+  history = new CountedHistories();
   monotonicMs = 1_000;
 });
 
@@ -108,6 +127,31 @@ describe('the usage of a caller', () => {
     const { report, verdict } = await told(usageOn().of('key_1', PLAN, 0));
     expect(report.ban).toBeNull();
     expect(verdict).toMatchObject({ kind: 'admitted', binding: { remaining: 3 } });
+  });
+});
+
+describe('the history of a caller', () => {
+  test('is read from the store once a second, whichever step is asked for, and is the sum with that of its shadow', async () => {
+    const usage = usageOn();
+    const bodies = await Promise.all((['hour', 'day'] as const).map((step) => usage.historyOf('key_1', PLAN, step, 0)));
+    expect(bodies.map((body) => body?.report)).toEqual([
+      { step: 'hour', buckets: [{ at: '2026-10-24T00:00:00Z', admitted: 10, refused: 0, banned: 0 }] },
+      { step: 'day', buckets: [{ at: '2026-10-24T00:00:00Z', admitted: 10, refused: 0, banned: 0 }] },
+    ]);
+    pass(999);
+    for (let i = 0; i < 100; i++) await usage.historyOf('key_1', PLAN, 'hour', 0);
+    expect(history.reads).toEqual(['key_1', 'key_1~shadow']);
+    expect(ledger.reads).toBe(1);
+    pass(1);
+    await usage.historyOf('key_1', PLAN, 'hour', 0);
+    expect(history.reads).toHaveLength(4);
+  });
+
+  test('is not told while the store does not answer, and the store is asked once a second all the same', async () => {
+    const usage = usageOn();
+    history.away = true;
+    for (let i = 0; i < 100; i++) expect(await usage.historyOf('key_1', PLAN, 'hour', 0)).toBeNull();
+    expect(history.reads).toHaveLength(2);
   });
 });
 

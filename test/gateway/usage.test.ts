@@ -78,6 +78,39 @@ describe('a caller with a key', () => {
     expect(usage).toMatchObject({ windows: { day: { limit: 'unlimited', used: 0, remaining: 'unlimited' } } });
   });
 
+  test('is told by `?history` what it used by hour or by day, at no cost, with the usual fields', async () => {
+    const { key, id } = await gateway.createKey('free');
+    for (let i = 0; i < 3; i++) await gateway.get('/v1/pets', key);
+    const answer = await gateway.get('/usage?history', key);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('cache-control')).toBe('no-store');
+    expect(answer.headers.get('x-ratelimit-remaining')).toBe('57');
+    const body = (await answer.json()) as { step: string; buckets: { at: string; admitted: number }[] };
+    expect(body.step).toBe('hour');
+    expect(body.buckets[0]!.at).toMatch(/^\d{4}-\d\d-\d\dT\d\d:00:00Z$/);
+    // The test may run across the end of an hour.
+    expect(body.buckets.reduce((sum, { admitted }) => sum + admitted, 0)).toBe(3);
+    const days = await (await gateway.get('/usage?history&step=day', key)).json();
+    expect(days).toMatchObject({ step: 'day', buckets: [{ admitted: expect.any(Number), refused: 0, banned: 0 }] });
+    await expect
+      .poll(async () => JSON.parse((await gateway.command('usage', id, '--hours', '2', '--json')).stdout), {
+        timeout: 5_000,
+      })
+      .toEqual(body);
+  });
+
+  test('is told with 400 that a history has no other step, and only its own history is told', async () => {
+    const [one, other] = [await gateway.createKey('free'), await gateway.createKey('free')];
+    await gateway.get('/v1/pets', one.key);
+    const wrong = await gateway.get('/usage?history&step=week', one.key);
+    expect([wrong.status, (await wrong.json()) as object]).toMatchObject([
+      400,
+      { message: 'step must be hour or day.' },
+    ]);
+    expect(await (await gateway.get('/usage?history', other.key)).json()).toEqual({ step: 'hour', buckets: [] });
+    expect((await gateway.get('/usage?history')).status).toBe(401);
+  });
+
   test('spends nothing by asking, opens no window, and the service behind never hears of it', async () => {
     const { key } = await gateway.createKey('small');
     const seen = upstream.requests.length;

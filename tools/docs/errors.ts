@@ -72,6 +72,12 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
     counted: 'yes',
     example: said('route_not_found', 'There is no route for ', '/v1/dogs.'),
   },
+  no_usage_history: {
+    when: '`GET /usage?history`, and gateway.yaml has `usage: { history: off }`.',
+    remedy: 'Use `GET /usage` without `history`.',
+    counted: 'no',
+    example: plainError('no_usage_history'),
+  },
   method_not_allowed: {
     when: 'The route does not serve this method. `Allow` lists the methods that it serves.',
     remedy: 'Use one of the methods in `Allow`.',
