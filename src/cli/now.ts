@@ -44,5 +44,5 @@ export const now: Command = {
 
 function rowOf({ id, name, plan, state, window, until, ban }: RefusedReport): readonly string[] {
   const shown = ban === null ? state : `ban ${ban}`;
-  return [id, name ?? '', plan, shown, window, new Date(until * 1000).toISOString()];
+  return [id, name ?? '', plan ?? '', shown, window, new Date(until * 1000).toISOString()];
 }

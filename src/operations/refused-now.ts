@@ -13,7 +13,8 @@ export interface RefusedReport {
   /** Name and owner of the key; null for a caller with tokens. */
   readonly name: string | null;
   readonly owner: string | null;
-  readonly plan: string;
+  /** Null for a caller with tokens that only a scan has found: its plan stands in its tokens. */
+  readonly plan: string | null;
   readonly state: 'refused' | 'banned';
   /** The window that refuses; of a ban, the one whose refusal made it. */
   readonly window: WindowName;
@@ -81,17 +82,21 @@ async function presentReport(entry: RefusedConsumer, sources: RefusedSources): P
   if (!isTokenHolder(id) && !isLive(key, sources.nowMs)) return null;
   const { name, owner, plan } = key ?? { name: null, owner: null, plan: entry.plan };
   const allowance = allowanceFor(plan, key, sources.plans);
-  // Without its plan only the last refusal is known.
-  if (allowance === null) return { id, name, owner, plan, ...lastRefusal(entry) };
-  const outcome = await sources.ledger.present(id, allowance);
-  const refusal = outcome === null ? null : presentRefusal(outcome, allowance, cost);
-  return refusal === null ? null : { id, name, owner, plan, ...refusal };
+  const outcome = await sources.ledger.present(id, allowance ?? WITHOUT_PLAN);
+  if (outcome === null) return null;
+  // Without its plan, only its ban and its last refusal are known.
+  const isLastRefusal = allowance === null && entry.kind === 'refused';
+  const refusal =
+    presentRefusal(outcome, allowance ?? WITHOUT_PLAN, cost) ?? (isLastRefusal ? lastRefusal(entry) : null);
+  return refusal === null ? null : { id, name, owner, plan: plan === '' ? null : plan, ...refusal };
 }
+
+const WITHOUT_PLAN: Allowance = Object.freeze({ plan: '', limits: [], unlimited: [], bans: null });
 
 type Refusal = Pick<RefusedReport, 'state' | 'window' | 'until' | 'ban'>;
 
-function lastRefusal({ kind, window, untilMs }: RefusedConsumer): Refusal {
-  return { state: kind, window, until: secondsOf(untilMs), ban: null };
+function lastRefusal({ window, untilMs }: RefusedConsumer): Refusal {
+  return { state: 'refused', window, until: secondsOf(untilMs), ban: null };
 }
 
 /** How the next request of this cost would be refused; null if it would be admitted. */

@@ -115,7 +115,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     onChange: (state, change) => outages.changed(state, change?.reason),
     onShardChange: (address, state) => events.onWarning?.(`The part of the cluster at ${address} is ${state}.`),
   });
-  watchServers(redis, (sentence) => events.onWarning?.(sentence));
+  watchServers(redis, settings.usageHistory, (sentence) => events.onWarning?.(sentence));
   const pepperWatch = new PepperWatch({
     record: new RedisPepperRecord({ redis, circuit }),
     peppers: settings.peppers,
@@ -131,7 +131,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
   // If Redis does not answer in time, the gateway starts without it.
   await untilReady(redis, REACHED_WITHIN_MS)
     .then(() => circuit.run(() => redis.ping()))
-    .then(() => circuit.run(() => insistOnServers(redis)))
+    .then(() => circuit.run(() => insistOnServers(redis, settings.usageHistory)))
     .catch((error) =>
       error instanceof Failure && error.code === 'bad_settings' ? refuse(error) : events.onFailure(error),
     );

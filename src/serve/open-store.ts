@@ -146,7 +146,11 @@ async function openEmbedded({ dataFolder, peppers: given }: Settings, writes: Wr
   }
 }
 
-async function openRedis({ peppers, redis: { durability } }: Settings, url: string, access: Writes): Promise<Opened> {
+async function openRedis(
+  { peppers, usageHistory, redis: { durability } }: Settings,
+  url: string,
+  access: Writes,
+): Promise<Opened> {
   const redis = connectRedis({ url, connectTimeoutMs: CONNECT_WITHIN_MS });
   // The circuit never opens, because a command has no later calls that would find the store back.
   const circuit = circuitFor(redis, {
@@ -156,7 +160,7 @@ async function openRedis({ peppers, redis: { durability } }: Settings, url: stri
   });
   const { warnings, pepperWarnings, ...pepper } = await untilReady(redis, CONNECT_WITHIN_MS)
     .then(async () => ({
-      warnings: await circuit.run(() => insistOnServers(redis)),
+      warnings: await circuit.run(() => insistOnServers(redis, usageHistory)),
       ...(await checkedPeppers(new RedisPepperRecord({ redis, circuit }), peppers, access)),
     }))
     .catch((error) => {

@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import { Failure } from '../../failure.ts';
 import { addressOfNode, ClusterClient } from './cluster.ts';
 import { addressOf, type RedisClient } from './connection.ts';
+import { keyspace } from './keyspace.ts';
 
 /** The findings about the servers. Each is a sentence or two that say what to do. */
 export interface Findings {
@@ -16,15 +17,21 @@ const LEAST_VERSION = 5;
 /**
  * Checks whether the server, or every connected node of a cluster, is suitable for Tollgate. If an ACL forbids INFO, that
  * alone is no fault.
+ * @param keepsHistory whether the settings ask for a usage history
  */
-export async function inspect(redis: RedisClient): Promise<Findings> {
+export async function inspect(redis: RedisClient, keepsHistory: boolean): Promise<Findings> {
   const servers = redis instanceof ClusterClient ? redis.nodes().filter(({ status }) => status === 'ready') : [redis];
   const faults = new Set<string>();
   const warnings = new Set<string>();
-  for (const { where, facts } of await Promise.all(servers.map((server) => factsOf(server, redis)))) {
+  const inspections = servers.map(async (server) => {
+    const [found, mayRecord] = await Promise.all([factsOf(server, redis), !keepsHistory || mayWriteHistories(server)]);
+    return { ...found, mayRecord };
+  });
+  for (const { where, facts, mayRecord } of await Promise.all(inspections)) {
     const fault = faultOf(where, facts, redis);
     if (fault !== null) faults.add(fault);
     else for (const warning of warningsOf(where, facts, redis)) warnings.add(warning);
+    if (!mayRecord) warnings.add(withoutHistory(where));
   }
   return { faults: [...faults], warnings: [...warnings] };
 }
@@ -33,8 +40,8 @@ export async function inspect(redis: RedisClient): Promise<Findings> {
  * Inspects the servers. @returns the warnings
  * @throws Failure `bad_settings` with the faults, if there are any
  */
-export async function insistOnServers(redis: RedisClient): Promise<readonly string[]> {
-  const { faults, warnings } = await inspect(redis);
+export async function insistOnServers(redis: RedisClient, keepsHistory: boolean): Promise<readonly string[]> {
+  const { faults, warnings } = await inspect(redis, keepsHistory);
   if (faults.length > 0) throw new Failure('bad_settings', faults.join('\n'));
   return warnings;
 }
@@ -43,10 +50,10 @@ export async function insistOnServers(redis: RedisClient): Promise<readonly stri
  * Inspects the servers after each new connection, which may lead to another server or to a new configuration.
  * @param report called once with each finding
  */
-export function watchServers(redis: RedisClient, report: (finding: string) => void): void {
+export function watchServers(redis: RedisClient, keepsHistory: boolean, report: (finding: string) => void): void {
   const reported = new Set<string>();
   const check = async () => {
-    const { faults, warnings } = await inspect(redis);
+    const { faults, warnings } = await inspect(redis, keepsHistory);
     for (const finding of [...faults, ...warnings]) {
       if (!reported.has(finding)) report(finding);
       reported.add(finding);
@@ -54,6 +61,24 @@ export function watchServers(redis: RedisClient, report: (finding: string) => vo
   };
   // An error is ignored: the connection was lost again, and the next one causes another inspection.
   redis.on(redis instanceof ClusterClient ? 'whole' : 'ready', () => void check().catch(() => {}));
+}
+
+/**
+ * Whether the ACL lets our user call what the scripts write histories with. One from before there were histories does not;
+ * the scripts then decide without recording.
+ */
+async function mayWriteHistories(server: Redis): Promise<boolean> {
+  const name = keyspace.history('');
+  const calls = [server.getrange(name, 0, 0), server.call('BITFIELD', name, 'GET', 'u1', '0')];
+  const settled = await Promise.allSettled(calls);
+  return !settled.some((result) => result.status === 'rejected' && /NOPERM/.test(String(result.reason)));
+}
+
+function withoutHistory(where: string): string {
+  return (
+    `Redis at ${where} does not let its user call GETRANGE and BITFIELD, so no usage history is kept. ` +
+    'Add `+getrange +bitfield` to its ACL, as in config/redis.acl, or set `usage: { history: off }` in gateway.yaml.'
+  );
 }
 
 type Facts = ReadonlyMap<string, string>;

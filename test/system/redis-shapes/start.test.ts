@@ -149,3 +149,32 @@ test('a user who may ask neither INFO nor CONFIG is served all the same, and tol
   const { code, stderr } = await runTollgate(['bans', 'list'], { env });
   expect([code, stderr]).toEqual([0, expect.stringContaining('its replicas are not seen')]);
 });
+
+test('under an ACL from before there were histories limits and bans hold, none is kept, and a warning says what to add', async () => {
+  const { url } = await privateRedis();
+  await redisCommand(url, 'ACL', 'SETUSER', new URL(url).username, '-getrange', '-bitfield');
+  const { origin } = await startUpstream();
+  const env = { REDIS_URL: url, KEY_PEPPER };
+  const gateway = await startGateway({ upstream: origin, env });
+  const { id, key } = await gateway.createKey('small');
+  const statuses: number[] = [];
+  for (let i = 0; i < 14; i++) statuses.push((await gateway.get('/v1/pets', key)).status);
+  expect(statuses).toEqual([200, 200, 200, ...Array(11).fill(429)]);
+  const usage = await gateway.get('/usage', key);
+  expect(await usage.json()).toMatchObject({ windows: { minute: { used: 3 } }, ban: { number: 1 } });
+  expect(await (await gateway.get('/usage?history', key)).json()).toEqual({ step: 'hour', buckets: [] });
+  expect(gateway.process.stdout).toMatch(/no usage history is kept\. Add `\+getrange \+bitfield`/);
+  const { code, stderr } = await gateway.command('bans', 'list', '--json');
+  expect([code, stderr]).toEqual([
+    0,
+    expect.stringMatching(
+      /^warning: Redis at .* does not let its user call GETRANGE and BITFIELD, so no usage history/,
+    ),
+  ]);
+  // The refusals are noted all the same.
+  await expect
+    .poll(async () => JSON.parse((await gateway.command('now', '--json')).stdout), { timeout: 10_000 })
+    .toMatchObject([{ id, state: 'banned' }]);
+  await redisCommand(url, 'ACL', 'SETUSER', new URL(url).username, '+getrange', '+bitfield');
+  expect((await runTollgate(['bans', 'list'], { env })).stderr).toBe('');
+});

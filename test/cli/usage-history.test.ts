@@ -1,0 +1,141 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Allowance } from '../../src/admit/plan.ts';
+import { shadowIdOf } from '../../src/admit/plan.ts';
+import { allowance } from '../support/allowance.ts';
+import { runCommand as run } from '../support/run-command.ts';
+import { createKey, STORES, spend } from './ledger-commands.ts';
+
+const recorded: Allowance = { ...allowance({ day: 1_000_000 }), history: 'admitted' };
+const hourly: Allowance = { ...allowance({ hour: 1 }, { after: 1, firstMs: 600_000 }), history: 'admitted' };
+
+/** The records of an export that reaches into the future, so that the present hour or day is in it. */
+const EVERYTHING = ['--from', '1d', '--to', '2100-01-01'];
+
+const linesOf = ({ stdout }: { stdout: string }) => stdout.split('\n').filter((line) => line !== '');
+
+describe.each(Object.keys(STORES))('on %s', (name) => {
+  let env: NodeJS.ProcessEnv;
+  beforeEach(async () => {
+    env = await STORES[name]!();
+  });
+
+  test('`usage KEY_ID --days` prints a line for each day, the last one today, also for days without use', async () => {
+    const id = await createKey(env, '--plan', 'pro');
+    await spend(env, id, recorded, 7);
+    const { code, stderr, stdout } = await run(env, 'usage', id, '--days', '3');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const lines = stdout.split('\n').filter((line) => line !== '');
+    expect(lines).toHaveLength(3);
+    expect(lines[0]).toMatch(/^\d{4}-\d\d-\d\d\t0\t0\t0$/);
+    expect(lines.some((line) => /^\d{4}-\d\d-\d\d\t7\t0\t0$/.test(line))).toBe(true);
+    expect(linesOf(await run(env, 'usage', id, '--hours', '48'))).toHaveLength(48);
+    const json = JSON.parse((await run(env, 'usage', id, '--days', '3', '--json')).stdout);
+    expect(json).toMatchObject({ step: 'day', buckets: [{ admitted: 7, refused: 0, banned: 0 }] });
+  });
+
+  test('on a terminal it has heads and a bar of block characters, and fits 80 columns', async () => {
+    const id = await createKey(env, '--plan', 'pro');
+    await spend(env, id, { ...recorded, limits: allowance({ day: 999_999_999_999 }).limits }, 123_456_789);
+    const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'usage', id, '--hours', '5');
+    expect(stdout).toMatch(/^HOUR +ADMITTED +REFUSED +BANNED\n/);
+    expect(stdout).toMatch(/^\S+T\d\d:00:00Z +123456789 +0 +0 +█{20,}$/m);
+    expect(stdout).toMatch(/^\S+T\d\d:00:00Z +0 +0 +0$/m);
+    for (const line of stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+  });
+
+  test.each([
+    [['--days', '93'], '--days must be a whole number from 1 to 92.\n'],
+    [['--hours', '0'], '--hours must be a whole number from 1 to 48.\n'],
+    [['--days', '1', '--hours', '1'], '--days and --hours are both given; give one of them.\n'],
+  ])('`usage KEY_ID` with %j is wrong usage', async (words, stderr) => {
+    expect(await run(env, 'usage', 'key_1', ...words)).toEqual({ code: 2, stdout: '', stderr });
+  });
+
+  test('an unknown key has no history: a sentence says so', async () => {
+    const unknown = { code: 1, stdout: '', stderr: 'There is no key key_unknown.\n' };
+    expect(await run(env, 'usage', 'key_unknown', '--days', '1')).toEqual(unknown);
+  });
+
+  test('`usage export` prints one record for each consumer and day, with the same id each time, revoked keys and tokens too', async () => {
+    const token = `jwt_${'a'.repeat(32)}`;
+    const [first, revoked, idle] = [
+      await createKey(env, '--plan', 'pro', '--name', 'shop', '--owner', 'Jo'),
+      await createKey(env, '--plan', 'free'),
+      await createKey(env, '--plan', 'free'),
+    ];
+    for (const id of [first, revoked, shadowIdOf(first), token, shadowIdOf(token)]) await spend(env, id, recorded, 2);
+    await run(env, 'keys', 'revoke', revoked);
+    const exported = await run(env, 'usage', 'export', ...EVERYTHING);
+    expect(exported).toMatchObject({ code: 0, stderr: '' });
+    const records = linesOf(exported).map((line) => JSON.parse(line));
+    const day = { step: 'day', refused: 0, banned: 0 };
+    expect(records).toMatchObject([
+      { ...day, consumer: first, name: 'shop', owner: 'Jo', plan: 'pro', admitted: 4 },
+      { ...day, consumer: revoked, name: null, owner: null, plan: 'free', admitted: 2 },
+      { ...day, consumer: token, name: null, owner: null, plan: null, admitted: 4 },
+    ]);
+    for (const { id, consumer, at } of records) expect(id).toBe(`${consumer}/${at.slice(0, 10)}`);
+    expect(exported.stdout).not.toContain(idle);
+    expect((await run(env, 'usage', 'export', ...EVERYTHING)).stdout).toBe(exported.stdout);
+    const hours = linesOf(await run(env, 'usage', 'export', '--step', 'hour', ...EVERYTHING));
+    for (const { id, consumer, at } of hours.map((line) => JSON.parse(line))) expect(id).toBe(`${consumer}/${at}`);
+  });
+
+  test('`usage export --format csv` has a header, and no cell that a spreadsheet would run', async () => {
+    const id = await createKey(env, '--plan', 'pro', '--name', '=1+1');
+    await spend(env, id, recorded, 2);
+    const [header, record, ...more] = linesOf(await run(env, 'usage', 'export', '--format', 'csv', ...EVERYTHING));
+    expect(header).toBe('id,consumer,name,owner,plan,step,at,admitted,refused,banned');
+    expect(record).toMatch(
+      new RegExp(`^${id}/\\d{4}-\\d\\d-\\d\\d,${id},'=1\\+1,,pro,day,\\d{4}-\\d\\d-\\d\\dT00:00:00Z,2,0,0$`),
+    );
+    expect(more).toEqual([]);
+  });
+
+  test('`usage export` leaves out the present day unless it is told where to end', async () => {
+    const id = await createKey(env, '--plan', 'pro');
+    await spend(env, id, recorded, 2);
+    const today = `"at":"${new Date().toISOString().slice(0, 10)}T`;
+    expect((await run(env, 'usage', 'export', '--from', '3d')).stdout).not.toContain(today);
+  });
+
+  test.each([
+    [[], /^--from is missing/],
+    [['--from', '93d'], /^--from is too early: days are kept for the last 92\./],
+    [['--from', '3d', '--step', 'hour'], /^--from is too early: hours .*--step day/],
+    [['--from', '1d', '--to', '2d'], /^--from is later than --to\.$/m],
+    [['--from', '1d', '--format', 'xml'], /^--format must be ndjson or csv\.$/m],
+    [['--from', '1d', '--step', 'week'], /^--step must be hour or day\.$/m],
+  ])('`usage export` with %j is wrong usage', async (words, stderr) => {
+    expect(await run(env, 'usage', 'export', ...words)).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringMatching(stderr),
+    });
+  });
+
+  test('`now --scan` finds a ban that the list of the refused lacks, and the list has it from then on', async () => {
+    const [id, token] = [await createKey(env, '--plan', 'pro', '--name', 'shop'), `jwt_${'b'.repeat(32)}`];
+    // No gateway has reported these refusals.
+    for (const consumerId of [id, token]) await spend(env, consumerId, hourly, 2);
+    await spend(env, shadowIdOf(id), hourly, 2);
+    expect(await run(env, 'now')).toEqual({ code: 0, stdout: 'Nobody is refused.\n', stderr: '' });
+    const found = await run(env, 'now', '--scan', '--json');
+    expect(found).toMatchObject({ code: 0, stderr: '' });
+    const entries = JSON.parse(found.stdout);
+    expect(entries).toContainEqual({
+      id,
+      name: 'shop',
+      owner: null,
+      plan: 'pro',
+      state: 'banned',
+      window: 'hour',
+      until: expect.any(Number),
+      ban: 1,
+    });
+    expect(entries).toHaveLength(2);
+    expect(entries).toContainEqual(expect.objectContaining({ id: token, plan: null, state: 'banned', ban: 1 }));
+    expect(JSON.parse((await run(env, 'now', '--json')).stdout)).toEqual(entries);
+    expect((await run(env, 'now')).stdout).toMatch(new RegExp(`^${id}\tshop\tpro\tban 1\thour\t\\S+Z$`, 'm'));
+  });
+});
