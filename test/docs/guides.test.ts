@@ -187,7 +187,9 @@ test('each command that a page names has a help text, and each of its options st
     for (const command of commandsOf(page)) {
       if (GROUPS.includes(command)) continue;
       const [first, second] = command.split(' ');
-      const help = await helpOf(GROUPS.includes(first!) ? `${first} ${second}` : first!);
+      // `usage` is a command itself, and also the first word of others.
+      const hasTwoWords = GROUPS.includes(first!) || /^usage [a-z]+( |$)/.test(command);
+      const help = await helpOf(hasTwoWords ? `${first} ${second}` : first!);
       for (const [, option] of command.matchAll(/(?<= )(--[a-z-]+)/g)) {
         expect(help, `${page}: ${command}`).toContain(`${option} `);
       }
