@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bucketsOf, expanded, type History, packed, recordAdmitted, recordRefused } from '../../src/admit/history.ts';
-import { HISTORY_LUA } from '../../src/stores/redis/ledger.ts';
+import { HISTORY_LUA } from '../../src/stores/redis/decision-call.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
 
 /** Far in the future: Redis expires keys by its own clock. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Numbers } from '../../src/stores/redis/ledger.ts';
+import { Numbers } from '../../src/stores/redis/decision-call.ts';
 
 test('the numbers of a text come one after the other, to the last digit', () => {
   const numbers = new Numbers(Buffer.from('0 7 1790000000000 9007199254740991 10'));

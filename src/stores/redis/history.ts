@@ -11,8 +11,8 @@ import {
 import { WINDOWS } from '../../admit/windows.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
+import { HISTORY_LUA } from './decision-call.ts';
 import { keyspace } from './keyspace.ts';
-import { HISTORY_LUA } from './ledger.ts';
 import type { Calls } from './shards.ts';
 import { holdWrites } from './values.ts';
 

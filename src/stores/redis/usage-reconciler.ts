@@ -4,8 +4,8 @@ import { WINDOWS } from '../../admit/windows.ts';
 import type { CircuitOptions } from './circuit.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
+import { HISTORY_LUA, WINDOWS_LUA } from './decision-call.ts';
 import { keyspace } from './keyspace.ts';
-import { HISTORY_LUA, WINDOWS_LUA } from './ledger.ts';
 import type { Calls } from './shards.ts';
 
 /** Exported for its test. */

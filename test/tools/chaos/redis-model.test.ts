@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DECIDE_LUA } from '../../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
-import { DECIDE_LUA } from '../../../src/stores/redis/ledger.ts';
 import { RECONCILE_USAGE_LUA } from '../../../src/stores/redis/usage-reconciler.ts';
 import { Chance } from '../../../tools/chaos/random.ts';
 import { RedisModel } from '../../../tools/chaos/simulated/redis-model.ts';
