@@ -93,11 +93,10 @@ export class RefusalCounter {
     } catch {
       for (const [id, earlier] of counts) {
         const later = this.#counts.get(id);
-        if (later === undefined) this.#counts.set(id, earlier);
-        else {
+        if (later !== undefined) {
           later.refused += earlier.refused;
           later.banned += earlier.banned;
-        }
+        } else if (this.#counts.size < MOST_REFUSED) this.#counts.set(id, earlier);
       }
     }
   }
