@@ -1,5 +1,6 @@
 import type { Allowance } from '../admit/plan.ts';
 import type { Verdict } from '../admit/verdict.ts';
+import type { WindowLimit } from '../admit/windows.ts';
 import { MAX_INTEGER } from '../http1/fields.ts';
 
 /** The limit that is reported for unlimited windows. */
@@ -28,25 +29,25 @@ export class RateLimitFields {
 
   /** @returns names and values in turn */
   ofVerdict(verdict: Verdict): string[] {
-    const { binding, nowMs, allowance } = verdict;
+    const { binding, nowMs } = verdict;
     const fields =
       binding === null
         ? xFields(UNBOUNDED, UNBOUNDED, nowMs)
         : xFields(binding.limit, binding.remaining, binding.resetAtMs);
     if (!this.#draft) return fields;
-    const policy = this.#policyOf(allowance);
+    const policy = this.#policyOf(verdict);
     if (policy !== '') fields.push('RateLimit-Policy', policy, 'RateLimit', stateOf(verdict));
     return fields;
   }
 
   /** The same as text, each line with its CRLF. For the fast path: one template costs half as much as a list of fields. */
   linesOfVerdict(verdict: Verdict): string {
-    const { binding, nowMs, allowance } = verdict;
+    const { binding, nowMs } = verdict;
     const { limit, remaining, resetAtMs } = binding ?? { limit: UNBOUNDED, remaining: UNBOUNDED, resetAtMs: nowMs };
     const lines =
       `X-RateLimit-Limit: ${limit}\r\nX-RateLimit-Remaining: ${remaining}\r\n` +
       `X-RateLimit-Reset: ${resetSecond(resetAtMs)}\r\n`;
-    const policy = this.#draft ? this.#policyOf(allowance) : '';
+    const policy = this.#draft ? this.#policyOf(verdict) : '';
     return policy === '' ? lines : `${lines}RateLimit-Policy: ${policy}\r\nRateLimit: ${stateOf(verdict)}\r\n`;
   }
 
@@ -62,16 +63,27 @@ export class RateLimitFields {
     return fields;
   }
 
-  #policyOf(allowance: Allowance): string {
+  #policyOf({ allowance, standings }: Verdict): string {
+    for (let i = 0; i < standings.length; i++) {
+      // An operator has topped up a window.
+      if (standings[i]!.limit !== allowance.limits[i]!.limit) return policyText(standings, allowance);
+    }
     const known = this.#policies.get(allowance);
     if (known !== undefined) return known;
-    const policy = [
-      ...allowance.limits.map(({ window, lengthMs, limit }) => `"${window}";q=${limit};w=${lengthMs / 1000}`),
-      ...allowance.unlimited.map(({ window, lengthMs }) => `"${window}";q=${UNBOUNDED};w=${lengthMs / 1000}`),
-    ].join(', ');
+    const policy = policyText(allowance.limits, allowance);
     this.#policies.set(allowance, policy);
     return policy;
   }
+}
+
+function policyText(
+  limits: readonly Pick<WindowLimit, 'window' | 'lengthMs' | 'limit'>[],
+  { unlimited }: Allowance,
+): string {
+  return [
+    ...limits.map(({ window, lengthMs, limit }) => `"${window}";q=${limit};w=${lengthMs / 1000}`),
+    ...unlimited.map(({ window, lengthMs }) => `"${window}";q=${UNBOUNDED};w=${lengthMs / 1000}`),
+  ].join(', ');
 }
 
 /** The value of Retry-After (RFC 9110 section 10.2.3): whole seconds, rounded up, at least 1, so that it is always enough. */

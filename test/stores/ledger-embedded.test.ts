@@ -35,7 +35,11 @@ function gatewayIn(folder: string, wallMs = () => Date.now(), { isDeaf = false, 
   const ledger = new EmbeddedLedger({
     db,
     wallMs,
-    onAccountChange: (change) => told.push(change),
+    // As a gateway does: every listener hears of the change, the ledger's own among them.
+    onAccountChange: (change) => {
+      told.push(change);
+      changes.tell(change);
+    },
     decidesWhileAway,
     onChange: (state, reason) => states.push(reason === undefined ? state : `${state}: ${reason}`),
     onFailedWrite: (error) => failedWrites.push(error),
