@@ -15,7 +15,7 @@ import {
   type RefusedConsumer,
 } from '../../admit/refusals.ts';
 import { WINDOWS } from '../../admit/windows.ts';
-import { answering } from './database.ts';
+import { answering, transaction, withoutWaiting } from './database.ts';
 
 /** Histories that stay in memory although they are written. */
 const REMEMBERED = 10_000;
@@ -121,22 +121,31 @@ export class EmbeddedHistory implements HistoryStore {
 
   async addRefusals(refusals: readonly Refusals[]): Promise<void> {
     const nowMs = this.#wallMs();
+    // One transaction that waits for no other process and no disk: all requests would wait with it.
+    this.#db.exec('PRAGMA synchronous = NORMAL');
+    try {
+      answering(() => withoutWaiting(this.#db, () => transaction(this.#db, () => this.#note(refusals, nowMs))));
+    } finally {
+      this.#db.exec('PRAGMA synchronous = FULL');
+    }
+    // Last, because what fails is reported once more.
     for (const { consumerId, refused, banned } of refusals) {
       // A ban that a scan has found is noted without a refusal.
       if (refused + banned > 0) this.#live?.refused(consumerId, nowMs, refused, banned);
     }
-    answering(() => {
-      const put = this.#db.prepare('INSERT OR REPLACE INTO refused_now VALUES (?, ?, ?, ?, ?, ?)');
-      for (const { consumerId, untilMs, kind, window, cost, plan } of refusals) {
-        put.run(consumerId, untilMs, kind, window, cost, plan);
-      }
-      this.#db.prepare('DELETE FROM refused_now WHERE until_ms <= ?').run(nowMs);
-      this.#db
-        .prepare(
-          'DELETE FROM refused_now WHERE consumer_id NOT IN (SELECT consumer_id FROM refused_now ORDER BY until_ms DESC LIMIT ?)',
-        )
-        .run(MOST_REFUSED);
-    });
+  }
+
+  #note(refusals: readonly Refusals[], nowMs: number): void {
+    const put = this.#db.prepare('INSERT OR REPLACE INTO refused_now VALUES (?, ?, ?, ?, ?, ?)');
+    for (const { consumerId, untilMs, kind, window, cost, plan } of refusals) {
+      put.run(consumerId, untilMs, kind, window, cost, plan);
+    }
+    this.#db.prepare('DELETE FROM refused_now WHERE until_ms <= ?').run(nowMs);
+    this.#db
+      .prepare(
+        'DELETE FROM refused_now WHERE consumer_id NOT IN (SELECT consumer_id FROM refused_now ORDER BY until_ms DESC LIMIT ?)',
+      )
+      .run(MOST_REFUSED);
   }
 
   async refusedNow(): Promise<readonly RefusedConsumer[]> {
