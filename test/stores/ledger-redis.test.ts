@@ -79,6 +79,12 @@ describe('in Redis', () => {
     ['no number for a ban', ['HSET', 'KEY', 'b', 'nan', 'B', '1', 'w', '2']],
     ['a ban that ends in a word', ['HSET', 'KEY', 'b', '1', 'B', 'soon', 'w', '2']],
     ['a ban of a window that there is not', ['HSET', 'KEY', 'b', '1', 'B', '4000000000000', 'w', '9']],
+    ['more slices than there are', ['HSET', 'KEY', 'm', `\u00c0${'a'.repeat(50_000)}`, 'M', '1700000000000']],
+    ['a cut top-up', ['HSET', 'KEY', 't', '2 5']],
+    ['a negative top-up', ['HSET', 'KEY', 't', '2 -5 4000000000000']],
+    ['an infinite top-up', ['HSET', 'KEY', 't', '2 1e400 4000000000000']],
+    ['a top-up of a window that there is not', ['HSET', 'KEY', 't', '9 5 4000000000000']],
+    ['two top-ups of a window', ['HSET', 'KEY', 't', '2 5 4000000000000 2 5 4000000000000']],
     ['a ban of no window', ['HSET', 'KEY', 'b', '1', 'B', '4000000000000']],
   ])(
     '%s in the place of an account fails for that consumer alone, and is left as it is (reliability 111)',

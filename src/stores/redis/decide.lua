@@ -108,7 +108,11 @@ local function decide(key, rule, n, cost, historyKey)
     values[i] = number
   end
   if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return '0' end
-  local topUps = values[6] and numbersIn(values[6])
+  local topUps = nil
+  if values[6] then
+    topUps = topUpsIn(values[6])
+    if topUps == nil then return '0' end
+  end
 
   local changes = {}
   local function put(field, value)

@@ -33,12 +33,15 @@ local window = { index = index, per = per, latest = latest }
 if not values or not readWindow(window, values[2], values[3], now) then return { 'foreign' } end
 
 local others, total, untilTime = {}, 0, 0
-for other, added, ends in string.gmatch(values[1] or '', '(%d+) (%d+) (%d+)') do
-  if now < tonumber(ends) then
-    if tonumber(other) == index then
-      total, untilTime = tonumber(added), tonumber(ends)
+local topUps = topUpsIn(values[1] or '')
+if not topUps then return { 'foreign' } end
+for i = 1, #topUps, 3 do
+  local other, added, ends = topUps[i], topUps[i + 1], topUps[i + 2]
+  if now < ends then
+    if other == index then
+      total, untilTime = added, ends
     else
-      others[#others + 1] = string.format('%s %s %s', other, added, ends)
+      others[#others + 1] = string.format('%d %d %d', other, added, ends)
     end
   end
 end

@@ -18,6 +18,8 @@ local ENDS = { 'S', 'M', 'H', 'D', 'K', 'N' }
 -- Of windows that may slide.
 local LENGTHS = { 1000, 60000, 3600000, 86400000, 604800000 }
 local MOST = 9007199254740992
+-- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
+local MOST_SLICES = 30
 local floor, max, min = math.floor, math.max, math.min
 
 -- What only sliding windows need. Redis runs the whole script at each call, and makes these functions only if it meets such a
@@ -55,10 +57,13 @@ local function makeSliding()
   function sliding.read(window, text, starts)
     local head, second = string.byte(text, 1, 2)
     if second == nil or head <= 128 or starts == nil or not LENGTHS[window.index] then return false end
+    -- Another program may have written any number of bytes, and `unpack` fails for many.
+    if #text > 2 + 8 * (MOST_SLICES + 1) then return false end
     local width = floor(second / 32) + 1
     local n = (#text - 2) / width
     local slices = { per = head - 128, first = second % 32, starts = starts }
-    if n < 1 or n ~= floor(n) or slices.first >= slices.per then return false end
+    if slices.per > MOST_SLICES or slices.first >= slices.per then return false end
+    if n < 1 or n > slices.per + 1 or n ~= floor(n) then return false end
     slices.counts = { struct.unpack('>' .. string.rep('I' .. width, n), text, 3) }
     slices.counts[n + 1] = nil
     for _, count in ipairs(slices.counts) do
@@ -178,6 +183,25 @@ local function countIn(window, now, spent)
   if window.per > 0 then return sliding().count(window, now, spent) end
   window.used = window.used + spent
   if window.ends == 0 then window.ends = window.latest end
+end
+
+-- The numbers of the top-ups, three for each; nil if the text is foreign.
+local function topUpsIn(text)
+  if #text > 50 * #USED then return nil end
+  local numbers = {}
+  for word in string.gmatch(text, '%S+') do
+    local number = tonumber(word)
+    if number == nil or not (number >= 1 and number <= MOST) or number ~= floor(number) then return nil end
+    numbers[#numbers + 1] = number
+  end
+  if #numbers % 3 > 0 then return nil end
+  for i = 1, #numbers, 3 do
+    if not USED[numbers[i]] then return nil end
+    for j = 1, i - 3, 3 do
+      if numbers[j] == numbers[i] then return nil end
+    end
+  end
+  return numbers
 end
 
 -- Appends the two fields of a window and their values to `changes`.
