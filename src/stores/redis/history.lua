@@ -105,6 +105,19 @@ local function makeHistory()
     return errorOf(add(cost))
   end
 
+  -- Adds admitted cost that a gateway brings late, in `present`, the hour of the store. What is older than the hours that are
+  -- kept counts for its day alone: it must not move the history back and so empty it.
+  function parts.broughtLate(key, hour, cost, present)
+    if hour > present - HOURS_KEPT then return parts.admitted(key, math.min(hour, present), cost) end
+    local reached = reachHour(key, present)
+    if reached ~= true then return reached or nil end
+    local day = math.floor(hour / 24)
+    -- The history may have reached two more days than the store's clock.
+    if day <= math.floor(present / 24) + 2 - DAYS_KEPT then return nil end
+    local ofDay = 8 * (DAYS + 5 * (day % DAYS_KEPT))
+    return errorOf(redis.pcall('BITFIELD', key, 'OVERFLOW', 'SAT', 'INCRBY', 'u40', ofDay, cost))
+  end
+
   -- Adds refusals and ban answers.
   function parts.refused(key, hour, refused, banned)
     if reachHour(key, hour) ~= true then return end

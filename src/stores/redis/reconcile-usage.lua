@@ -47,7 +47,9 @@ if #changes > 0 then
   redis.call('PEXPIREAT', KEYS[1], math.max(last, now + redis.call('PTTL', KEYS[1])))
 end
 for at = afterWindows, #ARGV, 2 do
-  local err = history().admitted(KEYS[2], tonumber(ARGV[at]), tonumber(ARGV[at + 1]))
+  -- The middle of the hour, by the store's clock.
+  local hour = floor((tonumber(ARGV[at]) * 3600000 + 1800000 + shift) / 3600000)
+  local err = history().broughtLate(KEYS[2], hour, tonumber(ARGV[at + 1]), floor(now / 3600000))
   if err then return err end
 end
 return replies

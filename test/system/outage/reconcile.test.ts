@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { bucketsOf, hourOf } from '../../../src/admit/history.ts';
 import type { DeferredUsage, DeferredWindow } from '../../../src/admit/ledger.ts';
 import { WINDOW_MS, type WindowName } from '../../../src/admit/windows.ts';
 import { Circuit } from '../../../src/stores/redis/circuit.ts';
@@ -167,5 +168,42 @@ describe('what a gateway admitted alone', () => {
     const { consumerId, bring } = await consumer(0);
     expect(await bring([])).toEqual({ kind: 'added', added: [] });
     expect(await redis.exists(keyspace.account(consumerId))).toBe(0);
+  });
+});
+
+const HOUR_MS = 3_600_000;
+
+async function daysOf(consumerId: string) {
+  const history = await redis.getBuffer(keyspace.history(consumerId));
+  return bucketsOf(history!, 'day', await nowMs()).map(({ admitted }) => admitted);
+}
+
+describe('the history', () => {
+  test('two workers bring what they admitted in an outage of four days, and what was there before stays', async () => {
+    const hour = hourOf(await nowMs());
+    const consumerId = `history${consumers++}`;
+    const bring = (hours: [number, number][]) =>
+      reconciler.reconcile([{ consumerId, windows: [], hours: new Map(hours), ownNowMs: null }]);
+    await bring([[hour - 240, 5]]);
+    for (let worker = 0; worker < 2; worker++) {
+      // The earlier hours may come last, after a call that failed.
+      await bring([
+        [hour, 1],
+        [hour - 96, 2],
+      ]);
+    }
+    expect(await daysOf(consumerId)).toEqual([5, 4, 2]);
+  });
+
+  test('a gateway whose own clock is days off counts in the present hour of the store', async () => {
+    const present = await nowMs();
+    const consumerId = `history${consumers++}`;
+    await redis.del(keyspace.history(consumerId));
+    for (const offMs of [0, 96 * HOUR_MS, -96 * HOUR_MS]) {
+      const hours = new Map([[hourOf(present + offMs), 3]]);
+      await reconciler.reconcile([{ consumerId, windows: [], hours, ownNowMs: present + offMs }]);
+    }
+    expect((await daysOf(consumerId)).reduce((sum, one) => sum + one, 0)).toBe(9);
+    expect((await daysOf(consumerId)).length).toBeLessThanOrEqual(2);
   });
 });
