@@ -74,8 +74,8 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
   }
   const decision = { nowMs, allowance, cost, standings };
   if (index >= outcome.bannedFrom && state.ban !== null)
-    return banned(decision, state.ban, outcome.imposesBan === true && index === outcome.bannedFrom);
-  return refused(decision);
+    return pastTopUps(banned(decision, state.ban, outcome.imposesBan === true && index === outcome.bannedFrom), state);
+  return pastTopUps(refused(decision), state);
 }
 
 /** The verdict when nothing is counted: for `GET /usage`, and for requests that `onFailure: open` admits. */
@@ -139,6 +139,26 @@ function refused(decision: Omit<Decision, 'binding'>): Refused {
     retryAtMs,
     costExceedsLimit: standings.some(({ limit }) => limit < cost),
   };
+}
+
+/**
+ * A top-up of a sliding window may end while the client waits for something else, and what was counted under it still counts.
+ * The client then waits until the request fits without it.
+ */
+function pastTopUps<V extends Refused | Banned>(verdict: V, { topUps, windows }: AccountState): V {
+  if (topUps === undefined) return verdict;
+  const { cost, allowance } = verdict;
+  let { retryAtMs } = verdict;
+  for (let before = -1; before < retryAtMs; ) {
+    before = retryAtMs;
+    for (const one of allowance.limits) {
+      const topUp = topUps[one.window];
+      const open = windows[one.window];
+      if (topUp === undefined || open === undefined || topUp.untilMs > retryAtMs) continue;
+      if (one.limit >= cost && one.limit - open.used < cost) retryAtMs = Math.max(retryAtMs, fitsAtMs(open, one, cost));
+    }
+  }
+  return retryAtMs === verdict.retryAtMs ? verdict : { ...verdict, retryAtMs };
 }
 
 function banned(decision: Omit<Decision, 'binding'>, ban: NonNullable<AccountState['ban']>, imposed: boolean): Banned {
