@@ -42,6 +42,19 @@ const steps = fc.array(
   { minLength: 1, maxLength: 40 },
 );
 
+test('a large value of another program in the place of a history does not hold up the server', async () => {
+  const key = 'tg:h:{large}';
+  await redis.set(key, 'x'.repeat(100_000_000));
+  const beganMs = performance.now();
+  for (let i = 0; i < 10; i++) {
+    await (redis as Redis & Scripted).testAdmitted(key, FIRST_HOUR, 1);
+    await (redis as Redis & Scripted).testRefused(key, FIRST_HOUR, 1, 1);
+  }
+  expect(performance.now() - beganMs).toBeLessThan(1_000);
+  expect(await redis.getrange(key, 0, 999)).toBe('x'.repeat(1_000));
+  await redis.del(key);
+});
+
 test('history.ts and history.lua keep the same bytes of every history', async () => {
   const scripted = redis as Redis & Scripted;
   let run = 0;

@@ -62,7 +62,8 @@ local function makeHistory()
     if #head == 0 then
       text = struct.pack('>I4', hour) .. string.rep('\0', HISTORY_BYTES - 4)
     else
-      text = redis.call('GET', key)
+      -- One byte more than a history has, and not all that another program may have written.
+      text = redis.call('GETRANGE', key, 0, HISTORY_BYTES)
       if #text ~= HISTORY_BYTES then return false end
       local last = struct.unpack('>I4', text)
       if last > hour then
