@@ -24,6 +24,7 @@ test('refusals wait for no other process, and count once although they are repor
       plan: 'free',
       kind: 'refused',
       window: 'minute',
+      cost: 1,
       untilMs: wallMs() + 1,
       refused: 7,
       banned: 2,
