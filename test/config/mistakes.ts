@@ -121,6 +121,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'form-sliding-in-the-calendar': { kind: 'plans', schema: 'accepts', faults: ['1:70: plans.free.limits.day.align'] },
   'form-zone-without-calendar': { kind: 'plans', schema: 'accepts', faults: ['1:52: plans.free.limits.day.zone'] },
   'form-zone-unknown': { kind: 'plans', schema: 'accepts', faults: ['1:69: plans.free.limits.day.zone'] },
+  'form-zone-offset': { kind: 'plans', schema: 'accepts', faults: ['1:69: plans.free.limits.day.zone'] },
   'form-anchor-zero': { kind: 'plans', schema: 'refuses', faults: ['1:56: plans.free.limits.month.anchor'] },
   'form-anchor-too-late': { kind: 'plans', schema: 'refuses', faults: ['1:56: plans.free.limits.month.anchor'] },
   'form-anchor-of-a-day': { kind: 'plans', schema: 'refuses', faults: ['1:63: plans.free.limits.day.anchor'] },
