@@ -129,33 +129,36 @@ function changesOfPlan(old: Plan, now: Plan, live: LiveKeys | null): readonly Pl
   return [...limits, ...others.map((one) => ({ ...one, keys: live?.keys ?? null }))];
 }
 
-/** What differs in the kinds of windows that have a limit in both files. A key's own limit has the kind of its plan. */
+/** What differs in the kinds of windows that NEW limits. A key's own limit has the kind of its plan. */
 function changesOfForms(plan: string, part: 'limits' | 'shadow', old: Plan, now: Plan): readonly PlansChange[] {
   const forms = part === 'limits' ? 'forms' : 'shadowForms';
-  return WINDOWS.filter((window) => old[part][window] !== undefined && now[part][window] !== undefined).flatMap(
-    (window) => {
-      const [from, to] = [settingsOf(window, old[forms]?.[window]), settingsOf(window, now[forms]?.[window])];
-      const settings = ['window', 'slices', 'align', 'zone', 'anchor'] as const;
-      return settings.flatMap((setting) => change(plan, `${part}.${window}.${setting}`, from[setting], to[setting]));
-    },
-  );
+  return WINDOWS.filter((window) => now[part][window] !== undefined).flatMap((window) => {
+    const isNew = old[part][window] === undefined;
+    const to = settingsOf(window, now[forms]?.[window]);
+    // A new window is a fixed one unless NEW says otherwise.
+    const from = isNew
+      ? { ...NO_SETTINGS, window: to.window === 'fixed' ? 'fixed' : null }
+      : settingsOf(window, old[forms]?.[window]);
+    const settings = ['window', 'slices', 'align', 'zone', 'anchor'] as const;
+    return settings.flatMap((setting) => change(plan, `${part}.${window}.${setting}`, from[setting], to[setting]));
+  });
 }
+
+const NO_SETTINGS = { window: null, slices: null, align: null, zone: null, anchor: null } as const;
 
 /** The settings of plans.yaml that give a window this kind, with their defaults; null for those that it does not have. */
 function settingsOf(window: WindowName, form: WindowForm | undefined) {
   const { slices, calendar } = windowLimit(window, 0, form);
   if (calendar === undefined) {
     return {
+      ...NO_SETTINGS,
       window: slices === undefined ? 'fixed' : 'sliding',
       slices: slices ?? null,
-      align: null,
-      zone: null,
-      anchor: null,
     };
   }
   // As text: a later day is not a larger limit.
   const anchor = window === 'month' ? String(calendar.form.anchor) : null;
-  return { window: null, slices: null, align: 'calendar', zone: calendar.form.zone, anchor };
+  return { ...NO_SETTINGS, align: 'calendar', zone: calendar.form.zone, anchor };
 }
 
 function changesOfBans(plan: string, old: BanRule | null, now: BanRule | null): readonly PlansChange[] {

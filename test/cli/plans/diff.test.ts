@@ -91,6 +91,8 @@ describe('tollgate plans diff', () => {
       minute: { limit: 60, window: sliding, slices: 30 }
       day: { limit: 900, align: calendar, zone: Europe/Berlin }
       month: { limit: 9, anchor: 1 }
+      week: { limit: 50, align: calendar }
+      hour: 40
 `,
     );
     const { stdout } = await runCommand({}, 'plans', 'diff', fixed, other, '--json');
@@ -103,8 +105,12 @@ describe('tollgate plans diff', () => {
       ['a', 'limits.day.zone', 'added', null, 'UTC'],
       ['a', 'shadow.minute.window', 'changed', 'fixed', 'sliding'],
       ['a', 'shadow.minute.slices', 'added', null, 30],
+      ['b', 'limits.hour', 'added', null, 40],
+      ['b', 'limits.week', 'added', null, 50],
       ['b', 'limits.minute.slices', 'raised', 12, 30],
       ['b', 'limits.day.zone', 'changed', 'UTC', 'Europe/Berlin'],
+      ['b', 'limits.week.align', 'added', null, 'calendar'],
+      ['b', 'limits.week.zone', 'added', null, 'UTC'],
       ['b', 'limits.month.anchor', 'changed', '15', '1'],
     ]);
   });
