@@ -1,5 +1,5 @@
 import type { AccountCache } from './account-cache.ts';
-import { decide, withUncounted } from './decide.ts';
+import { decide, stateAfter } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
 import { type Admission, verdictOf, verdictOnBudgets } from './verdict.ts';
@@ -50,7 +50,7 @@ export function decideLocally(undecided: Undecided, options: LocalDecisionOption
     return () => ({ kind: 'decided', verdict, source: 'local' });
   }
   const outcome = decide(known.state, allowance, nowMs, cost, n);
-  accounts.rememberLocal(consumerId, withUncounted(known.state, outcome.state, allowance, nowMs), known);
+  accounts.rememberLocal(consumerId, stateAfter(known.state, outcome, allowance), known);
   if (isUncounted) backlog?.defer(consumerId, outcome, allowance, known.isOwnClock);
   if (outcome.admitted > 0) onLocalDecision?.(isUncounted && backlog !== null ? 'owed' : 'sent', outcome.admitted);
   if (outcome.admitted < n) onLocalDecision?.('uncounted', n - outcome.admitted);

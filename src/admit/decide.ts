@@ -113,21 +113,29 @@ export function lift(state: AccountState, nowMs: number): AccountState {
 }
 
 /**
- * The state after a decision with what the allowance does not count, as after a change of plans: a decision returns only what
- * it counts.
+ * The state that a store keeps after a decision, which returns only what the allowance counts. Windows that it does not count
+ * stay, as after a change of plans.
+ *
+ * Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in the
+ * middle of a reload would move its count along with the present, and never be admitted again.
  */
-export function withUncounted(
+export function stateAfter(
   before: AccountState,
-  after: AccountState,
+  { state, admitted, nowMs }: Outcome,
   { limits }: Allowance,
-  nowMs: number,
 ): AccountState {
-  const uncounted = Object.entries(before.windows).filter(([name]) => !limits.some(({ window }) => window === name));
+  const kept = Object.entries(before.windows).filter(([name, { slices }]) => {
+    const limit = limits.find(({ window }) => window === name);
+    if (limit === undefined) return true;
+    const isConverted =
+      slices !== undefined && slices.per !== limit.slices && state.windows[limit.window] !== undefined;
+    return isConverted && admitted === 0;
+  });
   const topUps = Object.entries(before.topUps ?? {}).filter(([, { untilMs }]) => nowMs < untilMs);
-  if (uncounted.length === 0 && topUps.length === 0) return after;
+  if (kept.length === 0 && topUps.length === 0) return state;
   return {
-    ...after,
-    windows: { ...Object.fromEntries(uncounted), ...after.windows },
+    ...state,
+    windows: { ...state.windows, ...Object.fromEntries(kept) },
     ...(topUps.length === 0 ? {} : { topUps: Object.fromEntries(topUps) }),
   };
 }

@@ -1,4 +1,4 @@
-import { type AccountState, costExceedsLimit, decide, NO_STRIKES, UNSEEN } from '../admit/decide.ts';
+import { type AccountState, costExceedsLimit, decide, NO_STRIKES, stateAfter, UNSEEN } from '../admit/decide.ts';
 import { type Allowance, allowanceOf, type Limit, type Plan, type Plans } from '../admit/plan.ts';
 import { type SliceCounts, WINDOWS, type WindowCount, type WindowName } from '../admit/windows.ts';
 import { REFUSED } from './log-line.ts';
@@ -158,7 +158,8 @@ class Run {
       ? // The gateway did not call the store, so it did not see a ban that another gateway had caused.
         { nowMs: atMs, cost, n: count, admitted: 0, bannedFrom: count, state: before }
       : decide(before, allowance, atMs, cost, count);
-    if (!allowance.isShadowOnly && !isRemembered) this.#accounts.set(consumer, allowance, outcome.state);
+    if (!allowance.isShadowOnly && !isRemembered)
+      this.#accounts.set(consumer, allowance, stateAfter(before, outcome, allowance));
     const { ban } = outcome.state;
     const isFree = before.ban === null || atMs >= before.ban.untilMs;
     const bannedNow = ban !== null && outcome.bannedFrom < count && isFree;

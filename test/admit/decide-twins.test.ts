@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
-import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { Circuit } from '../../src/stores/redis/circuit.ts';
 import { DECIDE_LUA } from '../../src/stores/redis/decision-call.ts';
@@ -59,7 +59,7 @@ test('decide and decide.lua give the same verdicts and states to every history',
         const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
         const expected = decide(state, plan, nowMs, cost, n);
         expect(told).toEqual(expected);
-        if (n > 0) state = afterwards(state, plan, expected.state);
+        if (n > 0) state = afterwards(state, plan, expected);
       }
       if ((await redis.exists(keyspace.account(consumerId))) === 1) {
         expect(await redis.pttl(keyspace.account(consumerId))).toBeGreaterThan(0);
@@ -86,7 +86,7 @@ test('one call decides what is asked of many consumers, under several plans, as 
         if (consumerId.startsWith('foreign')) return null;
         const state = states.get(consumerId) ?? UNSEEN;
         const outcome = decide(state, allowance, T0, cost, n);
-        if (n > 0) states.set(consumerId, afterwards(state, allowance, outcome.state));
+        if (n > 0) states.set(consumerId, afterwards(state, allowance, outcome));
         return outcome;
       });
       expect(await ledger.decide(asks)).toEqual(expected);
@@ -122,7 +122,7 @@ test('top-ups and resets between decisions do the same in both', async () => {
         const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
         const expected = decide(state, plan, nowMs, cost, n);
         expect(told).toEqual(expected);
-        if (n > 0) state = afterwards(state, plan, expected.state);
+        if (n > 0) state = afterwards(state, plan, expected);
       }
       if ((await redis.exists(keyspace.account(consumerId))) === 1) {
         expect(await redis.pttl(keyspace.account(consumerId))).toBeGreaterThan(0);
@@ -132,9 +132,7 @@ test('top-ups and resets between decisions do the same in both', async () => {
   );
 }, 120_000);
 
-/** The hash keeps what the plan of one step does not look at. */
-function afterwards(before: AccountState, plan: Allowance, told: AccountState): AccountState {
-  const kept = Object.entries(before.windows).filter(([name]) => !plan.limits.some(({ window }) => window === name));
-  const topUps = before.topUps === undefined ? {} : { topUps: before.topUps };
-  return { ...told, ...topUps, windows: { ...Object.fromEntries(kept), ...told.windows } };
+/** Redis keeps top-ups that have ended, and never reads them. */
+function afterwards(before: AccountState, plan: Allowance, outcome: Outcome): AccountState {
+  return { ...stateAfter(before, outcome, plan), ...(before.topUps === undefined ? {} : { topUps: before.topUps }) };
 }

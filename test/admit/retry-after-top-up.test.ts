@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { toppedUp } from '../../src/admit/account-changes.ts';
-import { type AccountState, decide, UNSEEN, withUncounted } from '../../src/admit/decide.ts';
+import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { allowance } from '../support/allowance.ts';
@@ -25,7 +25,7 @@ test('whoever waits for Retry-After is admitted, also if a top-up ends meanwhile
       let nowMs = topUpMs;
       const ask = (n: number, cost: number) => {
         const outcome = decide(state, rules, nowMs, cost, n);
-        state = withUncounted(state, outcome.state, rules, nowMs);
+        state = stateAfter(state, outcome, rules);
         return verdictOf(outcome, rules, n - 1);
       };
       for (const { pauseMs, n, cost } of sent) {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
 import type { Refused } from '../../src/admit/verdict.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { WINDOW_MS } from '../../src/admit/windows.ts';
@@ -136,6 +136,21 @@ describe('a reload', () => {
     ({ state } = decide(state, sliding, T0 + 20_000, 1, 4));
     const { windows } = decide(state, fixed, T0 + 30_000, 1, 1).state;
     expect(windows.minute).toEqual({ used: 8, endsAtMs: T0 + 65_000 });
+  });
+
+  test('that only one of two gateways has made lets a client that polls both recover', () => {
+    const kinds = [sliding, allowance({ minute: 10 }, null, { minute: { slices: 20 } }), { ...fixed, bans: null }];
+    for (const other of kinds) {
+      let state: AccountState = UNSEEN;
+      let admitted = 0;
+      for (let second = 0; second < 600; second++) {
+        const plan = second % 2 === 0 ? { ...sliding, bans: null } : other;
+        const outcome = decide(state, plan, T0 + second * 1_000, 1, 1);
+        state = stateAfter(state, outcome, plan);
+        admitted += outcome.admitted;
+      }
+      expect(admitted).toBeGreaterThan(50);
+    }
   });
 
   test('to another number of slices takes the sum along as one slice', () => {

@@ -4,6 +4,8 @@ import { bucketsOf } from '../../src/admit/history.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedHistory } from '../../src/stores/embedded/history.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
+import { allowance } from '../support/allowance.ts';
+import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -41,4 +43,28 @@ test('refusals wait for no other process, and count once although they are repor
   const [bucket] = bucketsOf((await history.of('key_a'))!.history, 'hour', wallMs());
   expect(bucket).toMatchObject({ refused: 7, banned: 2 });
   expect(await history.refusedNow()).toMatchObject([{ consumerId: 'key_a' }]);
+});
+
+test('a history is removed while the gateway runs, 92 days after the last use', async () => {
+  let nowMs = 1_800_000_000_000;
+  const wallMs = () => nowMs;
+  const db = openDatabase(await temporaryFolder());
+  atEnd(() => db.close());
+  const rows = () =>
+    db
+      .prepare('SELECT consumer_id AS id FROM histories ORDER BY id')
+      .all()
+      .map(({ id }) => id);
+  const ledger = new EmbeddedLedger({ db, wallMs });
+  atEnd(() => ledger.close());
+  const plan = { ...allowance({ day: 10 }), history: 'admitted' } as const;
+  const use = (consumerId: string) => ledger.decide([{ consumerId, allowance: plan, cost: 1, n: 1 }]);
+  await use('key_a');
+  await eventually(() => expect(rows()).toEqual(['key_a']));
+  nowMs += 92 * 86_400_000;
+  await use('key_b');
+  await eventually(() => expect(rows()).toEqual(['key_a', 'key_b']));
+  nowMs += 3_600_000;
+  await use('key_b');
+  await eventually(() => expect(rows()).toEqual(['key_b']));
 });

@@ -57,8 +57,16 @@ export class Histories {
     removeHistory(this.#db, consumerId);
   }
 
-  /** Writes up to `most` changed histories, within the caller's transaction. @returns to be called when it is committed */
-  write(most: number): () => void {
+  /**
+   * Writes up to `most` changed histories and removes some that have expired, within the caller's transaction.
+   * @returns to be called when it is committed
+   */
+  write(most: number, nowMs: number): () => void {
+    this.#db
+      .prepare(
+        'DELETE FROM histories WHERE consumer_id IN (SELECT consumer_id FROM histories WHERE expires_at_ms <= ? LIMIT 100)',
+      )
+      .run(nowMs);
     const put = this.#db.prepare('INSERT OR REPLACE INTO histories VALUES (?, ?, ?)');
     const written = [...this.#dirty].slice(0, most);
     for (const consumerId of written) {
@@ -170,6 +178,7 @@ export function createHistoryTables(db: DatabaseSync): void {
       CREATE TABLE IF NOT EXISTS histories (
         consumer_id TEXT PRIMARY KEY, history BLOB NOT NULL, expires_at_ms INTEGER NOT NULL
       ) STRICT, WITHOUT ROWID;
+      CREATE INDEX IF NOT EXISTS histories_by_end ON histories (expires_at_ms);
       CREATE TABLE IF NOT EXISTS refused_now (
         consumer_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, kind TEXT NOT NULL, window TEXT NOT NULL,
         cost INTEGER NOT NULL, plan TEXT NOT NULL

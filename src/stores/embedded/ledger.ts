@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
-import { type AccountState, decide, type Outcome, UNSEEN, withUncounted } from '../../admit/decide.ts';
+import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
   type BanInForce,
   type DecisionRequest,
@@ -102,7 +102,7 @@ export class EmbeddedLedger implements Ledger {
       const before = this.#accounts.get(consumerId);
       const outcome = decide(before?.state ?? UNSEEN, allowance, nowMs, cost, n);
       if (n > 0) {
-        const state = withUncounted(before?.state ?? UNSEEN, outcome.state, allowance, nowMs);
+        const state = stateAfter(before?.state ?? UNSEEN, outcome, allowance);
         const endsAtMs = endOf(state, allowance.bans?.forgetMs ?? 0);
         this.#keep(consumerId, { state, expiresAtMs: Math.max(endsAtMs, before?.expiresAtMs ?? 0) });
         const used = cost * (allowance.history === 'all' ? n : outcome.admitted);
@@ -302,7 +302,7 @@ export class EmbeddedLedger implements Ledger {
     let historiesWritten = () => {};
     answering(() =>
       this.#table.save(rows, ended, this.#applied.at(-1)?.number ?? 0, () => {
-        historiesWritten = this.histories.write(mostHistories);
+        historiesWritten = this.histories.write(mostHistories, this.#options.wallMs());
       }),
     );
     historiesWritten();

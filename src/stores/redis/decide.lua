@@ -212,7 +212,12 @@ local function decide(key, rule, n, cost, historyKey)
     end
   end
   for i = 1, #windows do
-    if windows[i].isChanged then putWindow(changes, windows[i]) end
+    local window = windows[i]
+    -- Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in
+    -- the middle of a reload would move its count along with the present, and never be admitted again.
+    if window.isConverted and admitted > 0 or window.isChanged and not window.isConverted then
+      putWindow(changes, window)
+    end
   end
 
   if n > 0 and #changes > 0 then

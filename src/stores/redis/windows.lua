@@ -12,7 +12,8 @@
 --
 -- A window is a table: its `index`, its slices `per` length (0: it does not slide), `latest`, the end of one that opens now
 -- (not used by sliding ones), `used`, `ends`, when nothing of it counts any more (0: it is not open), and, if it was counted
--- as a sliding window, its `slices`: `per`, `first`, `starts` and `counts`.
+-- as a sliding window, its `slices`: `per`, `first`, `starts` and `counts`. `isConverted`: it was counted in other slices, or is
+-- not a sliding window any more.
 local USED = { 's', 'm', 'h', 'd', 'k', 'n' }
 local ENDS = { 'S', 'M', 'H', 'D', 'K', 'N' }
 -- Of windows that may slide.
@@ -122,7 +123,7 @@ local function makeSliding()
     end
     local back = drop(window, now)
     if window.slices == nil or window.slices.per == window.per then return back end
-    window.isChanged = true
+    window.isConverted = true
     if window.per > 0 then
       keepOne(window, now, window.used)
     else
@@ -157,7 +158,7 @@ end
 local function readWindow(window, usedText, endsText, now)
   local used, ends = tonumber(usedText or 0), tonumber(endsText or 0)
   if ends == nil or ends < 0 or ends > MOST or ends ~= floor(ends) then return nil end
-  window.slices, window.isChanged = nil, false
+  window.slices, window.isChanged, window.isConverted = nil, false, false
   if used == nil then
     if not sliding().read(window, usedText, ends) then return nil end
     return sliding().present(window, now)

@@ -1,5 +1,5 @@
 import type { Calendar } from '../../../src/admit/calendar.ts';
-import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../../src/admit/decide.ts';
+import { type AccountState, decide, lift, type Outcome, stateAfter, UNSEEN } from '../../../src/admit/decide.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import {
   countIn,
@@ -86,8 +86,7 @@ export class RedisModel {
         const known = this.#accounts.get(consumerId);
         const before = known ?? UNSEEN;
         const outcome = decide(before, allowance, nowMs, cost, n);
-        // The hash keeps the windows that this rule does not name.
-        const stored = n > 0 ? { ...outcome.state, windows: windowsAfter(before, outcome, allowance) } : before;
+        const stored = n > 0 ? stateAfter(before, outcome, allowance) : before;
         if (n > 0) this.#write(consumerId, stored);
         executed.push({ kind: 'decision', consumerId, outcome, isFirst: known === undefined, stored });
         const told = numbersOf(outcome, allowance);
@@ -154,12 +153,6 @@ const MOST_LOST = 16;
 
 function numbersIn(text: string): number[] {
   return text.trim().split(/\s+/).map(Number);
-}
-
-function windowsAfter(before: AccountState, { state }: Outcome, { limits }: Allowance): AccountState['windows'] {
-  const windows = { ...before.windows };
-  for (const { window } of limits) delete windows[window];
-  return { ...windows, ...state.windows };
 }
 
 /** The allowance that a rule describes; null if the instants of a calendar window do not include the present. */
