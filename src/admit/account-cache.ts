@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { type AccountState, banLengthMs, costExceedsLimit, decide, type Outcome, UNSEEN } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { type Verdict, verdictOf } from './verdict.ts';
-import { presentCount, withTopUps } from './windows.ts';
+import { isPresent, presentCount, withTopUps } from './windows.ts';
 
 export interface AccountCacheOptions {
   /** Most consumers whose last known state is kept. */
@@ -124,7 +124,10 @@ function stillRefuses(memory: RememberedAccount, allowance: Allowance, cost: num
   }
   if (allowance.bans !== null) return false;
   return limits.some((limit) => {
-    const { count } = presentCount(windows[limit.window], limit, nowMs);
+    const open = windows[limit.window];
+    if (open === undefined || limit.limit - open.used >= cost) return false;
+    if (isPresent(open, limit, nowMs)) return true;
+    const { count } = presentCount(open, limit, nowMs);
     return count !== undefined && limit.limit - count.used < cost;
   });
 }

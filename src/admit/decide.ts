@@ -2,6 +2,7 @@ import type { Allowance, BanRule } from './plan.ts';
 import {
   countIn,
   fitsAtMs,
+  isPresent,
   presentCount,
   type ToppedUpLimit,
   type TopUps,
@@ -166,7 +167,14 @@ function currentWindows(windows: AccountState['windows'], limits: readonly Windo
   const current: Partial<Record<WindowName, WindowCount>> = {};
   let latestBackMs = 0;
   for (const limit of limits) {
-    const { count, backMs } = presentCount(windows[limit.window], limit, nowMs);
+    const before = windows[limit.window];
+    if (before === undefined) continue;
+    // Nearly every window, at no cost.
+    if (isPresent(before, limit, nowMs)) {
+      current[limit.window] = before;
+      continue;
+    }
+    const { count, backMs } = presentCount(before, limit, nowMs);
     if (count !== undefined) current[limit.window] = count;
     latestBackMs = Math.max(latestBackMs, backMs);
   }

@@ -107,6 +107,12 @@ export function endIfOpened(of: WindowLimit, nowMs: number): number {
   return nowMs + of.lengthMs + (of.slices === undefined ? 0 : boundary(1, of.lengthMs, of.slices));
 }
 
+/** Whether an open fixed window is what `presentCount` would return: a quick test, because most windows are. */
+export function isPresent(count: WindowCount, of: WindowLimit, nowMs: number): boolean {
+  const isFixed = of.slices === undefined && of.calendar === undefined && count.slices === undefined;
+  return isFixed && nowMs < count.endsAtMs && count.endsAtMs <= nowMs + of.lengthMs;
+}
+
 /**
  * What of a count still counts at `nowMs` under a limit, whose kind may have changed since. If the clock was set back, the
  * count moves back by `backMs`, so that it lasts no longer than a window that opens now.
