@@ -3,12 +3,15 @@ import { once } from 'node:events';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { endWithUs, type Release } from './end-with-us.ts';
 import { freePort } from './free-port.ts';
 import { type RedisBinary, redisEnvironment } from './redis-binary.ts';
 import { productUserArgs } from './redis-user.ts';
 
 const READY_WITHIN_MS = 15_000;
+const MOST_LAUNCHES = 20;
+const RELAUNCH_AFTER_MS = 250;
 const EXIT_WITHIN_MS = 5_000;
 
 export interface RedisOptions {
@@ -93,7 +96,8 @@ export class RedisProcess {
     await rm(this.folder, { recursive: true, force: true });
   }
 
-  async #launch(): Promise<void> {
+  /** Starts the server. A port that was free a moment ago may be an outgoing connection's: it is tried again. */
+  async #launch(attempt = 1): Promise<void> {
     await mkdir(this.folder, { recursive: true });
     const child = spawn(this.#binary.path, await this.#commandLine(), {
       cwd: this.folder,
@@ -108,7 +112,9 @@ export class RedisProcess {
       await untilReady(child);
     } catch (error) {
       await this.kill();
-      throw error;
+      if (attempt === MOST_LAUNCHES || !String(error).includes('Address already in use')) throw error;
+      await delay(RELAUNCH_AFTER_MS);
+      await this.#launch(attempt + 1);
     }
   }
 
