@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { type AccountState, banLengthMs, costExceedsLimit, decide, type Outcome, UNSEEN } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { type Verdict, verdictOf } from './verdict.ts';
-import { isPresent, presentCount, withTopUps } from './windows.ts';
+import { isPresent, presentCount, type WindowName, withTopUps } from './windows.ts';
 
 export interface AccountCacheOptions {
   /** Most consumers whose last known state is kept. */
@@ -61,10 +61,12 @@ export class AccountCache {
   }
 
   /** Keeps the store's decision. @param generation `generation` when the store was asked, at `askedAtMs` (monotonic) */
-  rememberDecision(consumerId: string, { state, nowMs }: Outcome, askedAtMs: number, generation: number): void {
+  rememberDecision(consumerId: string, outcome: Outcome, askedAtMs: number, generation: number): void {
+    const { state, nowMs } = outcome;
     const answeredAtMs = this.#options.monotonicMs();
     this.#clock = { nowMs, answeredAtMs };
-    this.#accounts.set(consumerId, { state, nowMs, isOwnClock: false, askedAtMs, answeredAtMs, generation });
+    const times = { askedAtMs, answeredAtMs, generation: isConverted(outcome) ? LOCAL : generation };
+    this.#accounts.set(consumerId, { state, nowMs, isOwnClock: false, ...times });
   }
 
   /** Keeps the state after a local decision. */
@@ -102,6 +104,18 @@ export class AccountCache {
   #since({ nowMs, answeredAtMs }: { readonly nowMs: number; readonly answeredAtMs: number }): number {
     return Math.floor(nowMs + (this.#options.monotonicMs() - answeredAtMs));
   }
+}
+
+/**
+ * Whether a refusal tells a count in slices that the store does not keep (`stateAfter`): its own slices leave earlier. Then a
+ * slice begins at the decision although nothing was counted in it.
+ */
+function isConverted({ admitted, nowMs, state }: Outcome): boolean {
+  if (admitted > 0) return false;
+  for (const name in state.windows) {
+    if (state.windows[name as WindowName]!.slices?.startsAtMs === nowMs) return true;
+  }
+  return false;
 }
 
 /** A cheap test that rules out a refusal from memory for most requests, before the clock is read. */
