@@ -9,10 +9,11 @@ import {
   type AuditLine,
   type ChangeResult,
   failedLine,
+  signInLine,
   strangerLine,
 } from '../operations/audit-trail.ts';
-import type { AdminAuthenticator } from './authenticator.ts';
-import { type Admin, type Call, type Handler, readBody } from './call.ts';
+import { type AdminAuthenticator, type AdminRequest, roleRefusal } from './authenticator.ts';
+import { type Admin, type Call, type Handler, type Identity, readBody } from './call.ts';
 import { RESOURCES } from './resources.ts';
 import {
   type AdminResponse,
@@ -23,9 +24,12 @@ import {
   refusalOf,
   send,
 } from './response.ts';
+import { SESSION_METHODS, showSession, signIn, signOut } from './sign-in.ts';
 
 export interface AdminApiOptions {
   readonly authenticator: AdminAuthenticator;
+  /** Whether the listener has TLS of its own: it decides the name of the cookie and the origin of the console. */
+  readonly isTls: boolean;
   /** Called for each authenticated request. The first call may open the stores. */
   readonly admin: () => Promise<Omit<Admin, 'audit'>>;
   readonly audit: (line: AuditLine) => void;
@@ -65,32 +69,66 @@ async function answerTo(
   lists: SerialQueue,
 ): Promise<AdminResponse> {
   const clientAddress = (request.socket.remoteAddress ?? 'unknown').replace(/^::ffff:(?=[0-9.]+$)/, '');
-  const refusal = await options.authenticator.refusalFor(request.rawHeaders, clientAddress);
-  if (refusal !== null) {
-    if (codeOf(refusal) === 'invalid_admin_token') options.audit(strangerLine(clientAddress, requestId));
-    return refusal;
-  }
-  const [path = '', query = ''] = splitAt(request.url ?? '', '?');
+  const [path = '', queryText = ''] = splitAt(request.url ?? '', '?');
+  const query = new URLSearchParams(queryText);
   const method = request.method === 'HEAD' ? 'GET' : (request.method ?? '');
+  const { authenticator, isTls } = options;
+  const sent: AdminRequest = { method, path, rawHeaders: request.rawHeaders, address: clientAddress, isTls };
+  const origin = { clientAddress, requestId };
+  if (method === 'POST' && path === '/admin/session' && authenticator.isOpen) {
+    return answerToSignIn(request, sent, origin, options);
+  }
+  const authorised = await authenticator.authorise(sent);
+  if ('refusal' in authorised) return auditedRefusal(authorised.refusal, origin, options);
+  const { identity } = authorised;
   if (path === '/admin/openapi.json')
     return method === 'GET' ? jsonResponse(200, options.description()) : wrongMethod(['GET']);
+  if (path === '/admin/session') {
+    if (method === 'GET') return showSession(authorised);
+    return method === 'DELETE' ? signOut(authenticator, sent, query, identity) : wrongMethod(SESSION_METHODS);
+  }
   const match = matchOf(path);
   if (match === null)
     return errorResponse('not_found', 'There is nothing here. GET /admin/openapi.json describes the API.');
   const handler = Object.hasOwn(match.methods, method) ? match.methods[method] : undefined;
   if (handler === undefined) return wrongMethod(Object.keys(match.methods));
-  const body = method === 'POST' || method === 'PATCH' ? await readBody(request) : { value: undefined };
+  const tooLow = roleRefusal(identity, match.roles[method] ?? 'admin');
+  const mayHaveBody = tooLow === null && (method === 'POST' || method === 'PATCH');
+  const body = mayHaveBody ? await readBody(request) : { value: undefined };
   if ('refusal' in body) return body.refusal;
   const call: Call = {
+    identity,
     ids: match.ids,
-    query: new URLSearchParams(query),
+    query,
     fields: (name) => valuesOf(request.rawHeaders, name),
     body: body.value,
-    clientAddress,
-    requestId,
+    ...origin,
   };
-  const work = () => runRecorded(handler, call, match.changes?.[method] ?? null, options);
+  const served: Handler = tooLow === null ? handler : async () => tooLow;
+  const work = () => runRecorded(served, call, match.changes?.[method] ?? null, options);
   return match.isList === true && method === 'GET' ? lists.run(work) : work();
+}
+
+type Origin = Pick<Call, 'clientAddress' | 'requestId'>;
+
+async function answerToSignIn(
+  request: IncomingMessage,
+  sent: AdminRequest,
+  origin: Origin,
+  options: AdminApiOptions,
+): Promise<AdminResponse> {
+  const body = await readBody(request);
+  if ('refusal' in body) return body.refusal;
+  const { response, identity } = await signIn(options.authenticator, sent, body.value);
+  if (identity === null) return auditedRefusal(response, origin, options);
+  options.audit(signInLine({ identity, ...origin }));
+  return response;
+}
+
+/** Writes the audit line of a wrong token, code or token of a proxy. */
+function auditedRefusal(refusal: AdminResponse, origin: Origin, { audit }: AdminApiOptions): AdminResponse {
+  if (codeOf(refusal) === 'invalid_admin_token') audit(strangerLine(origin.clientAddress, origin.requestId));
+  return refusal;
 }
 
 /**
@@ -116,7 +154,11 @@ async function runRecorded(
     const opened = await admin();
     if (change !== null) {
       const { clientAddress, requestId } = call;
-      entry = await opened.trail.begin({ actor: ADMIN, clientAddress, requestId }, change, call.ids[0] ?? null);
+      entry = await opened.trail.begin(
+        { actor: actorOf(call.identity), clientAddress, requestId },
+        change,
+        call.ids[0] ?? null,
+      );
       // This outcome stays if the handler writes no audit line, because it changed nothing.
       entry.note({ ...UNCHANGED, target: call.ids[0] ?? null });
     }
@@ -137,8 +179,10 @@ async function runRecorded(
   }
 }
 
-/** There is one admin token. Its name in the record is that of its environment variable. */
-const ADMIN: Actor = { kind: 'token', name: 'ADMIN_TOKEN' };
+function actorOf({ name, via }: Identity): Actor {
+  return { kind: via === 'proxy' ? 'person' : 'token', name };
+}
+
 const UNCHANGED = { outcome: 'unchanged', code: null, before: null, after: null } as const;
 
 function resultOf({ outcome, code, id, before, after }: AuditLine): ChangeResult {

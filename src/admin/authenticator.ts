@@ -1,8 +1,14 @@
-import { hash, timingSafeEqual } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { ROLES, type Role } from '../config/admin-tokens.ts';
+import { valuesOf } from '../http1/fields.ts';
 import { authorizationOf } from '../identify/bearer.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
+import type { AdminTokens, TokenIdentity } from './admin-tokens.ts';
+import type { Identity } from './call.ts';
+import { type BrowserRequest, crossOriginRefusal } from './cross-origin.ts';
+import type { ProxyIdentities } from './proxy-identity.ts';
 import { type AdminResponse, errorResponse } from './response.ts';
+import { type Session, type Sessions, secretInCookies } from './sessions.ts';
 
 /** Wrong tokens that one address may send in a minute. Further ones get 429. */
 export const WRONG_TOKENS_PER_MINUTE = 10;
@@ -12,48 +18,93 @@ const DELAY_MS = 250;
 const MAX_DELAYED = 32;
 
 export interface AdminAuthenticatorOptions {
-  /** Null: every request is refused with 403 (contract section 7). */
-  readonly token: string | null;
+  readonly tokens: AdminTokens;
+  readonly sessions: Sessions;
+  /** Null: no authenticating proxy is configured. */
+  readonly proxy: ProxyIdentities | null;
   /** Counts wrong tokens by address, apart from the failed authentications of callers. */
   readonly attempts: FailedAttempts;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
 }
 
+export interface AdminRequest extends BrowserRequest {
+  /** Without the query. */
+  readonly path: string;
+  readonly address: string;
+}
+
+/** Who sent a request and until when that holds (Unix milliseconds; null: without end), or the response that refuses it. */
+export type Authorised =
+  | { readonly identity: Identity; readonly expiresAtMs: number | null }
+  | { readonly refusal: AdminResponse };
+
 /**
- * Admits requests that have the admin token (contract section 7).
+ * Identifies operators by a token, the cookie of a session, or the token of an authenticating proxy (contract section 7), in
+ * this order. A request with a bearer token is that token's, whatever cookie comes with it.
  *
  * Attack: an attacker sends wrong tokens from the address of an operator (a shared proxy, a load balancer) in order to lock
  * the operator out. So the right token always passes, and without delay. That also tells an attacker at once when a guess
  * was right, but the settings refuse tokens that are short or repetitive, and guessing any other one takes too long. Wrong
- * tokens are counted, and their responses are delayed.
+ * tokens are counted, and their responses are delayed. A cookie that opens no session is not counted: every session ends, and a
+ * secret of 256 random bits cannot be guessed.
  */
 export class AdminAuthenticator {
   readonly #options: AdminAuthenticatorOptions;
-  readonly #digest: Buffer | null;
   #delayed = 0;
 
   constructor(options: AdminAuthenticatorOptions) {
     this.#options = options;
-    this.#digest = options.token === null ? null : digestOf(options.token);
   }
 
-  /** @returns null for a request with the admin token, else the response that refuses it */
-  async refusalFor(rawHeaders: readonly string[], address: string): Promise<AdminResponse | null> {
-    if (this.#digest === null) {
-      return errorResponse('forbidden', 'There is no admin token: set ADMIN_TOKEN to use the admin API.');
+  get sessions(): Sessions {
+    return this.#options.sessions;
+  }
+
+  /** Whether there is any way to be identified. If not, everything is refused. */
+  get isOpen(): boolean {
+    return this.#options.tokens.isOpen || this.#options.proxy !== null;
+  }
+
+  async authorise(request: AdminRequest): Promise<Authorised> {
+    if (!this.isOpen) return refused(closedResponse());
+    const authorization = authorizationOf(request.rawHeaders);
+    if (authorization === null)
+      return refused(errorResponse('invalid_request', 'There is more than one Authorization field; send one.'));
+    const token = authorization === undefined ? null : tokenOf(authorization);
+    if (token !== null) {
+      const holder = this.#options.tokens.find(token);
+      return holder === null
+        ? refused(await this.wrong(request.address, 'This is not an admin token.'))
+        : { identity: holder, expiresAtMs: null };
     }
-    const value = authorizationOf(rawHeaders);
-    if (value === null)
-      return errorResponse('invalid_request', 'There is more than one Authorization field; send one.');
-    const token = value === undefined ? null : tokenOf(value);
-    if (token === null) {
-      return errorResponse('missing_admin_token', 'Send the admin token as `Authorization: Bearer TOKEN`.', {
-        'WWW-Authenticate': 'Bearer realm="tollgate admin"',
-      });
-    }
-    // Comparing digests of equal length hides even the length of the token from an attacker who measures time.
-    if (timingSafeEqual(digestOf(token), this.#digest)) return null;
+    const session = this.sessionOf(request);
+    if (session !== null) return byBrowser(request, session);
+    return (await this.#byProxy(request)) ?? refused(missingToken());
+  }
+
+  /** The session of a request's cookie. Streams of events do not keep it from becoming idle. */
+  sessionOf({ method, path, rawHeaders, isTls }: BrowserRequest & Pick<AdminRequest, 'path'>): Session | null {
+    const secret = secretInCookies(valuesOf(rawHeaders, 'cookie'), isTls);
+    const isStream = method === 'GET' && path.startsWith('/admin/events/');
+    return secret === null ? null : this.sessions.find(secret, !isStream);
+  }
+
+  /** Whom a token or a one-time code signs in; null if it is wrong. */
+  holderOf(credential: { readonly token: string } | { readonly code: string }): TokenIdentity | null {
+    return 'token' in credential
+      ? this.#options.tokens.find(credential.token)
+      : this.sessions.takeCode(credential.code);
+  }
+
+  /** A code that signs in once as the starter of the gateway; null if it was started without links. */
+  newSignInCode(): string | null {
+    const { starter } = this.#options.tokens;
+    return starter === null ? null : this.sessions.newCode(starter);
+  }
+
+  /** Counts a wrong token or code. @returns the delayed response: 401, or 429 after too many from the address */
+  async wrong(address: string, message: string): Promise<AdminResponse> {
     const { allowed, resetAtMs } = await this.#options.attempts.fail(address);
     if (this.#delayed < MAX_DELAYED) {
       this.#delayed++;
@@ -61,9 +112,33 @@ export class AdminAuthenticator {
       this.#delayed--;
     }
     if (!allowed) return this.#tooMany(resetAtMs);
-    return errorResponse('invalid_admin_token', 'This is not the admin token.', {
+    return errorResponse('invalid_admin_token', message, {
       'WWW-Authenticate': 'Bearer realm="tollgate admin", error="invalid_token"',
     });
+  }
+
+  /** @returns null if the request has no token of a proxy */
+  async #byProxy(request: AdminRequest): Promise<Authorised | null> {
+    const { proxy } = this.#options;
+    const tokens = proxy === null ? [] : valuesOf(request.rawHeaders, proxy.header);
+    if (proxy === null || tokens.length === 0) return null;
+    // Attack: a client sends the field itself, and the proxy adds its own instead of replacing it.
+    if (tokens.length > 1)
+      return refused(errorResponse('invalid_request', 'The field with the token of the proxy comes more than once.'));
+    const outcome = await proxy.identify(tokens[0]!);
+    switch (outcome.kind) {
+      case 'person':
+        return byBrowser(request, outcome.identity);
+      case 'forbidden':
+        return refused(errorResponse('forbidden', outcome.why));
+      case 'unavailable': {
+        const seconds = Math.max(1, Math.ceil(outcome.retryAfterMs / 1000));
+        const message = 'The keys that verify the token of the proxy cannot be had at the moment. Retry shortly.';
+        return refused(errorResponse('identity_unavailable', message, { 'Retry-After': String(seconds) }));
+      }
+      default:
+        return refused(await this.wrong(request.address, 'The token of the proxy is not accepted or has expired.'));
+    }
   }
 
   #tooMany(resetAtMs: number): AdminResponse {
@@ -73,11 +148,37 @@ export class AdminAuthenticator {
   }
 }
 
+/** What a browser added by itself counts only if a page of this listener has sent the request. */
+function byBrowser(request: BrowserRequest, identity: Identity & { readonly expiresAtMs: number }): Authorised {
+  const refusal = crossOriginRefusal(request);
+  return refusal === null ? { identity, expiresAtMs: identity.expiresAtMs } : { refusal };
+}
+
+function refused(refusal: AdminResponse): Authorised {
+  return { refusal };
+}
+
+/** The response to everything while there is no way to be identified. */
+export function closedResponse(): AdminResponse {
+  return errorResponse(
+    'forbidden',
+    'There is no admin token: set ADMIN_TOKEN or ADMIN_TOKENS_FILE to use the admin API and the console.',
+  );
+}
+
+function missingToken(): AdminResponse {
+  return errorResponse('missing_admin_token', 'Send an admin token as `Authorization: Bearer TOKEN`, or sign in.', {
+    'WWW-Authenticate': 'Bearer realm="tollgate admin"',
+  });
+}
+
+/** @returns the response that refuses an identity whose role is too low; null if it may */
+export function roleRefusal({ name, role }: Identity, needed: Role): AdminResponse | null {
+  if (ROLES.indexOf(role) >= ROLES.indexOf(needed)) return null;
+  return errorResponse('forbidden', `This needs the role ${needed}, and ${name} has the role ${role}.`);
+}
+
 /** The token behind the scheme. Unlike a bearer token of RFC 6750, an admin token may have any visible character. */
 function tokenOf(authorization: string): string | null {
   return /^bearer +(\S+)$/i.exec(authorization)?.[1] ?? null;
-}
-
-function digestOf(text: string): Buffer {
-  return hash('sha256', text, 'buffer');
 }

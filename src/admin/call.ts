@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { type Limits, UNBOUNDED } from '../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
+import type { Role } from '../config/admin-tokens.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { AuditLine, AuditTrail } from '../operations/audit-trail.ts';
 import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom, visible } from '../operations/input-values.ts';
@@ -12,8 +13,20 @@ import { type AdminResponse, errorResponse } from './response.ts';
 
 // One request to the admin API, what its handler works on, and how its query and its body are read.
 
+/** The sender of a request to the admin API. */
+export interface Identity {
+  /** Of the token, which is also the name of its sessions, or of the person that an authenticating proxy names. */
+  readonly name: string;
+  readonly role: Role;
+  /** `session`: a token or a one-time code was exchanged for a cookie. `proxy`: a token of the identity proxy. */
+  readonly via: 'token' | 'session' | 'proxy';
+  /** Aborted when the session ends or the token is no longer accepted. Never aborted for ADMIN_TOKEN. */
+  readonly signal: AbortSignal;
+}
+
 /** One authenticated request to the admin API. */
 export interface Call {
+  readonly identity: Identity;
   /** The ids in the path, in its order. */
   readonly ids: readonly string[];
   readonly query: URLSearchParams;

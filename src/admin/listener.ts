@@ -1,6 +1,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, isIP } from 'node:net';
 import { listening } from '../io/listening.ts';
+import { type Certificates, serverOptionsOf, type TlsSettings, verifyClients } from '../listen/tls.ts';
 
 /** The body of `/readyz`. */
 export interface Readiness {
@@ -28,8 +30,14 @@ export interface AdminListenerOptions {
   /** The metrics as text, with their content type. */
   readonly metrics: () => Promise<{ readonly text: string; readonly contentType: string }>;
   /** Answers everything under `/admin`. Never rejects. */
-  readonly api: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+  readonly api: RequestHandler;
+  /** Answers `/console` and everything under it; null while there is no admin token, which is then the response. */
+  readonly console: RequestHandler | null;
+  /** TLS of its own; null for plain HTTP. */
+  readonly tls: (TlsSettings & { readonly certificates: Certificates }) | null;
 }
+
+export type RequestHandler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
 export interface AdminListener {
   readonly host: string;
@@ -39,18 +47,18 @@ export interface AdminListener {
 
 /**
  * Opens the admin listener (contract section 7). Health and metrics are open to any client that can reach it; the admin
- * API requires a token. The listener belongs on loopback or an internal network.
+ * API requires a token, and the console is there only if one is set. The listener belongs on loopback or an internal network.
  *
  * Attack: DNS rebinding. An attacker makes the name of a web page resolve to 127.0.0.1 or an internal address. In an
  * operator's browser, the scripts of that page can then read this listener as if it were the page's own server, but the
- * browser still sends the page's name in Host. So metrics and API answer only if Host is an IP address, which cannot be
+ * browser still sends the page's name in Host. So metrics, API and console answer only if Host is an IP address, which cannot be
  * rebound, a name of loopback, or a name from the settings. `/livez` and `/readyz` answer under any Host, because load
  * balancers send many, and they reveal nothing that helps an attacker.
  * @throws Failure `cannot_listen`
  */
 export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
   const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
-  const server = createServer({ headersTimeout: 5_000, requestTimeout: 10_000, connectionsCheckingInterval: 500 });
+  const server = serverOf(options.tls);
   server.on('request', (request, response) => {
     answer(request, response, options, names).catch(() => sendJson(response, 500, { status: 'error' }));
   });
@@ -62,6 +70,20 @@ export async function listenAdmin(options: AdminListenerOptions): Promise<AdminL
       server.closeAllConnections();
     });
   return { host: address, port, close };
+}
+
+const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 10_000, connectionsCheckingInterval: 500 };
+
+function serverOf(tls: AdminListenerOptions['tls']) {
+  if (tls === null) return createServer(TIMEOUTS);
+  const server = createTlsServer({
+    ...TIMEOUTS,
+    handshakeTimeout: 5_000,
+    ...serverOptionsOf(tls.certificates.current, tls),
+  });
+  verifyClients(server, tls);
+  tls.certificates.onChange((certificate) => server.setSecureContext(serverOptionsOf(certificate, tls)));
+  return server;
 }
 
 async function answer(
@@ -78,10 +100,15 @@ async function answer(
     return sendError(response, 421, 'misdirected_request', message);
   }
   if (path.startsWith('/admin/') || path === '/admin') return options.api(request, response);
+  const isConsole = path.startsWith('/console/') || path === '/console';
+  if (isConsole && options.console !== null) return options.console(request, response);
   request.resume();
-  if (path !== '/livez' && path !== '/readyz' && path !== '/metrics') {
-    return sendError(response, 404, 'not_found', 'The admin listener has only /livez, /readyz, /metrics and /admin.');
+  if (isConsole) {
+    const message =
+      'The console is off, because there is no admin token. Set ADMIN_TOKEN or ADMIN_TOKENS_FILE and start the gateway again.';
+    return sendError(response, 403, 'forbidden', message);
   }
+  if (path !== '/livez' && path !== '/readyz' && path !== '/metrics') return notFound(response);
   if (request.method !== 'GET' && request.method !== 'HEAD') {
     response.setHeader('Allow', 'GET, HEAD');
     return sendError(response, 405, 'method_not_allowed', 'Use GET or HEAD.');
@@ -94,6 +121,16 @@ async function answer(
   const { text, contentType } = await options.metrics();
   response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': Buffer.byteLength(text) });
   response.end(text);
+}
+
+/** The handler of `/console` in a gateway that has none: 404, as any other path. */
+export async function noConsole(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  request.resume();
+  notFound(response);
+}
+
+function notFound(response: ServerResponse): void {
+  sendError(response, 404, 'not_found', 'The admin listener has only /livez, /readyz, /metrics and /admin.');
 }
 
 /** Whether Host names this listener. A request without Host is HTTP/1.0, which no browser sends. */

@@ -1,6 +1,7 @@
 import { DURABLE, type Durability } from '../admit/ledger.ts';
 import type { Plans } from '../admit/plan.ts';
 import { KEPT_DAYS } from '../annotate/deprecation.ts';
+import type { Role } from '../config/admin-tokens.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { listChanges } from '../operations/audit-report.ts';
 import { type Action, auditChange, doneLine, keyStateOf } from '../operations/audit-trail.ts';
@@ -34,29 +35,63 @@ const DEFAULT_DAYS = 30;
 export const RESOURCES: readonly {
   readonly path: readonly string[];
   readonly methods: Readonly<Record<string, Handler>>;
+  /** The lowest role that may use each method. */
+  readonly roles: Readonly<Record<string, Role>>;
   /** The methods that change something. Every attempt is written as an audit line. */
   readonly changes?: Readonly<Record<string, Action>>;
   /** GET reads much of the store. Such reads run one at a time, so that they do not delay the requests of callers. */
   readonly isList?: true;
 }[] = [
-  { path: ['keys'], methods: { GET: listKeys, POST: createKey }, changes: { POST: 'key.create' }, isList: true },
+  {
+    path: ['keys'],
+    methods: { GET: listKeys, POST: createKey },
+    roles: { GET: 'viewer', POST: 'admin' },
+    changes: { POST: 'key.create' },
+    isList: true,
+  },
   {
     path: ['keys', ID],
     methods: { GET: showKey, PATCH: updateKey, DELETE: revokeKey },
+    roles: { GET: 'viewer', PATCH: 'operator', DELETE: 'operator' },
     changes: { PATCH: 'key.update', DELETE: 'key.revoke' },
   },
-  { path: ['keys', ID, 'rotate'], methods: { POST: rotateKey }, changes: { POST: 'key.rotate' } },
-  { path: ['keys', ID, 'delete'], methods: { POST: deleteKey }, changes: { POST: 'key.delete' } },
-  { path: ['keys', ID, 'topups'], methods: { POST: topUp }, changes: { POST: 'keys.topup' } },
-  { path: ['keys', ID, 'usage'], methods: { GET: showUsage } },
-  { path: ['keys', ID, 'usage', 'reset'], methods: { POST: resetUsage }, changes: { POST: 'usage.reset' } },
-  { path: ['keys', ID, 'history'], methods: { GET: showHistory } },
-  { path: ['now'], methods: { GET: listRefused }, isList: true },
-  { path: ['bans'], methods: { GET: listBans }, isList: true },
-  { path: ['bans', ID], methods: { DELETE: liftBan }, changes: { DELETE: 'ban.lift' } },
-  { path: ['plans'], methods: { GET: showPlans } },
-  { path: ['deprecations'], methods: { GET: listDeprecations }, isList: true },
-  { path: ['audit'], methods: { GET: listAudit }, isList: true },
+  {
+    path: ['keys', ID, 'rotate'],
+    methods: { POST: rotateKey },
+    roles: { POST: 'operator' },
+    changes: { POST: 'key.rotate' },
+  },
+  {
+    path: ['keys', ID, 'delete'],
+    methods: { POST: deleteKey },
+    roles: { POST: 'admin' },
+    changes: { POST: 'key.delete' },
+  },
+  {
+    path: ['keys', ID, 'topups'],
+    methods: { POST: topUp },
+    roles: { POST: 'operator' },
+    changes: { POST: 'keys.topup' },
+  },
+  { path: ['keys', ID, 'usage'], methods: { GET: showUsage }, roles: { GET: 'viewer' } },
+  {
+    path: ['keys', ID, 'usage', 'reset'],
+    methods: { POST: resetUsage },
+    roles: { POST: 'operator' },
+    changes: { POST: 'usage.reset' },
+  },
+  { path: ['keys', ID, 'history'], methods: { GET: showHistory }, roles: { GET: 'viewer' } },
+  { path: ['now'], methods: { GET: listRefused }, roles: { GET: 'viewer' }, isList: true },
+  { path: ['bans'], methods: { GET: listBans }, roles: { GET: 'viewer' }, isList: true },
+  {
+    path: ['bans', ID],
+    methods: { DELETE: liftBan },
+    roles: { DELETE: 'operator' },
+    changes: { DELETE: 'ban.lift' },
+  },
+  { path: ['plans'], methods: { GET: showPlans }, roles: { GET: 'viewer' } },
+  { path: ['deprecations'], methods: { GET: listDeprecations }, roles: { GET: 'viewer' }, isList: true },
+  { path: ['audit'], methods: { GET: listAudit }, roles: { GET: 'viewer' }, isList: true },
 ];
 
 async function listKeys({ query }: Call, { operations, nowMs }: Admin): Promise<AdminResponse> {

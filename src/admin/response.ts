@@ -17,6 +17,7 @@ const STATUS = {
   missing_admin_token: 401,
   invalid_admin_token: 401,
   forbidden: 403,
+  cross_origin: 403,
   not_found: 404,
   method_not_allowed: 405,
   conflict: 409,
@@ -27,6 +28,7 @@ const STATUS = {
   too_many_failed_attempts: 429,
   internal_error: 500,
   audit_unavailable: 503,
+  identity_unavailable: 503,
   store_unavailable: 503,
 } as const;
 

@@ -65,5 +65,5 @@ function rowOf(change: ChangeReport): readonly string[] {
 }
 
 function nameOf(actor: Actor): string {
-  return actor.kind === 'token' ? actor.name : `${actor.user}@${actor.host}`;
+  return 'name' in actor ? actor.name : `${actor.user}@${actor.host}`;
 }

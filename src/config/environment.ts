@@ -12,6 +12,7 @@ export interface Environment {
   readonly adminHost: string | null;
   readonly adminPort: number | null;
   readonly adminToken: string | null;
+  readonly adminTokensFile: string | null;
   /** Replaces the targets of the only upstream: an origin, or `unix:/path`. */
   readonly upstreamUrl: string | null;
   readonly redisUrl: string | null;
@@ -68,6 +69,7 @@ export function readEnvironment(
     adminHost: checked('ADMIN_HOST', text('ADMIN_HOST'), faultOfHost),
     adminPort: port('ADMIN_PORT'),
     adminToken: checked('ADMIN_TOKEN', secret('ADMIN_TOKEN'), faultOfToken),
+    adminTokensFile: text('ADMIN_TOKENS_FILE'),
     upstreamUrl,
     redisUrl,
     gatewayFile: text('TOLLGATE_CONFIG'),
@@ -153,7 +155,7 @@ function isWeak(secret: string): boolean {
 }
 
 /** No client could send a token with a space or a non-ASCII character in `Authorization`: all operators would be locked out. */
-function faultOfToken(text: string): string | null {
+export function faultOfToken(text: string): string | null {
   if (!/^[\x21-\x7e]{1,1024}$/.test(text)) return 'must be visible ASCII characters without spaces, at most 1024';
   if (!isWeak(text)) return null;
   return `is too easy to guess: it must have at least 16 characters, 5 of them different; ${MAKE_ONE}`;

@@ -26,6 +26,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     checkUpstreams(routes, field(raw, 'upstreams'), fault, warn);
     checkListen(listen, warn);
     checkStages(listen, fault);
+    checkTls(field(field(raw, 'admin'), 'tls'), 'admin', fault);
     checkAllowedNames(asArray(field(field(raw, 'headers'), 'allow')), fault);
     checkCors(field(raw, 'cors'), fault);
     checkKeyFormats(field(raw, 'keys'), fault, warn);
@@ -232,15 +233,19 @@ function checkCors(cors: unknown, fault: Note): void {
 /** Checks settings of TLS, HTTP/2 and the PROXY header that need one another. */
 function checkStages(listen: unknown, fault: Note): void {
   const tls = field(listen, 'tls');
-  if (isMapping(tls) && field(tls, 'clientCertificate') !== undefined && field(tls, 'clientCa') === undefined) {
-    fault(['listen', 'tls', 'clientCertificate'], 'needs `clientCa`, or no certificate of a client can be checked.');
-  }
+  checkTls(tls, 'listen', fault);
   const http2 = field(listen, 'http2');
   if (http2 !== undefined && http2 !== false && tls === undefined) {
     fault(['listen', 'http2'], 'needs `tls`: HTTP/2 is agreed on in the TLS handshake.');
   }
   if (field(listen, 'proxyProtocol') === true && asArray(field(listen, 'trustedProxies')).length === 0) {
     fault(['listen', 'proxyProtocol'], 'needs `trustedProxies`: only who is named there may say who the client is.');
+  }
+}
+
+function checkTls(tls: unknown, of: 'listen' | 'admin', fault: Note): void {
+  if (isMapping(tls) && field(tls, 'clientCertificate') !== undefined && field(tls, 'clientCa') === undefined) {
+    fault([of, 'tls', 'clientCertificate'], 'needs `clientCa`, or no certificate of a client can be checked.');
   }
 }
 

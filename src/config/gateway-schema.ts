@@ -3,7 +3,7 @@ import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import type { Brownout } from '../routing/brownouts.ts';
-import { jwtSchema, keysSchema } from './identification.ts';
+import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './values.ts';
 import { instant } from './values.ts';
 
@@ -320,7 +320,17 @@ const admin = z
       .max(100)
       .prefault([])
       .describe(
-        "Names, without a port, by which Prometheus and operators reach the admin listener, besides its IP address, localhost and ADMIN_HOST. `/metrics` and `/admin` answer any other Host with 421, because a web page whose own name resolves to this address could read them from an operator's browser (DNS rebinding). `/livez` and `/readyz` accept any Host.",
+        "Names, without a port, by which Prometheus and operators reach the admin listener, besides its IP address, localhost and ADMIN_HOST. `/metrics`, `/admin` and `/console` answer any other Host with 421, because a web page whose own name resolves to this address could read them from an operator's browser (DNS rebinding). `/livez` and `/readyz` accept any Host.",
+      ),
+    tls: tls
+      .optional()
+      .describe(
+        'Encrypts the admin listener, `/metrics` and `/readyz` included. The certificate is reloaded when its files change.',
+      ),
+    identity: proxyIdentitySchema
+      .optional()
+      .describe(
+        'Accepts people whom an authenticating proxy in front of the admin listener has signed in: the proxy sends a JSON Web Token for each request, and the gateway verifies it.',
       ),
   })
   .prefault({});
@@ -496,7 +506,7 @@ export const gatewaySchema = z
       'The public listener: where it is, and what one client may cost it. Changes take effect at the next start, except that the certificates of `tls` are reloaded automatically.',
     ),
     admin: admin.describe(
-      'The listener for operators: health, metrics and the admin API. Changes take effect at the next start.',
+      'The listener for operators: health, metrics, the admin API and the console. Changes take effect at the next start, except that the certificates of `tls` are reloaded automatically.',
     ),
     redis: redis.describe(
       'How the gateway uses Redis if REDIS_URL is set. `onFailure` applies to the embedded store too. Changes take effect at the next start.',

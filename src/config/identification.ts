@@ -1,8 +1,10 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { TOKEN } from '../http1/fields.ts';
 import { ALPHABETS, type AlphabetName, type KeyFormat } from '../identify/api-key.ts';
 import type { JwtRules } from '../identify/jwt.ts';
 import type { JwksSource } from '../identify/jwt-keys.ts';
+import { ROLES, type Role } from './admin-tokens.ts';
 import * as values from './values.ts';
 import { asArray, field, type Note } from './yaml.ts';
 
@@ -60,6 +62,61 @@ export const jwtSchema = z.strictObject({
     .prefault('plan')
     .describe('Name of the claim that names the plan of a token, one of plans.yaml without `custom` limits.'),
 });
+
+/** The rules for the tokens of an authenticating proxy before the admin listener (contract section 7). */
+export interface ProxyIdentitySettings extends Omit<JwtRules, 'planClaim'> {
+  readonly jwks: JwksSource;
+  /** The name of the field that has the token, in lower case. */
+  readonly header: string;
+  readonly nameClaim: string;
+  readonly roleClaim: string;
+  /** By a value of the role claim. */
+  readonly roles: Readonly<Record<string, Role>>;
+}
+
+const { issuer, audience, jwks, algorithms } = jwtSchema.shape;
+const headerRule =
+  'must be the name of the header field in which the proxy sends the token, other than Authorization and Cookie';
+const claimRule = 'must be the name of a claim';
+const rolesRule = `must map at least one value of \`roleClaim\` to one of ${ROLES.join(', ')}`;
+
+/** `admin.identity` in gateway.yaml. */
+export const proxyIdentitySchema = z.strictObject({
+  header: z
+    .string(headerRule)
+    .regex(TOKEN, headerRule)
+    .refine((name) => !['authorization', 'cookie'].includes(name.toLowerCase()), headerRule)
+    .describe(
+      'Name of the header field in which the proxy sends the token of the signed-in person, such as `Cf-Access-Jwt-Assertion`. Two such fields are refused.',
+    ),
+  issuer,
+  audience: audience.describe(
+    'What the `aud` of a token must name: this name, or one of these names. Give the console a name of its own, so that no token for another service is accepted.',
+  ),
+  jwks,
+  algorithms,
+  nameClaim: text(claimRule)
+    .prefault('email')
+    .describe('Name of the claim that names the person, as the record of changes shows it.'),
+  roleClaim: text(claimRule)
+    .prefault('groups')
+    .describe('Name of the claim that `roles` looks up: a text, or a list of texts, of which the highest role counts.'),
+  roles: z
+    .record(z.string(), z.enum(ROLES, `must be one of ${ROLES.join(', ')}`), rolesRule)
+    .refine((roles) => Object.keys(roles).length > 0, rolesRule)
+    .describe(
+      'The role for each value of `roleClaim`: `viewer`, `operator` or `admin`. A person without one gets 403.',
+    ),
+});
+
+export function proxyIdentityOf(
+  identity: z.output<typeof proxyIdentitySchema> | undefined,
+): ProxyIdentitySettings | null {
+  if (identity === undefined) return null;
+  const { header, nameClaim, roleClaim, roles, ...rest } = identity;
+  const { planClaim: _, ...rules } = jwtOf({ ...rest, planClaim: '' })!;
+  return { ...rules, header: header.toLowerCase(), nameClaim, roleClaim, roles };
+}
 
 export function jwtOf(jwt: z.output<typeof jwtSchema> | undefined): JwtSettings | null {
   if (jwt === undefined) return null;

@@ -11,7 +11,13 @@ import { type Fault, printFault } from './fault.ts';
 import { deepFreeze } from './frozen.ts';
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
 import { corsOf, http2Schema } from './gateway-schema.ts';
-import { type JwtSettings, jwtOf, keyFormatsOf } from './identification.ts';
+import {
+  type JwtSettings,
+  jwtOf,
+  keyFormatsOf,
+  type ProxyIdentitySettings,
+  proxyIdentityOf,
+} from './identification.ts';
 import { parsePlans } from './plans.ts';
 import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
 import type { Parsed } from './yaml.ts';
@@ -45,6 +51,12 @@ export interface Settings {
     /** Host names that clients may use for the admin listener, besides `host` and the names of loopback. */
     readonly hosts: readonly string[];
     readonly token: string | null;
+    /** Absolute path of ADMIN_TOKENS_FILE, which the admin listener reads; null if it is not set. */
+    readonly tokensFile: string | null;
+    /** Null: plain text. */
+    readonly tls: Tls | null;
+    /** Null: no identities of an authenticating proxy. */
+    readonly identity: ProxyIdentitySettings | null;
   };
   readonly redis: {
     /** Null: the embedded store. */
@@ -101,7 +113,7 @@ interface Encryption {
 }
 
 /** `cert`, `key` and `clientCa` are absolute paths of PEM files. */
-interface Tls {
+export interface Tls {
   readonly cert: string;
   readonly key: string;
   readonly clientCa: string | null;
@@ -264,6 +276,9 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       port: environment.adminPort ?? admin.port,
       hosts: admin.hosts,
       token: environment.adminToken,
+      tokensFile: environment.adminTokensFile === null ? null : resolve(environment.adminTokensFile),
+      tls: tlsOf(admin.tls),
+      identity: proxyIdentityOf(admin.identity),
     },
     redis: {
       url: environment.redisUrl,
@@ -323,16 +338,18 @@ function conflictsOf(
 
 function encryptionOf({ tls, http2 = true }: GatewayFile['listen']): Encryption {
   if (tls === undefined) return { tls: null, http2: null };
+  return { tls: tlsOf(tls), http2: http2 === true ? http2Schema.parse({}) : http2 || null };
+}
+
+function tlsOf(tls: GatewayFile['listen']['tls']): Tls | null {
+  if (tls === undefined) return null;
   const { cert, key, clientCa, clientCertificate = 'required', minVersion } = tls;
   return {
-    tls: {
-      cert: resolve(cert),
-      key: resolve(key),
-      clientCa: clientCa === undefined ? null : resolve(clientCa),
-      clientCertificate: clientCa === undefined ? 'none' : clientCertificate,
-      minVersion,
-    },
-    http2: http2 === true ? http2Schema.parse({}) : http2 || null,
+    cert: resolve(cert),
+    key: resolve(key),
+    clientCa: clientCa === undefined ? null : resolve(clientCa),
+    clientCertificate: clientCa === undefined ? 'none' : clientCertificate,
+    minVersion,
   };
 }
 

@@ -5,7 +5,10 @@ import { readTree, type Tree, type TreeFault } from './yaml-tree.ts';
 /** Records a fault or a warning at a path. @param part what the position points at; the value if left out */
 export type Note = (path: Path, message: string, part?: 'key' | 'value') => void;
 
-export interface FileKind<Schema extends z.ZodObject> {
+/** A settings file is a mapping, or a list of mappings. */
+type FileSchema = z.ZodObject | z.ZodArray<z.ZodObject>;
+
+export interface FileKind<Schema extends FileSchema> {
   readonly schema: Schema;
   /** Paths that a later version supports: `listen.tls`, `routes.*.auth`. */
   readonly later: readonly string[];
@@ -24,7 +27,7 @@ export type Parsed<T> =
  * Turns the text of a settings file into a validated value, or returns all its faults (contract section 2). It reads no
  * file and never throws. Faults and warnings are in the order of the file.
  */
-export function parseYaml<Schema extends z.ZodObject>(
+export function parseYaml<Schema extends FileSchema>(
   text: string,
   file: string,
   kind: FileKind<Schema>,
@@ -38,7 +41,7 @@ export function parseYaml<Schema extends z.ZodObject>(
   });
   const { tree, faults: broken } = readTree(text.startsWith('\uFEFF') ? text.slice(1) : text);
   if (tree === null) return { faults: inOrder(broken.map(placed)), warnings: [] };
-  const foreign = foreignFault(tree, Object.keys(kind.schema.shape));
+  const foreign = foreignFault(tree, knownKeys(kind.schema));
   if (foreign !== null) return { faults: [placed(foreign)], warnings: [] };
   const result = kind.schema.safeParse(tree.value, { error: DEFAULT_MESSAGES });
   const wrong = result.success ? [] : faultsOfIssues(result.error.issues, { tree, ...kind });
@@ -49,7 +52,11 @@ export function parseYaml<Schema extends z.ZodObject>(
   const ordered = inOrder(warnings.map(placed));
   if (!result.success || faults.length > 0) return { faults: inOrder(faults.map(placed)), warnings: ordered };
   const locate = (path: Path) => placed({ ...tree.locate(path, 'value'), path, message: '' });
-  return { value: result.data, warnings: ordered, locate };
+  return { value: result.data as z.output<Schema>, warnings: ordered, locate };
+}
+
+function knownKeys(schema: FileSchema): readonly string[] {
+  return Object.keys(schema instanceof z.ZodArray ? schema.element.shape : schema.shape);
 }
 
 /**
@@ -58,8 +65,10 @@ export function parseYaml<Schema extends z.ZodObject>(
  * @returns a single fault without quotation if the file has none of the keys of a settings file; else null
  */
 function foreignFault(tree: Tree, known: readonly string[]): TreeFault | null {
-  const isSettings = isMapping(tree.value) && Object.keys(tree.value).some((key) => nearest(key, known) !== null);
-  if (isSettings || isEmptyMapping(tree.value)) return null;
+  const entries = Array.isArray(tree.value) ? tree.value : [tree.value];
+  const hasKnownKey = (value: unknown) =>
+    isMapping(value) && Object.keys(value).some((key) => nearest(key, known) !== null);
+  if (entries.length === 0 || entries.some(hasKnownKey) || isEmptyMapping(tree.value)) return null;
   const message = `is no such settings file: it must have one of the keys ${known.join(', ')}. Name another file.`;
   return { line: 1, column: 1, path: [], message };
 }

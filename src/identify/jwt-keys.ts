@@ -178,11 +178,13 @@ const FILE_AGES = { freshMs: 1_000, waitMs: 1_000, staleMs: 60 * MINUTE_MS, cool
 
 /**
  * Opens the issuer's keys. A file must exist at start; the keys of a URL are read in the background.
+ * @param setting the setting that names them, for the message
  * @throws Failure `bad_settings` if the file cannot be read or is not a key set
  */
 export function openJwtKeys(
   source: JwksSource,
   surroundings: Pick<JwtKeysOptions, 'monotonicMs' | 'onTrouble'>,
+  setting = 'jwt.jwks',
 ): JwtKeys {
   if (source.kind === 'url') return new JwtKeys({ ...surroundings, ...URL_AGES, read: () => fetchText(source.url) });
   const { path } = source;
@@ -192,7 +194,7 @@ export function openJwtKeys(
     const first = readFileSync(path, 'utf8');
     return new JwtKeys({ ...surroundings, ...FILE_AGES, first, read: () => readText(path) });
   } catch (error) {
-    const message = `${path}, the file of \`jwt.jwks\`, cannot be read as a JSON Web Key Set. It must be JSON such as {"keys":[…]}.`;
+    const message = `${path}, the file of \`${setting}\`, cannot be read as a JSON Web Key Set. It must be JSON such as {"keys":[…]}.`;
     throw new Failure('bad_settings', message, error);
   }
 }

@@ -51,7 +51,7 @@ interface Verified {
 /** Longer tokens are refused before they are parsed, so that a stranger's token costs no more than a request. */
 export const MAX_JWT_LENGTH = 8_192;
 /** How far the issuer's clock may be ahead, for `nbf` and `iat`. A token is never accepted after its own `exp`. */
-const TOLERANCE_SECONDS = 10;
+export const TOLERANCE_SECONDS = 10;
 /** How long a verified token is accepted before its signature is verified again. */
 const REMEMBER_MS = 300_000;
 /** Most keys with the same `kid` that are tried. An issuer has one, or two for a moment. */
@@ -106,51 +106,10 @@ export class JwtVerifier {
   }
 
   async #verify(token: string, sha: string, set: KeySet): Promise<JwtIdentity> {
-    try {
-      return this.#accept(await this.#claims(token, set), sha, set);
-    } catch (error) {
-      if (!(error instanceof errors.JWKSNoMatchingKey)) return this.#refusal(error, set);
-    }
-    const newer = await this.#options.keys.newerThan(set);
-    if ('retryAfterMs' in newer) return { kind: 'unavailable', ...newer };
-    if (newer === set) return refused('unknown_key');
-    try {
-      return this.#accept(await this.#claims(token, newer), sha, newer);
-    } catch (error) {
-      return this.#refusal(error, newer);
-    }
-  }
-
-  async #claims(token: string, { find }: KeySet): Promise<JWTPayload> {
-    const { issuer, audience, algorithms } = this.#options.rules;
-    const options = {
-      issuer,
-      audience: [...audience],
-      algorithms: [...algorithms],
-      requiredClaims: ['exp', 'sub'],
-      clockTolerance: TOLERANCE_SECONDS,
-      currentDate: new Date(this.#options.wallMs()),
-    };
-    const verify = async (key: JWTVerifyGetKey) => (await jwtVerify(token, key, options)).payload;
-    let several: errors.JWKSMultipleMatchingKeys;
-    try {
-      return await verify(find);
-    } catch (error) {
-      if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error;
-      several = error;
-    }
-    // A token without `kid` is not tried against several keys.
-    if (decodeProtectedHeader(token).kid === undefined) throw several;
-    let tried = 0;
-    for await (const key of several) {
-      try {
-        return await verify(async () => key);
-      } catch (error) {
-        if (!(error instanceof errors.JWSSignatureVerificationFailed)) throw error;
-      }
-      if (++tried === MOST_KEYS) break;
-    }
-    throw new errors.JWSSignatureVerificationFailed();
+    const { keys, rules, wallMs } = this.#options;
+    const verified = await verifyClaims(token, set, { keys, rules, wallMs, requiredClaims: ['exp', 'sub'] });
+    if ('claims' in verified) return this.#accept(verified.claims, sha, verified.set);
+    return 'why' in verified ? refused(verified.why) : { kind: 'unavailable', ...verified };
   }
 
   #accept(claims: JWTPayload, sha: string, set: KeySet): JwtIdentity {
@@ -164,13 +123,81 @@ export class JwtVerifier {
     this.#verified.set(sha, { identity, set, untilMs: monotonicMs() + Math.min(leftMs, REMEMBER_MS) });
     return identity;
   }
+}
 
-  #refusal(error: unknown, set: KeySet): JwtIdentity {
+export interface ClaimsOptions {
+  readonly rules: Pick<JwtRules, 'issuer' | 'audience' | 'algorithms'>;
+  readonly keys: JwtKeys;
+  readonly requiredClaims: readonly string[];
+  /** Unix milliseconds. */
+  readonly wallMs: () => number;
+}
+
+/**
+ * Verifies the signature and the registered claims of a token. Never rejects.
+ * @param set the keys to begin with; if they lack the token's key, newer ones are read
+ * @returns the claims and the keys that verified them; why the token is refused; or, if the issuer's keys are not
+ *   available, when to retry
+ */
+export async function verifyClaims(
+  token: string,
+  set: KeySet,
+  options: ClaimsOptions,
+): Promise<{ readonly claims: JWTPayload; readonly set: KeySet } | { readonly why: JwtRefusal } | KeysAway> {
+  const { keys } = options;
+  const refusal = (error: unknown, by: KeySet) => {
     const why = refusalOf(error);
-    if (why !== null) return refused(why);
     // An unusable key is a fault of the issuer, not of the caller.
-    return { kind: 'unavailable', ...this.#options.keys.unusable(set, error) };
+    return why === null ? keys.unusable(by, error) : { why };
+  };
+  try {
+    return { claims: await claimsOf(token, set, options), set };
+  } catch (error) {
+    if (!(error instanceof errors.JWKSNoMatchingKey)) return refusal(error, set);
   }
+  const newer = await keys.newerThan(set);
+  if ('retryAfterMs' in newer) return newer;
+  if (newer === set) return { why: 'unknown_key' };
+  try {
+    return { claims: await claimsOf(token, newer, options), set: newer };
+  } catch (error) {
+    return refusal(error, newer);
+  }
+}
+
+async function claimsOf(
+  token: string,
+  { find }: KeySet,
+  { rules: { issuer, audience, algorithms }, requiredClaims, wallMs }: ClaimsOptions,
+): Promise<JWTPayload> {
+  const options = {
+    issuer,
+    audience: [...audience],
+    algorithms: [...algorithms],
+    requiredClaims: [...requiredClaims],
+    clockTolerance: TOLERANCE_SECONDS,
+    currentDate: new Date(wallMs()),
+  };
+  const verify = async (key: JWTVerifyGetKey) => (await jwtVerify(token, key, options)).payload;
+  let several: errors.JWKSMultipleMatchingKeys;
+  try {
+    return await verify(find);
+  } catch (error) {
+    if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error;
+    several = error;
+  }
+  // A token without `kid` is not tried against several keys.
+  if (decodeProtectedHeader(token).kid === undefined) throw several;
+  let tried = 0;
+  for await (const key of several) {
+    try {
+      return await verify(async () => key);
+    } catch (error) {
+      if (!(error instanceof errors.JWSSignatureVerificationFailed)) throw error;
+    }
+    if (++tried === MOST_KEYS) break;
+  }
+  throw new errors.JWSSignatureVerificationFailed();
 }
 
 function refused(why: JwtRefusal): JwtRefused {
@@ -186,14 +213,24 @@ export function consumerOfClaims(
   { issuer, planClaim }: { readonly issuer: string; readonly planClaim: string },
   latestSeconds: number,
 ): { readonly consumer: Consumer; readonly expiresAtMs: number } | JwtRefusal {
-  const { exp, iat, sub } = claims;
-  if (typeof exp !== 'number' || !Number.isFinite(exp)) return 'no_expiry';
-  if (iat !== undefined && !(typeof iat === 'number' && iat <= latestSeconds)) return 'not_yet';
+  const expiresAtMs = expiryOf(claims, latestSeconds);
+  if (typeof expiresAtMs === 'string') return expiresAtMs;
+  const { sub } = claims;
   if (typeof sub !== 'string' || sub === '') return 'subject';
   const plan = Object.hasOwn(claims, planClaim) ? claims[planClaim] : undefined;
   if (typeof plan !== 'string') return 'plan';
   const consumer = { id: jwtConsumerId(issuer, sub), plan, limits: Object.freeze({}), name: null, owner: null };
-  return { consumer: Object.freeze(consumer), expiresAtMs: exp * 1000 };
+  return { consumer: Object.freeze(consumer), expiresAtMs };
+}
+
+/**
+ * When verified claims expire, in Unix milliseconds.
+ * @param latestSeconds the latest `iat` that is accepted, Unix seconds
+ */
+export function expiryOf({ exp, iat }: JWTPayload, latestSeconds: number): number | 'no_expiry' | 'not_yet' {
+  if (typeof exp !== 'number' || !Number.isFinite(exp)) return 'no_expiry';
+  if (iat !== undefined && !(typeof iat === 'number' && iat <= latestSeconds)) return 'not_yet';
+  return exp * 1000;
 }
 
 /** What is wrong with a token; annotate/errors.ts has a sentence for the caller for each. */

@@ -1,12 +1,20 @@
 import { constants, createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import type { Socket } from 'node:net';
-import { createSecureContext, createServer, type SecureContextOptions, type Server, type TLSSocket } from 'node:tls';
+import {
+  createSecureContext,
+  createServer,
+  type SecureContextOptions,
+  type Server,
+  type TLSSocket,
+  type TlsOptions,
+} from 'node:tls';
 import { Failure } from '../failure.ts';
 import { carrierOf } from '../io/node-internals.ts';
 
 /*
- * TLS on the public port: the certificates, which may be replaced while the gateway runs, and the stage that decrypts.
+ * TLS on the listeners: the certificates, which may be replaced while the gateway runs, and the stage that decrypts on the
+ * public port.
  */
 
 interface CertificateFiles {
@@ -73,12 +81,13 @@ export class Certificates {
 
   /**
    * @param wallMs Unix milliseconds
+   * @param setting the setting that names the files, for the message
    * @throws Failure `bad_settings`, with a message that names the file and quotes nothing from it
    */
-  static async open(files: CertificateFiles, wallMs: () => number): Promise<Certificates> {
+  static async open(files: CertificateFiles, wallMs: () => number, setting = 'listen.tls'): Promise<Certificates> {
     const signature = await signatureOf(files);
     const read = await readCertificate(files);
-    if ('why' in read) throw new Failure('bad_settings', `listen.tls: ${read.why}`);
+    if ('why' in read) throw new Failure('bad_settings', `${setting}: ${read.why}`);
     return new Certificates(files, read, signature, wallMs);
   }
 
@@ -279,11 +288,9 @@ export function createTlsStage(options: TlsStageOptions): {
 } {
   const requestsCertificate = options.clientCertificate !== 'none';
   const server: Server = createServer({
-    ...contextOptions(options.certificates.current, options),
+    ...serverOptionsOf(options.certificates.current, options),
     ALPNProtocols: options.http2 ? ['h2', 'http/1.1'] : ['http/1.1'],
     handshakeTimeout: options.handshakeTimeoutMs,
-    requestCert: requestsCertificate,
-    rejectUnauthorized: options.clientCertificate === 'required',
   });
   server.on('tlsClientError', (_error, socket) => {
     options.onFailure();
@@ -318,6 +325,23 @@ function contextOptions({ cert, key, clientCa }: Certificate, { minVersion }: Tl
     honorCipherOrder: true,
     secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_NO_COMPRESSION,
   };
+}
+
+/** The options of a server with this certificate. */
+export function serverOptionsOf(certificate: Certificate, settings: TlsSettings): TlsOptions {
+  return {
+    ...contextOptions(certificate, settings),
+    requestCert: settings.clientCertificate !== 'none',
+    rejectUnauthorized: settings.clientCertificate === 'required',
+  };
+}
+
+/** Makes a listening server disconnect clients with a certificate that none of the authorities has signed. */
+export function verifyClients(server: Server, { clientCertificate }: TlsSettings): void {
+  if (clientCertificate === 'none') return;
+  server.prependListener('secureConnection', (socket: TLSSocket) => {
+    if (!isAcceptable(socket)) socket.destroy();
+  });
 }
 
 /** Attack: if certificates are optional, Node also accepts one that none of the authorities has signed. */

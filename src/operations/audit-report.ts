@@ -94,7 +94,7 @@ function reportOf({ id, atMs, text }: KeptRecord): ChangeReport | null {
 }
 
 function matches({ target, actor, after }: ChangeReport, filter: ChangeFilter): boolean {
-  const name = actor.kind === 'token' ? actor.name : actor.user;
+  const name = 'name' in actor ? actor.name : actor.user;
   if (filter.actor !== null && name !== filter.actor) return false;
   if (filter.key === null || target === filter.key) return true;
   const { keys } = membersOf(after);

@@ -6,9 +6,12 @@ import type { AuditStore } from './audit-store.ts';
 import { timeOf } from './key-report.ts';
 import { isKeyId } from './operations.ts';
 
-/** The actor of a change: a token of the admin API, or the user of a shell who ran a command. */
+/**
+ * The actor of a change: a token of the admin API (also through a session that it began), a person whom an authenticating
+ * proxy names, or the user of a shell who ran a command. A person may have the name of a token, so the kinds differ.
+ */
 export type Actor =
-  | { readonly kind: 'token'; readonly name: string }
+  | { readonly kind: 'token' | 'person'; readonly name: string }
   | { readonly kind: 'shell'; readonly user: string; readonly host: string };
 
 /** The actor who asked for a change, and the request. */
@@ -166,8 +169,10 @@ export interface AuditLine {
   readonly outcome: 'done' | 'repeated' | 'refused' | 'unknown' | 'lost';
   /** The error code of the response; null if it was not an error. */
   readonly code: string | null;
-  /** `stranger`: a client without the admin token. */
+  /** `stranger`: a client that is not identified. */
   readonly who: 'admin' | 'stranger';
+  /** The name of the token, or of the person whom an authenticating proxy names; null for a stranger. */
+  readonly actor: string | null;
   readonly clientAddress: string;
   readonly requestId: string;
   /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
@@ -202,18 +207,20 @@ export function keyStateOf({ plan, limits, name, owner, expiresAtMs, revokedAtMs
 
 /** The request that asked for a change. */
 export interface ChangeRequest {
+  readonly identity: { readonly name: string };
   readonly clientAddress: string;
   readonly requestId: string;
 }
 
 /** The line of a change that was made. */
 export function doneLine(
-  { clientAddress, requestId }: ChangeRequest,
+  { identity, clientAddress, requestId }: ChangeRequest,
   action: Action,
   id: string,
   states: Pick<AuditLine, 'before' | 'after'> = { before: null, after: null },
 ): AuditLine {
-  return { action, outcome: 'done', code: null, who: 'admin', clientAddress, requestId, id, ...states };
+  const [outcome, code, actor] = ['done', null, identity.name] as const;
+  return { action, outcome, code, who: 'admin', actor, clientAddress, requestId, id, ...states };
 }
 
 /** Writes the line of a change that was made. If a failover may undo it, a second line follows once that is settled. */
@@ -229,17 +236,24 @@ export function auditChange(audit: (line: AuditLine) => void, line: AuditLine, d
 
 /** The line of a change that was refused, or whose outcome is unknown. */
 export function failedLine(
-  { clientAddress, requestId, ids }: ChangeRequest & { readonly ids: readonly string[] },
+  { identity, clientAddress, requestId, ids }: ChangeRequest & { readonly ids: readonly string[] },
   action: Action,
   outcome: 'refused' | 'unknown',
   code: string,
 ): AuditLine {
-  const id = ids[0] ?? null;
-  return { action, outcome, code, who: 'admin', clientAddress, requestId, id, before: null, after: null };
+  const [id, actor] = [ids[0] ?? null, identity.name];
+  return { action, outcome, code, who: 'admin', actor, clientAddress, requestId, id, before: null, after: null };
 }
 
-/** The line of a request with a wrong admin token. */
+/** The line of a request with a wrong token, one-time code or proxy token. */
 export function strangerLine(clientAddress: string, requestId: string): AuditLine {
-  const [action, outcome, code] = ['admin.access', 'refused', 'invalid_admin_token'] as const;
-  return { action, outcome, code, who: 'stranger', clientAddress, requestId, id: null, before: null, after: null };
+  const [outcome, code, who] = ['refused', 'invalid_admin_token', 'stranger'] as const;
+  return { ...ACCESS, outcome, code, who, actor: null, clientAddress, requestId };
 }
+
+/** The line of a sign-in that began a session. */
+export function signInLine({ identity, clientAddress, requestId }: ChangeRequest): AuditLine {
+  return { ...ACCESS, outcome: 'done', code: null, who: 'admin', actor: identity.name, clientAddress, requestId };
+}
+
+const ACCESS = { action: 'admin.access', id: null, before: null, after: null } as const;

@@ -3,15 +3,13 @@ import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { parse } from 'yaml';
 import { type AdminApi, adminApi } from '../admin/api.ts';
-import { AdminAuthenticator, WRONG_TOKENS_PER_MINUTE } from '../admin/authenticator.ts';
 import type { Plans } from '../admit/plan.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
-import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
 import { deprecationReports } from '../operations/deprecations.ts';
 import { Operations } from '../operations/operations.ts';
-import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
+import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores, type PepperState } from './gateway-stores.ts';
 
 /** The settings and plans in force. A reload replaces them, so they are read anew for each use. */
@@ -45,19 +43,15 @@ export interface AdminApiTelemetry {
 export function adminApiOn(
   inForce: SettingsInForce,
   stores: () => Promise<Stores>,
+  access: Pick<AdminAccess, 'authenticator' | 'tls'>,
   { logger, auditFailed }: AdminApiTelemetry,
 ): AdminApi {
   const nowMs = () => Date.now();
   // Audit lines are written at every LOG_LEVEL but `silent`.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
-  const attempts = new FailedAttempts({
-    counter: new MemoryAttemptCounter(),
-    limit: () => WRONG_TOKENS_PER_MINUTE,
-    monotonicMs: () => performance.now(),
-    wallMs: nowMs,
-  });
   return adminApi({
-    authenticator: new AdminAuthenticator({ token: inForce.settings.admin.token, attempts, nowMs }),
+    authenticator: access.authenticator,
+    isTls: access.tls !== null,
     admin: async () => {
       const opened = await stores();
       const { keys, ledger, history, peppers } = opened;
@@ -104,6 +98,7 @@ function refuseUnlessRight(pepper: PepperState): void {
  */
 export function adminApiAlone(
   inForce: SettingsInForce,
+  access: AdminAccess,
   telemetry: AdminApiTelemetry,
 ): {
   readonly api: AdminApi;
@@ -126,7 +121,7 @@ export function adminApiAlone(
     return opened;
   };
   return {
-    api: adminApiOn(inForce, open, telemetry),
+    api: adminApiOn(inForce, open, access, telemetry),
     stores: open,
     close: async () => {
       await (await opened?.catch(() => null))?.close();

@@ -3,7 +3,7 @@ import { dirname, join, resolve } from 'node:path';
 import type { Variables } from '../config/environment.ts';
 import type { Settings } from '../config/settings.ts';
 
-const SECRET_FILES = ['KEY_PEPPER_FILE', 'ADMIN_TOKEN_FILE', 'REDIS_URL_FILE'] as const;
+const SECRET_FILES = ['KEY_PEPPER_FILE', 'ADMIN_TOKEN_FILE', 'ADMIN_TOKENS_FILE', 'REDIS_URL_FILE'] as const;
 
 /** Mode bits of users who are neither the owner nor in the group. A group may read: operators use it to grant access. */
 const OTHERS = { read: 0o004, list: 0o005, enter: 0o001 };
@@ -21,9 +21,12 @@ export function exposedFiles(env: Variables, settings: Settings): readonly strin
     what: `the private key of the upstream ${name}`,
     file: tls?.key ?? null,
   }));
-  const own = { what: 'the private key of listen.tls', file: settings.listen.tls?.key ?? null };
+  const own = [
+    { what: 'the private key of listen.tls', file: settings.listen.tls?.key ?? null },
+    { what: 'the private key of admin.tls', file: settings.admin.tls?.key ?? null },
+  ];
   return [
-    ...[...named, own, ...keys].flatMap(({ what, file }) => (file === null ? [] : exposedFile(what, resolve(file)))),
+    ...[...named, ...own, ...keys].flatMap(({ what, file }) => (file === null ? [] : exposedFile(what, resolve(file)))),
     ...(settings.redis.url === null ? exposedFolder(resolve(settings.dataFolder)) : []),
   ];
 }

@@ -16,6 +16,7 @@ import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import type { Route } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
+import { type AdminAccess, type AdminAddress, adminAddressOf, consoleOf, openAdminAccess } from './admin-access.ts';
 import { adminApiOn } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
 import { closeWebSocketsOfEndedKeys, gatewayDepsOf, openServices, TokenIssuers } from './dependencies.ts';
@@ -25,13 +26,11 @@ import { LiveSettings, type LiveSettingsOptions } from './live-settings.ts';
 import { Upstreams } from './upstreams.ts';
 import type { WorkerContext } from './workers/worker-context.ts';
 
-export interface RunningGateway {
+export interface RunningGateway extends AdminAddress {
   readonly host: string;
   readonly port: number;
   /** The scheme of the public listener. */
   readonly scheme: 'http' | 'https';
-  readonly adminHost: string;
-  readonly adminPort: number;
   /** Logs an uncaught exception or an unhandled rejection. */
   reportDefect(error: unknown): void;
   /**
@@ -41,17 +40,23 @@ export interface RunningGateway {
   stop(): Promise<ExitCode>;
 }
 
+export interface GatewayOptions {
+  /** Null if this process is the whole gateway; else it is one of several workers, and does not listen itself. */
+  readonly context?: WorkerContext | null;
+  /** Whether one-time links sign in to the console, as they do for `npm start`. */
+  readonly hasSignInLinks?: boolean;
+}
+
 type Closer = () => Promise<void> | void;
 
 /**
  * Starts one gateway: first the stores, then the listeners, so that it serves no request before everything is ready.
- * @param context null if this process is the whole gateway; else it is one of several workers, and does not listen itself
  * @throws Failure `store_owned`, `store_corrupt`, `pepper_mismatch`, `cannot_listen` and others, after closing what was open
  */
 export async function runGateway(
   configuration: Configuration,
   env: NodeJS.ProcessEnv,
-  context: WorkerContext | null = null,
+  { context = null, hasSignInLinks = false }: GatewayOptions = {},
 ): Promise<RunningGateway> {
   const live = new LiveSettings(configuration);
   const { settings, warnings } = configuration;
@@ -70,7 +75,7 @@ export async function runGateway(
     for (const closer of closers.reverse()) await closer();
   };
   try {
-    const running = await start(live, log, { metricsRef, closers, env, context });
+    const running = await start(live, log, { metricsRef, closers, env, context, hasSignInLinks });
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
     const stop = async (): Promise<ExitCode> => {
       await running.drain();
@@ -90,11 +95,19 @@ interface StartOptions {
   readonly closers: Closer[];
   readonly env: NodeJS.ProcessEnv;
   readonly context: WorkerContext | null;
+  readonly hasSignInLinks: boolean;
 }
 
-async function start(live: LiveSettings, log: GatewayLog, { metricsRef, closers, env, context }: StartOptions) {
+async function start(
+  live: LiveSettings,
+  log: GatewayLog,
+  { metricsRef, closers, env, context, hasSignInLinks }: StartOptions,
+) {
   const { settings } = live;
   const ownShareOf = (whole: Settings) => context?.share(whole) ?? whole;
+  const access =
+    context === null ? await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }) : null;
+  closers.push(() => access?.close());
   const certificates = await openCertificates(settings.listen.tls);
   closers.push(() => certificates?.close());
   const stores = await openGatewayStores(settings, {
@@ -151,8 +164,10 @@ async function start(live: LiveSettings, log: GatewayLog, { metricsRef, closers,
   const served = new Gateway({ ...deps, jwt: tokens.verifierFor(settings.jwt) });
   gateway = served;
   const readiness = () => readinessOf(live, stores, draining.hasBegun || listener === null, heap.isShort);
-  const api = adminApiOn(live, async () => stores, { logger: log.logger, auditFailed: metrics.auditFailed });
-  const admin = context === null ? await adminOf(settings, metrics, { readiness, api }, closers) : settings.admin;
+  const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed };
+  const api = (access: AdminAccess) => adminApiOn(live, async () => stores, access, telemetry);
+  const admin =
+    access === null ? null : await adminOf(settings, metrics, { access, api: api(access), readiness }, closers);
   context?.show({ readiness, metrics: () => metrics.registry.getMetricsAsJSON() });
   const limit = openFilesLimit();
   const fitting = connectionLimitOf(ownShareOf(settings), limit);
@@ -214,7 +229,7 @@ async function start(live: LiveSettings, log: GatewayLog, { metricsRef, closers,
   };
   closers.push(live.follow(reloading));
   const store = stores.state();
-  if (context === null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
+  if (admin !== null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
   else log.logger.info({ pid: process.pid, store }, 'worker serving');
   const drain = async () => {
     draining.hasBegun = true;
@@ -227,7 +242,7 @@ async function start(live: LiveSettings, log: GatewayLog, { metricsRef, closers,
     log.logger.info('drained');
   };
   const scheme: RunningGateway['scheme'] = certificates === null ? 'http' : 'https';
-  return { host, port, scheme, adminHost: admin.host, adminPort: admin.port, drain };
+  return { host, port, scheme, ...adminAddressOf(admin ?? settings.admin, access), drain };
 }
 
 function reportMemory({ logger }: GatewayLog, isShort: boolean, { usedBytes, limitBytes }: HeapUse): void {
@@ -241,11 +256,12 @@ const MIB = 1024 * 1024;
 async function adminOf(
   settings: Settings,
   { registry }: GatewayMetrics,
-  answering: Pick<AdminListenerOptions, 'readiness' | 'api'>,
+  { access, ...answering }: Pick<AdminListenerOptions, 'readiness' | 'api'> & { readonly access: AdminAccess },
   closers: Closer[],
 ): Promise<AdminListener> {
   const metrics = async () => ({ text: await registry.metrics(), contentType: registry.contentType });
-  const admin = await listenAdmin({ ...settings.admin, ...answering, metrics });
+  const { tls } = access;
+  const admin = await listenAdmin({ ...settings.admin, ...answering, tls, console: consoleOf(access), metrics });
   closers.push(() => admin.close());
   return admin;
 }

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import type { Configuration } from '../config/settings.ts';
 import { checkNodeInternals } from '../io/node-internals.ts';
-import type { RunningGateway } from './gateway-process.ts';
+import type { GatewayOptions, RunningGateway } from './gateway-process.ts';
 
 const ONE_WORKER =
   'WORKERS: the embedded store belongs to one process, so one runs; set REDIS_URL to run several on one quota.';
@@ -14,15 +14,19 @@ const ONE_WORKER =
  * The undocumented parts of Node that the gateway uses are tried here, once: workers run the same Node.js.
  * @throws Failure `store_owned`, `store_corrupt`, `cannot_listen`, `no_worker`, `bad_settings`, `unsupported_node`
  */
-export async function startGateway(configuration: Configuration, env: NodeJS.ProcessEnv): Promise<RunningGateway> {
+export async function startGateway(
+  configuration: Configuration,
+  env: NodeJS.ProcessEnv,
+  options: Pick<GatewayOptions, 'hasSignInLinks'> = {},
+): Promise<RunningGateway> {
   const { workers, redis, listen } = configuration.settings;
   const lacking = await checkNodeInternals({ tls: listen.tls !== null, http2: listen.http2 !== null });
   const checked = { ...configuration, warnings: [...configuration.warnings, ...lacking] };
   const wanted = workers === 'auto' ? availableParallelism() : workers;
   if (wanted > 1 && redis.url !== null) {
     const { supervise } = await import('./workers/supervisor.ts');
-    return supervise(checked, wanted, env);
+    return supervise(checked, wanted, env, options);
   }
   const { runGateway } = await import('./gateway-process.ts');
-  return runGateway(wanted > 1 ? { ...checked, warnings: [...checked.warnings, ONE_WORKER] } : checked, env);
+  return runGateway(wanted > 1 ? { ...checked, warnings: [...checked.warnings, ONE_WORKER] } : checked, env, options);
 }

@@ -1,6 +1,9 @@
+import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { AdminTokens } from '../../src/admin/admin-tokens.ts';
 import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
+import { Sessions } from '../../src/admin/sessions.ts';
 import { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../../src/stores/embedded/failed-attempts.ts';
 import { eventually } from '../support/conditions.ts';
@@ -122,8 +125,14 @@ describe('with ADMIN_TOKEN', () => {
       monotonicMs: nowMs,
       wallMs: nowMs,
     });
-    const door = new AdminAuthenticator({ token: TOKEN, attempts, nowMs });
-    const present = (token: string) => door.refusalFor(['Authorization', `Bearer ${token}`], '192.0.2.1');
+    const tokens = new AdminTokens({ adminToken: TOKEN, tokens: null, hasLinks: false });
+    const sessions = new Sessions({ random: randomBytes, nowMs });
+    const door = new AdminAuthenticator({ tokens, sessions, proxy: null, attempts, nowMs });
+    const request = { method: 'GET', path: '/admin/keys', address: '192.0.2.1', isTls: false };
+    const present = async (token: string) => {
+      const found = await door.authorise({ ...request, rawHeaders: ['Authorization', `Bearer ${token}`] });
+      return 'refusal' in found ? found.refusal : null;
+    };
     let answered = 0;
     const guesses = Array.from({ length: 100 }, async (_, i) => {
       const answer = await present(`guess${i}`);

@@ -5,10 +5,11 @@ import addFormats from 'ajv-formats';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { RESOURCES } from '../../src/admin/resources.ts';
+import { SESSION_METHODS } from '../../src/admin/sign-in.ts';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { type PrivateRedis, privateRedis, redisCommand } from '../support/redis.ts';
-import { ask, STORES, startWithAdmin, type Told } from './operator.ts';
+import { ask, STORES, startWithAdmin, TOKEN, type Told } from './operator.ts';
 
 const committed = parse(readFileSync(new URL('../../src/admin/openapi.yaml', import.meta.url), 'utf8'));
 
@@ -123,7 +124,9 @@ describe('openapi.yaml', () => {
     const there = RESOURCES.flatMap(({ path, methods }) =>
       Object.keys(methods).map((method) => `${method} /${path.join('/').replace(':id', '{id}')}`),
     );
-    expect(described.sort()).toEqual([...there, 'GET /openapi.json'].sort());
+    expect(described.sort()).toEqual(
+      [...there, 'GET /openapi.json', ...SESSION_METHODS.map((method) => `${method} /session`)].sort(),
+    );
   });
 
   test('its examples obey its own schemas', () => {
@@ -230,12 +233,18 @@ describe('the API held to openapi.yaml', () => {
       ['GET', '/admin/audit'],
       ['GET', '/admin/audit?limit=1&since=1h&actor=ADMIN_TOKEN'],
       ['GET', '/admin/audit?since=soon'],
+      ['GET', '/admin/session'],
+      ['POST', '/admin/session', { token: TOKEN }],
+      ['POST', '/admin/session', {}],
+      ['DELETE', '/admin/session'],
+      ['DELETE', '/admin/session?everywhere=maybe'],
       ['GET', '/admin/openapi.json'],
       ['GET', '/admin/none'],
       ['PUT', '/admin/keys'],
     ];
     for (const [method, path, body] of each) await it(method, path, body);
     const bodies = [
+      ['POST', '/admin/session'],
       ['POST', '/admin/keys'],
       ['PATCH', `/admin/keys/${id}`],
       ['POST', `/admin/keys/${id}/rotate`],
@@ -312,6 +321,7 @@ describe('the API held to openapi.yaml', () => {
     );
     const bodyFor = (method: string, path: string) => {
       if (/\/(rotate|delete|reset)$/.test(path)) return undefined;
+      if (path === '/session') return method === 'post' ? { token: 'wrong' } : undefined;
       if (path.endsWith('/topups')) return { window: 'day', amount: 5 };
       return method === 'patch' ? { owner: 'o' } : method === 'post' ? { plan: 'free' } : undefined;
     };

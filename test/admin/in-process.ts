@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
 import { loadConfiguration } from '../../src/config/settings.ts';
 import type { KeyStore } from '../../src/identify/key-store.ts';
+import { openAdminAccess } from '../../src/serve/admin-access.ts';
 import { adminApiOn } from '../../src/serve/admin-api.ts';
 import { atEnd } from '../support/endings.ts';
 import { FakeAuditStore } from './fake-audit-store.ts';
@@ -42,9 +43,10 @@ export async function adminApiWith(
     history: { ...nothing, of: async () => null },
     audit,
   };
-  const server = createServer(
-    adminApiOn({ ...configuration, settings }, async () => stores, { logger, auditFailed: () => failures++ }),
-  );
+  const access = await openAdminAccess(settings.admin, { logger, hasSignInLinks: false });
+  atEnd(() => access.close());
+  const telemetry = { logger, auditFailed: () => failures++ };
+  const server = createServer(adminApiOn({ ...configuration, settings }, async () => stores, access, telemetry));
   atEnd(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port: adminPort } = server.address() as AddressInfo;

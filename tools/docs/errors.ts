@@ -218,8 +218,18 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
 const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, when: string]>> = {
   invalid_request: [400, 'A parameter or a member of the body is wrong; the message names it.'],
   missing_admin_token: [401, 'No token came.'],
-  invalid_admin_token: [401, 'The token is not ADMIN_TOKEN.'],
-  forbidden: [403, 'The gateway has no ADMIN_TOKEN, so the API is closed.'],
+  invalid_admin_token: [
+    401,
+    'The token is none that the gateway accepts, the sign-in code was used or is too old, or the token of the authenticating proxy is not valid.',
+  ],
+  forbidden: [
+    403,
+    'The role of the sender is too low, the authenticating proxy gives the person no role, or the gateway has no admin token, so that the API is closed.',
+  ],
+  cross_origin: [
+    403,
+    'A browser sends the request from a page of another origin, or a change with a session is not application/json.',
+  ],
   not_found: [404, 'There is no such path, key or ban.'],
   method_not_allowed: [405, 'The path has other methods, which `Allow` lists.'],
   conflict: [
@@ -236,6 +246,7 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   ],
   internal_error: [500, 'A defect, or something in the store that this version cannot read.'],
   audit_unavailable: [503, 'The change cannot be recorded, and `audit.required` asks for that. It was not made.'],
+  identity_unavailable: [503, 'The keys that verify the token of the authenticating proxy cannot be had.'],
   store_unavailable: [503, 'The store does not answer. The change may have been made.'],
 };
 

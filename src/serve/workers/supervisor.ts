@@ -1,14 +1,15 @@
 import { type AddressInfo, createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type AdminListener, type AdminListenerOptions, listenAdmin } from '../../admin/listener.ts';
+import { type AdminListenerOptions, listenAdmin } from '../../admin/listener.ts';
 import type { Configuration, Settings } from '../../config/settings.ts';
 import { listening } from '../../io/listening.ts';
 import { OpenFiles, openFilesLimit } from '../../listen/open-files.ts';
 import { JoinedMetrics } from '../../telemetry/joined-metrics.ts';
 import { type GatewayLog, openLog } from '../../telemetry/log.ts';
+import { type AdminAccess, adminAddressOf, consoleOf, openAdminAccess } from '../admin-access.ts';
 import { adminApiAlone } from '../admin-api.ts';
 import { connectionLimitOf, tooFewFiles, totalOf } from '../connection-limit.ts';
-import type { RunningGateway } from '../gateway-process.ts';
+import type { GatewayOptions, RunningGateway } from '../gateway-process.ts';
 import { LiveSettings, type LiveSettingsOptions } from '../live-settings.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { countsOf, JoinedLines, joinReadiness, type WorkerReport } from './joined-output.ts';
@@ -29,6 +30,7 @@ export async function supervise(
   configuration: Configuration,
   workers: number,
   env: NodeJS.ProcessEnv,
+  { hasSignInLinks = false }: Pick<GatewayOptions, 'hasSignInLinks'> = {},
 ): Promise<RunningGateway> {
   const { settings, warnings } = configuration;
   const lines = new JoinedLines(process.stdout.fd);
@@ -41,6 +43,11 @@ export async function supervise(
     stream: lines,
   });
   for (const warning of warnings) log.logger.warn(warning);
+  const access = await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }).catch(async (error) => {
+    await log.close();
+    await lines.close();
+    throw error;
+  });
   // Each worker has its own limit of open files, the same as this process. The supervisor itself holds only the connections
   // that no worker has taken yet.
   const limit = openFilesLimit();
@@ -63,17 +70,18 @@ export async function supervise(
     warnings: [],
   });
   const pool = poolOf({ workers, env, dispatcher, metrics, lines, log, configuration: inForce });
-  const adminApi = adminApiAlone(live, { logger: log.logger, auditFailed: () => metrics.auditFailed() });
+  const adminApi = adminApiAlone(live, access, { logger: log.logger, auditFailed: () => metrics.auditFailed() });
   const keys = async () => (await adminApi.stores()).keys;
   const leaves = [forwardSignals(pool), followSilently(live, { log, env, keys })];
   const close = async () => {
     for (const leave of leaves) await leave();
+    access.close();
     await adminApi.close();
     await log.close();
     await lines.close();
   };
   try {
-    const running = await start(settings, { pool, dispatcher, metrics, log, api: adminApi.api });
+    const running = await start(settings, { pool, dispatcher, metrics, log, api: adminApi.api, access });
     const stop = async () => {
       const isBroken = await running.drain();
       await close();
@@ -96,10 +104,11 @@ interface SupervisorDeps {
   readonly metrics: JoinedMetrics;
   readonly log: GatewayLog;
   readonly api: AdminListenerOptions['api'];
+  readonly access: AdminAccess;
 }
 
 /** Starts the admin listener, then the workers, then the public port, so that no request comes before a worker serves. */
-async function start(settings: Settings, { pool, dispatcher, metrics, log, api }: SupervisorDeps) {
+async function start(settings: Settings, { pool, dispatcher, metrics, log, api, access }: SupervisorDeps) {
   // `/readyz` is 503 until the port is open, just as while the gateway drains.
   let draining = true;
   const admin = await listenAdmin({
@@ -107,6 +116,8 @@ async function start(settings: Settings, { pool, dispatcher, metrics, log, api }
     readiness: () => readinessOf(pool, dispatcher, draining),
     metrics: () => countsOf(pool.running, metrics, ANSWER_WITHIN_MS),
     api,
+    tls: access.tls,
+    console: consoleOf(access),
   });
   const openFiles = new OpenFiles(openFilesLimit());
   const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) => {
@@ -138,15 +149,11 @@ async function start(settings: Settings, { pool, dispatcher, metrics, log, api }
     log.logger.info('drained');
     return isBroken;
   };
-  return { host, port, scheme: schemeOf(settings), ...addressOf(admin), drain };
+  return { host, port, scheme: schemeOf(settings), ...adminAddressOf(admin, access), drain };
 }
 
 function schemeOf({ listen }: Settings): RunningGateway['scheme'] {
   return listen.tls === null ? 'http' : 'https';
-}
-
-function addressOf({ host, port }: AdminListener): Pick<RunningGateway, 'adminHost' | 'adminPort'> {
-  return { adminHost: host, adminPort: port };
 }
 
 function poolOf({

@@ -20,7 +20,9 @@ async function run(): Promise<number> {
   try {
     // This import takes most of the start, so the signal handlers are installed before it.
     const { runGateway } = await import('../gateway-process.ts');
-    const gateway = await runGateway(deepFreeze(configuration), process.env, link.contextOf(worker, workers));
+    const gateway = await runGateway(deepFreeze(configuration), process.env, {
+      context: link.contextOf(worker, workers),
+    });
     await link.send({ kind: 'serving' });
     const code = await serveUntil(link.stopped, gateway);
     await link.sendLastMetrics();

@@ -1,0 +1,111 @@
+import type { JWTPayload } from 'jose';
+import { ROLES, type Role } from '../config/admin-tokens.ts';
+import type { ProxyIdentitySettings } from '../config/identification.ts';
+import { expiryOf, MAX_JWT_LENGTH, TOLERANCE_SECONDS, verifyClaims } from '../identify/jwt.ts';
+import type { JwtKeys } from '../identify/jwt-keys.ts';
+import type { Identity } from './call.ts';
+
+export interface ProxyIdentityOptions {
+  readonly settings: ProxyIdentitySettings;
+  readonly keys: JwtKeys;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
+}
+
+/** The person that the token of an authenticating proxy names, or why it identifies nobody. */
+export type ProxyOutcome =
+  | { readonly kind: 'person'; readonly identity: ProxyIdentity }
+  | { readonly kind: 'refused' }
+  /** The token is right and has no name or no role of this gateway. */
+  | { readonly kind: 'forbidden'; readonly why: string }
+  /** The keys of the proxy cannot be had. */
+  | { readonly kind: 'unavailable'; readonly retryAfterMs: number };
+
+/** The longest name of a person that is accepted, in UTF-16 code units. */
+const LONGEST_NAME = 256;
+/** Values of the role claim that are looked at. */
+const MOST_VALUES = 1_000;
+/** Longest delay of a Node timer. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Identifies people by the JSON Web Tokens of an authenticating proxy in front of the admin listener (contract section 7), by the
+ * rules for callers' tokens (identify/jwt.ts): only algorithms with public keys, issuer and audience to the letter, `exp` required.
+ * A client that reaches the listener past the proxy cannot make such a token.
+ */
+export class ProxyIdentities {
+  readonly #options: ProxyIdentityOptions;
+
+  constructor(options: ProxyIdentityOptions) {
+    this.#options = options;
+  }
+
+  /** The name of the field that has the token, in lower case. */
+  get header(): string {
+    return this.#options.settings.header;
+  }
+
+  /** Never rejects. */
+  async identify(token: string): Promise<ProxyOutcome> {
+    const { settings, keys, nowMs } = this.#options;
+    if (token.length > MAX_JWT_LENGTH) return { kind: 'refused' };
+    const set = await keys.current();
+    if ('retryAfterMs' in set) return { kind: 'unavailable', ...set };
+    const options = { rules: settings, keys, requiredClaims: ['exp'], wallMs: nowMs };
+    const verified = await verifyClaims(token, set, options);
+    if ('retryAfterMs' in verified) return { kind: 'unavailable', ...verified };
+    if ('why' in verified) return { kind: 'refused' };
+    const expiresAtMs = expiryOf(verified.claims, nowMs() / 1000 + TOLERANCE_SECONDS);
+    if (typeof expiresAtMs === 'string' || expiresAtMs <= nowMs()) return { kind: 'refused' };
+    return personOf(verified.claims, settings, { expiresAtMs, nowMs });
+  }
+}
+
+function personOf(
+  claims: JWTPayload,
+  { nameClaim, roleClaim, roles }: ProxyIdentitySettings,
+  times: Pick<ProxyIdentity, 'expiresAtMs'> & { readonly nowMs: () => number },
+): ProxyOutcome {
+  const name = Object.hasOwn(claims, nameClaim) ? claims[nameClaim] : undefined;
+  if (
+    typeof name !== 'string' ||
+    name.length > LONGEST_NAME ||
+    !/^[^\p{C}\p{Z}]([^\p{C}\p{Zl}\p{Zp}]*[^\p{C}\p{Z}])?$/u.test(name)
+  ) {
+    return { kind: 'forbidden', why: `The token of the proxy has no name in the claim "${nameClaim}".` };
+  }
+  const claim = Object.hasOwn(claims, roleClaim) ? claims[roleClaim] : undefined;
+  const values: readonly unknown[] = Array.isArray(claim) ? claim.slice(0, MOST_VALUES) : [claim];
+  const found = values.flatMap((value) =>
+    typeof value === 'string' && Object.hasOwn(roles, value) ? roles[value]! : [],
+  );
+  const role = ROLES.findLast((one) => found.includes(one));
+  if (role === undefined) {
+    return {
+      kind: 'forbidden',
+      why: `The claim "${roleClaim}" in the token of the proxy gives no role on this gateway.`,
+    };
+  }
+  return { kind: 'person', identity: new ProxyIdentity(name, role, times) };
+}
+
+class ProxyIdentity implements Identity {
+  readonly name: string;
+  readonly role: Role;
+  readonly via = 'proxy';
+  /** When the token expires, in Unix milliseconds. */
+  readonly expiresAtMs: number;
+  readonly #nowMs: () => number;
+
+  constructor(name: string, role: Role, { expiresAtMs, nowMs }: { expiresAtMs: number; nowMs: () => number }) {
+    this.name = name;
+    this.role = role;
+    this.expiresAtMs = expiresAtMs;
+    this.#nowMs = nowMs;
+  }
+
+  /** Aborted when the token expires. Made when it is asked for, so that only streams have a timer. */
+  get signal(): AbortSignal {
+    return AbortSignal.timeout(Math.min(Math.max(this.expiresAtMs - this.#nowMs(), 0), LONGEST_TIMER_MS));
+  }
+}

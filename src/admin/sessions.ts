@@ -1,0 +1,220 @@
+import { hash } from 'node:crypto';
+import type { Role } from '../config/admin-tokens.ts';
+import type { TokenIdentity } from './admin-tokens.ts';
+import type { Identity } from './call.ts';
+
+const MINUTE_MS = 60_000;
+/** A session ends after so long without a request. */
+export const IDLE_SECONDS = 1_800;
+/** A session ends so long after the sign-in. */
+const LIFETIME_MS = 8 * 60 * MINUTE_MS;
+/** Sessions at a time. A new one beyond that ends the one that has been idle longest. */
+export const MOST_SESSIONS = 1_000;
+const CODE_LIFETIME_MS = 10 * MINUTE_MS;
+/** One-time codes that are not used yet. A new one beyond that replaces the oldest. */
+export const MOST_CODES = 5;
+/** 256 bits, in base64url. */
+const SECRET_BYTES = 32;
+
+export interface SessionsOptions {
+  readonly random: (bytes: number) => Buffer;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
+  /** Called after all sessions of a name have ended on this gateway, so that other gateways can end theirs. */
+  readonly onSignedOutEverywhere?: (name: string) => void;
+}
+
+/** A signed-in person. */
+export class Session implements Identity {
+  readonly name: string;
+  readonly role: Role;
+  readonly via = 'session';
+  readonly beganAtMs: number;
+  /** When it ends however much it is used, in Unix milliseconds. */
+  readonly expiresAtMs: number;
+  readonly #ended = new AbortController();
+  #usedAtMs: number;
+
+  constructor({ name, role }: TokenIdentity, nowMs: number) {
+    this.name = name;
+    this.role = role;
+    this.beganAtMs = nowMs;
+    this.expiresAtMs = nowMs + LIFETIME_MS;
+    this.#usedAtMs = nowMs;
+  }
+
+  get signal(): AbortSignal {
+    return this.#ended.signal;
+  }
+
+  /** Unix milliseconds. */
+  get usedAtMs(): number {
+    return this.#usedAtMs;
+  }
+
+  isOver(nowMs: number): boolean {
+    return nowMs >= this.expiresAtMs || nowMs - this.#usedAtMs >= IDLE_SECONDS * 1_000;
+  }
+
+  use(nowMs: number): void {
+    this.#usedAtMs = nowMs;
+  }
+
+  end(): void {
+    this.#ended.abort();
+  }
+}
+
+/**
+ * The sessions of the admin listener (contract section 7), in the memory of one process. Of the secret in a cookie only the
+ * SHA-256 is kept, so that a copy of the memory opens no session.
+ *
+ * Attacks: session fixation, so each sign-in makes a new secret; replay of a cookie after the sign-out or after its token was
+ * removed, so what ends a session forgets it here and not in the browser alone; a link that is used twice.
+ */
+export class Sessions {
+  readonly #options: SessionsOptions;
+  readonly #sessions = new Map<string, Session>();
+  readonly #codes = new Map<string, { readonly holder: TokenIdentity; readonly expiresAtMs: number }>();
+
+  constructor(options: SessionsOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  /** Begins a session, which ends at the latest when the token of its holder does. @returns it with the cookie's secret */
+  begin(holder: TokenIdentity): { readonly session: Session; readonly secret: string } {
+    if (this.#sessions.size >= MOST_SESSIONS) this.#endIdlest();
+    const secret = this.#secret();
+    const digest = digestOf(secret);
+    const session = new Session(holder, this.#options.nowMs());
+    this.#sessions.set(digest, session);
+    const end = () => this.#end(digest, session);
+    if (holder.signal.aborted) end();
+    else holder.signal.addEventListener('abort', end, { signal: session.signal });
+    return { session, secret };
+  }
+
+  /**
+   * The session of a cookie; null if there is none or it is over.
+   * @param isActivity whether the request keeps the session from becoming idle
+   */
+  find(secret: string, isActivity: boolean): Session | null {
+    const [digest, nowMs] = [digestOf(secret), this.#options.nowMs()];
+    const session = this.#sessions.get(digest);
+    if (session === undefined) return null;
+    if (session.isOver(nowMs)) {
+      this.#end(digest, session);
+      return null;
+    }
+    if (isActivity) session.use(nowMs);
+    return session;
+  }
+
+  /** Ends the session of a cookie. @returns how many sessions ended: 0 or 1 */
+  end(secret: string): number {
+    const digest = digestOf(secret);
+    const session = this.#sessions.get(digest);
+    if (session !== undefined) this.#end(digest, session);
+    return session === undefined ? 0 : 1;
+  }
+
+  /** Ends all sessions of a name on this gateway and says so to the others. @returns how many ended here */
+  signOutEverywhere(name: string): number {
+    const ended = this.endSessionsOf(name, this.#options.nowMs());
+    this.#options.onSignedOutEverywhere?.(name);
+    return ended;
+  }
+
+  /**
+   * Ends the sessions of a name that began at a time or before it.
+   * @param beforeMs Unix milliseconds
+   * @returns how many ended
+   */
+  endSessionsOf(name: string, beforeMs: number): number {
+    const found = [...this.#sessions].filter(([, one]) => one.name === name && one.beganAtMs <= beforeMs);
+    for (const [digest, session] of found) this.#end(digest, session);
+    for (const [digest, { holder }] of this.#codes) if (holder.name === name) this.#codes.delete(digest);
+    return found.length;
+  }
+
+  /** Ends what is over. Called regularly, because a stream learns the end of its session from `signal` alone. */
+  sweep(): void {
+    const nowMs = this.#options.nowMs();
+    for (const [digest, session] of this.#sessions) if (session.isOver(nowMs)) this.#end(digest, session);
+    for (const [digest, { expiresAtMs }] of this.#codes) if (nowMs >= expiresAtMs) this.#codes.delete(digest);
+  }
+
+  /** Makes a code that signs in once, within ten minutes. */
+  newCode(holder: TokenIdentity): string {
+    if (this.#codes.size >= MOST_CODES) this.#codes.delete(this.#codes.keys().next().value!);
+    const code = this.#secret();
+    this.#codes.set(digestOf(code), { holder, expiresAtMs: this.#options.nowMs() + CODE_LIFETIME_MS });
+    return code;
+  }
+
+  /** Uses a code up. @returns whom it signs in; null for a code that is wrong, used or too old */
+  takeCode(code: string): TokenIdentity | null {
+    const digest = digestOf(code);
+    const found = this.#codes.get(digest);
+    this.#codes.delete(digest);
+    return found === undefined || this.#options.nowMs() >= found.expiresAtMs ? null : found.holder;
+  }
+
+  #secret(): string {
+    return this.#options.random(SECRET_BYTES).toString('base64url');
+  }
+
+  #end(digest: string, session: Session): void {
+    this.#sessions.delete(digest);
+    session.end();
+  }
+
+  #endIdlest(): void {
+    let idlest: [string, Session] | null = null;
+    for (const entry of this.#sessions) {
+      if (idlest === null || entry[1].usedAtMs < idlest[1].usedAtMs) idlest = entry;
+    }
+    if (idlest !== null) this.#end(...idlest);
+  }
+}
+
+function digestOf(secret: string): string {
+  return hash('sha256', secret, 'base64url');
+}
+
+/**
+ * The name of the cookie. A browser accepts a name with `__Host-` only over TLS, without a Domain and with Path=/, so no other
+ * host of the domain can set it.
+ */
+function cookieName(isTls: boolean): string {
+  return isTls ? '__Host-tollgate' : 'tollgate';
+}
+
+/** The Set-Cookie field of a session. It has no Max-Age: the cookie also goes when the browser is closed. */
+export function setCookie(secret: string, isTls: boolean): string {
+  return `${cookieName(isTls)}=${secret}; HttpOnly; SameSite=Strict; Path=/${isTls ? '; Secure' : ''}`;
+}
+
+/** The Set-Cookie field that removes the cookie. */
+export function clearCookie(isTls: boolean): string {
+  return `${setCookie('', isTls)}; Max-Age=0`;
+}
+
+/**
+ * The secret in the Cookie fields of a request (RFC 6265 section 5.4); null if there is none, or if there are several.
+ *
+ * Attack: another host of the domain sets a second cookie of the name, so that the operator works in the attacker's session.
+ */
+export function secretInCookies(fields: readonly string[], isTls: boolean): string | null {
+  const prefix = `${cookieName(isTls)}=`;
+  const found = fields
+    .flatMap((field) => field.split(';'))
+    .map((pair) => pair.trim())
+    .filter((pair) => pair.startsWith(prefix));
+  const secret = found[0]?.slice(prefix.length) ?? '';
+  return found.length === 1 && /^[\w-]{43}$/.test(secret) ? secret : null;
+}

@@ -1,0 +1,87 @@
+import { z } from 'zod';
+import { valuesOf } from '../http1/fields.ts';
+import { timeOf } from '../operations/key-report.ts';
+import type { AdminAuthenticator, AdminRequest, Authorised } from './authenticator.ts';
+import { type Identity, invalidQuery, readQuery } from './call.ts';
+import { signInRefusal } from './cross-origin.ts';
+import { type AdminResponse, errorResponse, jsonResponse } from './response.ts';
+import { clearCookie, IDLE_SECONDS, secretInCookies, setCookie } from './sessions.ts';
+
+// `/admin/session`: sign-in, what is known of the sender, sign-out. It needs no store, so it also works during an outage.
+
+export const SESSION_METHODS = ['GET', 'POST', 'DELETE'] as const;
+
+const SIGN_IN = z.union([
+  z.strictObject({ token: z.string().min(1).max(1_024) }),
+  z.strictObject({ code: z.string().min(1).max(1_024) }),
+]);
+
+/**
+ * Signs in: begins a session for a token or a one-time code. A session that the request already has ends, so that its cookie is of no
+ * more use to anybody.
+ * @param body the parsed JSON
+ * @returns the response, and who has signed in, null if nobody has
+ */
+export async function signIn(
+  authenticator: AdminAuthenticator,
+  request: AdminRequest,
+  body: unknown,
+): Promise<{ readonly response: AdminResponse; readonly identity: Identity | null }> {
+  const refusal = signInRefusal(request);
+  if (refusal !== null) return { response: refusal, identity: null };
+  const read = SIGN_IN.safeParse(body);
+  if (!read.success) {
+    const message =
+      'The body must be a JSON object with either token, an admin token, or code, the code of a sign-in link.';
+    return { response: errorResponse('invalid_request', message), identity: null };
+  }
+  const holder = authenticator.holderOf(read.data);
+  if (holder === null) {
+    const message =
+      'token' in read.data
+        ? 'This is not an admin token.'
+        : 'This sign-in link has been used or is too old. Sign in with a token.';
+    return { response: await authenticator.wrong(request.address, message), identity: null };
+  }
+  const { sessions } = authenticator;
+  const before = secretOf(request);
+  if (before !== null) sessions.end(before);
+  const { session, secret } = sessions.begin(holder);
+  const fields = { 'Set-Cookie': setCookie(secret, request.isTls) };
+  return { response: jsonResponse(200, reportOf(session, session.expiresAtMs), fields), identity: session };
+}
+
+/** Says who the sender is and until when. */
+export function showSession({ identity, expiresAtMs }: Exclude<Authorised, { refusal: unknown }>): AdminResponse {
+  return jsonResponse(200, reportOf(identity, expiresAtMs));
+}
+
+/** Ends the session of the request or, with `everywhere=true`, all sessions of the sender. The cookie is removed. */
+export function signOut(
+  { sessions }: AdminAuthenticator,
+  request: AdminRequest,
+  query: URLSearchParams,
+  { name, via }: Identity,
+): AdminResponse {
+  const read = readQuery(query, ['everywhere']);
+  if ('refusal' in read) return read.refusal;
+  const { everywhere } = read;
+  if (everywhere !== null && everywhere !== 'true' && everywhere !== 'false') {
+    return invalidQuery('everywhere must be true or false.').refusal;
+  }
+  const secret = secretOf(request);
+  let ended = 0;
+  // A person whom a proxy has signed in has no sessions here, and a token may have the same name.
+  if (everywhere === 'true' && via !== 'proxy') ended = sessions.signOutEverywhere(name);
+  else if (via === 'session' && secret !== null) ended = sessions.end(secret);
+  return jsonResponse(200, { ended }, { 'Set-Cookie': clearCookie(request.isTls) });
+}
+
+function secretOf({ rawHeaders, isTls }: AdminRequest): string | null {
+  return secretInCookies(valuesOf(rawHeaders, 'cookie'), isTls);
+}
+
+function reportOf({ name, role, via }: Identity, expiresAtMs: number | null): object {
+  const idleSeconds = via === 'session' ? IDLE_SECONDS : null;
+  return { name, role, via, expiresAt: timeOf(expiresAtMs), idleSeconds };
+}

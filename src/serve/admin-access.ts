@@ -1,0 +1,133 @@
+import { randomBytes } from 'node:crypto';
+import type { Logger } from 'pino';
+import { AdminTokens } from '../admin/admin-tokens.ts';
+import { AdminAuthenticator, WRONG_TOKENS_PER_MINUTE } from '../admin/authenticator.ts';
+import { noConsole, type RequestHandler } from '../admin/listener.ts';
+import type { ProxyIdentities } from '../admin/proxy-identity.ts';
+import { Sessions } from '../admin/sessions.ts';
+import { followAdminTokens, readAdminTokens } from '../config/admin-tokens.ts';
+import type { ProxyIdentitySettings } from '../config/identification.ts';
+import { signatureOf } from '../config/read-file.ts';
+import type { Settings } from '../config/settings.ts';
+import { Failure } from '../failure.ts';
+import { FailedAttempts } from '../identify/failed-attempts.ts';
+import { Certificates } from '../listen/tls.ts';
+import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
+
+/** Who may use the admin listener, and its certificate. It belongs to the process that has the listener. */
+export interface AdminAccess {
+  readonly authenticator: AdminAuthenticator;
+  /** Null: plain HTTP. */
+  readonly tls: (NonNullable<Settings['admin']['tls']> & { readonly certificates: Certificates }) | null;
+  readonly close: () => void;
+}
+
+export interface AdminAccessOptions {
+  readonly logger: Logger;
+  /** Whether one-time links sign in, as they do for `npm start`. */
+  readonly hasSignInLinks: boolean;
+  /** Carries the end of all sessions of a name to other gateways. */
+  readonly onSignedOutEverywhere?: (name: string) => void;
+}
+
+const SWEEP_EVERY_MS = 1_000;
+
+/**
+ * Reads the tokens and opens what identifies operators.
+ * @throws Failure `bad_settings` with every fault of ADMIN_TOKENS_FILE on a line of its own, or if the certificate or the keys of
+ *   the authenticating proxy cannot be used
+ */
+export async function openAdminAccess(
+  { token, tokensFile, tls, identity }: Settings['admin'],
+  { logger, hasSignInLinks, onSignedOutEverywhere = () => {} }: AdminAccessOptions,
+): Promise<AdminAccess> {
+  const nowMs = () => Date.now();
+  const signature = tokensFile === null ? '' : signatureOf([tokensFile]);
+  const read = tokensFile === null ? { tokens: null } : readAdminTokens(tokensFile);
+  if ('faults' in read) throw new Failure('bad_settings', read.faults.join('\n'));
+  const tokens = new AdminTokens({ adminToken: token, tokens: read.tokens, hasLinks: hasSignInLinks });
+  const proxy = identity === null ? null : await openProxyIdentities(identity, logger);
+  const certificates = tls === null ? null : await Certificates.open(tls, nowMs, 'admin.tls');
+  const sessions = new Sessions({ random: randomBytes, nowMs, onSignedOutEverywhere });
+  const attempts = new FailedAttempts({
+    counter: new MemoryAttemptCounter(),
+    limit: () => WRONG_TOKENS_PER_MINUTE,
+    monotonicMs: () => performance.now(),
+    wallMs: nowMs,
+  });
+  const stopFollowing = tokensFile === null ? () => {} : follow(tokensFile, signature, tokens, logger);
+  if (certificates !== null) followCertificates(certificates, logger);
+  const sweeping = setInterval(() => sessions.sweep(), SWEEP_EVERY_MS).unref();
+  return {
+    authenticator: new AdminAuthenticator({ tokens, sessions, proxy, attempts, nowMs }),
+    tls: tls === null || certificates === null ? null : { ...tls, certificates },
+    close: () => {
+      clearInterval(sweeping);
+      stopFollowing();
+      certificates?.close();
+    },
+  };
+}
+
+function follow(file: string, signature: string, tokens: AdminTokens, logger: Logger): () => void {
+  return followAdminTokens(file, signature, {
+    onChange: (found) => {
+      tokens.replace(found);
+      logger.info({ tokens: found.length }, 'the admin tokens in force');
+    },
+    onRefused: (faults) => {
+      for (const fault of faults) logger.error({ fault }, 'the changed admin tokens are not taken, those before stay');
+    },
+  });
+}
+
+/** Logs each new certificate, and each one that cannot be used. */
+function followCertificates(certificates: Certificates, logger: Logger): void {
+  const expiryOf = ({ expiresAtMs }: { expiresAtMs: number }) => ({ expires: new Date(expiresAtMs).toISOString() });
+  logger.info(expiryOf(certificates.current), 'the TLS certificate of the admin port in force');
+  certificates.follow({
+    onLoaded: (certificate) => logger.info(expiryOf(certificate), 'the TLS certificate of the admin port in force'),
+    onRefused: (why) =>
+      logger.error({ why }, 'the new TLS certificate of the admin port cannot be used, the one before stays in force'),
+  });
+}
+
+/** Imports the modules that verify tokens only if they are needed. */
+async function openProxyIdentities(settings: ProxyIdentitySettings, logger: Logger): Promise<ProxyIdentities> {
+  const [{ ProxyIdentities: Identities }, { openJwtKeys }] = await Promise.all([
+    import('../admin/proxy-identity.ts'),
+    import('../identify/jwt-keys.ts'),
+  ]);
+  const { jwks } = settings;
+  const at = jwks.kind === 'url' ? jwks.url : jwks.path;
+  const onTrouble = (error: Error | null) => {
+    if (error === null) logger.info({ jwks: at }, 'the keys of the authenticating proxy can be had again');
+    else logger.error({ jwks: at, err: error }, 'the keys of the authenticating proxy cannot be had or used');
+  };
+  const keys = openJwtKeys(jwks, { monotonicMs: () => performance.now(), onTrouble }, 'admin.identity.jwks');
+  return new Identities({ settings, keys, nowMs: () => Date.now() });
+}
+
+export interface AdminAddress {
+  readonly adminHost: string;
+  readonly adminPort: number;
+  /** The scheme of the admin listener. */
+  readonly adminScheme: 'http' | 'https';
+  /** Makes a code that signs in to the console once, within ten minutes; null if the gateway was started without such codes. */
+  signInCode(): string | null;
+}
+
+/** Where the admin listener is, and the codes that sign in there. A worker has no listener of its own. */
+export function adminAddressOf(
+  { host, port }: { readonly host: string; readonly port: number },
+  access: AdminAccess | null,
+): AdminAddress {
+  const adminScheme = access === null || access.tls === null ? 'http' : 'https';
+  const signInCode = () => access?.authenticator.newSignInCode() ?? null;
+  return { adminHost: host, adminPort: port, adminScheme, signInCode };
+}
+
+/** The handler of `/console`; null if there is no way to sign in. */
+export function consoleOf({ authenticator }: AdminAccess): RequestHandler | null {
+  return authenticator.isOpen ? noConsole : null;
+}
