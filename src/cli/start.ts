@@ -18,13 +18,14 @@ import { recorded, resultOfKey } from './recorded-change.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 
 /**
- * `npm start`: runs the pet service and a gateway in front of it, and prints a demo key for each plan. All of it runs in one
+ * `npm start`: runs the pet service and a gateway in front of it, and prints a demo key for each plan and a link that signs in
+ * to the console. All of it runs in one
  * process unless WORKERS asks for several.
  */
 export const start: Command = {
   name: 'start',
   about:
-    'Runs the bundled pet service and the gateway before it, and prints a demo key for each plan: for trying. ' +
+    'Runs the bundled pet service and the gateway before it, and prints a demo key for each plan and a link to the console: for trying. ' +
     'Before a service of yours run `tollgate serve`. Obeys PORT (8080), ADMIN_PORT (9090) and PETS_PORT (9000).',
   positionals: [],
   options: {},
@@ -43,7 +44,11 @@ export const start: Command = {
     });
     try {
       const env = { ...terminal.env, UPSTREAM_URL: terminal.env.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
-      const gateway = await startGateway(configurationFrom(env), env);
+      const configuration = configurationFrom(env);
+      const { token, tokensFile } = configuration.settings.admin;
+      // Without a token of the operator's own, the console would be off: an admin whom only the printed link signs in keeps it on.
+      const hasSignInLinks = token === null && tokensFile === null;
+      const gateway = await startGateway(configuration, env, { hasSignInLinks });
       const greeted = greet(terminal, gateway, pets.port, env, replaced);
       return await serveUntil(
         greeted.then(() => signalled),
@@ -82,10 +87,13 @@ async function greet(
   const keys = await demoKeys(env);
   const width = Math.max(...keys.map(({ plan }) => plan.length));
   const origin = upstreamUrlOf(gateway.host, gateway.port, gateway.scheme);
+  const adminOrigin = upstreamUrlOf(gateway.adminHost, gateway.adminPort, gateway.adminScheme);
+  const code = gateway.signInCode();
   const lines = [
     '',
     `Tollgate   ${origin}`,
-    `admin      ${upstreamUrlOf(gateway.adminHost, gateway.adminPort)}  (/livez, /readyz, /metrics)`,
+    `admin      ${adminOrigin}  (/livez, /readyz, /metrics)`,
+    `console    ${adminOrigin}/console/${code === null ? '  (sign in with an admin token)' : `#code=${code}  (signs you in once, within 10 minutes)`}`,
     `pets       http://127.0.0.1:${petsPort}  (asks for no key; only the gateway should reach it)`,
     ...(replaced.length === 0
       ? []
