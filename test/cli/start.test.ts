@@ -8,6 +8,7 @@ import { atEnd } from '../support/endings.ts';
 import { startGateway } from '../support/gateway.ts';
 import { listen } from '../support/listening.ts';
 import { type Running, startProcess, startTollgate, temporaryFolder } from '../support/processes.ts';
+import { testRedis } from '../support/redis.ts';
 import { runCommand as run } from '../support/run-command.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -65,6 +66,47 @@ describe('npm start', () => {
 });
 
 describe('tollgate start', () => {
+  test.each(['1', '2'])(
+    'prints a link that signs in to the console once, and no token (WORKERS=%s)',
+    async (WORKERS) => {
+      const store =
+        WORKERS === '2' ? { REDIS_URL: (await testRedis()).url, KEY_PEPPER: 'a pepper only for the tests' } : {};
+      const env = { ...ANY_PORTS, ...store, WORKERS, TOLLGATE_DATA: await temporaryFolder() };
+      const running = await startTollgate(['start'], { env });
+      const { admin } = await greeting(running);
+      const [, link, code] =
+        /^console +(\S+\/console\/)#code=([\w-]{22,}) {2}\(signs you in once, within 10 minutes\)$/m.exec(
+          running.stdout,
+        )!;
+      expect(link).toBe(`${admin}/console/`);
+      const signIn = () =>
+        fetch(`${admin}/admin/session`, {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json' },
+          body: JSON.stringify({ code }),
+        });
+      const first = await signIn();
+      expect([first.status, await first.json()]).toMatchObject([
+        200,
+        { name: 'npm start', role: 'admin', via: 'session' },
+      ]);
+      expect((await signIn()).status).toBe(401);
+      expect(running.stdout.split(code!)).toHaveLength(2);
+    },
+  );
+
+  test('prints no code if the operator has a token, and `tollgate serve` prints none at all', async () => {
+    const env = { ...ANY_PORTS, TOLLGATE_DATA: await temporaryFolder(), ADMIN_TOKEN: 'a-token-of-the-operator' };
+    const running = await startTollgate(['start'], { env });
+    const { admin } = await greeting(running);
+    expect(running.stdout).toContain(`console    ${admin}/console/  (sign in with an admin token)`);
+    expect(running.stdout).not.toMatch(/code=|a-token-of-the-operator/);
+    const { origin } = await startUpstream();
+    const served = await startGateway({ upstream: origin });
+    expect((await fetch(`http://127.0.0.1:${served.adminPort}/console/`)).status).toBe(403);
+    expect(served.process.stdout).not.toContain('code=');
+  });
+
   test('has the same keys at the next start, in a file for its owner alone', async () => {
     const env = { ...ANY_PORTS, TOLLGATE_DATA: await temporaryFolder() };
     const first = await startTollgate(['start'], { env });

@@ -1,0 +1,99 @@
+import { copyFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { connect } from 'node:tls';
+import { describe, expect, test } from 'vitest';
+import { type CertificateAuthority, createAuthority } from '../support/certificates.ts';
+import { eventually } from '../support/conditions.ts';
+import { runTollgate, temporaryFolder } from '../support/processes.ts';
+import { SAME_ORIGIN, send, signIn } from './browser.ts';
+import { STORES, startWithAdmin, TOKEN } from './operator.ts';
+
+async function withCertificate(): Promise<{ authority: CertificateAuthority; cert: string; key: string }> {
+  const folder = await temporaryFolder();
+  const authority = await createAuthority(folder);
+  const pair = await authority.issue('first');
+  const [cert, key] = [join(folder, 'admin.crt'), join(folder, 'admin.key')];
+  await copyFile(pair.cert, cert);
+  await copyFile(pair.key, key);
+  return { authority, cert, key };
+}
+
+/** The name in the certificate that a listener presents. */
+function nameAt(port: number, ca: string): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const socket = connect({ port, host: '127.0.0.1', ca }, () => {
+    resolve(String(socket.getPeerCertificate().subject.CN));
+    socket.destroy();
+  });
+  socket.on('error', reject);
+  return promise;
+}
+
+describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (workers) => {
+  const start = async (tls: string) =>
+    startWithAdmin({ ...(await STORES.Redis!()), WORKERS: workers }, { admin: { tls } });
+
+  test('serves health, metrics, API and sessions over HTTPS alone, with a cookie of its host only', async () => {
+    const { authority, cert, key } = await withCertificate();
+    const { pem: ca } = authority;
+    const { adminPort } = await start(`{ cert: '${cert}', key: '${key}' }`);
+    const origin = `https://localhost:${adminPort}`;
+    for (const path of ['/livez', '/readyz', '/metrics']) {
+      expect((await send(`${origin}${path}`, 'GET', {}, { ca })).status).toBe(200);
+    }
+    const signedIn = await send(`${origin}/admin/session`, 'POST', SAME_ORIGIN, { body: { token: TOKEN }, ca });
+    expect(signedIn.headers['set-cookie']).toEqual([
+      expect.stringMatching(/^__Host-tollgate=[\w-]{43}; HttpOnly; SameSite=Strict; Path=\/; Secure$/),
+    ]);
+    const cookie = await signIn(origin, TOKEN, ca);
+    const plainName = { Cookie: cookie.replace('__Host-', '') };
+    expect((await send(`${origin}/admin/session`, 'GET', { Cookie: cookie }, { ca })).body.via).toBe('session');
+    expect((await send(`${origin}/admin/session`, 'GET', plainName, { ca })).status).toBe(401);
+    const statusFrom = async (from: string) => {
+      const fields = { Cookie: cookie, 'Content-Type': 'application/json', Origin: from };
+      return (await send(`${origin}/admin/keys`, 'POST', fields, { body: { plan: 'free' }, ca })).status;
+    };
+    expect(await statusFrom(origin)).toBe(201);
+    expect(await statusFrom(origin.replace('https', 'http'))).toBe(403);
+    await expect(send(`http://localhost:${adminPort}/livez`)).rejects.toThrow();
+  });
+
+  test('presents a new certificate when the files change, and keeps the earlier one if the new one cannot be used', async () => {
+    const { authority, cert, key } = await withCertificate();
+    const gateway = await start(`{ cert: '${cert}', key: '${key}' }`);
+    expect(await nameAt(gateway.adminPort, authority.pem)).toBe('first');
+    const second = await authority.issue('second');
+    await rename(second.key, key);
+    await rename(second.cert, cert);
+    await eventually(async () => expect(await nameAt(gateway.adminPort, authority.pem)).toBe('second'));
+    const third = await authority.issue('third');
+    await rename(third.key, key);
+    await eventually(() =>
+      expect(gateway.process.stdout).toContain('the new TLS certificate of the admin port cannot be used'),
+    );
+    expect(await nameAt(gateway.adminPort, authority.pem)).toBe('second');
+  });
+
+  test('a client certificate is asked for where the settings name an authority', async () => {
+    const { authority, cert, key } = await withCertificate();
+    const { adminPort } = await start(`{ cert: '${cert}', key: '${key}', clientCa: '${authority.cert}' }`);
+    await expect(send(`https://localhost:${adminPort}/livez`, 'GET', {}, { ca: authority.pem })).rejects.toThrow();
+  });
+});
+
+test('a certificate that cannot be used ends the start with a sentence that names admin.tls', async () => {
+  const { cert } = await withCertificate();
+  const { code, stderr } = await startFailing(`{ cert: '${cert}', key: '${cert}' }`);
+  expect([code, stderr]).toEqual([1, expect.stringMatching(/admin\.tls: .*has no private key/)]);
+});
+
+async function startFailing(tls: string) {
+  const folder = await temporaryFolder();
+  await writeFile(
+    join(folder, 'gateway.yaml'),
+    `listen: { port: 0 }\nadmin: { port: 0, tls: ${tls} }\nupstreams: { store: { targets: ['http://127.0.0.1:9'] } }\nroutes: [{ path: /a, methods: [GET], upstream: store }]\n`,
+  );
+  return runTollgate(['serve'], {
+    env: { TOLLGATE_CONFIG: join(folder, 'gateway.yaml'), TOLLGATE_DATA: join(folder, 'data') },
+  });
+}
