@@ -1,0 +1,189 @@
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+
+// How the page speaks to the admin API. Nothing here is private: `GET /admin/openapi.json` describes every request.
+
+/** A response with an error body, or no response at all (`status` 0, code `unreachable`). */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly code: string;
+
+  constructor(status: number, code: string, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export interface Reply<T> {
+  /** 202: the change was made, and a failover of Redis may undo it. */
+  readonly status: number;
+  readonly data: T;
+  readonly etag: string | null;
+}
+
+export interface Call {
+  readonly body?: object;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}
+
+/** Runs when a request finds that the session has ended. The shell then shows the sign-in form over the same address. */
+const signedOut = new EventTarget();
+
+export function onSignedOut(listener: () => void): () => void {
+  signedOut.addEventListener('ended', listener);
+  return () => signedOut.removeEventListener('ended', listener);
+}
+
+/** @throws ApiError; DOMException if `signal` is aborted */
+export async function request<T>(method: string, path: string, call: Call = {}): Promise<Reply<T>> {
+  const { body, headers = {}, signal } = call;
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method,
+      credentials: 'same-origin',
+      cache: 'no-store',
+      headers: { Accept: 'application/json', ...(method === 'GET' ? {} : JSON_TYPE), ...headers },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError(
+      0,
+      'unreachable',
+      'The gateway does not respond. It may be restarting, or your network is down.',
+    );
+  }
+  const data: unknown = await response.json().catch(() => null);
+  if (response.ok) return { status: response.status, data: data as T, etag: response.headers.get('etag') };
+  const { code, message } = (data ?? {}) as { code?: string; message?: string };
+  if (response.status === 401 && path !== '/admin/session') signedOut.dispatchEvent(new Event('ended'));
+  throw new ApiError(response.status, code ?? 'unknown', message ?? `The gateway responded with ${response.status}.`);
+}
+
+const JSON_TYPE = { 'Content-Type': 'application/json' };
+
+/** An Idempotency-Key: a click that is repeated makes its change once. `crypto.randomUUID` is missing without TLS. */
+export function newIdempotencyKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** What a screen reads. While it is read again, the earlier data stay on the screen. */
+export interface Resource<T> {
+  readonly data: T | null;
+  readonly etag: string | null;
+  readonly error: ApiError | null;
+  readonly isLoading: boolean;
+  readonly reload: () => Promise<void>;
+}
+
+/** How long after a failure for which nobody can do anything here the resource is read again, in milliseconds. */
+const RETRY_MS = 3_000;
+
+/** Reads `path`, and again when it changes. @param path null: nothing is read */
+export function useResource<T>(path: string | null): Resource<T> {
+  const [state, setState] = useState<{
+    path: string | null;
+    data: T | null;
+    etag: string | null;
+    error: ApiError | null;
+  }>({
+    path: null,
+    data: null,
+    etag: null,
+    error: null,
+  });
+  const [isLoading, setLoading] = useState(path !== null);
+  const running = useRef<AbortController | null>(null);
+  const reload = useCallback(async () => {
+    running.current?.abort();
+    if (path === null) return;
+    const controller = new AbortController();
+    running.current = controller;
+    setLoading(true);
+    try {
+      const { data, etag } = await request<T>('GET', path, { signal: controller.signal });
+      setState({ path, data, etag, error: null });
+    } catch (error) {
+      if (controller.signal.aborted) return;
+      if (!(error instanceof ApiError)) throw error;
+      setState((before) => ({ ...(before.path === path ? before : { path, data: null, etag: null }), error }));
+    }
+    setLoading(false);
+  }, [path]);
+  useEffect(() => {
+    void reload();
+    return () => running.current?.abort();
+  }, [reload]);
+  const { error } = state;
+  useEffect(() => {
+    if (error === null || !isPassing(error)) return;
+    const timer = setTimeout(() => void reload(), RETRY_MS);
+    return () => clearTimeout(timer);
+  }, [error, reload]);
+  const isCurrent = state.path === path;
+  return {
+    data: isCurrent ? state.data : null,
+    etag: isCurrent ? state.etag : null,
+    error: isCurrent ? error : null,
+    isLoading,
+    reload,
+  };
+}
+
+/** Whether the same request may succeed in a moment without anybody doing anything. */
+export function isPassing({ code }: ApiError): boolean {
+  return code === 'unreachable' || code === 'store_unavailable';
+}
+
+export type StreamState = 'connecting' | 'open' | 'lost' | 'ended';
+
+/**
+ * Follows a stream of server-sent events.
+ * @param path null: nothing is followed
+ * @param onEvent called with the name of each event and its data
+ */
+export function useEvents(
+  path: string | null,
+  names: readonly string[],
+  onEvent: (name: string, data: unknown) => void,
+): StreamState {
+  const [state, setState] = useState<StreamState>('connecting');
+  const listener = useRef(onEvent);
+  listener.current = onEvent;
+  const list = names.join();
+  useEffect(() => {
+    if (path === null) return;
+    setState('connecting');
+    let source: EventSource;
+    let timer: ReturnType<typeof setTimeout>;
+    const open = () => {
+      source = new EventSource(path);
+      source.onopen = () => setState('open');
+      source.onerror = () => {
+        setState('lost');
+        // The browser opens a stream again by itself, unless the response was an error.
+        if (source.readyState !== EventSource.CLOSED) return;
+        request('GET', '/admin/session').catch((error: ApiError) => {
+          if (error.status === 401) signedOut.dispatchEvent(new Event('ended'));
+        });
+        timer = setTimeout(open, RETRY_MS);
+      };
+      source.addEventListener('end', () => {
+        source.close();
+        setState('ended');
+      });
+      for (const name of ['end', ...list.split(',')]) {
+        source.addEventListener(name, (event) => listener.current(name, JSON.parse((event as MessageEvent).data)));
+      }
+    };
+    open();
+    return () => {
+      clearTimeout(timer);
+      source.close();
+    };
+  }, [path, list]);
+  return state;
+}

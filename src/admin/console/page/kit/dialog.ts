@@ -1,0 +1,113 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError } from '../api.ts';
+import { type Children, html } from '../html.ts';
+
+// Changes are made in a dialog that names the object, and say afterwards what happened.
+
+const notices = new EventTarget();
+
+/** Says what happened, in the notice at the foot of the page, which screen readers speak. */
+export function notify(message: string): void {
+  notices.dispatchEvent(new CustomEvent('notice', { detail: message }));
+}
+
+/** The place of the last notice. It stays until it is closed or the next comes, so that nobody has to be quick. */
+export function Notices() {
+  const [message, setMessage] = useState('');
+  useEffect(() => {
+    const show = (event: Event) => setMessage((event as CustomEvent<string>).detail);
+    notices.addEventListener('notice', show);
+    return () => notices.removeEventListener('notice', show);
+  }, []);
+  return html`<div class="notices" role="status" aria-live="polite">
+    ${
+      message !== '' &&
+      html`<div class="notice">
+      <p>${message}</p>
+      <button type="button" class="quiet" onClick=${() => setMessage('')}>Close</button>
+    </div>`
+    }
+  </div>`;
+}
+
+export interface ChangeDialogProps {
+  /** With the name of the object: `Lift the ban of Jo's shop`. */
+  readonly title: string;
+  /** What the button says: `Lift the ban`. */
+  readonly action: string;
+  readonly isDangerous?: boolean;
+  /** Fields and sentences. */
+  readonly children?: Children;
+  /**
+   * Makes the change.
+   * @returns what happened, for the notice; null if the dialog shows it itself and stays open
+   * @throws ApiError, which the dialog shows
+   */
+  readonly act: (form: FormData) => Promise<string | null>;
+  readonly onClose: () => void;
+}
+
+/** A dialog that makes one change. The browser keeps the focus inside and gives it back afterwards. */
+export function ChangeDialog({ title, action, isDangerous = false, children, act, onClose }: ChangeDialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [isRunning, setRunning] = useState(false);
+  useEffect(() => {
+    dialog.current?.showModal();
+  }, []);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (isRunning) return;
+    setRunning(true);
+    setError(null);
+    try {
+      const message = await act(new FormData(event.target as HTMLFormElement));
+      if (message !== null) {
+        notify(message);
+        dialog.current?.close();
+      }
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure.message);
+    } finally {
+      setRunning(false);
+    }
+  };
+  return html`<dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${() => closed(onClose)}>
+    <form onSubmit=${submit}>
+      <h2 id="dialog-title">${title}</h2>
+      ${children}
+      ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
+      <div class="dialog-actions">
+        <button type="button" onClick=${() => dialog.current?.close()}>Cancel</button>
+        <button type="submit" class=${isDangerous ? 'danger' : 'primary'} aria-busy=${isRunning}>
+          ${isRunning ? 'Working…' : action}
+        </button>
+      </div>
+    </form>
+  </dialog>`;
+}
+
+/** Closes, and if the button that opened the dialog is gone with its row, moves the focus to the heading of the screen. */
+function closed(onClose: () => void): void {
+  onClose();
+  requestAnimationFrame(() => {
+    if (document.activeElement === null || document.activeElement === document.body) {
+      document.querySelector<HTMLElement>('main h1')?.focus();
+    }
+  });
+}
+
+/** What a response with `durability: unknown` adds to a notice. */
+export function settledText(status: number): string {
+  return status === 202 ? ' It is in force, but a failover of Redis may still undo it.' : '';
+}
+
+/** A labelled field. `hint` and the label are tied to the input by id. */
+export function Field({ id, label, hint, children }: { id: string; label: string; hint?: string; children: Children }) {
+  return html`<div class="field">
+    <label for=${id}>${label}</label>
+    ${children}
+    ${hint && html`<p class="hint" id="${id}-hint">${hint}</p>`}
+  </div>`;
+}

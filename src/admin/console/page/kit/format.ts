@@ -1,0 +1,100 @@
+import { useEffect, useState } from 'preact/hooks';
+import { html } from '../html.ts';
+
+// Numbers and moments as text. Times are in the reader's zone; the tooltip has UTC.
+
+const count = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+const rate = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const dayAndClock = new Intl.DateTimeFormat('en-GB', {
+  day: 'numeric',
+  month: 'short',
+  year: 'numeric',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+});
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' });
+
+export function countText(value: number | 'unlimited'): string {
+  return value === 'unlimited' ? 'unlimited' : count.format(value);
+}
+
+export function rateText(value: number): string {
+  return value >= 100 ? count.format(value) : rate.format(value);
+}
+
+/** `1 key`, `2 keys`. */
+export function plural(value: number, noun: string, nouns = `${noun}s`): string {
+  return `${countText(value)} ${value === 1 ? noun : nouns}`;
+}
+
+const UNITS = [
+  [86_400, 'd'],
+  [3_600, 'h'],
+  [60, 'min'],
+  [1, 's'],
+] as const;
+
+/** A length as its two largest units: `2 h 5 min`. */
+export function lengthText(seconds: number): string {
+  let rest = Math.max(0, Math.round(seconds));
+  if (rest === 0) return '0 s';
+  const parts: string[] = [];
+  for (const [size, unit] of UNITS) {
+    const whole = Math.floor(rest / size);
+    if (whole === 0) {
+      if (parts.length > 0) break;
+      continue;
+    }
+    parts.push(`${whole} ${unit}`);
+    rest -= whole * size;
+    if (parts.length === 2) break;
+  }
+  return parts.join(' ');
+}
+
+/** A moment of the API: RFC 3339, or Unix seconds. */
+export type Moment = string | number;
+
+export function millisecondsOf(at: Moment): number {
+  return typeof at === 'number' ? at * 1_000 : Date.parse(at);
+}
+
+/** The moment in the reader's zone: the time alone if it is within today. */
+export function momentText(at: Moment): string {
+  const date = new Date(millisecondsOf(at));
+  if (Number.isNaN(date.getTime())) return String(at);
+  return date.toDateString() === new Date().toDateString() ? clock.format(date) : dayAndClock.format(date);
+}
+
+/** A moment in the reader's zone, with UTC as its tooltip. */
+export function Time({ at, dayOnly = false }: { at: Moment; dayOnly?: boolean }) {
+  const date = new Date(millisecondsOf(at));
+  if (Number.isNaN(date.getTime())) return html`<span>${String(at)}</span>`;
+  const utc = date
+    .toISOString()
+    .replace('T', ' ')
+    .replace(/\.000Z|Z/, ' UTC');
+  return html`<time datetime=${date.toISOString()} title=${utc}>${dayOnly ? day.format(date) : momentText(at)}</time>`;
+}
+
+/** The present in Unix milliseconds, new each second while `isRunning`. */
+export function useNow(isRunning = true): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    if (!isRunning) return;
+    const timer = setInterval(() => setNow(Date.now()), 1_000);
+    return () => clearInterval(timer);
+  }, [isRunning]);
+  return now;
+}
+
+/** A moment ahead, with how long it takes until then: `12:04:31 (in 34 s)`. */
+export function Until({ at }: { at: Moment }) {
+  const now = useNow();
+  const seconds = (millisecondsOf(at) - now) / 1_000;
+  return html`<span class="until"
+    ><${Time} at=${at} /> <span class="muted">${seconds > 0 ? `in ${lengthText(seconds)}` : 'now'}</span></span
+  >`;
+}

@@ -1,0 +1,55 @@
+import type { ApiError, Resource } from '../api.ts';
+import { isPassing } from '../api.ts';
+import { type Children, html } from '../html.ts';
+
+// What a screen shows when it has nothing to show: while it loads, when there is nothing, when something is wrong.
+
+export function Loading({ what }: { what: string }) {
+  return html`<div class="state" role="status"><span class="spinner" aria-hidden="true"></span>Loading ${what}…</div>`;
+}
+
+export function Empty({ title, children }: { title: string; children?: Children }) {
+  return html`<div class="state empty"><p class="state-title">${title}</p>${children}</div>`;
+}
+
+/** An error where the data would be, with the way out of it. */
+export function Problem({ error, retry }: { error: ApiError; retry?: () => void }) {
+  const { title, more } = explained(error);
+  return html`<div class="state problem" role="alert">
+    <p class="state-title">${title}</p>
+    <p>${error.message}</p>
+    ${more && html`<p>${more}</p>`}
+    ${retry && !isPassing(error) && html`<p><button type="button" onClick=${retry}>Try again</button></p>`}
+  </div>`;
+}
+
+function explained(error: ApiError): { title: string; more: string | null } {
+  if (error.code === 'store_unavailable') {
+    return {
+      title: 'The store is away',
+      more: 'Gateways keep serving as onFailure in gateway.yaml says. This page tries again by itself.',
+    };
+  }
+  if (error.code === 'unreachable') return { title: 'No connection', more: 'This page tries again by itself.' };
+  if (error.status === 403) return { title: 'Your role does not allow this', more: null };
+  if (error.status === 404) return { title: 'Not found', more: null };
+  return { title: 'This did not work', more: null };
+}
+
+/** Shows a resource: its data, or why there are none. Earlier data stay visible under an error. */
+export function Shown<T>({
+  of: resource,
+  what,
+  children,
+}: {
+  of: Resource<T>;
+  /** For "Loading …". */
+  what: string;
+  children: (data: T) => Children;
+}) {
+  const { data, error, reload } = resource;
+  if (data === null) {
+    return error === null ? html`<${Loading} what=${what} />` : html`<${Problem} error=${error} retry=${reload} />`;
+  }
+  return html`${error !== null && html`<${Problem} error=${error} retry=${reload} />`}${children(data)}`;
+}

@@ -1,0 +1,48 @@
+import { type Children, html } from '../html.ts';
+
+export interface Column<Row> {
+  readonly title: string;
+  /** Numbers are aligned to the right. */
+  readonly isNumber?: boolean;
+  /** The column that names the row; a screen reader says it with each cell. */
+  readonly isName?: boolean;
+  readonly cell: (row: Row) => Children;
+}
+
+/** A table that becomes a list of cards where it is narrow: each cell then shows its title. */
+export function Table<Row>({
+  caption,
+  columns,
+  rows,
+  keyOf,
+}: {
+  caption: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  keyOf: (row: Row) => string;
+}) {
+  return html`<div class="table-frame">
+    <table>
+      <caption class="hidden">
+        ${caption}
+      </caption>
+      <thead>
+        <tr>
+          ${columns.map(({ title, isNumber }) => html`<th scope="col" class=${isNumber ? 'number' : ''}>${title}</th>`)}
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(
+          (row) =>
+            html`<tr key=${keyOf(row)}>
+              ${columns.map(({ title, isNumber, isName, cell }) =>
+                isName
+                  ? html`<th scope="row" data-title=${title}>${cell(row)}</th>`
+                  : html`<td class=${isNumber ? 'number' : ''} data-title=${title}>${cell(row)}</td>`,
+              )}
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}

@@ -1,0 +1,56 @@
+import { useEffect, useState } from 'preact/hooks';
+
+// The address of the page is its state: a screen that is reloaded or sent to a colleague shows the same.
+
+const BASE = '/console';
+const moved = new EventTarget();
+
+/** Where the page is, below `/console`: `/keys/key_1` and its query. */
+export interface Place {
+  readonly path: string;
+  readonly query: URLSearchParams;
+}
+
+export function present(): Place {
+  const { pathname, search } = window.location;
+  return { path: pathname.slice(BASE.length).replace(/\/$/, '') || '/', query: new URLSearchParams(search) };
+}
+
+/** @param how `replace` for a change of filters, which is no step back to return to */
+export function navigate(path: string, how: 'push' | 'replace' = 'push'): void {
+  window.history[how === 'push' ? 'pushState' : 'replaceState'](null, '', `${BASE}${path}`);
+  moved.dispatchEvent(new Event('moved'));
+}
+
+export function hrefOf(path: string): string {
+  return `${BASE}${path}`;
+}
+
+export function usePlace(): Place {
+  const [place, setPlace] = useState(present);
+  useEffect(() => {
+    const update = () => setPlace(present());
+    moved.addEventListener('moved', update);
+    window.addEventListener('popstate', update);
+    return () => {
+      moved.removeEventListener('moved', update);
+      window.removeEventListener('popstate', update);
+    };
+  }, []);
+  return place;
+}
+
+/** Links within the console change the screen without loading the page again, unless a modifier asks for a new tab. */
+export function followLinks(root: HTMLElement): void {
+  root.addEventListener('click', (event) => {
+    const link = event.target instanceof Element ? event.target.closest('a') : null;
+    if (link === null || event.defaultPrevented || event.button !== 0) return;
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.target !== '' || link.download) return;
+    const url = new URL(link.href);
+    if (url.origin !== window.location.origin || !`${url.pathname}/`.startsWith(`${BASE}/`)) return;
+    // `#main` of the skip link stays on this screen.
+    if (url.hash !== '') return;
+    event.preventDefault();
+    navigate(url.pathname.slice(BASE.length) + url.search);
+  });
+}

@@ -1,0 +1,343 @@
+import { useState } from 'preact/hooks';
+import { type StreamState, useEvents } from '../api.ts';
+import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
+import { html } from '../html.ts';
+import { BarChart, Meter, type Series } from '../kit/charts.ts';
+import {
+  countText,
+  lengthText,
+  millisecondsOf,
+  momentText,
+  plural,
+  rateText,
+  Time,
+  Until,
+  useNow,
+} from '../kit/format.ts';
+import { Badge, Page, Section } from '../kit/page.ts';
+import { Empty, Loading } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { hrefOf } from '../router.ts';
+import { useMay } from '../session.ts';
+
+/** `event: now` of `GET /admin/events/now`. */
+interface NowEvent {
+  readonly at: string;
+  readonly gateways: { readonly complete: boolean; readonly gateways: readonly Gateway[] };
+  readonly traffic: { readonly stepSeconds: number; readonly buckets: readonly Bucket[] };
+  readonly refused: readonly Refused[];
+  readonly refusedMore: boolean;
+  readonly near: readonly Near[];
+}
+
+type Bucket = { readonly at: string } & Readonly<Record<string, number>>;
+
+interface Refused {
+  readonly id: string;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string | null;
+  readonly state: 'refused' | 'banned';
+  readonly window: string;
+  readonly until: number;
+  readonly ban: number | null;
+}
+
+interface Near {
+  readonly id: string;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string;
+  readonly window: string;
+  readonly limit: number;
+  readonly used: number;
+  readonly remaining: number;
+  readonly resetAt: number;
+}
+
+export interface Gateway {
+  readonly id: string;
+  readonly self: boolean;
+  readonly host: string;
+  readonly address: string;
+  readonly version: string;
+  readonly startedAt: string;
+  readonly workers: number;
+  readonly ready: boolean;
+  readonly draining: boolean;
+  readonly store: 'embedded' | 'present' | 'away' | 'never_reached';
+  readonly outage: { readonly reason: string; readonly lastsMs: number } | null;
+  readonly settings: 'in_force' | 'refused';
+  readonly versions: { readonly settings: string; readonly plans: string };
+  readonly certificate: { readonly expiresAt: string } | null;
+  readonly memory: 'enough' | 'short';
+  readonly connections: number;
+  readonly inFlight: number;
+  readonly upstreams: readonly {
+    readonly name: string;
+    readonly inFlight: number;
+    readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
+  }[];
+}
+
+const VERDICTS: readonly Series[] = [
+  { name: 'admitted', title: 'Admitted', color: '--admitted' },
+  { name: 'refused', title: 'Refused', color: '--refused', isStriped: true },
+  { name: 'banned', title: 'Banned', color: '--banned' },
+  { name: 'unauthenticated', title: 'Unknown caller', color: '--unknown', isStriped: true },
+  { name: 'rest', title: 'Other', color: '--other' },
+];
+
+/** Who is refused now, who will be, and how the gateways are: the screen for three in the morning. */
+export function Now() {
+  const [now, setNow] = useState<NowEvent | null>(null);
+  const [helped, setHelped] = useState<Helped | null>(null);
+  const stream = useEvents('/admin/events/now', ['now'], (name, data) => {
+    if (name === 'now') setNow(data as NowEvent);
+  });
+  return html`<${Page} title="Now" beside=${html`<${StreamSign} state=${stream} at=${now?.at ?? null} />`}>
+    ${
+      now === null
+        ? html`<${Loading} what="what happens now" />`
+        : html`<${Outage} gateways=${now.gateways} />
+            <${Traffic} ...${now.traffic} />
+            <${RefusedKeys} keys=${now.refused} hasMore=${now.refusedMore} help=${setHelped} isAway=${!now.gateways.complete} />
+            <${NearKeys} keys=${now.near} help=${setHelped} />
+            <${Gateways} gateways=${now.gateways.gateways} isComplete=${now.gateways.complete} />`
+    }
+    ${helped?.how === 'lift' && html`<${LiftDialog} of=${helped} onClose=${() => setHelped(null)} />`}
+    ${helped?.how === 'topup' && html`<${TopUpDialog} of=${helped} onClose=${() => setHelped(null)} />`}
+  </${Page}>`;
+}
+
+function StreamSign({ state, at }: { state: StreamState; at: string | null }) {
+  if (state === 'open') return html`<${Badge} kind="good">Live</${Badge}>`;
+  const since = at === null ? '' : ` Shown is ${momentText(at)}.`;
+  if (state === 'connecting') return html`<${Badge} kind="plain">Connecting…</${Badge}>`;
+  return html`<${Badge} kind="bad">Connection lost, trying again.${since}</${Badge}>`;
+}
+
+function Outage({ gateways: { gateways } }: { gateways: NowEvent['gateways'] }) {
+  const away = gateways.filter(({ store }) => store === 'away' || store === 'never_reached');
+  if (away.length === 0) return null;
+  const { outage } = away[0]!;
+  return html`<div class="banner" role="alert">
+    <p class="state-title">The store is away${outage === null ? '' : ` for ${lengthText(outage.lastsMs / 1_000)}`}</p>
+    <p>
+      ${away.length === gateways.length ? 'No gateway reaches it' : `${plural(away.length, 'gateway')} of ${gateways.length} cannot reach it`}${outage === null ? '' : html` (${outage.reason})`}. Callers are served as <code>redis.onFailure</code> says; what is admitted meanwhile is
+      counted when the store is back. The lists below need the store.
+    </p>
+  </div>`;
+}
+
+function Traffic({ stepSeconds, buckets }: NowEvent['traffic']) {
+  const bars = buckets.map(({ at, ...values }) => ({
+    label: momentText(at),
+    values: {
+      ...values,
+      rest: (values.shed ?? 0) + (values.undecided ?? 0) + (values.malformed ?? 0) + (values.other ?? 0),
+    },
+  }));
+  // The present bucket is not full yet.
+  const minute = buckets.slice(-1 - 60 / stepSeconds, -1);
+  const seconds = Math.max(1, minute.length * stepSeconds);
+  const perSecond = (name: string) => minute.reduce((sum, bucket) => sum + (bucket[name] ?? 0), 0) / seconds;
+  const figures = [
+    { name: 'admitted', title: 'Admitted' },
+    { name: 'refused', title: 'Refused (429)' },
+    { name: 'banned', title: 'Banned (429)' },
+    { name: 'unauthenticated', title: 'Unknown caller (401)' },
+    { name: 'failed', title: 'Failed (5xx)' },
+  ];
+  return html`<${Section} title="Requests" note="Of the last minute, and by verdict over ten minutes.">
+    <dl class="figures">
+      ${figures.map(
+        ({ name, title }) =>
+          html`<div key=${name} class=${name}>
+            <dt>${title}</dt>
+            <dd>${rateText(perSecond(name))}<span class="unit"> a second</span></dd>
+          </div>`,
+      )}
+    </dl>
+    <${BarChart} id="traffic" title="Requests by verdict" series=${VERDICTS} bars=${bars} step=${`${stepSeconds} seconds`} />
+  </${Section}>`;
+}
+
+function RefusedKeys({
+  keys,
+  hasMore,
+  help,
+  isAway,
+}: {
+  keys: readonly Refused[];
+  hasMore: boolean;
+  help: (helped: Helped) => void;
+  isAway: boolean;
+}) {
+  const mayHelp = useMay('operator');
+  const note = keys.length === 0 ? null : `${plural(keys.length, 'caller')}${hasMore ? ', and more' : ''}`;
+  return html`<${Section} title="Refused or banned" note=${note}>
+    ${
+      keys.length === 0
+        ? html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : 'Nobody is refused.'}>
+            ${!isAway && html`<p>Keys whose next request would get a 429 appear here within two seconds.</p>`}
+          </${Empty}>`
+        : html`<${Table}
+            caption="Keys that are refused or banned"
+            rows=${keys}
+            keyOf=${(key: Refused) => key.id}
+            columns=${[
+              { title: 'Key', isName: true, cell: (key: Refused) => html`<${KeyName} ...${key} />` },
+              { title: 'Plan', cell: (key: Refused) => key.plan ?? '–' },
+              {
+                title: 'State',
+                cell: ({ state, ban }: Refused) =>
+                  state === 'banned'
+                    ? html`<${Badge} kind="bad">Banned (${ordinal(ban ?? 1)} ban)</${Badge}>`
+                    : html`<${Badge} kind="warn">Refused</${Badge}>`,
+              },
+              { title: 'Window', cell: ({ window }: Refused) => window },
+              { title: 'Until', cell: ({ until }: Refused) => html`<${Until} at=${until} />` },
+              ...(mayHelp
+                ? [
+                    {
+                      title: 'Help',
+                      cell: (key: Refused) =>
+                        html`<span class="actions">
+                          ${key.state === 'banned' && html`<button type="button" aria-label="Lift the ban of ${nameOf(key)}" onClick=${() => help({ ...key, how: 'lift' })}>Lift…</button>`}
+                          ${!key.id.startsWith('jwt_') && html`<button type="button" aria-label="Top up ${nameOf(key)}" onClick=${() => help({ ...key, how: 'topup' })}>Top up…</button>`}
+                        </span>`,
+                    },
+                  ]
+                : []),
+            ]}
+          />`
+    }
+  </${Section}>`;
+}
+
+function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped) => void }) {
+  const mayHelp = useMay('operator');
+  return html`<${Section} title="Near a limit" note="At most a tenth of a window is left.">
+    ${
+      keys.length === 0
+        ? html`<${Empty} title="Nobody is near a limit." />`
+        : html`<${Table}
+            caption="Keys that are near a limit"
+            rows=${keys}
+            keyOf=${(key: Near) => `${key.id} ${key.window}`}
+            columns=${[
+              { title: 'Key', isName: true, cell: (key: Near) => html`<${KeyName} ...${key} />` },
+              { title: 'Plan', cell: ({ plan }: Near) => plan },
+              { title: 'Window', cell: ({ window }: Near) => window },
+              {
+                title: 'Used',
+                cell: ({ used, limit, window }: Near) =>
+                  html`<span class="used"><${Meter} label=${`Used of the ${window}`} used=${used} limit=${limit} /> ${countText(used)} of ${countText(limit)}</span>`,
+              },
+              { title: 'Left', isNumber: true, cell: ({ remaining }: Near) => countText(remaining) },
+              { title: 'Resets', cell: ({ resetAt }: Near) => html`<${Until} at=${resetAt} />` },
+              ...(mayHelp
+                ? [
+                    {
+                      title: 'Help',
+                      cell: (key: Near) =>
+                        !key.id.startsWith('jwt_') &&
+                        html`<button type="button" aria-label="Top up ${nameOf(key)}" onClick=${() => help({ ...key, how: 'topup' })}>Top up…</button>`,
+                    },
+                  ]
+                : []),
+            ]}
+          />`
+    }
+  </${Section}>`;
+}
+
+function Gateways({ gateways, isComplete }: { gateways: readonly Gateway[]; isComplete: boolean }) {
+  const versions = new Set(gateways.map(({ versions }) => `${versions.settings} ${versions.plans}`));
+  const note = isComplete
+    ? versions.size > 1
+      ? 'Their settings differ: a reload may be under way.'
+      : null
+    : 'Only the gateway that serves this page: the others are seen through the store.';
+  return html`<${Section} title="Gateways" note=${note}>
+    <ul class="cards">
+      ${gateways.map((gateway) => html`<${GatewayCard} key=${gateway.id} ...${gateway} />`)}
+    </ul>
+  </${Section}>`;
+}
+
+function GatewayCard(gateway: Gateway) {
+  const { host, address, self, ready, draining, store, outage, settings, versions, certificate, upstreams } = gateway;
+  const now = useNow();
+  const targets = upstreams.flatMap(({ name, targets }) => targets.map((target) => ({ upstream: name, ...target })));
+  const down = targets.filter(({ usable }) => !usable);
+  const daysLeft = certificate === null ? null : (millisecondsOf(certificate.expiresAt) - now) / 86_400_000;
+  return html`<li class="card">
+    <div class="card-head">
+      <h3>${host}</h3>
+      ${
+        draining
+          ? html`<${Badge} kind="warn">Draining</${Badge}>`
+          : ready
+            ? html`<${Badge} kind="good">Ready</${Badge}>`
+            : html`<${Badge} kind="bad">Not ready</${Badge}>`
+      }
+    </div>
+    <p class="muted">${address}${self ? ' · serves this page' : ''}</p>
+    <dl>
+      <dt>Store</dt>
+      <dd>
+        ${store === 'embedded' && html`<${Badge} kind="good">Embedded</${Badge}>`}
+        ${store === 'present' && html`<${Badge} kind="good">Present</${Badge}>`}
+        ${store === 'away' && html`<${Badge} kind="bad">Away${outage !== null && ` for ${lengthText(outage.lastsMs / 1_000)}: ${outage.reason}`}</${Badge}>`}
+        ${store === 'never_reached' && html`<${Badge} kind="bad">Never reached</${Badge}>`}
+      </dd>
+      <dt>Targets</dt>
+      <dd>
+        ${
+          down.length === 0
+            ? html`<${Badge} kind="good">${targets.length} of ${targets.length} up</${Badge}>`
+            : html`<${Badge} kind="bad">${targets.length - down.length} of ${targets.length} up; down: ${down.map(({ name }) => name).join(', ')}</${Badge}>`
+        }
+      </dd>
+      <dt>Settings</dt>
+      <dd>
+        ${settings === 'refused' ? html`<${Badge} kind="bad">The changed files have faults; the earlier settings are in force</${Badge}>` : html`<${Badge} kind="good">In force</${Badge}>`}
+        <span class="muted"> gateway <code>${versions.settings}</code>, plans <code>${versions.plans}</code></span>
+      </dd>
+      ${
+        certificate !== null &&
+        html`<dt>Certificate</dt>
+          <dd>
+            <${Badge} kind=${daysLeft! < 1 ? 'bad' : daysLeft! < 15 ? 'warn' : 'good'}>${daysLeft! < 0 ? 'Expired' : `Expires in ${plural(Math.floor(daysLeft!), 'day')}`}</${Badge}>
+            <span class="muted"> <${Time} at=${certificate.expiresAt} dayOnly=${true} /></span>
+          </dd>`
+      }
+      ${gateway.memory === 'short' && html`<dt>Memory</dt><dd><${Badge} kind="bad">Short: no new connections</${Badge}></dd>`}
+      <dt>Load</dt>
+      <dd>
+        ${plural(gateway.connections, 'connection')}, ${plural(gateway.inFlight, 'request')} in flight${gateway.workers > 1 ? `, ${gateway.workers} workers` : ''}
+      </dd>
+      <dt>Running</dt>
+      <dd>${gateway.version}, for ${lengthText((now - millisecondsOf(gateway.startedAt)) / 1_000)}</dd>
+    </dl>
+  </li>`;
+}
+
+/** A key by its name, or by its id if it has none, with a link to its screen. */
+export function KeyName({ id, name, owner }: { id: string; name: string | null; owner: string | null }) {
+  return html`<span class="key-name">
+    <a href=${hrefOf(`/keys/${encodeURIComponent(id)}`)}><bdi>${name ?? id}</bdi></a>
+    <span class="muted">${name !== null && html`<code>${id}</code>`}${owner !== null && html` <bdi>${owner}</bdi>`}</span>
+  </span>`;
+}
+
+function nameOf({ id, name }: { id: string; name: string | null }): string {
+  return name ?? id;
+}
+
+function ordinal(number: number): string {
+  const last = number % 100 > 10 && number % 100 < 14 ? 0 : number % 10;
+  return `${number}${['th', 'st', 'nd', 'rd'][last] ?? 'th'}`;
+}

@@ -1,0 +1,123 @@
+import { createContext } from 'preact';
+import { useContext, useEffect, useState } from 'preact/hooks';
+import { ApiError, onSignedOut, request } from './api.ts';
+import { type Children, html } from './html.ts';
+import { Loading } from './kit/states.ts';
+
+// Who is signed in. The secret of the session is in a cookie that this page cannot read.
+
+export type Role = 'viewer' | 'operator' | 'admin';
+
+export interface Session {
+  readonly name: string;
+  readonly role: Role;
+  readonly via: 'token' | 'session' | 'proxy';
+  readonly expiresAt: string | null;
+  readonly idleSeconds: number | null;
+}
+
+const Signed = createContext<Session | null>(null);
+const RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };
+
+export function useSession(): Session {
+  return useContext(Signed)!;
+}
+
+/** Whether the signed-in person may do what needs `role`. The gateway checks it too; this only leaves out the button. */
+export function useMay(role: Role): boolean {
+  return RANK[useSession().role] >= RANK[role];
+}
+
+export async function signOut(everywhere: boolean): Promise<void> {
+  await request('DELETE', `/admin/session${everywhere ? '?everywhere=true' : ''}`);
+  window.location.reload();
+}
+
+/** Shows the sign-in form until somebody is signed in, then `children`. */
+export function SignInGate({ children }: { children: Children }) {
+  const [session, setSession] = useState<Session | null>(null);
+  const [phase, setPhase] = useState<'asking' | 'out' | 'in' | 'ended'>('asking');
+  const [error, setError] = useState<string | null>(null);
+  const enter = (entered: Session) => {
+    setSession(entered);
+    setPhase('in');
+  };
+  const signIn = async (credential: { token: string } | { code: string }) => {
+    setError(null);
+    try {
+      enter((await request<Session>('POST', '/admin/session', { body: credential })).data);
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setPhase('out');
+      const isOldCode = 'code' in credential && failure.status === 401;
+      setError(isOldCode ? 'This sign-in link has been used or is too old. Sign in with a token.' : failure.message);
+    }
+  };
+  useEffect(() => {
+    const stop = onSignedOut(() => setPhase('ended'));
+    const code = takeCode();
+    if (code !== null) {
+      void signIn({ code });
+      return stop;
+    }
+    request<Session>('GET', '/admin/session').then(
+      ({ data }) => enter(data),
+      (failure: ApiError) => {
+        setPhase('out');
+        if (failure.status !== 401) setError(failure.message);
+      },
+    );
+    return stop;
+  }, []);
+  if (phase === 'asking') return html`<${Loading} what="the console" />`;
+  if (phase !== 'in' || session === null) {
+    return html`<${SignIn} hasEnded=${phase === 'ended'} error=${error} signIn=${signIn} />`;
+  }
+  return html`<${Signed.Provider} value=${session}>${children}</${Signed.Provider}>`;
+}
+
+/** Takes the code of a sign-in link out of the address, so that it stays neither there nor in the history. */
+function takeCode(): string | null {
+  const code = new URLSearchParams(window.location.hash.slice(1)).get('code');
+  if (code !== null) window.history.replaceState(null, '', window.location.pathname + window.location.search);
+  return code;
+}
+
+function SignIn({
+  hasEnded,
+  error,
+  signIn,
+}: {
+  hasEnded: boolean;
+  error: string | null;
+  signIn: (credential: { token: string }) => Promise<void>;
+}) {
+  const [isRunning, setRunning] = useState(false);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const input = (event.target as HTMLFormElement).elements.namedItem('token') as HTMLInputElement;
+    const token = input.value.trim();
+    // The token leaves the page with the request and is kept nowhere in it.
+    input.value = '';
+    setRunning(true);
+    await signIn({ token });
+    setRunning(false);
+    input.focus();
+  };
+  return html`<main class="sign-in" id="main">
+    <form onSubmit=${submit}>
+      <p class="brand"><img src="/console/icon.svg" alt="" width="28" height="28" />Tollgate</p>
+      <h1>Sign in</h1>
+      ${hasEnded && html`<p>Your session has ended. Sign in again to go on where you were.</p>`}
+      <div class="field">
+        <label for="token">Admin token</label>
+        <input id="token" name="token" type="password" autocomplete="off" required spellcheck="false" aria-describedby="token-hint" autofocus />
+        <p class="hint" id="token-hint">
+          A token of ADMIN_TOKENS_FILE, or ADMIN_TOKEN. <code>npm start</code> prints a link that signs you in.
+        </p>
+      </div>
+      ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
+      <button type="submit" class="primary" aria-busy=${isRunning}>${isRunning ? 'Signing in…' : 'Sign in'}</button>
+    </form>
+  </main>`;
+}

@@ -1,0 +1,137 @@
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { extname, join, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { withoutTypes } from '../../io/node-internals.ts';
+
+/** A file of the page, ready to be sent. */
+interface Asset {
+  readonly type: string;
+  readonly body: Buffer;
+  readonly zipped: Buffer;
+  readonly etag: string;
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.ts': 'text/javascript; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+};
+
+/** The libraries of the import map in index.html, served from this host: the page asks no other. */
+const LIBRARIES: Readonly<Record<string, string>> = {
+  'lib/preact.js': 'preact',
+  'lib/hooks.js': 'preact/hooks',
+  'lib/htm.js': 'htm',
+};
+
+/**
+ * Serves the page of the console below `/console/`. Every path that names no file is a screen of the page, so it gets
+ * index.html. The files hold no data: those come from the admin API, which asks who is signed in. They are read, and the
+ * types are removed from the scripts, at the first request.
+ */
+export function consoleAssets(): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
+  let loaded: {
+    readonly assets: ReadonlyMap<string, Asset>;
+    readonly fields: Readonly<Record<string, string>>;
+  } | null = null;
+  return async (request, response) => {
+    request.resume();
+    const path = (request.url ?? '').split('?')[0]!;
+    if (path === '/console') {
+      response.writeHead(308, { Location: '/console/' }).end();
+      return;
+    }
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      response.writeHead(405, { Allow: 'GET, HEAD' }).end();
+      return;
+    }
+    loaded ??= load();
+    const name = path.slice('/console/'.length);
+    const asset = loaded.assets.get(name) ?? (extname(name) in TYPES ? undefined : loaded.assets.get('index.html'));
+    if (asset === undefined) {
+      response.writeHead(404, { 'Content-Type': 'text/plain' }).end('There is no such file.');
+      return;
+    }
+    send(request, response, asset, loaded.fields);
+  };
+}
+
+function send(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { type, body, zipped, etag }: Asset,
+  fields: Readonly<Record<string, string>>,
+): void {
+  const isZipped = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:,|$))/.test(request.headers['accept-encoding'] ?? '');
+  const shared = { ...fields, ETag: etag, Vary: 'Accept-Encoding', 'Cache-Control': 'no-cache' };
+  if (request.headers['if-none-match'] === etag) {
+    response.writeHead(304, shared).end();
+    return;
+  }
+  const bytes = isZipped ? zipped : body;
+  response.writeHead(200, {
+    ...shared,
+    'Content-Type': type,
+    'Content-Length': bytes.length,
+    ...(isZipped ? { 'Content-Encoding': 'gzip' } : {}),
+  });
+  response.end(bytes);
+}
+
+function load() {
+  const folder = fileURLToPath(new URL('page', import.meta.url));
+  const assets = new Map<string, Asset>();
+  for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+    const type = TYPES[extname(file)];
+    if (type === undefined || file.endsWith('.d.ts')) continue;
+    const text = readFileSync(join(folder, file), 'utf8');
+    assets.set(file.split(sep).join('/'), assetOf(type, extname(file) === '.ts' ? withoutTypes(text) : text));
+  }
+  for (const [name, specifier] of Object.entries(LIBRARIES)) {
+    assets.set(name, assetOf(TYPES['.js']!, readFileSync(fileURLToPath(import.meta.resolve(specifier)), 'utf8')));
+  }
+  const importMap = /<script type="importmap">([\s\S]*?)<\/script>/.exec(
+    assets.get('index.html')!.body.toString(),
+  )![1]!;
+  return { assets, fields: securityFields(importMap) };
+}
+
+function assetOf(type: string, text: string): Asset {
+  const body = Buffer.from(text);
+  const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
+  return { type, body, zipped: gzipSync(body, { level: 9 }), etag };
+}
+
+/**
+ * What the browser must not do with the page. The import map is the only script that is not a file; its hash allows it.
+ * Names of keys come from outside, so the page has no way to parse text as HTML or to run it.
+ */
+function securityFields(importMap: string): Readonly<Record<string, string>> {
+  const hash = createHash('sha256').update(importMap).digest('base64');
+  const policy = [
+    "default-src 'none'",
+    `script-src 'self' 'sha256-${hash}'`,
+    "style-src 'self'",
+    "img-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ];
+  return {
+    'Content-Security-Policy': policy.join('; '),
+    'Cross-Origin-Opener-Policy': 'same-origin',
+    'Cross-Origin-Resource-Policy': 'same-origin',
+    'Permissions-Policy': 'camera=(), geolocation=(), microphone=()',
+    'Referrer-Policy': 'no-referrer',
+    'X-Content-Type-Options': 'nosniff',
+    'X-Frame-Options': 'DENY',
+  };
+}
