@@ -1,0 +1,72 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { type Stand, startStand } from './stand.ts';
+
+// `npm run console:screenshots`: takes a picture of every screen of the console, light and dark, on a desktop and on a
+// phone, for docs/guides/console.md. Needs Chromium (Debian: `apt-get install chromium`; CHROMIUM names another one).
+
+const FOLDER = join(import.meta.dirname, '..', '..', 'docs', 'guides', 'console');
+const SIZES = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } } as const;
+
+interface Screen {
+  readonly name: string;
+  readonly path: string;
+  /** Resolves when the screen shows what the picture is for. */
+  readonly isReady: (page: Page) => Promise<unknown>;
+}
+
+function screensOf({ keys, refusedRequestId }: Stand): readonly Screen[] {
+  const heading = (name: string | RegExp) => (page: Page) => page.getByRole('heading', { name }).first().waitFor();
+  return [
+    { name: 'now', path: '/', isReady: (page) => page.getByRole('link', { name: "Jo's pet shop" }).first().waitFor() },
+    { name: 'key', path: `/keys/${keys.banned.id}`, isReady: (page) => page.getByRole('meter').first().waitFor() },
+    { name: 'keys', path: '/keys', isReady: (page) => page.getByRole('link', { name: 'Paws & Claws' }).waitFor() },
+    { name: 'plans', path: '/plans', isReady: heading('enterprise') },
+    { name: 'explain', path: `/explain/${refusedRequestId()}`, isReady: heading(/./) },
+    { name: 'live', path: '/live', isReady: (page) => page.getByRole('row').nth(12).waitFor() },
+    { name: 'upstreams', path: '/upstreams', isReady: heading('store') },
+    {
+      name: 'retiring',
+      path: '/retiring',
+      isReady: (page) => page.getByRole('link', { name: 'Old mobile app' }).waitFor(),
+    },
+    { name: 'audit', path: '/audit', isReady: (page) => page.getByRole('row').nth(3).waitFor() },
+  ];
+}
+
+async function take(browser: Browser, stand: Stand): Promise<void> {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    for (const [size, viewport] of Object.entries(SIZES)) {
+      const context = await browser.newContext({ colorScheme, viewport, baseURL: stand.gateways[0].admin });
+      const page = await context.newPage();
+      await page.goto('/console/');
+      await page.getByLabel('Admin token').fill(stand.tokens.admin);
+      await page.getByRole('button', { name: 'Sign in' }).click();
+      await page.getByRole('heading', { name: 'Now' }).waitFor();
+      for (const { name, path, isReady } of screensOf(stand)) {
+        await page.goto(`/console${path}`);
+        await isReady(page);
+        await page.screenshot({ path: join(FOLDER, `${name}-${size}-${colorScheme}.png`) });
+      }
+      await context.close();
+    }
+  }
+}
+
+const stand = await startStand();
+const callers = stand.drive();
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: ['--no-sandbox', '--disable-gpu'],
+});
+try {
+  await mkdir(FOLDER, { recursive: true });
+  // The chart of the screen Now has two minutes to fill.
+  await new Promise((resolve) => setTimeout(resolve, Number(process.env.FILL_SECONDS ?? 120) * 1_000));
+  await take(browser, stand);
+} finally {
+  await browser.close();
+  await callers.stop();
+  await stand.close();
+}

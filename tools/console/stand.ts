@@ -1,0 +1,231 @@
+import { randomBytes } from 'node:crypto';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { recordAdmitted, recordRefused } from '../../src/admit/history.ts';
+import { startPets } from '../../src/pets/server.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { eventually } from '../../test/support/conditions.ts';
+import { localRedis } from '../../test/support/redis-binary.ts';
+import { REDIS_CACHE } from '../../test/support/redis-finder.ts';
+import { RedisProcess } from '../../test/support/redis-process.ts';
+import { asProduct } from '../../test/support/redis-user.ts';
+import { startChild } from '../chaos/stand/child.ts';
+
+// Two gateways on one Redis before the pet service, with callers in every state that the console shows.
+
+const TOLLGATE = join(import.meta.dirname, '..', '..', 'bin', 'tollgate.js');
+const READY_WITHIN_MS = 30_000;
+const HOUR_MS = 3_600_000;
+
+/** A key of the stand, by the part that it plays. */
+export type Part = 'banned' | 'refused' | 'near' | 'fine' | 'hostile' | 'retiring';
+
+export interface Gateway {
+  readonly origin: string;
+  readonly admin: string;
+}
+
+export interface Stand {
+  readonly gateways: readonly [Gateway, Gateway];
+  readonly redis: RedisProcess;
+  /** The tokens of ADMIN_TOKENS_FILE, by role. */
+  readonly tokens: Readonly<Record<'viewer' | 'operator' | 'admin', string>>;
+  readonly keys: Readonly<Record<Part, { readonly id: string; readonly key: string }>>;
+  /** The X-Request-Id of a refusal. */
+  readonly refusedRequestId: () => string;
+  /** Lets callers call, in bursts, until `stop`. */
+  readonly drive: () => { stop(): Promise<void> };
+  close(): Promise<void>;
+}
+
+const PLANS = `# What each plan allows.
+plans:
+  free: { limits: { minute: 60, day: 1000 } }
+  pro: { limits: { minute: { limit: 300, window: sliding }, day: 10000 }, bans: { after: 500 } }
+  business: { limits: { minute: 1000, day: 100000, month: 2000000 } }
+  enterprise: { limits: { minute: custom, day: custom } }
+bans: { after: 10, within: 1m, first: 5m, factor: 2, longest: 24h, forget: 24h }
+failed-authentication: { minute: 30 }
+`;
+
+const HOSTILE = `<img src=x onerror="document.title='broken'"> ${'long '.repeat(12)}\u202Eevil\u202C 🐈`;
+
+/** @throws Error if something does not start; what had started by then is ended */
+export async function startStand(): Promise<Stand> {
+  const endings: (() => Promise<unknown>)[] = [];
+  const close = async () => {
+    for (const end of endings.splice(0).reverse()) await end();
+  };
+  try {
+    return { ...(await start(endings)), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function start(endings: (() => Promise<unknown>)[]): Promise<Omit<Stand, 'close'>> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-console-'));
+  endings.push(() => rm(folder, { recursive: true, force: true }));
+  const binary = await localRedis(REDIS_CACHE);
+  const redis = await RedisProcess.start(binary);
+  endings.push(() => redis.dispose());
+  const redisUrl = asProduct(`redis://127.0.0.1:${redis.port}`, binary.version);
+  const serving = async (env: Readonly<Record<string, string>>) => {
+    let line: { readonly port: number; readonly admin: number } | null = null;
+    const child = startChild([TOLLGATE, 'serve'], env, (text) => {
+      if (text.endsWith('"msg":"serving"}')) line = JSON.parse(text);
+    });
+    endings.push(() => child.stop());
+    await eventually(
+      () => {
+        if (line === null) throw new Error(`A gateway does not serve. ${child.printed()}`);
+      },
+      { withinMs: READY_WITHIN_MS },
+    );
+    return line!;
+  };
+  const tokens = { viewer: newToken(), operator: newToken(), admin: newToken() };
+  const people = { viewer: 'vera', operator: 'olga', admin: 'ada' };
+  const tokensFile = join(folder, 'tokens.yaml');
+  const listed = (['viewer', 'operator', 'admin'] as const).map(
+    (role) => `- { name: ${people[role]}, role: ${role}, token: ${tokens[role]} }\n`,
+  );
+  await writeFile(tokensFile, listed.join(''), { mode: 0o600 });
+  await writeFile(join(folder, 'plans.yaml'), PLANS);
+  const pets = await startPets({
+    host: '127.0.0.1',
+    port: 0,
+    databaseFile: join(folder, 'pets.db'),
+    report: (error) => console.error(error),
+  });
+  endings.push(() => pets.close());
+  await writeFile(join(folder, 'gateway.yaml'), gatewayYaml(pets.port));
+  const env = {
+    TOLLGATE_CONFIG: join(folder, 'gateway.yaml'),
+    TOLLGATE_PLANS: join(folder, 'plans.yaml'),
+    REDIS_URL: redisUrl,
+    KEY_PEPPER: 'the pepper of the stand',
+    ADMIN_TOKENS_FILE: tokensFile,
+  };
+  const gateway = async (name: string): Promise<Gateway> => {
+    const data = join(folder, name);
+    await mkdir(data);
+    const { port, admin } = await serving({ ...env, TOLLGATE_DATA: data });
+    return { origin: `http://127.0.0.1:${port}`, admin: `http://127.0.0.1:${admin}` };
+  };
+  const gateways = [await gateway('a'), await gateway('b')] as const;
+  const keys = await createKeys(gateways[0].admin, tokens.admin);
+  await writePast(redisUrl, keys);
+  let refused = '';
+  const drive = () =>
+    driveCallers(gateways, keys, (id) => {
+      refused = id;
+    });
+  return { gateways, redis, tokens, keys, refusedRequestId: () => refused, drive };
+}
+
+function newToken(): string {
+  return randomBytes(24).toString('base64url');
+}
+
+function gatewayYaml(petsPort: number): string {
+  return `listen: { port: 0 }
+admin: { port: 0, editPlans: true }
+redis: { timeout: 2s }
+upstreams:
+  store: { targets: [http://127.0.0.1:${petsPort}] }
+routes:
+  - { path: /v1/pets, methods: [GET, POST], upstream: store }
+  - { path: '/v1/pets/{petId}', methods: [GET], upstream: store, deprecated: { since: 2025-12-05, sunset: 2030-12-05, successor: /v1/pets } }
+`;
+}
+
+const ATTRIBUTES: Readonly<Record<Part, object>> = {
+  banned: { plan: 'free', name: "Jo's pet shop", owner: 'jo@petshop.example', notes: 'Imports the catalogue at noon.' },
+  refused: { plan: 'pro', name: 'Vet clinic Berlin', owner: 'it@vet.example', limits: { minute: 30 } },
+  near: { plan: 'business', name: 'Paws & Claws', owner: 'ops@paws.example', limits: { minute: 120 } },
+  fine: {
+    plan: 'enterprise',
+    name: 'Zoo of the North',
+    owner: 'api@zoo.example',
+    limits: { minute: 6000, day: 900_000 },
+  },
+  hostile: { plan: 'free', name: HOSTILE, owner: '"><script>document.title="broken"</script>' },
+  retiring: { plan: 'pro', name: 'Old mobile app', owner: 'mobile@shop.example', expiresAt: '20d' },
+};
+
+async function createKeys(admin: string, token: string): Promise<Stand['keys']> {
+  const create = async (attributes: object) => {
+    const response = await fetch(`${admin}/admin/keys`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' },
+      body: JSON.stringify(attributes),
+    });
+    if (response.status !== 201) throw new Error(`A key was not created: ${await response.text()}`);
+    return (await response.json()) as { id: string; key: string };
+  };
+  const made = new Map<Part, { id: string; key: string }>();
+  for (const [part, attributes] of Object.entries(ATTRIBUTES)) made.set(part as Part, await create(attributes));
+  for (let i = 1; i <= 30; i++) {
+    await create({ plan: ['free', 'pro', 'business'][i % 3], name: `Shop ${i}`, owner: `shop${i}@example.com` });
+  }
+  return Object.fromEntries(made) as Record<Part, { id: string; key: string }>;
+}
+
+/** Writes the past of two keys into the store, as if they had called for 92 days: the charts show more than a minute. */
+async function writePast(redisUrl: string, keys: Stand['keys']): Promise<void> {
+  const redis = new Redis(redisUrl);
+  const present = Math.floor(Date.now() / HOUR_MS);
+  for (const { id } of [keys.banned, keys.near, keys.fine]) {
+    let history: Uint8Array | null = null;
+    for (let hour = present - 24 * 91; hour < present; hour++) {
+      const ofDay = hour % 24;
+      const isDay = ofDay >= 7 && ofDay <= 20;
+      const cost = Math.round((isDay ? 260 : 40) * (1 + 0.5 * Math.sin(hour / 17)) + (hour % 5) * 7);
+      history = recordAdmitted(history, hour, cost);
+      if (id === keys.banned.id && ofDay === 12) history = recordRefused(history, hour, 45, 120);
+    }
+    await redis.set(keyspace.history(id), Buffer.from(history!), 'EX', 92 * 86_400);
+  }
+  redis.disconnect();
+}
+
+/** Callers that call both gateways in turn: one is banned, one refused, one near its limit, one fine, one on the old route. */
+function driveCallers(
+  gateways: Stand['gateways'],
+  keys: Stand['keys'],
+  onRefused: (requestId: string) => void,
+): { stop(): Promise<void> } {
+  let turn = 0;
+  let isStopped = false;
+  const call = async (part: Part | null, path = '/v1/pets?limit=2') => {
+    const { origin } = gateways[turn++ % 2]!;
+    const headers = part === null ? {} : { Authorization: `Bearer ${keys[part].key}` };
+    const response = await fetch(`${origin}${path}`, { headers });
+    await response.arrayBuffer();
+    if (response.status === 429 && part === 'refused') onRefused(response.headers.get('x-request-id') ?? '');
+  };
+  const run = async () => {
+    for (let i = 0; i < 110; i++) await call('near');
+    for (let i = 0; i < 32; i++) await call('refused');
+    for (let i = 0; i < 72; i++) await call('banned');
+    for (let i = 0; i < 5; i++) await call('retiring', `/v1/pets/${i + 1}`);
+    for (let round = 0; !isStopped; round++) {
+      for (let i = 0; i < 12 + 6 * Math.sin(round / 8); i++) await call('fine');
+      if (round % 3 === 0) await call('banned');
+      if (round % 7 === 0) await call('refused');
+      if (round % 9 === 0) await call(null);
+      await new Promise((resolve) => setTimeout(resolve, 150));
+    }
+  };
+  const running = run();
+  return {
+    stop: async () => {
+      isStopped = true;
+      await running;
+    },
+  };
+}
