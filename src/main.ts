@@ -8,6 +8,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   pets: async () => (await import('./cli/pets.ts')).pets,
   'keys create': async () => (await import('./cli/keys/create.ts')).keysCreate,
   'keys list': async () => (await import('./cli/keys/show.ts')).keysList,
+  'keys find': async () => (await import('./cli/keys/find.ts')).keysFind,
   'keys show': async () => (await import('./cli/keys/show.ts')).keysShow,
   'keys rotate': async () => (await import('./cli/keys/change.ts')).keysRotate,
   'keys revoke': async () => (await import('./cli/keys/change.ts')).keysRevoke,
@@ -104,6 +105,37 @@ async function question(text: string): Promise<string> {
   }
 }
 
+const MOST_INPUT = 65_536;
+
+/** Reads standard input to its end; on a terminal one line, which is not shown. */
+async function hiddenInput(prompt: string): Promise<string> {
+  if (process.stdin.isTTY === true) return hiddenLine(prompt);
+  let text = '';
+  for await (const chunk of process.stdin.setEncoding('utf8')) {
+    text += chunk;
+    if (text.length > MOST_INPUT) throw new Failure('refused', 'Standard input is longer than 64 KiB.');
+  }
+  return text;
+}
+
+async function hiddenLine(prompt: string): Promise<string> {
+  const [{ createInterface }, { Writable }] = await Promise.all([
+    import('node:readline/promises'),
+    import('node:stream'),
+  ]);
+  process.stderr.write(prompt);
+  // What readline would echo goes nowhere.
+  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const lines = createInterface({ input: process.stdin, output: nowhere, terminal: true });
+  const ended = new Promise<string>((resolve) => lines.once('close', () => resolve('')));
+  try {
+    return await Promise.race([lines.question(''), ended]);
+  } finally {
+    lines.close();
+    process.stderr.write('\n');
+  }
+}
+
 /** Resolves when the stream has flushed everything that was written to it, or its reader has gone. */
 function flushed(stream: NodeJS.WriteStream): Promise<void> {
   return new Promise((resolve) => {
@@ -131,6 +163,7 @@ if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.
     flushed: () => flushed(process.stdout),
     isTerminal: process.stdout.isTTY === true,
     question: process.stdin.isTTY === true ? question : null,
+    hiddenInput,
   });
   // A pipe holds 64 KiB, and its reader may pause for any time. If the process ended before the rest was flushed, an export
   // would be truncated although its exit code is 0. A command that handles SIGTERM ends because an operator stopped it,

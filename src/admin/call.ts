@@ -3,8 +3,10 @@ import { z } from 'zod';
 import { type Limits, UNBOUNDED } from '../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { Role } from '../config/admin-tokens.ts';
+import type { KeyFormat } from '../identify/api-key.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { AuditLine, AuditTrail } from '../operations/audit-trail.ts';
+import type { DeprecatedRouteCalls } from '../operations/deprecations.ts';
 import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom, visible } from '../operations/input-values.ts';
 import type { KeyAttributes, KeyEdits } from '../operations/key-changes.ts';
 import type { Operations } from '../operations/operations.ts';
@@ -51,6 +53,12 @@ export interface Admin {
   readonly trail: AuditTrail;
   /** Lists the callers of each deprecated route, in the order of the settings, for so many days back, today included. */
   readonly deprecations: (days: number) => Promise<readonly { readonly route: string }[]>;
+  /** Lists the deprecated routes that a consumer has called, for so many days back, today included. */
+  readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
+  /** Returns the formats of keys that were made elsewhere. */
+  readonly keyFormats: () => readonly KeyFormat[];
+  /** Whether the gateway keeps the usage history. */
+  readonly keepsHistory: () => boolean;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
 }
@@ -220,6 +228,9 @@ const RESET = z.strictObject(
   'must be an object',
 );
 
+const secretRule = 'must be the secret of a key, a text';
+const FIND = z.strictObject({ secret: z.string(secretRule).min(1, secretRule) }, 'must be an object');
+
 const DEFAULT_OVERLAP_MS = 86_400_000;
 
 /**
@@ -253,6 +264,11 @@ export function readRotation(body: unknown): ReadBody<number> {
   return read(ROTATION, body ?? {}, ({ overlap }) =>
     overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!,
   );
+}
+
+/** Reads the body of `POST /admin/keys/find`. Secrets have no spaces, which people copy along. @returns the secret */
+export function readFind(body: unknown): ReadBody<string> {
+  return read(FIND, body, ({ secret }) => secret.trim());
 }
 
 /** Reads the body of `POST /admin/keys/{id}/topups`. */

@@ -3,11 +3,13 @@ import type { Plans } from '../admit/plan.ts';
 import { KEPT_DAYS } from '../annotate/deprecation.ts';
 import type { Role } from '../config/admin-tokens.ts';
 import type { StoredKey } from '../identify/key-store.ts';
+import { isTokenHolder } from '../identify/token-holder.ts';
 import { listChanges } from '../operations/audit-report.ts';
 import { type Action, auditChange, doneLine, keyStateOf } from '../operations/audit-trail.ts';
 import { bodyDigestOf } from '../operations/create-once.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { wholeKeyReport } from '../operations/key-report.ts';
+import { keyFilterFrom } from '../operations/key-search.ts';
 import { banReport, type Guard } from '../operations/operations.ts';
 import type { RefusedReport } from '../operations/refused-now.ts';
 import type { UsageChange } from '../operations/usage-changes.ts';
@@ -20,6 +22,7 @@ import {
   linkToNext,
   readCreation,
   readEdits,
+  readFind,
   readPage,
   readQuery,
   readReset,
@@ -49,6 +52,8 @@ export const RESOURCES: readonly {
     changes: { POST: 'key.create' },
     isList: true,
   },
+  // A POST, so that the secret stands in no URL. It changes nothing.
+  { path: ['keys', 'find'], methods: { POST: findKey }, roles: { POST: 'viewer' } },
   {
     path: ['keys', ID],
     methods: { GET: showKey, PATCH: updateKey, DELETE: revokeKey },
@@ -81,6 +86,7 @@ export const RESOURCES: readonly {
     changes: { POST: 'usage.reset' },
   },
   { path: ['keys', ID, 'history'], methods: { GET: showHistory }, roles: { GET: 'viewer' } },
+  { path: ['keys', ID, 'deprecations'], methods: { GET: showDeprecations }, roles: { GET: 'viewer' } },
   { path: ['now'], methods: { GET: listRefused }, roles: { GET: 'viewer' }, isList: true },
   { path: ['bans'], methods: { GET: listBans }, roles: { GET: 'viewer' }, isList: true },
   {
@@ -94,14 +100,37 @@ export const RESOURCES: readonly {
   { path: ['audit'], methods: { GET: listAudit }, roles: { GET: 'viewer' }, isList: true },
 ];
 
-async function listKeys({ query }: Call, { operations, nowMs }: Admin): Promise<AdminResponse> {
-  const page = readPage(query, ['all']);
+const NO_SECRET_IN_URLS =
+  'Do not put secrets into URLs, which logs keep: send it as the body of POST /admin/keys/find.';
+
+/** Lists the keys that match, oldest first. A page may have fewer keys than `limit`, even none, although another one follows. */
+async function listKeys({ query }: Call, admin: Admin): Promise<AdminResponse> {
+  const page = readPage(query, ['q', 'plan', 'owner', 'expiring', 'unused', 'all']);
   if ('refusal' in page) return page.refusal;
-  const { all } = page.given;
+  const { q: text, all, ...given } = page.given;
   if (all !== null && all !== 'true' && all !== 'false') return invalidQuery('all must be true or false.').refusal;
-  const { keys, cursor } = await operations.list({ ...page, all: all === 'true' });
-  const reports = keys.map((key) => wholeKeyReport(key, operations.plans, nowMs()));
-  return jsonResponse(200, { keys: reports, cursor }, linkToNext('/admin/keys', query, cursor));
+  const { operations, keyFormats, keepsHistory, nowMs } = admin;
+  const filter = keyFilterFrom({ text, ...given }, all === 'true', {
+    nameOf: (parameter) => (parameter === 'text' ? 'q' : parameter),
+    secretAdvice: NO_SECRET_IN_URLS,
+    formats: keyFormats(),
+    keepsHistory: keepsHistory(),
+  });
+  if ('fault' in filter) return invalidQuery(filter.fault).refusal;
+  const { keys, cursor, searched } = await operations.search(filter, page);
+  const reports = keys.map(({ key, ...lastUse }) => ({
+    ...wholeKeyReport(key, operations.plans, nowMs()),
+    ...lastUse,
+  }));
+  return jsonResponse(200, { keys: reports, cursor, searched }, linkToNext('/admin/keys', query, cursor));
+}
+
+/** Finds a key by its secret. */
+async function findKey({ body }: Call, { operations, nowMs }: Admin): Promise<AdminResponse> {
+  const secret = readFind(body);
+  if ('fault' in secret) return errorResponse('invalid_request', secret.fault);
+  const { key, isCurrent } = await operations.find(secret.value);
+  return jsonResponse(200, { key: wholeKeyReport(key, operations.plans, nowMs()), isCurrent });
 }
 
 async function createKey(call: Call, admin: Admin): Promise<AdminResponse> {
@@ -149,7 +178,10 @@ async function createKey(call: Call, admin: Admin): Promise<AdminResponse> {
 }
 
 async function showKey({ ids }: Call, admin: Admin): Promise<AdminResponse> {
-  return keyResponse(await admin.operations.show(ids[0]!), admin);
+  const { operations, nowMs } = admin;
+  const key = await operations.show(ids[0]!);
+  const report = { ...wholeKeyReport(key, operations.plans, nowMs()), lastUsedOn: await operations.lastUsedOn(key.id) };
+  return jsonResponse(200, report, fieldsOfKey(key));
 }
 
 async function updateKey(call: Call, admin: Admin): Promise<AdminResponse> {
@@ -204,7 +236,7 @@ async function deleteKey(call: Call, admin: Admin): Promise<AdminResponse> {
 async function showUsage({ ids, query }: Call, { operations }: Admin): Promise<AdminResponse> {
   const [plan = null, ...more] = query.getAll('plan');
   if (more.length > 0) return invalidQuery('plan is given more than once.').refusal;
-  return jsonResponse(200, await operations.usage(ids[0]!, plan));
+  return jsonResponse(200, await operations.keyUsage(ids[0]!, plan));
 }
 
 async function topUp(call: Call, admin: Admin): Promise<AdminResponse> {
@@ -248,6 +280,17 @@ async function showHistory({ ids, query }: Call, { operations, nowMs }: Admin): 
   const span = spanFrom(given, nowMs());
   if ('fault' in span) return invalidQuery(span.fault).refusal;
   return jsonResponse(200, await operations.history(ids[0]!, span));
+}
+
+/** Lists what a key, or a caller with tokens, calls that is deprecated. A key may be revoked. */
+async function showDeprecations({ ids, query }: Call, admin: Admin): Promise<AdminResponse> {
+  const given = readQuery(query, ['days']);
+  if ('refusal' in given) return given.refusal;
+  const days = daysOf(given.days);
+  if (days === null) return invalidQuery(DAYS_RULE).refusal;
+  const [id] = ids as [string];
+  if (!isTokenHolder(id)) await admin.operations.show(id);
+  return jsonResponse(200, { routes: await admin.deprecatedCallsOf(id, days) });
 }
 
 /** Consumers that one page looks at, however few of them are still refused. */
@@ -308,11 +351,9 @@ async function showPlans(_: Call, { operations, versions }: Admin): Promise<Admi
 async function listDeprecations({ query }: Call, { deprecations }: Admin): Promise<AdminResponse> {
   const page = readPage(query, ['days']);
   if ('refusal' in page) return page.refusal;
-  const days = page.given.days ?? String(DEFAULT_DAYS);
-  if (!/^[1-9][0-9]?$/.test(days) || Number(days) > KEPT_DAYS) {
-    return invalidQuery(`days must be a whole number from 1 to ${KEPT_DAYS}.`).refusal;
-  }
-  const all = await deprecations(Number(days));
+  const days = daysOf(page.given.days);
+  if (days === null) return invalidQuery(DAYS_RULE).refusal;
+  const all = await deprecations(days);
   const at = page.cursor === null ? -1 : all.findIndex(({ route }) => route === page.cursor);
   if (page.cursor !== null && at === -1)
     return invalidQuery('The cursor is none that this list has given out.').refusal;
@@ -320,6 +361,14 @@ async function listDeprecations({ query }: Call, { deprecations }: Admin): Promi
   const cursor = rest.length > page.limit ? rest[page.limit - 1]!.route : null;
   const link = linkToNext('/admin/deprecations', query, cursor);
   return jsonResponse(200, { deprecations: rest.slice(0, page.limit), cursor }, link);
+}
+
+const DAYS_RULE = `days must be a whole number from 1 to ${KEPT_DAYS}.`;
+
+/** How many days back deprecated calls are asked for; null for what is no such number. */
+function daysOf(given: string | null): number | null {
+  const days = given ?? String(DEFAULT_DAYS);
+  return /^[1-9][0-9]?$/.test(days) && Number(days) <= KEPT_DAYS ? Number(days) : null;
 }
 
 async function listAudit({ query }: Call, { auditStore, nowMs }: Admin): Promise<AdminResponse> {

@@ -46,6 +46,11 @@ export interface Bucket {
 
 export type Step = 'hour' | 'day';
 
+/** When the hour began that was counted in last, Unix milliseconds. @param history at least its first four bytes */
+export function lastUsedMsOf(history: Uint8Array): number {
+  return viewOf(history).getUint32(0) * HOUR_MS;
+}
+
 /** How long a history is kept after the hour that was counted in last: until this time, Unix milliseconds. */
 export function historyEndsAtMs(hour: number): number {
   return (hour + 1 + DAYS_KEPT * HOUR_OF_DAY) * HOUR_MS;

@@ -5,6 +5,11 @@ import type { WindowName } from './windows.ts';
 export interface HistoryStore {
   /** Null if nothing is kept of the consumer. @throws Failure `store_unavailable` */
   of(consumerId: string): Promise<ReadHistory | null>;
+  /**
+   * The beginning of the hour in which something of a consumer was counted last, Unix milliseconds, for each of these ids;
+   * null if nothing is kept. @throws Failure `store_unavailable`
+   */
+  lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]>;
   /** The ids that have a history and begin like this, those of shadows too; in no order, and an id may come twice. */
   consumerIds(prefix: string): AsyncIterable<string>;
   /** Adds refusals to the present hour, and notes until when these consumers are refused. @throws Failure `store_unavailable` */

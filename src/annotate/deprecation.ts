@@ -43,12 +43,24 @@ export interface DeprecatedCalls {
   add(day: string, route: string, calls: ReadonlyMap<string, number>): Promise<void>;
   /** The calls of a route on these days, by consumer. @throws Failure `store_unavailable` */
   of(days: readonly string[], route: string): Promise<ReadonlyMap<string, Called>>;
+  /** The calls of one consumer on these days; null if there are none. @throws Failure `store_unavailable` */
+  ofConsumer(days: readonly string[], route: string, consumerId: string): Promise<Called | null>;
 }
 
 export interface Called {
   readonly calls: number;
   /** The last of the days with a call. */
   readonly lastDay: string;
+}
+
+/** The sum of one consumer's calls on some days; null if there are none. */
+export function calledOn(days: readonly { readonly day: string; readonly calls: number }[]): Called | null {
+  const called = days.filter(({ calls }) => calls > 0);
+  if (called.length === 0) return null;
+  return {
+    calls: called.reduce((sum, { calls }) => sum + calls, 0),
+    lastDay: called.map(({ day }) => day).reduce((a, b) => (a > b ? a : b)),
+  };
 }
 
 /** How many days calls are kept, today included. */

@@ -23,6 +23,7 @@ export function operationsOn(store: OpenStore): Operations {
     history: historyOf(store),
     plans: () => store.plans,
     peppers: store.peppers,
+    keyFormats: () => store.settings.keyFormats,
     random: randomBytes,
     nowMs: () => Date.now(),
   });

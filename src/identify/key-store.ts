@@ -48,6 +48,16 @@ export interface KeyPage {
   readonly cursor: string | null;
 }
 
+/** The part of the list of keys that a search has looked at. */
+export interface KeyScan {
+  /** The keys whose record may match, in the order of the list. `place` is the place of a key in this part, from 1. */
+  readonly found: readonly { readonly key: StoredKey; readonly place: number }[];
+  /** How many keys were looked at. */
+  readonly searched: number;
+  /** The id of the last of them, and null at the end of the list. */
+  readonly cursor: string | null;
+}
+
 /** A key after a change. */
 export interface Updated {
   readonly key: StoredKey;
@@ -80,6 +90,15 @@ export interface KeyStore {
   get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null>;
   /** The keys after the one with the id `cursor`. New keys do not move it. Rejects with `refused` for an unknown cursor. */
   list(page: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage>;
+  /**
+   * Looks at the next `most` keys after the one with the id `cursor`, and parses only those whose record, JSON, passes
+   * `mayMatch`: parsing every record would make a search over a million keys several times slower. Otherwise as `list`.
+   */
+  scan(part: {
+    readonly most: number;
+    readonly cursor: string | null;
+    readonly mayMatch: (record: string) => boolean;
+  }): Promise<KeyScan>;
   /**
    * Stores a new key atomically. Rejects with `refused` if another key has its id or one of its digests, even a retired
    * digest or a deleted key.

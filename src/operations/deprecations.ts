@@ -45,7 +45,7 @@ export async function deprecationReports(
 }
 
 interface DeprecationSources {
-  readonly deprecatedCalls: DeprecatedCalls;
+  readonly deprecatedCalls: Pick<DeprecatedCalls, 'of'>;
   readonly keys: Pick<KeyStore, 'get'>;
 }
 
@@ -77,4 +77,39 @@ async function reportOf(
     calls: callers.reduce((sum, { calls }) => sum + calls, 0),
     callers,
   };
+}
+
+/** A deprecated route that one consumer still calls. Times are RFC 3339 or null. */
+export interface DeprecatedRouteCalls {
+  readonly route: string;
+  readonly methods: readonly string[];
+  readonly since: string | null;
+  readonly sunset: string | null;
+  readonly successor: string | null;
+  readonly calls: number;
+  /** `2026-11-21`, UTC. */
+  readonly lastDay: string;
+}
+
+/**
+ * Lists the deprecated routes that one consumer has called, the most calls first.
+ * @param options `days`: how many days back, today included; `nowMs`: Unix milliseconds
+ * @throws Failure `store_unavailable`
+ */
+export async function deprecatedCallsOfConsumer(
+  id: string,
+  routes: readonly Route[],
+  deprecatedCalls: Pick<DeprecatedCalls, 'ofConsumer'>,
+  { days, nowMs }: { readonly days: number; readonly nowMs: number },
+): Promise<readonly DeprecatedRouteCalls[]> {
+  const found: DeprecatedRouteCalls[] = [];
+  for (const { path, methods, deprecated } of routes) {
+    if (deprecated === null) continue;
+    // One route at a time, so that a long list of routes does not delay callers.
+    const called = await deprecatedCalls.ofConsumer(lastDays(nowMs, days), path, id);
+    if (called === null) continue;
+    const { sinceMs, sunsetMs, successor } = deprecated;
+    found.push({ route: path, methods, since: timeOf(sinceMs), sunset: timeOf(sunsetMs), successor, ...called });
+  }
+  return found.sort((a, b) => b.calls - a.calls);
 }

@@ -6,10 +6,11 @@ import type { HistoryStore } from '../admit/refusals.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import type { WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
-import type { Random } from '../identify/api-key.ts';
+import type { KeyFormat, Random } from '../identify/api-key.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import { type Created, createOnce } from './create-once.ts';
+import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
 import { visible } from './input-values.ts';
 import {
   deleted,
@@ -21,6 +22,8 @@ import {
   revoked,
   rotated,
 } from './key-changes.ts';
+import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
+import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import { refusedConsumers } from './refused-now.ts';
 import {
   countedWindows,
@@ -41,6 +44,8 @@ export interface OperationsOptions {
   readonly plans: () => Plans;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
+  /** Returns the formats of keys that were made elsewhere. */
+  readonly keyFormats: () => readonly KeyFormat[];
   readonly random: Random;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
@@ -137,37 +142,52 @@ export class Operations {
     return (await this.#options.keys.get(id)) ?? unknownKey(id);
   }
 
-  /** Lists a page of keys in the order of their creation, with revoked keys only if `all` is true. */
-  async list(page: {
-    readonly limit: number;
-    readonly cursor: string | null;
-    readonly all: boolean;
-  }): Promise<KeyPage> {
-    const found: StoredKey[] = [];
-    let { cursor } = page;
+  /** Finds the keys that match a filter, a page at a time. See searchKeys. */
+  search(filter: KeyFilter, page: { readonly limit: number; readonly cursor: string | null }): Promise<FoundKeys> {
+    const { keys, history, nowMs } = this.#options;
+    return searchKeys(filter, page, { keys, history, nowMs: nowMs() });
+  }
+
+  /**
+   * Yields every key that matches a filter.
+   * @param onPage called after each page with the number of keys that were looked at so far
+   */
+  async *everyMatch(filter: KeyFilter, onPage: (searched: number) => void): AsyncGenerator<FoundKey> {
+    let cursor: string | null = null;
+    let searched = 0;
     do {
-      const next = await this.#options.keys.list({ limit: READ_AT_ONCE, cursor });
-      for (const [i, key] of next.keys.entries()) {
-        if (!page.all && key.revokedAtMs !== null) continue;
-        found.push(key);
-        const isLast = i === next.keys.length - 1 && next.cursor === null;
-        if (found.length === page.limit) return { keys: found, cursor: isLast ? null : key.id };
-      }
-      cursor = next.cursor;
-      // The embedded store answers within the same turn.
-      await nextTurn();
+      const page: FoundKeys = await this.search(filter, { limit: PAGE, cursor });
+      yield* page.keys;
+      searched += page.searched;
+      onPage(searched);
+      cursor = page.cursor;
     } while (cursor !== null);
-    return { keys: found, cursor };
   }
 
   /** Yields every key. It reads page by page, so that the whole list is never in memory. */
   async *everyKey({ all }: { readonly all: boolean }): AsyncGenerator<StoredKey> {
     let cursor: string | null = null;
     do {
-      const page: KeyPage = await this.list({ limit: PAGE, cursor, all });
-      yield* page.keys;
+      const page: KeyPage = await this.#options.keys.list({ limit: PAGE, cursor });
+      for (const key of page.keys) if (all || key.revokedAtMs === null) yield key;
       cursor = page.cursor;
+      // The embedded store answers within the same turn.
+      await nextTurn();
     } while (cursor !== null);
+  }
+
+  /** Finds the key that a secret belongs to, also by a secret that was rotated away. See keyOfSecret. */
+  async find(secret: string): Promise<KeyOfSecret> {
+    const { keys, peppers, keyFormats, nowMs } = this.#options;
+    const found = await keyOfSecret(secret, { keys, peppers, formats: keyFormats(), nowMs: nowMs() });
+    if (found !== null) return found;
+    throw new Failure('not_found', 'No key has this secret.');
+  }
+
+  /** The day on which a key was used last: `2026-11-21`, UTC; null if nothing is kept. */
+  async lastUsedOn(id: string): Promise<string | null> {
+    const [day] = await lastUsedOn([id], this.#options.history);
+    return day!;
   }
 
   /**
@@ -175,12 +195,22 @@ export class Operations {
    * @param plan the plan of a consumer with tokens, because only the tokens name it; null for a key, which has its own
    */
   async usage(id: string, plan: string | null = null): Promise<UsageReport> {
+    return (await this.#usageOf(id, plan)).report;
+  }
+
+  /** The same with what only operators see. */
+  async keyUsage(id: string, plan: string | null = null): Promise<KeyUsageReport> {
+    const { report, allowance, outcome } = await this.#usageOf(id, plan);
+    return keyUsageReport(report, this.plans.plans.get(allowance.plan), allowance, outcome);
+  }
+
+  async #usageOf(id: string, plan: string | null) {
     const allowance = isTokenHolder(id) ? this.#allowanceUnder(id, plan) : await this.#allowanceOfKey(id, plan);
     const outcome = await this.#options.ledger.present(id, allowance);
     if (outcome === null) throw new Failure('store_corrupt', `What the store holds for ${id} cannot be read.`);
     const { shadow } = allowance;
     const watched = shadow === undefined ? null : await this.#options.ledger.present(shadowIdOf(id), shadow);
-    return usageReport(id, allowance, outcome, watched);
+    return { report: usageReport(id, allowance, outcome, watched), allowance, outcome };
   }
 
   /** What a key, or a caller with tokens, has used by hour or by day. A key may be revoked. */
@@ -329,12 +359,8 @@ function secondsOf(ms: number | undefined): number | null {
   return ms === undefined ? null : Math.ceil(ms / 1000);
 }
 
-const PAGE = 500;
-/**
- * Keys per read, whatever the size of the page. With smaller reads a page of one key would cost a call for each revoked key
- * before it; a larger read would delay the requests of callers.
- */
-const READ_AT_ONCE = 100;
+/** Keys in one read. */
+const PAGE = 100;
 
 /**
  * Throws that there is no such key. The error repeats only text that has the form of an id: other text may be a secret given

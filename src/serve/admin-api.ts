@@ -7,7 +7,7 @@ import type { Plans } from '../admit/plan.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
-import { deprecationReports } from '../operations/deprecations.ts';
+import { deprecatedCallsOfConsumer, deprecationReports } from '../operations/deprecations.ts';
 import { Operations } from '../operations/operations.ts';
 import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores, type PepperState } from './gateway-stores.ts';
@@ -58,7 +58,18 @@ export function adminApiOn(
       const plans = () => inForce.plans;
       refuseUnlessRight(opened.pepperState());
       return {
-        operations: new Operations({ keys, ledger, history, plans, peppers, random: randomBytes, nowMs }),
+        operations: new Operations({
+          keys,
+          ledger,
+          history,
+          plans,
+          peppers,
+          keyFormats: () => inForce.settings.keyFormats,
+          random: randomBytes,
+          nowMs,
+        }),
+        keyFormats: () => inForce.settings.keyFormats,
+        keepsHistory: () => inForce.settings.usageHistory,
         versions: () => inForce.versions,
         auditStore: opened.audit,
         trail: new AuditTrail({
@@ -72,6 +83,8 @@ export function adminApiOn(
           },
         }),
         deprecations: (days) => deprecationReports(inForce.settings.routes, opened, { days, nowMs: nowMs() }),
+        deprecatedCallsOf: (id, days) =>
+          deprecatedCallsOfConsumer(id, inForce.settings.routes, opened.deprecatedCalls, { days, nowMs: nowMs() }),
         nowMs,
       };
     },

@@ -199,6 +199,13 @@ describe('the API held to openapi.yaml', () => {
       ['GET', '/admin/keys?limit=0'],
       ['GET', `/admin/keys/${id}`],
       ['GET', '/admin/keys/none'],
+      ['GET', '/admin/keys?q=k&plan=small&owner=o&expiring=1d&unused=1d&all=true'],
+      ['POST', '/admin/keys/find', { secret: key }],
+      ['POST', '/admin/keys/find', { secret: 'none' }],
+      ['POST', '/admin/keys/find', { secret: 1 }],
+      ['GET', `/admin/keys/${id}/deprecations`],
+      ['GET', `/admin/keys/${id}/deprecations?days=0`],
+      ['GET', '/admin/keys/none/deprecations'],
       ['PATCH', `/admin/keys/${id}`, { owner: 'o' }],
       ['PATCH', `/admin/keys/${id}`, {}],
       ['PATCH', '/admin/keys/none', { owner: 'o' }],
@@ -246,6 +253,7 @@ describe('the API held to openapi.yaml', () => {
     const bodies = [
       ['POST', '/admin/session'],
       ['POST', '/admin/keys'],
+      ['POST', '/admin/keys/find'],
       ['PATCH', `/admin/keys/${id}`],
       ['POST', `/admin/keys/${id}/rotate`],
       ['POST', `/admin/keys/${id}/delete`],
@@ -322,6 +330,7 @@ describe('the API held to openapi.yaml', () => {
     const bodyFor = (method: string, path: string) => {
       if (/\/(rotate|delete|reset)$/.test(path)) return undefined;
       if (path === '/session') return method === 'post' ? { token: 'wrong' } : undefined;
+      if (path.endsWith('/find')) return { secret: key };
       if (path.endsWith('/topups')) return { window: 'day', amount: 5 };
       return method === 'patch' ? { owner: 'o' } : method === 'post' ? { plan: 'free' } : undefined;
     };

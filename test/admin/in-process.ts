@@ -30,6 +30,8 @@ export async function adminApiWith(
     decide: async () => [],
     of: async () => new Map(),
     add: async () => {},
+    ofConsumer: async () => null,
+    lastUsedMs: async (ids: readonly string[]) => ids.map(() => null),
     consumerIds: async function* () {},
     addRefusals: async () => {},
     refusedNow: async () => [],

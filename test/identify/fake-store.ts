@@ -1,7 +1,7 @@
 import { DURABLE, type Durability } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
 import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
-import { digestsOf, type KeyPage, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
+import { digestsOf, type KeyPage, type KeyScan, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { PEPPER } from './some-key.ts';
 
 /** A store of keys in memory that counts what it is asked, and can be away or slow. */
@@ -31,6 +31,12 @@ export class FakeStore implements KeyStore {
 
   async list(_page?: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
     return { keys: [...this.keys.values()], cursor: null };
+  }
+
+  async scan({ most, cursor, mayMatch }: Parameters<KeyStore['scan']>[0]): Promise<KeyScan> {
+    const page = await this.list({ limit: most, cursor });
+    const found = page.keys.flatMap((key, i) => (mayMatch(JSON.stringify(key)) ? [{ key, place: i + 1 }] : []));
+    return { found, searched: page.keys.length, cursor: page.cursor };
   }
 
   /** Of what is changed. */

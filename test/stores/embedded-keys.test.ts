@@ -3,8 +3,10 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { EmbeddedHistory, Histories } from '../../src/stores/embedded/history.ts';
 import { EmbeddedChanges, EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { peppersOf } from '../../src/stores/embedded/pepper.ts';
+import { keySearchContract } from '../contracts/key-search.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
 import { someKey } from '../identify/some-key.ts';
 import { atEnd } from '../support/endings.ts';
@@ -83,6 +85,25 @@ describe('keys in the embedded store', () => {
     expect(bytes.includes(digest)).toBe(true);
     expect(bytes.includes(secret.slice(8, 24))).toBe(false);
     expect(bytes.includes(secret.slice(-8))).toBe(false);
+  });
+});
+
+describe('a search over keys in the embedded store', () => {
+  keySearchContract(async () => {
+    const { db, keys } = storeIn(await temporaryFolder());
+    const history = new EmbeddedHistory({ db, wallMs: () => Date.now() });
+    const putHistory = async (id: string, bytes: Uint8Array) => {
+      db.prepare('INSERT OR REPLACE INTO histories VALUES (?, ?, ?)').run(id, bytes, Number.MAX_SAFE_INTEGER);
+    };
+    return { keys, history, putHistory };
+  });
+
+  test('knows of use that the gateway has not written yet', async () => {
+    const { db } = storeIn(await temporaryFolder());
+    const live = new Histories(db);
+    live.admitted('key_1', Date.UTC(2026, 10, 22, 13, 30), 1);
+    const history = new EmbeddedHistory({ db, wallMs: () => Date.now(), live });
+    expect(await history.lastUsedMs(['key_1', 'key_2'])).toEqual([Date.UTC(2026, 10, 22, 13), null]);
   });
 });
 

@@ -1,6 +1,9 @@
 import type { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
+import { searchKeys } from '../../src/operations/key-search.ts';
+import { RedisHistory } from '../../src/stores/redis/history.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { EVERYTHING, keySearchContract } from '../contracts/key-search.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
 import { someKey } from '../identify/some-key.ts';
 import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
@@ -12,6 +15,36 @@ describe('keys in Redis', () => {
     await redisCommand(url, 'FLUSHDB');
     const [here, there] = await Promise.all([gatewayOn(url), gatewayOn(url)]);
     return { here: here.keys, there: there.keys };
+  });
+});
+
+describe('a search over keys in Redis', () => {
+  keySearchContract(async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const { redis, circuit, keys } = await gatewayOn(url);
+    const putHistory = async (id: string, history: Uint8Array) => {
+      await redis.set(keyspace.history(id), Buffer.from(history));
+    };
+    return { keys, history: new RedisHistory({ redis, circuit }), putHistory };
+  });
+
+  test('does without what another program keeps in the place of a key or a history', async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const { redis, circuit, keys } = await gatewayOn(url);
+    const [good, text, hash] = [someKey({ name: 'n' }), someKey({ name: 'n' }), someKey({ name: 'n' })];
+    for (const { key } of [good, text, hash]) await keys.create(key);
+    await redisCommand(url, 'SET', keyspace.apiKey(text.key.id), '"n"');
+    await redisCommand(url, 'DEL', keyspace.apiKey(hash.key.id));
+    for (const name of [keyspace.apiKey(hash.key.id), keyspace.history(good.key.id)]) {
+      await redisCommand(url, 'HSET', name, 'a', 'b');
+    }
+    const filter = { ...EVERYTHING, text: 'n', unusedDays: 1 };
+    const sources = { keys, history: new RedisHistory({ redis, circuit }), nowMs: Date.now() };
+    const found = await searchKeys(filter, { limit: 9, cursor: null }, sources);
+    expect(found).toEqual({ keys: [{ key: good.key, lastUsedOn: null }], cursor: null, searched: 3 });
+    expect(circuit.state).toBe('present');
   });
 });
 

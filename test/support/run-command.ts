@@ -2,7 +2,7 @@ import { main } from '../../src/main.ts';
 
 /**
  * Runs a command without a process of its own, which would cost most of a second each time, on the store that `env`
- * names; TEST_TERMINAL makes its output a terminal.
+ * names; TEST_TERMINAL makes its output a terminal, and TEST_INPUT is on its standard input.
  */
 export async function runCommand(env: NodeJS.ProcessEnv, ...args: string[]) {
   let stdout = '';
@@ -15,6 +15,7 @@ export async function runCommand(env: NodeJS.ProcessEnv, ...args: string[]) {
     error: (text) => {
       stderr += text;
     },
+    hiddenInput: async () => env.TEST_INPUT ?? '',
     isTerminal: env.TEST_TERMINAL === 'yes',
   });
   return { code, stdout, stderr };

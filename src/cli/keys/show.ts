@@ -1,61 +1,108 @@
 import { formText } from '../../admit/form-text.ts';
-import type { Plan } from '../../admit/plan.ts';
+import type { Plan, Plans } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
-import type { ExitCode } from '../../failure.ts';
-import { type KeyReport, keyReport, timeOf, wholeKeyReport } from '../../operations/key-report.ts';
+import { type ExitCode, Failure } from '../../failure.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
+import { type KeyReport, keyReport, timeOf, type WholeKeyReport, wholeKeyReport } from '../../operations/key-report.ts';
+import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
-import type { Command } from '../terminal/command.ts';
-import { table } from '../terminal/output.ts';
+import type { Command, Terminal, Words } from '../terminal/command.ts';
+import { Progress, table } from '../terminal/output.ts';
 import { json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
 
 // The commands that print keys and change nothing: `keys list` and `keys show`.
 
+const NO_SECRET_IN_ARGUMENTS =
+  'Do not give secrets as arguments, which other users of this machine see: `tollgate keys find` reads one from standard input.';
+
 /** `tollgate keys list` (contract section 5). */
 export const keysList: Command = {
   name: 'keys list',
-  about: 'Lists the API keys, oldest first, without those that are revoked.',
-  positionals: [],
+  about:
+    'Lists the API keys, oldest first, without those that are revoked; with conditions, those that match all of them.',
+  positionals: ['[TEXT]'],
   options: {
+    search: {
+      type: 'string',
+      value: 'TEXT',
+      about:
+        'Keys with this text in id, name or owner, in any case, or a secret that ends with it. As TEXT without --search.',
+    },
+    plan: { type: 'string', value: 'PLAN', about: 'Keys of this plan.' },
+    owner: { type: 'string', value: 'OWNER', about: 'Keys of this owner.' },
+    expiring: { type: 'string', value: 'DURATION', about: 'Keys that end within this time, such as 30d.' },
+    unused: {
+      type: 'string',
+      value: 'DAYS',
+      about: 'Keys older than this and not used since, 1d to 92d; with --json each then tells its lastUsedOn.',
+    },
     all: { type: 'boolean', about: 'Lists the revoked ones too; with --json each key then tells its revokedAt.' },
     json: { type: 'boolean', about: 'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt.' },
   },
-  async run({ options }, terminal) {
+  examples: [
+    'tollgate keys list acme',
+    'tollgate keys list --plan free --expiring 30d',
+    'tollgate keys list --owner "Acme Ltd" --unused 90d --json',
+  ],
+  async run(words, terminal) {
+    const { options } = words;
+    const given = givenFilter(words);
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const { plans } = store;
+      const { plans, settings } = store;
       const all = options.all === true;
-      const found = await Array.fromAsync(operationsOn(store).everyKey({ all }));
+      const filter = keyFilterFrom(given, all, {
+        nameOf: (parameter) => (parameter === 'text' ? 'TEXT' : `--${parameter}`),
+        secretAdvice: NO_SECRET_IN_ARGUMENTS,
+        formats: settings.keyFormats,
+        keepsHistory: settings.usageHistory,
+      });
+      if ('fault' in filter) throw new Failure('bad_usage', filter.fault);
+      const progress = new Progress(terminal, () => performance.now());
+      const onPage = (searched: number) => progress.show('keys', searched, null, String);
+      const found = await Array.fromAsync(operationsOn(store).everyMatch(filter, onPage)).finally(() => progress.end());
       if (options.json === true) {
-        const reports = found.map((key) => ({
+        const reports = found.map(({ key, ...lastUse }) => ({
           ...keyReport(key, plans),
           ...(all ? { revokedAt: timeOf(key.revokedAtMs) } : {}),
+          ...lastUse,
         }));
         terminal.out(json(reports));
-      } else if (found.length === 0) terminal.out('There are no keys. `tollgate keys create --plan PLAN` makes one.\n');
-      else {
-        const rows = found.map((key) => {
-          const { id, plan, name, owner, limits, createdAt, expiresAt } = keyReport(key, plans);
-          const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
-          const state = stateOf(key, Date.now());
-          return [
-            id,
-            ends,
-            plan,
-            name ?? '-',
-            owner ?? '-',
-            limitsText(limits),
-            createdAt,
-            expiresAt ?? 'never',
-            state,
-          ];
-        });
-        const heads = ['id', 'secret', 'plan', 'name', 'owner', 'limits', 'created', 'expires', 'state'];
-        terminal.out(table(heads, rows, terminal));
-      }
+      } else if (found.length > 0) terminal.out(tableOf(found, filter.unusedDays !== null, plans, terminal));
+      else if (Object.values(given).some((value) => value !== null)) terminal.out('No key matches.\n');
+      else terminal.out('There are no keys. `tollgate keys create --plan PLAN` makes one.\n');
       return 0;
     });
   },
 };
+
+/** @throws Failure `bad_usage` */
+function givenFilter({ options, positionals: [word] }: Words): GivenFilter {
+  const of = (name: string) => (options[name] as string | undefined) ?? null;
+  const search = of('search');
+  if (word !== undefined && search !== null) {
+    throw new Failure('bad_usage', 'TEXT is given twice, with --search and without; give it once.');
+  }
+  return {
+    text: word ?? search,
+    plan: of('plan'),
+    owner: of('owner'),
+    expiring: of('expiring'),
+    unused: of('unused'),
+  };
+}
+
+function tableOf(found: readonly FoundKey[], withLastUse: boolean, plans: Plans, terminal: Terminal): string {
+  const rows = found.map(({ key, lastUsedOn }) => {
+    const { id, plan, name, owner, limits, createdAt, expiresAt } = keyReport(key, plans);
+    const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
+    const state = stateOf(key, Date.now());
+    const row = [id, ends, plan, name ?? '-', owner ?? '-', limitsText(limits), createdAt, expiresAt ?? 'never', state];
+    return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
+  });
+  const heads = ['id', 'secret', 'plan', 'name', 'owner', 'limits', 'created', 'expires', 'state'];
+  return table(withLastUse ? [...heads, 'last used'] : heads, rows, terminal);
+}
 
 /** `tollgate keys show`: prints everything that the store holds about one key, except digests. */
 export const keysShow: Command = {
@@ -70,35 +117,43 @@ export const keysShow: Command = {
     return withStore<ExitCode>(terminal.env, async (store) => {
       const key = await operationsOn(store).show(id);
       const nowMs = Date.now();
-      const { ownLimits: _, ...report } = wholeKeyReport(key, store.plans, nowMs);
-      if (options.json === true) {
-        terminal.out(json(report));
-        return 0;
-      }
-      const rows: [string, string][] = [
-        ['id', id],
-        ['state', stateOf(key, nowMs)],
-        ['plan', report.plan],
-        ['limits', limitsText(report.limits)],
-        ...kindsOf(report.limits, store.plans.plans.get(report.plan)),
-        ['name', report.name ?? '-'],
-        ['owner', report.owner ?? '-'],
-        ...(report.notes === null
-          ? []
-          : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
-        ['created', report.createdAt],
-        ['expires', report.expiresAt ?? 'never'],
-        ...(report.revokedAt === null ? [] : ([['revoked', report.revokedAt]] as [string, string][])),
-        ...report.secrets.map(({ last4, createdAt, expiresAt }): [string, string] => [
-          'secret',
-          `${secretLabelOf({ last4 })}, made ${createdAt}${expiresAt === null ? '' : `, until ${expiresAt}`}`,
-        ]),
-      ];
-      terminal.out(rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join(''));
+      if (options.json === true) terminal.out(json(shownKey(key, store.plans, nowMs)));
+      else terminal.out(keyText(key, store.plans, nowMs));
       return 0;
     });
   },
 };
+
+/** What the JSON of `keys show` and `keys find` says of a key. */
+export function shownKey(key: StoredKey, plans: Plans, nowMs: number): Omit<WholeKeyReport, 'ownLimits'> {
+  const { ownLimits: _, ...report } = wholeKeyReport(key, plans, nowMs);
+  return report;
+}
+
+/** A key in lines, one for each thing that is known of it. */
+export function keyText(key: StoredKey, plans: Plans, nowMs: number): string {
+  const report = shownKey(key, plans, nowMs);
+  const rows: [string, string][] = [
+    ['id', key.id],
+    ['state', stateOf(key, nowMs)],
+    ['plan', report.plan],
+    ['limits', limitsText(report.limits)],
+    ...kindsOf(report.limits, plans.plans.get(report.plan)),
+    ['name', report.name ?? '-'],
+    ['owner', report.owner ?? '-'],
+    ...(report.notes === null
+      ? []
+      : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
+    ['created', report.createdAt],
+    ['expires', report.expiresAt ?? 'never'],
+    ...(report.revokedAt === null ? [] : ([['revoked', report.revokedAt]] as [string, string][])),
+    ...report.secrets.map(({ last4, createdAt, expiresAt }): [string, string] => [
+      'secret',
+      `${secretLabelOf({ last4 })}, made ${createdAt}${expiresAt === null ? '' : `, until ${expiresAt}`}`,
+    ]),
+  ];
+  return rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join('');
+}
 
 /** A row for the windows that are not fixed: a key's own limits have the kinds of its plan. Empty if there are none. */
 function kindsOf(limits: KeyReport['limits'], plan: Plan | undefined): [string, string][] {

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { isOwnForm } from '../../identify/api-key.ts';
 
 /** One option of a command. Every option has a sentence for `--help`. */
 export interface Option {
@@ -31,6 +32,12 @@ export interface Terminal {
   readonly isTerminal: boolean;
   /** Asks the person at the terminal and resolves to the answer. Null or absent if standard input is not a terminal. */
   readonly question?: ((text: string) => Promise<string>) | null;
+  /**
+   * Reads what is on standard input, for a secret that must not be an argument. On a terminal it asks with `prompt`, reads one
+   * line and does not show it.
+   * @throws Failure `refused` if it is longer than 64 KiB
+   */
+  readonly hiddenInput?: (prompt: string) => Promise<string>;
 }
 
 export interface Command {
@@ -41,6 +48,8 @@ export interface Command {
   /** The positional arguments as the usage shows them: `KEY_ID`, `[FILE]`. */
   readonly positionals: readonly string[];
   readonly options: Readonly<Record<string, Option>>;
+  /** Command lines for `--help`, as one would type them. */
+  readonly examples?: readonly string[];
   run(words: Words, terminal: Terminal): Promise<ExitCode>;
 }
 
@@ -71,7 +80,10 @@ export function parseWords(command: Command, args: readonly string[]): Words {
   const given = parsed.positionals.length;
   if (given < least) throw new Failure('bad_usage', `${command.positionals[given]} is missing. ${help}`);
   if (given > command.positionals.length) {
-    throw new Failure('bad_usage', `Unexpected word '${parsed.positionals[command.positionals.length]}'. ${help}`);
+    const word = parsed.positionals[command.positionals.length]!;
+    // Standard error may be a log of CI.
+    if (isOwnForm(word)) throw new Failure('bad_usage', `A secret must not be an argument. ${help}`);
+    throw new Failure('bad_usage', `Unexpected word '${word}'. ${help}`);
   }
   return {
     options: parsed.values as Words['options'],
@@ -90,5 +102,7 @@ export function helpOf(command: Command): string {
   ] as [string, string][];
   const width = Math.max(...rows.map(([left]) => left.length));
   const usage = ['tollgate', command.name, ...command.positionals, '[options]'].join(' ');
-  return `${command.about}\n\nUsage: ${usage}\n\nOptions:\n${rows.map(([left, about]) => `  ${left.padEnd(width)}  ${about}`).join('\n')}\n`;
+  const examples = (command.examples ?? []).map((line) => `  ${line}\n`).join('');
+  const options = rows.map(([left, about]) => `  ${left.padEnd(width)}  ${about}\n`).join('');
+  return `${command.about}\n\nUsage: ${usage}\n\nOptions:\n${options}${examples === '' ? '' : `\nExamples:\n${examples}`}`;
 }

@@ -1,5 +1,12 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { type Called, type DeprecatedCalls, KEPT_DAYS, MAX_CONSUMERS, OTHERS } from '../../annotate/deprecation.ts';
+import {
+  type Called,
+  calledOn,
+  type DeprecatedCalls,
+  KEPT_DAYS,
+  MAX_CONSUMERS,
+  OTHERS,
+} from '../../annotate/deprecation.ts';
 import { answering, transaction, withoutWaiting } from './database.ts';
 
 /** Calls of deprecated routes in the embedded store: a row for each day, route and consumer. */
@@ -48,6 +55,13 @@ export class EmbeddedDeprecatedCalls implements DeprecatedCalls {
         String(consumer),
         { calls: Number(calls), lastDay: String(lastDay) },
       ]),
+    );
+  }
+  async ofConsumer(days: readonly string[], route: string, consumerId: string): Promise<Called | null> {
+    const ofDay = this.#db.prepare('SELECT calls FROM deprecated_calls WHERE day = ? AND route = ? AND consumer = ?');
+    // Each is a look-up by the primary key.
+    return answering(() =>
+      calledOn(days.map((day) => ({ day, calls: Number(ofDay.get(day, route, consumerId)?.calls ?? 0) }))),
     );
   }
 }

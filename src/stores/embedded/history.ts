@@ -4,6 +4,7 @@ import {
   type History,
   historyEndsAtMs,
   hourOf,
+  lastUsedMsOf,
   recordAdmitted,
   recordRefused,
 } from '../../admit/history.ts';
@@ -45,6 +46,11 @@ export class Histories {
   /** Null if there is none. */
   of(consumerId: string): History | null {
     return this.#find(consumerId);
+  }
+
+  /** Undefined if it is not in memory. */
+  recent(consumerId: string): History | undefined {
+    return this.#recent.get(consumerId);
   }
 
   get isDirty(): boolean {
@@ -112,6 +118,16 @@ export class EmbeddedHistory implements HistoryStore {
       this.#live === null ? readHistory(this.#db, consumerId) : this.#live.of(consumerId),
     );
     return history === null ? null : { history, nowMs: this.#wallMs() };
+  }
+
+  async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]> {
+    const read = this.#db.prepare('SELECT substr(history, 1, 4) AS hour FROM histories WHERE consumer_id = ?');
+    return answering(() =>
+      consumerIds.map((id) => {
+        const hour = this.#live?.recent(id) ?? read.get(id)?.hour;
+        return hour instanceof Uint8Array && hour.length >= 4 ? lastUsedMsOf(hour) : null;
+      }),
+    );
   }
 
   async *consumerIds(prefix: string): AsyncGenerator<string> {

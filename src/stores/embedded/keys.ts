@@ -7,6 +7,7 @@ import {
   type Deleted,
   digestsOf,
   type KeyPage,
+  type KeyScan,
   type KeyStore,
   readStoredKey,
   type StoreChange,
@@ -34,6 +35,7 @@ export class EmbeddedKeys implements KeyStore {
   readonly #onFailedWrite: EmbeddedKeysOptions['onFailedWrite'];
   readonly #byDigest: StatementSync;
   readonly #byId: StatementSync;
+  readonly #afterPosition: StatementSync;
 
   constructor({ db, changes, onFailedWrite }: EmbeddedKeysOptions) {
     this.#db = db;
@@ -44,6 +46,9 @@ export class EmbeddedKeys implements KeyStore {
       'SELECT record FROM digests JOIN keys ON keys.id = digests.key_id WHERE digests.digest = ?',
     );
     this.#byId = db.prepare('SELECT record FROM keys WHERE id = ?');
+    this.#afterPosition = db.prepare(
+      'SELECT id, record FROM keys WHERE (created_at_ms, id) > (?, ?) ORDER BY created_at_ms, id LIMIT ?',
+    );
   }
 
   async findByDigest(digest: string): Promise<StoredKey | null> {
@@ -76,6 +81,20 @@ export class EmbeddedKeys implements KeyStore {
         keys: page.map(readableKeyOf).filter((key) => key !== null),
         cursor: rows.length > limit ? String(page.at(-1)!.id) : null,
       };
+    });
+  }
+
+  async scan({ most, cursor, mayMatch }: Parameters<KeyStore['scan']>[0]): Promise<KeyScan> {
+    return answering(() => {
+      const last = this.#positionOf(cursor);
+      // One row more shows whether there is another part.
+      const rows = this.#afterPosition.all(last.createdAtMs, last.id, most + 1);
+      const part = rows.slice(0, most);
+      const found = part.flatMap((row, i) => {
+        const key = mayMatch(String(row.record)) ? readableKeyOf(row) : null;
+        return key === null || key.deletedAtMs !== undefined ? [] : [{ key, place: i + 1 }];
+      });
+      return { found, searched: part.length, cursor: rows.length > most ? String(part.at(-1)!.id) : null };
     });
   }
 

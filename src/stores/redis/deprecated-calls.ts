@@ -1,4 +1,11 @@
-import { type Called, type DeprecatedCalls, KEPT_DAYS, MAX_CONSUMERS, OTHERS } from '../../annotate/deprecation.ts';
+import {
+  type Called,
+  calledOn,
+  type DeprecatedCalls,
+  KEPT_DAYS,
+  MAX_CONSUMERS,
+  OTHERS,
+} from '../../annotate/deprecation.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
@@ -55,6 +62,16 @@ export class RedisDeprecatedCalls implements DeprecatedCalls {
       }
     }
     return found;
+  }
+
+  async ofConsumer(days: readonly string[], route: string, consumerId: string): Promise<Called | null> {
+    const counts = await Promise.all(
+      days.map(async (day) => {
+        const key = keyspace.deprecatedCalls(day, route);
+        return { day, calls: Number(await this.#circuit.run(() => this.#redis.hget(key, consumerId), key)) };
+      }),
+    );
+    return calledOn(counts);
   }
 
   /** Reads page by page, because neither Redis nor this process does anything else while it handles an answer. */

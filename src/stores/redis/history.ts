@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
-import { HISTORY_BYTES } from '../../admit/history.ts';
+import { HISTORY_BYTES, lastUsedMsOf } from '../../admit/history.ts';
 import {
   type HistoryStore,
   MOST_REFUSED,
@@ -45,6 +45,9 @@ interface Scripted {
   tollgateListRefused(ends: string, rest: string, most: number): Promise<string[]>;
 }
 
+/** The bytes of a history that say which hour was counted in last: its first. */
+const HOUR_BYTES = 4;
+
 /** Consumers in one call of the index. */
 const NOTED_AT_A_TIME = 500;
 
@@ -68,6 +71,20 @@ export class RedisHistory implements HistoryStore {
       this.#circuit.run(() => this.#redis.time(), name),
     ]);
     return history?.length === HISTORY_BYTES ? { history, nowMs: Number(seconds) * 1_000 } : null;
+  }
+
+  async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]> {
+    const redis = this.#redis;
+    const hourOf = (consumerId: string) =>
+      redis.getrangeBuffer(keyspace.history(consumerId), 0, HOUR_BYTES - 1).catch(nullIfForeign);
+    const held = holdWrites(redis);
+    // In a cluster each name has a primary of its own. A single server takes all as one call with one deadline.
+    const asked =
+      redis instanceof ClusterClient
+        ? Promise.all(consumerIds.map((id) => this.#circuit.run(() => hourOf(id), keyspace.history(id))))
+        : this.#circuit.run(() => Promise.all(consumerIds.map(hourOf)));
+    held.release();
+    return (await asked).map((hour) => (hour?.length === HOUR_BYTES ? lastUsedMsOf(hour) : null));
   }
 
   async *consumerIds(prefix: string): AsyncGenerator<string> {

@@ -5,6 +5,7 @@ import {
   type Deleted,
   digestsOf,
   type KeyPage,
+  type KeyScan,
   type KeyStore,
   readStoredKey,
   type StoreChange,
@@ -12,6 +13,7 @@ import {
   type Updated,
   type UpdateOptions,
 } from '../../identify/key-store.ts';
+import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites } from './durable-writes.ts';
 import { KeyWrite, REPLACE_LUA } from './key-writes.ts';
@@ -48,6 +50,9 @@ export interface RedisKeysOptions {
 }
 
 const NOT_WAITED_FOR: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
+
+/** Records in one MGET of a search: Redis executes nothing else meanwhile. */
+const MOST_RECORDS_AT_ONCE = 250;
 
 /** Attempts of an update that loses races against other writers. More would fail only against an endless writer. */
 const MOST_ATTEMPTS = 50;
@@ -109,6 +114,19 @@ export class RedisKeys implements KeyStore {
       // Keys before this position may have been deleted meanwhile, so the index is looked up again.
       from = await this.#rankAfter(ids.at(-1)!);
     }
+  }
+
+  async scan({ most, cursor, mayMatch }: Parameters<KeyStore['scan']>[0]): Promise<KeyScan> {
+    const from = cursor === null ? 0 : await this.#rankAfter(cursor);
+    // One id more shows whether there is another part.
+    const ids = await this.#inIndex(() => this.#redis.zrange(keyspace.apiKeys, from, `${from + most}`));
+    const part = ids.slice(0, most);
+    const texts = await this.#records(part);
+    const found = texts.flatMap((text, i) => {
+      const key = typeof text === 'string' && mayMatch(text) ? readable(text) : null;
+      return key === null || key.deletedAtMs !== undefined ? [] : [{ key, place: i + 1 }];
+    });
+    return { found, searched: part.length, cursor: ids.length > most ? part.at(-1)! : null };
   }
 
   async create(key: StoredKey): Promise<Durability> {
@@ -269,6 +287,18 @@ export class RedisKeys implements KeyStore {
   #record(id: string): Promise<Value> {
     const name = keyspace.apiKey(id);
     return this.#circuit.run(() => this.#values.get(name), name);
+  }
+
+  /** The records of many keys. A value of another type is null as well. */
+  async #records(ids: readonly string[]): Promise<readonly Value[]> {
+    const redis = this.#redis;
+    if (redis instanceof ClusterClient) return Promise.all(ids.map((id) => this.#record(id)));
+    const groups: string[][] = [];
+    for (let i = 0; i < ids.length; i += MOST_RECORDS_AT_ONCE) {
+      groups.push(ids.slice(i, i + MOST_RECORDS_AT_ONCE).map(keyspace.apiKey));
+    }
+    const texts = await this.#circuit.run(() => Promise.all(groups.map((names) => redis.mget(names))));
+    return texts.flat();
   }
 
   #inIndex<T>(call: () => Promise<T>): Promise<T> {

@@ -1,0 +1,37 @@
+import { type ExitCode, Failure } from '../../failure.ts';
+import { withStore } from '../../serve/open-store.ts';
+import { operationsOn } from '../operations.ts';
+import type { Command } from '../terminal/command.ts';
+import { keyText, shownKey } from './show.ts';
+import { json } from './text-form.ts';
+
+/** `tollgate keys find` (contract section 5): the key that a secret belongs to. */
+export const keysFind: Command = {
+  name: 'keys find',
+  about:
+    'Finds the API key that a secret belongs to, also one that was rotated away. Reads the secret from standard input; on a ' +
+    'terminal it asks, and does not show what is pasted.',
+  positionals: [],
+  options: {
+    json: {
+      type: 'boolean',
+      about: 'Prints one JSON object: {"key", "isCurrent"}, the key as `keys show --json` prints it.',
+    },
+  },
+  examples: ['tollgate keys find', 'tollgate keys find < secret.txt'],
+  async run({ options }, terminal) {
+    const secret = ((await terminal.hiddenInput?.('Paste the secret: ')) ?? '').trim();
+    if (secret === '')
+      throw new Failure('bad_usage', 'There is no secret on standard input. See `tollgate keys find --help`.');
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const { key, isCurrent } = await operationsOn(store).find(secret);
+      const nowMs = Date.now();
+      if (options.json === true) terminal.out(json({ key: shownKey(key, store.plans, nowMs), isCurrent }));
+      else {
+        terminal.out(keyText(key, store.plans, nowMs));
+        if (!isCurrent) terminal.out('This secret was rotated away or has expired: the key has another one.\n');
+      }
+      return 0;
+    });
+  },
+};

@@ -1,0 +1,252 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { DAYS_KEPT } from '../admit/history.ts';
+import { shadowIdOf } from '../admit/plan.ts';
+import type { HistoryStore } from '../admit/refusals.ts';
+import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
+import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import { DURATION_RULE, durationFrom } from './input-values.ts';
+
+/*
+ * The search over all keys: what operators may ask for, which keys match, and how a page is read in bounded work.
+ */
+
+/** Which keys an operator asks for. Each condition that is not null must hold. */
+export interface KeyFilter {
+  /** A part of id, name or owner in any case, or the last four characters of a secret that works. */
+  readonly text: string | null;
+  readonly plan: string | null;
+  readonly owner: string | null;
+  /** The key ends within this time from now, milliseconds, and has not ended yet. */
+  readonly expiringMs: number | null;
+  /** The key is older than this many days (UTC, today included), and nothing was asked with it on any of them. */
+  readonly unusedDays: number | null;
+  /** Whether revoked keys are among them. */
+  readonly all: boolean;
+}
+
+export interface FoundKey {
+  readonly key: StoredKey;
+  /** The day (`2026-11-21`, UTC) on which it was used last, null if none is kept; undefined if the filter did not ask. */
+  readonly lastUsedOn?: string | null;
+}
+
+/** A page of a search. It may have fewer keys than its limit, even none, although another page follows. */
+export interface FoundKeys {
+  readonly keys: readonly FoundKey[];
+  readonly cursor: string | null;
+  /** How many keys were looked at for this page. */
+  readonly searched: number;
+}
+
+/** The parameters of a search as operators give them; null for those that were not given. */
+export type GivenFilter = Readonly<Record<'text' | 'plan' | 'owner' | 'expiring' | 'unused', string | null>>;
+
+interface FilterWords {
+  /** How the operator knows a parameter: `plan` is `--plan` on a command line. */
+  readonly nameOf: (parameter: keyof GivenFilter) => string;
+  /** What to do with a secret instead of searching for it. */
+  readonly secretAdvice: string;
+  readonly formats: readonly KeyFormat[];
+  /** Whether the gateway keeps the usage history, without which no key can be said to be unused. */
+  readonly keepsHistory: boolean;
+}
+
+/**
+ * Reads the parameters of a search.
+ * @returns the filter, or a sentence with what is wrong. The sentence never repeats a value, which may be a secret.
+ */
+export function keyFilterFrom(
+  given: GivenFilter,
+  all: boolean,
+  { nameOf, secretAdvice, formats, keepsHistory }: FilterWords,
+): KeyFilter | { readonly fault: string } {
+  const { text, plan, owner, expiring, unused } = given;
+  for (const parameter of ['text', 'plan', 'owner'] as const) {
+    const value = given[parameter];
+    if (value === null) continue;
+    if (value === '') return { fault: `${nameOf(parameter)} is empty: leave it out, or give a text.` };
+    if (isSecretLike(value, parameter === 'text' ? formats : [])) {
+      return { fault: `${nameOf(parameter)} has the form of a secret. ${secretAdvice}` };
+    }
+  }
+  const expiringMs = expiring === null ? null : durationFrom(expiring);
+  if (expiring !== null && expiringMs === null) return { fault: `${nameOf('expiring')} ${DURATION_RULE}.` };
+  const unusedDays = unused === null ? null : daysFrom(unused);
+  if (unused !== null && unusedDays === null) {
+    return { fault: `${nameOf('unused')} must be whole days from 1d to ${DAYS_KEPT}d, such as 30d.` };
+  }
+  if (unusedDays !== null && !keepsHistory) {
+    return {
+      fault: `${nameOf('unused')} needs the usage history, which is off. Set \`usage: { history: on }\` in gateway.yaml.`,
+    };
+  }
+  return { text, plan, owner, expiringMs, unusedDays, all };
+}
+
+/** Whether a text is, or has in it, what may be a secret or a part of one. */
+function isSecretLike(text: string, formats: readonly KeyFormat[]): boolean {
+  if (text.split(/[^0-9A-Za-z_]+/).some(isOwnForm)) return true;
+  return !isWholeId(text) && isForeign(text.trim(), formats);
+}
+
+function daysFrom(text: string): number | null {
+  const days = /^([1-9][0-9]?)d$/.exec(text)?.[1];
+  return days !== undefined && Number(days) <= DAYS_KEPT ? Number(days) : null;
+}
+
+/**
+ * A text without the difference of upper and lower case, for comparison: `ß` is `SS`, and each i of the Turkish alphabet is
+ * the same letter. Composed and decomposed characters are the same.
+ */
+export function folded(text: string): string {
+  return text.normalize('NFC').toLowerCase().toUpperCase().replaceAll('I\u0307', 'I');
+}
+
+/** Whether a text is the id of one key. Shorter ones may be a part of several. */
+function isWholeId(text: string): boolean {
+  return /^key_[0-9A-Za-z]{16}$/.test(text);
+}
+
+/** Keys in the first read of a page, which is often filled by it, and in the others: more would delay callers. */
+const FIRST_READ = 100;
+const FURTHER_READS = 250;
+/** A page ends after this much work, which takes about a second: one for each key, and for a look-up of its last use: */
+const MOST_WORK = 100_000;
+const LAST_USE_WORK = 4;
+
+interface SearchSources {
+  readonly keys: Pick<KeyStore, 'get' | 'scan'>;
+  readonly history: Pick<HistoryStore, 'lastUsedMs'>;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+/**
+ * Finds the keys that match a filter, a page at a time in the order of their creation. A text that is the id of a key finds
+ * that key alone, by a look-up.
+ * @throws Failure `store_unavailable`; `refused` for an unknown cursor
+ */
+export async function searchKeys(
+  filter: KeyFilter,
+  { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
+  { keys, history, nowMs }: SearchSources,
+): Promise<FoundKeys> {
+  const matches = testOf(filter, nowMs);
+  const used = (some: readonly StoredKey[]) => withLastUse(some, filter.unusedDays, history, nowMs);
+  if (filter.text !== null && isWholeId(filter.text)) {
+    const key = await keys.get(filter.text);
+    const found = key !== null && matches(key) ? await used([key]) : [];
+    return { keys: found, cursor: null, searched: key === null ? 0 : 1 };
+  }
+  const mayMatch = recordTestOf(filter);
+  const found: FoundKey[] = [];
+  let searched = 0;
+  let work = 0;
+  let after = cursor;
+  for (let most = FIRST_READ; ; most = FURTHER_READS) {
+    const part = await keys.scan({ most, cursor: after, mayMatch });
+    const matching = part.found.filter(({ key }) => matches(key));
+    const places = new Map(matching.map(({ key, place }) => [key, place]));
+    for (const one of await used(matching.map(({ key }) => key))) {
+      found.push(one);
+      if (found.length < limit) continue;
+      const place = places.get(one.key)!;
+      const isLast = place === part.searched && part.cursor === null;
+      return { keys: found, cursor: isLast ? null : one.key.id, searched: searched + place };
+    }
+    searched += part.searched;
+    work += part.searched + (filter.unusedDays === null ? 0 : matching.length * LAST_USE_WORK);
+    after = part.cursor;
+    if (after === null || work >= MOST_WORK) return { keys: found, cursor: after, searched };
+    // The embedded store answers within the same turn.
+    await nextTurn();
+  }
+}
+
+/** Leaves out the keys that were used within these days, and says of the others when they were used last. */
+async function withLastUse(
+  keys: readonly StoredKey[],
+  unusedDays: number | null,
+  history: Pick<HistoryStore, 'lastUsedMs'>,
+  nowMs: number,
+): Promise<readonly FoundKey[]> {
+  if (unusedDays === null) return keys.map((key) => ({ key }));
+  const days = await lastUsedOn(
+    keys.map(({ id }) => id),
+    history,
+  );
+  const since = dayOf(nowMs - (unusedDays - 1) * DAY_MS);
+  return keys
+    .map((key, i) => ({ key, lastUsedOn: days[i]! }))
+    .filter((one) => one.lastUsedOn === null || one.lastUsedOn < since);
+}
+
+/**
+ * The day on which something of each consumer was counted last, its refusals included: `2026-11-21`, UTC; null if nothing is
+ * kept. While a plan is not enforced, the history is that of the shadow.
+ * @throws Failure `store_unavailable`
+ */
+export async function lastUsedOn(
+  ids: readonly string[],
+  history: Pick<HistoryStore, 'lastUsedMs'>,
+): Promise<readonly (string | null)[]> {
+  if (ids.length === 0) return [];
+  const times = await history.lastUsedMs([...ids, ...ids.map(shadowIdOf)]);
+  return ids.map((_, i) => {
+    const both = [times[i], times[ids.length + i]].filter((ms) => typeof ms === 'number');
+    return both.length === 0 ? null : dayOf(Math.max(...both));
+  });
+}
+
+const DAY_MS = 86_400_000;
+
+function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
+}
+
+/** Whether a key matches, but for its last use. */
+function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
+  const { text, plan, owner, expiringMs, unusedDays, all } = filter;
+  const part = text === null ? null : folded(text);
+  const unusedSince = unusedDays === null ? null : nowMs - (nowMs % DAY_MS) - (unusedDays - 1) * DAY_MS;
+  const ends = ({ secrets }: StoredKey) =>
+    secrets.some(({ last4, expiresAtMs }) => last4 === text && (expiresAtMs === null || expiresAtMs > nowMs));
+  return (key) => {
+    if (!all && key.revokedAtMs !== null) return false;
+    if (plan !== null && key.plan !== plan) return false;
+    if (owner !== null && key.owner !== owner) return false;
+    if (unusedSince !== null && key.createdAtMs >= unusedSince) return false;
+    const { expiresAtMs } = key;
+    if (expiringMs !== null && (expiresAtMs === null || expiresAtMs <= nowMs || expiresAtMs > nowMs + expiringMs)) {
+      return false;
+    }
+    if (part === null) return true;
+    return [key.id, key.name, key.owner].some((one) => one !== null && folded(one).includes(part)) || ends(key);
+  };
+}
+
+/** Text that is in JSON as it is: printable ASCII but `"` and `\`. */
+const PLAIN = /^[ !#-[\]-~]*$/;
+/** What a record has in it if one of its texts is not plain. */
+const SPECIAL = /[^ -[\]-~]/;
+
+/** The end of a key, or of one of its secrets. */
+const ENDS = /"expiresAtMs": ?\d/;
+
+/**
+ * A quick test of a key's record, JSON: false only if the key certainly does not match. A record with anything but plain text
+ * always passes, because its texts may be escaped and their case be any.
+ */
+function recordTestOf({ text, plan, owner, expiringMs }: KeyFilter): (record: string) => boolean {
+  const needles = [
+    ...(text === null ? [] : [{ needle: folded(text), flags: 'i' }]),
+    ...[plan, owner].flatMap((needle) => (needle === null ? [] : [{ needle, flags: '' }])),
+  ];
+  const tests = needles.map(({ needle, flags }) => {
+    if (!PLAIN.test(needle)) return () => false;
+    const pattern = new RegExp(needle.replace(/[$()*+.?[\]^{|}/]/g, '\\$&'), flags);
+    return (record: string) => pattern.test(record);
+  });
+  if (expiringMs !== null) tests.push((record) => ENDS.test(record));
+  return (record) => tests.every((test) => test(record)) || SPECIAL.test(record);
+}
