@@ -7,7 +7,7 @@ export interface HistoryStore {
   of(consumerId: string): Promise<ReadHistory | null>;
   /**
    * The beginning of the hour in which something of a consumer was counted last, Unix milliseconds, for each of these ids;
-   * null if nothing is kept. @throws Failure `store_unavailable`
+   * null if nothing is kept. @throws Failure `store_unavailable`; `refused` if the store can keep no history
    */
   lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]>;
   /** The ids that have a history and begin like this, those of shadows too; in no order, and an id may come twice. */

@@ -124,7 +124,7 @@ interface SearchSources {
 /**
  * Finds the keys that match a filter, a page at a time in the order of their creation. A text that is the id of a key finds
  * that key alone, by a look-up.
- * @throws Failure `store_unavailable`; `refused` for an unknown cursor
+ * @throws Failure `store_unavailable`; `refused` for an unknown cursor, and for `unusedDays` if the store keeps no history
  */
 export async function searchKeys(
   filter: KeyFilter,

@@ -186,8 +186,14 @@ export class Operations {
 
   /** The day on which a key was used last: `2026-11-21`, UTC; null if nothing is kept. */
   async lastUsedOn(id: string): Promise<string | null> {
-    const [day] = await lastUsedOn([id], this.#options.history);
-    return day!;
+    try {
+      const [day] = await lastUsedOn([id], this.#options.history);
+      return day!;
+    } catch (error) {
+      // The store keeps no history. The rest of the key can be shown all the same.
+      if (error instanceof Failure && error.code === 'refused') return null;
+      throw error;
+    }
   }
 
   /**

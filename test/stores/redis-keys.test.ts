@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { hourOf, recordAdmitted } from '../../src/admit/history.ts';
 import { searchKeys } from '../../src/operations/key-search.ts';
 import { RedisHistory } from '../../src/stores/redis/history.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
@@ -7,6 +8,7 @@ import { EVERYTHING, keySearchContract } from '../contracts/key-search.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
 import { someKey } from '../identify/some-key.ts';
 import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
+import { type PrivateCluster, privateCluster } from '../support/redis-cluster.ts';
 import { gatewayOn } from './redis-connections.ts';
 
 describe('keys in Redis', () => {
@@ -46,6 +48,42 @@ describe('a search over keys in Redis', () => {
     expect(found).toEqual({ keys: [{ key: good.key, lastUsedOn: null }], cursor: null, searched: 3 });
     expect(circuit.state).toBe('present');
   });
+});
+
+describe('a search over keys in a Redis Cluster', () => {
+  let cluster: PrivateCluster;
+  beforeAll(async () => {
+    cluster = await privateCluster();
+  }, 60_000);
+
+  test('finds keys on every shard, a page at a time, and knows when they were used', async () => {
+    const { redis, circuit, keys } = await gatewayOn(cluster.url);
+    const made = Array.from({ length: 12 }, (_, i) => someKey({ createdAtMs: i, name: `n${i % 2}` }).key);
+    for (const key of made) await keys.create(key);
+    const history = new RedisHistory({ redis, circuit });
+    const nowMs = Date.UTC(2026, 10, 22);
+    await redis.set(keyspace.history(made[0]!.id), Buffer.from(recordAdmitted(null, hourOf(nowMs), 1)));
+    const filter = { ...EVERYTHING, text: 'N0', unusedDays: 1 };
+    const first = await searchKeys(filter, { limit: 3, cursor: null }, { keys, history, nowMs });
+    const second = await searchKeys(filter, { limit: 3, cursor: first.cursor }, { keys, history, nowMs });
+    const found = [...first.keys, ...second.keys].map(({ key }) => key.id);
+    expect(found).toEqual([2, 4, 6, 8, 10].map((i) => made[i]!.id));
+    expect(second.cursor).toBeNull();
+  });
+});
+
+test('a Redis whose user may not read parts of histories refuses to say what is unused, and does not count as away', async () => {
+  const server = await privateRedis();
+  const user = new URL(server.url).username;
+  const { redis, circuit, keys } = await gatewayOn(server.url);
+  await keys.create(someKey({ createdAtMs: 0 }).key);
+  await redisCommand(server.url, 'ACL', 'SETUSER', user, '-getrange');
+  const sources = { keys, history: new RedisHistory({ redis, circuit }), nowMs: Date.now() };
+  for (let i = 0; i < 5; i++) {
+    const search = searchKeys({ ...EVERYTHING, unusedDays: 1 }, { limit: 9, cursor: null }, sources);
+    await expect(search).rejects.toMatchObject({ code: 'refused', message: expect.stringContaining('+getrange') });
+  }
+  expect(circuit.state).toBe('present');
 });
 
 describe('a crash in the middle', () => {

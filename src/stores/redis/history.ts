@@ -9,6 +9,7 @@ import {
   type RefusedConsumer,
 } from '../../admit/refusals.ts';
 import { WINDOWS } from '../../admit/windows.ts';
+import { Failure } from '../../failure.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { HISTORY_LUA } from './decision-call.ts';
@@ -76,7 +77,7 @@ export class RedisHistory implements HistoryStore {
   async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]> {
     const redis = this.#redis;
     const hourOf = (consumerId: string) =>
-      redis.getrangeBuffer(keyspace.history(consumerId), 0, HOUR_BYTES - 1).catch(nullIfForeign);
+      redis.getrangeBuffer(keyspace.history(consumerId), 0, HOUR_BYTES - 1).catch(forbiddenOrForeign);
     const held = holdWrites(redis);
     // In a cluster each name has a primary of its own. A single server takes all as one call with one deadline.
     const asked =
@@ -84,7 +85,10 @@ export class RedisHistory implements HistoryStore {
         ? Promise.all(consumerIds.map((id) => this.#circuit.run(() => hourOf(id), keyspace.history(id))))
         : this.#circuit.run(() => Promise.all(consumerIds.map(hourOf)));
     held.release();
-    return (await asked).map((hour) => (hour?.length === HOUR_BYTES ? lastUsedMsOf(hour) : null));
+    return (await asked).map((hour) => {
+      if (hour === FORBIDDEN) throw new Failure('refused', NO_HISTORY);
+      return hour?.length === HOUR_BYTES ? lastUsedMsOf(hour) : null;
+    });
   }
 
   async *consumerIds(prefix: string): AsyncGenerator<string> {
@@ -139,6 +143,16 @@ export class RedisHistory implements HistoryStore {
 /** A ban that a scan has found is noted without a refusal. */
 function isCounted({ refused, banned }: Refusals): boolean {
   return refused + banned > 0;
+}
+
+/** The server does not let its user call GETRANGE, so that the decision script keeps no history either. */
+const FORBIDDEN = Symbol('forbidden');
+const NO_HISTORY =
+  'No usage history is kept, so that nobody knows which keys are used: the Redis user may not call GETRANGE. Add `+getrange +bitfield` to its ACL, as in config/redis.acl.';
+
+/** A value, because the circuit would take an error for a failure of the store. */
+function forbiddenOrForeign(error: Error): typeof FORBIDDEN | null {
+  return error.message.startsWith('NOPERM') ? FORBIDDEN : nullIfForeign(error);
 }
 
 function nullIfForeign(error: Error): null {
