@@ -9,6 +9,11 @@ export interface Fault {
   readonly message: string;
 }
 
+/** The faults in the order of their positions. */
+export function inOrder(faults: readonly Fault[]): readonly Fault[] {
+  return faults.toSorted((a, b) => a.line - b.line || a.column - b.column);
+}
+
 /** The path to a value in a document: keys and indices. */
 export type Path = readonly (string | number)[];
 

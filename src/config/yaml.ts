@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Fault, type Path, printPath, quoted } from './fault.ts';
+import { type Fault, inOrder, type Path, printPath, quoted } from './fault.ts';
 import { readTree, type Tree, type TreeFault } from './yaml-tree.ts';
 
 /** Records a fault or a warning at a path. @param part what the position points at; the value if left out */
@@ -88,10 +88,6 @@ function noteInto(notes: TreeFault[], tree: Tree): Note {
   return (path, message, part = 'value') => {
     notes.push({ ...tree.locate(path, part), path, message });
   };
-}
-
-function inOrder(faults: readonly Fault[]): readonly Fault[] {
-  return faults.toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
 
 /** The value of a key in a document that may not be valid; undefined if there is none. */
