@@ -13,7 +13,7 @@ import {
   strangerLine,
 } from '../operations/audit-trail.ts';
 import { type AdminAuthenticator, type AdminRequest, roleRefusal } from './authenticator.ts';
-import { type Admin, type Call, type Handler, type Identity, readBody } from './call.ts';
+import { type Admin, type Call, type Handler, type Identity, readBody, readBytes } from './call.ts';
 import { RESOURCES } from './resources.ts';
 import {
   type AdminResponse,
@@ -93,8 +93,7 @@ async function answerTo(
   const handler = Object.hasOwn(match.methods, method) ? match.methods[method] : undefined;
   if (handler === undefined) return wrongMethod(Object.keys(match.methods));
   const tooLow = roleRefusal(identity, match.roles[method] ?? 'admin');
-  const mayHaveBody = tooLow === null && (method === 'POST' || method === 'PATCH');
-  const body = mayHaveBody ? await readBody(request) : { value: undefined };
+  const body = tooLow === null ? await bodyOf(request, method, match.bodies?.[method] ?? null) : { value: undefined };
   if ('refusal' in body) return body.refusal;
   const call: Call = {
     identity,
@@ -107,6 +106,16 @@ async function answerTo(
   const served: Handler = tooLow === null ? handler : async () => tooLow;
   const work = () => runRecorded(served, call, match.changes?.[method] ?? null, options);
   return match.isList === true && method === 'GET' ? lists.run(work) : work();
+}
+
+/** @param mostBytes the size limit of a body that the handler gets as bytes; null for one that it gets parsed */
+async function bodyOf(request: IncomingMessage, method: string, mostBytes: number | null) {
+  if (mostBytes === null) {
+    return method === 'POST' || method === 'PATCH' ? readBody(request) : { value: undefined };
+  }
+  const read = await readBytes(request, mostBytes);
+  if ('refusal' in read || read.value !== undefined) return read;
+  return { refusal: errorResponse('invalid_request', 'The body is missing: it must be a JSON object.') };
 }
 
 type Origin = Pick<Call, 'clientAddress' | 'requestId'>;

@@ -4,12 +4,16 @@ import { type Limits, UNBOUNDED } from '../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { Role } from '../config/admin-tokens.ts';
 import type { KeyFormat } from '../identify/api-key.ts';
+import type { KeyStore } from '../identify/key-store.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { AuditLine, AuditTrail } from '../operations/audit-trail.ts';
 import type { DeprecatedRouteCalls } from '../operations/deprecations.ts';
 import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom, visible } from '../operations/input-values.ts';
 import type { KeyAttributes, KeyEdits } from '../operations/key-changes.ts';
 import type { Operations } from '../operations/operations.ts';
+import type { PlanDrafts } from '../operations/plans/drafts.ts';
+import type { PlansFile } from '../operations/plans/plans-file.ts';
+import type { PlansInForce } from '../operations/plans/write.ts';
 import type { NewTopUp } from '../operations/usage-changes.ts';
 import { type AdminResponse, errorResponse } from './response.ts';
 
@@ -34,10 +38,19 @@ export interface Call {
   readonly query: URLSearchParams;
   /** The values of a header field. `name` is in lower case. */
   fields(name: string): readonly string[];
-  /** The parsed JSON; undefined if there was no body. */
+  /** The parsed JSON; undefined if there was no body. Of a resource with `bodies`, the bytes of the JSON. */
   readonly body: unknown;
   readonly clientAddress: string;
   readonly requestId: string;
+}
+
+/** What the resources below /admin/plans work on. */
+export interface PlansAdmin {
+  readonly drafts: PlanDrafts;
+  readonly file: PlansFile;
+  readonly inForce: PlansInForce;
+  /** True if `admin.editPlans` is set. */
+  readonly mayWrite: boolean;
 }
 
 /** What the handlers work on. */
@@ -59,6 +72,10 @@ export interface Admin {
   readonly keyFormats: () => readonly KeyFormat[];
   /** Whether the gateway keeps the usage history. */
   readonly keepsHistory: () => boolean;
+  /** What the resources below /admin/plans work on. */
+  readonly plans: PlansAdmin;
+  /** The keys of the store, to count those that a change of plans touches. */
+  readonly keys: Pick<KeyStore, 'list'>;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
 }
@@ -75,21 +92,33 @@ const MAX_BODY_BYTES = 64 * 1024;
 export async function readBody(
   request: IncomingMessage,
 ): Promise<{ readonly value: unknown } | { readonly refusal: AdminResponse }> {
+  const read = await readBytes(request, MAX_BODY_BYTES);
+  if ('refusal' in read || read.value === undefined) return read;
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(read.value);
+    return { value: text === '' ? undefined : JSON.parse(text) };
+  } catch {
+    return { refusal: errorResponse('invalid_request', 'The body is not valid JSON in UTF-8.') };
+  }
+}
+
+/**
+ * Reads the body of a request whose JSON another thread parses.
+ * @param mostBytes its size limit
+ * @returns its bytes, undefined if there is no body, or the response that refuses it
+ */
+export async function readBytes(
+  request: IncomingMessage,
+  mostBytes: number,
+): Promise<{ readonly value: Uint8Array | undefined } | { readonly refusal: AdminResponse }> {
   const { headers } = request;
   const declared = Number(headers['content-length'] ?? 0);
   if (declared === 0 && headers['transfer-encoding'] === undefined) return { value: undefined };
   const wrongType = typeFault(headers['content-type'], headers['content-encoding']);
   if (wrongType !== null) return { refusal: errorResponse('unsupported_media_type', wrongType) };
-  const bytes = declared > MAX_BODY_BYTES ? null : await readAtMost(request);
-  if (bytes === null) {
-    return { refusal: errorResponse('payload_too_large', `The body is larger than ${MAX_BODY_BYTES} bytes.`) };
-  }
-  try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-    return { value: text === '' ? undefined : JSON.parse(text) };
-  } catch {
-    return { refusal: errorResponse('invalid_request', 'The body is not valid JSON in UTF-8.') };
-  }
+  const value = declared > MOST_DISCARDED_BYTES ? null : await readAtMost(request, mostBytes);
+  if (value !== null) return { value };
+  return { refusal: errorResponse('payload_too_large', `The body is larger than ${mostBytes} bytes.`) };
 }
 
 /** The fault of the Content-Type or Content-Encoding, or null. JSON is UTF-8 (RFC 8259 section 8.1), so is any charset. */
@@ -103,17 +132,24 @@ function typeFault(type: string | undefined, coding: string | undefined): string
   return 'Content-Encoding must be left out: send the JSON as it is.';
 }
 
-/** The bytes of the body; null if there are more than `MAX_BODY_BYTES`. Rejects if the client disconnects. */
-async function readAtMost(request: IncomingMessage): Promise<Buffer | null> {
+/**
+ * What a client that sends a body that is too large may send to its end. Many clients read no response before that, and
+ * would report a broken connection instead of the 413.
+ */
+const MOST_DISCARDED_BYTES = 64 * 1024 * 1024;
+
+/** The bytes of the body; null if there are more than `mostBytes`. Rejects if the client disconnects. */
+async function readAtMost(request: IncomingMessage, mostBytes: number): Promise<Buffer | null> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   // With destroyOnReturn the early return would destroy the socket, and the client would not get the 413.
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     bytes += chunk.length;
-    if (bytes > MAX_BODY_BYTES) return null;
-    chunks.push(chunk);
+    if (bytes > MOST_DISCARDED_BYTES) return null;
+    if (bytes > mostBytes) chunks.length = 0;
+    else chunks.push(chunk);
   }
-  return Buffer.concat(chunks);
+  return bytes > mostBytes ? null : Buffer.concat(chunks);
 }
 
 /** Which page of a list a request asks for. */

@@ -1,5 +1,4 @@
 import { DURABLE, type Durability } from '../admit/ledger.ts';
-import type { Plans } from '../admit/plan.ts';
 import { KEPT_DAYS } from '../annotate/deprecation.ts';
 import type { Role } from '../config/admin-tokens.ts';
 import type { StoredKey } from '../identify/key-store.ts';
@@ -29,6 +28,16 @@ import {
   readRotation,
   readTopUp,
 } from './call.ts';
+import {
+  checkDraft,
+  DRAFT_BYTES,
+  diffDraft,
+  SIMULATION_BYTES,
+  showPlans,
+  showPlansFile,
+  simulateDraft,
+  writePlansFile,
+} from './plans.ts';
 import { type AdminResponse, changeResponse, errorResponse, etagOf, guardOf, jsonResponse } from './response.ts';
 
 const ID = ':id';
@@ -42,6 +51,8 @@ export const RESOURCES: readonly {
   readonly roles: Readonly<Record<string, Role>>;
   /** The methods that change something. Every attempt is written as an audit line. */
   readonly changes?: Readonly<Record<string, Action>>;
+  /** The methods whose bodies are handed over as bytes, and their size limits. Another thread parses them. */
+  readonly bodies?: Readonly<Record<string, number>>;
   /** GET reads much of the store. Such reads run one at a time, so that they do not delay the requests of callers. */
   readonly isList?: true;
 }[] = [
@@ -96,6 +107,26 @@ export const RESOURCES: readonly {
     changes: { DELETE: 'ban.lift' },
   },
   { path: ['plans'], methods: { GET: showPlans }, roles: { GET: 'viewer' } },
+  {
+    path: ['plans', 'check'],
+    methods: { POST: checkDraft },
+    roles: { POST: 'viewer' },
+    bodies: { POST: DRAFT_BYTES },
+  },
+  { path: ['plans', 'diff'], methods: { POST: diffDraft }, roles: { POST: 'viewer' }, bodies: { POST: DRAFT_BYTES } },
+  {
+    path: ['plans', 'simulate'],
+    methods: { POST: simulateDraft },
+    roles: { POST: 'viewer' },
+    bodies: { POST: SIMULATION_BYTES },
+  },
+  {
+    path: ['plans', 'file'],
+    methods: { GET: showPlansFile, PUT: writePlansFile },
+    roles: { GET: 'viewer', PUT: 'admin' },
+    changes: { PUT: 'plans.write' },
+    bodies: { PUT: DRAFT_BYTES },
+  },
   { path: ['deprecations'], methods: { GET: listDeprecations }, roles: { GET: 'viewer' }, isList: true },
   { path: ['audit'], methods: { GET: listAudit }, roles: { GET: 'viewer' }, isList: true },
 ];
@@ -336,16 +367,6 @@ async function liftBan(call: Call, admin: Admin): Promise<AdminResponse> {
   const { durability, spent } = await admin.operations.lift(id);
   auditChange(admin.audit, doneLine(call, 'ban.lift', id), durability);
   return changeResponse(200, durability, { id, lifted: true, spent });
-}
-
-async function showPlans(_: Call, { operations, versions }: Admin): Promise<AdminResponse> {
-  const { plans, failedAuthenticationPerMinute }: Plans = operations.plans;
-  const shown = [...plans.values()];
-  return jsonResponse(200, {
-    versions: versions(),
-    plans: shown,
-    failedAuthentication: { minute: failedAuthenticationPerMinute },
-  });
 }
 
 async function listDeprecations({ query }: Call, { deprecations }: Admin): Promise<AdminResponse> {

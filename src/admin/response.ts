@@ -24,11 +24,15 @@ const STATUS = {
   precondition_failed: 412,
   payload_too_large: 413,
   unsupported_media_type: 415,
+  invalid_plans: 422,
+  too_costly: 422,
+  precondition_required: 428,
   idempotency_key_reused: 422,
   too_many_failed_attempts: 429,
   internal_error: 500,
   audit_unavailable: 503,
   identity_unavailable: 503,
+  busy: 503,
   store_unavailable: 503,
 } as const;
 
@@ -126,16 +130,23 @@ export class PreconditionFailed extends Error {}
  *   that refuses the request if the field is malformed
  */
 export function guardOf(ifMatch: string | null): ((before: StoredKey) => void) | undefined | AdminResponse {
-  if (ifMatch === null || ifMatch.trim() === '*') return undefined;
-  const tags = ifMatch.split(',').map((tag) => tag.trim());
-  if (!tags.every((tag) => /^(W\/)?"[\x21\x23-\x7e]*"$/.test(tag))) {
-    return errorResponse(
-      'invalid_request',
-      'If-Match must be an ETag in its quotes, several with commas between them, or *.',
-    );
-  }
+  if (ifMatch === null) return undefined;
+  const tags = entityTagsOf(ifMatch);
+  if (tags === null) return undefined;
+  if ('status' in tags) return tags;
   return (before) => {
     // Strong comparison: a weak tag never matches.
     if (!tags.includes(etagOf(before))) throw new PreconditionFailed();
   };
+}
+
+/** The entity tags of If-Match; null for `*`; a response that refuses the request if the field is malformed. */
+export function entityTagsOf(ifMatch: string): readonly string[] | null | AdminResponse {
+  if (ifMatch.trim() === '*') return null;
+  const tags = ifMatch.split(',').map((tag) => tag.trim());
+  if (tags.every((tag) => /^(W\/)?"[\x21\x23-\x7e]*"$/.test(tag))) return tags;
+  return errorResponse(
+    'invalid_request',
+    'If-Match must be an ETag in its quotes, several with commas between them, or *.',
+  );
 }

@@ -332,6 +332,12 @@ const admin = z
       .describe(
         'Accepts people whom an authenticating proxy in front of the admin listener has signed in: the proxy sends a JSON Web Token for each request, and the gateway verifies it.',
       ),
+    editPlans: z
+      .boolean('must be true or false')
+      .prefault(false)
+      .describe(
+        'Whether `PUT /admin/plans/file` may replace plans.yaml. A holder of the admin token can then change what every key may do without a commit. The gateway needs a writable folder around the file.',
+      ),
   })
   .prefault({});
 

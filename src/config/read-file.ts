@@ -9,18 +9,20 @@ import { type Fault, printPath } from './fault.ts';
  * memory and one second of CPU time, which a gateway in a small container can spare.
  */
 const MAX_FILE_BYTES = 512 * 1024;
+const TOO_LARGE = `is larger than ${MAX_FILE_BYTES / 1024} KiB, the most that is read.`;
+const NOT_UTF8 = 'is not UTF-8 text. Save the file as UTF-8.';
 
 /**
  * Reads a settings file as text.
  * @param hint the sentence that follows the reason why the file cannot be opened
  * @param isReload whether the process has read the file before: a pipe or a device is a fault then
- * @returns the text without a byte order mark, or the fault that kept the file from being read
+ * @returns the text without a byte order mark, and whether the file has one; or the fault that kept the file from being read
  */
 export function readSettingsFile(
   file: string,
   hint: string,
   isReload = false,
-): { readonly text: string } | { readonly fault: Fault } {
+): { readonly text: string; readonly hasMark: boolean } | { readonly fault: Fault } {
   const at = (line: number, column: number, message: string) => ({
     fault: { file, line, column, path: printPath([]), message },
   });
@@ -31,11 +33,24 @@ export function readSettingsFile(
     return at(1, 1, `${reasonOf(error)}. ${hint}`);
   }
   if (bytes.length > MAX_FILE_BYTES) {
-    return at(1, 1, `is larger than ${MAX_FILE_BYTES / 1024} KiB, the most that is read.`);
+    return at(1, 1, TOO_LARGE);
   }
   const invalid = firstInvalidUtf8(bytes);
-  if (invalid !== null) return at(invalid.line, invalid.column, 'is not UTF-8 text. Save the file as UTF-8.');
-  return { text: new TextDecoder().decode(bytes) };
+  if (invalid !== null) return at(invalid.line, invalid.column, NOT_UTF8);
+  return { text: new TextDecoder().decode(bytes), hasMark: bytes.subarray(0, 3).equals(BYTE_ORDER_MARK) };
+}
+
+const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
+
+/** The fault that `readSettingsFile` would find in a file with this text; null if there is none. */
+export function faultOfText(text: string, file: string): Fault | null {
+  const at = (line: number, column: number, message: string) => ({ file, line, column, path: printPath([]), message });
+  if (Buffer.byteLength(text) > MAX_FILE_BYTES) return at(1, 1, TOO_LARGE);
+  // Half of a surrogate pair has no form in UTF-8.
+  const half = text.search(/\p{Surrogate}/u);
+  if (half === -1) return null;
+  const before = text.slice(0, half).split('\n');
+  return at(before.length, before.at(-1)!.length + 1, NOT_UTF8);
 }
 
 /** Reads the file that holds a secret. A fault is the end of a sentence and never quotes the content. */

@@ -57,6 +57,8 @@ export interface Settings {
     readonly tls: Tls | null;
     /** Null: no identities of an authenticating proxy. */
     readonly identity: ProxyIdentitySettings | null;
+    /** Whether the admin API may replace plans.yaml. */
+    readonly editPlans: boolean;
   };
   readonly redis: {
     /** Null: the embedded store. */
@@ -279,6 +281,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
       tokensFile: environment.adminTokensFile === null ? null : resolve(environment.adminTokensFile),
       tls: tlsOf(admin.tls),
       identity: proxyIdentityOf(admin.identity),
+      editPlans: admin.editPlans,
     },
     redis: {
       url: environment.redisUrl,

@@ -149,7 +149,8 @@ export type Action =
   | 'key.delete'
   | 'ban.lift'
   | 'keys.topup'
-  | 'usage.reset';
+  | 'usage.reset'
+  | 'plans.write';
 
 /**
  * The log line of a change that an operator made or tried, or of a wrong admin token. The log adds the time. A line never
@@ -177,7 +178,7 @@ export interface AuditLine {
   readonly requestId: string;
   /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
   readonly id: string | null;
-  /** A `KeyState`; of a top-up the limit of the window; of a reset what was used, and the strikes. */
+  /** A `KeyState`; of a top-up the limit of the window; of a reset what was used, and the strikes; of plans.yaml its version. */
   readonly before: object | null;
   readonly after: object | null;
 }
@@ -216,7 +217,7 @@ export interface ChangeRequest {
 export function doneLine(
   { identity, clientAddress, requestId }: ChangeRequest,
   action: Action,
-  id: string,
+  id: string | null,
   states: Pick<AuditLine, 'before' | 'after'> = { before: null, after: null },
 ): AuditLine {
   const [outcome, code, actor] = ['done', null, identity.name] as const;

@@ -67,6 +67,20 @@ const MOST_PLANS_LOGGED = 100;
 
 type Keys = Pick<KeyStore, 'list'>;
 
+/** The names of the plans that a file has, and of those that it removes. */
+export interface PlanNames {
+  readonly plans: { has(name: string): boolean };
+  readonly removed: readonly string[];
+}
+
+/** A file of plans that takes the place of another. */
+export interface PlansReplacement {
+  readonly before: Plans;
+  readonly after: PlanNames;
+  /** The name of the file in faults. */
+  readonly file: string;
+}
+
 /** Why plans must not be removed. */
 export interface Retention {
   readonly faults: readonly string[];
@@ -82,7 +96,7 @@ export interface Retention {
  * @returns null if the plans may be removed
  */
 export async function retentionOf(
-  { before, after, file }: { readonly before: Plans; readonly after: Plans; readonly file: string },
+  { before, after, file }: PlansReplacement,
   keys: () => Promise<Keys>,
   isWanted: () => boolean,
 ): Promise<Retention | null> {
@@ -102,7 +116,14 @@ export async function retentionOf(
     const what = `lacks \`${gone[0]}\`${others}, and the store cannot be asked whether live keys use what is gone`;
     return { faults: [`${file}: plans: ${what}. It is asked again every 5 s.`], isUnknown: true };
   }
-  const faults = gone.flatMap((name) => {
+  const faults = faultsOfLostPlans({ before, after, file }, live);
+  return faults.length === 0 ? null : { faults, isUnknown: false };
+}
+
+/** A sentence for each plan that live keys use and a change removes without naming it in `removed`. */
+export function faultsOfLostPlans({ before, after, file }: PlansReplacement, live: LiveKeysByPlan): readonly string[] {
+  const gone = [...before.plans.keys()].filter(lostFrom(after));
+  return gone.flatMap((name) => {
     const keys = live.get(name)?.keys ?? 0;
     if (keys === 0) return [];
     const [use, them] = keys === 1 ? ['1 live key uses', 'it'] : [`${keys} live keys use`, 'them'];
@@ -111,7 +132,6 @@ export async function retentionOf(
       `${file}: plans: lacks \`${name}\`, which ${use}. ${ways}, and ${them === 'it' ? 'it gets' : 'they get'} 500.`,
     ];
   });
-  return faults.length === 0 ? null : { faults, isUnknown: false };
 }
 
 /**
@@ -151,7 +171,7 @@ export function warnOfLostPlans(plans: () => Plans, keys: Keys, logger: Logger):
 }
 
 /** Returns a test that is true for a plan that is neither in plans.yaml nor named in `removed`. */
-function lostFrom({ plans, removed }: Plans): (plan: string) => boolean {
+function lostFrom({ plans, removed }: PlanNames): (plan: string) => boolean {
   const announced = new Set(removed);
   return (plan) => !plans.has(plan) && !announced.has(plan);
 }

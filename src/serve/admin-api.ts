@@ -3,12 +3,17 @@ import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { parse } from 'yaml';
 import { type AdminApi, adminApi } from '../admin/api.ts';
+import type { PlansAdmin } from '../admin/call.ts';
 import type { Plans } from '../admit/plan.ts';
-import type { Configuration, Settings } from '../config/settings.ts';
+import type { Variables } from '../config/environment.ts';
+import { type Configuration, filesOf, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
 import { deprecatedCallsOfConsumer, deprecationReports } from '../operations/deprecations.ts';
 import { Operations } from '../operations/operations.ts';
+import { PlanDrafts } from '../operations/plans/drafts.ts';
+import { PlansFile } from '../operations/plans/plans-file.ts';
+import type { RecentRecord } from '../simulate/recent-record.ts';
 import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores, type PepperState } from './gateway-stores.ts';
 
@@ -17,6 +22,8 @@ export interface SettingsInForce {
   readonly settings: Settings;
   readonly plans: Plans;
   readonly versions: Configuration['versions'];
+  /** Why the files as they are now are not in force; null if they are. */
+  readonly refusal: string | null;
 }
 
 type Stores = Pick<
@@ -39,14 +46,24 @@ export interface AdminApiTelemetry {
   readonly auditFailed: () => void;
 }
 
+/** What the admin API knows of the gateway besides its settings and its stores. */
+export interface AdminApiSurroundings {
+  /** The environment, which names the files of the settings. */
+  readonly env: Variables;
+  /** Null: the gateway keeps no record of recent requests. */
+  readonly recent: RecentRecord | null;
+}
+
 /** The admin API of a gateway, on the gateway's own stores. */
 export function adminApiOn(
   inForce: SettingsInForce,
   stores: () => Promise<Stores>,
   access: Pick<AdminAccess, 'authenticator' | 'tls'>,
   { logger, auditFailed }: AdminApiTelemetry,
+  surroundings: AdminApiSurroundings,
 ): AdminApi {
   const nowMs = () => Date.now();
+  const plansAdmin = plansAdminOf(inForce, surroundings, nowMs);
   // Audit lines are written at every LOG_LEVEL but `silent`.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
   return adminApi({
@@ -85,6 +102,8 @@ export function adminApiOn(
         deprecations: (days) => deprecationReports(inForce.settings.routes, opened, { days, nowMs: nowMs() }),
         deprecatedCallsOf: (id, days) =>
           deprecatedCallsOfConsumer(id, inForce.settings.routes, opened.deprecatedCalls, { days, nowMs: nowMs() }),
+        plans: plansAdmin,
+        keys,
         nowMs,
       };
     },
@@ -92,6 +111,25 @@ export function adminApiOn(
     description: apiDescription(),
     onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
   });
+}
+
+function plansAdminOf(
+  inForce: SettingsInForce,
+  { env, recent }: AdminApiSurroundings,
+  nowMs: () => number,
+): PlansAdmin {
+  const file = new PlansFile(filesOf(env)[1], nowMs);
+  const drafts = new PlanDrafts({
+    file,
+    inForce: () => {
+      const { routes, jwt } = inForce.settings;
+      return { plans: inForce.plans, routes, hasTokens: jwt !== null };
+    },
+    recent,
+    nowMs,
+    monotonicMs: () => performance.now(),
+  });
+  return { drafts, file, inForce, mayWrite: inForce.settings.admin.editPlans };
 }
 
 /**
@@ -113,6 +151,7 @@ export function adminApiAlone(
   inForce: SettingsInForce,
   access: AdminAccess,
   telemetry: AdminApiTelemetry,
+  surroundings: AdminApiSurroundings,
 ): {
   readonly api: AdminApi;
   readonly stores: () => Promise<GatewayStores>;
@@ -134,7 +173,7 @@ export function adminApiAlone(
     return opened;
   };
   return {
-    api: adminApiOn(inForce, open, access, telemetry),
+    api: adminApiOn(inForce, open, access, telemetry, surroundings),
     stores: open,
     close: async () => {
       await (await opened?.catch(() => null))?.close();

@@ -165,7 +165,7 @@ async function start(
   gateway = served;
   const readiness = () => readinessOf(live, stores, draining.hasBegun || listener === null, heap.isShort);
   const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed };
-  const api = (access: AdminAccess) => adminApiOn(live, async () => stores, access, telemetry);
+  const api = (access: AdminAccess) => adminApiOn(live, async () => stores, access, telemetry, { env, recent: null });
   const admin =
     access === null ? null : await adminOf(settings, metrics, { access, api: api(access), readiness }, closers);
   context?.show({ readiness, metrics: () => metrics.registry.getMetricsAsJSON() });

@@ -60,6 +60,11 @@ export class LiveSettings {
     return this.#refused !== null;
   }
 
+  /** The faults of the files as they are now; null if they are in force. */
+  get refusal(): string | null {
+    return this.#refused;
+  }
+
   /**
    * Reloads the files whenever they change, and at once when the process gets SIGHUP.
    * @returns a function that stops it

@@ -7,7 +7,7 @@ import { parse } from 'yaml';
 import { RESOURCES } from '../../src/admin/resources.ts';
 import { SESSION_METHODS } from '../../src/admin/sign-in.ts';
 import { eventually } from '../support/conditions.ts';
-import type { TestGateway } from '../support/gateway.ts';
+import { PLANS, type TestGateway } from '../support/gateway.ts';
 import { type PrivateRedis, privateRedis, redisCommand } from '../support/redis.ts';
 import { ask, STORES, startWithAdmin, TOKEN, type Told } from './operator.ts';
 
@@ -107,7 +107,7 @@ beforeAll(async () => {
   referee = new Referee(description);
 });
 
-const METHODS = ['get', 'post', 'patch', 'delete'];
+const METHODS = ['get', 'post', 'put', 'patch', 'delete'];
 
 describe('openapi.yaml', () => {
   test('is valid OpenAPI 3.1 and is served as it was committed', async () => {
@@ -235,6 +235,12 @@ describe('the API held to openapi.yaml', () => {
       ['DELETE', `/admin/bans/${id}`],
       ['DELETE', '/admin/bans/none'],
       ['GET', '/admin/plans'],
+      ['POST', '/admin/plans/check', { text: 'plans: 1' }],
+      ['POST', '/admin/plans/check', { text: PLANS.replace('day: 1000', 'day: 1') }],
+      ['POST', '/admin/plans/diff', { text: 'plans: 1' }],
+      ['POST', '/admin/plans/diff', { text: PLANS.replace(/^ {2}small.*\n/m, '') }],
+      ['POST', '/admin/plans/simulate', { text: 'plans: 1', record: 'recent' }],
+      ['GET', '/admin/plans/file'],
       ['GET', '/admin/deprecations'],
       ['GET', '/admin/deprecations?days=0'],
       ['GET', '/admin/audit'],
@@ -259,6 +265,10 @@ describe('the API held to openapi.yaml', () => {
       ['POST', `/admin/keys/${id}/delete`],
       ['POST', `/admin/keys/${id}/topups`],
       ['POST', `/admin/keys/${id}/usage/reset`],
+      ['POST', '/admin/plans/check'],
+      ['POST', '/admin/plans/diff'],
+      ['POST', '/admin/plans/simulate'],
+      ['PUT', '/admin/plans/file'],
     ] as const;
     for (const amount of [5, 5, 6]) {
       await it('POST', `/admin/keys/${id}/topups`, { window: 'day', amount }, { 'Idempotency-Key': 'b' });
@@ -267,7 +277,22 @@ describe('the API held to openapi.yaml', () => {
     await it('POST', `/admin/keys/${id}/usage/reset`, {}, { 'Idempotency-Key': 'c' });
     for (const [method, path] of bodies) {
       await it(method, path, '{}', { 'Content-Type': 'text/plain' });
-      await it(method, path, ' '.repeat(70_000));
+      await it(method, path, ' '.repeat(path.startsWith('/admin/plans') ? 30_000_000 : 70_000));
+    }
+    const log = await eventually(
+      () => /^.*"judgement":"refused".*"msg":"request"\}$/m.exec(gateway.process.stdout)![0],
+    );
+    await it('POST', '/admin/plans/simulate', { text: PLANS, log });
+    const editing = await startWithAdmin(store, { admin: { editPlans: 'true' } });
+    for (const [text, headers] of [
+      [PLANS, { 'If-Match': '"x"' }],
+      [PLANS, {}],
+      ['plans: 1', { 'If-Match': '*' }],
+      [PLANS.replace(/^ {2}small.*\n/m, ''), { 'If-Match': '*' }],
+      [PLANS, { 'If-Match': 'x' }],
+      [`${PLANS}\n`, { 'If-Match': '*' }],
+    ] as const) {
+      await referee.ask(editing, 'PUT', '/admin/plans/file', { text }, headers);
     }
     const changes = [
       ['PATCH', '', { owner: 'p' }],

@@ -48,7 +48,8 @@ export async function adminApiWith(
   const access = await openAdminAccess(settings.admin, { logger, hasSignInLinks: false });
   atEnd(() => access.close());
   const telemetry = { logger, auditFailed: () => failures++ };
-  const server = createServer(adminApiOn({ ...configuration, settings }, async () => stores, access, telemetry));
+  const inForce = { ...configuration, settings, refusal: null };
+  const server = createServer(adminApiOn(inForce, async () => stores, access, telemetry, { env: {}, recent: null }));
   atEnd(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port: adminPort } = server.address() as AddressInfo;

@@ -224,7 +224,7 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   ],
   forbidden: [
     403,
-    'The role of the sender is too low, the authenticating proxy gives the person no role, or the gateway has no admin token, so that the API is closed.',
+    'The role of the sender is too low, the authenticating proxy gives the person no role, the gateway has no admin token, so that the API is closed, or plans.yaml is to be written without `admin.editPlans`.',
   ],
   cross_origin: [
     403,
@@ -234,12 +234,18 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   method_not_allowed: [405, 'The path has other methods, which `Allow` lists.'],
   conflict: [
     409,
-    'The state of the key does not allow it: a revoked key is changed, a key that still works is deleted.',
+    'The state of the key does not allow it: a revoked key is changed, a key that still works is deleted. Or plans.yaml cannot be read or replaced, or live keys use a plan that it would lose.',
   ],
-  precondition_failed: [412, 'The key has changed since the ETag in `If-Match` was read.'],
+  precondition_failed: [412, 'The key, or plans.yaml, has changed since the ETag in `If-Match` was read.'],
   payload_too_large: [413, 'The body is too large.'],
   unsupported_media_type: [415, 'The body is not declared as JSON.'],
   idempotency_key_reused: [422, 'The same `Idempotency-Key` came with another body within 24 hours.'],
+  invalid_plans: [422, 'The text that is to replace plans.yaml has `faults`. Nothing was written.'],
+  too_costly: [
+    422,
+    'The check or simulation of a draft of plans.yaml took too long or too much memory, and was ended.',
+  ],
+  precondition_required: [428, '`If-Match` is missing from a request that replaces plans.yaml.'],
   too_many_failed_attempts: [
     429,
     'Ten wrong tokens came from the address within a minute. The right one still passes.',
@@ -247,6 +253,7 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   internal_error: [500, 'A defect, or something in the store that this version cannot read.'],
   audit_unavailable: [503, 'The change cannot be recorded, and `audit.required` asks for that. It was not made.'],
   identity_unavailable: [503, 'The keys that verify the token of the authenticating proxy cannot be had.'],
+  busy: [503, 'Too many drafts of plans.yaml wait for this gateway already.'],
   store_unavailable: [503, 'The store does not answer. The change may have been made.'],
 };
 

@@ -70,7 +70,12 @@ export async function supervise(
     warnings: [],
   });
   const pool = poolOf({ workers, env, dispatcher, metrics, lines, log, configuration: inForce });
-  const adminApi = adminApiAlone(live, access, { logger: log.logger, auditFailed: () => metrics.auditFailed() });
+  const adminApi = adminApiAlone(
+    live,
+    access,
+    { logger: log.logger, auditFailed: () => metrics.auditFailed() },
+    { env, recent: null },
+  );
   const keys = async () => (await adminApi.stores()).keys;
   const leaves = [forwardSignals(pool), followSilently(live, { log, env, keys })];
   const close = async () => {

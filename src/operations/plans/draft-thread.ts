@@ -1,0 +1,255 @@
+import { type MessagePort, parentPort } from 'node:worker_threads';
+import type { Plans } from '../../admit/plan.ts';
+import { type Fault, inOrder } from '../../config/fault.ts';
+import { parsePlans } from '../../config/plans.ts';
+import { faultOfText } from '../../config/read-file.ts';
+import type { RecentRequest } from '../../simulate/recent-record.ts';
+import { visible } from '../input-values.ts';
+import { faultsOfLostPlans, type LiveKeysByPlan } from '../plans-in-use.ts';
+import { changesBetween, type PlansChange } from './changes.ts';
+import { patchOf } from './patch.ts';
+import { type Simulation, simulate } from './simulation.ts';
+import { type PlacedPlans, type PricedRoute, warningsAgainst, warningsOf } from './warnings.ts';
+
+// The program of a thread of PlanDrafts (drafts.ts). It does one task, on bodies and files that may take long to read.
+
+/** What a thread does with a draft of plans.yaml. `body` is the JSON body of the request, which nobody has read yet. */
+export type Task = { readonly body: Uint8Array; readonly file: string } & (
+  | { readonly kind: 'check'; readonly users: Users }
+  | {
+      readonly kind: 'diff';
+      readonly users: Users;
+      readonly inForce: Plans;
+      /** The text of the file as it is, and the path that the patch gives it. */
+      readonly text: string;
+      readonly path: string;
+    }
+  | { readonly kind: 'simulate'; readonly inForce: Plans }
+  | { readonly kind: 'sound' }
+);
+
+interface Users {
+  readonly routes: readonly PricedRoute[];
+  readonly hasTokens: boolean;
+}
+
+/** What a task leads to. */
+export interface Results {
+  readonly check: Checked;
+  readonly diff: Checked & {
+    /** Empty if the draft has faults. */
+    readonly changes: readonly PlansChange[];
+    /** Why a gateway would refuse the draft although it has no fault: live keys use a plan that it removes. */
+    readonly refused: readonly string[];
+    /** Null if the draft has faults. */
+    readonly live: Pick<LiveCount, 'keysRead' | 'isComplete'> | null;
+    readonly patch: string;
+  };
+  readonly simulate: Checked &
+    ((Simulation & { readonly kept: string | null }) | { readonly span: null; readonly report: null });
+  /** `text`, `plans` and `removed` are there if the draft has no fault. */
+  readonly sound: Checked & {
+    readonly sound: {
+      readonly text: string;
+      readonly plans: ReadonlySet<string>;
+      readonly removed: readonly string[];
+    } | null;
+  };
+}
+
+/** A fault as the admin API reports it: without a file, for it is in the draft. */
+export type DraftFault = Omit<Fault, 'file'>;
+
+/** The first faults and warnings of a draft, and how many more there are. */
+export interface Checked {
+  readonly faults: readonly DraftFault[];
+  readonly moreFaults: number;
+  readonly warnings: readonly DraftFault[];
+  readonly moreWarnings: number;
+}
+
+/** The count of live keys. */
+export interface LiveCount {
+  readonly byPlan: LiveKeysByPlan;
+  readonly keysRead: number;
+  /** False: there are more keys than could be read in time, or the store did not answer. */
+  readonly isComplete: boolean;
+}
+
+/** What the thread asks the thread that serves for. */
+export type Question = 'live' | 'recent';
+
+/** A body that is no request for the task. */
+export interface RefusedDraft {
+  readonly code: 'invalid_request' | 'payload_too_large';
+  readonly message: string;
+}
+
+export type FromThread =
+  | { readonly kind: 'asks'; readonly question: Question }
+  | { readonly kind: 'done'; readonly result: Results[keyof Results] }
+  | { readonly kind: 'refused'; readonly refusal: RefusedDraft };
+
+export type ToThread =
+  | { readonly kind: 'task'; readonly task: Task }
+  /** A part of the recent record, before its answer. */
+  | { readonly kind: 'requests'; readonly requests: readonly RecentRequest[] }
+  | { readonly kind: 'live'; readonly live: LiveCount }
+  /** The end of the recent record; null if there is none. */
+  | { readonly kind: 'recent'; readonly kept: string | null };
+
+/** Faults, and warnings, in one response. A page shows no more, and a draft may have a hundred thousand. */
+const MOST_SHOWN = 1_000;
+/** Size limit of the lines of a log, in bytes. */
+export const MOST_LOG_BYTES = 16 * 1024 * 1024;
+
+class DraftThread {
+  readonly #port: MessagePort;
+  readonly #requests: RecentRequest[] = [];
+  #answer: ((message: ToThread) => void) | null = null;
+
+  constructor(port: MessagePort) {
+    this.#port = port;
+    port.on('message', (message: ToThread) => {
+      if (message.kind === 'task') void this.#do(message.task);
+      else if (message.kind === 'requests') this.#requests.push(...message.requests);
+      else this.#answer?.(message);
+    });
+  }
+
+  async #do(task: Task): Promise<void> {
+    const outcome = await this.#resultOf(task);
+    this.#send('code' in outcome ? { kind: 'refused', refusal: outcome } : { kind: 'done', result: outcome });
+  }
+
+  async #resultOf(task: Task): Promise<Results[keyof Results] | RefusedDraft> {
+    const body = bodyOf(task.body, task.kind === 'simulate' ? ['text', 'record', 'log'] : ['text']);
+    if ('code' in body) return body;
+    const { text } = body.members;
+    if (typeof text !== 'string') return invalid('text', text, 'must be text');
+    const draft = readDraft(text, task.file);
+    if (task.kind === 'sound') {
+      if ('faults' in draft) return { ...shown(draft), sound: null };
+      const { plans, removed } = draft.value;
+      return { ...shown(draft), sound: { text, plans: new Set(plans.keys()), removed } };
+    }
+    if (task.kind === 'simulate') return this.#simulate(task, body.members, draft);
+    if (task.kind === 'check') {
+      return shown(draft, 'faults' in draft ? [] : warningsAgainst(draft, { ...task.users, live: null }));
+    }
+    if ('faults' in draft) return { ...shown(draft), changes: [], refused: [], live: null, patch: '' };
+    const live = await this.#live();
+    const { keysRead, isComplete } = live;
+    const byPlan = isComplete ? live.byPlan : null;
+    return {
+      ...shown(draft, warningsAgainst(draft, { ...task.users, live: byPlan })),
+      changes: changesBetween(task.inForce, draft.value, byPlan),
+      refused:
+        byPlan === null ? [] : faultsOfLostPlans({ before: task.inForce, after: draft.value, file: task.file }, byPlan),
+      live: { keysRead, isComplete },
+      patch: patchOf(task.path, task.text, text),
+    };
+  }
+
+  async #simulate(
+    { inForce, file }: Extract<Task, { kind: 'simulate' }>,
+    { record, log }: Body,
+    draft: Draft,
+  ): Promise<Results['simulate'] | RefusedDraft> {
+    if ((record === undefined) === (log === undefined)) {
+      return { code: 'invalid_request', message: 'Give either `record: "recent"` or `log`, the lines of a log.' };
+    }
+    if (record !== undefined && record !== 'recent') return invalid('record', record, 'must be "recent"');
+    if (log !== undefined && typeof log !== 'string') return invalid('log', log, 'must be text');
+    if (log !== undefined && Buffer.byteLength(log) > MOST_LOG_BYTES) {
+      const message = `log is larger than ${MOST_LOG_BYTES} bytes. Give fewer lines, or use \`tollgate plans simulate\`.`;
+      return { code: 'payload_too_large', message };
+    }
+    if ('faults' in draft) return { ...shown(draft), span: null, report: null };
+    const kept = log === undefined ? await this.#recent() : null;
+    if (log === undefined && kept === null) {
+      const message = 'This gateway keeps no record of recent requests. Give the lines of its log as `log`.';
+      return { code: 'invalid_request', message };
+    }
+    const recorded = log === undefined ? { requests: this.#requests } : { log };
+    const sources = { plans: file, fromPlans: 'the plans in force', logs: [kept === null ? 'log' : 'recent'] };
+    const simulation = simulate(recorded, { before: inForce, after: draft.value }, sources);
+    if ('fault' in simulation) return { code: 'invalid_request', message: simulation.fault };
+    return { ...shown(draft), ...simulation, kept };
+  }
+
+  async #live(): Promise<LiveCount> {
+    const answer = await this.#ask('live');
+    if (answer.kind !== 'live') throw new Error(`asked for the live keys, got ${answer.kind}`);
+    return answer.live;
+  }
+
+  async #recent(): Promise<string | null> {
+    const answer = await this.#ask('recent');
+    if (answer.kind !== 'recent') throw new Error(`asked for the recent record, got ${answer.kind}`);
+    return answer.kept;
+  }
+
+  #ask(question: Question): Promise<ToThread> {
+    const { promise, resolve } = Promise.withResolvers<ToThread>();
+    this.#answer = resolve;
+    this.#send({ kind: 'asks', question });
+    return promise;
+  }
+
+  #send(message: FromThread): void {
+    this.#port.postMessage(message);
+  }
+}
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** Reads the members of a JSON object, of which there must be no others than `names`. */
+function bodyOf(bytes: Uint8Array, names: readonly string[]): { readonly members: Body } | RefusedDraft {
+  let body: unknown;
+  try {
+    body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch {
+    return { code: 'invalid_request', message: 'The body is not valid JSON in UTF-8.' };
+  }
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    return { code: 'invalid_request', message: 'The body must be a JSON object.' };
+  }
+  const foreign = Object.keys(body).find((name) => !names.includes(name));
+  if (foreign === undefined) return { members: body as Body };
+  return { code: 'invalid_request', message: `There is no member "${visible(foreign.slice(0, 60))}".` };
+}
+
+function invalid(name: string, value: unknown, rule: string): RefusedDraft {
+  const message = value === undefined ? `${name} is missing: it ${rule}.` : `${name} ${rule}.`;
+  return { code: 'invalid_request', message };
+}
+
+type Draft =
+  | (PlacedPlans & { readonly warnings: readonly Fault[] })
+  | { readonly faults: readonly Fault[]; readonly warnings: readonly Fault[] };
+
+/** Checks a text as `plans check` checks a file with that text. */
+function readDraft(text: string, file: string): Draft {
+  const fault = faultOfText(text, file);
+  if (fault !== null) return { faults: [fault], warnings: [] };
+  const parsed = parsePlans(text, file);
+  return 'faults' in parsed ? parsed : { ...parsed, warnings: [...parsed.warnings, ...warningsOf(parsed)] };
+}
+
+function shown(draft: Draft, more: readonly Fault[] = []): Checked {
+  const faults = 'faults' in draft ? draft.faults : [];
+  const warnings = inOrder([...draft.warnings, ...more]);
+  return {
+    faults: faults.slice(0, MOST_SHOWN).map(withoutFile),
+    moreFaults: Math.max(0, faults.length - MOST_SHOWN),
+    warnings: warnings.slice(0, MOST_SHOWN).map(withoutFile),
+    moreWarnings: Math.max(0, warnings.length - MOST_SHOWN),
+  };
+}
+
+function withoutFile({ line, column, path, message }: Fault): DraftFault {
+  return { line, column, path, message };
+}
+
+if (parentPort !== null) new DraftThread(parentPort);

@@ -1,0 +1,225 @@
+import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
+import type { Plans } from '../../admit/plan.ts';
+import { Failure } from '../../failure.ts';
+import type { KeyStore } from '../../identify/key-store.ts';
+import { compileCacheVariables } from '../../io/compile-cache.ts';
+import type { RecentRecord } from '../../simulate/recent-record.ts';
+import { countLiveKeys } from '../plans-in-use.ts';
+import type { FromThread, LiveCount, Question, RefusedDraft, Results, Task, ToThread } from './draft-thread.ts';
+import type { PlansFile } from './plans-file.ts';
+import type { PricedRoute } from './warnings.ts';
+
+export interface PlanDraftsOptions {
+  readonly file: PlansFile;
+  /** Returns the plans in force, and what gateway.yaml says of their users. */
+  readonly inForce: () => {
+    readonly plans: Plans;
+    readonly routes: readonly PricedRoute[];
+    readonly hasTokens: boolean;
+  };
+  /** Null: this gateway keeps no record of recent requests. */
+  readonly recent: RecentRecord | null;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
+  readonly monotonicMs: () => number;
+  /** Bounds that tests make smaller. */
+  readonly bounds?: Partial<Bounds>;
+}
+
+interface Bounds {
+  /** How long a check and a difference may take, and a simulation, in milliseconds. */
+  readonly checkMs: number;
+  readonly simulateMs: number;
+  /** Heap of the thread, in megabytes. */
+  readonly checkMb: number;
+  readonly simulateMb: number;
+}
+
+/** The largest plans.yaml needs 100 MB, as SettingsReader says; the largest log 200 MB. */
+const BOUNDS: Bounds = { checkMs: 20_000, simulateMs: 60_000, checkMb: 192, simulateMb: 384 };
+
+/** A request that was not done. */
+export interface RefusedTask {
+  readonly code: RefusedDraft['code'] | 'busy' | 'too_costly';
+  readonly message: string;
+}
+
+export type Outcome<T> = { readonly result: T } | { readonly refusal: RefusedTask };
+
+const PROGRAM = join(import.meta.dirname, 'draft-thread.ts');
+/** Checks, and simulations, that wait for the one under way. Each holds its body. */
+const MOST_WAITING = { checks: 8, simulations: 1 };
+/** Keys that are read in one turn of the event loop, so that requests are served in between. */
+const PAGE = 100;
+/** How long keys are counted. A million take about this long. */
+const COUNT_MS = 10_000;
+
+/**
+ * Checks, compares and tries drafts of plans.yaml, one check and one simulation at a time.
+ *
+ * Attack: a draft or a log whose check takes seconds, or more memory than the process has. Each runs in a thread of its
+ * own, which is ended when its time is over or its heap is full. Bodies are not even parsed by the thread that serves.
+ */
+export class PlanDrafts {
+  readonly #options: PlanDraftsOptions;
+  readonly #bounds: Bounds;
+  readonly #checks = new Queue(MOST_WAITING.checks);
+  readonly #simulations = new Queue(MOST_WAITING.simulations);
+
+  constructor(options: PlanDraftsOptions) {
+    this.#options = options;
+    this.#bounds = { ...BOUNDS, ...options.bounds };
+  }
+
+  /** Finds the faults of a draft. @param body `{text}` as JSON */
+  check(body: Uint8Array): Promise<Outcome<Results['check']>> {
+    const { routes, hasTokens } = this.#users();
+    return this.#check({ kind: 'check', body, file: this.#options.file.name, users: { routes, hasTokens } }, null);
+  }
+
+  /** Finds the faults of a draft that is to be written, and returns its text. @param body `{text}` as JSON */
+  sound(body: Uint8Array): Promise<Outcome<Results['sound']>> {
+    return this.#check({ kind: 'sound', body, file: this.#options.file.name }, null);
+  }
+
+  /**
+   * Compares a draft with the plans in force, and with the file.
+   * @param body `{text}` as JSON
+   * @throws Failure `conflict` if the file cannot be read
+   */
+  async diff(body: Uint8Array, keys: Pick<KeyStore, 'list'>): Promise<Outcome<Results['diff']>> {
+    const { file, inForce } = this.#options;
+    const [{ text }, { plans }, users] = [file.read(), inForce(), this.#users()];
+    return this.#check(
+      { kind: 'diff', body, file: file.name, users, inForce: plans, text, path: file.pathInPatch },
+      keys,
+    );
+  }
+
+  /** Tries a draft on recorded requests. @param body `{text, record: "recent"}` or `{text, log}` as JSON */
+  simulate(body: Uint8Array): Promise<Outcome<Results['simulate']>> {
+    const { simulateMs, simulateMb } = this.#bounds;
+    const { file, inForce } = this.#options;
+    return this.#simulations.run(() =>
+      this.#run({ kind: 'simulate', body, file: file.name, inForce: inForce().plans }, null, simulateMs, simulateMb),
+    );
+  }
+
+  #check<T extends Exclude<Task, { kind: 'simulate' }>>(
+    task: T,
+    keys: Pick<KeyStore, 'list'> | null,
+  ): Promise<Outcome<Results[T['kind']]>> {
+    const { checkMs, checkMb } = this.#bounds;
+    return this.#checks.run(() => this.#run(task, keys, checkMs, checkMb));
+  }
+
+  #users() {
+    const { routes, hasTokens } = this.#options.inForce();
+    // The rest of a route is no use to the thread, and there may be ten thousand.
+    return {
+      hasTokens,
+      routes: routes.map(({ path, cost, perAddress }) => ({ path, cost, perAddress: perAddress && {} })),
+    };
+  }
+
+  async #run<T extends Task>(
+    task: T,
+    keys: Pick<KeyStore, 'list'> | null,
+    withinMs: number,
+    heapMb: number,
+  ): Promise<Outcome<Results[T['kind']]>> {
+    const worker = new Worker(PROGRAM, {
+      env: { ...process.env, ...compileCacheVariables() },
+      resourceLimits: { maxOldGenerationSizeMb: heapMb },
+    });
+    const { promise, resolve, reject } = Promise.withResolvers<Outcome<Results[T['kind']]>>();
+    const isOver = new AbortController();
+    const tooCostly = (why: string) => {
+      const message = `The draft was not ${task.kind === 'simulate' ? 'simulated' : 'checked'}: ${why}. Make it smaller, or use the command \`tollgate plans\`.`;
+      resolve({ refusal: { code: 'too_costly', message } });
+    };
+    const timer = setTimeout(() => tooCostly(`that takes longer than ${withinMs / 1_000} s`), withinMs).unref();
+    worker.unref();
+    worker.on('message', (message: FromThread) => {
+      if (message.kind === 'done') resolve({ result: message.result as Results[T['kind']] });
+      else if (message.kind === 'refused') resolve({ refusal: message.refusal });
+      else this.#answer(message.question, { worker, keys, isOver: isOver.signal }).catch(reject);
+    });
+    worker.on('error', (error: Error & { code?: string }) => {
+      if (error.code === 'ERR_WORKER_OUT_OF_MEMORY') tooCostly(`that takes more than ${heapMb} MB of memory`);
+      else reject(error);
+    });
+    worker.on('exit', () => reject(new Error('the thread ended without a result')));
+    const message: ToThread = { kind: 'task', task };
+    // The bytes of a body may be part of a larger buffer, which then cannot be transferred.
+    worker.postMessage(message);
+    try {
+      return await promise;
+    } finally {
+      clearTimeout(timer);
+      isOver.abort();
+      await worker.terminate();
+    }
+  }
+
+  async #answer(
+    question: Question,
+    { worker, keys, isOver }: { worker: Worker; keys: Pick<KeyStore, 'list'> | null; isOver: AbortSignal },
+  ): Promise<void> {
+    const post = (message: ToThread) => worker.postMessage(message);
+    if (question === 'live') return post({ kind: 'live', live: await this.#count(keys!, isOver) });
+    const { recent } = this.#options;
+    if (recent === null) return post({ kind: 'recent', kept: null });
+    for await (const requests of recent.batches()) {
+      if (isOver.aborted) return;
+      post({ kind: 'requests', requests });
+      await nextTurn();
+    }
+    post({ kind: 'recent', kept: recent.about });
+  }
+
+  /** Counts the live keys by plan, and lets the gateway serve in between. A store that is away is no fault of the draft. */
+  async #count(keys: Pick<KeyStore, 'list'>, isOver: AbortSignal): Promise<LiveCount> {
+    const { nowMs, monotonicMs } = this.#options;
+    const untilMs = monotonicMs() + COUNT_MS;
+    let keysRead = 0;
+    let isComplete = true;
+    const onPage = async (read: number) => {
+      keysRead = read;
+      await nextTurn();
+      isComplete = monotonicMs() < untilMs && !isOver.aborted;
+      return isComplete;
+    };
+    try {
+      const byPlan = await countLiveKeys(keys, nowMs(), { page: PAGE, onPage });
+      return { byPlan, keysRead, isComplete };
+    } catch (error) {
+      if (!(error instanceof Failure) || error.code !== 'store_unavailable') throw error;
+      return { byPlan: new Map(), keysRead, isComplete: false };
+    }
+  }
+}
+
+/** Runs work one piece after the other, and refuses it if too much waits. */
+class Queue {
+  readonly #mostWaiting: number;
+  #waiting = 0;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(mostWaiting: number) {
+    this.#mostWaiting = mostWaiting;
+  }
+
+  async run<T>(work: () => Promise<Outcome<T>>): Promise<Outcome<T>> {
+    // The piece that runs is counted, too.
+    if (this.#waiting > this.#mostWaiting) {
+      return { refusal: { code: 'busy', message: 'Too many drafts wait for this gateway already. Retry shortly.' } };
+    }
+    this.#waiting++;
+    const done = this.#last.then(work).finally(() => this.#waiting--);
+    this.#last = done.catch(() => {});
+    return done;
+  }
+}

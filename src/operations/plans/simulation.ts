@@ -1,0 +1,78 @@
+import type { Plans } from '../../admit/plan.ts';
+import { logLineOf, type RecentRequest } from '../../simulate/recent-record.ts';
+import { Recording, type RunStorage } from '../../simulate/recording.ts';
+import { type Replay, replay } from '../../simulate/replay.ts';
+import { keyReport, mostChanged, type Report, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
+
+/** The keys of a report that are listed: those with the most changes. */
+const MOST_KEYS = 1_000;
+/** The plans that a log may name. More names than a gateway has plans come from no gateway, and each is a row of the report. */
+const MOST_PLANS = 2_000;
+/** Rows in one sorted run: 2 MiB. */
+const RUN_ROWS = 65_536;
+
+/** What was recorded: lines of a gateway's log, or requests that gateways remember. */
+export type Recorded = { readonly log: string } | { readonly requests: readonly RecentRequest[] };
+
+/** A simulation as the admin API reports it. */
+export interface Simulation {
+  readonly span: { readonly from: string; readonly to: string; readonly requests: number };
+  /** As `plans simulate --json`, with at most 1,000 keys, the most changed first. */
+  readonly report: Report & { readonly keys: readonly ReturnType<typeof keyReport>[] };
+  /** How many further keys were or would be refused. */
+  readonly moreKeys: number;
+  /** Counts by time; `from` is RFC 3339. */
+  readonly timeline: {
+    readonly stepSeconds: number;
+    readonly buckets: readonly ({ readonly from: string } & Replay['totals'])[];
+  };
+}
+
+/**
+ * Replays recorded requests under other plans, in memory.
+ * @param plans `before`: those in force; `after`: those that are tried
+ * @returns the simulation, or a sentence that says why there is nothing to simulate
+ */
+export function simulate(
+  recorded: Recorded,
+  { before, after }: { readonly before: Plans; readonly after: Plans },
+  sources: Sources,
+): Simulation | { readonly fault: string } {
+  const recording = new Recording(IN_MEMORY, RUN_ROWS);
+  if ('log' in recorded) recording.read(Buffer.from(withoutByteOrderMark(recorded.log)).toString('latin1'));
+  else for (const request of recorded.requests) recording.read(logLineOf(request));
+  recording.close();
+  if (recording.census.lines === 0) return { fault: 'log' in recorded ? NO_LINES : NO_REQUESTS };
+  if (new Set(recording.shapes.map(({ plan }) => plan)).size > MOST_PLANS) {
+    return { fault: `The log names more than ${MOST_PLANS} plans: no gateway has written it.` };
+  }
+  const replayed = replay(recording, { plans: after, before });
+  const report = reportOf(replayed, after, sources);
+  const keys = mostChanged(replayed, MOST_KEYS).map(keyReport);
+  let touched = 0;
+  for (const _ of touchedKeys(replayed)) touched++;
+  const { stepMs, buckets } = replayed.timeline;
+  return {
+    span: { from: report.from, to: report.to, requests: recording.census.requests },
+    report: { ...report, keys },
+    moreKeys: touched - keys.length,
+    timeline: {
+      stepSeconds: stepMs / 1_000,
+      buckets: buckets.map(({ fromMs, counts }) => ({ from: new Date(fromMs).toISOString(), ...counts })),
+    },
+  };
+}
+
+const NO_LINES =
+  'The log has no line of a request that was decided by a plan. Give what `tollgate serve` writes to standard output, ' +
+  'with LOG_LEVEL info or below, nothing before the lines.';
+const NO_REQUESTS =
+  'The gateway remembers no request that was decided by a plan. Send some, or give the lines of a log.';
+
+const IN_MEMORY: RunStorage = {
+  put: (run) => ({ bytes: run.length, read: (into, from) => into.set(run.subarray(from, from + into.length)) }),
+};
+
+function withoutByteOrderMark(text: string): string {
+  return text.startsWith('\uFEFF') ? text.slice(1) : text;
+}

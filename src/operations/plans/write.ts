@@ -1,0 +1,75 @@
+import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
+import type { Plans } from '../../admit/plan.ts';
+import { Failure } from '../../failure.ts';
+import type { KeyStore } from '../../identify/key-store.ts';
+import { retentionOf } from '../plans-in-use.ts';
+import type { Results } from './draft-thread.ts';
+import type { PlansFile, Replacement } from './plans-file.ts';
+
+/** The plans that a gateway runs by. */
+export interface PlansInForce {
+  readonly plans: Plans;
+  readonly versions: { readonly plans: string };
+  /** Why the files as they are now are not in force; null if they are. */
+  readonly refusal: string | null;
+}
+
+/** A draft without faults, as PlanDrafts returns it. */
+export type SoundDraft = NonNullable<Results['sound']['sound']>;
+
+/** How long the store may be asked whether live keys use a plan that goes. */
+const COUNT_MS = 30_000;
+/** How long the response waits for the reload. It takes a second, and longer if keys are counted again. */
+const RELOAD_MS = 15_000;
+const LOOK_EVERY_MS = 25;
+
+/**
+ * Replaces plans.yaml by a draft, unless a reload would refuse it.
+ * @throws Failure `conflict` if live keys use a plan that goes or the file cannot be replaced; `store_unavailable` if the
+ *   store cannot be asked. Nothing is written then.
+ */
+export async function writePlans(
+  draft: SoundDraft,
+  isExpected: (version: string) => boolean,
+  {
+    file,
+    inForce,
+    keys,
+    monotonicMs,
+  }: {
+    readonly file: PlansFile;
+    readonly inForce: PlansInForce;
+    readonly keys: Pick<KeyStore, 'list'>;
+    readonly monotonicMs: () => number;
+  },
+): Promise<Replacement> {
+  const { version } = file.read();
+  if (!isExpected(version)) return { kind: 'changed', version };
+  const untilMs = monotonicMs() + COUNT_MS;
+  const isInTime = () => monotonicMs() < untilMs;
+  const replacement = { before: inForce.plans, after: draft, file: file.name };
+  const retention = await retentionOf(replacement, async () => keys, isInTime);
+  await nextTurn();
+  if (!isInTime() || retention?.isUnknown === true) {
+    throw new Failure('store_unavailable', 'The store cannot be asked whether live keys use the plans that go.');
+  }
+  if (retention !== null) throw new Failure('conflict', retention.faults.join('\n'));
+  return file.replace(draft.text, isExpected);
+}
+
+/** Waits until a version of plans.yaml is in force in this gateway. @returns false if it is not after 15 s */
+export async function untilInForce(
+  version: string,
+  inForce: PlansInForce,
+  monotonicMs: () => number,
+): Promise<boolean> {
+  const untilMs = monotonicMs() + RELOAD_MS;
+  const refusedBefore = inForce.refusal;
+  while (inForce.versions.plans !== version) {
+    // A new refusal is that of the version that was written. An old one may be of gateway.yaml, and stays the same.
+    const isRefused = inForce.refusal !== null && inForce.refusal !== refusedBefore;
+    if (isRefused || monotonicMs() >= untilMs) return false;
+    await delay(LOOK_EVERY_MS);
+  }
+  return true;
+}

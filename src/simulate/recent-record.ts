@@ -1,0 +1,38 @@
+import type { WindowName } from '../admit/windows.ts';
+import type { JUDGEMENTS } from './log-line.ts';
+
+/** One request that was decided by the limits of a plan, as a gateway remembers it. */
+export interface RecentRequest {
+  /** When it was decided, by the clock of whoever decided: Unix milliseconds. */
+  readonly atMs: number;
+  readonly consumerId: string;
+  readonly plan: string;
+  /** From 1. */
+  readonly cost: number;
+  readonly judgement: (typeof JUDGEMENTS)[number];
+  /** The number of the ban that this request caused; 0 if none. */
+  readonly imposedBan: number;
+  /** `memory`: refused without a call to the store. `local`: decided by the gateway alone while its store was away. */
+  readonly source: 'store' | 'memory' | 'local';
+  /** The limits that it was decided by, the key's own among them; none for a plan that is not enforced. */
+  readonly limits: Readonly<Partial<Record<WindowName, number>>>;
+  /** What the first of these windows had left after it; it orders requests of the same millisecond. 0 without limits. */
+  readonly remaining: number;
+}
+
+/** The requests that gateways decided lately. A simulation tries plans on them. */
+export interface RecentRecord {
+  /** What the record covers, as a sentence for operators: since when, how many requests, of which gateways. */
+  readonly about: string;
+  /** All requests, in any order, in batches of at most about 1,000, between which the gateway serves callers. */
+  batches(): AsyncIterable<readonly RecentRequest[]>;
+}
+
+/** The request as `Recording` reads it from a log: latin1, each byte of the UTF-8 text one character. */
+export function logLineOf(request: RecentRequest): string {
+  const { atMs: decidedAtMs, limits, remaining, ...rest } = request;
+  const [first] = Object.keys(limits);
+  const left = first === undefined ? {} : { [first]: remaining };
+  const line = JSON.stringify({ ...rest, limits, decidedAtMs, remaining: left, msg: 'request' });
+  return Buffer.from(line).toString('latin1');
+}
