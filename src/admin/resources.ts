@@ -51,6 +51,8 @@ export const RESOURCES: readonly {
   readonly roles: Readonly<Record<string, Role>>;
   /** The methods that change something. Every attempt is written as an audit line. */
   readonly changes?: Readonly<Record<string, Action>>;
+  /** POST changes nothing: it is a question that is too long for a query. */
+  readonly onlyAsks?: true;
   /** The methods whose bodies are handed over as bytes, and their size limits. Another thread parses them. */
   readonly bodies?: Readonly<Record<string, number>>;
   /** GET reads much of the store. Such reads run one at a time, so that they do not delay the requests of callers. */
@@ -64,7 +66,7 @@ export const RESOURCES: readonly {
     isList: true,
   },
   // A POST, so that the secret stands in no URL. It changes nothing.
-  { path: ['keys', 'find'], methods: { POST: findKey }, roles: { POST: 'viewer' } },
+  { path: ['keys', 'find'], onlyAsks: true, methods: { POST: findKey }, roles: { POST: 'viewer' } },
   {
     path: ['keys', ID],
     methods: { GET: showKey, PATCH: updateKey, DELETE: revokeKey },
@@ -109,13 +111,21 @@ export const RESOURCES: readonly {
   { path: ['plans'], methods: { GET: showPlans }, roles: { GET: 'viewer' } },
   {
     path: ['plans', 'check'],
+    onlyAsks: true,
     methods: { POST: checkDraft },
     roles: { POST: 'viewer' },
     bodies: { POST: DRAFT_BYTES },
   },
-  { path: ['plans', 'diff'], methods: { POST: diffDraft }, roles: { POST: 'viewer' }, bodies: { POST: DRAFT_BYTES } },
+  {
+    path: ['plans', 'diff'],
+    onlyAsks: true,
+    methods: { POST: diffDraft },
+    roles: { POST: 'viewer' },
+    bodies: { POST: DRAFT_BYTES },
+  },
   {
     path: ['plans', 'simulate'],
+    onlyAsks: true,
     methods: { POST: simulateDraft },
     roles: { POST: 'viewer' },
     bodies: { POST: SIMULATION_BYTES },

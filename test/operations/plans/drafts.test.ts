@@ -1,0 +1,174 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { Plans } from '../../../src/admit/plan.ts';
+import { parsePlans } from '../../../src/config/plans.ts';
+import { Failure } from '../../../src/failure.ts';
+import type { StoredKey } from '../../../src/identify/key-store.ts';
+import { PlanDrafts, type PlanDraftsOptions } from '../../../src/operations/plans/drafts.ts';
+import { PlansFile } from '../../../src/operations/plans/plans-file.ts';
+import type { RecentRequest } from '../../../src/simulate/recent-record.ts';
+import { temporaryFolder } from '../../support/processes.ts';
+
+const TEXT = 'plans:\n  free: { limits: { minute: 3 }, bans: off }\n  pro: { limits: { minute: 9 }, bans: off }\n';
+const AT_MS = 1_790_000_000_000;
+
+function plansIn(text: string): Plans {
+  const parsed = parsePlans(text, 'plans.yaml');
+  if ('faults' in parsed) throw new Error(JSON.stringify(parsed.faults));
+  return parsed.value;
+}
+
+async function draftsWith(options: Partial<PlanDraftsOptions> = {}): Promise<PlanDrafts> {
+  const path = join(await temporaryFolder(), 'plans.yaml');
+  await writeFile(path, TEXT);
+  return new PlanDrafts({
+    file: new PlansFile(path, () => AT_MS),
+    inForce: () => ({ plans: plansIn(TEXT), routes: [], hasTokens: false }),
+    recent: null,
+    nowMs: () => AT_MS,
+    monotonicMs: () => performance.now(),
+    ...options,
+  });
+}
+
+const body = (members: object) => Buffer.from(JSON.stringify(members));
+
+/** What a gateway remembers of `n` requests of one key, a second apart, as its plan decided. */
+function requestsOf(consumerId: string, limit: number, n: number): RecentRequest[] {
+  return Array.from({ length: n }, (_, i) => ({
+    atMs: AT_MS + i * 1_000,
+    consumerId,
+    plan: 'free',
+    cost: 1,
+    judgement: i < limit ? 'admitted' : 'refused',
+    imposedBan: 0,
+    source: 'store',
+    limits: { minute: limit },
+    remaining: Math.max(0, limit - i - 1),
+  }));
+}
+
+async function* batchesOf(requests: readonly RecentRequest[], size: number) {
+  for (let from = 0; from < requests.length; from += size) yield requests.slice(from, from + size);
+}
+
+describe('the recent record', () => {
+  const requests = [...requestsOf('key_1', 3, 5), ...requestsOf('key_🐟"\\', 5, 5)];
+  const recent = { about: 'The last 10 requests.', batches: () => batchesOf(requests.toReversed(), 3) };
+
+  test('is replayed as a log is: the plans in force give each verdict again, and own limits stay', async () => {
+    const drafts = await draftsWith({ recent });
+    const done = await drafts.simulate(body({ text: TEXT, record: 'recent' }));
+    expect(done).toMatchObject({
+      result: {
+        faults: [],
+        span: { requests: 10, from: new Date(AT_MS).toISOString(), to: new Date(AT_MS + 4_000).toISOString() },
+        report: { differs: { verdicts: 0, bans: 0 }, totals: { recorded: { refused: 2 }, simulated: { refused: 2 } } },
+        kept: 'The last 10 requests.',
+      },
+    });
+  });
+
+  test('a raised limit admits what was refused', async () => {
+    const drafts = await draftsWith({ recent });
+    const done = await drafts.simulate(body({ text: TEXT.replace('minute: 3', 'minute: 4'), record: 'recent' }));
+    expect(done).toMatchObject({
+      result: { report: { totals: { newlyAdmitted: 1 }, keys: [{ id: 'key_1', newlyAdmitted: 1 }] }, moreKeys: 0 },
+    });
+  });
+
+  test('without a request there is nothing to simulate, and the sentence says so', async () => {
+    const drafts = await draftsWith({ recent: { about: '', batches: () => batchesOf([], 1) } });
+    expect(await drafts.simulate(body({ text: TEXT, record: 'recent' }))).toEqual({
+      refusal: { code: 'invalid_request', message: expect.stringContaining('remembers no request') },
+    });
+  });
+
+  test('a record that fails is a failure of the request, not of the process', async () => {
+    const broken = {
+      about: '',
+      async *batches() {
+        yield requests;
+        throw new Error('the worker is gone');
+      },
+    };
+    const drafts = await draftsWith({ recent: broken });
+    await expect(drafts.simulate(body({ text: TEXT, record: 'recent' }))).rejects.toThrow('the worker is gone');
+    expect(await drafts.check(body({ text: TEXT }))).toHaveProperty('result');
+  });
+});
+
+describe('bounds', () => {
+  test('a check that takes too long is ended with a sentence, and the next one runs', async () => {
+    const drafts = await draftsWith({ bounds: { checkMs: 1 } });
+    expect(await drafts.check(body({ text: TEXT }))).toEqual({
+      refusal: { code: 'too_costly', message: expect.stringContaining('longer than 0.001 s') },
+    });
+    expect(await drafts.simulate(body({ text: TEXT, log: 'x' }))).toMatchObject({
+      refusal: { code: 'invalid_request' },
+    });
+  });
+
+  test('a check that takes too much memory ends its thread alone', async () => {
+    const plans = Array.from({ length: 10_000 }, (_, i) => `  p${i}: { limits: { minute: 1 } }\n`).join('');
+    const drafts = await draftsWith({ bounds: { checkMb: 24 } });
+    expect(await drafts.check(body({ text: `plans:\n${plans}` }))).toEqual({
+      refusal: { code: 'too_costly', message: expect.stringContaining('more than 24 MB') },
+    });
+    expect(await drafts.check(body({ text: TEXT }))).toMatchObject({ result: { faults: [] } });
+  });
+
+  test('of many checks at once one runs, eight wait and the others are refused as busy', async () => {
+    const drafts = await draftsWith();
+    const done = await Promise.all(Array.from({ length: 12 }, () => drafts.check(body({ text: TEXT }))));
+    expect(done.map((one) => ('refusal' in one ? one.refusal.code : 'done'))).toEqual([
+      ...Array(9).fill('done'),
+      ...Array(3).fill('busy'),
+    ]);
+    expect(await drafts.check(body({ text: TEXT }))).toHaveProperty('result');
+  });
+
+  test('keys that cannot be counted in time are not counted, and the difference is there all the same', async () => {
+    let nowMs = 0;
+    const monotonicMs = () => {
+      nowMs += 5_000;
+      return nowMs;
+    };
+    const endless = { list: async () => ({ keys: [], cursor: 'more' }) };
+    const done = await (await draftsWith({ monotonicMs })).diff(body({ text: TEXT.replace('3', '4') }), endless);
+    expect(done).toMatchObject({
+      result: { live: { isComplete: false }, changes: [{ what: 'limits.minute', keys: null }], refused: [] },
+    });
+  });
+
+  test('while the store is away the difference is there without counts', async () => {
+    const away = {
+      list: async () => {
+        throw new Failure('store_unavailable', 'away');
+      },
+    };
+    const done = await (await draftsWith()).diff(body({ text: TEXT.replace('3', '4') }), away);
+    expect(done).toMatchObject({
+      result: { live: { isComplete: false, keysRead: 0 }, changes: [{ what: 'limits.minute', keys: null }] },
+    });
+  });
+
+  test('a million keys are counted in turns between which others run', async () => {
+    const key = { plan: 'free', limits: {}, revokedAtMs: null, expiresAtMs: null } as StoredKey;
+    const page = Array<StoredKey>(1_000).fill(key);
+    let pages = 0;
+    const keys = { list: async () => ({ keys: page, cursor: ++pages < 1_000 ? 'more' : null }) };
+    let turns = 0;
+    let isDone = false;
+    const count = () => {
+      turns++;
+      if (!isDone) setImmediate(count);
+    };
+    count();
+    const done = await (await draftsWith()).diff(body({ text: TEXT.replace('3', '4') }), keys);
+    isDone = true;
+    expect(done).toMatchObject({ result: { live: { keysRead: 1_000_000 }, changes: [{ keys: 1_000_000 }] } });
+    expect(turns).toBeGreaterThan(1_000);
+  });
+});
