@@ -169,3 +169,17 @@ describe('writers of several processes', () => {
     expect(await readFile(path, 'utf8')).toBe(`text ${winner}`);
   });
 });
+
+test('with several workers the supervisor checks, compares and writes, and the workers serve by the new file', async () => {
+  const gateway = await startWithAdmin({ ...(await STORES.Redis!()), WORKERS: '2' }, EDITING);
+  const { key } = await gateway.createKey('free');
+  const { text, version } = await read(gateway);
+  const draft = text.replace('minute: 60', 'minute: 7');
+  const { body: compared } = await ask(gateway, 'POST', '/admin/plans/diff', { text: draft });
+  expect(compared.changes).toEqual([expect.objectContaining({ what: 'limits.minute', to: 7, keys: 1 })]);
+  expect((await put(gateway, draft, `"${version}"`)).body).toMatchObject({ inForce: true });
+  await eventually(async () => {
+    const answers = await Promise.all(Array.from({ length: 4 }, () => gateway.get('/usage', key)));
+    for (const answer of answers) expect(await answer.json()).toMatchObject({ windows: { minute: { limit: 7 } } });
+  });
+});

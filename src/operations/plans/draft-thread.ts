@@ -1,5 +1,5 @@
 import { type MessagePort, parentPort } from 'node:worker_threads';
-import type { Plans } from '../../admit/plan.ts';
+import type { Plan, Plans } from '../../admit/plan.ts';
 import { type Fault, inOrder } from '../../config/fault.ts';
 import { parsePlans } from '../../config/plans.ts';
 import { faultOfText } from '../../config/read-file.ts';
@@ -91,7 +91,9 @@ export type FromThread =
   | { readonly kind: 'refused'; readonly refusal: RefusedDraft };
 
 export type ToThread =
+  /** The task, after the parts of the plans in force, which its own `inForce` lacks. */
   | { readonly kind: 'task'; readonly task: Task }
+  | { readonly kind: 'plans'; readonly plans: readonly Plan[] }
   /** A part of the recent record, before its answer. */
   | { readonly kind: 'requests'; readonly requests: readonly RecentRequest[] }
   | { readonly kind: 'live'; readonly live: LiveCount }
@@ -106,12 +108,14 @@ export const MOST_LOG_BYTES = 16 * 1024 * 1024;
 class DraftThread {
   readonly #port: MessagePort;
   readonly #requests: RecentRequest[] = [];
+  readonly #plansInForce = new Map<string, Plan>();
   #answer: ((message: ToThread) => void) | null = null;
 
   constructor(port: MessagePort) {
     this.#port = port;
     port.on('message', (message: ToThread) => {
       if (message.kind === 'task') void this.#do(message.task);
+      else if (message.kind === 'plans') for (const plan of message.plans) this.#plansInForce.set(plan.name, plan);
       else if (message.kind === 'requests') this.#requests.push(...message.requests);
       else this.#answer?.(message);
     });
@@ -138,14 +142,15 @@ class DraftThread {
       return shown(draft, 'faults' in draft ? [] : warningsAgainst(draft, { ...task.users, live: null }));
     }
     if ('faults' in draft) return { ...shown(draft), changes: [], refused: [], live: null, patch: '' };
+    const inForce = this.#withPlans(task.inForce);
     const live = await this.#live();
     const { keysRead, isComplete } = live;
     const byPlan = isComplete ? live.byPlan : null;
     return {
       ...shown(draft, warningsAgainst(draft, { ...task.users, live: byPlan })),
-      changes: changesBetween(task.inForce, draft.value, byPlan),
+      changes: changesBetween(inForce, draft.value, byPlan),
       refused:
-        byPlan === null ? [] : faultsOfLostPlans({ before: task.inForce, after: draft.value, file: task.file }, byPlan),
+        byPlan === null ? [] : faultsOfLostPlans({ before: inForce, after: draft.value, file: task.file }, byPlan),
       live: { keysRead, isComplete },
       patch: patchOf(task.path, task.text, text),
     };
@@ -173,9 +178,13 @@ class DraftThread {
     }
     const recorded = log === undefined ? { requests: this.#requests } : { log };
     const sources = { plans: file, fromPlans: 'the plans in force', logs: [kept === null ? 'log' : 'recent'] };
-    const simulation = simulate(recorded, { before: inForce, after: draft.value }, sources);
+    const simulation = simulate(recorded, { before: this.#withPlans(inForce), after: draft.value }, sources);
     if ('fault' in simulation) return { code: 'invalid_request', message: simulation.fault };
     return { ...shown(draft), ...simulation, kept };
+  }
+
+  #withPlans(inForce: Plans): Plans {
+    return { ...inForce, plans: this.#plansInForce };
   }
 
   async #live(): Promise<LiveCount> {

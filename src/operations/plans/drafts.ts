@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import type { Plans } from '../../admit/plan.ts';
+import { STEPS_PER_SLICE } from '../../config/steps.ts';
 import { Failure } from '../../failure.ts';
 import type { KeyStore } from '../../identify/key-store.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
@@ -75,8 +76,7 @@ export class PlanDrafts {
 
   /** Finds the faults of a draft. @param body `{text}` as JSON */
   check(body: Uint8Array): Promise<Outcome<Results['check']>> {
-    const { routes, hasTokens } = this.#users();
-    return this.#check({ kind: 'check', body, file: this.#options.file.name, users: { routes, hasTokens } }, null);
+    return this.#check({ kind: 'check', body, file: this.#options.file.name, users: this.#users() }, null);
   }
 
   /** Finds the faults of a draft that is to be written, and returns its text. @param body `{text}` as JSON */
@@ -117,11 +117,9 @@ export class PlanDrafts {
 
   #users() {
     const { routes, hasTokens } = this.#options.inForce();
-    // The rest of a route is no use to the thread, and there may be ten thousand.
-    return {
-      hasTokens,
-      routes: routes.map(({ path, cost, perAddress }) => ({ path, cost, perAddress: perAddress && {} })),
-    };
+    // There may be ten thousand routes, and only these can cost more than a limit.
+    const costly = routes.filter(({ cost, perAddress }) => cost > 1 && perAddress === null);
+    return { hasTokens, routes: costly.map(({ path, cost }) => ({ path, cost, perAddress: null })) };
   }
 
   async #run<T extends Task>(
@@ -152,10 +150,8 @@ export class PlanDrafts {
       else reject(error);
     });
     worker.on('exit', () => reject(new Error('the thread ended without a result')));
-    const message: ToThread = { kind: 'task', task };
-    // The bytes of a body may be part of a larger buffer, which then cannot be transferred.
-    worker.postMessage(message);
     try {
+      await hand(task, worker);
       return await promise;
     } finally {
       clearTimeout(timer);
@@ -200,6 +196,24 @@ export class PlanDrafts {
       return { byPlan: new Map(), keysRead, isComplete: false };
     }
   }
+}
+
+/** Sends a task to its thread: plans in slices between which requests are served, since there may be ten thousand. */
+async function hand(task: Task, worker: Worker): Promise<void> {
+  const post = (message: ToThread, moved: ArrayBuffer[] = []) => worker.postMessage(message, moved);
+  let sent: Task = task;
+  if ('inForce' in task) {
+    const plans = [...task.inForce.plans.values()];
+    for (let from = 0; from < plans.length; from += STEPS_PER_SLICE) {
+      post({ kind: 'plans', plans: plans.slice(from, from + STEPS_PER_SLICE) });
+      await nextTurn();
+    }
+    sent = { ...task, inForce: { ...task.inForce, plans: new Map() } };
+  }
+  const { buffer, byteLength } = task.body;
+  // A large body has a buffer of its own and is handed over without a copy. Small ones share a buffer, which must stay.
+  const isWhole = buffer instanceof ArrayBuffer && buffer.byteLength === byteLength;
+  post({ kind: 'task', task: sent }, isWhole ? [buffer] : []);
 }
 
 /** Runs work one piece after the other, and refuses it if too much waits. */
