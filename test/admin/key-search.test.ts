@@ -30,7 +30,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const of = `owner=${encodeURIComponent(owner)}`;
     expect(await found(of)).toEqual([one.id, two.id]);
     expect(await found(`${of}&q=SHOP`)).toEqual([one.id, two.id]);
-    expect(await found(`${of}&q=jo`)).toEqual([one.id]);
+    expect(await found(`${of}&q=of+jo`)).toEqual([one.id]);
     expect(await found(`${of}&plan=small`)).toEqual([two.id]);
     expect(await found(`${of}&expiring=30d`)).toEqual([one.id]);
     expect(await found(`${of}&expiring=9d`)).toEqual([]);

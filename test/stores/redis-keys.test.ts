@@ -58,12 +58,12 @@ describe('a search over keys in a Redis Cluster', () => {
 
   test('finds keys on every shard, a page at a time, and knows when they were used', async () => {
     const { redis, circuit, keys } = await gatewayOn(cluster.url);
-    const made = Array.from({ length: 12 }, (_, i) => someKey({ createdAtMs: i, name: `n${i % 2}` }).key);
+    const made = Array.from({ length: 12 }, (_, i) => someKey({ createdAtMs: i, name: `n-${i % 2}` }).key);
     for (const key of made) await keys.create(key);
     const history = new RedisHistory({ redis, circuit });
     const nowMs = Date.UTC(2026, 10, 22);
     await redis.set(keyspace.history(made[0]!.id), Buffer.from(recordAdmitted(null, hourOf(nowMs), 1)));
-    const filter = { ...EVERYTHING, text: 'N0', unusedDays: 1 };
+    const filter = { ...EVERYTHING, text: 'N-0', unusedDays: 1 };
     const first = await searchKeys(filter, { limit: 3, cursor: null }, { keys, history, nowMs });
     const second = await searchKeys(filter, { limit: 3, cursor: first.cursor }, { keys, history, nowMs });
     const found = [...first.keys, ...second.keys].map(({ key }) => key.id);

@@ -27,7 +27,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const two = await create('--name', 'shop of Ann', '--owner', 'find me');
     expect(await listed('SHOP')).toEqual([one.id, two.id]);
     expect(await listed('--search', 'SHOP')).toEqual([one.id, two.id]);
-    expect(await listed('--owner', 'find me', 'jo')).toEqual([one.id]);
+    expect(await listed('--owner', 'find me', 'of jo')).toEqual([one.id]);
     expect(await listed('--owner', 'find me', '--expiring', '30d')).toEqual([one.id]);
     expect(await listed('--owner', 'find me', '--plan', 'free')).toEqual([]);
     expect(await listed('--owner', 'find me', '--unused', '30d')).toEqual([]);
