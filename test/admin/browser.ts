@@ -13,7 +13,11 @@ export function send(
   url: string,
   method = 'GET',
   headers: OutgoingHttpHeaders = {},
-  { body, ca }: { readonly body?: unknown; readonly ca?: string } = {},
+  {
+    body,
+    ca,
+    own = {},
+  }: { readonly body?: unknown; readonly ca?: string; readonly own?: { cert?: string; key?: string } } = {},
 ): Promise<Seen> {
   const { promise, resolve, reject } = Promise.withResolvers<Seen>();
   const text = body === undefined ? '' : JSON.stringify(body);
@@ -23,6 +27,7 @@ export function send(
     agent: false as const,
     headers: { ...length, ...headers },
     ...(ca === undefined ? {} : { ca }),
+    ...own,
   };
   const request = (url.startsWith('https') ? httpsRequest : httpRequest)(url, options, (response) => {
     let answer = '';

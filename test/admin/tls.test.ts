@@ -1,4 +1,4 @@
-import { copyFile, rename, writeFile } from 'node:fs/promises';
+import { copyFile, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { connect } from 'node:tls';
 import { describe, expect, test } from 'vitest';
@@ -72,6 +72,21 @@ describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (wo
       expect(gateway.process.stdout).toContain('the new TLS certificate of the admin port cannot be used'),
     );
     expect(await nameAt(gateway.adminPort, authority.pem)).toBe('second');
+  });
+
+  test('an optional client certificate that no authority has signed is refused, and none is accepted', async () => {
+    const { authority, cert, key } = await withCertificate();
+    const stranger = await (await createAuthority(await temporaryFolder())).issue('stranger');
+    const { adminPort } = await start(
+      `{ cert: '${cert}', key: '${key}', clientCa: '${authority.cert}', clientCertificate: optional }`,
+    );
+    const url = `https://localhost:${adminPort}/livez`;
+    const own = { cert: stranger.pem, key: await readFile(stranger.key, 'utf8') };
+    await expect(send(url, 'GET', {}, { ca: authority.pem, own })).rejects.toThrow();
+    const known = await authority.issue('known');
+    const signed = { cert: known.pem, key: await readFile(known.key, 'utf8') };
+    expect((await send(url, 'GET', {}, { ca: authority.pem, own: signed })).status).toBe(200);
+    expect((await send(url, 'GET', {}, { ca: authority.pem })).status).toBe(200);
   });
 
   test('a client certificate is asked for where the settings name an authority', async () => {
