@@ -130,3 +130,13 @@ describe('the data folder', () => {
       expect([name, await modeOf(name)]).toEqual([name, '600']);
   });
 });
+
+test('the file of named admin tokens is a secret file', async () => {
+  const folder = await publicFolder();
+  const tokens = await fileIn(folder, 0o644, 'tokens.yaml');
+  expect(warningsOf(join(folder, 'data'), { ADMIN_TOKENS_FILE: tokens })).toEqual([
+    `Every user of this machine can read the file of ADMIN_TOKENS_FILE, ${tokens}. Run \`chmod 600 ${tokens}\`.`,
+  ]);
+  await chmod(tokens, 0o640);
+  expect(warningsOf(join(folder, 'data'), { ADMIN_TOKENS_FILE: tokens })).toEqual([]);
+});
