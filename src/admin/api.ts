@@ -14,6 +14,8 @@ import {
 } from '../operations/audit-trail.ts';
 import { type AdminAuthenticator, type AdminRequest, roleRefusal } from './authenticator.ts';
 import { type Admin, type Call, type Handler, type Identity, readBody, readBytes } from './call.ts';
+import type { EventResponse } from './event-streams.ts';
+import type { Live, LiveHandler } from './live-resources.ts';
 import { RESOURCES } from './resources.ts';
 import {
   type AdminResponse,
@@ -32,6 +34,8 @@ export interface AdminApiOptions {
   readonly isTls: boolean;
   /** Called for each authenticated request. The first call may open the stores. */
   readonly admin: () => Promise<Omit<Admin, 'audit'>>;
+  /** Null without an admin token. Every request is refused then. */
+  readonly live: Live | null;
   readonly audit: (line: AuditLine) => void;
   /** Returns the OpenAPI description of this API. */
   readonly description: () => object;
@@ -46,7 +50,7 @@ export function adminApi(options: AdminApiOptions): AdminApi {
   const lists = new SerialQueue();
   return async (request, response) => {
     const requestId = requestIdOf(request.rawHeaders) ?? randomUUID();
-    let answer: AdminResponse;
+    let answer: AdminResponse | EventResponse;
     try {
       answer = await answerTo(request, requestId, options, lists);
     } catch (error) {
@@ -57,7 +61,9 @@ export function adminApi(options: AdminApiOptions): AdminApi {
         'Something in the gateway broke. Quote the request id to whoever runs it.',
       );
     }
-    if (!response.destroyed) send(request, response, answer, requestId);
+    if (response.destroyed) return;
+    const whole = 'begin' in answer ? options.live!.streams.serve(request, response, answer, requestId) : answer;
+    if (whole !== null) send(request, response, whole, requestId);
   };
 }
 
@@ -67,7 +73,7 @@ async function answerTo(
   requestId: string,
   options: AdminApiOptions,
   lists: SerialQueue,
-): Promise<AdminResponse> {
+): Promise<AdminResponse | EventResponse> {
   const clientAddress = (request.socket.remoteAddress ?? 'unknown').replace(/^::ffff:(?=[0-9.]+$)/, '');
   const [path = '', queryText = ''] = splitAt(request.url ?? '', '?');
   const query = new URLSearchParams(queryText);
@@ -91,7 +97,10 @@ async function answerTo(
   if (match === null)
     return errorResponse('not_found', 'There is nothing here. GET /admin/openapi.json describes the API.');
   const handler = Object.hasOwn(match.methods, method) ? match.methods[method] : undefined;
-  if (handler === undefined) return wrongMethod(Object.keys(match.methods));
+  const live = match.live !== undefined && Object.hasOwn(match.live, method) ? match.live[method] : undefined;
+  if (handler === undefined && live === undefined) {
+    return wrongMethod([...Object.keys(match.methods), ...Object.keys(match.live ?? {})]);
+  }
   const tooLow = roleRefusal(identity, match.roles[method] ?? 'admin');
   const body = tooLow === null ? await bodyOf(request, method, match.bodies?.[method] ?? null) : { value: undefined };
   if ('refusal' in body) return body.refusal;
@@ -103,9 +112,22 @@ async function answerTo(
     body: body.value,
     ...origin,
   };
-  const served: Handler = tooLow === null ? handler : async () => tooLow;
-  const work = () => runRecorded(served, call, match.changes?.[method] ?? null, options);
+  const work = (): Promise<AdminResponse | EventResponse> => {
+    if (live !== undefined && tooLow === null) return runLive(live, call, options.live!);
+    const served = tooLow === null ? handler! : async () => tooLow;
+    return runRecorded(served, call, match.changes?.[method] ?? null, options);
+  };
   return match.isList === true && method === 'GET' ? lists.run(work) : work();
+}
+
+async function runLive(handler: LiveHandler, call: Call, live: Live): Promise<AdminResponse | EventResponse> {
+  try {
+    return await handler(call, live);
+  } catch (error) {
+    const refusal = knownRefusal(error);
+    if (refusal === null) throw error;
+    return refusal;
+  }
 }
 
 /** @param mostBytes the size limit of a body that the handler gets as bytes; null for one that it gets parsed */

@@ -29,6 +29,15 @@ import {
   readTopUp,
 } from './call.ts';
 import {
+  followNow,
+  followRequests,
+  type LiveHandler,
+  listNear,
+  showGateways,
+  showRefusals,
+  showTraffic,
+} from './live-resources.ts';
+import {
   checkDraft,
   DRAFT_BYTES,
   diffDraft,
@@ -49,6 +58,8 @@ export const RESOURCES: readonly {
   readonly methods: Readonly<Record<string, Handler>>;
   /** The lowest role that may use each method. */
   readonly roles: Readonly<Record<string, Role>>;
+  /** The methods that answer also while the store is away. */
+  readonly live?: Readonly<Record<string, LiveHandler>>;
   /** The methods that change something. Every attempt is written as an audit line. */
   readonly changes?: Readonly<Record<string, Action>>;
   /** POST changes nothing: it is a question that is too long for a query. */
@@ -139,6 +150,12 @@ export const RESOURCES: readonly {
   },
   { path: ['deprecations'], methods: { GET: listDeprecations }, roles: { GET: 'viewer' }, isList: true },
   { path: ['audit'], methods: { GET: listAudit }, roles: { GET: 'viewer' }, isList: true },
+  { path: ['gateways'], methods: {}, live: { GET: showGateways }, roles: { GET: 'viewer' } },
+  { path: ['traffic'], methods: {}, live: { GET: showTraffic }, roles: { GET: 'viewer' } },
+  { path: ['near'], methods: {}, live: { GET: listNear }, roles: { GET: 'viewer' }, isList: true },
+  { path: ['refusals', ':requestId'], methods: {}, live: { GET: showRefusals }, roles: { GET: 'viewer' } },
+  { path: ['events', 'now'], methods: {}, live: { GET: followNow }, roles: { GET: 'viewer' } },
+  { path: ['events', 'requests'], methods: {}, live: { GET: followRequests }, roles: { GET: 'viewer' } },
 ];
 
 const NO_SECRET_IN_URLS =

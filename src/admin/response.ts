@@ -29,6 +29,7 @@ const STATUS = {
   precondition_required: 428,
   idempotency_key_reused: 422,
   too_many_failed_attempts: 429,
+  too_many_streams: 429,
   internal_error: 500,
   audit_unavailable: 503,
   identity_unavailable: 503,

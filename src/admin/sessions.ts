@@ -20,8 +20,6 @@ export interface SessionsOptions {
   readonly random: (bytes: number) => Buffer;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
-  /** Called after all sessions of a name have ended on this gateway, so that other gateways can end theirs. */
-  readonly onSignedOutEverywhere?: (name: string) => void;
 }
 
 /** A signed-in person. */
@@ -77,6 +75,8 @@ export class Sessions {
   readonly #sessions = new Map<string, Session>();
   readonly #codes = new Map<string, { readonly holder: TokenIdentity; readonly expiresAtMs: number }>();
 
+  #tellOthers: (name: string, beforeMs: number) => void = () => {};
+
   constructor(options: SessionsOptions) {
     this.#options = options;
   }
@@ -122,10 +122,16 @@ export class Sessions {
     return session === undefined ? 0 : 1;
   }
 
+  /** @param tellOthers called after all sessions of a name have ended on this gateway, so that other gateways end theirs */
+  onSignedOutEverywhere(tellOthers: (name: string, beforeMs: number) => void): void {
+    this.#tellOthers = tellOthers;
+  }
+
   /** Ends all sessions of a name on this gateway and says so to the others. @returns how many ended here */
   signOutEverywhere(name: string): number {
-    const ended = this.endSessionsOf(name, this.#options.nowMs());
-    this.#options.onSignedOutEverywhere?.(name);
+    const beforeMs = this.#options.nowMs();
+    const ended = this.endSessionsOf(name, beforeMs);
+    this.#tellOthers(name, beforeMs);
     return ended;
   }
 

@@ -9,10 +9,16 @@ export interface UsageReport extends ReportedState {
   readonly shadow?: ReportedState;
 }
 
+export interface ReportedWindow {
+  readonly limit: number | 'unlimited';
+  readonly used: number;
+  readonly remaining: number | 'unlimited';
+  /** Unix seconds. */
+  readonly resetAt: number;
+}
+
 interface ReportedState {
-  readonly windows: Readonly<
-    Record<string, { limit: number | 'unlimited'; used: number; remaining: number | 'unlimited'; resetAt: number }>
-  >;
+  readonly windows: Readonly<Record<string, ReportedWindow>>;
   readonly strikes: number;
   readonly ban: { readonly number: number; readonly until: number } | null;
 }

@@ -1,4 +1,4 @@
-import type { AccountState, Outcome } from './decide.ts';
+import { type AccountState, costExceedsLimit, type Outcome } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS, type WindowName, withTopUps } from './windows.ts';
 
@@ -41,7 +41,15 @@ export interface Admitted extends Decision {
   readonly kind: 'admitted';
 }
 
-export interface Refused extends Decision {
+/** What support staff are shown about a refusal beyond its response. */
+interface Explained {
+  /** The counts at the decision. Those of the store, so no further objects are made for them. */
+  readonly windows: AccountState['windows'];
+  /** Which strike the request was; null if it was none. */
+  readonly strike: number | null;
+}
+
+export interface Refused extends Decision, Explained {
   readonly kind: 'refused';
   readonly binding: WindowBudget;
   /** When every window that refuses now will have ended, Unix milliseconds. */
@@ -50,7 +58,7 @@ export interface Refused extends Decision {
   readonly costExceedsLimit: boolean;
 }
 
-export interface Banned extends Decision {
+export interface Banned extends Decision, Explained {
   readonly kind: 'banned';
   readonly binding: WindowBudget;
   readonly retryAtMs: number;
@@ -72,10 +80,31 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
   if (isAdmitted) {
     return { kind: 'admitted', nowMs, allowance, cost, standings, binding: fewest(standings) };
   }
-  const decision = { nowMs, allowance, cost, standings };
+  const decision = {
+    nowMs,
+    allowance,
+    cost,
+    standings,
+    windows: state.windows,
+    strike: strikeOf(outcome, allowance, standings, index),
+  };
   if (index >= outcome.bannedFrom && state.ban !== null)
     return pastTopUps(banned(decision, state.ban, outcome.imposesBan === true && index === outcome.bannedFrom), state);
   return pastTopUps(refused(decision), state);
+}
+
+/** Which strike a refused request was. `state` has the strikes after the last request, and none after a ban. */
+function strikeOf(
+  { n, bannedFrom, imposesBan, cost, state }: Outcome,
+  { bans }: Allowance,
+  standings: readonly WindowBudget[],
+  index: number,
+): number | null {
+  if (bans === null) return null;
+  if (imposesBan === true) return index <= bannedFrom ? Math.max(bans.after - (bannedFrom - index), 1) : null;
+  if (index >= bannedFrom || costExceedsLimit(standings, cost)) return null;
+  const number = state.strikes.count - (n - 1 - index);
+  return number >= 1 ? number : null;
 }
 
 /** The verdict when nothing is counted: for `GET /usage`, and for requests that `onFailure: open` admits. */
@@ -117,7 +146,7 @@ function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
   return binding;
 }
 
-function refused(decision: Omit<Decision, 'binding'>): Refused {
+function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
   const { standings, cost, nowMs } = decision;
   let binding = standings[0]!;
   let retryAtMs = nowMs;
@@ -161,7 +190,11 @@ function pastTopUps<V extends Refused | Banned>(verdict: V, { topUps, windows }:
   return retryAtMs === verdict.retryAtMs ? verdict : { ...verdict, retryAtMs };
 }
 
-function banned(decision: Omit<Decision, 'binding'>, ban: NonNullable<AccountState['ban']>, imposed: boolean): Banned {
+function banned(
+  decision: Omit<Decision, 'binding'> & Explained,
+  ban: NonNullable<AccountState['ban']>,
+  imposed: boolean,
+): Banned {
   const { standings, cost, nowMs } = decision;
   let retryAtMs = ban.untilMs;
   for (const { limit, remaining, lengthMs, resetAtMs } of standings) {

@@ -1,5 +1,5 @@
 import type { Allowance } from '../admit/plan.ts';
-import type { Verdict } from '../admit/verdict.ts';
+import type { Banned, Refused, Verdict } from '../admit/verdict.ts';
 import type { WindowLimit, WindowName } from '../admit/windows.ts';
 import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
@@ -98,6 +98,8 @@ export interface Exchange {
   readonly decidedAtMs: number | null;
   /** When a refused request may be repeated by its Retry-After (store's clock, Unix milliseconds); null if it was admitted. */
   readonly retryAtMs?: number | null;
+  /** The verdict that refused the request; null or absent if none did. */
+  readonly refusal?: Refused | Banned | null;
   /** The verdict of limits that are only watched; null if there are none. */
   readonly shadow: Shadow | null;
   /** The status sent, or 499 if the client disconnected before. */
@@ -142,6 +144,7 @@ export class ExchangeRecorder implements Exchange {
   imposedBan: number | null = null;
   decidedAtMs: number | null = null;
   retryAtMs: number | null = null;
+  refusal: Refused | Banned | null = null;
   shadow: Shadow | null = null;
   status = 0;
   code: string | null = null;
@@ -203,7 +206,10 @@ export class ExchangeRecorder implements Exchange {
     this.window = verdict.binding?.window ?? null;
     this.imposedBan = verdict.kind === 'banned' && verdict.imposed ? verdict.number : null;
     this.decidedAtMs = verdict.nowMs;
-    if (verdict.kind !== 'admitted') this.retryAtMs = verdict.retryAtMs;
+    if (verdict.kind !== 'admitted') {
+      this.retryAtMs = verdict.retryAtMs;
+      this.refusal = verdict;
+    }
   }
 
   /** @param upstream its name in gateway.yaml */

@@ -24,6 +24,8 @@ import {
 } from './key-changes.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
+import { type NearReport, nearLimits } from './live/near-limits.ts';
+import type { NearCandidate } from './live/shapes.ts';
 import { refusedConsumers } from './refused-now.ts';
 import {
   countedWindows,
@@ -234,6 +236,12 @@ export class Operations {
   refusedNow(page: { readonly after: string | null; readonly scan: boolean }): ReturnType<typeof refusedConsumers> {
     const { history, ledger, keys, nowMs } = this.#options;
     return refusedConsumers({ history, ledger, keys, plans: this.plans, nowMs: nowMs() }, page);
+  }
+
+  /** Which consumers that gateways have seen near a limit still are. See nearLimits. */
+  nearLimits(candidates: readonly NearCandidate[], most: number): Promise<readonly NearReport[]> {
+    const { history, ledger, keys, nowMs } = this.#options;
+    return nearLimits({ history, ledger, keys, plans: this.plans, nowMs: nowMs() }, candidates, most);
   }
 
   /** The bans in force, in no order. */

@@ -111,12 +111,13 @@ function presentRefusal({ state, nowMs }: Outcome, allowance: Allowance, cost: n
   return { state: 'refused', window: verdict.binding.window, until: secondsOf(verdict.retryAtMs), ban: null };
 }
 
-function isLive(key: StoredKey | null, nowMs: number): key is StoredKey {
+/** Whether a key can be used: it is neither revoked nor expired. */
+export function isLive(key: StoredKey | null, nowMs: number): key is StoredKey {
   return key !== null && key.revokedAtMs === null && (key.expiresAtMs === null || nowMs < key.expiresAtMs);
 }
 
 /** Null if plans.yaml has no such plan, or the key lacks a limit that the plan asks for. */
-function allowanceFor(name: string, key: StoredKey | null, { plans }: Plans): Allowance | null {
+export function allowanceFor(name: string, key: StoredKey | null, { plans }: Plans): Allowance | null {
   const plan = plans.get(name);
   const allowance = plan === undefined ? null : allowanceOf(plan, key?.limits ?? {});
   return allowance === null || 'missing' in allowance ? null : allowance;

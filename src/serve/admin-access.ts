@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto';
 import type { Logger } from 'pino';
 import { AdminTokens } from '../admin/admin-tokens.ts';
 import { AdminAuthenticator, WRONG_TOKENS_PER_MINUTE } from '../admin/authenticator.ts';
-import { noConsole, type RequestHandler } from '../admin/listener.ts';
+import { consoleAssets } from '../admin/console/serve.ts';
+import type { RequestHandler } from '../admin/listener.ts';
 import type { ProxyIdentities } from '../admin/proxy-identity.ts';
 import { Sessions } from '../admin/sessions.ts';
 import { followAdminTokens, readAdminTokens } from '../config/admin-tokens.ts';
@@ -12,6 +13,7 @@ import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { Certificates } from '../listen/tls.ts';
+import type { Fleet } from '../operations/live/fleet.ts';
 import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
 
 /** Who may use the admin listener, and its certificate. It belongs to the process that has the listener. */
@@ -26,8 +28,6 @@ export interface AdminAccessOptions {
   readonly logger: Logger;
   /** Whether one-time links sign in, as they do for `npm start`. */
   readonly hasSignInLinks: boolean;
-  /** Carries the end of all sessions of a name to other gateways. */
-  readonly onSignedOutEverywhere?: (name: string) => void;
 }
 
 const SWEEP_EVERY_MS = 1_000;
@@ -39,7 +39,7 @@ const SWEEP_EVERY_MS = 1_000;
  */
 export async function openAdminAccess(
   { token, tokensFile, tls, identity }: Settings['admin'],
-  { logger, hasSignInLinks, onSignedOutEverywhere = () => {} }: AdminAccessOptions,
+  { logger, hasSignInLinks }: AdminAccessOptions,
 ): Promise<AdminAccess> {
   const nowMs = () => Date.now();
   const signature = tokensFile === null ? '' : signatureOf([tokensFile]);
@@ -48,7 +48,7 @@ export async function openAdminAccess(
   const tokens = new AdminTokens({ adminToken: token, tokens: read.tokens, hasLinks: hasSignInLinks });
   const proxy = identity === null ? null : await openProxyIdentities(identity, logger);
   const certificates = tls === null ? null : await Certificates.open(tls, nowMs, 'admin.tls');
-  const sessions = new Sessions({ random: randomBytes, nowMs, onSignedOutEverywhere });
+  const sessions = new Sessions({ random: randomBytes, nowMs });
   const attempts = new FailedAttempts({
     counter: new MemoryAttemptCounter(),
     limit: () => WRONG_TOKENS_PER_MINUTE,
@@ -127,7 +127,13 @@ export function adminAddressOf(
   return { adminHost: host, adminPort: port, adminScheme, signInCode };
 }
 
+/** Lets a sign-out everywhere end the sessions of a name on all gateways, and those of other gateways end the sessions here. */
+export function shareSignOuts({ authenticator: { sessions } }: AdminAccess, fleet: Fleet): void {
+  sessions.onSignedOutEverywhere((name, beforeMs) => fleet.endSessionsOf(name, beforeMs));
+  fleet.onSessionsEnded((name, beforeMs) => sessions.endSessionsOf(name, beforeMs));
+}
+
 /** The handler of `/console`; null if there is no way to sign in. */
 export function consoleOf({ authenticator }: AdminAccess): RequestHandler | null {
-  return authenticator.isOpen ? noConsole : null;
+  return authenticator.isOpen ? consoleAssets() : null;
 }

@@ -4,12 +4,16 @@ import type { Logger } from 'pino';
 import { parse } from 'yaml';
 import { type AdminApi, adminApi } from '../admin/api.ts';
 import type { PlansAdmin } from '../admin/call.ts';
+import type { EventStreams } from '../admin/event-streams.ts';
+import { NowFeed } from '../admin/now-feed.ts';
 import type { Plans } from '../admit/plan.ts';
 import type { Variables } from '../config/environment.ts';
 import { type Configuration, filesOf, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
 import { deprecatedCallsOfConsumer, deprecationReports } from '../operations/deprecations.ts';
+import type { Fleet } from '../operations/live/fleet.ts';
+import type { FleetStore } from '../operations/live/fleet-store.ts';
 import { Operations } from '../operations/operations.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
@@ -52,6 +56,14 @@ export interface AdminApiSurroundings {
   readonly env: Variables;
   /** Null: the gateway keeps no record of recent requests. */
   readonly recent: RecentRecord | null;
+  /** Null if nobody can use the admin API. */
+  readonly live: LiveParts | null;
+}
+
+/** The gateways on the store, and the open streams of events of this one. */
+export interface LiveParts {
+  readonly fleet: Fleet;
+  readonly streams: EventStreams;
 }
 
 /** The admin API of a gateway, on the gateway's own stores. */
@@ -66,25 +78,28 @@ export function adminApiOn(
   const plansAdmin = plansAdminOf(inForce, surroundings, nowMs);
   // Audit lines are written at every LOG_LEVEL but `silent`.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
+  const operationsOn = ({ keys, ledger, history, peppers, pepperState }: Stores) => {
+    refuseUnlessRight(pepperState());
+    return new Operations({
+      keys,
+      ledger,
+      history,
+      plans: () => inForce.plans,
+      peppers,
+      keyFormats: () => inForce.settings.keyFormats,
+      random: randomBytes,
+      nowMs,
+    });
+  };
+  const operations = async () => operationsOn(await stores());
+  const { live } = surroundings;
   return adminApi({
     authenticator: access.authenticator,
     isTls: access.tls !== null,
     admin: async () => {
       const opened = await stores();
-      const { keys, ledger, history, peppers } = opened;
-      const plans = () => inForce.plans;
-      refuseUnlessRight(opened.pepperState());
       return {
-        operations: new Operations({
-          keys,
-          ledger,
-          history,
-          plans,
-          peppers,
-          keyFormats: () => inForce.settings.keyFormats,
-          random: randomBytes,
-          nowMs,
-        }),
+        operations: operationsOn(opened),
         keyFormats: () => inForce.settings.keyFormats,
         keepsHistory: () => inForce.settings.usageHistory,
         versions: () => inForce.versions,
@@ -103,10 +118,11 @@ export function adminApiOn(
         deprecatedCallsOf: (id, days) =>
           deprecatedCallsOfConsumer(id, inForce.settings.routes, opened.deprecatedCalls, { days, nowMs: nowMs() }),
         plans: plansAdmin,
-        keys,
+        keys: opened.keys,
         nowMs,
       };
     },
+    live: live === null ? null : { ...live, operations, now: new NowFeed(live.fleet, operations, nowMs) },
     audit: (line) => audit.info(line, 'audit'),
     description: apiDescription(),
     onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
@@ -144,16 +160,18 @@ function refuseUnlessRight(pepper: PepperState): void {
 
 /**
  * The admin API of a supervisor, which serves no requests of callers and so has no stores open. It opens them at the first
- * request to the API.
+ * request to the API, or at once if there is an admin token.
+ * @param liveOn opens the fleet on the store; null without an admin token
  * @returns the API; `stores`, which opens the stores at its first call; and `close`
  */
 export function adminApiAlone(
   inForce: SettingsInForce,
   access: AdminAccess,
   telemetry: AdminApiTelemetry,
-  surroundings: AdminApiSurroundings,
+  surroundingsOn: (store: () => Promise<FleetStore>) => AdminApiSurroundings,
 ): {
   readonly api: AdminApi;
+  readonly live: LiveParts | null;
   readonly stores: () => Promise<GatewayStores>;
   readonly close: () => Promise<void>;
 } {
@@ -172,10 +190,14 @@ export function adminApiAlone(
     });
     return opened;
   };
+  const surroundings = surroundingsOn(async () => (await open()).fleet);
+  const { live } = surroundings;
   return {
     api: adminApiOn(inForce, open, access, telemetry, surroundings),
+    live,
     stores: open,
     close: async () => {
+      await live?.fleet.close();
       await (await opened?.catch(() => null))?.close();
     },
   };

@@ -24,6 +24,7 @@ import { routerOf, USAGE } from '../routing/router.ts';
 import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
+import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { GatewayStores } from './gateway-stores.ts';
 
 // What the requests of a gateway depend on: services that live through every reload, and what is built anew from the
@@ -106,6 +107,8 @@ export function openServices(
 export interface GatewaySurroundings extends Pick<GatewayDeps, 'traceOf' | 'draining' | 'webSockets'> {
   readonly log: GatewayLog;
   readonly metrics: GatewayMetrics;
+  /** Null without an admin token. */
+  readonly recent: RecentRequests | null;
 }
 
 /** Builds the dependencies of requests under these settings and plans, in one step for each route. */
@@ -113,7 +116,7 @@ export function* gatewayDepsOf(
   { settings, plans }: Pick<Configuration, 'settings' | 'plans'>,
   services: Services,
   upstreams: ReadonlyMap<string, Upstream>,
-  { log, metrics, ...surroundings }: GatewaySurroundings,
+  { log, metrics, recent, ...surroundings }: GatewaySurroundings,
 ): Steps<Omit<GatewayDeps, 'jwt'>> {
   const { deprecatedCalls, refusals, ...deciding } = services;
   const router = yield* routerOf([USAGE, ...settings.routes]);
@@ -134,7 +137,14 @@ export function* gatewayDepsOf(
     requestIds: new RequestIds(),
     webSocketIdleMs: settings.websockets.idleTimeoutMs,
     webSocketFinMs: settings.websockets.finTimeoutMs,
-    records: new LogAndMetrics(log, metrics, deprecatedCalls, deprecated, settings.usageHistory ? refusals : null),
+    records: new LogAndMetrics(
+      log,
+      metrics,
+      deprecatedCalls,
+      deprecated,
+      settings.usageHistory ? refusals : null,
+      recent,
+    ),
     ...CLOCKS,
   };
 }

@@ -12,16 +12,26 @@ import { HeapGuard, type HeapUse } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import { Certificates } from '../listen/tls.ts';
+import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import type { Route } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
-import { type AdminAccess, type AdminAddress, adminAddressOf, consoleOf, openAdminAccess } from './admin-access.ts';
+import { RecentRequests } from '../telemetry/recent-requests.ts';
+import {
+  type AdminAccess,
+  type AdminAddress,
+  adminAddressOf,
+  consoleOf,
+  openAdminAccess,
+  shareSignOuts,
+} from './admin-access.ts';
 import { adminApiOn } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
 import { closeWebSocketsOfEndedKeys, gatewayDepsOf, openServices, TokenIssuers } from './dependencies.ts';
 import { exposedFiles } from './exposed-files.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
+import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from './live-parts.ts';
 import { LiveSettings, type LiveSettingsOptions } from './live-settings.ts';
 import { Upstreams } from './upstreams.ts';
 import type { WorkerContext } from './workers/worker-context.ts';
@@ -159,16 +169,47 @@ async function start(
   closers.push(() => services.deprecatedCalls.close());
   closers.push(() => services.refusals.close());
   const traceOf = await tracing(env, closers);
-  const surroundings = { log, metrics, traceOf, draining, webSockets };
+  const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
+  const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;
+  const surroundings = { log, metrics, recent, traceOf, draining, webSockets };
   const deps = atOnce(gatewayDepsOf(live, services, opened.byName, surroundings));
   const served = new Gateway({ ...deps, jwt: tokens.verifierFor(settings.jwt) });
   gateway = served;
   const readiness = () => readinessOf(live, stores, draining.hasBegun || listener === null, heap.isShort);
+  const state = (): ProcessState => ({
+    certificateExpiresAtMs: certificates?.current.expiresAtMs ?? null,
+    connections: listener?.connections() ?? 0,
+    inFlight: served.inFlight,
+    upstreams: upstreams.states(),
+  });
+  const identity = identityOf(settings, 1, () => listener ?? settings.listen);
+  const isAlone = context === null && recent !== null;
+  const liveParts = isAlone
+    ? openFleet(
+        {
+          ask: async (question) => ({
+            facts: factsOf(identity(), readiness(), live.versions, state()),
+            seen: recent.answer(question),
+          }),
+          recentRecord: async () => [recent.recentRecord()],
+        },
+        async () => stores.fleet,
+        log.logger,
+      )
+    : null;
+  if (access !== null && liveParts !== null) shareSignOuts(access, liveParts.fleet);
+  closers.push(async () => liveParts?.fleet.close());
   const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed };
-  const api = (access: AdminAccess) => adminApiOn(live, async () => stores, access, telemetry, { env, recent: null });
+  const known = { env, recent: null, live: liveParts };
+  const api = (access: AdminAccess) => adminApiOn(live, async () => stores, access, telemetry, known);
   const admin =
     access === null ? null : await adminOf(settings, metrics, { access, api: api(access), readiness }, closers);
-  context?.show({ readiness, metrics: () => metrics.registry.getMetricsAsJSON() });
+  context?.show({
+    readiness,
+    metrics: () => metrics.registry.getMetricsAsJSON(),
+    live: (question) => (recent === null ? null : { state: state(), seen: recent.answer(question) }),
+    recentRecord: () => recent?.recentRecord() ?? null,
+  });
   const limit = openFilesLimit();
   const fitting = connectionLimitOf(ownShareOf(settings), limit);
   // The supervisor warns for its workers.
@@ -233,6 +274,7 @@ async function start(
   else log.logger.info({ pid: process.pid, store }, 'worker serving');
   const drain = async () => {
     draining.hasBegun = true;
+    liveParts?.streams.end(GATEWAY_STOPS);
     log.logger.info('draining');
     await (context === null ? delay(settings.listen.drainDelayMs) : context.leave());
     stopAccepting();

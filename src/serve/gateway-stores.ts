@@ -10,6 +10,7 @@ import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
+import type { FleetStore } from '../operations/live/fleet-store.ts';
 
 /** The interfaces through which a running gateway uses its store, Redis or embedded. */
 export interface GatewayStores {
@@ -22,6 +23,8 @@ export interface GatewayStores {
   readonly deprecatedCalls: DeprecatedCalls;
   readonly history: HistoryStore;
   readonly audit: AuditStore;
+  /** Where the gateways on this store leave messages for each other. */
+  readonly fleet: FleetStore;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   /** Whether the peppers are those of the store. Under a wrong pepper a key that is not found is not refused as unknown. */
@@ -88,6 +91,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     { DurableWrites },
     { RedisPepperRecord },
     { RedisAudit },
+    { RedisFleet },
   ] = await Promise.all([
     import('../stores/redis/shards.ts'),
     import('../stores/redis/connection.ts'),
@@ -102,6 +106,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     import('../stores/redis/durable-writes.ts'),
     import('../stores/redis/pepper-record.ts'),
     import('../stores/redis/audit.ts'),
+    import('../stores/redis/fleet.ts'),
   ]);
   const errors = withoutRepeats(events.onFailure);
   const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: errors.report });
@@ -147,6 +152,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
     history: new RedisHistory({ redis, circuit }),
     audit: new RedisAudit({ redis, circuit, writes }),
+    fleet: new RedisFleet({ redis, circuit }),
     changes,
     peppers: settings.peppers,
     pepperState: () => pepperWatch.state,
@@ -210,6 +216,7 @@ async function openEmbedded(
     { EmbeddedDeprecatedCalls },
     { EmbeddedHistory },
     { EmbeddedAudit },
+    { EmbeddedFleet },
   ] = await Promise.all([
     import('../stores/embedded/database.ts'),
     import('../stores/embedded/pepper.ts'),
@@ -219,6 +226,7 @@ async function openEmbedded(
     import('../stores/embedded/deprecated-calls.ts'),
     import('../stores/embedded/history.ts'),
     import('../stores/embedded/audit.ts'),
+    import('../stores/embedded/fleet.ts'),
   ]);
   const owner = ownStore(dataFolder);
   try {
@@ -255,6 +263,7 @@ async function openEmbedded(
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       history: new EmbeddedHistory({ db, wallMs: CLOCKS.wallMs, live: ledger.histories }),
       audit: new EmbeddedAudit({ db, wallMs: () => Date.now(), onFailedWrite: (error) => ledger.failed(error) }),
+      fleet: new EmbeddedFleet({ wallMs: CLOCKS.wallMs }),
       changes,
       peppers,
       pepperState: () => pepperWatch.state,

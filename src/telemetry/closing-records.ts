@@ -4,8 +4,9 @@ import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { ClosingRecords } from '../gateway/gateway-deps.ts';
 import type { GatewayLog } from './log.ts';
 import type { GatewayMetrics } from './metrics.ts';
+import type { RecentRequests } from './recent-requests.ts';
 
-/** Brings the closing records to the log, to the metrics and to the counter of deprecated calls. */
+/** Brings the closing records to the log, to the metrics, to the counter of deprecated calls and to the recent requests. */
 export class LogAndMetrics implements ClosingRecords {
   readonly #log: GatewayLog;
   readonly #metrics: GatewayMetrics;
@@ -13,6 +14,8 @@ export class LogAndMetrics implements ClosingRecords {
   readonly #deprecatedRoutes: ReadonlySet<string>;
   /** Null if no history is kept. */
   readonly #refusals: RefusalCounter | null;
+  /** Null without an admin token. */
+  readonly #recent: RecentRequests | null;
 
   constructor(
     log: GatewayLog,
@@ -20,12 +23,14 @@ export class LogAndMetrics implements ClosingRecords {
     deprecatedCalls: DeprecatedCallCounter,
     deprecatedRoutes: ReadonlySet<string>,
     refusals: RefusalCounter | null,
+    recent: RecentRequests | null,
   ) {
     this.#log = log;
     this.#metrics = metrics;
     this.#deprecatedCalls = deprecatedCalls;
     this.#deprecatedRoutes = deprecatedRoutes;
     this.#refusals = refusals;
+    this.#recent = recent;
   }
 
   close(exchange: Exchange): void {
@@ -38,6 +43,7 @@ export class LogAndMetrics implements ClosingRecords {
     if (route !== null && judgement === 'admitted' && this.#deprecatedRoutes.has(route)) {
       this.#deprecatedCalls.count(route, consumerId);
     }
+    this.#recent?.note(exchange);
     this.#log.access(exchange);
   }
 

@@ -80,7 +80,7 @@ class Referee {
     const parts = path.split('?')[0]!.replace('/admin', '').split('/');
     const template = Object.keys(this.#description.paths).find((one) => {
       const names = one.split('/');
-      return names.length === parts.length && names.every((name, i) => name === '{id}' || name === parts[i]);
+      return names.length === parts.length && names.every((name, i) => name.startsWith('{') || name === parts[i]);
     });
     return template === undefined ? undefined : this.#description.paths[template]![method.toLowerCase()];
   }
@@ -121,8 +121,10 @@ describe('openapi.yaml', () => {
     const described = Object.entries(description.paths).flatMap(([path, operations]) =>
       METHODS.filter((method) => method in operations).map((method) => `${method.toUpperCase()} ${path}`),
     );
-    const there = RESOURCES.flatMap(({ path, methods }) =>
-      Object.keys(methods).map((method) => `${method} /${path.join('/').replace(':id', '{id}')}`),
+    const there = RESOURCES.flatMap(({ path, methods, live }) =>
+      Object.keys({ ...methods, ...live }).map(
+        (method) => `${method} /${path.join('/').replace(/:([a-zA-Z]+)/, '{$1}')}`,
+      ),
     );
     expect(described.sort()).toEqual(
       [...there, 'GET /openapi.json', ...SESSION_METHODS.map((method) => `${method} /session`)].sort(),
@@ -192,7 +194,10 @@ describe('the API held to openapi.yaml', () => {
     const { id, key } = (await it('POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'a' })).body;
     await it('POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'a' });
     await it('POST', '/admin/keys', { plan: 'free' }, { 'Idempotency-Key': 'a' });
-    for (let i = 0; i < 14; i++) await gateway.get('/v1/pets', key);
+    for (let i = 0; i < 14; i++) {
+      await gateway.get('/v1/pets', key, { headers: i % 5 === 3 ? { 'X-Request-Id': 'refused' } : {} });
+    }
+    await gateway.get('/v1/pets', undefined, { headers: { 'X-Request-Id': 'refused' } });
     await gateway.get('/v1/pets/1', (await it('POST', '/admin/keys', { plan: 'free' })).body.key);
     const each: [string, string, unknown?][] = [
       ['GET', '/admin/keys?limit=1'],
@@ -251,6 +256,16 @@ describe('the API held to openapi.yaml', () => {
       ['POST', '/admin/session', {}],
       ['DELETE', '/admin/session'],
       ['DELETE', '/admin/session?everywhere=maybe'],
+      ['GET', '/admin/gateways'],
+      ['GET', '/admin/traffic'],
+      ['GET', '/admin/near'],
+      ['GET', '/admin/refusals/refused'],
+      ['GET', '/admin/refusals/none'],
+      ['GET', '/admin/events/now'],
+      ['GET', '/admin/events/requests?status=4xx'],
+      ...['gateways', 'traffic', 'near', 'refusals/none', 'events/now', 'events/requests'].map(
+        (path): [string, string] => ['GET', `/admin/${path}?what=1`],
+      ),
       ['GET', '/admin/openapi.json'],
       ['GET', '/admin/none'],
       ['PUT', '/admin/keys'],
@@ -361,7 +376,13 @@ describe('the API held to openapi.yaml', () => {
     };
     const everywhere = async (of: TestGateway, header: Record<string, string>) => {
       for (const [method, path] of operations) {
-        await referee.ask(of, method.toUpperCase(), `/admin${path.replace('{id}', id)}`, bodyFor(method, path), header);
+        await referee.ask(
+          of,
+          method.toUpperCase(),
+          `/admin${path.replace(/\{[a-zA-Z]+\}/, id)}`,
+          bodyFor(method, path),
+          header,
+        );
       }
     };
     await everywhere(closed, {});

@@ -49,7 +49,8 @@ export async function adminApiWith(
   atEnd(() => access.close());
   const telemetry = { logger, auditFailed: () => failures++ };
   const inForce = { ...configuration, settings, refusal: null };
-  const server = createServer(adminApiOn(inForce, async () => stores, access, telemetry, { env: {}, recent: null }));
+  const surroundings = { env: {}, recent: null, live: null };
+  const server = createServer(adminApiOn(inForce, async () => stores, access, telemetry, surroundings));
   atEnd(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port: adminPort } = server.address() as AddressInfo;

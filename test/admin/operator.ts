@@ -50,8 +50,14 @@ export async function ask(
     },
     ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
   });
+  const { status } = response;
+  if (response.headers.get('content-type') === 'text/event-stream') {
+    // The stream goes on until somebody leaves.
+    await response.body?.cancel();
+    return { status, headers: response.headers, text: '', body: '' };
+  }
   const text = await response.text();
-  return { status: response.status, headers: response.headers, text, body: text === '' ? null : JSON.parse(text) };
+  return { status, headers: response.headers, text, body: text === '' ? null : JSON.parse(text) };
 }
 
 /** The audit lines that a gateway has written so far. */

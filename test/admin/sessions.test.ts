@@ -14,8 +14,8 @@ const jo = () => new TokenIdentity({ name: 'jo', role: 'operator' });
 function sessionsAt(startMs = 1_000_000) {
   const clock = { nowMs: startMs };
   const everywhere: string[] = [];
-  const onSignedOutEverywhere = (name: string) => everywhere.push(name);
-  const sessions = new Sessions({ random: randomBytes, nowMs: () => clock.nowMs, onSignedOutEverywhere });
+  const sessions = new Sessions({ random: randomBytes, nowMs: () => clock.nowMs });
+  sessions.onSignedOutEverywhere((name) => everywhere.push(name));
   return { sessions, clock, everywhere };
 }
 

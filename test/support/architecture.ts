@@ -26,6 +26,7 @@ const FOR_STORES = [
   'src/admit/refusals.ts',
   'src/annotate/deprecation.ts',
   'src/operations/audit-store.ts',
+  'src/operations/live/fleet-store.ts',
 ];
 
 const NODE_INTERNALS = 'src/io/node-internals.ts';

@@ -27,6 +27,8 @@ const VERDICT = {
   },
   standings: [BINDING],
   binding: BINDING,
+  windows: {},
+  strike: null,
   cost: 1,
   nowMs: NOW_MS,
 };
@@ -250,6 +252,7 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
     429,
     'Ten wrong tokens came from the address within a minute. The right one still passes.',
   ],
+  too_many_streams: [429, 'The gateway has 20 streams of events open. Close one, or ask another gateway.'],
   internal_error: [500, 'A defect, or something in the store that this version cannot read.'],
   audit_unavailable: [503, 'The change cannot be recorded, and `audit.required` asks for that. It was not made.'],
   identity_unavailable: [503, 'The keys that verify the token of the authenticating proxy cannot be had.'],

@@ -2,19 +2,23 @@ import { type AddressInfo, createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type AdminListenerOptions, listenAdmin } from '../../admin/listener.ts';
 import type { Configuration, Settings } from '../../config/settings.ts';
+import { CLOCKS } from '../../io/clocks.ts';
 import { listening } from '../../io/listening.ts';
 import { OpenFiles, openFilesLimit } from '../../listen/open-files.ts';
+import type { ProcessState } from '../../operations/live/shapes.ts';
 import { JoinedMetrics } from '../../telemetry/joined-metrics.ts';
 import { type GatewayLog, openLog } from '../../telemetry/log.ts';
-import { type AdminAccess, adminAddressOf, consoleOf, openAdminAccess } from '../admin-access.ts';
+import { type AdminAccess, adminAddressOf, consoleOf, openAdminAccess, shareSignOuts } from '../admin-access.ts';
 import { adminApiAlone } from '../admin-api.ts';
 import { connectionLimitOf, tooFewFiles, totalOf } from '../connection-limit.ts';
 import type { GatewayOptions, RunningGateway } from '../gateway-process.ts';
+import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from '../live-parts.ts';
 import { LiveSettings, type LiveSettingsOptions } from '../live-settings.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { countsOf, JoinedLines, joinReadiness, type WorkerReport } from './joined-output.ts';
 import { shareOf } from './worker-context.ts';
 import { WorkerPool, type WorkerProcess } from './worker-pool.ts';
+import { WorkersAsOne } from './workers-as-one.ts';
 
 /** How long the supervisor waits for a worker's answer before it reports without it. */
 const ANSWER_WITHIN_MS = 1_000;
@@ -69,13 +73,21 @@ export async function supervise(
     signature: live.signature,
     warnings: [],
   });
-  const pool = poolOf({ workers, env, dispatcher, metrics, lines, log, configuration: inForce });
-  const adminApi = adminApiAlone(
-    live,
-    access,
-    { logger: log.logger, auditFailed: () => metrics.auditFailed() },
-    { env, recent: null },
-  );
+  const { isOpen: isObserved } = access.authenticator;
+  const pool = poolOf({ workers, isObserved, env, dispatcher, metrics, lines, log, configuration: inForce });
+  const telemetry = { logger: log.logger, auditFailed: () => metrics.auditFailed() };
+  const publicPort: { current?: AddressInfo } = {};
+  const draining = { hasBegun: true };
+  const adminApi = adminApiAlone(live, access, telemetry, (store) => {
+    if (!access.authenticator.isOpen) return { env, recent: null, live: null };
+    const identity = identityOf(settings, workers, () => publicPort.current ?? settings.listen);
+    const readiness = () => readinessOf(pool, dispatcher, draining.hasBegun);
+    const facts = async (state: ProcessState) => factsOf(identity(), await readiness(), live.versions, state);
+    const local = new WorkersAsOne(pool.running, ANSWER_WITHIN_MS, facts, CLOCKS.wallMs);
+    const opened = openFleet(local, store, log.logger);
+    shareSignOuts(access, opened.fleet);
+    return { env, recent: null, live: opened };
+  });
   const keys = async () => (await adminApi.stores()).keys;
   const leaves = [forwardSignals(pool), followSilently(live, { log, env, keys })];
   const close = async () => {
@@ -86,8 +98,18 @@ export async function supervise(
     await lines.close();
   };
   try {
-    const running = await start(settings, { pool, dispatcher, metrics, log, api: adminApi.api, access });
+    const running = await start(settings, {
+      pool,
+      dispatcher,
+      metrics,
+      log,
+      api: adminApi.api,
+      access,
+      draining,
+      publicPort,
+    });
     const stop = async () => {
+      adminApi.live?.streams.end(GATEWAY_STOPS);
       const isBroken = await running.drain();
       await close();
       return isBroken ? 1 : 0;
@@ -110,15 +132,20 @@ interface SupervisorDeps {
   readonly log: GatewayLog;
   readonly api: AdminListenerOptions['api'];
   readonly access: AdminAccess;
+  /** True until the port is open, and while the gateway drains: `/readyz` is 503. */
+  readonly draining: { hasBegun: boolean };
+  /** Set when the port is open. */
+  readonly publicPort: { current?: AddressInfo };
 }
 
 /** Starts the admin listener, then the workers, then the public port, so that no request comes before a worker serves. */
-async function start(settings: Settings, { pool, dispatcher, metrics, log, api, access }: SupervisorDeps) {
-  // `/readyz` is 503 until the port is open, just as while the gateway drains.
-  let draining = true;
+async function start(
+  settings: Settings,
+  { pool, dispatcher, metrics, log, api, access, draining, publicPort }: SupervisorDeps,
+) {
   const admin = await listenAdmin({
     ...settings.admin,
-    readiness: () => readinessOf(pool, dispatcher, draining),
+    readiness: () => readinessOf(pool, dispatcher, draining.hasBegun),
     metrics: () => countsOf(pool.running, metrics, ANSWER_WITHIN_MS),
     api,
     tls: access.tls,
@@ -139,11 +166,12 @@ async function start(settings: Settings, { pool, dispatcher, metrics, log, api, 
     await admin.close();
     throw error;
   }
-  const { address: host, port } = server.address() as AddressInfo;
-  draining = false;
+  publicPort.current = server.address() as AddressInfo;
+  const { address: host, port } = publicPort.current;
+  draining.hasBegun = false;
   log.logger.info({ host, port, admin: admin.port, workers: pool.slots.length }, 'serving');
   const drain = async () => {
-    draining = true;
+    draining.hasBegun = true;
     log.logger.info('draining');
     pool.drain();
     await delay(settings.listen.drainDelayMs);
@@ -169,6 +197,7 @@ function poolOf({
 }: Pick<SupervisorDeps, 'log' | 'metrics' | 'dispatcher'> & {
   readonly lines: JoinedLines;
   readonly workers: number;
+  readonly isObserved: boolean;
   readonly configuration: () => Configuration;
   readonly env: NodeJS.ProcessEnv;
 }): WorkerPool {

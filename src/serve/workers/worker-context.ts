@@ -4,18 +4,25 @@ import type { Configuration, Settings } from '../../config/settings.ts';
 import type { FailureCode } from '../../failure.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import type { ConnectionFeed } from '../../listen/accept.ts';
+import type { LiveQuestion, ProcessAnswer, RecentRecord } from '../../operations/live/shapes.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 
 /** What a worker reports to the supervisor, which runs the admin listener. */
 export interface WorkerFacts {
   readonly readiness: () => Readiness;
   readonly metrics: () => Promise<Snapshot>;
+  /** What its requests tell; null without an admin token. */
+  readonly live: (question: LiveQuestion) => ProcessAnswer | null;
+  /** Its last decided requests; null without an admin token. */
+  readonly recentRecord: () => RecentRecord | null;
 }
 
 /** How a gateway that is one of several workers depends on its supervisor. */
 export interface WorkerContext {
   /** From 1. */
   readonly worker: number;
+  /** Whether anybody can use the admin API, so that this worker remembers its recent requests. */
+  readonly isObserved: boolean;
   /** The worker's share of the whole gateway's settings: see `shareOf`. */
   share(settings: Settings): Settings;
   /** The connections that the supervisor hands over. */
@@ -54,7 +61,7 @@ export class SupervisorLink {
     };
     process.on('message', (message: ToWorker, socket?: Socket) => {
       if (message.kind === 'connection') this.#receive(socket, message.isFull);
-      else if (message.kind === 'ask') void this.#answer(message.number, message.question);
+      else if (message.kind === 'ask') void this.#answer(message);
       else if (message.kind === 'begin') begun.resolve(message);
       else if (message.kind === 'drain') stop();
       else closed.resolve();
@@ -65,10 +72,11 @@ export class SupervisorLink {
     });
   }
 
-  contextOf(worker: number, workers: number): WorkerContext {
+  contextOf({ worker, workers, isObserved }: Pick<Begin, 'worker' | 'workers' | 'isObserved'>): WorkerContext {
     const shares = new WeakMap<Settings, Settings>();
     return {
       worker,
+      isObserved,
       share: (settings) => {
         const share = shares.get(settings) ?? shareOf(settings, worker, workers);
         shares.set(settings, share);
@@ -126,19 +134,28 @@ export class SupervisorLink {
     });
   }
 
-  async #answer(number: number, question: Question): Promise<void> {
+  async #answer(asked: Asked): Promise<void> {
     if (this.#facts === null) return;
-    await this.send({ kind: 'answer', number, value: await this.#facts[question]() });
+    const value = asked.question === 'live' ? this.#facts.live(asked.about) : await this.#facts[asked.question]();
+    await this.send({ kind: 'answer', number: asked.number, value });
   }
 }
 
-/** What the supervisor can ask a worker for. */
-export type Question = 'readiness' | 'metrics';
+type Asked = Extract<ToWorker, { kind: 'ask' }>;
+
+/** What the supervisor can ask a worker for. `live` has an argument. */
+export type Question = keyof WorkerFacts;
 
 /** The messages from the supervisor to a worker. The channel keeps their order and loses none while the worker lives. */
 export type ToWorker =
   /** The first message. It carries the settings, so that a worker that is started later runs with the same ones. */
-  | { readonly kind: 'begin'; readonly worker: number; readonly workers: number; readonly configuration: Configuration }
+  | {
+      readonly kind: 'begin';
+      readonly worker: number;
+      readonly workers: number;
+      readonly isObserved: boolean;
+      readonly configuration: Configuration;
+    }
   /**
    * Comes with a socket: a client connection of which no byte has been read. `isFull`: all workers together have
    * `maxConnections` already, so this worker must close an idle connection, or this one.
@@ -148,7 +165,13 @@ export type ToWorker =
   | { readonly kind: 'drain' }
   /** The supervisor sends no further connection. */
   | { readonly kind: 'closed' }
-  | { readonly kind: 'ask'; readonly number: number; readonly question: Question };
+  | {
+      readonly kind: 'ask';
+      readonly number: number;
+      readonly question: Exclude<Question, 'live'>;
+      readonly about?: undefined;
+    }
+  | { readonly kind: 'ask'; readonly number: number; readonly question: 'live'; readonly about: LiveQuestion };
 
 /** The messages from a worker to its supervisor. */
 export type FromWorker =

@@ -7,6 +7,7 @@ import type { Configuration } from '../../config/settings.ts';
 import { Failure } from '../../failure.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
+import type { LiveQuestion, ProcessAnswer, RecentRecord } from '../../operations/live/shapes.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 import type { ConnectionTaker, Dispatcher } from './dispatcher.ts';
 import type { FromWorker, Question, ToWorker } from './worker-context.ts';
@@ -197,6 +198,7 @@ interface WorkerSetup {
   /** From 1. */
   readonly worker: number;
   readonly workers: number;
+  readonly isObserved: boolean;
   readonly configuration: Configuration;
   readonly env: NodeJS.ProcessEnv;
 }
@@ -226,6 +228,8 @@ export interface WorkerEvents {
 interface Answers {
   readonly readiness: Readiness;
   readonly metrics: Snapshot;
+  /** Null without an admin token. */
+  readonly recentRecord: RecentRecord | null;
 }
 
 const PROGRAM = join(import.meta.dirname, 'worker.ts');
@@ -267,7 +271,7 @@ export class WorkerProcess implements ConnectionTaker {
   #hasEnded = false;
   #servesSinceMs: number | null = null;
 
-  constructor({ worker, workers, configuration, env }: WorkerSetup, events: WorkerEvents) {
+  constructor({ worker, workers, isObserved, configuration, env }: WorkerSetup, events: WorkerEvents) {
     this.worker = worker;
     this.#events = events;
     this.#child = forkWorker(worker, env, (error) => this.#broke(error));
@@ -276,7 +280,7 @@ export class WorkerProcess implements ConnectionTaker {
     this.#child?.on('message', (message: FromWorker) => this.#receive(message));
     // Not 'close', which waits until the pipe of the log is read to its end, and a stalled reader may never do that.
     this.#child?.once('exit', (code, signal) => this.#ended({ code, signal }));
-    this.#send({ kind: 'begin', worker, workers, configuration });
+    this.#send({ kind: 'begin', worker, workers, isObserved, configuration });
   }
 
   get pid(): number | null {
@@ -319,19 +323,30 @@ export class WorkerProcess implements ConnectionTaker {
   }
 
   /** @returns null if the worker does not answer within `withinMs`, or has ended */
-  ask<Q extends Question>(question: Q, withinMs: number): Promise<Answers[Q] | null> {
+  async ask<Q extends Exclude<Question, 'live'>>(question: Q, withinMs: number): Promise<Answers[Q] | null> {
+    const value = (await this.#ask((number) => ({ kind: 'ask', number, question }), withinMs)) as Answers[Q] | null;
+    if (question === 'metrics' && value !== null) this.lastMetrics = value as Snapshot;
+    return value;
+  }
+
+  /** Asks the worker what its requests tell. @returns null also without an admin token */
+  async askLive(about: LiveQuestion, withinMs: number): Promise<ProcessAnswer | null> {
+    const value = await this.#ask((number) => ({ kind: 'ask', number, question: 'live', about }), withinMs);
+    return value as ProcessAnswer | null;
+  }
+
+  #ask(messageOf: (number: number) => ToWorker, withinMs: number): Promise<unknown> {
     if (!this.#child?.connected) return Promise.resolve(null);
     const number = this.#asked++;
     return new Promise((resolve) => {
       const settle = (value: unknown) => {
         clearTimeout(late);
         this.#questions.delete(number);
-        if (question === 'metrics' && value !== null) this.lastMetrics = value as Snapshot;
-        resolve(value as Answers[Q] | null);
+        resolve(value);
       };
       const late = setTimeout(() => settle(null), withinMs);
       this.#questions.set(number, settle);
-      this.#send({ kind: 'ask', number, question });
+      this.#send(messageOf(number));
     });
   }
 

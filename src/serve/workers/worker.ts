@@ -13,15 +13,15 @@ for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal
 setTimeout(flushCompileCache, 5_000).unref();
 
 const link = new SupervisorLink();
-const { worker, workers, configuration } = await link.begun;
+const begin = await link.begun;
 process.exit(await run());
 
 async function run(): Promise<number> {
   try {
     // This import takes most of the start, so the signal handlers are installed before it.
     const { runGateway } = await import('../gateway-process.ts');
-    const gateway = await runGateway(deepFreeze(configuration), process.env, {
-      context: link.contextOf(worker, workers),
+    const gateway = await runGateway(deepFreeze(begin.configuration), process.env, {
+      context: link.contextOf(begin),
     });
     await link.send({ kind: 'serving' });
     const code = await serveUntil(link.stopped, gateway);

@@ -42,6 +42,19 @@ export const keyspace = {
   audit: 'tg:audit',
   /** Hash: calls of a deprecated route in a day, by consumer. Expires `KEPT_DAYS` after the last of them. */
   deprecatedCalls: (day: string, route: string) => `tg:deprecated:{${day} ${route}}`,
+  /**
+   * What gateways with an admin token tell each other: when each last reported (sorted set, milliseconds) and its report
+   * (hash, by gateway); the questions that are open (hash); since when the sessions of a name have ended (hash). A gateway's
+   * report is removed after 60 s, a question after 5 s, an end of sessions after 8 hours.
+   */
+  fleet: {
+    seen: 'tg:{fleet}:seen',
+    reports: 'tg:{fleet}:reports',
+    questions: 'tg:{fleet}:questions',
+    ends: 'tg:{fleet}:ends',
+    /** List: the answers to one gateway that it has not fetched yet. Bounded; expires after 10 s. */
+    answers: (gatewayId: string) => `tg:{fleet}:answers:${gatewayId}`,
+  },
   /** String that is never read: written to test whether the server accepts writes. Expires after a second. */
   trial: 'tg:trial',
   /** String, integer: failed authentications of one client address (rate-limiter-flexible adds the address). */

@@ -1,0 +1,116 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type AdminResponse, errorResponse } from './response.ts';
+
+/** A response that goes on for as long as the client listens: server-sent events (text/event-stream). */
+export interface EventResponse {
+  /** Ends the stream, as when the session of the client ends; left out without one. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called when the stream is open. @returns a function that is called once it has ended */
+  readonly begin: (stream: EventStream) => () => void;
+}
+
+export const MOST_STREAMS = 20;
+const COMMENT_EVERY_MS = 15_000;
+/** A reader that has left so many bytes unread is cut. */
+const MOST_UNREAD_BYTES = 1024 * 1024;
+/** So is one that has not read what was written for so long. */
+const UNREAD_FOR_MS = 30_000;
+
+/** One open stream of events. */
+export class EventStream {
+  readonly #response: ServerResponse;
+  readonly #monotonicMs: () => number;
+  /** Since when written bytes wait for the reader; null while none do. */
+  #unreadSinceMs: number | null = null;
+
+  constructor(response: ServerResponse, monotonicMs: () => number) {
+    this.#response = response;
+    this.#monotonicMs = monotonicMs;
+    response.on('drain', () => {
+      this.#unreadSinceMs = null;
+    });
+  }
+
+  get isOpen(): boolean {
+    return !this.#response.destroyed && !this.#response.writableEnded;
+  }
+
+  /** @param data as JSON, which has no line breaks */
+  send(event: string, data: string): void {
+    this.#write(`event: ${event}\ndata: ${data}\n\n`);
+  }
+
+  comment(): void {
+    this.#write(':\n\n');
+  }
+
+  /** Ends the stream. @param reason a sentence for the user */
+  end(reason: string): void {
+    if (!this.isOpen) return;
+    this.send('end', JSON.stringify({ reason }));
+    if (this.isOpen) this.#response.end();
+  }
+
+  #write(text: string): void {
+    if (!this.isOpen) return;
+    const nowMs = this.#monotonicMs();
+    const isStuck = this.#unreadSinceMs !== null && nowMs - this.#unreadSinceMs > UNREAD_FOR_MS;
+    if (isStuck || this.#response.writableLength > MOST_UNREAD_BYTES) this.#response.destroy();
+    else if (!this.#response.write(text)) this.#unreadSinceMs ??= nowMs;
+  }
+}
+
+/** The open streams of a gateway, at most 20. */
+export class EventStreams {
+  readonly #open = new Set<EventStream>();
+  readonly #monotonicMs: () => number;
+
+  constructor(monotonicMs: () => number) {
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** Opens a stream. @returns the response that refuses it; null if it is open */
+  serve(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { begin, signal }: EventResponse,
+    requestId: string,
+  ): AdminResponse | null {
+    if (this.#open.size >= MOST_STREAMS) {
+      const message = `This gateway has ${MOST_STREAMS} streams of events open, which is the most. Close one of them, or ask another gateway.`;
+      return errorResponse('too_many_streams', message, { 'Retry-After': '5' });
+    }
+    response.writeHead(200, {
+      'Content-Type': 'text/event-stream',
+      'Cache-Control': 'no-store',
+      'X-Request-Id': requestId,
+      // nginx would hold events back.
+      'X-Accel-Buffering': 'no',
+    });
+    request.resume();
+    if (request.method === 'HEAD' || signal?.aborted === true) {
+      response.end();
+      return null;
+    }
+    response.flushHeaders();
+    const stream = new EventStream(response, this.#monotonicMs);
+    this.#open.add(stream);
+    const comments = setInterval(() => stream.comment(), COMMENT_EVERY_MS).unref();
+    const onAbort = () => stream.end('The session has ended.');
+    signal?.addEventListener('abort', onAbort);
+    const ended = begin(stream);
+    response.once('close', () => {
+      clearInterval(comments);
+      signal?.removeEventListener('abort', onAbort);
+      this.#open.delete(stream);
+      ended();
+    });
+    response.on('error', () => {});
+    return null;
+  }
+
+  /** Ends all streams. */
+  end(reason: string): void {
+    for (const stream of this.#open) stream.end(reason);
+  }
+}

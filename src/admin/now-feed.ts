@@ -1,0 +1,103 @@
+import type { Fleet } from '../operations/live/fleet.ts';
+import type { NearReport } from '../operations/live/near-limits.ts';
+import type { Operations } from '../operations/operations.ts';
+import type { RefusedReport } from '../operations/refused-now.ts';
+import type { EventStream } from './event-streams.ts';
+
+const EVERY_MS = 2_000;
+const MOST_REFUSED = 200;
+const MOST_NEAR = 50;
+/** Consumers of the index of refusals that one event looks at, however few of them are still refused. */
+const MOST_LOOKED_AT = 1_000;
+
+/** Who is refused and who is near a limit. */
+interface Lists {
+  readonly refused: readonly RefusedReport[];
+  readonly refusedMore: boolean;
+  readonly near: readonly NearReport[];
+  /** When the store was asked for them, RFC 3339; null if it has not been reached. */
+  readonly asOf: string | null;
+}
+
+/** The event `now`: computed every 2 s for all who watch, and only while somebody does. */
+export class NowFeed {
+  readonly #fleet: Fleet;
+  readonly #operations: () => Promise<Operations>;
+  readonly #wallMs: () => number;
+  readonly #streams = new Set<EventStream>();
+  #timer: NodeJS.Timeout | null = null;
+  #isComputing = false;
+  #lists: Lists = { refused: [], refusedMore: false, near: [], asOf: null };
+  /** The last event, for watchers that come until the next one; null while nobody watches. */
+  #last: string | null = null;
+
+  /** @param operations rejects with Failure while the store is away */
+  constructor(fleet: Fleet, operations: () => Promise<Operations>, wallMs: () => number) {
+    this.#fleet = fleet;
+    this.#operations = operations;
+    this.#wallMs = wallMs;
+  }
+
+  /** @returns a function that ends it */
+  watch(stream: EventStream): () => void {
+    this.#streams.add(stream);
+    if (this.#last !== null) stream.send('now', this.#last);
+    if (this.#timer === null) {
+      this.#timer = setInterval(() => void this.#send(), EVERY_MS).unref();
+      void this.#send();
+    }
+    const leaveStore = tellStore(stream, this.#fleet);
+    return () => {
+      leaveStore();
+      this.#streams.delete(stream);
+      if (this.#streams.size > 0 || this.#timer === null) return;
+      clearInterval(this.#timer);
+      this.#timer = null;
+      this.#last = null;
+    };
+  }
+
+  async #send(): Promise<void> {
+    // A slow store must not make events overtake each other.
+    if (this.#isComputing) return;
+    this.#isComputing = true;
+    try {
+      const event = await this.#compute();
+      this.#last = this.#timer === null ? null : event;
+      for (const stream of this.#streams) stream.send('now', event);
+    } finally {
+      this.#isComputing = false;
+    }
+  }
+
+  async #compute(): Promise<string> {
+    const [gateways, traffic] = [await this.#fleet.gateways(), await this.#fleet.traffic()];
+    const at = new Date(this.#wallMs()).toISOString();
+    // While the store is away the lists stay as they were, and `asOf` says of when they are.
+    this.#lists = await this.#readLists(at).catch(() => this.#lists);
+    return JSON.stringify({ at, gateways, traffic, ...this.#lists });
+  }
+
+  async #readLists(at: string): Promise<Lists> {
+    const operations = await this.#operations();
+    const refused: RefusedReport[] = [];
+    let [refusedMore, lookedAt] = [false, 0];
+    for await (const { report } of operations.refusedNow({ after: null, scan: false })) {
+      if (refused.length === MOST_REFUSED || lookedAt === MOST_LOOKED_AT) {
+        refusedMore = true;
+        break;
+      }
+      if (report !== null) refused.push(report);
+      lookedAt++;
+    }
+    const near = await operations.nearLimits(await this.#fleet.near(), MOST_NEAR);
+    return { refused, refusedMore, near, asOf: at };
+  }
+}
+
+/** Sends whether the store is away: at once if it is, and on each change. */
+export function tellStore(stream: EventStream, fleet: Fleet): () => void {
+  const tell = (state: 'away' | 'present') => stream.send('store', JSON.stringify({ state }));
+  if (fleet.storeState === 'away') tell('away');
+  return fleet.onStoreChange(tell);
+}

@@ -1,0 +1,73 @@
+import type { HistoryStore } from '../../admit/refusals.ts';
+import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
+import type { WindowName } from '../../admit/windows.ts';
+import { isTokenHolder } from '../../identify/token-holder.ts';
+import { allowanceFor, isLive, type RefusedSources } from '../refused-now.ts';
+import type { NearCandidate } from './shapes.ts';
+
+/** A key, or a caller with tokens, that has at most a tenth of a window left, or less than its last request cost. */
+export interface NearReport {
+  readonly id: string;
+  /** Name and owner of the key; null for a caller with tokens. */
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string;
+  /** The window with the smallest share left. */
+  readonly window: WindowName;
+  readonly limit: number;
+  readonly used: number;
+  readonly remaining: number;
+  /** Unix seconds. */
+  readonly resetAt: number;
+}
+
+export interface NearSources extends Pick<RefusedSources, 'keys' | 'plans' | 'nowMs' | 'ledger'> {
+  readonly history: Pick<HistoryStore, 'refusedNow'>;
+}
+
+const READ_AT_ONCE = 50;
+/** Candidates that are looked up at most, however few of them are still near. */
+const MOST_LOOKED_AT = 400;
+
+/**
+ * Asks the store which candidates are still near a limit. Those that are refused are not: GET /admin/now lists them.
+ * @param candidates those with the smallest share left first
+ * @throws Failure `store_unavailable`
+ */
+export async function nearLimits(
+  sources: NearSources,
+  candidates: readonly NearCandidate[],
+  most: number,
+): Promise<readonly NearReport[]> {
+  if (candidates.length === 0) return [];
+  const refused = new Set((await sources.history.refusedNow()).map(({ consumerId }) => consumerId));
+  const asked = candidates.filter(({ id }) => !refused.has(id)).slice(0, MOST_LOOKED_AT);
+  const found: NearReport[] = [];
+  for (let from = 0; from < asked.length && found.length < most; from += READ_AT_ONCE) {
+    const some = asked.slice(from, from + READ_AT_ONCE);
+    found.push(...(await Promise.all(some.map((one) => nearReport(one, sources)))).flat());
+  }
+  return found.sort((a, b) => a.remaining / a.limit - b.remaining / b.limit).slice(0, most);
+}
+
+async function nearReport({ id, plan: named, cost }: NearCandidate, sources: NearSources): Promise<NearReport[]> {
+  const key = isTokenHolder(id) ? null : await sources.keys.get(id);
+  if (!isTokenHolder(id) && !isLive(key, sources.nowMs)) return [];
+  const { name, owner, plan } = key ?? { name: null, owner: null, plan: named };
+  const allowance = allowanceFor(plan, key, sources.plans);
+  const outcome = allowance === null ? null : await sources.ledger.present(id, allowance);
+  if (outcome === null) return [];
+  const { windows, ban } = usageReport(id, allowance!, outcome, null);
+  if (ban !== null) return [];
+  let nearest: NearReport | null = null;
+  for (const [window, { limit, used, remaining, resetAt }] of Object.entries(windows) as [
+    WindowName,
+    ReportedWindow,
+  ][]) {
+    if (limit === 'unlimited' || remaining === 'unlimited' || limit === 0) continue;
+    if (remaining * 10 > limit && remaining >= cost) continue;
+    if (nearest !== null && nearest.remaining / nearest.limit <= remaining / limit) continue;
+    nearest = { id, name, owner, plan, window, limit, used, remaining, resetAt };
+  }
+  return nearest === null ? [] : [nearest];
+}

@@ -1,0 +1,150 @@
+import type { KeptRefusal } from './shapes.ts';
+
+/** What the texts about a refusal are made of. */
+export interface RefusalFacts extends Omit<KeptRefusal, 'sentence' | 'advice'> {
+  /** The fault, for operators only; null if there was none. */
+  readonly cause: string | null;
+  /** A limit is below the cost of the request, so waiting cannot help. */
+  readonly costExceedsLimit: boolean;
+}
+
+type Texts = Pick<KeptRefusal, 'sentence' | 'advice'>;
+
+/** Why a request was refused and what to do about it, in plain English for support staff. Times are UTC. */
+export function textsOf(refusal: RefusalFacts): Texts {
+  if (refusal.code === 'rate_limit_exceeded') return ofLimit(refusal);
+  if (refusal.code === 'api_key_banned') return ofBan(refusal);
+  const [sentence, advice] = TEXTS[refusal.code] ?? UNKNOWN;
+  const cause = refusal.cause === null ? '' : ` The gateway noted: ${refusal.cause.slice(0, LONGEST_CAUSE)}.`;
+  return { sentence: `${sentence}${cause}`.replace('..', '.'), advice };
+}
+
+const LONGEST_CAUSE = 200;
+
+function ofLimit(refusal: RefusalFacts): Texts {
+  const { window, limits, cost, costExceedsLimit, strike, plan } = refusal;
+  const caller = callerOf(refusal);
+  const standing = limits.find((limit) => limit.window === window);
+  if (costExceedsLimit) {
+    const tooLow = limits.find(({ limit }) => limit < cost) ?? standing;
+    return {
+      sentence: `The request costs ${cost} and ${caller.toLowerCase()} may use ${tooLow?.limit ?? 0} a ${tooLow?.window ?? window}, so it is refused however long the client waits.`,
+      advice: `Raise the limit of the ${tooLow?.window ?? window} for this caller, or move it from the plan ${plan} to a larger one.`,
+    };
+  }
+  const costs = cost === 1 ? '' : ` It costs ${cost}.`;
+  const count =
+    standing === undefined
+      ? `${caller} had used up a limit when this request came.`
+      : `${caller} had used ${standing.used} of ${standing.limit} requests a ${window} (${formOf(standing.form)}) when this request came.`;
+  const strikes = strike === null ? '' : ` It was strike ${strike.number} of ${strike.of}.`;
+  return { sentence: `${count}${costs}${strikes}`, advice: waitOr(refusal, `top up the ${window}`) };
+}
+
+function ofBan(refusal: RefusalFacts): Texts {
+  const { ban, strike, window } = refusal;
+  const caller = callerOf(refusal);
+  const which = ban === null ? 'a ban' : `ban ${ban.number}, which lasts until ${timeText(ban.until, refusal.at)}`;
+  const sentence = refusal.imposedBan
+    ? `${caller} went on after its limit of the ${window} was used up. This request was strike ${strike?.of ?? ''}`.trimEnd() +
+      ` and began ${which}.`
+    : `${caller} was under ${which}. It had gone on after its limit of the ${window} was used up.`;
+  return {
+    sentence,
+    advice: `${waitOr(refusal, 'lift the ban')} Ask the caller to wait as Retry-After says; each further ban lasts longer.`,
+  };
+}
+
+function callerOf({ consumerId }: RefusalFacts): string {
+  if (consumerId === null) return 'The address';
+  return consumerId.startsWith('key_') ? 'The key' : 'The caller with tokens';
+}
+
+function formOf(form: string): string {
+  return form === 'fixed' ? 'fixed window' : form;
+}
+
+function waitOr({ retryAt, at }: RefusalFacts, otherwise: string): string {
+  return retryAt === null
+    ? `${otherwise[0]!.toUpperCase()}${otherwise.slice(1)}.`
+    : `Wait until ${timeText(retryAt, at)}, or ${otherwise}.`;
+}
+
+/** `12:00:34 UTC`, with the day if it is not that of `at`. Rounded up to whole seconds, so that it is not too early. */
+function timeText(time: string, at: string): string {
+  const text = new Date(Math.ceil(Date.parse(time) / 1_000) * 1_000).toISOString();
+  const clock = `${text.slice(11, 19)} UTC`;
+  return text.slice(0, 10) === at.slice(0, 10) ? clock : `${text.slice(0, 10)} ${clock}`;
+}
+
+const UNKNOWN = ['The gateway refused this request.', 'Look at the code in the reference of errors.'] as const;
+
+const TEXTS: Readonly<Record<string, readonly [string, string]>> = {
+  invalid_request: [
+    'The form of the request is not valid, so the gateway could not be sure what it asks for.',
+    'Ask for the request as it was sent: its line, its header fields and its length.',
+  ],
+  missing_api_key: [
+    'The request came without an API key.',
+    'The client must send the key as `Authorization: Bearer <API_KEY>`.',
+  ],
+  invalid_api_key: [
+    'The API key or token of the request is not valid here: it is incomplete, unknown or revoked.',
+    'Find the key by its last four characters. If it is revoked, make another one; else ask the client to send all of it.',
+  ],
+  expired_api_key: ['The API key of the request has expired.', 'Give the key a later expiry, or make another one.'],
+  too_many_failed_attempts: [
+    'Too many requests without a valid key came from this address within a minute.',
+    'Wait a minute, and send a valid key from then on.',
+  ],
+  route_not_found: ['No route of the gateway has this path.', 'Check the path, with its case and its slashes.'],
+  no_usage_history: ['This gateway keeps no history of usage.', 'Use `GET /usage`, which says what is left.'],
+  method_not_allowed: ['The route does not take this method.', 'The Allow field of the response names the methods.'],
+  request_timeout: [
+    'The request did not arrive in time: its head or its body was too slow.',
+    'Look at the network of the client, or send less at a time.',
+  ],
+  endpoint_removed: [
+    'This route was removed, or is switched off for a while before its removal.',
+    'Move the client to the route that replaces it (GET /admin/deprecations names it).',
+  ],
+  payload_too_large: ['The body of the request is larger than allowed.', 'Send less, or raise listen.maxBodyBytes.'],
+  uri_too_long: ['The address of the request is too long.', 'Shorten its path or query.'],
+  expectation_failed: ['The request expects something that the gateway cannot do.', 'Leave out the field Expect.'],
+  too_many_in_flight: [
+    'The caller had as many requests in flight as its fair share of the service allows. This request was not counted.',
+    'The client must wait for responses before it sends more; the service may also be slow.',
+  ],
+  headers_too_large: ['The header fields of the request are too large.', 'Send fewer or shorter fields.'],
+  internal_error: [
+    'Something in the gateway broke.',
+    'Look for this request id in the log of the gateway, and report what stands there.',
+  ],
+  not_implemented: ['The request asks for something that the gateway does not do.', 'Use another method or coding.'],
+  upstream_unavailable: [
+    'The service behind the gateway could not be reached or gave no valid response.',
+    'Look at the targets of the route, and at the log of the service at this time.',
+  ],
+  store_unavailable: [
+    'The store did not answer and the settings refuse requests then (redis.onFailure).',
+    'Look at the state of the store. The request can be repeated once it is back.',
+  ],
+  identity_unavailable: [
+    'The token could not be checked, because the keys of its issuer could not be had.',
+    'Look at the issuer (jwt.jwks). The request can be repeated with the same token.',
+  ],
+  overloaded: [
+    'Too many requests were waiting for the service behind the gateway.',
+    'Look at why the service is slow, or raise maxConnections of the upstream.',
+  ],
+  no_upstream: [
+    'No target of the service behind the gateway was usable.',
+    'Look at the targets of the route. The request can be repeated once one is back.',
+  ],
+  upstream_timeout: [
+    'The service behind the gateway did not respond in time.',
+    'Look at the log of the service at this time, or raise the timeout of the upstream.',
+  ],
+  http_version_not_supported: ['The request has a version of HTTP that is not served.', 'Use HTTP/1.1 or HTTP/2.'],
+  loop_detected: ['This request came through this gateway before.', 'A target of the route leads back to the gateway.'],
+};

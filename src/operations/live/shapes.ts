@@ -1,0 +1,210 @@
+import type { WindowName } from '../../admit/windows.ts';
+
+// What one gateway process observes of its requests, what it is asked for, and the forms in which the admin API shows it.
+
+/** The length of one bucket of traffic, and how many there are: 10 minutes. */
+export const STEP_MS = 5_000;
+export const STEPS_KEPT = 120;
+
+/** The counts in each bucket of traffic, in the order of the columns. */
+export const TRAFFIC_COLUMNS = [
+  'admitted',
+  'refused',
+  'banned',
+  'unauthenticated',
+  'shed',
+  'undecided',
+  'malformed',
+  /** Preflights, and requests for usage. */
+  'other',
+  /** Responses with a status of 500 or above. Each of them is counted under its verdict as well. */
+  'failed',
+] as const;
+
+export type TrafficColumn = (typeof TRAFFIC_COLUMNS)[number];
+
+/** The requests of the last 10 minutes, counted in buckets of 5 s. */
+export interface Traffic {
+  /** The number of the latest bucket, which has begun at `lastStep * STEP_MS`, Unix milliseconds. */
+  readonly lastStep: number;
+  /** `STEPS_KEPT` rows of `TRAFFIC_COLUMNS.length` counts, the oldest bucket first. */
+  readonly counts: Uint32Array;
+}
+
+/** The requests that a tail shows; null in a member admits every value. */
+export interface TailFilter {
+  readonly plan: string | null;
+  /** A consumer id. */
+  readonly key: string | null;
+  /** The route's pattern. */
+  readonly route: string | null;
+  /** One of the judgements of Exchange. */
+  readonly verdict: string | null;
+  /** `429`, or `4xx` for a class. */
+  readonly status: string | null;
+}
+
+/** One request, as a tail shows it. It has no key, query or body. */
+export interface TailedRequest {
+  /** RFC 3339. */
+  readonly at: string;
+  readonly requestId: string;
+  readonly method: string;
+  /** Without the query; at most 512 characters. Null if it could not be read. */
+  readonly path: string | null;
+  readonly route: string | null;
+  readonly consumerId: string | null;
+  readonly plan: string | null;
+  readonly verdict: string;
+  readonly status: number;
+  readonly code: string | null;
+  readonly window: WindowName | null;
+  readonly totalMs: number;
+  readonly clientAddress: string;
+}
+
+/** The requests that a tail has seen since it was last asked for. */
+export interface TailBatch {
+  readonly id: string;
+  readonly requests: readonly TailedRequest[];
+  /** Matching requests beyond those. */
+  readonly skipped: number;
+}
+
+/** A consumer that an admitted request left near a limit. */
+export interface NearCandidate {
+  readonly id: string;
+  readonly plan: string;
+  /** The window with the smallest share left. */
+  readonly window: WindowName;
+  readonly cost: number;
+  /** The share of the limit that was left, from 0. */
+  readonly share: number;
+  /** Unix milliseconds. */
+  readonly atMs: number;
+}
+
+/** A refused request, as one gateway process keeps it. */
+export interface KeptRefusal {
+  readonly requestId: string;
+  /** RFC 3339. */
+  readonly at: string;
+  readonly method: string;
+  /** Without the query; at most 512 characters. Null if it could not be read. */
+  readonly path: string | null;
+  readonly route: string | null;
+  readonly consumerId: string | null;
+  readonly plan: string | null;
+  readonly clientAddress: string;
+  readonly status: number;
+  readonly code: string;
+  readonly judgement: string;
+  readonly cost: number;
+  /** The window that refused it; null without one. */
+  readonly window: WindowName | null;
+  /** The limits that applied, with the counts at the decision; empty without a decision. */
+  readonly limits: readonly {
+    readonly window: WindowName;
+    /** The kind of the window in words (admit/form-text.ts). */
+    readonly form: string;
+    readonly limit: number;
+    readonly used: number;
+    readonly remaining: number;
+  }[];
+  /** RFC 3339; null without a decision. */
+  readonly decidedAt: string | null;
+  readonly source: string | null;
+  /** Which strike this refusal was, and how many lead to a ban; null if it was none. */
+  readonly strike: { readonly number: number; readonly of: number } | null;
+  readonly ban: { readonly number: number; readonly until: string } | null;
+  /** Whether this request's strike made the ban. */
+  readonly imposedBan: boolean;
+  /** The earliest moment at which the same request succeeds, RFC 3339; null if it is not known. */
+  readonly retryAt: string | null;
+  /** Why it was refused, for support staff. */
+  readonly sentence: string;
+  /** What to do about it. */
+  readonly advice: string;
+}
+
+/** What a process is asked for, about once a second. */
+export interface LiveQuestion {
+  /** Request ids whose refusals are wanted. */
+  readonly explain: readonly string[];
+  /** The tails that are open. A tail that is not named for 5 s ends. */
+  readonly tails: readonly { readonly id: string; readonly filter: TailFilter }[];
+}
+
+/** What the requests of one process tell. */
+export interface RequestsSeen {
+  readonly traffic: Traffic;
+  /** Those with the smallest share left first. */
+  readonly near: readonly NearCandidate[];
+  /** Newest first. */
+  readonly refusals: readonly KeptRefusal[];
+  readonly tails: readonly TailBatch[];
+}
+
+/** The state of one gateway process. */
+export interface ProcessState {
+  readonly certificateExpiresAtMs: number | null;
+  readonly connections: number;
+  readonly inFlight: number;
+  readonly upstreams: readonly {
+    readonly name: string;
+    readonly inFlight: number;
+    readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
+  }[];
+}
+
+/** The answer of one process to a LiveQuestion. */
+export interface ProcessAnswer {
+  readonly state: ProcessState;
+  readonly seen: RequestsSeen;
+}
+
+/**
+ * The last requests of one process that were decided, oldest first, in columns of the same length. The strings are shared,
+ * so that a request takes about 50 bytes.
+ */
+export interface RecentRecord {
+  /** The time of each decision on the store's clock, Unix milliseconds. */
+  readonly decidedAtMs: Float64Array;
+  readonly consumerIds: readonly string[];
+  readonly plans: readonly string[];
+  readonly costs: Float64Array;
+  readonly methods: readonly string[];
+  /** The route's pattern; null if no route matched. */
+  readonly routes: readonly (string | null)[];
+}
+
+/** What one gateway is and does, as the others are told. */
+export interface GatewayFacts {
+  readonly host: string;
+  /** The origin of the public listener. */
+  readonly address: string;
+  readonly version: string;
+  /** RFC 3339. */
+  readonly startedAt: string;
+  /** Processes that serve requests. */
+  readonly workers: number;
+  readonly ready: boolean;
+  readonly draining: boolean;
+  readonly store: 'embedded' | 'present' | 'away' | 'never_reached';
+  readonly outage: { readonly reason: string; readonly lastsMs: number } | null;
+  readonly settings: 'in_force' | 'refused';
+  readonly versions: { readonly settings: string; readonly plans: string };
+  readonly certificate: { readonly expiresAt: string } | null;
+  readonly memory: 'enough' | 'short';
+  readonly connections: number;
+  readonly inFlight: number;
+  readonly upstreams: ProcessState['upstreams'];
+}
+
+export interface GatewayReport extends GatewayFacts {
+  readonly id: string;
+  /** Whether it is the gateway that was asked. */
+  readonly self: boolean;
+  /** When it last reported, RFC 3339. */
+  readonly seenAt: string;
+}

@@ -1,0 +1,58 @@
+import {
+  ENDS_KEPT_MS,
+  type FleetMessage,
+  type FleetNews,
+  type FleetStore,
+  MOST_ANSWERS,
+  MOST_ENDS,
+  MOST_QUESTIONS,
+  QUESTION_KEPT_MS,
+  SHOWN_FOR_MS,
+} from '../../operations/live/fleet-store.ts';
+
+/** The messages of a gateway to itself: one gateway owns the embedded store, so nothing is written to the disk. */
+export class EmbeddedFleet implements FleetStore {
+  readonly #wallMs: () => number;
+  readonly #reports = new Map<string, { readonly atMs: number; readonly text: string }>();
+  readonly #questions = new Map<string, { readonly atMs: number; readonly text: string }>();
+  readonly #answers = new Map<string, string[]>();
+  readonly #ends = new Map<string, number>();
+
+  /** @param wallMs the store's clock: Unix milliseconds */
+  constructor({ wallMs }: { readonly wallMs: () => number }) {
+    this.#wallMs = wallMs;
+  }
+
+  async exchange({ id, report, readsReports, questions, answers, ends }: FleetMessage): Promise<FleetNews> {
+    const nowMs = this.#wallMs();
+    if (report !== null) this.#reports.set(id, { atMs: nowMs, text: report });
+    for (const [question, text] of questions) {
+      const hasRoom = this.#questions.has(question) || this.#questions.size < MOST_QUESTIONS;
+      if (hasRoom) this.#questions.set(question, { atMs: nowMs, text });
+    }
+    for (const { to, text } of answers)
+      this.#answers.set(to, [...(this.#answers.get(to) ?? []), text].slice(-MOST_ANSWERS));
+    for (const [name, beforeMs] of ends) {
+      const known = this.#ends.get(name);
+      if (known !== undefined || this.#ends.size < MOST_ENDS) this.#ends.set(name, Math.max(known ?? 0, beforeMs));
+    }
+    for (const [gateway, { atMs }] of this.#reports) if (nowMs - atMs > SHOWN_FOR_MS) this.#reports.delete(gateway);
+    for (const [question, { atMs }] of this.#questions) {
+      if (nowMs - atMs > QUESTION_KEPT_MS) this.#questions.delete(question);
+    }
+    for (const [name, beforeMs] of this.#ends) if (nowMs - beforeMs > ENDS_KEPT_MS) this.#ends.delete(name);
+    const mine = this.#answers.get(id) ?? [];
+    this.#answers.delete(id);
+    return {
+      nowMs,
+      reports: readsReports ? [...this.#reports].map(([gateway, rest]) => ({ id: gateway, ...rest })) : [],
+      questions: new Map([...this.#questions].map(([question, { text }]) => [question, text])),
+      answers: mine,
+      ends: new Map(this.#ends),
+    };
+  }
+
+  async leave(gatewayId: string): Promise<void> {
+    this.#reports.delete(gatewayId);
+  }
+}

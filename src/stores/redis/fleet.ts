@@ -1,0 +1,94 @@
+import { readFileSync } from 'node:fs';
+import { Failure } from '../../failure.ts';
+import {
+  ENDS_KEPT_MS,
+  type FleetMessage,
+  type FleetNews,
+  type FleetStore,
+  MOST_ANSWERS,
+  MOST_ENDS,
+  MOST_QUESTIONS,
+  QUESTION_KEPT_MS,
+  REPORT_KEPT_MS,
+  SHOWN_FOR_MS,
+} from '../../operations/live/fleet-store.ts';
+import type { RedisClient } from './connection.ts';
+import { keyspace } from './keyspace.ts';
+import type { Calls } from './shards.ts';
+
+type Reply = [now: number, reports: string[], questions: string[], answers: string[], ends: string[]];
+
+interface Scripted {
+  tollgateFleet(keys: number, ...args: (string | number)[]): Promise<Reply>;
+}
+
+/** The messages of gateways to each other in Redis, all in one slot of a cluster. */
+export class RedisFleet implements FleetStore {
+  readonly #redis: RedisClient & Scripted;
+  readonly #circuit: Calls;
+
+  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+    redis.defineCommand('tollgateFleet', { lua: readFileSync(new URL('fleet.lua', import.meta.url), 'utf8') });
+    this.#redis = redis as RedisClient & Scripted;
+    this.#circuit = circuit;
+  }
+
+  async exchange({ id, report, readsReports, questions, answers, ends }: FleetMessage): Promise<FleetNews> {
+    const { seen, reports, questions: open, ends: ended, answers: answersTo } = keyspace.fleet;
+    const names = [seen, reports, open, ended, answersTo(id), ...answers.map(({ to }) => answersTo(to))];
+    const bounds = [
+      SHOWN_FOR_MS,
+      REPORT_KEPT_MS,
+      QUESTION_KEPT_MS,
+      MOST_QUESTIONS,
+      MOST_ANSWERS,
+      ENDS_KEPT_MS,
+      MOST_ENDS,
+    ];
+    const more = [...[...questions].flat(), ends.size, ...[...ends].flat(), ...answers.map(({ text }) => text)];
+    const args = [id, report ?? '', readsReports ? 1 : 0, ...bounds, questions.size, ...more];
+    const [nowMs, told, asked, answered, over] = await this.#run(() =>
+      this.#redis.tollgateFleet(names.length, ...names, ...args),
+    );
+    const found = Array.from({ length: told.length / 3 }, (_, i) => {
+      return { id: told[3 * i]!, atMs: Number(told[3 * i + 1]), text: told[3 * i + 2]! };
+    });
+    return {
+      nowMs,
+      reports: found,
+      questions: new Map(pairsOf(asked)),
+      answers: answered.toReversed(),
+      ends: new Map(pairsOf(over).map(([name, before]) => [name, Number(before)])),
+    };
+  }
+
+  async leave(gatewayId: string): Promise<void> {
+    await this.#run(() => this.#redis.zrem(keyspace.fleet.seen, gatewayId));
+    await this.#run(() => this.#redis.hdel(keyspace.fleet.reports, gatewayId));
+  }
+
+  /** A foreign value in place of a name, or an ACL that forbids a command, fails this call but does not open the circuit. */
+  async #run<T>(call: () => Promise<T>): Promise<T> {
+    const outcome = await this.#circuit.run<{ readonly value: T } | { readonly cause: Error }>(
+      () =>
+        call().then(
+          (value) => ({ value }),
+          (cause: Error) => {
+            if (/WRONGTYPE|NOPERM|user executing the script can't|user_script/.test(cause.message)) return { cause };
+            throw cause;
+          },
+        ),
+      keyspace.fleet.seen,
+    );
+    if ('value' in outcome) return outcome.value;
+    throw new Failure(
+      'store_corrupt',
+      "Gateways cannot tell each other anything: a name `tg:{fleet}:…` in Redis is another program's, or this user may not use it.",
+      outcome.cause,
+    );
+  }
+}
+
+function pairsOf(flat: readonly string[]): [string, string][] {
+  return Array.from({ length: flat.length / 2 }, (_, i) => [flat[2 * i]!, flat[2 * i + 1]!]);
+}
