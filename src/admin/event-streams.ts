@@ -35,6 +35,11 @@ export class EventStream {
     return !this.#response.destroyed && !this.#response.writableEnded;
   }
 
+  /** Whether written bytes wait because the reader does not read. */
+  get hasUnread(): boolean {
+    return this.#unreadSinceMs !== null;
+  }
+
   /** @param data as JSON, which has no line breaks */
   send(event: string, data: string): void {
     this.#write(`event: ${event}\ndata: ${data}\n\n`);

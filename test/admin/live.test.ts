@@ -116,32 +116,189 @@ describe('two gateways on one Redis', () => {
   });
 });
 
-test('while Redis is away a stream goes on with what this gateway knows, and with all of it when Redis is back', async () => {
+test('a stream survives a Redis that is killed: it goes on with what this gateway knows, and with all of it afterwards', async () => {
   const server = await privateRedis();
   const gateway = await startWithAdmin({ REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use' });
-  const stream = await followEvents(gateway, '/admin/events/now');
+  const [stream, tail] = [
+    await followEvents(gateway, '/admin/events/now'),
+    await followEvents(gateway, '/admin/events/requests?verdict=unauthenticated'),
+  ];
   const latest = () => stream.events.findLast(({ event }) => event === 'now')?.data;
-  const states = () => stream.events.flatMap(({ event, data }) => (event === 'store' ? [data.state] : []));
+  const statesIn = ({ events }: typeof stream) =>
+    events.flatMap(({ event, data }) => (event === 'store' ? [data.state] : []));
   await eventually(() =>
     expect(latest()?.gateways).toMatchObject({ complete: true, gateways: [{ store: 'present' }] }),
   );
-  await server.pause();
+  expect(latest()).toMatchObject({ refused: [], refusedMore: false, near: [], traffic: { complete: true } });
+  await server.kill();
   await eventually(
-    async () => {
-      await gateway.get('/v1/pets', 'tg_live_nonsense');
-      expect(states()).toEqual(['away']);
-      expect(latest().gateways).toMatchObject({ complete: false, gateways: [{ store: 'away' }] });
+    () => {
+      for (const one of [stream, tail]) expect(statesIn(one)).toEqual(['away']);
+      expect(latest().gateways).toMatchObject({ complete: false, gateways: [{ store: 'away', outage: {} }] });
     },
     { withinMs: 20_000 },
   );
+  const { at, asOf } = latest();
+  expect(Date.parse(asOf)).toBeLessThan(Date.parse(at));
   expect((await ask(gateway, 'GET', '/admin/traffic')).body.complete).toBe(false);
-  await server.resume();
+  // Requests without a key need no store.
+  await gateway.get('/v1/pets', undefined, { headers: { 'X-Request-Id': 'while-away' } });
+  expect((await ask(gateway, 'GET', '/admin/refusals/while-away')).body.refusals).toMatchObject([
+    { code: 'missing_api_key' },
+  ]);
+  await eventually(() => {
+    const shown = tail.events.flatMap(({ event, data }) => (event === 'requests' ? data.requests : []));
+    expect(shown.map(({ requestId }: { requestId: string }) => requestId)).toContain('while-away');
+  });
+  await server.restart({ keepData: false });
   await eventually(
     () => {
-      expect(states()).toEqual(['away', 'present']);
-      expect(latest().gateways).toMatchObject({ complete: true, gateways: [{ store: 'present' }] });
+      for (const one of [stream, tail]) expect(statesIn(one)).toEqual(['away', 'present']);
+      expect(latest().gateways).toMatchObject({ complete: true, gateways: [{ store: 'present', outage: null }] });
+      expect(latest().asOf).toBe(latest().at);
     },
     { withinMs: 15_000 },
   );
-  stream.close();
+});
+
+test('a gateway with 2 workers tells what all of them see, also while Redis is away', async () => {
+  const server = await privateRedis();
+  const env = { REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use', WORKERS: '2' };
+  const gateway = await startWithAdmin(env);
+  const { id, key } = (await ask(gateway, 'POST', '/admin/keys', { plan: 'gentle' })).body;
+  // Each on a connection of its own, so that both workers get some.
+  const request = (requestId: string, sent: string | undefined = key) =>
+    gateway.get('/v1/pets', sent, { headers: { Connection: 'close', 'X-Request-Id': requestId } });
+  for (let i = 0; i < 8; i++) await request(`r${i}`);
+  await eventually(async () =>
+    expect([await countOf(gateway, 'admitted'), await countOf(gateway, 'refused')]).toEqual([3, 5]),
+  );
+  const { gateways } = (await ask(gateway, 'GET', '/admin/gateways')).body;
+  expect(gateways).toMatchObject([
+    { self: true, workers: 2, ready: true, store: 'present', upstreams: [{ name: 'store' }] },
+  ]);
+  for (let i = 3; i < 8; i++) {
+    expect((await ask(gateway, 'GET', `/admin/refusals/r${i}`)).body.refusals).toMatchObject([
+      { consumerId: id, status: 429 },
+    ]);
+  }
+  await server.kill();
+  const tail = await followEvents(gateway, '/admin/events/requests?status=401');
+  await eventually(
+    async () => {
+      for (let i = 0; i < 4; i++) await request(`away${i}`, '');
+      const shown = tail.events.flatMap(({ event, data }) => (event === 'requests' ? data.requests : []));
+      const ids = shown.map(({ requestId }: { requestId: string }) => requestId);
+      expect(ids).toEqual(expect.arrayContaining(['away0', 'away1', 'away2', 'away3']));
+      const { body } = await ask(gateway, 'GET', '/admin/gateways');
+      expect(body).toMatchObject({ complete: false, gateways: [{ store: 'away', workers: 2 }] });
+    },
+    { withinMs: 20_000 },
+  );
+  expect((await ask(gateway, 'GET', '/admin/refusals/away3')).body.refusals.length).toBeGreaterThan(0);
+  expect(await countOf(gateway, 'refused')).toBe(5);
+  tail.close();
+  await gateway.process.stop();
+});
+
+describe('a gateway on the embedded store', () => {
+  let gateway: TestGateway;
+  beforeAll(async () => {
+    gateway = await startWithAdmin(await STORES['the embedded store']!());
+  });
+
+  test('is the only one, and complete', async () => {
+    const { body } = await ask(gateway, 'GET', '/admin/gateways');
+    expect(body).toMatchObject({ complete: true, gateways: [{ self: true, store: 'embedded', certificate: null }] });
+    expect((await ask(gateway, 'GET', '/admin/traffic')).body).toMatchObject({ complete: true, stepSeconds: 5 });
+  });
+
+  test('explains the refusals of each kind of caller', async () => {
+    const { key } = (await ask(gateway, 'POST', '/admin/keys', { plan: 'free' })).body;
+    const sentenceOf = async (path: string, sent: string | undefined, requestId: string) => {
+      await gateway.get(path, sent, { headers: { 'X-Request-Id': requestId } });
+      const { body } = await ask(gateway, 'GET', `/admin/refusals/${requestId}`);
+      return [body.refusals[0].code, body.refusals[0].sentence];
+    };
+    expect(await sentenceOf('/v1/none', key, 'a')).toEqual([
+      'route_not_found',
+      'No route of the gateway has this path.',
+    ]);
+    expect(await sentenceOf('/v1/gone', key, 'b')).toEqual([
+      'endpoint_removed',
+      'This route was removed, or is switched off for a while before its removal.',
+    ]);
+    expect(await sentenceOf('/v1/pets', undefined, 'c')).toEqual([
+      'missing_api_key',
+      'The request came without an API key.',
+    ]);
+  });
+
+  test.each([
+    ['%2e%2e'],
+    ['%3Cimg%20src=x%20onerror=alert(1)%3E'],
+    ['%F0%9F%90%9F'],
+    [`${'x'.repeat(257)}`],
+    ['%00'],
+    ['%'],
+    ['__proto__'],
+    ['constructor'],
+    ['{fleet}'],
+    ['a%20b'],
+  ])('says of the request id %s that it knows no such refusal', async (id) => {
+    const { status, body, text } = await ask(gateway, 'GET', `/admin/refusals/${id}`);
+    expect([status, body.code]).toEqual([404, 'not_found']);
+    expect(text).not.toContain('onerror');
+  });
+
+  test.each([
+    ['events/requests?verdict=maybe', 'verdict must be one of'],
+    ['events/requests?status=6xx', 'status must be a status code'],
+    [`events/requests?key=${'x'.repeat(257)}`, 'key must have at most 256 characters'],
+    ['events/requests?keys=1', 'There is no parameter'],
+    ['events/now?all=1', 'There are no parameters here'],
+  ])('refuses %s', async (path, message) => {
+    const { status, body } = await ask(gateway, 'GET', `/admin/${path}`);
+    expect([status, body.code]).toEqual([400, 'invalid_request']);
+    expect(body.message).toContain(message);
+  });
+
+  test('has at most 20 streams, and room again when one is closed', async () => {
+    const open = () => followEvents(gateway, '/admin/events/now');
+    const streams = await Promise.all(Array.from({ length: 20 }, open));
+    expect(streams.map(({ status }) => status)).toEqual(Array(20).fill(200));
+    const { status, body, headers } = await ask(gateway, 'GET', '/admin/events/requests');
+    expect([status, body.code, headers.get('retry-after')]).toEqual([429, 'too_many_streams', '5']);
+    streams[7]!.close();
+    await eventually(async () => expect((await ask(gateway, 'GET', '/admin/events/now')).status).toBe(200));
+    for (const stream of streams) stream.close();
+  });
+
+  test('sends all watchers the same event, at once to those who come later', async () => {
+    const one = await followEvents(gateway, '/admin/events/now');
+    await eventually(() => expect(one.events.length).toBeGreaterThan(0));
+    const other = await followEvents(gateway, '/admin/events/now');
+    await eventually(() => expect(other.events.length).toBeGreaterThan(1));
+    const times = (them: typeof one) => them.events.map(({ data }) => data.at);
+    expect(times(one)).toEqual(expect.arrayContaining(times(other)));
+    one.close();
+    other.close();
+  });
+
+  test('answers HEAD for a stream, and ends', async () => {
+    const { status, headers } = await ask(gateway, 'HEAD', '/admin/events/now');
+    expect([status, headers.get('content-type')]).toEqual([200, 'text/event-stream']);
+  });
+
+  test('ends its streams with the reason when it drains', async () => {
+    const streams = [
+      await followEvents(gateway, '/admin/events/now'),
+      await followEvents(gateway, '/admin/events/requests'),
+    ];
+    expect((await gateway.process.stop()).code).toBe(0);
+    for (const { events, hasEnded } of streams) {
+      await eventually(() => expect(hasEnded()).toBe(true));
+      expect(events.at(-1)).toEqual({ event: 'end', data: { reason: 'This gateway stops.' } });
+    }
+  });
 });

@@ -2,6 +2,7 @@ import { RedisAudit } from '../../src/stores/redis/audit.ts';
 import { RedisChanges } from '../../src/stores/redis/changes.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
 import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
+import { RedisFleet } from '../../src/stores/redis/fleet.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
 import { circuitFor } from '../../src/stores/redis/shards.ts';
 import { atEnd } from '../support/endings.ts';
@@ -20,5 +21,6 @@ export async function gatewayOn(url: string, { timeoutMs = 2_000, durableWithinM
     redis.disconnect();
   });
   await untilReady(redis, 5_000);
-  return { redis, circuit, changes, writes, keys, audit: new RedisAudit({ redis, circuit, writes }) };
+  const fleet = new RedisFleet({ redis, circuit });
+  return { redis, circuit, changes, writes, keys, audit: new RedisAudit({ redis, circuit, writes }), fleet };
 }

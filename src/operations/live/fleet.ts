@@ -1,4 +1,4 @@
-import type { FleetNews, FleetStore } from './fleet-store.ts';
+import { ENDS_KEPT_MS, type FleetNews, type FleetStore } from './fleet-store.ts';
 import {
   type GatewayFacts,
   type GatewayReport,
@@ -350,6 +350,9 @@ export class Fleet {
 
   #noteEnd(name: string, beforeMs: number): boolean {
     if (this.sessionsEndedBefore(name) >= beforeMs) return false;
+    for (const [other, endedMs] of this.#ends) {
+      if (this.#options.wallMs() - endedMs > ENDS_KEPT_MS) this.#ends.delete(other);
+    }
     this.#ends.set(name, beforeMs);
     for (const tell of this.#onEnds) tell(name, beforeMs);
     return true;
@@ -381,7 +384,7 @@ export class Fleet {
       const asker = id.split(' ')[0]!;
       if (asker === this.id) continue;
       const { tail, explain } = objectFrom(text);
-      if (tail !== undefined && tail !== null) tails.set(id, { filter: tail as TailFilter, asker });
+      if (typeof tail === 'object' && tail !== null) tails.set(id, { filter: filterFrom(tail), asker });
       else if (typeof explain !== 'string') this.#isWatchedByOthers = true;
       else if (!this.#answered.has(id) && asked.length < MOST_ANSWERED) asked.push({ id, asker, requestId: explain });
     }
@@ -443,6 +446,21 @@ function readReport({ id, atMs, text }: FleetNews['reports'][number]): OtherGate
         atMs: Number(at),
       };
     }),
+  };
+}
+
+/** The filter of another gateway. A request must never meet anything but text or null in it. */
+function filterFrom(value: object): TailFilter {
+  const member = (name: keyof TailFilter) => {
+    const given = (value as Readonly<Record<string, unknown>>)[name];
+    return typeof given === 'string' ? given : null;
+  };
+  return {
+    plan: member('plan'),
+    key: member('key'),
+    route: member('route'),
+    verdict: member('verdict'),
+    status: member('status'),
   };
 }
 

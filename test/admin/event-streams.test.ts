@@ -1,0 +1,105 @@
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { expect, test } from 'vitest';
+import { type EventStream, EventStreams } from '../../src/admin/event-streams.ts';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+import { followEvents } from './event-reader.ts';
+
+/** A server whose every request opens a stream of events. */
+async function streamServer(signal?: AbortSignal) {
+  const clock = { nowMs: 0 };
+  const streams = new EventStreams(() => clock.nowMs);
+  const open: EventStream[] = [];
+  let ended = 0;
+  const server = createServer((request, response) => {
+    const begin = (stream: EventStream) => {
+      open.push(stream);
+      return () => {
+        ended++;
+      };
+    };
+    streams.serve(request, response, { begin, signal }, 'id');
+  });
+  atEnd(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { clock, streams, open, ended: () => ended, adminPort: (server.address() as AddressInfo).port };
+}
+
+/** Opens a stream and never reads from it. */
+async function deafReader({ adminPort, open }: Awaited<ReturnType<typeof streamServer>>): Promise<EventStream> {
+  const socket = connect({ host: '127.0.0.1', port: adminPort });
+  atEnd(() => socket.destroy());
+  socket.on('error', () => {});
+  socket.pause();
+  socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
+  return eventually(() => {
+    expect(open).toHaveLength(1);
+    return open[0]!;
+  });
+}
+
+test('a reader that does not read is cut before a megabyte more than the system holds is held for it', async () => {
+  const server = await streamServer();
+  const stream = await deafReader(server);
+  const data = JSON.stringify('x'.repeat(100_000));
+  let sent = 0;
+  await eventually(
+    () => {
+      for (let i = 0; i < 5 && stream.isOpen; i++) {
+        stream.send('now', data);
+        sent += data.length;
+      }
+      expect(stream.isOpen).toBe(false);
+    },
+    { withinMs: 10_000 },
+  );
+  expect(sent).toBeLessThan(30_000_000);
+  await eventually(() => expect(server.ended()).toBe(1));
+});
+
+test('a reader that leaves a few bytes unread is cut after 30 s', async () => {
+  const server = await streamServer();
+  const stream = await deafReader(server);
+  // Fill what the system holds, and not much more.
+  await eventually(() => {
+    stream.send('now', JSON.stringify('x'.repeat(20_000)));
+    expect(stream.hasUnread).toBe(true);
+  });
+  server.clock.nowMs = 30_000;
+  stream.comment();
+  expect(stream.isOpen).toBe(true);
+  server.clock.nowMs = 30_001;
+  stream.comment();
+  expect(stream.isOpen).toBe(false);
+});
+
+test('a stream ends with its reason when the session ends that it was opened by', async () => {
+  const session = new AbortController();
+  const server = await streamServer(session.signal);
+  const reader = await followEvents(server, '/');
+  server.open[0]!.send('now', '{}');
+  session.abort();
+  await eventually(() => expect(reader.hasEnded()).toBe(true));
+  expect(reader.events).toEqual([
+    { event: 'now', data: {} },
+    { event: 'end', data: { reason: 'The session has ended.' } },
+  ]);
+  expect(server.ended()).toBe(1);
+  const late = await followEvents(server, '/');
+  await eventually(() => expect(late.hasEnded()).toBe(true));
+  expect(server.open).toHaveLength(1);
+});
+
+test('an event that is sent after the end of a stream is dropped', async () => {
+  const server = await streamServer();
+  const reader = await followEvents(server, '/');
+  server.streams.end('over');
+  server.open[0]!.send('now', '{}');
+  server.open[0]!.end('again');
+  await eventually(() => expect(reader.hasEnded()).toBe(true));
+  expect(reader.events).toEqual([{ event: 'end', data: { reason: 'over' } }]);
+});

@@ -1,0 +1,86 @@
+import { beforeEach, expect, test } from 'vitest';
+import {
+  ENDS_KEPT_MS,
+  type FleetMessage,
+  type FleetStore,
+  MOST_ANSWERS,
+  MOST_ENDS,
+  MOST_QUESTIONS,
+} from '../../src/operations/live/fleet-store.ts';
+
+/** What a gateway says that has nothing to say. */
+const SILENT: Omit<FleetMessage, 'id'> = {
+  report: null,
+  readsReports: false,
+  questions: new Map(),
+  answers: [],
+  ends: new Map(),
+};
+
+/** What every store of messages between gateways must do. @param open a store that is empty, from two sides */
+export function fleetStoreContract(
+  open: () => Promise<{ readonly here: FleetStore; readonly there: FleetStore }>,
+): void {
+  let here: FleetStore;
+  let there: FleetStore;
+  beforeEach(async () => {
+    ({ here, there } = await open());
+  });
+  const asHere = (message: Partial<FleetMessage> = {}) => here.exchange({ id: 'a', ...SILENT, ...message });
+  const asThere = (message: Partial<FleetMessage> = {}) => there.exchange({ id: 'b', ...SILENT, ...message });
+
+  test('a report is read by all who ask for reports, with the time of the store, and by no others', async () => {
+    await asHere({ report: '{"name":"Ünï 🐟"}' });
+    const { nowMs, reports } = await asThere({ readsReports: true, report: 'mine' });
+    expect(reports.toSorted((x, y) => (x.id < y.id ? -1 : 1))).toEqual([
+      { id: 'a', atMs: expect.any(Number), text: '{"name":"Ünï 🐟"}' },
+      { id: 'b', atMs: nowMs, text: 'mine' },
+    ]);
+    expect(Math.abs(nowMs - Date.now())).toBeLessThan(1_000);
+    expect((await asThere()).reports).toEqual([]);
+  });
+
+  test('the latest report counts, and a gateway that has left has none', async () => {
+    await asHere({ report: 'first' });
+    await asHere({ report: 'second' });
+    await asHere();
+    expect((await asThere({ readsReports: true })).reports.map(({ text }) => text)).toEqual(['second']);
+    await here.leave('a');
+    expect((await asThere({ readsReports: true })).reports).toEqual([]);
+  });
+
+  test('a question reaches the others, and each answer reaches the one who asked, once, in order', async () => {
+    await asHere({ questions: new Map([['a 1', 'why?']]) });
+    expect((await asThere()).questions).toEqual(new Map([['a 1', 'why?']]));
+    const answers = [
+      { to: 'a', text: 'because' },
+      { to: 'a', text: 'of this' },
+      { to: 'c', text: 'other' },
+    ];
+    expect((await asThere({ answers })).answers).toEqual([]);
+    expect((await asHere()).answers).toEqual(['because', 'of this']);
+    expect((await asHere()).answers).toEqual([]);
+  });
+
+  test('an end of sessions is known to all, the latest moment counts, and what is older than 8 hours is forgotten', async () => {
+    const nowMs = Date.now();
+    await asHere({ ends: new Map([['Jo 🐟', nowMs]]) });
+    await asThere({
+      ends: new Map([
+        ['Jo 🐟', nowMs - 5_000],
+        ['old', nowMs - ENDS_KEPT_MS - 5_000],
+      ]),
+    });
+    expect((await asHere()).ends).toEqual(new Map([['Jo 🐟', nowMs]]));
+  });
+
+  test('holds no more questions, answers and ends than it may', async () => {
+    const many = (count: number) => Array.from({ length: count }, (_, i) => i);
+    await asHere({ questions: new Map(many(MOST_QUESTIONS + 50).map((i) => [`a ${i}`, 'x'])) });
+    await asHere({ answers: many(MOST_ANSWERS + 50).map((i) => ({ to: 'b', text: String(i) })) });
+    await asHere({ ends: new Map(many(MOST_ENDS + 50).map((i) => [`name ${i}`, Date.now()])) });
+    const { questions, answers, ends } = await asThere();
+    expect([questions.size, answers.length, ends.size]).toEqual([MOST_QUESTIONS, MOST_ANSWERS, MOST_ENDS]);
+    expect(answers[0]).toBe('50');
+  });
+}

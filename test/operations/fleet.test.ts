@@ -1,0 +1,163 @@
+import { describe, expect, test } from 'vitest';
+import { Failure } from '../../src/failure.ts';
+import { Fleet, type GatewayBatch, type LocalAnswer } from '../../src/operations/live/fleet.ts';
+import type { FleetStore } from '../../src/operations/live/fleet-store.ts';
+import type { GatewayFacts, LiveQuestion } from '../../src/operations/live/shapes.ts';
+import { packed, sumOf, unpacked } from '../../src/operations/live/traffic.ts';
+import { EmbeddedFleet } from '../../src/stores/embedded/fleet.ts';
+import { RecentRequests } from '../../src/telemetry/recent-requests.ts';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+
+const FACTS: GatewayFacts = {
+  ...{ host: 'h', address: 'http://10.0.0.1:8080', version: '1', startedAt: '2026-01-01T00:00:00.000Z', workers: 1 },
+  ...{ ready: true, draining: false, store: 'present', outage: null, settings: 'in_force', memory: 'enough' },
+  ...{ versions: { settings: 'a', plans: 'b' }, certificate: null, connections: 0, inFlight: 0, upstreams: [] },
+};
+const EVERYTHING = { plan: null, key: null, route: null, verdict: null, status: null };
+
+/** A fleet whose requests the test makes up. */
+function fleetOn(store: FleetStore, id: string, facts: Partial<GatewayFacts> = {}) {
+  const recent = new RecentRequests(() => Date.now());
+  const asked: LiveQuestion[] = [];
+  const defects: unknown[] = [];
+  const fleet = new Fleet({
+    id,
+    local: {
+      ask: async (question): Promise<LocalAnswer> => {
+        asked.push(question);
+        return { facts: { ...FACTS, ...facts }, seen: recent.answer(question) };
+      },
+      recentRecord: async () => [recent.recentRecord()],
+    },
+    store: async () => store,
+    wallMs: () => Date.now(),
+    monotonicMs: () => performance.now(),
+    onDefect: (error) => defects.push(error),
+  });
+  atEnd(() => fleet.close());
+  return { fleet, recent, asked, defects };
+}
+
+/** A store that the test can take away. */
+function breakable() {
+  const store = new EmbeddedFleet({ wallMs: () => Date.now() });
+  const state = { isAway: false };
+  const guarded: FleetStore = {
+    exchange: async (message) => {
+      if (state.isAway) throw new Failure('store_unavailable', 'away');
+      return store.exchange(message);
+    },
+    leave: (id) => store.leave(id),
+  };
+  return { state, guarded, store };
+}
+
+describe('the end of somebody’s sessions', () => {
+  test('reaches the other gateways, also if the store was away when it was made', async () => {
+    const { state, guarded } = breakable();
+    const [here, there] = [fleetOn(guarded, 'a'), fleetOn(guarded, 'b')];
+    const heard: unknown[] = [];
+    there.fleet.onSessionsEnded((name, beforeMs) => heard.push([name, beforeMs]));
+    state.isAway = true;
+    const beforeMs = Date.now();
+    here.fleet.endSessionsOf('Jo', beforeMs);
+    expect(here.fleet.sessionsEndedBefore('Jo')).toBe(beforeMs);
+    await here.fleet.gateways();
+    expect(there.fleet.sessionsEndedBefore('Jo')).toBe(0);
+    state.isAway = false;
+    await eventually(() => expect(there.fleet.sessionsEndedBefore('Jo')).toBe(beforeMs), { withinMs: 5_000 });
+    expect(heard).toEqual([['Jo', beforeMs]]);
+    expect(there.fleet.sessionsEndedBefore('Ann')).toBe(0);
+    const late = fleetOn(guarded, 'c');
+    await eventually(() => expect(late.fleet.sessionsEndedBefore('Jo')).toBe(beforeMs));
+  });
+});
+
+describe('a gateway', () => {
+  test('that ends is not listed any more, and one that reports again is', async () => {
+    const { guarded } = breakable();
+    const [here, there] = [fleetOn(guarded, 'a'), fleetOn(guarded, 'b')];
+    const ids = async () => (await here.fleet.gateways()).gateways.map(({ id }) => id);
+    await eventually(async () => expect(await ids()).toEqual(['a', 'b']), { withinMs: 6_000 });
+    await there.fleet.close();
+    await eventually(async () => expect(await ids()).toEqual(['a']), { withinMs: 3_000 });
+  });
+
+  test('leaves a report of at most 8 KiB, however many targets it has', async () => {
+    const { guarded, store } = breakable();
+    const targets = Array.from({ length: 500 }, (_, i) => ({ name: `http://10.0.0.${i}:8080`, usable: i !== 3 }));
+    fleetOn(guarded, 'a', { upstreams: [{ name: 'store', inFlight: 1, targets }] });
+    const other = fleetOn(guarded, 'b');
+    await eventually(
+      async () => {
+        const shown = (await other.fleet.gateways()).gateways.find(({ id }) => id === 'a');
+        expect(shown?.upstreams[0]?.targets).toEqual([{ name: 'http://10.0.0.3:8080', usable: false }]);
+      },
+      { withinMs: 6_000 },
+    );
+    const silent = { id: 'x', report: null, questions: new Map(), answers: [], ends: new Map() };
+    const { reports } = await store.exchange({ ...silent, readsReports: true });
+    for (const { text } of reports) expect(Buffer.byteLength(text)).toBeLessThanOrEqual(8_192);
+  });
+
+  test('goes on if the store holds reports, questions and answers that make no sense', async () => {
+    const { guarded, store } = breakable();
+    const here = fleetOn(guarded, 'a');
+    const nonsense = [
+      '',
+      '{',
+      'null',
+      '[]',
+      '"x"',
+      '{"clock":1,"facts":{},"traffic":[1,[[1,2],5]],"near":[1,null,[]]}',
+    ];
+    const questions = new Map<string, string>();
+    for (const [i, text] of [...nonsense, '{"tail":5}', '{"tail":{"plan":5,"status":{}}}', '{"explain":7}'].entries()) {
+      questions.set(`x ${i}`, text);
+    }
+    const answers = [...nonsense, '{"gateway":"x","tail":"a 1","requests":5}'].map((text) => ({ to: 'a', text }));
+    for (const [i, report] of nonsense.entries()) {
+      const message = { id: `x${i}`, report, readsReports: false, questions, answers, ends: new Map() };
+      await store.exchange(message);
+    }
+    here.fleet.tail(EVERYTHING, () => {});
+    await eventually(() => expect(here.asked.some(({ tails }) => tails.some(({ id }) => id === 'x 7'))).toBe(true));
+    const tails = here.asked.flatMap((question) => question.tails.filter(({ id }) => id === 'x 7'));
+    expect(tails[0]!.filter).toEqual(EVERYTHING);
+    expect((await here.fleet.gateways()).complete).toBe(true);
+    expect((await here.fleet.traffic()).buckets).toHaveLength(120);
+    expect(await here.fleet.explain('r')).toEqual([]);
+    expect(here.defects).toEqual([]);
+  });
+
+  test('ends the tails of a gateway that asks no longer', async () => {
+    const { guarded } = breakable();
+    const [here, there] = [fleetOn(guarded, 'a'), fleetOn(guarded, 'b')];
+    const batches: GatewayBatch[] = [];
+    const leave = here.fleet.tail(EVERYTHING, (batch) => batches.push(batch));
+    const openThere = () => there.asked.at(-1)!.tails.length;
+    await eventually(() => expect(openThere()).toBe(1), { withinMs: 5_000 });
+    leave();
+    await eventually(() => expect(openThere()).toBe(0), { withinMs: 9_000 });
+  });
+});
+
+test('traffic is the same after it was packed as text and read again, and is moved by the difference of the clocks', () => {
+  const counts = Uint32Array.from({ length: 120 * 9 }, (_, i) => (i % 7 === 0 ? i : 0));
+  const text = JSON.stringify(packed({ lastStep: 1_000, counts }));
+  expect(unpacked(JSON.parse(text), 3)).toEqual({ lastStep: 1_003, counts });
+  const empty = { lastStep: 1_000, counts: new Uint32Array(120 * 9) };
+  expect(unpacked(packed(empty), 0)).toEqual(empty);
+  for (const wrong of [null, {}, [], [1], ['1', []], [1, 5], [1, Array(121).fill(0)], [1, [[...Array(10).keys()]]]]) {
+    expect(unpacked(wrong, 0)).toBeNull();
+  }
+});
+
+test('traffic is summed bucket by bucket: what is older than 10 minutes or later than the sum is left out', () => {
+  const one = (lastStep: number) => ({ lastStep, counts: new Uint32Array(120 * 9).fill(1) });
+  const { counts } = sumOf([one(100), one(98), one(101), one(300), one(-300)], 100);
+  const firstColumn = Array.from({ length: 120 }, (_, i) => counts[i * 9]);
+  expect(firstColumn.slice(0, 2)).toEqual([2, 3]);
+  expect(firstColumn.slice(-3)).toEqual([3, 2, 2]);
+});

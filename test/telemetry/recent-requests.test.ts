@@ -1,0 +1,232 @@
+import { describe, expect, test } from 'vitest';
+import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { verdictOf } from '../../src/admit/verdict.ts';
+import { windowLimit } from '../../src/admit/windows.ts';
+import type { Exchange } from '../../src/gateway/exchange.ts';
+import { STEP_MS, type TailFilter, TRAFFIC_COLUMNS, type Traffic } from '../../src/operations/live/shapes.ts';
+import { RecentRequests } from '../../src/telemetry/recent-requests.ts';
+
+const NOTHING = { explain: [], tails: [] };
+const EVERYTHING: TailFilter = { plan: null, key: null, route: null, verdict: null, status: null };
+const LIMIT = windowLimit('minute', 100);
+
+function exchangeOf(members: Partial<Exchange> = {}): Exchange {
+  return {
+    ...{ requestId: 'r', traceId: null, method: 'GET', path: '/v1/pets', route: '/v1/pets', clientAddress: '10.0.0.1' },
+    ...{ consumerId: 'key_a', plan: 'free', cost: 1, limits: [LIMIT], remaining: [50], judgement: 'admitted' },
+    ...{ window: 'minute', imposedBan: null, source: 'store', decidedAtMs: 1, shadow: null, status: 200, code: null },
+    ...{ cause: null, upstream: 'store', target: null, totalMs: 1, storeMs: 0, upstreamMs: 0, bytesIn: 0, bytesOut: 0 },
+    ...members,
+  } as Exchange;
+}
+
+/** Recent requests under a clock that the test sets. */
+function recentAt(startMs = 1_000_000_000) {
+  const clock = { nowMs: startMs };
+  return { clock, recent: new RecentRequests(() => clock.nowMs) };
+}
+
+function columnOf({ counts }: Traffic, name: (typeof TRAFFIC_COLUMNS)[number]): number[] {
+  const at = TRAFFIC_COLUMNS.indexOf(name);
+  return [...counts].filter((_, i) => i % TRAFFIC_COLUMNS.length === at);
+}
+
+describe('traffic', () => {
+  test('is counted in buckets of 5 s, those of the last 10 minutes', () => {
+    const { clock, recent } = recentAt();
+    for (let step = 0; step < 130; step++) {
+      for (let i = 0; i <= step; i++) recent.note(exchangeOf());
+      clock.nowMs += STEP_MS;
+    }
+    clock.nowMs -= STEP_MS;
+    const { traffic } = recent.answer(NOTHING);
+    expect(traffic.lastStep).toBe(clock.nowMs / STEP_MS);
+    expect(columnOf(traffic, 'admitted')).toEqual(Array.from({ length: 120 }, (_, i) => i + 11));
+  });
+
+  test('buckets without requests are 0, also after a quiet hour and after the clock was set back', () => {
+    const { clock, recent } = recentAt();
+    recent.note(exchangeOf());
+    clock.nowMs += 2 * STEP_MS;
+    expect(columnOf(recent.answer(NOTHING).traffic, 'admitted').slice(-3)).toEqual([1, 0, 0]);
+    clock.nowMs += 3_600_000;
+    expect(columnOf(recent.answer(NOTHING).traffic, 'admitted').some(Boolean)).toBe(false);
+    recent.note(exchangeOf());
+    clock.nowMs -= STEP_MS;
+    recent.note(exchangeOf());
+    expect(columnOf(recent.answer(NOTHING).traffic, 'admitted').at(-1)).toBe(2);
+    clock.nowMs -= 86_400_000;
+    const { traffic } = recent.answer(NOTHING);
+    expect([traffic.lastStep, columnOf(traffic, 'admitted').some(Boolean)]).toEqual([clock.nowMs / STEP_MS, false]);
+  });
+
+  test('a response of 500 and above is counted under its verdict and as failed', () => {
+    const { recent } = recentAt();
+    recent.note(exchangeOf({ status: 502, code: 'upstream_unavailable' }));
+    recent.note(exchangeOf({ judgement: 'preflight', status: 204 }));
+    const { traffic } = recent.answer(NOTHING);
+    for (const name of ['admitted', 'failed', 'other'] as const) expect(columnOf(traffic, name).at(-1)).toBe(1);
+  });
+});
+
+describe('refusals', () => {
+  const refused = (members: Partial<Exchange>) =>
+    exchangeOf({ judgement: 'refused', status: 429, code: 'rate_limit_exceeded', ...members });
+  const found = (recent: RecentRequests, id: string) => recent.answer({ ...NOTHING, explain: [id] }).refusals;
+
+  test('of known callers 10,000 are kept, and a flood of others drops none of them', () => {
+    const { recent } = recentAt();
+    for (let i = 0; i < 10_001; i++) recent.note(refused({ requestId: `known-${i}` }));
+    for (let i = 0; i < 20_000; i++) {
+      const unknown = { consumerId: null, decidedAtMs: null, judgement: 'unauthenticated' as const };
+      recent.note(refused({ ...unknown, code: 'invalid_api_key', status: 401, requestId: `other-${i}` }));
+    }
+    const kept = ['known-0', 'known-1', 'known-10000', 'other-18999', 'other-19000'].map(
+      (id) => found(recent, id).length,
+    );
+    expect(kept).toEqual([0, 1, 1, 0, 1]);
+  });
+
+  test('with the same request id are found newest first, at most 10', () => {
+    const { clock, recent } = recentAt();
+    for (let i = 0; i < 12; i++) {
+      recent.note(refused({ requestId: 'same', path: `/${i}` }));
+      clock.nowMs += 10;
+    }
+    expect(found(recent, 'same').map(({ path }) => path)).toEqual([11, 10, 9, 8, 7, 6, 5, 4, 3, 2].map((i) => `/${i}`));
+  });
+
+  test('have a path of at most 512 characters', () => {
+    const { recent } = recentAt();
+    recent.note(refused({ path: `/${'x'.repeat(16_000)}` }));
+    expect(found(recent, 'r')[0]!.path).toHaveLength(512);
+  });
+
+  test('say which strike they were, also those that were decided together, and which one began the ban', () => {
+    const bans = {
+      after: 4,
+      withinMs: 60_000,
+      firstMs: 60_000,
+      factor: 2,
+      longestMs: 86_400_000,
+      forgetMs: 86_400_000,
+    };
+    const allowance = { plan: 'free', limits: [windowLimit('minute', 2)], unlimited: [], bans };
+    const { recent } = recentAt();
+    const outcome = decide(UNSEEN, allowance, 1_000_000_000, 1, 8);
+    for (let i = 0; i < 8; i++) {
+      const verdict = verdictOf(outcome, allowance, i);
+      if (verdict.kind === 'admitted') continue;
+      const code = verdict.kind === 'banned' ? 'api_key_banned' : 'rate_limit_exceeded';
+      recent.note(refused({ requestId: `r${i}`, code, window: 'minute', judgement: verdict.kind, refusal: verdict }));
+    }
+    const all = Array.from({ length: 6 }, (_, i) => found(recent, `r${i + 2}`)[0]!);
+    expect(all.map(({ strike }) => strike?.number ?? null)).toEqual([1, 2, 3, 4, null, null]);
+    expect(all.map(({ imposedBan }) => imposedBan)).toEqual([false, false, false, true, false, false]);
+    expect(all[3]!.sentence).toBe(
+      'The key went on after its limit of the minute was used up. This request was strike 4 and began ban 1, which lasts until 13:47:40 UTC.',
+    );
+    expect(all[5]!.advice).toMatch(/^Wait until 13:47:40 UTC, or lift the ban\. /);
+  });
+
+  test('for which waiting cannot help have no retryAt and say so', () => {
+    const allowance = { plan: 'free', limits: [windowLimit('minute', 2)], unlimited: [], bans: null };
+    const verdict = verdictOf(decide(UNSEEN, allowance, 1_000_000_000, 5, 1), allowance, 0) as Exchange['refusal'];
+    const { recent } = recentAt();
+    recent.note(refused({ cost: 5, refusal: verdict! }));
+    const [refusal] = found(recent, 'r');
+    expect([refusal!.retryAt, refusal!.strike]).toEqual([null, null]);
+    expect(refusal!.sentence).toBe(
+      'The request costs 5 and the key may use 2 a minute, so it is refused however long the client waits.',
+    );
+  });
+});
+
+describe('consumers near a limit', () => {
+  const near = (recent: RecentRequests) => recent.answer(NOTHING).near.map(({ id, share }) => [id, share]);
+
+  test('are those with a tenth of a window left, or less than such a request costs', () => {
+    const { recent } = recentAt();
+    for (const [consumerId, remaining, cost] of [
+      ['a', 11, 1],
+      ['b', 10, 1],
+      ['c', 20, 21],
+      ['d', 0, 1],
+    ] as const) {
+      recent.note(exchangeOf({ consumerId, remaining: [remaining], cost }));
+    }
+    recent.note(exchangeOf({ consumerId: 'e', remaining: [0], judgement: 'refused', code: 'x' }));
+    expect(near(recent)).toEqual([
+      ['d', 0],
+      ['b', 0.1],
+      ['c', 0.2],
+    ]);
+  });
+
+  test('are at most 1,000, and forgotten when their window has ended', () => {
+    const { clock, recent } = recentAt();
+    for (let i = 0; i < 1_001; i++) recent.note(exchangeOf({ consumerId: `key_${i}`, remaining: [0] }));
+    expect(near(recent).length).toBe(1_000);
+    clock.nowMs += 120_001;
+    expect(near(recent)).toEqual([]);
+  });
+});
+
+describe('a tail', () => {
+  const take = (recent: RecentRequests, filter = EVERYTHING) =>
+    recent.answer({ ...NOTHING, tails: [{ id: 't', filter }] }).tails;
+
+  test('holds at most 50 requests, counts the others, and begins anew when they are fetched', () => {
+    const { recent } = recentAt();
+    recent.note(exchangeOf());
+    expect(take(recent)).toEqual([{ id: 't', requests: [], skipped: 0 }]);
+    for (let i = 0; i < 70; i++) recent.note(exchangeOf());
+    expect(take(recent)).toMatchObject([{ requests: { length: 50 }, skipped: 20 }]);
+    expect(take(recent)).toEqual([{ id: 't', requests: [], skipped: 0 }]);
+  });
+
+  test.each([
+    [{ plan: 'free' }, 1],
+    [{ plan: 'pro' }, 0],
+    [{ key: 'key_a', route: '/v1/pets', verdict: 'admitted', status: '200' }, 1],
+    [{ key: 'key_b' }, 0],
+    [{ route: '/v2' }, 0],
+    [{ verdict: 'refused' }, 0],
+    [{ status: '2xx' }, 1],
+    [{ status: '4xx' }, 0],
+    [{ status: '201' }, 0],
+  ])('with the filter %j shows %i of a request', (filter, shown) => {
+    const { recent } = recentAt();
+    take(recent, { ...EVERYTHING, ...filter });
+    recent.note(exchangeOf());
+    expect(take(recent)[0]!.requests).toHaveLength(shown);
+  });
+
+  test('that nobody fetches for 5 s ends, and another begins empty', () => {
+    const { clock, recent } = recentAt();
+    take(recent);
+    clock.nowMs += 5_001;
+    recent.answer(NOTHING);
+    recent.note(exchangeOf());
+    expect(take(recent)).toEqual([{ id: 't', requests: [], skipped: 0 }]);
+  });
+});
+
+describe('the record for simulations', () => {
+  test('has the last 50,000 decided requests of known callers, oldest first', () => {
+    const { recent } = recentAt();
+    for (let i = 0; i < 50_003; i++) recent.note(exchangeOf({ decidedAtMs: i, cost: 2 }));
+    recent.note(exchangeOf({ decidedAtMs: null }));
+    recent.note(exchangeOf({ consumerId: null }));
+    const { decidedAtMs, costs, consumerIds, plans, methods, routes } = recent.recentRecord();
+    expect([decidedAtMs.length, decidedAtMs[0], decidedAtMs.at(-1)]).toEqual([50_000, 3, 50_002]);
+    expect([costs[0], consumerIds[0], plans[0], methods[0], routes[0]]).toEqual([
+      2,
+      'key_a',
+      'free',
+      'GET',
+      '/v1/pets',
+    ]);
+    expect([costs, consumerIds, plans, methods, routes].map(({ length }) => length)).toEqual(Array(5).fill(50_000));
+  });
+});
