@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type AccountState, banLengthMs, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import { verdictOf } from '../../src/admit/verdict.ts';
+import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { endIfOpened, type WindowName } from '../../src/admit/windows.ts';
 import { histories, historiesOfOnePlan } from '../support/histories.ts';
 
@@ -25,6 +25,8 @@ test('n requests decided at once are judged as n single ones, and leave the same
         });
         expect(together.map(({ kind }) => kind)).toEqual(apart.map(({ kind }) => kind));
         expect(together.map(({ standings }) => standings)).toEqual(apart.map(({ standings }) => standings));
+        const strikeOf = (verdict: Verdict) => (verdict.kind === 'admitted' ? null : verdict.strike);
+        expect(together.map(strikeOf)).toEqual(apart.map(strikeOf));
         expect(batch.state).toEqual(single);
         state = batch.state;
       }
