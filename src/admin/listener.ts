@@ -123,12 +123,6 @@ async function answer(
   response.end(text);
 }
 
-/** The handler of `/console` in a gateway that has none: 404, as any other path. */
-export async function noConsole(request: IncomingMessage, response: ServerResponse): Promise<void> {
-  request.resume();
-  notFound(response);
-}
-
 function notFound(response: ServerResponse): void {
   sendError(response, 404, 'not_found', 'The admin listener has only /livez, /readyz, /metrics and /admin.');
 }
