@@ -70,6 +70,16 @@ export function newIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
+/** The Idempotency-Key field of a dialog: the same for the same body, so that a repetition after a lost response adds nothing. */
+export function useOnce(): (body: object) => Readonly<Record<string, string>> {
+  const last = useRef({ text: '', key: '' });
+  return (body) => {
+    const text = JSON.stringify(body);
+    if (last.current.text !== text) last.current = { text, key: newIdempotencyKey() };
+    return { 'Idempotency-Key': last.current.key };
+  };
+}
+
 /** What a screen reads. While it is read again, the earlier data stay on the screen. */
 export interface Resource<T> {
   readonly data: T | null;
@@ -132,6 +142,31 @@ export function useResource<T>(path: string | null): Resource<T> {
     reload,
   };
 }
+
+/** After this time without input nothing is read by itself, in milliseconds: each request keeps a session alive. */
+const QUIET_MS = 300_000;
+
+/** Reads again and again while somebody uses the page: not in a hidden tab, and not after five minutes without input. */
+export function useRefresh(reload: () => unknown, everyMs: number): void {
+  const latest = useRef(reload);
+  latest.current = reload;
+  useEffect(() => {
+    let usedAt = Date.now();
+    const use = () => {
+      usedAt = Date.now();
+    };
+    for (const name of INPUT) window.addEventListener(name, use, { passive: true });
+    const timer = setInterval(() => {
+      if (!document.hidden && Date.now() - usedAt < QUIET_MS) latest.current();
+    }, everyMs);
+    return () => {
+      clearInterval(timer);
+      for (const name of INPUT) window.removeEventListener(name, use);
+    };
+  }, [everyMs]);
+}
+
+const INPUT = ['pointermove', 'keydown', 'wheel', 'touchstart'] as const;
 
 /** Whether the same request may succeed in a moment without anybody doing anything. */
 export function isPassing({ code }: ApiError): boolean {

@@ -72,10 +72,10 @@ export function TopUpDialog({ of: { id, name, window: refusing }, onClose, onCha
         const counted = Object.entries(windows).filter(([, { limit }]) => limit !== 'unlimited');
         if (counted.length === 0) return html`<p>All windows of this key are unlimited.</p>`;
         return html`<${Field} id="topup-window" label="Window">
-            <select id="topup-window" name="window" value=${refusing ?? counted[0]![0]}>
+            <select id="topup-window" name="window">
               ${counted.map(
                 ([window, { used, limit }]) =>
-                  html`<option value=${window}>${window}: ${countText(used)} of ${countText(limit)} used</option>`,
+                  html`<option value=${window} selected=${window === refusing}>${window}: ${countText(used)} of ${countText(limit)} used</option>`,
               )}
             </select>
           </${Field}>

@@ -40,15 +40,25 @@ export interface ChangeDialogProps {
   readonly children?: Children;
   /**
    * Makes the change.
-   * @returns what happened, for the notice; null if the dialog shows it itself and stays open
+   * @returns what happened, for the notice; null if the dialog stays open and shows `result`
    * @throws ApiError, which the dialog shows
    */
   readonly act: (form: FormData) => Promise<string | null>;
   readonly onClose: () => void;
+  /** What the change gave, instead of the fields, such as a secret. Only its button closes the dialog then, not Escape. */
+  readonly result?: Children;
 }
 
 /** A dialog that makes one change. The browser keeps the focus inside and gives it back afterwards. */
-export function ChangeDialog({ title, action, isDangerous = false, children, act, onClose }: ChangeDialogProps) {
+export function ChangeDialog({
+  title,
+  action,
+  isDangerous = false,
+  children,
+  act,
+  onClose,
+  result,
+}: ChangeDialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [error, setError] = useState<string | null>(null);
   const [isRunning, setRunning] = useState(false);
@@ -63,8 +73,9 @@ export function ChangeDialog({ title, action, isDangerous = false, children, act
     try {
       const message = await act(new FormData(event.target as HTMLFormElement));
       if (message !== null) {
-        notify(message);
+        // In this order: a screen reader does not speak what is behind an open dialog.
         dialog.current?.close();
+        notify(message);
       }
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
@@ -73,13 +84,23 @@ export function ChangeDialog({ title, action, isDangerous = false, children, act
       setRunning(false);
     }
   };
+  const close = () => dialog.current?.close();
+  if (result) {
+    return html`<dialog ref=${dialog} aria-labelledby="dialog-title" closedby="none" onClose=${() => closed(onClose)}>
+      <div class="dialog-body">
+        <h2 id="dialog-title">${title}</h2>
+        ${result}
+        <div class="dialog-actions"><button type="button" class="primary" onClick=${close}>Done</button></div>
+      </div>
+    </dialog>`;
+  }
   return html`<dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${() => closed(onClose)}>
     <form onSubmit=${submit}>
       <h2 id="dialog-title">${title}</h2>
       ${children}
       ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
       <div class="dialog-actions">
-        <button type="button" onClick=${() => dialog.current?.close()}>Cancel</button>
+        <button type="button" onClick=${close}>Cancel</button>
         <button type="submit" class=${isDangerous ? 'danger' : 'primary'} aria-busy=${isRunning}>
           ${isRunning ? 'Working…' : action}
         </button>
@@ -110,4 +131,32 @@ export function Field({ id, label, hint, children }: { id: string; label: string
     ${children}
     ${hint && html`<p class="hint" id="${id}-hint">${hint}</p>`}
   </div>`;
+}
+
+/** A new secret, which nobody can show again. It is in the page only as long as this element is. */
+export function SecretShown({ secret, children }: { secret: string; children?: Children }) {
+  const field = useRef<HTMLTextAreaElement>(null);
+  const [said, setSaid] = useState('');
+  const select = () => {
+    field.current!.focus();
+    field.current!.select();
+  };
+  useEffect(select, []);
+  const copy = async () => {
+    try {
+      // Without TLS the page has no clipboard.
+      await navigator.clipboard.writeText(secret);
+      setSaid('Copied.');
+    } catch {
+      select();
+      setSaid('The secret is selected: copy it with Ctrl+C, or ⌘C on a Mac.');
+    }
+  };
+  return html`<p>Copy the secret now: it is shown this once, and nobody can show it again.</p>
+    <div class="field">
+      <label for="new-secret">Secret</label>
+      <textarea id="new-secret" class="code" readonly rows="2" autocomplete="off" spellcheck="false" value=${secret}></textarea>
+    </div>
+    <p class="actions"><button type="button" onClick=${copy}>Copy the secret</button> <span role="status">${said}</span></p>
+    ${children}`;
 }

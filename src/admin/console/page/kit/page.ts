@@ -7,7 +7,7 @@ export function Page({ title, beside, children }: { title: string; beside?: Chil
     document.title = `${title} · Tollgate`;
   }, [title]);
   return html`<div class="page">
-    <div class="page-head"><h1 tabindex="-1">${title}</h1>${beside && html`<div class="beside">${beside}</div>`}</div>
+    <div class="page-head"><h1 tabindex="-1"><bdi>${title}</bdi></h1>${beside && html`<div class="beside">${beside}</div>`}</div>
     ${children}
   </div>`;
 }

@@ -325,10 +325,24 @@ function GatewayCard(gateway: Gateway) {
   </li>`;
 }
 
-/** A key by its name, or by its id if it has none, with a link to its screen. */
-export function KeyName({ id, name, owner }: { id: string; name: string | null; owner: string | null }) {
+/**
+ * A key by its name, or by its id if it has none, with a link to its screen.
+ * @param plan for a caller with tokens, which alone name it
+ */
+export function KeyName({
+  id,
+  name,
+  owner,
+  plan,
+}: {
+  id: string;
+  name: string | null;
+  owner: string | null;
+  plan?: string | null;
+}) {
+  const query = id.startsWith('jwt_') && plan ? `?plan=${encodeURIComponent(plan)}` : '';
   return html`<span class="key-name">
-    <a href=${hrefOf(`/keys/${encodeURIComponent(id)}`)}><bdi>${name ?? id}</bdi></a>
+    <a href=${hrefOf(`/keys/${encodeURIComponent(id)}${query}`)}><bdi>${name ?? id}</bdi></a>
     <span class="muted">${name !== null && html`<code>${id}</code>`}${owner !== null && html` <bdi>${owner}</bdi>`}</span>
   </span>`;
 }
@@ -337,7 +351,7 @@ function nameOf({ id, name }: { id: string; name: string | null }): string {
   return name ?? id;
 }
 
-function ordinal(number: number): string {
+export function ordinal(number: number): string {
   const last = number % 100 > 10 && number % 100 < 14 ? 0 : number % 10;
   return `${number}${['th', 'st', 'nd', 'rd'][last] ?? 'th'}`;
 }

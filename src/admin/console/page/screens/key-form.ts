@@ -1,0 +1,254 @@
+import { useRef, useState } from 'preact/hooks';
+import { ApiError, request, useOnce } from '../api.ts';
+import { html } from '../html.ts';
+import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
+import { countText, millisecondsOf } from '../kit/format.ts';
+import { Badge } from '../kit/page.ts';
+import { hrefOf } from '../router.ts';
+
+// What a key is, and the two dialogs with its fields: to create one and to edit one.
+
+export const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'] as const;
+type Window = (typeof WINDOWS)[number];
+type Limit = number | 'unlimited';
+
+export interface Key {
+  readonly id: string;
+  readonly plan: string;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly notes: string | null;
+  readonly ownLimits: Readonly<Partial<Record<Window, Limit>>>;
+  readonly createdAt: string;
+  readonly expiresAt: string | null;
+  readonly revokedAt: string | null;
+  /** A day of UTC. Only in the report of one key and in lists of unused ones. */
+  readonly lastUsedOn?: string | null;
+  /** The secrets that work, newest first. */
+  readonly secrets: readonly {
+    readonly last4: string | null;
+    readonly createdAt: string;
+    readonly expiresAt: string | null;
+  }[];
+}
+
+/** The response that shows a secret. */
+export type KeyWithSecret = Key & { readonly key: string };
+
+export interface Plan {
+  readonly name: string;
+  readonly limits: Readonly<Partial<Record<Window, Limit | 'custom'>>>;
+  readonly bans: { readonly after: number; readonly withinMs: number } | null;
+  readonly enforce: boolean;
+}
+
+export function pathOf(id: string): string {
+  return `/admin/keys/${encodeURIComponent(id)}`;
+}
+
+export function stateOf({ revokedAt, expiresAt }: Key): 'live' | 'revoked' | 'expired' {
+  if (revokedAt !== null) return 'revoked';
+  return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now() ? 'expired' : 'live';
+}
+
+export function KeyState({ of: key }: { of: Key }) {
+  const state = stateOf(key);
+  if (state === 'live') return html`<${Badge} kind="good">Live</${Badge}>`;
+  return html`<${Badge} kind="plain">${state === 'revoked' ? 'Revoked' : 'Expired'}</${Badge}>`;
+}
+
+/** The text of each field. */
+type Values = Readonly<Record<string, string>>;
+
+function valuesOf({ plan, name, owner, notes, expiresAt, ownLimits }: Key): Values {
+  const limits = WINDOWS.map((window) => [window, String(ownLimits[window] ?? '')] as const);
+  return {
+    plan,
+    name: name ?? '',
+    owner: owner ?? '',
+    notes: notes ?? '',
+    expires: expiresAt === null ? '' : localText(new Date(expiresAt)),
+    ...Object.fromEntries(limits),
+  };
+}
+
+/** A moment as `datetime-local` has it: `2026-11-23T14:05`, in the reader's zone. */
+function localText(date: Date): string {
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+/** The members of a request that sets what differs from `before`; what the reader has not touched is left out. */
+function changesOf(form: FormData, before: Values): Record<string, unknown> {
+  const changed = (name: string) => {
+    const text = String(form.get(name) ?? '').replaceAll('\r\n', '\n');
+    return text === (before[name] ?? '') ? undefined : text.trim();
+  };
+  const changes: Record<string, unknown> = {};
+  for (const name of ['plan', 'name', 'owner', 'notes']) {
+    const text = changed(name);
+    if (text !== undefined) changes[name] = text === '' ? null : text;
+  }
+  const expires = changed('expires');
+  if (expires !== undefined) changes.expiresAt = expires === '' ? null : new Date(expires).toISOString();
+  const limits: Record<string, Limit | null> = {};
+  for (const window of WINDOWS) {
+    const text = changed(window);
+    if (text !== undefined) limits[window] = text === '' ? null : text === 'unlimited' ? text : Number(text);
+  }
+  if (Object.keys(limits).length > 0) changes.limits = limits;
+  return changes;
+}
+
+/**
+ * The fields of a key. They are not controlled: a screen that is drawn anew must not take away what somebody types.
+ * @param plans null if they could not be read; the plan is then typed
+ */
+function KeyFields({ values, plans }: { values: Values; plans: readonly Plan[] | null }) {
+  const [chosen, setChosen] = useState(values.plan ?? '');
+  const plan = plans?.find(({ name }) => name === chosen);
+  const choose = (event: Event) => setChosen((event.target as HTMLSelectElement).value);
+  const names = [...new Set([...(plans ?? []).map(({ name }) => name), ...(values.plan ? [values.plan] : [])])];
+  return html`<${Field} id="key-plan" label="Plan">
+      ${
+        plans === null
+          ? html`<input id="key-plan" name="plan" required defaultValue=${values.plan} autocomplete="off" />`
+          : html`<select id="key-plan" name="plan" required onChange=${choose}>
+              ${!values.plan && html`<option value="">Choose a plan…</option>`}
+              ${names.map((name) => html`<option key=${name} value=${name} selected=${name === values.plan}>${name}</option>`)}
+            </select>`
+      }
+    </${Field}>
+    <div class="pair">
+      <${Field} id="key-name" label="Name">
+        <input id="key-name" name="name" maxlength="100" defaultValue=${values.name} autocomplete="off" />
+      </${Field}>
+      <${Field} id="key-owner" label="Owner" hint="A team, a customer or an address.">
+        <input id="key-owner" name="owner" maxlength="100" defaultValue=${values.owner} autocomplete="off" aria-describedby="key-owner-hint" />
+      </${Field}>
+    </div>
+    <${Field} id="key-expires" label="Expires" hint="In your time zone. Empty: never.">
+      <input id="key-expires" name="expires" type="datetime-local" max="9999-12-30T00:00" defaultValue=${values.expires} aria-describedby="key-expires-hint" />
+    </${Field}>
+    <fieldset>
+      <legend>Limits of its own</legend>
+      <p class="hint" id="key-limits-hint">Requests in each window: a number, or unlimited. Empty: what the plan says.</p>
+      <div class="limits">
+        ${WINDOWS.map((window) => {
+          const id = `key-${window}`;
+          const ofPlan = plan?.limits[window];
+          const isCustom = ofPlan === 'custom';
+          const hint = isCustom
+            ? 'required by the plan'
+            : plan && `plan: ${ofPlan === undefined ? 'none' : countText(ofPlan)}`;
+          return html`<${Field} key=${window} id=${id} label=${`A ${window}`.replace('A hour', 'An hour')} hint=${hint}>
+            <input
+              id=${id}
+              name=${window}
+              defaultValue=${values[window]}
+              required=${isCustom}
+              pattern="[0-9]{1,15}|unlimited"
+              title="A number, or: unlimited"
+              autocomplete="off"
+              aria-describedby="${hint ? `${id}-hint ` : ''}key-limits-hint"
+            />
+          </${Field}>`;
+        })}
+      </div>
+    </fieldset>
+    <${Field} id="key-notes" label="Notes" hint="For those who look after keys. Callers never see them.">
+      <textarea id="key-notes" name="notes" rows="3" maxlength="1000" defaultValue=${values.notes} aria-describedby="key-notes-hint"></textarea>
+    </${Field}>`;
+}
+
+export function CreateDialog({
+  plans,
+  onClose,
+}: {
+  plans: readonly Plan[] | null;
+  /** @param id of the new key; null if none was made */
+  onClose: (id: string | null) => void;
+}) {
+  const [made, setMade] = useState<KeyWithSecret | null>(null);
+  const once = useOnce();
+  const act = async (form: FormData) => {
+    const body = changesOf(form, {});
+    const { status, data } = await request<KeyWithSecret>('POST', '/admin/keys', { body, headers: once(body) });
+    setMade(data);
+    notify(`The key ${data.name ?? data.id} is created on the plan ${data.plan}.${settledText(status)}`);
+    return null;
+  };
+  return html`<${ChangeDialog}
+    title=${made === null ? 'Create a key' : `The key ${made.name ?? made.id} is created`}
+    action="Create key"
+    act=${act}
+    onClose=${() => onClose(made?.id ?? null)}
+    result=${made !== null && html`<${SecretShown} secret=${made.key} />`}
+  >
+    <${KeyFields} values=${{}} plans=${plans} />
+  </${ChangeDialog}>`;
+}
+
+/** Edits a key as it was read with `etag`. A change that somebody else made meanwhile is shown, and nothing is overwritten. */
+export function EditDialog({
+  of: key,
+  etag,
+  plans,
+  onClose,
+  onChanged,
+}: {
+  of: Key;
+  etag: string | null;
+  plans: readonly Plan[] | null;
+  onClose: () => void;
+  onChanged: () => void;
+}) {
+  const [first] = useState(() => valuesOf(key));
+  const base = useRef({ values: first, etag });
+  const fields = useRef<HTMLDivElement>(null);
+  const act = async (form: FormData) => {
+    const body = changesOf(form, base.current.values);
+    if (Object.keys(body).length === 0) throw new ApiError(0, 'unchanged', 'Nothing is changed yet.');
+    const headers = { 'If-Match': base.current.etag ?? '*' };
+    try {
+      const { status, data } = await request<Key>('PATCH', pathOf(key.id), { body, headers });
+      onChanged();
+      return `${data.name ?? data.id} is changed.${settledText(status)}`;
+    } catch (failure) {
+      if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
+      throw await takeOver(failure);
+    }
+  };
+  /** Takes the new state into the fields that were not touched. @returns what has become different, as an error */
+  const takeOver = async ({ status, code }: ApiError) => {
+    const fresh = await request<Key>('GET', pathOf(key.id));
+    const [before, after] = [base.current.values, valuesOf(fresh.data)];
+    base.current = { values: after, etag: fresh.etag };
+    onChanged();
+    const different = Object.keys(after).filter((name) => after[name] !== before[name]);
+    for (const name of different) {
+      const field = fields.current!.querySelector<HTMLInputElement>(`[name="${name}"]`)!;
+      if (field.value !== before[name]) continue;
+      field.value = after[name]!;
+      field.dispatchEvent(new Event('change', { bubbles: true }));
+    }
+    const news = different.map((name) => `${name} is now ${after[name] || 'empty'}`).join(', ');
+    const what = news === '' ? 'something beside these fields, such as its secrets' : news;
+    return new ApiError(
+      status,
+      code,
+      `Somebody changed this key meanwhile, and nothing of yours is saved yet: ${what}. The fields show it, with your changes on top. Save again to make yours.`,
+    );
+  };
+  return html`<${ChangeDialog} title=${`Edit ${key.name ?? key.id}`} action="Save" act=${act} onClose=${onClose}>
+    <div class="dialog-body" ref=${fields}><${KeyFields} values=${first} plans=${plans} /></div>
+  </${ChangeDialog}>`;
+}
+
+/** The last four characters of the secrets that work. */
+export function LastFour({ of: { secrets } }: { of: Key }) {
+  return secrets.map(({ last4 }, i) => html`${i > 0 && ', '}<code>${last4 === null ? 'unknown' : `…${last4}`}</code>`);
+}
+
+export function keyHref(id: string): string {
+  return hrefOf(`/keys/${encodeURIComponent(id)}`);
+}

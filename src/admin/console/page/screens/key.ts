@@ -1,0 +1,618 @@
+import { useRef, useState } from 'preact/hooks';
+import { ApiError, type Resource, request, useOnce, useRefresh, useResource } from '../api.ts';
+import { LiftDialog, TopUpDialog } from '../help.ts';
+import { html } from '../html.ts';
+import { BarChart, Meter, type Series } from '../kit/charts.ts';
+import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
+import { countText, lengthText, momentText, Time, Until } from '../kit/format.ts';
+import { Badge, Page, Section } from '../kit/page.ts';
+import { Empty, Problem, Shown } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { hrefOf, navigate, usePlace } from '../router.ts';
+import { useMay } from '../session.ts';
+import {
+  EditDialog,
+  type Key,
+  KeyState,
+  type KeyWithSecret,
+  LastFour,
+  type Plan,
+  pathOf,
+  stateOf,
+} from './key-form.ts';
+import { ordinal } from './now.ts';
+
+interface WindowUsage {
+  readonly limit: number | 'unlimited';
+  readonly used: number;
+  readonly remaining: number | 'unlimited';
+  readonly resetAt: number;
+  /** Its kind in words; absent for a window that is only watched. */
+  readonly form?: string;
+  readonly topUp?: { readonly amount: number; readonly until: number } | null;
+}
+
+interface Standing {
+  readonly windows: Readonly<Record<string, WindowUsage>>;
+  readonly strikes: number;
+  readonly ban: { readonly number: number; readonly until: number } | null;
+}
+
+/** `GET /admin/keys/{id}/usage`. */
+interface Usage extends Standing {
+  readonly plan: string;
+  /** The number of the last ban that is not forgotten; 0 without one. */
+  readonly rung: number;
+  readonly nextBanSeconds: number | null;
+  readonly shadow?: Standing;
+}
+
+interface History {
+  readonly buckets: readonly { readonly at: string; admitted: number; refused: number; banned: number }[];
+}
+
+interface DeprecatedRoute {
+  readonly route: string;
+  readonly methods: readonly string[];
+  readonly sunset: string | null;
+  readonly successor: string | null;
+  readonly calls: number;
+  /** A day of UTC. */
+  readonly lastDay: string;
+}
+
+interface Change {
+  readonly id: string;
+  readonly time: string;
+  readonly action: string;
+  readonly outcome: string;
+  readonly code: string | null;
+  readonly actor: { readonly name?: string; readonly user?: string; readonly host?: string };
+  readonly before: object | null;
+  readonly after: object | null;
+}
+
+type DialogName = 'lift' | 'topup' | 'reset' | 'rotate' | 'revoke' | 'delete' | 'edit';
+
+/** The key as it was when a dialog was opened: what is read again meanwhile does not change what somebody agrees to. */
+interface Opened {
+  readonly dialog: DialogName;
+  readonly key: Key | null;
+  readonly etag: string | null;
+}
+
+/** How often counts are read again, and what changes slowly, in milliseconds. */
+const COUNTS_MS = 5_000;
+const REST_MS = 60_000;
+
+/** All about one key, or about a caller with tokens (`jwt_…`), of which only the counts and the history are known. */
+export function KeyScreen({ id }: { id: string }) {
+  const hasTokens = id.startsWith('jwt_');
+  const path = pathOf(id);
+  const plan = usePlace().query.get('plan');
+  const key = useResource<Key>(hasTokens ? null : path);
+  const plans = useResource<{ plans: readonly Plan[] }>('/admin/plans');
+  const planQuery = hasTokens && plan !== null ? `?plan=${encodeURIComponent(plan)}` : '';
+  const usage = useResource<Usage>(hasTokens && plan === null ? null : `${path}/usage${planQuery}`);
+  const hours = useResource<History>(`${path}/history?step=hour`);
+  const days = useResource<History>(`${path}/history?step=day`);
+  const routes = useResource<{ routes: readonly DeprecatedRoute[] }>(`${path}/deprecations`);
+  const changes = useResource<{ changes: readonly Change[] }>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
+  const [opened, setOpened] = useState<Opened | null>(null);
+  const isGone = key.error?.status === 404;
+  const readCounts = () => Promise.all([key.reload(), usage.reload()]);
+  const readRest = () => Promise.all([hours, days, routes, changes].map(({ reload }) => reload()));
+  const readAll = () => void Promise.all([readCounts(), readRest()]);
+  useRefresh(() => !isGone && readCounts(), COUNTS_MS);
+  useRefresh(() => !isGone && readRest(), REST_MS);
+  const name = key.data?.name ?? null;
+  const open = (dialog: DialogName) => setOpened({ dialog, key: key.data, etag: key.etag });
+  if (isGone) {
+    return html`<${Page} title=${id}>
+      <${Problem} error=${new ApiError(404, 'not_found', 'There is no key with this id. It may have been deleted.')} />
+      <p class="actions"><a class="button" href=${hrefOf('/keys')}>All keys</a> <a class="button" href=${auditHref(id)}>What Audit has of it</a></p>
+    </${Page}>`;
+  }
+  return html`<${Page}
+    title=${name ?? id}
+    beside=${key.data !== null && html`<${KeyActions} of=${key.data} open=${open} />`}
+  >
+    <${Head} id=${id} key_=${key} usage=${usage.data} />
+    ${hasTokens && html`<${PlanOfTokens} id=${id} plan=${plan} plans=${plans.data?.plans ?? []} />`}
+    ${
+      (!hasTokens || plan !== null) &&
+      html`<${Limits} usage=${usage} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} hasTokens=${hasTokens} open=${open} />`
+    }
+    <${Section} title="Use" note="Hours are in your time zone, days are those of UTC.">
+      <div class="charts">
+        <${Shown} of=${hours} what="the hours">${(data: History) => html`<${Used} history=${data} ...${HOURS} />`}</${Shown}>
+        <${Shown} of=${days} what="the days">${(data: History) => html`<${Used} history=${data} ...${DAYS} />`}</${Shown}>
+      </div>
+    </${Section}>
+    ${key.data !== null && html`<${Secrets} of=${key.data} open=${open} />`}
+    <${Deprecated} routes=${routes} />
+    <${Changes} id=${id} changes=${changes} />
+    ${
+      opened !== null &&
+      html`<${Dialogs}
+        ...${opened}
+        of=${opened.key}
+        id=${id}
+        name=${opened.key?.name ?? null}
+        usage=${usage.data}
+        plans=${plans.data?.plans ?? null}
+        onClose=${() => setOpened(null)}
+        onChanged=${readAll}
+      />`
+    }
+  </${Page}>`;
+}
+
+function auditHref(id: string): string {
+  return hrefOf(`/audit?key=${encodeURIComponent(id)}`);
+}
+
+function KeyActions({ of: key, open }: { of: Key; open: (dialog: DialogName) => void }) {
+  const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
+  const state = stateOf(key);
+  return html`<span class="actions">
+    ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('edit')}>Edit…</button>`}
+    ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('revoke')}>Revoke…</button>`}
+    ${mayDelete && state !== 'live' && html`<button type="button" onClick=${() => open('delete')}>Delete…</button>`}
+  </span>`;
+}
+
+function Head({ id, key_: resource, usage }: { id: string; key_: Resource<Key>; usage: Usage | null }) {
+  const key = resource.data;
+  const ban = usage?.ban ?? null;
+  const own = Object.entries(key?.ownLimits ?? {}).map(([window, limit]) => `${countText(limit!)} a ${window}`);
+  return html`<div class="key-head">
+    <p class="actions">
+      ${key !== null && html`<${KeyState} of=${key} />`}
+      ${ban !== null && html`<${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}>`}
+      <code>${id}</code>
+      ${(key?.plan ?? usage?.plan) && html`<span class="tag">plan ${key?.plan ?? usage!.plan}</span>`}
+    </p>
+    ${key === null && resource.error !== null && html`<${Problem} error=${resource.error} retry=${resource.reload} />`}
+    ${
+      key !== null &&
+      html`${resource.error !== null && html`<${Problem} error=${resource.error} retry=${resource.reload} />`}
+        <dl class="facts panel">
+          <dt>Owner</dt>
+          <dd><bdi>${key.owner ?? '–'}</bdi></dd>
+          <dt>Created</dt>
+          <dd><${Time} at=${key.createdAt} /></dd>
+          ${key.revokedAt !== null && html`<dt>Revoked</dt><dd><${Time} at=${key.revokedAt} /></dd>`}
+          <dt>Expires</dt>
+          <dd>${key.expiresAt === null ? 'never' : stateOf(key) === 'live' ? html`<${Until} at=${key.expiresAt} />` : html`<${Time} at=${key.expiresAt} />`}</dd>
+          ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : `${key.lastUsedOn} (UTC)`}</dd>`}
+          ${own.length > 0 && html`<dt>Own limits</dt><dd>${own.join(', ')}</dd>`}
+          ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
+        </dl>`
+    }
+  </div>`;
+}
+
+function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; plans: readonly Plan[] }) {
+  const choose = (event: Event) => {
+    const chosen = (event.target as HTMLSelectElement).value;
+    navigate(`/keys/${encodeURIComponent(id)}${chosen && `?plan=${encodeURIComponent(chosen)}`}`, 'replace');
+  };
+  return html`<div class="panel">
+    <${Field} id="token-plan" label="Plan" hint="This caller has tokens, and only they name its plan. Choose it to see the limits.">
+      <select id="token-plan" value=${plan ?? ''} onChange=${choose} aria-describedby="token-plan-hint">
+        <option value="">Choose a plan…</option>
+        ${[...new Set([...plans.map(({ name }) => name), ...(plan === null ? [] : [plan])])].map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
+      </select>
+    </${Field}>
+  </div>`;
+}
+
+function Limits({
+  usage,
+  plan,
+  hasTokens,
+  open,
+}: {
+  usage: Resource<Usage>;
+  plan: Plan | undefined;
+  hasTokens: boolean;
+  open: (dialog: DialogName) => void;
+}) {
+  const mayHelp = useMay('operator');
+  const note = plan?.enforce === false ? 'This plan is only watched: it counts, and refuses nobody.' : null;
+  return html`<${Section} title="Limits" note=${note}>
+    <${Shown} of=${usage} what="the limits">
+      ${(data: Usage) => html`<div class="panel stack">
+        <${Windows} of=${data} />
+        <${Strikes} of=${data} plan=${plan} />
+        ${
+          mayHelp &&
+          html`<p class="actions">
+            ${data.ban !== null && html`<button type="button" class="primary" onClick=${() => open('lift')}>Lift the ban…</button>`}
+            ${!hasTokens && html`<button type="button" onClick=${() => open('topup')}>Top up…</button>`}
+            ${!hasTokens && html`<button type="button" onClick=${() => open('reset')}>Reset usage…</button>`}
+          </p>`
+        }
+        ${data.shadow !== undefined && html`<h3>Watched limits, which refuse nobody</h3><${Windows} of=${data.shadow} /><p>${data.shadow.strikes} strikes${data.shadow.ban !== null && html`, would be banned until <${Until} at=${data.shadow.ban.until} />`}</p>`}
+      </div>`}
+    </${Shown}>
+  </${Section}>`;
+}
+
+function Windows({ of: { windows } }: { of: Standing }) {
+  const all = Object.entries(windows);
+  if (all.length === 0) return html`<p>No window is limited.</p>`;
+  return html`<ul class="windows">
+    ${all.map(([window, { limit, used, remaining, resetAt, form, topUp }]) => {
+      const name = html`<span><strong>${window}</strong>${form && html` <span class="muted">${form}</span>`}</span>`;
+      if (limit === 'unlimited')
+        return html`<li key=${window}>${name}<span class="muted">unlimited, not counted</span></li>`;
+      return html`<li key=${window}>
+        ${name}
+        <span class="used">
+          <${Meter} label=${`Used of the ${window}`} used=${used} limit=${limit} />
+          <span>
+            ${countText(used)} of ${countText(limit)} used, ${countText(remaining)} left
+            ${remaining === 0 && html` <${Badge} kind="bad">Spent</${Badge}>`}
+            ${remaining !== 0 && Number(remaining) <= limit / 10 && html` <${Badge} kind="warn">Nearly spent</${Badge}>`}
+          </span>
+          ${topUp && html`<span class="muted">Topped up by ${countText(topUp.amount)} until <${Until} at=${topUp.until} /></span>`}
+        </span>
+        <span>
+          ${
+            used === 0 && form === 'fixed'
+              ? html`<span class="muted">Begins with the next request.</span>`
+              : html`<span class="muted">${form?.startsWith('sliding') ? 'Its oldest slice leaves at' : 'Resets at'}</span> <${Until} at=${resetAt} />`
+          }
+        </span>
+      </li>`;
+    })}
+  </ul>`;
+}
+
+function Strikes({ of: { strikes, ban, rung, nextBanSeconds }, plan }: { of: Usage; plan: Plan | undefined }) {
+  if (nextBanSeconds === null) return html`<p class="muted">This plan bans nobody.</p>`;
+  const rule = plan?.bans ?? null;
+  return html`<dl class="facts">
+    <dt>Strikes</dt>
+    <dd>
+      ${rule === null ? countText(strikes) : `${countText(strikes)} of ${countText(rule.after)}`}
+      ${rule !== null && html` <span class="muted">within ${lengthText(rule.withinMs / 1_000)}; each refusal is one</span>`}
+    </dd>
+    <dt>Ban</dt>
+    <dd>
+      ${
+        ban === null
+          ? html`none now${rung > 0 && html` <span class="muted">its ${ordinal(rung)} ban is not forgotten yet</span>`}`
+          : html`<${Badge} kind="bad">${ordinal(ban.number)} ban, until <${Until} at=${ban.until} /></${Badge}>`
+      }
+    </dd>
+    <dt>Next ban</dt>
+    <dd>the ${ordinal(rung + 1)}, would last ${lengthText(nextBanSeconds)}</dd>
+  </dl>`;
+}
+
+const VERDICTS: readonly Series[] = [
+  { name: 'admitted', title: 'Admitted', color: '--admitted' },
+  { name: 'refused', title: 'Refused', color: '--refused', isStriped: true },
+  { name: 'banned', title: 'Banned', color: '--banned' },
+];
+
+interface Span {
+  readonly id: string;
+  readonly title: string;
+  readonly step: string;
+  readonly stepMs: number;
+  readonly buckets: number;
+  readonly label: Intl.DateTimeFormat;
+}
+
+const HOURS: Span = {
+  id: 'hours',
+  title: 'The last 48 hours',
+  step: 'an hour',
+  stepMs: 3_600_000,
+  buckets: 48,
+  label: new Intl.DateTimeFormat('en-GB', { weekday: 'short', hour: '2-digit', minute: '2-digit' }),
+};
+const DAYS: Span = {
+  id: 'days',
+  title: 'The last 92 days',
+  step: 'a day',
+  stepMs: 86_400_000,
+  buckets: 92,
+  label: new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' }),
+};
+
+function Used({ history, id, title, step, stepMs, buckets, label }: Span & { history: History }) {
+  const counts = new Map(history.buckets.map((bucket) => [Date.parse(bucket.at), bucket]));
+  const last = Math.floor(Date.now() / stepMs) * stepMs;
+  const bars = Array.from({ length: buckets }, (_, i) => {
+    const at = last - (buckets - 1 - i) * stepMs;
+    const { admitted = 0, refused = 0, banned = 0 } = counts.get(at) ?? {};
+    return { label: label.format(at), values: { admitted, refused, banned } };
+  });
+  return html`<div>
+    <h3>${title}</h3>
+    <${BarChart} id=${id} title=${title} series=${VERDICTS} bars=${bars} step=${step} />
+    ${counts.size === 0 && html`<p class="muted">Nothing was counted, or <code>usage.history</code> is off.</p>`}
+  </div>`;
+}
+
+function Secrets({ of: key, open }: { of: Key; open: (dialog: DialogName) => void }) {
+  const mayRotate = useMay('operator') && stateOf(key) === 'live';
+  type Secret = Key['secrets'][number];
+  return html`<${Section} title="Secrets" note="Those that work, by their last four characters. Nobody can show a whole one again.">
+    ${
+      key.secrets.length === 0
+        ? html`<${Empty} title="No secret works." />`
+        : html`<${Table}
+            caption="Secrets that work"
+            rows=${key.secrets}
+            keyOf=${({ createdAt, last4 }: Secret) => `${createdAt} ${last4}`}
+            columns=${[
+              {
+                title: 'Secret',
+                isName: true,
+                cell: (secret: Secret) => html`<${LastFour} of=${{ secrets: [secret] }} />`,
+              },
+              { title: 'Created', cell: ({ createdAt }: Secret) => html`<${Time} at=${createdAt} />` },
+              {
+                title: 'Ends',
+                cell: ({ expiresAt }: Secret) =>
+                  expiresAt === null ? 'with the key' : html`<${Until} at=${expiresAt} />`,
+              },
+            ]}
+          />`
+    }
+    ${mayRotate && html`<p class="actions after"><button type="button" onClick=${() => open('rotate')}>Rotate…</button></p>`}
+  </${Section}>`;
+}
+
+function Deprecated({ routes }: { routes: Resource<{ routes: readonly DeprecatedRoute[] }> }) {
+  return html`<${Section} title="Deprecated routes that it calls" note="In the last 30 days.">
+    <${Shown} of=${routes} what="the deprecated routes">
+      ${({ routes }: { routes: readonly DeprecatedRoute[] }) =>
+        routes.length === 0
+          ? html`<${Empty} title="It calls none." />`
+          : html`<${Table}
+              caption="Deprecated routes that this key calls"
+              rows=${routes}
+              keyOf=${({ route, methods }: DeprecatedRoute) => `${methods} ${route}`}
+              columns=${[
+                {
+                  title: 'Route',
+                  isName: true,
+                  cell: ({ route, methods }: DeprecatedRoute) => html`<code>${methods?.join(', ')} ${route}</code>`,
+                },
+                { title: 'Calls', isNumber: true, cell: ({ calls }: DeprecatedRoute) => countText(calls) },
+                { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => lastDay },
+                {
+                  title: 'Ends',
+                  cell: ({ sunset }: DeprecatedRoute) =>
+                    sunset === null ? 'not set' : html`<${Until} at=${sunset} />`,
+                },
+                {
+                  title: 'Successor',
+                  cell: ({ successor }: DeprecatedRoute) => html`<code>${successor ?? '–'}</code>`,
+                },
+              ]}
+            />`}
+    </${Shown}>
+  </${Section}>`;
+}
+
+const ACTIONS: Readonly<Record<string, string>> = {
+  'key.create': 'Created',
+  'key.import': 'Imported',
+  'key.update': 'Edited',
+  'key.rotate': 'Rotated',
+  'key.revoke': 'Revoked',
+  'key.delete': 'Deleted',
+  'ban.lift': 'Ban lifted',
+  'keys.topup': 'Topped up',
+  'usage.reset': 'Usage reset',
+};
+
+function Changes({ id, changes }: { id: string; changes: Resource<{ changes: readonly Change[] }> }) {
+  const all = html`<a href=${auditHref(id)}>All in Audit</a>`;
+  return html`<${Section} title="Last changes" note=${all}>
+    <${Shown} of=${changes} what="the changes">
+      ${({ changes }: { changes: readonly Change[] }) =>
+        changes.length === 0
+          ? html`<${Empty} title="No change of it is recorded." />`
+          : html`<${Table}
+              caption="Last changes of this key"
+              rows=${changes}
+              keyOf=${(change: Change) => change.id}
+              columns=${[
+                { title: 'When', isName: true, cell: ({ time }: Change) => html`<${Time} at=${time} />` },
+                {
+                  title: 'What',
+                  cell: ({ action, outcome, code }: Change) =>
+                    html`${ACTIONS[action] ?? action}${outcome !== 'done' && html` <span class="muted">(${outcome}${code !== null && `: ${code}`})</span>`}`,
+                },
+                {
+                  title: 'Who',
+                  cell: ({ actor }: Change) => html`<bdi>${actor.name ?? `${actor.user}@${actor.host}`}</bdi>`,
+                },
+                {
+                  title: 'Difference',
+                  cell: (change: Change) => html`<bdi class="clamp">${differenceOf(change)}</bdi>`,
+                },
+              ]}
+            />`}
+    </${Shown}>
+  </${Section}>`;
+}
+
+/** What a change made different: `plan: free → pro`. */
+function differenceOf({ before, after }: Change): string {
+  const [was, is] = [(before ?? {}) as Record<string, unknown>, (after ?? {}) as Record<string, unknown>];
+  return [...new Set([...Object.keys(was), ...Object.keys(is)])]
+    .map((name) => ({ name, from: valueText(was[name]), to: valueText(is[name]) }))
+    .filter(({ from, to }) => from !== to)
+    .map(({ name, from, to }) => (before === null ? `${name}: ${to}` : `${name}: ${from} → ${to}`))
+    .join(', ');
+}
+
+function valueText(value: unknown): string {
+  if (value === undefined || value === null) return '–';
+  if (typeof value !== 'object') return String(value);
+  const parts = Array.isArray(value)
+    ? value.map(valueText)
+    : Object.entries(value).map(([name, inner]) => `${name} ${valueText(inner)}`);
+  return parts.join(' ') || '–';
+}
+
+interface Changing {
+  readonly of: Key;
+  readonly etag: string | null;
+  readonly onClose: () => void;
+  readonly onChanged: () => void;
+}
+
+function Dialogs({
+  dialog,
+  of: key,
+  etag,
+  id,
+  name,
+  usage,
+  plans,
+  onClose,
+  onChanged,
+}: Omit<Changing, 'of'> & {
+  dialog: DialogName;
+  of: Key | null;
+  id: string;
+  name: string | null;
+  usage: Usage | null;
+  plans: readonly Plan[] | null;
+}) {
+  if (dialog === 'lift')
+    return html`<${LiftDialog} of=${{ how: 'lift', id, name }} onClose=${onClose} onChanged=${onChanged} />`;
+  if (dialog === 'topup') {
+    const spent = Object.entries(usage?.windows ?? {}).find(([, { remaining }]) => remaining === 0)?.[0];
+    return html`<${TopUpDialog} of=${{ how: 'topup', id, name, window: spent }} onClose=${onClose} onChanged=${onChanged} />`;
+  }
+  if (key === null) return null;
+  const changing = { of: key, etag, onClose, onChanged };
+  if (dialog === 'reset') return html`<${ResetDialog} ...${changing} usage=${usage} />`;
+  if (dialog === 'rotate') return html`<${RotateDialog} ...${changing} />`;
+  if (dialog === 'revoke') return html`<${RevokeDialog} ...${changing} />`;
+  if (dialog === 'delete') return html`<${DeleteDialog} ...${changing} />`;
+  return html`<${EditDialog} ...${changing} plans=${plans} />`;
+}
+
+function nameOf({ id, name }: Key): string {
+  return name ?? id;
+}
+
+/** Makes a change of the key as it was read with `etag`, and says so in words if it is another now. */
+async function changeIfSame<T>({ etag, onChanged }: Changing, method: string, path: string, body?: object) {
+  try {
+    const headers = { 'If-Match': etag ?? '*' };
+    return await request<T>(method, path, body === undefined ? { headers } : { body, headers });
+  } catch (failure) {
+    if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
+    onChanged();
+    const message =
+      'The key was changed since this dialog was opened, by somebody else or by a first attempt of yours. Nothing was done now. Close this, look at what the page shows of the key, and decide again.';
+    throw new ApiError(412, failure.code, message);
+  }
+}
+
+function ResetDialog({ of: key, onClose, onChanged, usage }: Changing & { usage: Usage | null }) {
+  const once = useOnce();
+  const [windows] = useState(() =>
+    Object.entries(usage?.windows ?? {}).filter(([, { limit }]) => limit !== 'unlimited'),
+  );
+  const act = async (form: FormData) => {
+    const body = { windows: form.getAll('windows') };
+    if (body.windows.length === 0) throw new ApiError(0, 'none', 'Choose at least one window.');
+    const { status, data } = await request<{ windows: readonly string[]; ban: { until: number } | null }>(
+      'POST',
+      `${pathOf(key.id)}/usage/reset`,
+      { body, headers: once(body) },
+    );
+    onChanged();
+    const ban = data.ban === null ? '' : ` Its ban stays until ${momentText(data.ban.until)}: lift it to help at once.`;
+    return `The use of ${nameOf(key)} is nothing again: ${data.windows.join(', ')}.${ban}${settledText(status)}`;
+  };
+  return html`<${ChangeDialog} title=${`Reset the usage of ${nameOf(key)}`} action="Reset usage" act=${act} onClose=${onClose}>
+    <p>What these windows have counted is set to nothing, and the strikes are cleared. Top-ups and a ban stay.</p>
+    <fieldset>
+      <legend>Windows</legend>
+      ${windows.map(
+        ([window, { used, limit }]) =>
+          html`<label class="check" key=${window}><input type="checkbox" name="windows" value=${window} defaultChecked=${true} /> ${window}: ${countText(used)} of ${countText(limit)} used</label>`,
+      )}
+    </fieldset>
+  </${ChangeDialog}>`;
+}
+
+function RotateDialog(changing: Changing) {
+  const { of: key, onClose, onChanged } = changing;
+  const [made, setMade] = useState<string | null>(null);
+  const end = useRef('');
+  const act = async (form: FormData) => {
+    const overlap = String(form.get('overlap'));
+    const { status, data } = await changeIfSame<KeyWithSecret>(changing, 'POST', `${pathOf(key.id)}/rotate`, {
+      overlap,
+    });
+    end.current =
+      overlap === '0s' ? 'The earlier secrets have ended.' : `The earlier secrets work for ${OVERLAPS[overlap]} more.`;
+    setMade(data.key);
+    notify(`${nameOf(key)} has a new secret. ${end.current}${settledText(status)}`);
+    onChanged();
+    return null;
+  };
+  return html`<${ChangeDialog}
+    title=${made === null ? `Rotate the secret of ${nameOf(key)}` : `${nameOf(key)} has a new secret`}
+    action="Rotate"
+    act=${act}
+    onClose=${onClose}
+    result=${made !== null && html`<${SecretShown} secret=${made}><p>${end.current}</p></${SecretShown}>`}
+  >
+    <p>It gets a second secret, under the same limits and counts.</p>
+    <${Field} id="rotate-overlap" label="The earlier secrets work for">
+      <select id="rotate-overlap" name="overlap">
+        ${Object.entries(OVERLAPS).map(([value, text]) => html`<option key=${value} value=${value} selected=${value === '24h'}>${text}</option>`)}
+      </select>
+    </${Field}>
+  </${ChangeDialog}>`;
+}
+
+const OVERLAPS: Readonly<Record<string, string>> = {
+  '0s': 'no time: they end at once',
+  '1h': '1 hour',
+  '24h': '24 hours',
+  '7d': '7 days',
+  '30d': '30 days',
+};
+
+function RevokeDialog(changing: Changing) {
+  const { of: key, onClose, onChanged } = changing;
+  const act = async () => {
+    const { status } = await changeIfSame<Key>(changing, 'DELETE', pathOf(key.id));
+    onChanged();
+    return `${nameOf(key)} is revoked. Every gateway refuses it within a second.${settledText(status)}`;
+  };
+  return html`<${ChangeDialog} title=${`Revoke ${nameOf(key)}`} action="Revoke for good" isDangerous=${true} act=${act} onClose=${onClose}>
+    <p>All secrets of <code>${key.id}</code>${key.owner !== null && html` of <bdi>${key.owner}</bdi>`} end at once and for good: each of its requests gets a 401. This cannot be taken back. To change a secret without an interruption, rotate it instead.</p>
+  </${ChangeDialog}>`;
+}
+
+function DeleteDialog(changing: Changing) {
+  const { of: key, onClose } = changing;
+  const act = async () => {
+    const { status } = await changeIfSame<unknown>(changing, 'POST', `${pathOf(key.id)}/delete`);
+    navigate('/keys');
+    return `${nameOf(key)} (${key.id}) is deleted.${settledText(status)}`;
+  };
+  return html`<${ChangeDialog} title=${`Delete ${nameOf(key)}`} action="Delete for good" isDangerous=${true} act=${act} onClose=${onClose}>
+    <p>Name, owner, notes, counts and ban of <code>${key.id}</code> are removed for good. Audit keeps what it has of the key.</p>
+  </${ChangeDialog}>`;
+}
