@@ -152,11 +152,11 @@ function sumOf(bars: readonly Bar[], name: string): number {
   return bars.reduce((sum, { values }) => sum + (values[name] ?? 0), 0);
 }
 
-/** 1, 2 or 5 times a power of ten, at least `value` and at least 1. */
+/** 1, 2, 4, 6 or 8 times a power of ten, at least `value` and at least 1. */
 function niceCeiling(value: number): number {
   if (value <= 1) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((nice) => nice >= value)!;
+  return [1, 2, 4, 6, 8, 10].map((factor) => factor * power).find((nice) => nice >= value)!;
 }
 
 function shortText(value: number): string {

@@ -155,7 +155,7 @@ export function SecretShown({ secret, children }: { secret: string; children?: C
   return html`<p>Copy the secret now: it is shown this once, and nobody can show it again.</p>
     <div class="field">
       <label for="new-secret">Secret</label>
-      <textarea id="new-secret" class="code" readonly rows="2" autocomplete="off" spellcheck="false" value=${secret}></textarea>
+      <textarea ref=${field} id="new-secret" class="code" readonly rows="2" autocomplete="off" spellcheck="false" value=${secret}></textarea>
     </div>
     <p class="actions"><button type="button" onClick=${copy}>Copy the secret</button> <span role="status">${said}</span></p>
     ${children}`;

@@ -22,5 +22,5 @@ export function Section({ title, note, children }: { title: string; note?: Child
 /** A state in words, with a shape of its own, so that its colour is not the only sign. */
 export function Badge({ kind, children }: { kind: 'good' | 'warn' | 'bad' | 'plain'; children: Children }) {
   const sign = { good: '●', warn: '▲', bad: '■', plain: '○' }[kind];
-  return html`<span class="badge ${kind}"><span aria-hidden="true">${sign}</span> ${children}</span>`;
+  return html`<span class="badge ${kind}"><span aria-hidden="true">${sign}</span> ${children}</span>`;
 }

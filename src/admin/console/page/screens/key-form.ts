@@ -103,11 +103,20 @@ function changesOf(form: FormData, before: Values): Record<string, unknown> {
  * The fields of a key. They are not controlled: a screen that is drawn anew must not take away what somebody types.
  * @param plans null if they could not be read; the plan is then typed
  */
-function KeyFields({ values, plans }: { values: Values; plans: readonly Plan[] | null }) {
+function KeyFields({
+  values,
+  plans,
+  planNow,
+}: {
+  values: Values;
+  plans: readonly Plan[] | null;
+  /** A plan to choose besides, which may no longer be among those in force. */
+  planNow?: string;
+}) {
   const [chosen, setChosen] = useState(values.plan ?? '');
   const plan = plans?.find(({ name }) => name === chosen);
   const choose = (event: Event) => setChosen((event.target as HTMLSelectElement).value);
-  const names = [...new Set([...(plans ?? []).map(({ name }) => name), ...(values.plan ? [values.plan] : [])])];
+  const names = [...new Set([...(plans ?? []).map(({ name }) => name), values.plan, planNow])].filter(Boolean);
   return html`<${Field} id="key-plan" label="Plan">
       ${
         plans === null
@@ -203,6 +212,7 @@ export function EditDialog({
   onChanged: () => void;
 }) {
   const [first] = useState(() => valuesOf(key));
+  const [planNow, setPlanNow] = useState(key.plan);
   const base = useRef({ values: first, etag });
   const fields = useRef<HTMLDivElement>(null);
   const act = async (form: FormData) => {
@@ -224,6 +234,9 @@ export function EditDialog({
     const [before, after] = [base.current.values, valuesOf(fresh.data)];
     base.current = { values: after, etag: fresh.etag };
     onChanged();
+    setPlanNow(fresh.data.plan);
+    // The plan is drawn as an option before it is chosen.
+    await new Promise((drawn) => setTimeout(drawn));
     const different = Object.keys(after).filter((name) => after[name] !== before[name]);
     for (const name of different) {
       const field = fields.current!.querySelector<HTMLInputElement>(`[name="${name}"]`)!;
@@ -240,7 +253,7 @@ export function EditDialog({
     );
   };
   return html`<${ChangeDialog} title=${`Edit ${key.name ?? key.id}`} action="Save" act=${act} onClose=${onClose}>
-    <div class="dialog-body" ref=${fields}><${KeyFields} values=${first} plans=${plans} /></div>
+    <div class="dialog-body" ref=${fields}><${KeyFields} values=${first} plans=${plans} planNow=${planNow} /></div>
   </${ChangeDialog}>`;
 }
 

@@ -4,7 +4,7 @@ import { LiftDialog, TopUpDialog } from '../help.ts';
 import { html } from '../html.ts';
 import { BarChart, Meter, type Series } from '../kit/charts.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
-import { countText, lengthText, momentText, Time, Until } from '../kit/format.ts';
+import { countText, lengthText, momentText, plural, Time, Until } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Problem, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
@@ -129,7 +129,10 @@ export function KeyScreen({ id }: { id: string }) {
         <${Shown} of=${days} what="the days">${(data: History) => html`<${Used} history=${data} ...${DAYS} />`}</${Shown}>
       </div>
     </${Section}>
-    ${key.data !== null && html`<${Secrets} of=${key.data} open=${open} />`}
+    ${
+      key.data !== null &&
+      html`<div class="charts"><${About} of=${key.data} /><${Secrets} of=${key.data} open=${open} /></div>`
+    }
     <${Deprecated} routes=${routes} />
     <${Changes} id=${id} changes=${changes} />
     ${
@@ -162,35 +165,45 @@ function KeyActions({ of: key, open }: { of: Key; open: (dialog: DialogName) => 
   </span>`;
 }
 
-function Head({ id, key_: resource, usage }: { id: string; key_: Resource<Key>; usage: Usage | null }) {
-  const key = resource.data;
+/** Its state, id, plan and owner in one line. */
+function Head({
+  id,
+  key_: { data: key, error, reload },
+  usage,
+}: {
+  id: string;
+  key_: Resource<Key>;
+  usage: Usage | null;
+}) {
   const ban = usage?.ban ?? null;
-  const own = Object.entries(key?.ownLimits ?? {}).map(([window, limit]) => `${countText(limit!)} a ${window}`);
-  return html`<div class="key-head">
-    <p class="actions">
+  const plan = key?.plan ?? usage?.plan;
+  return html`<p class="actions key-head">
       ${key !== null && html`<${KeyState} of=${key} />`}
       ${ban !== null && html`<${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}>`}
       <code>${id}</code>
-      ${(key?.plan ?? usage?.plan) && html`<span class="tag">plan ${key?.plan ?? usage!.plan}</span>`}
+      ${plan !== undefined && html`<span>plan <strong>${plan}</strong></span>`}
+      ${key?.owner && html`<span class="clamp"><bdi>${key.owner}</bdi></span>`}
     </p>
-    ${key === null && resource.error !== null && html`<${Problem} error=${resource.error} retry=${resource.reload} />`}
-    ${
-      key !== null &&
-      html`${resource.error !== null && html`<${Problem} error=${resource.error} retry=${resource.reload} />`}
-        <dl class="facts panel">
-          <dt>Owner</dt>
-          <dd><bdi>${key.owner ?? '–'}</bdi></dd>
-          <dt>Created</dt>
-          <dd><${Time} at=${key.createdAt} /></dd>
-          ${key.revokedAt !== null && html`<dt>Revoked</dt><dd><${Time} at=${key.revokedAt} /></dd>`}
-          <dt>Expires</dt>
-          <dd>${key.expiresAt === null ? 'never' : stateOf(key) === 'live' ? html`<${Until} at=${key.expiresAt} />` : html`<${Time} at=${key.expiresAt} />`}</dd>
-          ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : `${key.lastUsedOn} (UTC)`}</dd>`}
-          ${own.length > 0 && html`<dt>Own limits</dt><dd>${own.join(', ')}</dd>`}
-          ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
-        </dl>`
-    }
-  </div>`;
+    ${error !== null && html`<${Problem} error=${error} retry=${reload} />`}`;
+}
+
+function About({ of: key }: { of: Key }) {
+  const own = Object.entries(key.ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
+  return html`<${Section} title="About it">
+    <dl class="facts panel">
+      <dt>Owner</dt>
+      <dd><bdi>${key.owner ?? '–'}</bdi></dd>
+      <dt>Created</dt>
+      <dd><${Time} at=${key.createdAt} /></dd>
+      ${key.revokedAt !== null && html`<dt>Revoked</dt><dd><${Time} at=${key.revokedAt} /></dd>`}
+      <dt>Expires</dt>
+      <dd>${key.expiresAt === null ? 'never' : stateOf(key) === 'live' ? html`<${Until} at=${key.expiresAt} />` : html`<${Time} at=${key.expiresAt} />`}</dd>
+      ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : html`<time>${key.lastUsedOn}</time> (UTC)`}</dd>`}
+      <dt>Own limits</dt>
+      <dd>${own.join(', ') || 'none'}</dd>
+      ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
+    </dl>
+  </${Section}>`;
 }
 
 function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; plans: readonly Plan[] }) {
@@ -234,7 +247,14 @@ function Limits({
             ${!hasTokens && html`<button type="button" onClick=${() => open('reset')}>Reset usage…</button>`}
           </p>`
         }
-        ${data.shadow !== undefined && html`<h3>Watched limits, which refuse nobody</h3><${Windows} of=${data.shadow} /><p>${data.shadow.strikes} strikes${data.shadow.ban !== null && html`, would be banned until <${Until} at=${data.shadow.ban.until} />`}</p>`}
+        ${
+          data.shadow !== undefined &&
+          html`<div class="watched stack">
+            <h3>Watched limits, which refuse nobody</h3>
+            <${Windows} of=${data.shadow} />
+            <p>${plural(data.shadow.strikes, 'strike')}${data.shadow.ban !== null && html`, would be banned until <${Until} at=${data.shadow.ban.until} />`}</p>
+          </div>`
+        }
       </div>`}
     </${Shown}>
   </${Section}>`;
@@ -343,7 +363,7 @@ function Used({ history, id, title, step, stepMs, buckets, label }: Span & { his
 function Secrets({ of: key, open }: { of: Key; open: (dialog: DialogName) => void }) {
   const mayRotate = useMay('operator') && stateOf(key) === 'live';
   type Secret = Key['secrets'][number];
-  return html`<${Section} title="Secrets" note="Those that work, by their last four characters. Nobody can show a whole one again.">
+  return html`<${Section} title="Secrets" note="Those that work, by their last four.">
     ${
       key.secrets.length === 0
         ? html`<${Empty} title="No secret works." />`
@@ -387,7 +407,7 @@ function Deprecated({ routes }: { routes: Resource<{ routes: readonly Deprecated
                   cell: ({ route, methods }: DeprecatedRoute) => html`<code>${methods?.join(', ')} ${route}</code>`,
                 },
                 { title: 'Calls', isNumber: true, cell: ({ calls }: DeprecatedRoute) => countText(calls) },
-                { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => lastDay },
+                { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => html`<time>${lastDay}</time>` },
                 {
                   title: 'Ends',
                   cell: ({ sunset }: DeprecatedRoute) =>
@@ -450,11 +470,13 @@ function Changes({ id, changes }: { id: string; changes: Resource<{ changes: rea
 /** What a change made different: `plan: free → pro`. */
 function differenceOf({ before, after }: Change): string {
   const [was, is] = [(before ?? {}) as Record<string, unknown>, (after ?? {}) as Record<string, unknown>];
-  return [...new Set([...Object.keys(was), ...Object.keys(is)])]
-    .map((name) => ({ name, from: valueText(was[name]), to: valueText(is[name]) }))
-    .filter(({ from, to }) => from !== to)
-    .map(({ name, from, to }) => (before === null ? `${name}: ${to}` : `${name}: ${from} → ${to}`))
-    .join(', ');
+  return (
+    [...new Set([...Object.keys(was), ...Object.keys(is)])]
+      .map((name) => ({ name, from: valueText(was[name]), to: valueText(is[name]) }))
+      .filter(({ from, to }) => from !== to)
+      .map(({ name, from, to }) => (before === null ? `${name}: ${to}` : `${name}: ${from} → ${to}`))
+      .join(', ') || '–'
+  );
 }
 
 function valueText(value: unknown): string {

@@ -369,7 +369,14 @@ function KeyTable({ keys }: { keys: readonly Key[] }) {
         cell: ({ expiresAt }: Key) =>
           expiresAt === null ? 'never' : html`<${Time} at=${expiresAt} dayOnly=${true} />`,
       },
-      ...(hasUse ? [{ title: 'Last used', cell: ({ lastUsedOn }: Key) => lastUsedOn ?? 'not within 92 days' }] : []),
+      ...(hasUse
+        ? [
+            {
+              title: 'Last used',
+              cell: ({ lastUsedOn }: Key) => (lastUsedOn ? html`<time>${lastUsedOn}</time>` : 'not within 92 days'),
+            },
+          ]
+        : []),
       { title: 'State', cell: (key: Key) => html`<${KeyState} of=${key} />` },
     ]}
   />`;
