@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks';
-import { ApiError, type Resource, request, useOnce, useRefresh, useResource } from '../api.ts';
+import { ApiError, isPassing, type Resource, request, useOnce, useRefresh, useResource } from '../api.ts';
 import { LiftDialog, TopUpDialog } from '../help.ts';
 import { html } from '../html.ts';
 import { BarChart, Meter, type Series } from '../kit/charts.ts';
@@ -98,6 +98,10 @@ export function KeyScreen({ id }: { id: string }) {
   const days = useResource<History>(`${path}/history?step=day`);
   const routes = useResource<{ routes: readonly DeprecatedRoute[] }>(`${path}/deprecations`);
   const changes = useResource<{ changes: readonly Change[] }>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
+  // An outage is told once, not in each section.
+  const outage = [key, usage, hours, days, routes, changes].find(
+    ({ error }) => error !== null && isPassing(error),
+  )?.error;
   const [opened, setOpened] = useState<Opened | null>(null);
   const isGone = key.error?.status === 404;
   const readCounts = () => Promise.all([key.reload(), usage.reload()]);
@@ -113,28 +117,32 @@ export function KeyScreen({ id }: { id: string }) {
       <p class="actions"><a class="button" href=${hrefOf('/keys')}>All keys</a> <a class="button" href=${auditHref(id)}>What Audit has of it</a></p>
     </${Page}>`;
   }
+  if (outage && (hasTokens ? hours : key).data === null) {
+    return html`<${Page} title=${id}><${Problem} error=${outage} /></${Page}>`;
+  }
   return html`<${Page}
     title=${name ?? id}
     beside=${key.data !== null && html`<${KeyActions} of=${key.data} open=${open} />`}
   >
-    <${Head} id=${id} key_=${key} usage=${usage.data} />
+    ${outage && html`<${Problem} error=${outage} />`}
+    <${Head} id=${id} key_=${calm(key)} usage=${usage.data} />
     ${hasTokens && html`<${PlanOfTokens} id=${id} plan=${plan} plans=${plans.data?.plans ?? []} />`}
     ${
       (!hasTokens || plan !== null) &&
-      html`<${Limits} usage=${usage} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} hasTokens=${hasTokens} open=${open} />`
+      html`<${Limits} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} hasTokens=${hasTokens} open=${open} />`
     }
     <${Section} title="Use" note="Hours are in your time zone, days are those of UTC.">
       <div class="charts">
-        <${Shown} of=${hours} what="the hours">${(data: History) => html`<${Used} history=${data} ...${HOURS} />`}</${Shown}>
-        <${Shown} of=${days} what="the days">${(data: History) => html`<${Used} history=${data} ...${DAYS} />`}</${Shown}>
+        <${Shown} of=${calm(hours)} what="the hours">${(data: History) => html`<${Used} history=${data} ...${HOURS} />`}</${Shown}>
+        <${Shown} of=${calm(days)} what="the days">${(data: History) => html`<${Used} history=${data} ...${DAYS} />`}</${Shown}>
       </div>
     </${Section}>
     ${
       key.data !== null &&
       html`<div class="charts"><${About} of=${key.data} /><${Secrets} of=${key.data} open=${open} /></div>`
     }
-    <${Deprecated} routes=${routes} />
-    <${Changes} id=${id} changes=${changes} />
+    <${Deprecated} routes=${calm(routes)} />
+    <${Changes} id=${id} changes=${calm(changes)} />
     ${
       opened !== null &&
       html`<${Dialogs}
@@ -149,6 +157,11 @@ export function KeyScreen({ id }: { id: string }) {
       />`
     }
   </${Page}>`;
+}
+
+/** The resource without an error that the screen tells once for all of them. */
+function calm<T>(resource: Resource<T>): Resource<T> {
+  return resource.error !== null && isPassing(resource.error) ? { ...resource, error: null } : resource;
 }
 
 function auditHref(id: string): string {
@@ -180,7 +193,7 @@ function Head({
   return html`<p class="actions key-head">
       ${key !== null && html`<${KeyState} of=${key} />`}
       ${ban !== null && html`<${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}>`}
-      <code>${id}</code>
+      ${key?.name && html`<code>${id}</code>`}
       ${plan !== undefined && html`<span>plan <strong>${plan}</strong></span>`}
       ${key?.owner && html`<span class="clamp"><bdi>${key.owner}</bdi></span>`}
     </p>
@@ -191,6 +204,8 @@ function About({ of: key }: { of: Key }) {
   const own = Object.entries(key.ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
   return html`<${Section} title="About it">
     <dl class="facts panel">
+      <dt>Name</dt>
+      <dd><bdi>${key.name ?? '–'}</bdi></dd>
       <dt>Owner</dt>
       <dd><bdi>${key.owner ?? '–'}</bdi></dd>
       <dt>Created</dt>

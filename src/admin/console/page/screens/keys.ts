@@ -52,6 +52,11 @@ function KeyList() {
     findSecret(asked);
   }, [isSecretAsked]);
   const text = { set, findSecret };
+  const back = () => {
+    forgetSecret();
+    // Its button is gone.
+    document.getElementById('filter-q')?.focus();
+  };
   const close = (id: string | null) => {
     setCreating(false);
     if (id !== null) navigate(`/keys/${id}`);
@@ -72,7 +77,7 @@ function KeyList() {
         Show revoked
       </label>
     </form>
-    ${secret !== null && html`<${FoundSecret} found=${secret} back=${forgetSecret} />`}
+    ${secret !== null && html`<${FoundSecret} found=${secret} back=${back} />`}
     ${
       (secret === null || 'error' in secret) &&
       html`<${Results} query=${new URLSearchParams(given.map(([name, value]) => [name, value])).toString()}
