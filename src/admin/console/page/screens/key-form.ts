@@ -4,7 +4,6 @@ import { html } from '../html.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { countText, millisecondsOf } from '../kit/format.ts';
 import { Badge } from '../kit/page.ts';
-import { hrefOf } from '../router.ts';
 
 // What a key is, and the two dialogs with its fields: to create one and to edit one.
 
@@ -260,8 +259,4 @@ export function EditDialog({
 /** The last four characters of the secrets that work. */
 export function LastFour({ of: { secrets } }: { of: Key }) {
   return secrets.map(({ last4 }, i) => html`${i > 0 && ', '}<code>${last4 === null ? 'unknown' : `…${last4}`}</code>`);
-}
-
-export function keyHref(id: string): string {
-  return hrefOf(`/keys/${encodeURIComponent(id)}`);
 }

@@ -129,7 +129,7 @@ export function KeyScreen({ id }: { id: string }) {
     ${hasTokens && html`<${PlanOfTokens} id=${id} plan=${plan} plans=${plans.data?.plans ?? []} />`}
     ${
       (!hasTokens || plan !== null) &&
-      html`<${Limits} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} hasTokens=${hasTokens} open=${open} />`
+      html`<${Limits} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} isLive=${key.data !== null && stateOf(key.data) !== 'revoked'} open=${open} />`
     }
     <${Section} title="Use" note="Hours are in your time zone, days are those of UTC.">
       <div class="charts">
@@ -239,12 +239,13 @@ function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; pl
 function Limits({
   usage,
   plan,
-  hasTokens,
+  isLive,
   open,
 }: {
   usage: Resource<Usage>;
   plan: Plan | undefined;
-  hasTokens: boolean;
+  /** A key that is not revoked: only its usage can be topped up and reset. */
+  isLive: boolean;
   open: (dialog: DialogName) => void;
 }) {
   const mayHelp = useMay('operator');
@@ -258,8 +259,8 @@ function Limits({
           mayHelp &&
           html`<p class="actions">
             ${data.ban !== null && html`<button type="button" class="primary" onClick=${() => open('lift')}>Lift the ban…</button>`}
-            ${!hasTokens && html`<button type="button" onClick=${() => open('topup')}>Top up…</button>`}
-            ${!hasTokens && html`<button type="button" onClick=${() => open('reset')}>Reset usage…</button>`}
+            ${isLive && html`<button type="button" onClick=${() => open('topup')}>Top up…</button>`}
+            ${isLive && html`<button type="button" onClick=${() => open('reset')}>Reset usage…</button>`}
           </p>`
         }
         ${
