@@ -7,12 +7,14 @@ import { Empty } from './kit/states.ts';
 import { followLinks, hrefOf, usePlace } from './router.ts';
 import { Keys } from './screens/keys.ts';
 import { Now } from './screens/now.ts';
+import { Plans } from './screens/plans.ts';
 import { SignInGate, signOut, useSession } from './session.ts';
 
 /** The screens in the order of the navigation. `rest` of the path goes to the screen: `/keys/key_1` → `key_1`. */
 const SCREENS: readonly { path: string; title: string; screen: ComponentType<{ rest: string }> }[] = [
   { path: '/', title: 'Now', screen: Now },
   { path: '/keys', title: 'Keys', screen: Keys },
+  { path: '/plans', title: 'Plans', screen: Plans },
 ];
 
 function Shell() {

@@ -1,0 +1,124 @@
+import { useEffect, useImperativeHandle, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { html } from '../html.ts';
+
+/** What is wrong at a place of the text. Lines and columns count from 1. */
+export interface Mark {
+  readonly kind: 'fault' | 'warning';
+  readonly line: number;
+  readonly column: number;
+}
+
+/** What the parent of an editor may do with it. */
+export interface EditorHandle {
+  /** Moves the focus and the caret to a place of the text. */
+  jump(place: { readonly line: number; readonly column: number }): void;
+}
+
+const SIGNS = { fault: '■', warning: '▲' };
+
+/**
+ * A field for a text of many lines, with their numbers beside it and a sign at those with marks. It is a plain text area,
+ * so the keyboard, screen readers and undo work as everywhere, and Tab leaves it. Only the numbers in sight are drawn.
+ */
+export function Editor({
+  id,
+  label,
+  value,
+  marks,
+  onText,
+  handle,
+}: {
+  id: string;
+  label: string;
+  value: string;
+  marks: readonly Mark[];
+  onText: (text: string) => void;
+  handle: { current: EditorHandle | null };
+}) {
+  const area = useRef<HTMLTextAreaElement>(null);
+  const rows = useRef<HTMLDivElement>(null);
+  const [view, setView] = useState({ first: 0, count: 0, offset: 0 });
+  const look = () => {
+    const { scrollTop, clientHeight } = area.current!;
+    const { lineHeight, top } = measuresOf(area.current!);
+    const first = Math.max(0, Math.floor((scrollTop - top) / lineHeight));
+    // Two rows more than fit, so that the row at the top may stand partly out of sight.
+    const count = Math.ceil(clientHeight / lineHeight) + 2;
+    setView({ first, count, offset: scrollTop - first * lineHeight });
+  };
+  useEffect(() => {
+    const observer = new ResizeObserver(look);
+    observer.observe(area.current!);
+    return () => observer.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    rows.current!.scrollTop = view.offset;
+  }, [view]);
+  useImperativeHandle(
+    handle,
+    () => ({
+      jump({ line, column }) {
+        const field = area.current!;
+        const at = placeIn(field.value, line, column);
+        field.focus();
+        field.setSelectionRange(at, at);
+        const { lineHeight } = measuresOf(field);
+        field.scrollTop = Math.max(0, (line - 4) * lineHeight);
+        // About the width of a character. The caret shall not stand beyond the right edge.
+        field.scrollLeft = Math.max(0, column * lineHeight * 0.4 - field.clientWidth * 0.7);
+      },
+    }),
+    [],
+  );
+  const byLine = new Map<number, Mark['kind']>();
+  for (const { line, kind } of marks) if (byLine.get(line) !== 'fault') byLine.set(line, kind);
+  const lines = lineCount(value);
+  const shown = Math.max(0, Math.min(view.count, lines - view.first));
+  return html`<div class="editor">
+    <div class="editor-rows" ref=${rows} aria-hidden="true">
+      ${Array.from({ length: shown }, (_, i) => {
+        const line = view.first + i + 1;
+        const kind = byLine.get(line);
+        return html`<div key=${line} class="editor-row ${kind ?? ''}"><span>${kind && SIGNS[kind]} ${line}</span></div>`;
+      })}
+      <div class="editor-end"></div>
+    </div>
+    <textarea
+      id=${id}
+      ref=${area}
+      class="code"
+      aria-label=${label}
+      aria-describedby="${id}-state"
+      aria-invalid=${marks.some(({ kind }) => kind === 'fault')}
+      spellcheck=${false}
+      autocomplete="off"
+      autocapitalize="off"
+      wrap="off"
+      value=${value}
+      onInput=${(event: Event) => onText((event.target as HTMLTextAreaElement).value)}
+      onScroll=${look}
+    ></textarea>
+  </div>`;
+}
+
+function measuresOf(area: HTMLTextAreaElement): { lineHeight: number; top: number } {
+  const { lineHeight, paddingTop } = getComputedStyle(area);
+  return { lineHeight: Number.parseFloat(lineHeight), top: Number.parseFloat(paddingTop) };
+}
+
+function lineCount(text: string): number {
+  let lines = 1;
+  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) lines++;
+  return lines;
+}
+
+function placeIn(text: string, line: number, column: number): number {
+  let start = 0;
+  for (let i = 1; i < line; i++) {
+    const end = text.indexOf('\n', start);
+    if (end === -1) break;
+    start = end + 1;
+  }
+  const end = text.indexOf('\n', start);
+  return Math.min(start + column - 1, end === -1 ? text.length : end);
+}

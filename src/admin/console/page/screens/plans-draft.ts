@@ -1,0 +1,613 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError, isPassing, request, useResource } from '../api.ts';
+import { type Children, html } from '../html.ts';
+import { CopyButton } from '../kit/copy.ts';
+import { ChangeDialog } from '../kit/dialog.ts';
+import { Editor, type EditorHandle } from '../kit/editor.ts';
+import { countText, plural } from '../kit/format.ts';
+import { Badge, Page, Section } from '../kit/page.ts';
+import { Running, useRun } from '../kit/run.ts';
+import { Empty, Problem, Shown } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { hrefOf, navigate } from '../router.ts';
+import { useMay } from '../session.ts';
+import { type Simulated, SimulateForm, SimulationReport } from './plans-simulate.ts';
+
+// A draft of plans.yaml on its way: edit, compare, simulate, patch.
+
+/** `GET /admin/plans/file`. */
+interface PlansFile {
+  readonly text: string;
+  /** The name of the file, without its folder. */
+  readonly path: string;
+  readonly version: string;
+  readonly writable: boolean;
+  readonly whyNotWritable?: string | null;
+}
+
+/** `POST /admin/plans/check`: the first faults and warnings, and how many more there are. */
+interface Checked {
+  readonly faults: readonly Fault[];
+  readonly moreFaults?: number;
+  readonly warnings?: readonly Fault[];
+  readonly moreWarnings?: number;
+}
+
+interface Fault {
+  readonly line: number;
+  readonly column: number;
+  readonly path: string;
+  readonly message: string;
+}
+
+/** `POST /admin/plans/diff`. */
+interface Compared extends Checked {
+  readonly changes: readonly Change[];
+  /** Why a gateway would refuse the draft although it has no fault. */
+  readonly refused?: readonly string[];
+  readonly live?: { readonly keysRead: number; readonly isComplete: boolean } | null;
+  readonly patch: string;
+}
+
+interface Change {
+  readonly plan: string | null;
+  readonly what: string;
+  readonly change: 'added' | 'removed' | 'raised' | 'lowered' | 'changed';
+  readonly from: number | string | null;
+  readonly to: number | string | null;
+  /** Null: not counted. */
+  readonly keys: number | null;
+  readonly breaks: boolean;
+}
+
+/** A draft, with what the gateway has said of it. A result belongs to the text that it was asked for. */
+interface Draft {
+  /** The file that the draft began from. */
+  readonly of: PlansFile;
+  readonly etag: string | null;
+  /** With `\n` at the ends of lines, as a text area has it. */
+  readonly text: string;
+  readonly checked: Result<Checked> | null;
+  readonly compared: Result<Compared> | null;
+  readonly simulated: Result<Simulated> | null;
+}
+
+interface Result<T> {
+  readonly of: string;
+  readonly result: T;
+}
+
+/** The draft outlives the screen and the sign-in form, but not the page: it is in no storage of the browser. */
+const kept: { draft: Draft | null } = { draft: null };
+
+export function hasUnsavedDraft(): boolean {
+  return kept.draft !== null && kept.draft.text !== linesOf(kept.draft.of.text);
+}
+
+function keep(draft: Draft | null): void {
+  kept.draft = draft;
+  if (hasUnsavedDraft()) window.addEventListener('beforeunload', askBeforeLeaving);
+  else window.removeEventListener('beforeunload', askBeforeLeaving);
+}
+
+function askBeforeLeaving(event: BeforeUnloadEvent): void {
+  event.preventDefault();
+}
+
+/** A text area knows no other line ends than `\n`. */
+function linesOf(text: string): string {
+  return text.replace(/\r\n?/g, '\n');
+}
+
+/** The text as the file shall have it: with its line ends. */
+function fileText({ of, text }: Draft): string {
+  if (text === linesOf(of.text)) return of.text;
+  return of.text.includes('\r\n') ? text.replaceAll('\n', '\r\n') : text;
+}
+
+function draftOf(file: PlansFile, etag: string | null): Draft {
+  return { of: file, etag, text: linesOf(file.text), checked: null, compared: null, simulated: null };
+}
+
+export const STEPS = [
+  { path: 'edit', name: 'Edit', title: 'Edit plans' },
+  { path: 'compare', name: 'Compare', title: 'Compare the draft' },
+  { path: 'simulate', name: 'Simulate', title: 'Simulate the draft' },
+  { path: 'patch', name: 'Patch', title: 'Patch of the draft' },
+] as const;
+
+type Step = (typeof STEPS)[number];
+
+interface StepProps {
+  readonly draft: Draft;
+  readonly change: (part: Partial<Draft>) => void;
+}
+
+export function Drafting({ step }: { step: Step }) {
+  const file = useResource<PlansFile>('/admin/plans/file');
+  const [, redraw] = useState({});
+  const set = (draft: Draft | null) => {
+    keep(draft);
+    redraw({});
+  };
+  const change = (part: Partial<Draft>) => {
+    if (kept.draft !== null) set({ ...kept.draft, ...part });
+  };
+  const { data, etag } = file;
+  useEffect(() => {
+    if (data === null) return;
+    if (kept.draft === null || (!hasUnsavedDraft() && kept.draft.of.version !== data.version)) set(draftOf(data, etag));
+    // What may be written depends on the settings, too.
+    else if (kept.draft.of.version === data.version) change({ of: data });
+  }, [data, etag]);
+  const { draft } = kept;
+  const beside = html`<a class="button" href=${hrefOf('/plans')}>Plans in force</a>
+    ${hasUnsavedDraft() && html`<${Discard} discard=${() => data !== null && set(draftOf(data, etag))} />`}`;
+  return html`<${Page} title=${step.title} beside=${beside}>
+    ${draft !== null && html`<${Steps} at=${step} draft=${draft} />`}
+    <${Shown} of=${file} what="plans.yaml">
+      ${(data: PlansFile) =>
+        draft !== null &&
+        html`${
+          data.version !== draft.of.version &&
+          html`<${ChangedMeanwhile}
+            load=${() => set(draftOf(data, etag))}
+            keepDraft=${() => change({ of: data, etag, compared: null })}
+          />`
+        }
+          ${step.path === 'edit' && html`<${Edit} draft=${draft} change=${change} />`}
+          ${step.path === 'compare' && html`<${Compare} draft=${draft} change=${change} />`}
+          ${step.path === 'simulate' && html`<${Simulate} draft=${draft} change=${change} />`}
+          ${step.path === 'patch' && html`<${Patch} draft=${draft} change=${change} reload=${file.reload} />`}`}
+    </${Shown}>
+  </${Page}>`;
+}
+
+/** Where the draft is on its way, and what is known of it so far. */
+function Steps({ at, draft }: { at: Step; draft: Draft }) {
+  const { text, checked, compared, simulated } = draft;
+  const current = <T>(result: Result<T> | null) => (result?.of === text ? result.result : null);
+  const [check, diff, simulation] = [current(checked), current(compared), current(simulated)];
+  const faults = faultCount(check ?? diff);
+  const notes: Readonly<Record<Step['path'], string>> = {
+    edit: faults > 0 ? plural(faults, 'fault') : hasUnsavedDraft() ? 'unsaved draft' : 'no changes',
+    compare: diff === null || faults > 0 ? '' : plural(diff.changes.length, 'change'),
+    simulate: simulation?.report == null ? '' : `${countText(simulation.report.totals.newlyRefused)} newly refused`,
+    patch: diff === null || diff.patch === '' ? '' : 'ready',
+  };
+  return html`<ol class="steps" aria-label="Steps">
+    ${STEPS.map(
+      ({ path, name }, i) =>
+        html`<li key=${path}>
+          <a href=${hrefOf(`/plans/${path}`)} aria-current=${path === at.path ? 'step' : undefined}>
+            <span class="step-number" aria-hidden="true">${i + 1}</span>
+            <span>${name}${notes[path] !== '' && html` <span class="muted">${notes[path]}</span>`}</span>
+          </a>
+        </li>`,
+    )}
+  </ol>`;
+}
+
+function faultCount(checked: Checked | null): number {
+  return checked === null ? 0 : checked.faults.length + (checked.moreFaults ?? 0);
+}
+
+function Discard({ discard }: { discard: () => void }) {
+  const [isOpen, setOpen] = useState(false);
+  const act = async () => {
+    discard();
+    return 'The draft of plans.yaml is discarded.';
+  };
+  return html`<button type="button" onClick=${() => setOpen(true)}>Discard…</button>
+    ${
+      isOpen &&
+      html`<${ChangeDialog} title="Discard the draft of plans.yaml" action="Discard the draft" isDangerous=${true} act=${act} onClose=${() => setOpen(false)}>
+        <p>Your changes are in no file yet, and are lost. The editor shows the file again as it is.</p>
+      </${ChangeDialog}>`
+    }`;
+}
+
+function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: () => void }) {
+  return html`<div class="banner" role="alert">
+    <p class="state-title">plans.yaml has changed since you began this draft</p>
+    <p>
+      Somebody else has changed the file. If you keep your draft, Compare shows what differs from the file as it is now;
+      what the other person changed is undone unless you make the same change.
+    </p>
+    <p class="actions">
+      <button type="button" onClick=${keepDraft}>Keep my draft</button>
+      <button type="button" onClick=${load}>Discard it and load the file</button>
+    </p>
+  </div>`;
+}
+
+/** How long nobody must type before the draft is checked, in milliseconds. */
+const QUIET_MS = 300;
+/** How long after a failure that passes the gateway is asked again, in milliseconds. */
+const RETRY_MS = 3_000;
+
+function Edit({ draft, change }: StepProps) {
+  const { text, checked, of } = draft;
+  const editor = useRef<EditorHandle>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const [round, setRound] = useState(0);
+  const isChecked = checked?.of === text;
+  useEffect(() => {
+    if (isChecked) return;
+    const controller = new AbortController();
+    let retry: ReturnType<typeof setTimeout>;
+    const check = async () => {
+      const { signal } = controller;
+      try {
+        const { data } = await request<Checked>('POST', '/admin/plans/check', {
+          body: { text: fileText(draft) },
+          signal,
+        });
+        if (signal.aborted) return;
+        setError(null);
+        change({ checked: { of: text, result: data } });
+      } catch (failure) {
+        if (signal.aborted) return;
+        if (!(failure instanceof ApiError)) throw failure;
+        setError(failure);
+        if (isPassing(failure) || failure.code === 'busy') retry = setTimeout(() => setRound(round + 1), RETRY_MS);
+      }
+    };
+    const timer = setTimeout(() => void check(), checked === null ? 0 : QUIET_MS);
+    return () => {
+      clearTimeout(timer);
+      clearTimeout(retry);
+      controller.abort();
+    };
+  }, [text, isChecked, round]);
+  const { faults = [], warnings = [] } = checked?.result ?? {};
+  const marks = [
+    ...warnings.map((one) => ({ ...one, kind: 'warning' as const })),
+    ...faults.map((one) => ({ ...one, kind: 'fault' as const })),
+  ];
+  return html`<${Section} title=${of.path} note=${html`version <code>${of.version}</code>`}>
+    <${Editor} id="plans-text" label="Text of plans.yaml" value=${text} marks=${marks} onText=${(text: string) => change({ text })} handle=${editor} />
+    <div class="editor-foot">
+      <p id="plans-text-state" role="status"><${CheckState} checked=${checked?.result ?? null} isChecked=${isChecked} error=${error} /></p>
+      <button type="button" class="primary" onClick=${() => navigate('/plans/compare')}>Compare</button>
+    </div>
+    ${
+      marks.length > 0 &&
+      html`<ul class="faults" aria-label="Faults and warnings">
+        ${marks
+          .toSorted((a, b) => a.line - b.line || a.column - b.column)
+          .map(
+            (one) =>
+              html`<li key=${`${one.line} ${one.column} ${one.message}`}>
+                <button type="button" class="quiet" onClick=${() => editor.current?.jump(one)}>
+                  <${Badge} kind=${one.kind === 'fault' ? 'bad' : 'warn'}>Line ${one.line}</${Badge}>
+                  <span class="fault-text">
+                    <span class="hidden">${one.kind}: </span>${one.path !== '' && html`<code><bdi>${one.path}</bdi></code> `}<bdi>${one.message}</bdi>
+                  </span>
+                </button>
+              </li>`,
+          )}
+      </ul>`
+    }
+  </${Section}>`;
+}
+
+function CheckState({
+  checked,
+  isChecked,
+  error,
+}: {
+  checked: Checked | null;
+  isChecked: boolean;
+  error: ApiError | null;
+}) {
+  if (error !== null) return html`<${Badge} kind="warn">Not checked</${Badge}> ${error.message}`;
+  if (checked === null) return html`<span class="muted">Checking…</span>`;
+  const faults = faultCount(checked);
+  const warnings = (checked.warnings?.length ?? 0) + (checked.moreWarnings ?? 0);
+  const first = checked.faults.length < faults ? `, the first ${checked.faults.length} are listed` : '';
+  // While the next check runs, what is known of the text before it stays, or each key would be announced.
+  return html`${
+    faults > 0
+      ? html`<${Badge} kind="bad">${plural(faults, 'fault')}${first}</${Badge}>`
+      : html`<${Badge} kind="good">No faults</${Badge}>`
+  }${warnings > 0 && html` <${Badge} kind="warn">${plural(warnings, 'warning')}</${Badge}>`}${!isChecked && html`<span class="muted" aria-hidden="true"> …</span>`}`;
+}
+
+/** Shows what compares the draft with the plans in force, and asks for it if it is not known of this text yet. */
+function WithComparison({ draft, change, children }: StepProps & { children: (compared: Compared) => Children }) {
+  const { text, of, compared } = draft;
+  const run = useRun();
+  const compare = () =>
+    run.start(async (signal) => {
+      const body = { text: fileText(draft) };
+      const { data } = await request<Compared>('POST', '/admin/plans/diff', { body, signal });
+      if (signal.aborted) return;
+      change({ compared: { of: text, result: data }, checked: { of: text, result: data } });
+    });
+  const isKnown = compared?.of === text;
+  useEffect(() => {
+    if (!isKnown) void compare();
+  }, [text, of.version, isKnown]);
+  const { error } = run;
+  useEffect(() => {
+    if (error === null || !(isPassing(error) || error.code === 'busy')) return;
+    const timer = setTimeout(() => void compare(), RETRY_MS);
+    return () => clearTimeout(timer);
+  }, [error]);
+  if (run.since !== null)
+    return html`<${Running} what="Comparing, and counting the live keys" since=${run.since} cancel=${run.cancel} />`;
+  if (error !== null) return html`<${Problem} error=${error} retry=${compare} />`;
+  if (!isKnown) {
+    return html`<${Empty} title="Cancelled."><p><button type="button" onClick=${compare}>Compare again</button></p></${Empty}>`;
+  }
+  if (faultCount(compared.result) > 0) return html`<${HasFaults} checked=${compared.result} />`;
+  return html`${children(compared.result)}`;
+}
+
+function HasFaults({ checked }: { checked: Checked }) {
+  return html`<div class="state problem">
+    <p class="state-title">The draft has ${plural(faultCount(checked), 'fault')}</p>
+    <p>A gateway would refuse it. Mend that first.</p>
+    <p><button type="button" onClick=${() => navigate('/plans/edit')}>Back to the editor</button></p>
+  </div>`;
+}
+
+function Compare({ draft, change }: StepProps) {
+  if (!hasUnsavedDraft()) return html`<${Unchanged} />`;
+  return html`<${WithComparison} draft=${draft} change=${change}>
+    ${(compared: Compared) => html`<${Comparison} ...${compared} />`}
+  </${WithComparison}>`;
+}
+
+function Unchanged() {
+  return html`<${Empty} title="Nothing is changed yet.">
+    <p>The draft is the file as it is.</p>
+    <p><button type="button" onClick=${() => navigate('/plans/edit')}>Back to the editor</button></p>
+  </${Empty}>`;
+}
+
+function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
+  const plans = new Set(changes.map(({ plan }) => plan));
+  const most = Math.max(0, ...changes.map(({ keys }) => keys ?? 0));
+  const isUncounted = live?.isComplete === false;
+  return html`
+    ${
+      refused.length > 0 &&
+      html`<div class="banner" role="alert">
+        <p class="state-title">A gateway would refuse this draft</p>
+        ${refused.map((sentence) => html`<p><bdi>${sentence}</bdi></p>`)}
+      </div>`
+    }
+    ${
+      isUncounted &&
+      html`<div class="banner" role="alert">
+        <p class="state-title">The live keys could not be counted</p>
+        <p>
+          The store is away, or has more keys than can be read in time (${plural(live!.keysRead, 'key was', 'keys were')} read). The changes are
+          complete; whom they touch is unknown. <code>tollgate plans diff --against</code> counts without this bound.
+        </p>
+      </div>`
+    }
+    <${Section} title="What changes" note=${changes.length > 0 && !isUncounted ? `${plural(changes.length, 'change')} in ${plural(plans.size, 'plan')}; the widest touches ${plural(most, 'live key')}.` : null}>
+      ${
+        changes.length === 0
+          ? html`<${Empty} title="The draft allows the same as the plans in force."><p>Only comments or the layout of the file differ.</p></${Empty}>`
+          : html`<${Table}
+              caption="Changes of the draft against the plans in force"
+              rows=${changes}
+              keyOf=${({ plan, what }: Change) => `${plan} ${what}`}
+              columns=${[
+                {
+                  title: 'Plan',
+                  isName: true,
+                  cell: ({ plan }: Change) =>
+                    plan === null
+                      ? html`<span class="muted">every caller</span>`
+                      : html`<strong class="plan-name"><bdi>${plan}</bdi></strong>`,
+                },
+                {
+                  title: 'What',
+                  cell: ({ what }: Change) => html`${wordsOf(what)} <code class="muted change-path">${what}</code>`,
+                },
+                { title: 'Change', cell: (change: Change) => html`<${ChangeSign} ...${change} />` },
+                { title: 'In force', cell: ({ what, from }: Change) => valueText(what, from) },
+                { title: 'Draft', cell: ({ what, to }: Change) => html`<strong>${valueText(what, to)}</strong>` },
+                {
+                  title: 'Live keys',
+                  isNumber: true,
+                  cell: ({ plan, keys }: Change) => (plan === null ? '–' : keys === null ? 'unknown' : countText(keys)),
+                },
+              ]}
+            />`
+      }
+    </${Section}>
+    ${
+      warnings.length > 0 &&
+      html`<${Section} title="Warnings" note=${plural(warnings.length, 'warning')}>
+        <ul class="panel notes">
+          ${warnings.slice(0, MOST_WARNINGS).map(({ line, path, message }) => html`<li><${Badge} kind="warn">Line ${line}</${Badge}> ${path !== '' && html`<code><bdi>${path}</bdi></code> `}<bdi>${message}</bdi></li>`)}
+          ${warnings.length > MOST_WARNINGS && html`<li>The editor lists all of them.</li>`}
+        </ul>
+      </${Section}>`
+    }
+    <div class="dialog-actions">
+      <button type="button" onClick=${() => navigate('/plans/patch')}>Skip to the patch</button>
+      <button type="button" class="primary" onClick=${() => navigate('/plans/simulate')}>Simulate</button>
+    </div>`;
+}
+
+const MOST_WARNINGS = 20;
+
+function ChangeSign({ change, breaks, keys, to }: Change) {
+  if (breaks && keys !== 0) {
+    return html`<${Badge} kind="bad">${to === null ? 'Removed' : 'Changed'}: ${keys === null ? 'live keys of it' : plural(keys, 'key')} could not be served any more</${Badge}>`;
+  }
+  const [sign, word] = SIGNS[change];
+  return html`<span class="change"><span aria-hidden="true">${sign}</span> ${word}</span>`;
+}
+
+const SIGNS: Readonly<Record<Change['change'], readonly [string, string]>> = {
+  added: ['+', 'Added'],
+  removed: ['−', 'Removed'],
+  raised: ['↑', 'Raised'],
+  lowered: ['↓', 'Lowered'],
+  changed: ['≠', 'Changed'],
+};
+
+const WORDS: Readonly<Record<string, string>> = {
+  plan: 'The whole plan',
+  enforce: 'Whether its limits refuse',
+  bans: 'Bans',
+  'bans.after': 'Refusals that lead to a ban',
+  'bans.within': 'Time in which refusals add up',
+  'bans.first': 'Length of the first ban',
+  'bans.factor': 'How much longer each further ban is',
+  'bans.longest': 'Length of the longest ban',
+  'bans.forget': 'When bans are forgotten',
+  'failed-authentication.minute': 'Failed authentications a minute from one address',
+};
+const SETTINGS: Readonly<Record<string, string>> = {
+  window: 'kind of window',
+  slices: 'slices',
+  align: 'alignment',
+  zone: 'time zone',
+  anchor: 'day on which it begins',
+};
+
+/** `limits.minute.slices` in words. */
+function wordsOf(what: string): string {
+  const [part, window, setting] = what.split('.');
+  if (part !== 'limits' && part !== 'shadow') return WORDS[what] ?? what;
+  const limit = `${part === 'shadow' ? 'Shadow limit' : 'Limit'} each ${window}`;
+  return setting === undefined ? limit : `${limit}: ${SETTINGS[setting] ?? setting}`;
+}
+
+function valueText(what: string, value: Change['from']): string {
+  if (value === null) return '–';
+  if (typeof value === 'number') return countText(value);
+  if (what === 'enforce') return value === 'true' ? 'enforced' : 'counted only';
+  return value === 'custom' ? 'own limit of each key' : value;
+}
+
+function Simulate({ draft, change }: StepProps) {
+  const { text, simulated } = draft;
+  const run = useRun();
+  const result = simulated?.of === text ? simulated.result : null;
+  const simulate = (record: object) =>
+    run.start(async (signal) => {
+      change({ simulated: null });
+      const body = { text: fileText(draft), ...record };
+      const { data } = await request<Simulated>('POST', '/admin/plans/simulate', { body, signal });
+      if (!signal.aborted) change({ simulated: { of: text, result: data } });
+    });
+  return html`<${SimulateForm} run=${run} simulate=${simulate} />
+    ${run.since !== null && html`<${Running} what="Simulating" since=${run.since} cancel=${run.cancel} />`}
+    ${
+      result !== null &&
+      (result.report === null ? html`<${HasFaults} checked=${result} />` : html`<${SimulationReport} ...${result} />`)
+    }
+    ${!hasUnsavedDraft() && result === null && html`<p class="muted">Nothing is changed yet: a simulation of the plans in force shows what they do to this traffic.</p>`}
+    <div class="dialog-actions">
+      <button type="button" class=${result === null ? '' : 'primary'} onClick=${() => navigate('/plans/patch')}>Patch</button>
+    </div>`;
+}
+
+function Patch({ draft, change, reload }: StepProps & { reload: () => Promise<void> }) {
+  if (!hasUnsavedDraft()) return html`<${Unchanged} />`;
+  return html`<${WithComparison} draft=${draft} change=${change}>
+    ${({ patch, refused = [] }: Compared) =>
+      html`<${PatchText} patch=${patch} path=${draft.of.path} /><${Write} draft=${draft} refused=${refused} change=${change} reload=${reload} />`}
+  </${WithComparison}>`;
+}
+
+/** Beyond this many lines a patch is shown without colours. */
+const MOST_COLOURED = 2_000;
+
+function PatchText({ patch, path }: { patch: string; path: string }) {
+  const name = `${path.replace(/\.ya?ml$/, '')}.patch`;
+  const [url, setUrl] = useState<string | null>(null);
+  useEffect(() => {
+    const made = URL.createObjectURL(new Blob([patch], { type: 'text/x-diff' }));
+    setUrl(made);
+    return () => URL.revokeObjectURL(made);
+  }, [patch]);
+  const lines = patch.split(/(?<=\n)/);
+  return html`<${Section} title="Patch" note="Against the file as it is. Commit it where your settings live.">
+    <pre class="patch panel" id="patch-text" tabindex="0" role="region" aria-label="Patch of ${path}">${
+      lines.length > MOST_COLOURED
+        ? patch
+        : lines.map((line, i) => html`<span class=${CLASSES[line.slice(0, 1)] ?? ''} key=${i}>${line}</span>`)
+    }</pre>
+    <div class="beside">
+      <${CopyButton} of="patch-text" what="the patch" />
+      ${url !== null && html`<a class="button" href=${url} download=${name}>Download ${name}</a>`}
+      <span class="muted"><code>git apply ${name}</code> makes the change.</span>
+    </div>
+  </${Section}>`;
+}
+
+const CLASSES: Readonly<Record<string, string>> = { '+': 'added', '-': 'removed', '@': 'muted' };
+
+function Write({
+  draft,
+  refused,
+  change,
+  reload,
+}: StepProps & { refused: readonly string[]; reload: () => Promise<void> }) {
+  const isAdmin = useMay('admin');
+  const [isOpen, setOpen] = useState(false);
+  const { path, version, writable, whyNotWritable } = draft.of;
+  const write = async () => {
+    const text = fileText(draft);
+    let written: { version: string; inForce?: boolean; whyNotInForce?: string | null };
+    let etag: string | null;
+    try {
+      const headers = { 'If-Match': draft.etag ?? `"${version}"` };
+      ({ data: written, etag } = await request<typeof written>('PUT', '/admin/plans/file', {
+        body: { text },
+        headers,
+      }));
+    } catch (failure) {
+      if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
+      void reload();
+      throw new ApiError(
+        412,
+        failure.code,
+        `${path} has changed since you began this draft, so nothing was written. Cancel, then choose what becomes of your draft.`,
+      );
+    }
+    change({ of: { ...draft.of, text, version: written.version }, etag, compared: null });
+    void reload();
+    navigate('/plans');
+    const state =
+      written.inForce === false
+        ? `The gateway that wrote it does not have it in force yet: ${written.whyNotInForce}`
+        : 'It is in force in the gateway that wrote it.';
+    return `${path} is written, version ${written.version}. ${state}`;
+  };
+  if (!writable || !isAdmin || refused.length > 0) {
+    const why =
+      refused.length > 0
+        ? 'A gateway would refuse this draft (see Compare), so it cannot be written.'
+        : !isAdmin
+          ? 'Only the role admin may write the file from here.'
+          : (whyNotWritable ?? 'This gateway may not write the file: see admin.editPlans in gateway.yaml.');
+    return html`<${Section} title="Write the file"><p class="panel muted">${why}</p></${Section}>`;
+  }
+  return html`<${Section} title="Write the file">
+    <div class="panel beside">
+      <p>Replaces ${path} of this gateway. It reloads the file at once; your copy in Git does not change.</p>
+      <button type="button" class="primary" onClick=${() => setOpen(true)}>Write ${path}…</button>
+    </div>
+    ${
+      isOpen &&
+      html`<${ChangeDialog} title="Write ${path}" action="Write ${path}" act=${write} onClose=${() => setOpen(false)}>
+        <p>
+          The file of the gateway is replaced, and the new plans come into force for all callers. Nothing is written if somebody has changed it
+          since version <code>${version}</code>.
+        </p>
+      </${ChangeDialog}>`
+    }
+  </${Section}>`;
+}

@@ -1,0 +1,277 @@
+import { useState } from 'preact/hooks';
+import { type Children, html } from '../html.ts';
+import { BarChart, type Series } from '../kit/charts.ts';
+import { Field } from '../kit/dialog.ts';
+import { countText, type Moment, momentText, plural, Time } from '../kit/format.ts';
+import { Section } from '../kit/page.ts';
+import type { Run } from '../kit/run.ts';
+import { Empty } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { hrefOf } from '../router.ts';
+
+// The step Simulate of a draft: which requests it is tried on, and what would become of them.
+
+/** `POST /admin/plans/simulate`. */
+export interface Simulated {
+  readonly faults: readonly { line: number; column: number; path: string; message: string }[];
+  readonly moreFaults?: number;
+  /** Null if the draft has faults. */
+  readonly report: Report | null;
+  /** How many more keys were or would be refused than are listed. */
+  readonly moreKeys?: number;
+  readonly timeline?: {
+    readonly stepSeconds: number;
+    readonly buckets: readonly ({ readonly from: string } & Counts)[];
+  };
+  /** What the recent record covers, as a sentence. */
+  readonly kept?: string | null;
+}
+
+interface Report {
+  readonly from: string;
+  readonly to: string;
+  readonly isEstimate: boolean;
+  readonly differs: { readonly verdicts: number; readonly bans: number };
+  readonly notes: readonly string[];
+  readonly totals: Counts;
+  readonly byPlan: readonly {
+    readonly plan: string;
+    readonly keys: number;
+    readonly keysNewlyRefused: number;
+    readonly limits: string | null;
+    readonly counts: Counts;
+  }[];
+  readonly keys: readonly ({ readonly id: string; readonly plan: string; readonly bannedAt: string | null } & Counts)[];
+}
+
+interface Counts {
+  readonly requests: number;
+  readonly recorded: Verdicts;
+  readonly simulated: Verdicts;
+  readonly newlyRefused: number;
+  readonly newlyAdmitted: number;
+  readonly unserved: number;
+}
+
+interface Verdicts {
+  readonly admitted: number;
+  readonly refused: number;
+  readonly banned: number;
+  readonly bans: number;
+}
+
+type KeyCounts = Report['keys'][number];
+type PlanCounts = Report['byPlan'][number];
+
+/** The size limit of a log, in bytes. */
+const MOST_BYTES = 16 * 1024 * 1024;
+
+const SOURCES = [
+  { name: 'recent', title: 'Recent requests, as the gateways remember them' },
+  { name: 'file', title: 'A log file of a gateway' },
+  { name: 'pasted', title: 'Lines of a log, pasted' },
+] as const;
+
+type Source = (typeof SOURCES)[number]['name'];
+
+/** Asks which requests the draft is tried on. `simulate` gets that part of the body. */
+export function SimulateForm({ run, simulate }: { run: Run; simulate: (record: object) => Promise<void> }) {
+  const [source, setSource] = useState<Source>('recent');
+  const [fault, setFault] = useState<string | null>(null);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (run.since !== null) return;
+    const log = await logOf(source, new FormData(event.target as HTMLFormElement));
+    setFault(log !== null && 'fault' in log ? log.fault : null);
+    if (log === null) await simulate({ record: 'recent' });
+    else if ('text' in log) await simulate({ log: log.text });
+  };
+  const error = fault ?? run.error?.message ?? null;
+  return html`<${Section} title="On which requests" note="They are decided again under the draft, and compared with what happened.">
+    <form class="panel simulate" onSubmit=${submit}>
+      <fieldset>
+        <legend class="hidden">Requests to try the draft on</legend>
+        ${SOURCES.map(
+          ({ name, title }) =>
+            html`<label key=${name}>
+              <input type="radio" name="source" value=${name} checked=${source === name} onChange=${() => {
+                setSource(name);
+                setFault(null);
+              }} /> ${title}
+            </label>`,
+        )}
+      </fieldset>
+      ${
+        source === 'file' &&
+        html`<${Field} id="simulate-file" label="Log file" hint="What tollgate serve writes to standard output, not compressed, up to 16 MiB.">
+          <input id="simulate-file" name="file" type="file" required aria-describedby="simulate-file-hint" />
+        </${Field}>`
+      }
+      ${
+        source === 'pasted' &&
+        html`<${Field} id="simulate-lines" label="Log lines" hint="One JSON object on each line, up to 16 MiB.">
+          <textarea id="simulate-lines" name="lines" class="code" rows="6" required wrap="off" spellcheck=${false} autocomplete="off" aria-describedby="simulate-lines-hint"></textarea>
+        </${Field}>`
+      }
+      ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
+      <div><button type="submit" class="primary" aria-busy=${run.since !== null}>Run the simulation</button></div>
+    </form>
+  </${Section}>`;
+}
+
+/** @returns null for the recent record */
+async function logOf(source: Source, form: FormData): Promise<{ text: string } | { fault: string } | null> {
+  if (source === 'recent') return null;
+  const given = source === 'file' ? (form.get('file') as File) : new Blob([form.get('lines') as string]);
+  if (given.size > MOST_BYTES) {
+    return {
+      fault:
+        'The log is larger than 16 MiB. Choose a part of it, or use the command tollgate plans simulate, which has no such limit.',
+    };
+  }
+  try {
+    const [first, second] = new Uint8Array(await given.slice(0, 2).arrayBuffer());
+    if (first === 0x1f && second === 0x8b) return { fault: 'The log is compressed. Unpack it first.' };
+    return { text: await given.text() };
+  } catch {
+    return { fault: 'The file cannot be read. It may have been moved or changed since you chose it: choose it again.' };
+  }
+}
+
+const TIMELINE: readonly Series[] = [
+  { name: 'newlyRefused', title: 'Newly refused', color: '--refused', isStriped: true },
+  { name: 'newlyAdmitted', title: 'Newly admitted', color: '--admitted' },
+];
+
+export function SimulationReport({ report, moreKeys = 0, timeline, kept }: Simulated) {
+  const { totals, differs, notes, byPlan, keys, from, to, isEstimate } = report!;
+  const isSame = differs.verdicts + differs.bans + totals.unserved === 0;
+  const refused = keys.filter(({ newlyRefused, unserved }) => newlyRefused + unserved > 0);
+  const admitted = keys.filter(({ newlyAdmitted }) => newlyAdmitted > 0);
+  const span = html`${plural(totals.requests, 'request')}${isEstimate ? ' (an estimate)' : ''}, <${Time} at=${from} /> to <${Time} at=${to} />`;
+  return html`<${Section} title="What would have happened" note=${span}>
+      ${kept && html`<p class="muted simulate-kept">${kept}</p>`}
+      ${isSame && html`<${Empty} title="Every verdict and every ban is as it was."><p>On these requests the draft changes nothing for anybody.</p></${Empty}>`}
+      <dl class="figures">
+        <${Figure} title="Newly refused" kind="refused" value=${countText(totals.newlyRefused)} unit="were admitted" />
+        <${Figure} title="Newly admitted" kind="admitted" value=${countText(totals.newlyAdmitted)} unit="were refused" />
+        <${Figure} title="Refused or banned" kind="" ...${pair(totals, ({ refused, banned }) => refused + banned)} />
+        <${Figure} title="Bans" kind="banned" ...${pair(totals, ({ bans }) => bans)} />
+        ${totals.unserved > 0 && html`<${Figure} title="Not served at all" kind="failed" value=${countText(totals.unserved)} unit="no plan or limit" />`}
+      </dl>
+      ${
+        timeline !== undefined &&
+        !isSame &&
+        html`<${BarChart}
+          id="simulated"
+          title="Requests with another verdict"
+          series=${TIMELINE}
+          bars=${timeline.buckets.map(({ from, newlyRefused, newlyAdmitted }) => ({ label: momentText(from as Moment), values: { newlyRefused, newlyAdmitted } }))}
+          step=${plural(timeline.stepSeconds, 'second')}
+        />`
+      }
+      ${notes.length > 0 && html`<ul class="notes panel" aria-label="Notes">${notes.map((note) => html`<li><bdi>${note}</bdi></li>`)}</ul>`}
+    </${Section}>
+    <${Section} title="By plan">
+      <${Table}
+        caption="What would change, by plan"
+        rows=${byPlan}
+        keyOf=${({ plan }: PlanCounts) => plan}
+        columns=${[
+          {
+            title: 'Plan',
+            isName: true,
+            cell: ({ plan, limits }: PlanCounts) =>
+              html`<strong class="plan-name"><bdi>${plan}</bdi></strong> <span class="muted change-path">${limits ?? 'not in the draft'}</span>`,
+          },
+          { title: 'Keys', isNumber: true, cell: ({ keys }: PlanCounts) => countText(keys) },
+          {
+            title: 'Keys newly refused',
+            isNumber: true,
+            cell: ({ keysNewlyRefused }: PlanCounts) => countText(keysNewlyRefused),
+          },
+          { title: 'Requests', isNumber: true, cell: ({ counts }: PlanCounts) => countText(counts.requests) },
+          { title: 'Newly refused', isNumber: true, cell: ({ counts }: PlanCounts) => countText(counts.newlyRefused) },
+          {
+            title: 'Newly admitted',
+            isNumber: true,
+            cell: ({ counts }: PlanCounts) => countText(counts.newlyAdmitted),
+          },
+          {
+            title: 'Bans',
+            isNumber: true,
+            cell: ({ counts }: PlanCounts) => html`<${Change} ...${pair(counts, ({ bans }) => bans)} />`,
+          },
+        ]}
+      />
+    </${Section}>
+    <${KeysTouched} title="Would be refused and is not today" none="Nobody would be refused who is not today." keys=${refused} count=${({ newlyRefused, unserved }: KeyCounts) => newlyRefused + unserved} head="Newly refused" />
+    <${KeysTouched} title="Is refused today and would not be" none="Nobody would be admitted who is refused today." keys=${admitted} count=${({ newlyAdmitted }: KeyCounts) => newlyAdmitted} head="Newly admitted" />
+    ${moreKeys > 0 && html`<p class="muted">${plural(moreKeys, 'further key was', 'further keys were')} or would be refused; those with the most changes are listed. <code>tollgate plans simulate --json</code> lists all.</p>`}`;
+}
+
+interface Pair {
+  readonly value: string;
+  readonly unit: string;
+}
+
+function pair({ recorded, simulated }: Counts, of: (verdicts: Verdicts) => number): Pair {
+  return { value: countText(of(simulated)), unit: `${countText(of(recorded))} in fact` };
+}
+
+function Figure({ title, kind, value, unit }: Pair & { title: string; kind: string }) {
+  return html`<div class=${kind}><dt>${title}</dt><dd>${value}<span class="unit"> ${unit}</span></dd></div>`;
+}
+
+function Change({ value, unit }: Pair) {
+  return html`${value} <span class="muted">(${unit})</span>`;
+}
+
+/** How many keys a list shows at first. */
+const MOST_KEYS = 25;
+
+function KeysTouched({
+  title,
+  none,
+  keys,
+  head,
+  count,
+}: {
+  title: string;
+  none: string;
+  keys: readonly KeyCounts[];
+  head: string;
+  count: (key: KeyCounts) => number;
+}): Children {
+  const [isWhole, setWhole] = useState(false);
+  if (keys.length === 0) return html`<${Section} title=${title}><${Empty} title=${none} /></${Section}>`;
+  const sorted = keys.toSorted((a, b) => count(b) - count(a));
+  return html`<${Section} title=${title} note=${plural(keys.length, 'key')}>
+    <${Table}
+      caption=${title}
+      rows=${isWhole ? sorted : sorted.slice(0, MOST_KEYS)}
+      keyOf=${({ id }: KeyCounts) => id}
+      columns=${[
+        {
+          title: 'Key',
+          isName: true,
+          cell: ({ id }: KeyCounts) =>
+            html`<span class="key-name"><a href=${hrefOf(`/keys/${encodeURIComponent(id)}`)}><bdi>${id}</bdi></a></span>`,
+        },
+        { title: 'Plan', cell: ({ plan }: KeyCounts) => html`<span class="plan-name"><bdi>${plan}</bdi></span>` },
+        { title: 'Requests', isNumber: true, cell: ({ requests }: KeyCounts) => countText(requests) },
+        { title: head, isNumber: true, cell: (key: KeyCounts) => html`<strong>${countText(count(key))}</strong>` },
+        {
+          title: 'Bans',
+          isNumber: true,
+          cell: (key: KeyCounts) => html`<${Change} ...${pair(key, ({ bans }) => bans)} />`,
+        },
+        {
+          title: 'First ban would begin',
+          cell: ({ bannedAt }: KeyCounts) => (bannedAt === null ? '–' : html`<${Time} at=${bannedAt} />`),
+        },
+      ]}
+    />
+    ${!isWhole && keys.length > MOST_KEYS && html`<p class="show-more"><button type="button" onClick=${() => setWhole(true)}>Show all ${countText(keys.length)}</button></p>`}
+  </${Section}>`;
+}

@@ -1,0 +1,113 @@
+import { useResource } from '../api.ts';
+import { type Children, html } from '../html.ts';
+import { countText, lengthText, plural } from '../kit/format.ts';
+import { Badge, Page, Section } from '../kit/page.ts';
+import { Empty, Shown } from '../kit/states.ts';
+import { type Column, Table } from '../kit/table.ts';
+import { hrefOf } from '../router.ts';
+import { Drafting, hasUnsavedDraft, STEPS } from './plans-draft.ts';
+
+/** `GET /admin/plans`. */
+interface InForce {
+  readonly versions: { readonly plans: string };
+  readonly plans: readonly Plan[];
+  readonly failedAuthentication: { readonly minute: number };
+}
+
+interface Plan {
+  readonly name: string;
+  readonly windows: readonly PlanWindow[];
+  readonly bans: Bans | null;
+  readonly enforce: boolean;
+}
+
+interface PlanWindow {
+  readonly window: string;
+  readonly limit: number | 'unlimited' | 'custom';
+  /** The kind of the window in words. */
+  readonly form: string;
+  readonly shadow: boolean;
+}
+
+interface Bans {
+  readonly after: number;
+  readonly withinMs: number;
+  readonly firstMs: number;
+  readonly factor: number;
+  readonly longestMs: number;
+  readonly forgetMs: number;
+}
+
+/** The plans in force, and the way to change them: edit, compare, simulate, patch. */
+export function Plans({ rest }: { rest: string }) {
+  const step = STEPS.find(({ path }) => path === rest);
+  if (step !== undefined) return html`<${Drafting} step=${step} />`;
+  if (rest !== '') return html`<${Page} title="Not found"><${Empty} title="There is no such step." /></${Page}>`;
+  return html`<${PlansInForce} />`;
+}
+
+function PlansInForce() {
+  const plans = useResource<InForce>('/admin/plans');
+  const isUnsaved = hasUnsavedDraft();
+  const edit = html`<a class="button primary" href=${hrefOf('/plans/edit')}>${isUnsaved ? 'Continue the draft' : 'Edit plans'}</a>`;
+  return html`<${Page} title="Plans" beside=${edit}>
+    ${isUnsaved && html`<p class="panel">There is an unsaved draft of plans.yaml in this tab. What follows are the plans in force.</p>`}
+    <${Shown} of=${plans} what="the plans">${(data: InForce) => html`<${PlanList} ...${data} />`}</${Shown}>
+  </${Page}>`;
+}
+
+function PlanList({ plans, versions, failedAuthentication }: InForce) {
+  const names = [...new Set(plans.flatMap(({ windows }) => windows.map(({ window }) => window)))];
+  names.sort((a, b) => WINDOWS.indexOf(a) - WINDOWS.indexOf(b));
+  // Most files have one rule for all plans, which is then said once.
+  const bans = [...new Set(plans.map(({ bans }) => bansText(bans)))];
+  const columns: Column<Plan>[] = [
+    {
+      title: 'Plan',
+      isName: true,
+      cell: ({ name, enforce }) => html`<strong class="plan-name"><bdi>${name}</bdi></strong>
+        ${!enforce && html`<br /><${Badge} kind="warn">Not enforced: counted, refuses nobody</${Badge}>`}`,
+    },
+    ...names.map((name) => ({
+      title: `Each ${name}`,
+      cell: ({ windows }: Plan) =>
+        windows.filter(({ window }) => window === name).map((window) => html`<${WindowCell} ...${window} />`),
+    })),
+    ...(bans.length > 1 ? [{ title: 'Bans', cell: ({ bans }: Plan) => bansText(bans) }] : []),
+  ];
+  const facts: [string, Children][] = [
+    ...(bans.length === 1 ? [['Bans, of every plan', bans[0]] as [string, Children]] : []),
+    [
+      'Wrong keys',
+      `${plural(failedAuthentication.minute, 'failed authentication')} a minute from one client address, then 429.`,
+    ],
+    ['Version', html`plans.yaml <code>${versions.plans}</code>`],
+  ];
+  return html`<${Section} title="In force" note=${plural(plans.length, 'plan')}>
+    <${Table} caption="The plans in force" rows=${plans} keyOf=${({ name }: Plan) => name} columns=${columns} />
+    <dl class="facts">
+      ${facts.map(([title, text]) => html`<dt>${title}</dt><dd>${text}</dd>`)}
+    </dl>
+  </${Section}>`;
+}
+
+const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'];
+
+function WindowCell({ limit, form, shadow }: PlanWindow) {
+  const value = limit === 'custom' ? 'own limit of each key' : countText(limit);
+  return html`<div class="plan-window ${shadow ? 'shadow' : ''}">
+    <span>${value}</span>
+    ${limit !== 'unlimited' && html` <span class="muted">${form}</span>`}
+    ${shadow && html` <span class="tag">shadow: refuses nobody</span>`}
+  </div>`;
+}
+
+function bansText(bans: Bans | null): string {
+  if (bans === null) return 'Off';
+  const { after, factor } = bans;
+  const [within, first, longest, forget] = [bans.withinMs, bans.firstMs, bans.longestMs, bans.forgetMs].map((ms) =>
+    lengthText(ms / 1_000),
+  );
+  const ladder = factor === 1 ? '' : `, each further one ${factor} times as long up to ${longest}`;
+  return `After ${plural(after, 'refusal')} within ${within}: ${first}${ladder}. Forgotten after ${forget} without a ban.`;
+}
