@@ -39,8 +39,10 @@ export function Editor({
   const rows = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ first: 0, count: 0, offset: 0 });
   const look = () => {
-    const { scrollTop, clientHeight } = area.current!;
-    const { lineHeight, top } = measuresOf(area.current!);
+    // The browser may report a size once more after the editor has gone.
+    if (area.current === null) return;
+    const { scrollTop, clientHeight } = area.current;
+    const { lineHeight, top } = measuresOf(area.current);
     const first = Math.max(0, Math.floor((scrollTop - top) / lineHeight));
     // Two rows more than fit, so that the row at the top may stand partly out of sight.
     const count = Math.ceil(clientHeight / lineHeight) + 2;

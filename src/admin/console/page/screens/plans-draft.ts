@@ -173,7 +173,7 @@ function Steps({ at, draft }: { at: Step; draft: Draft }) {
     edit: faults > 0 ? plural(faults, 'fault') : hasUnsavedDraft() ? 'unsaved draft' : 'no changes',
     compare: diff === null || faults > 0 ? '' : plural(diff.changes.length, 'change'),
     simulate: simulation?.report == null ? '' : `${countText(simulation.report.totals.newlyRefused)} newly refused`,
-    patch: diff === null || diff.patch === '' ? '' : 'ready',
+    patch: diff === null || diff.patch === '' ? '' : diff.refused?.length ? 'would be refused' : 'ready',
   };
   return html`<ol class="steps" aria-label="Steps">
     ${STEPS.map(
@@ -368,7 +368,7 @@ function Unchanged() {
 }
 
 function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
-  const plans = new Set(changes.map(({ plan }) => plan));
+  const plans = new Set(changes.flatMap(({ plan }) => plan ?? []));
   const most = Math.max(0, ...changes.map(({ keys }) => keys ?? 0));
   const isUncounted = live?.isComplete === false;
   return html`
@@ -411,8 +411,16 @@ function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
                   cell: ({ what }: Change) => html`${wordsOf(what)} <code class="muted change-path">${what}</code>`,
                 },
                 { title: 'Change', cell: (change: Change) => html`<${ChangeSign} ...${change} />` },
-                { title: 'In force', cell: ({ what, from }: Change) => valueText(what, from) },
-                { title: 'Draft', cell: ({ what, to }: Change) => html`<strong>${valueText(what, to)}</strong>` },
+                {
+                  title: 'In force',
+                  cell: ({ what, from, change }: Change) =>
+                    what === 'plan' && change === 'removed' ? 'present' : valueText(what, from),
+                },
+                {
+                  title: 'Draft',
+                  cell: ({ what, to, change }: Change) =>
+                    html`<strong>${what === 'plan' && change === 'added' ? 'present' : valueText(what, to)}</strong>`,
+                },
                 {
                   title: 'Live keys',
                   isNumber: true,
@@ -537,7 +545,9 @@ function PatchText({ patch, path }: { patch: string; path: string }) {
     <pre class="patch panel" id="patch-text" tabindex="0" role="region" aria-label="Patch of ${path}">${
       lines.length > MOST_COLOURED
         ? patch
-        : lines.map((line, i) => html`<span class=${CLASSES[line.slice(0, 1)] ?? ''} key=${i}>${line}</span>`)
+        : lines.map(
+            (line, i) => html`<span class=${(i > 1 && CLASSES[line.slice(0, 1)]) || ''} key=${i}>${line}</span>`,
+          )
     }</pre>
     <div class="beside">
       <${CopyButton} of="patch-text" what="the patch" />

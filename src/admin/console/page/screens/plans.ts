@@ -66,14 +66,23 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
       title: 'Plan',
       isName: true,
       cell: ({ name, enforce }) => html`<strong class="plan-name"><bdi>${name}</bdi></strong>
-        ${!enforce && html`<br /><${Badge} kind="warn">Not enforced: counted, refuses nobody</${Badge}>`}`,
+        ${!enforce && html`<div><${Badge} kind="warn">Not enforced</${Badge}></div><span class="hint">counted, refuses nobody</span>`}`,
     },
-    ...names.map((name) => ({
-      title: `Each ${name}`,
-      cell: ({ windows }: Plan) =>
-        windows.filter(({ window }) => window === name).map((window) => html`<${WindowCell} ...${window} />`),
-    })),
-    ...(bans.length > 1 ? [{ title: 'Bans', cell: ({ bans }: Plan) => bansText(bans) }] : []),
+    ...(names.length > MOST_COLUMNS
+      ? [
+          {
+            title: 'Limits',
+            cell: ({ windows }: Plan) => windows.map((one) => html`<${WindowCell} ...${one} isNamed=${true} />`),
+          },
+        ]
+      : names.map((name) => ({
+          title: `Each ${name}`,
+          cell: ({ windows }: Plan) =>
+            windows.filter(({ window }) => window === name).map((one) => html`<${WindowCell} ...${one} />`),
+        }))),
+    ...(bans.length > 1
+      ? [{ title: 'Bans', cell: ({ bans }: Plan) => html`<span class="plan-bans">${bansText(bans)}</span>` }]
+      : []),
   ];
   const facts: [string, Children][] = [
     ...(bans.length === 1 ? [['Bans, of every plan', bans[0]] as [string, Children]] : []),
@@ -91,12 +100,14 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
   </${Section}>`;
 }
 
+/** With more windows, each plan lists its own instead. */
+const MOST_COLUMNS = 4;
 const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'];
 
-function WindowCell({ limit, form, shadow }: PlanWindow) {
+function WindowCell({ window, limit, form, shadow, isNamed = false }: PlanWindow & { isNamed?: boolean }) {
   const value = limit === 'custom' ? 'own limit of each key' : countText(limit);
-  return html`<div class="plan-window ${shadow ? 'shadow' : ''}">
-    <span>${value}</span>
+  return html`<div class="plan-window">
+    <span>${isNamed && `Each ${window}: `}${value}</span>
     ${limit !== 'unlimited' && html` <span class="muted">${form}</span>`}
     ${shadow && html` <span class="tag">shadow: refuses nobody</span>`}
   </div>`;
