@@ -176,9 +176,9 @@ export function isPassing({ code }: ApiError): boolean {
 export type StreamState = 'connecting' | 'open' | 'lost' | 'ended';
 
 /**
- * Follows a stream of server-sent events.
+ * Follows a stream of server-sent events. One that was lost or has ended is opened again.
  * @param path null: nothing is followed
- * @param onEvent called with the name of each event and its data
+ * @param onEvent called with the name of each event, `end` included, and its data
  */
 export function useEvents(
   path: string | null,
@@ -194,21 +194,25 @@ export function useEvents(
     setState('connecting');
     let source: EventSource;
     let timer: ReturnType<typeof setTimeout>;
+    const openLater = () => {
+      // It may have ended because the session has.
+      request('GET', '/admin/session').catch((error: ApiError) => {
+        if (error.status === 401) signedOut.dispatchEvent(new Event('ended'));
+      });
+      timer = setTimeout(open, RETRY_MS);
+    };
     const open = () => {
       source = new EventSource(path);
       source.onopen = () => setState('open');
       source.onerror = () => {
         setState('lost');
         // The browser opens a stream again by itself, unless the response was an error.
-        if (source.readyState !== EventSource.CLOSED) return;
-        request('GET', '/admin/session').catch((error: ApiError) => {
-          if (error.status === 401) signedOut.dispatchEvent(new Event('ended'));
-        });
-        timer = setTimeout(open, RETRY_MS);
+        if (source.readyState === EventSource.CLOSED) openLater();
       };
       source.addEventListener('end', () => {
         source.close();
         setState('ended');
+        openLater();
       });
       for (const name of ['end', ...list.split(',')]) {
         source.addEventListener(name, (event) => listener.current(name, JSON.parse((event as MessageEvent).data)));

@@ -8,6 +8,12 @@ import { followLinks, hrefOf, usePlace } from './router.ts';
 import { Keys } from './screens/keys.ts';
 import { Now } from './screens/now.ts';
 import { Plans } from './screens/plans.ts';
+import { Audit } from './screens/audit.ts';
+import { Explain } from './screens/explain.ts';
+import { Live } from './screens/live.ts';
+import { Now } from './screens/now.ts';
+import { Retiring } from './screens/retiring.ts';
+import { Upstreams } from './screens/upstreams.ts';
 import { SignInGate, signOut, useSession } from './session.ts';
 
 /** The screens in the order of the navigation. `rest` of the path goes to the screen: `/keys/key_1` → `key_1`. */
@@ -15,6 +21,11 @@ const SCREENS: readonly { path: string; title: string; screen: ComponentType<{ r
   { path: '/', title: 'Now', screen: Now },
   { path: '/keys', title: 'Keys', screen: Keys },
   { path: '/plans', title: 'Plans', screen: Plans },
+  { path: '/explain', title: 'Explain', screen: Explain },
+  { path: '/live', title: 'Live', screen: Live },
+  { path: '/upstreams', title: 'Upstreams', screen: Upstreams },
+  { path: '/retiring', title: 'Retiring routes', screen: Retiring },
+  { path: '/audit', title: 'Audit', screen: Audit },
 ];
 
 function Shell() {

@@ -110,7 +110,7 @@ export function Now() {
   </${Page}>`;
 }
 
-function StreamSign({ state, at }: { state: StreamState; at: string | null }) {
+export function StreamSign({ state, at }: { state: StreamState; at: string | null }) {
   if (state === 'open') return html`<${Badge} kind="good">Live</${Badge}>`;
   const since = at === null ? '' : ` Shown is ${momentText(at)}.`;
   if (state === 'connecting') return html`<${Badge} kind="plain">Connecting…</${Badge}>`;

@@ -1,0 +1,196 @@
+import { type Children, html } from '../html.ts';
+import { Field } from '../kit/dialog.ts';
+import { CALLER_PATTERN, Filters, isCallerId } from '../kit/filters.ts';
+import { countText, plural, Time } from '../kit/format.ts';
+import { ShowMore, useMore } from '../kit/more.ts';
+import { Badge, Page } from '../kit/page.ts';
+import { Empty, Shown } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { hrefOf, usePlace } from '../router.ts';
+
+/** Of `GET /admin/audit`. */
+interface Change {
+  readonly id: string;
+  readonly time: string;
+  readonly action: string;
+  readonly outcome: string;
+  readonly code: string | null;
+  readonly target: string | null;
+  readonly actor: {
+    readonly kind: string;
+    readonly name?: string;
+    readonly user?: string;
+    readonly host?: string;
+  };
+  readonly requestId: string | null;
+  readonly clientAddress: string | null;
+  readonly before: Members | null;
+  readonly after: Members | null;
+}
+
+type Members = Readonly<Record<string, unknown>>;
+
+interface Changes {
+  readonly changes: readonly Change[];
+  readonly cursor: string | null;
+}
+
+const ACTIONS: Readonly<Record<string, string>> = {
+  'key.create': 'Create key',
+  'key.update': 'Edit key',
+  'key.rotate': 'Rotate secret',
+  'key.revoke': 'Revoke key',
+  'key.delete': 'Delete key',
+  'key.import': 'Import keys',
+  'ban.lift': 'Lift ban',
+  'keys.topup': 'Top up',
+  'usage.reset': 'Reset usage',
+  'plans.write': 'Write plans',
+};
+
+const OUTCOMES: Readonly<Record<string, readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> = {
+  done: ['Done', 'good'],
+  unchanged: ['Was so already', 'plain'],
+  repeated: ['Repeated', 'plain'],
+  refused: ['Not made', 'warn'],
+  unknown: ['Unknown', 'warn'],
+  lost: ['Undone by a failover', 'bad'],
+};
+
+/** What `since` takes, from the present back. */
+const SPANS: readonly (readonly [since: string, title: string])[] = [
+  ['', 'Any time'],
+  ['1h', 'Last hour'],
+  ['24h', 'Last 24 hours'],
+  ['7d', 'Last 7 days'],
+  ['30d', 'Last 30 days'],
+];
+
+/** Who changed what. */
+export function Audit() {
+  const { query } = usePlace();
+  const asked = new URLSearchParams({ limit: '50' });
+  for (const name of ['key', 'actor', 'since']) {
+    const value = query.get(name) ?? '';
+    if (value !== '' && (name !== 'key' || isCallerId(value))) asked.set(name, value);
+  }
+  const since = asked.get('since') ?? '';
+  const isKnown = SPANS.some(([span]) => span === since);
+  return html`<${Page} title="Audit">
+    <${Filters} path="/audit" label="Filter the changes">
+      <${Field} id="audit-key" label="Key id">
+        <input id="audit-key" name="key" pattern=${CALLER_PATTERN} title="key_… or jwt_…, not a secret" placeholder="key_…" autocomplete="off" spellcheck="false" />
+      </${Field}>
+      <${Field} id="audit-actor" label="Actor">
+        <input id="audit-actor" name="actor" placeholder="Name of a token or user" autocomplete="off" spellcheck="false" />
+      </${Field}>
+      <${Field} id="audit-since" label="Since">
+        <select id="audit-since" name="since">
+          ${!isKnown && html`<option value=${since}>${since}</option>`}
+          ${SPANS.map(([span, title]) => html`<option key=${span} value=${span}>${title}</option>`)}
+        </select>
+      </${Field}>
+    </${Filters}>
+    <${List} path=${`/admin/audit?${asked}`} isFiltered=${asked.size > 1} />
+  </${Page}>`;
+}
+
+function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
+  const { first, pages, ...more } = useMore<Changes>(path);
+  const changes = pages.flatMap(({ changes }) => changes);
+  return html`<${Shown} of=${first} what="the changes">
+    ${() =>
+      changes.length === 0
+        ? html`<${Empty} title=${isFiltered ? 'No change matches these filters.' : 'No change was made yet.'}>
+            <p>Changes to keys, bans and plans are recorded here, those by commands too.</p>
+          </${Empty}>`
+        : html`<div>
+            <${Table}
+              caption="Changes, newest first"
+              rows=${changes}
+              keyOf=${({ id }: Change) => id}
+              columns=${[
+                { title: 'Time', cell: ({ time }: Change) => html`<${Time} at=${time} />` },
+                { title: 'Actor', cell: ({ actor }: Change) => html`<${ActorName} ...${actor} />` },
+                { title: 'Action', isName: true, cell: ({ action }: Change) => ACTIONS[action] ?? action },
+                { title: 'Target', cell: ({ target }: Change) => html`<${Target} id=${target} />` },
+                { title: 'Outcome', cell: (change: Change) => html`<${Outcome} ...${change} />` },
+                { title: 'What changed', cell: (change: Change) => html`<${Difference} ...${change} />` },
+                {
+                  title: 'Request id',
+                  cell: ({ requestId, clientAddress }: Change) =>
+                    html`<span class="two-lines request">
+                      ${requestId === null ? '–' : html`<code>${requestId}</code>`}<span class="muted">${clientAddress}</span>
+                    </span>`,
+                },
+              ]}
+            />
+            <${ShowMore} shown=${plural(changes.length, 'change')} ...${more} />
+          </div>`}
+  </${Shown}>`;
+}
+
+function ActorName({ kind, name, user, host }: Change['actor']) {
+  return html`<span class="two-lines">
+    <bdi>${kind === 'shell' ? user : name}</bdi>
+    <span class="muted">${kind === 'shell' ? html`shell on ${host}` : kind === 'person' ? 'signed in by the proxy' : 'token'}</span>
+  </span>`;
+}
+
+function Target({ id }: { id: string | null }) {
+  if (id === null) return '–';
+  const text = html`<code>${id}</code>`;
+  return isCallerId(id) ? html`<a href=${hrefOf(`/keys/${id}`)}>${text}</a>` : text;
+}
+
+function Outcome({ outcome, code }: Change) {
+  const [title, kind] = OUTCOMES[outcome] ?? [outcome, 'plain'];
+  return html`<span class="two-lines"><${Badge} kind=${kind}>${title}</${Badge}><span class="muted">${code !== null && html`<code>${code}</code>`}</span></span>`;
+}
+
+/** The members of the state that changed, with what they were before. */
+function Difference({ before, after }: Change) {
+  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
+    (name) => textOf(before?.[name]) !== textOf(after?.[name]) || name === 'window',
+  );
+  if (names.length === 0) return html`<span class="muted">–</span>`;
+  return html`<ul class="difference">
+    ${names.map((name) => {
+      const [was, is] = [before?.[name], after?.[name]];
+      return html`<li key=${name}>
+        <span class="muted">${WORDS[name] ?? name}</span>${' '}
+        ${before !== null && html`<${Value} of=${was} />`}${before !== null && textOf(was) !== textOf(is) && ' → '}
+        ${(before === null || textOf(was) !== textOf(is)) && html`<${Value} of=${is} />`}
+      </li>`;
+    })}
+  </ul>`;
+}
+
+const WORDS: Readonly<Record<string, string>> = {
+  expiresAt: 'expires',
+  revokedAt: 'revoked',
+  secrets: 'secrets by last four',
+};
+
+function Value({ of: value }: { of: unknown }): Children {
+  if (typeof value === 'string' && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value)) return html`<${Time} at=${value} />`;
+  return html`<bdi>${textOf(value)}</bdi>`;
+}
+
+/** Most members of a list that are shown. An import names up to 1,000 keys. */
+const MOST_SHOWN = 5;
+
+function textOf(value: unknown): string {
+  if (value === undefined || value === null || value === '') return 'none';
+  if (typeof value === 'number') return countText(value);
+  if (Array.isArray(value)) {
+    const more = value.length > MOST_SHOWN ? ` and ${countText(value.length - MOST_SHOWN)} more` : '';
+    return value.length === 0 ? 'none' : `${value.slice(0, MOST_SHOWN).map(textOf).join(', ')}${more}`;
+  }
+  if (typeof value !== 'object') return String(value);
+  return (
+    Object.entries(value)
+      .map(([name, inner]) => `${name} ${textOf(inner)}`)
+      .join(', ') || 'none'
+  );
+}

@@ -1,0 +1,213 @@
+import { useState } from 'preact/hooks';
+import { useResource } from '../api.ts';
+import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
+import { type Children, html } from '../html.ts';
+import { Meter } from '../kit/charts.ts';
+import { Field } from '../kit/dialog.ts';
+import { isCallerId } from '../kit/filters.ts';
+import { countText, millisecondsOf, plural, Time, Until, useNow } from '../kit/format.ts';
+import { Badge, Page } from '../kit/page.ts';
+import { Empty, Loading, Shown } from '../kit/states.ts';
+import { hrefOf, navigate } from '../router.ts';
+import { useMay } from '../session.ts';
+import { VerdictBadge } from './live.ts';
+import { KeyName } from './now.ts';
+
+/** Of `GET /admin/refusals/{requestId}`. */
+interface Refusal {
+  readonly requestId: string;
+  readonly at: string;
+  readonly gateway: string;
+  readonly gatewayHost: string;
+  readonly method: string;
+  readonly path: string | null;
+  readonly route: string | null;
+  readonly consumerId: string | null;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string | null;
+  readonly clientAddress: string;
+  readonly status: number;
+  readonly code: string;
+  readonly judgement: string;
+  readonly cost: number;
+  readonly window: string | null;
+  readonly limits: readonly {
+    readonly window: string;
+    readonly form: string;
+    readonly limit: number;
+    readonly used: number;
+    readonly remaining: number;
+  }[];
+  readonly decidedAt: string | null;
+  readonly strike: { readonly number: number; readonly of: number } | null;
+  readonly ban: { readonly number: number; readonly until: string } | null;
+  readonly imposedBan: boolean;
+  readonly retryAt: string | null;
+  readonly sentence: string;
+  readonly advice: string;
+}
+
+/** The form of request ids. One that a client sends in another form is replaced by the gateway. */
+const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
+/** `tg_live_…`, and how the secrets of other makers mostly begin. */
+const SECRET = /^[a-z]{2,}_(live|test|prod)_|^sk[_-]/i;
+
+/** Why a request was refused, for support staff who have its X-Request-Id. */
+export function Explain({ rest }: { rest: string }) {
+  const isId = REQUEST_ID.test(rest) && !SECRET.test(rest);
+  const refusals = useResource<{ refusals: readonly Refusal[] }>(
+    isId ? `/admin/refusals/${encodeURIComponent(rest)}` : null,
+  );
+  const [helped, setHelped] = useState<Helped | null>(null);
+  const isUnknown = refusals.error?.status === 404;
+  const [newest] = refusals.data?.refusals ?? [];
+  const close = () => setHelped(null);
+  return html`<${Page} title="Explain">
+    <${Ask} key=${rest} id=${isId ? rest : ''} fault=${rest === '' || isId ? null : NO_ID} />
+    <p class="hidden" role="status">${newest?.sentence}</p>
+    ${
+      !isId
+        ? rest === '' &&
+          html`<${Empty} title="Why was a request refused?">
+            <p>Each response has a field X-Request-Id. Ask the caller for the one of the refused request.</p>
+            <p>Without it, look at <a href=${hrefOf('/keys')}>the caller’s key</a>, or watch <a href=${hrefOf('/live')}>Live</a> while the caller tries again.</p>
+          </${Empty}>`
+        : isUnknown
+          ? refusals.isLoading
+            ? html`<${Loading} what="the refusal" />`
+            : html`<${NotFound} id=${rest} message=${refusals.error!.message} retry=${refusals.reload} />`
+          : html`<${Shown} of=${refusals} what="the refusal">
+              ${({ refusals: found }: { refusals: readonly Refusal[] }) =>
+                html`${
+                  found.length > 1 &&
+                  html`<p class="muted">${plural(found.length, 'refused request')} had this id, because the client used it again. The newest is first.</p>`
+                }
+                ${found.map((refusal, i) => html`<${Explained} key=${`${refusal.at} ${i}`} of=${refusal} help=${setHelped} />`)}`}
+            </${Shown}>`
+    }
+    ${helped?.how === 'lift' && html`<${LiftDialog} of=${helped} onClose=${close} />`}
+    ${helped?.how === 'topup' && html`<${TopUpDialog} of=${helped} onClose=${close} />`}
+  </${Page}>`;
+}
+
+const NO_ID = 'This is no request id: those have 1 to 64 letters, digits, dots, hyphens and underscores.';
+const IS_SECRET = 'This looks like the secret of a key. It was not sent. Search for it on the screen Keys.';
+
+function Ask({ id, fault }: { id: string; fault: string | null }) {
+  const [error, setError] = useState(fault);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const input = (event.target as HTMLFormElement).elements.namedItem('id') as HTMLInputElement;
+    // The whole line of a log or of a response is pasted as often as the id alone.
+    const text = input.value
+      .trim()
+      .replace(/^["']?x-request-id["']?\s*[:=]?\s*/i, '')
+      .replace(/^["']|["',]+$/g, '');
+    if (SECRET.test(text)) input.value = '';
+    else if (REQUEST_ID.test(text)) {
+      navigate(`/explain/${text}`);
+      return;
+    }
+    setError(SECRET.test(text) ? IS_SECRET : NO_ID);
+    input.focus();
+  };
+  return html`<form class="filters" role="search" aria-label="Explain a refusal" onSubmit=${submit}>
+    <${Field} id="request-id" label="X-Request-Id">
+      <input id="request-id" name="id" defaultValue=${id} required autocomplete="off" spellcheck="false" autocapitalize="off" class="code" aria-invalid=${error !== null} aria-describedby="request-id-fault" />
+    </${Field}>
+    <button type="submit" class="primary">Explain</button>
+    <p class="problem-line wide" role="alert" id="request-id-fault">${error}</p>
+  </form>`;
+}
+
+function NotFound({ id, message, retry }: { id: string; message: string; retry: () => Promise<void> }) {
+  return html`<${Empty} title="No refusal with this id is known.">
+    <p>${message}</p>
+    <ul class="bullets">
+      <li>Compare the id with the response: <code>${id}</code>. A request that was admitted is not kept.</li>
+      <li>Search <a href=${hrefOf('/keys')}>the caller’s key</a> and see what its windows and its history say.</li>
+      <li>Watch <a href=${hrefOf('/live')}>Live</a> while the caller tries again.</li>
+    </ul>
+    <p><button type="button" onClick=${retry}>Try again</button></p>
+  </${Empty}>`;
+}
+
+function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) => void }) {
+  const { consumerId, name, owner, plan, window, ban, limits, strike, retryAt, status, code } = refusal;
+  const mayHelp = useMay('operator');
+  const now = useNow();
+  const isKnown = consumerId !== null && isCallerId(consumerId);
+  const isBanned = ban !== null && millisecondsOf(ban.until) > now;
+  const one = { id: consumerId ?? '', name, ...(window === null ? {} : { window }) };
+  return html`<article class="panel explained" aria-label="Refusal">
+    <p class="sentence">${refusal.sentence}</p>
+    <p class="advice">${refusal.advice}</p>
+    ${
+      isKnown &&
+      html`<p class="actions">
+        ${mayHelp && isBanned && html`<button type="button" class="primary" onClick=${() => help({ ...one, how: 'lift' })}>Lift the ban…</button>`}
+        ${mayHelp && consumerId.startsWith('key_') && limits.length > 0 && html`<button type="button" onClick=${() => help({ ...one, how: 'topup' })}>Top up…</button>`}
+        <a class="button" href=${hrefOf(`/keys/${consumerId}`)}>Open the key</a>
+      </p>`
+    }
+    <ol class="steps">
+      <${Step} title="The request came">
+        <p><${Time} at=${refusal.at} /> from <code>${refusal.clientAddress}</code></p>
+        <p class="break"><code>${refusal.method} <bdi>${refusal.path ?? '(not readable)'}</bdi></code></p>
+      </${Step}>
+      <${Step} title="Gateway">
+        <p class="break">${refusal.gatewayHost}${refusal.gatewayHost !== refusal.gateway && html` <span class="muted">${refusal.gateway}</span>`}</p>
+      </${Step}>
+      <${Step} title="Route">${refusal.route === null ? html`<p class="muted">None matched.</p>` : html`<p class="break"><code>${refusal.route}</code></p>`}</${Step}>
+      <${Step} title="Caller">
+        ${
+          consumerId === null
+            ? html`<p class="muted">Not known.</p>`
+            : html`<p>
+                ${isKnown ? html`<${KeyName} id=${consumerId} name=${name} owner=${owner} />` : html`<code>${consumerId}</code>`}
+              </p>`
+        }
+        ${plan !== null && html`<p>Plan ${plan}</p>`}
+      </${Step}>
+      <${Step} title="Limits at the decision" note=${refusal.decidedAt !== null && html`<${Time} at=${refusal.decidedAt} />`}>
+        ${limits.length === 0 && html`<p class="muted">No limit was asked.</p>`}
+        ${refusal.cost > 1 && html`<p>The request cost ${countText(refusal.cost)}.</p>`}
+        <ul class="limits">
+          ${limits.map(
+            ({ window: of, form, limit, used, remaining }) =>
+              html`<li key=${of}>
+                <p><strong>${of}</strong> <span class="muted">${form}</span> ${of === window && html`<${Badge} kind="bad">Refused here</${Badge}>`}</p>
+                <${Meter} label=${`Used of the ${of}`} used=${used} limit=${limit} />
+                <p>${countText(used)} of ${countText(limit)} used, ${countText(remaining)} left</p>
+              </li>`,
+          )}
+        </ul>
+      </${Step}>
+      ${strike !== null && html`<${Step} title="Strike"><p>${countText(strike.number)} of ${countText(strike.of)} until a ban</p></${Step}>`}
+      ${
+        ban !== null &&
+        html`<${Step} title="Ban">
+          <p>Ban ${ban.number}${refusal.imposedBan ? ', begun by this request,' : ''} ${isBanned ? 'until' : 'ended'} ${isBanned ? html`<${Until} at=${ban.until} />` : html`<${Time} at=${ban.until} />`}</p>
+        </${Step}>`
+      }
+      <${Step} title="Response"><p><${VerdictBadge} verdict=${refusal.judgement} /> with ${status} <code>${code}</code></p></${Step}>
+      <${Step} title="Earliest moment that succeeds">
+        ${
+          retryAt === null
+            ? html`<p class="muted">Not a matter of waiting.</p>`
+            : millisecondsOf(retryAt) > now
+              ? html`<p class="countdown"><${Until} at=${retryAt} /></p>`
+              : html`<p><${Time} at=${retryAt} />, which has passed. The same request succeeds now unless the limit was used up again.</p>`
+        }
+      </${Step}>
+    </ol>
+  </article>`;
+}
+
+function Step({ title, note, children }: { title: string; note?: Children; children?: Children }) {
+  return html`<li>
+    <h2>${title}${note && html` <span class="muted">${note}</span>`}</h2>
+    ${children}
+  </li>`;
+}

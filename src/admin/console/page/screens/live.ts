@@ -1,0 +1,274 @@
+import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
+import { useEvents, useResource } from '../api.ts';
+import { html } from '../html.ts';
+import { Field } from '../kit/dialog.ts';
+import { CALLER_PATTERN, Filters, isCallerId } from '../kit/filters.ts';
+import { countText, plural, rateText, Time } from '../kit/format.ts';
+import { Badge, Page } from '../kit/page.ts';
+import { Empty, Loading } from '../kit/states.ts';
+import { type Column, Table } from '../kit/table.ts';
+import { hrefOf, usePlace } from '../router.ts';
+
+/** Of `event: requests` of `GET /admin/events/requests`. */
+interface Tailed {
+  readonly at: string;
+  readonly gateway: string;
+  readonly requestId: string;
+  readonly method: string;
+  readonly path: string | null;
+  readonly route: string | null;
+  readonly consumerId: string | null;
+  readonly plan: string | null;
+  readonly verdict: string;
+  readonly status: number;
+  readonly code: string | null;
+  readonly window: string | null;
+  readonly totalMs: number;
+  readonly clientAddress: string;
+}
+
+/** The judgements of the log, in words. */
+const VERDICTS: Readonly<Record<string, readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> = {
+  admitted: ['Admitted', 'good'],
+  refused: ['Refused', 'warn'],
+  banned: ['Banned', 'bad'],
+  unauthenticated: ['Unknown caller', 'warn'],
+  shed: ['Shed', 'warn'],
+  undecided: ['Undecided', 'bad'],
+  malformed: ['Malformed', 'warn'],
+  preflight: ['Preflight', 'plain'],
+  usage: ['Usage asked', 'plain'],
+};
+
+export function VerdictBadge({ verdict, window = null }: { verdict: string; window?: string | null }) {
+  const [title, kind] = VERDICTS[verdict] ?? [verdict, 'plain'];
+  return html`<${Badge} kind=${kind}>${title}${window !== null && verdict === 'refused' && ` (${window})`}</${Badge}>`;
+}
+
+/** Which texts of the address are filters. The others would only be refused. */
+const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
+  plan: (text) => text !== '',
+  key: isCallerId,
+  route: (text) => text !== '',
+  verdict: (text) => text in VERDICTS,
+  status: (text) => /^[1-5](\d\d|xx)$/.test(text),
+};
+
+/** The requests as they end: to see what a caller who is on the phone sends. */
+export function Live() {
+  const { query } = usePlace();
+  const filter = new URLSearchParams(
+    [...query].filter(([name, value]) => Object.hasOwn(IS_VALID, name) && IS_VALID[name]!(value)),
+  ).toString();
+  return html`<${Page} title="Live">
+    <${Filters} path="/live" label="Filter the requests">
+      <${Field} id="live-plan" label="Plan"><${PlanSelect} now=${query.get('plan')} /></${Field}>
+      <${Field} id="live-key" label="Key id">
+        <input id="live-key" name="key" pattern=${CALLER_PATTERN} title="key_… or jwt_…, not a secret" placeholder="key_…" autocomplete="off" spellcheck="false" />
+      </${Field}>
+      <${Field} id="live-route" label="Route">
+        <input id="live-route" name="route" placeholder="/pets/{id}" autocomplete="off" spellcheck="false" />
+      </${Field}>
+      <${Field} id="live-verdict" label="Verdict">
+        <select id="live-verdict" name="verdict">
+          <option value="">All</option>
+          ${Object.entries(VERDICTS).map(([name, [title]]) => html`<option value=${name}>${title}</option>`)}
+        </select>
+      </${Field}>
+      <${Field} id="live-status" label="Status">
+        <input id="live-status" name="status" pattern="[1-5]([0-9][0-9]|xx)" title="A status such as 429, or a class such as 5xx" placeholder="429, 5xx" size="8" autocomplete="off" />
+      </${Field}>
+    </${Filters}>
+    <${Tail} key=${filter} filter=${filter} />
+  </${Page}>`;
+}
+
+function PlanSelect({ now }: { now: string | null }) {
+  const { data } = useResource<{ plans: readonly { name: string }[] }>('/admin/plans');
+  const names = new Set(data?.plans.map(({ name }) => name));
+  if (now !== null && now !== '') names.add(now);
+  return html`<select id="live-plan" name="plan">
+    <option value="">All</option>
+    ${[...names].map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
+  </select>`;
+}
+
+/** Most rows in the page, and most that wait while the tail is paused. */
+const MOST_ROWS = 500;
+/** How often a screen reader hears how many requests came, in milliseconds. */
+const SPEAK_MS = 10_000;
+
+type Row = Tailed & { readonly number: number };
+
+interface Rows {
+  /** Newest first, as are those that wait. */
+  readonly rows: readonly Row[];
+  readonly waiting: readonly Row[];
+  /** How many came, which numbers them. */
+  readonly came: number;
+  readonly skipped: number;
+  readonly isPaused: boolean;
+  /** The focus is in the table, so its rows stay where they are. */
+  readonly isHeld: boolean;
+}
+
+type Change =
+  | { readonly kind: 'come'; readonly requests: readonly Tailed[]; readonly skipped: number }
+  | { readonly kind: 'pause' | 'hold'; readonly on: boolean }
+  | { readonly kind: 'clear' };
+
+const NONE: Rows = { rows: [], waiting: [], came: 0, skipped: 0, isPaused: false, isHeld: false };
+
+function changed(state: Rows, change: Change): Rows {
+  if (change.kind === 'clear') return { ...state, rows: [], waiting: [], skipped: 0 };
+  let { waiting, came, skipped, isPaused, isHeld } = state;
+  if (change.kind === 'come') {
+    const sorted = [...change.requests].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+    waiting = [...sorted.map((request) => ({ ...request, number: came++ })).reverse(), ...waiting];
+    skipped += change.skipped;
+  } else if (change.kind === 'pause') isPaused = change.on;
+  else isHeld = change.on;
+  const next = { ...state, came, isPaused, isHeld };
+  if (isPaused || isHeld) {
+    skipped += Math.max(0, waiting.length - MOST_ROWS);
+    return { ...next, skipped, waiting: waiting.slice(0, MOST_ROWS) };
+  }
+  return { ...next, skipped, rows: [...waiting, ...state.rows].slice(0, MOST_ROWS), waiting: [] };
+}
+
+function Tail({ filter }: { filter: string }) {
+  const [state, change] = useReducer(changed, NONE);
+  const [isStopped, setStopped] = useState(false);
+  const [isAway, setAway] = useState(false);
+  const frame = useRef<HTMLDivElement>(null);
+  const path = `/admin/events/requests${filter === '' ? '' : `?${filter}`}`;
+  const stream = useEvents(isStopped ? null : path, ['requests', 'store'], (name, data) => {
+    if (name === 'requests') change({ kind: 'come', ...(data as { requests: readonly Tailed[]; skipped: number }) });
+    else if (name === 'store') setAway((data as { state: string }).state === 'away');
+    else setStopped(true);
+  });
+  const { rows, waiting, skipped, isPaused, isHeld } = state;
+  const leave = () => {
+    // In a window that loses the focus, its element stays the active one, and the rows stay.
+    requestAnimationFrame(() => {
+      if (frame.current?.contains(document.activeElement) === false) change({ kind: 'hold', on: false });
+    });
+  };
+  return html`<section aria-label="Requests">
+    <div class="toolbar">
+      <p>
+        ${
+          isStopped
+            ? html`<${Badge} kind="plain">Stopped</${Badge}>`
+            : stream === 'connecting'
+              ? html`<${Badge} kind="plain">Connecting…</${Badge}>`
+              : stream !== 'open'
+                ? html`<${Badge} kind="bad">Connection lost, trying again</${Badge}>`
+                : isPaused
+                  ? html`<${Badge} kind="warn">Paused</${Badge}>`
+                  : isHeld
+                    ? html`<${Badge} kind="warn">Held while the focus is in the table</${Badge}>`
+                    : html`<${Badge} kind="good">Live</${Badge}>`
+        }
+        ${' '}<span class="muted">
+          ${[
+            plural(rows.length, 'request'),
+            ...(isPaused || isHeld || waiting.length > 0 ? [`${countText(waiting.length)} waiting`] : []),
+            ...(skipped > 0 ? [`skipped ${countText(skipped)}`] : []),
+          ].join(' · ')}
+        </span>
+      </p>
+      <div class="actions">
+        ${
+          isStopped
+            ? html`<button type="button" class="primary" onClick=${() => setStopped(false)}>Start again</button>`
+            : html`<button type="button" onClick=${() => change({ kind: 'pause', on: !isPaused })}>${isPaused ? 'Resume' : 'Pause'}</button>`
+        }
+        <button type="button" onClick=${() => change({ kind: 'clear' })}>Clear</button>
+      </div>
+    </div>
+    <${Spoken} came=${state.came} />
+    ${isStopped && html`<p class="state">The tail has stopped. It does so by itself after 10 minutes, so that a forgotten page costs nothing.</p>`}
+    ${
+      !isStopped &&
+      stream === 'lost' &&
+      html`<p class="state">The gateway may be restarting. It serves at most 20 streams at once: if this lasts, close other consoles.</p>`
+    }
+    ${isAway && html`<div class="banner" role="alert"><p class="state-title">The store is away</p><p>Only requests of the gateway that serves this page are shown until it is back.</p></div>`}
+    ${skipped > 0 && html`<p class="hint">Skipped are requests that came faster than a tail shows them. Filter to see all that matter.</p>`}
+    ${
+      rows.length > 0
+        ? html`<div ref=${frame} class="tail" onFocusIn=${() => change({ kind: 'hold', on: true })} onFocusOut=${leave}>
+            <${Table} caption="Requests, newest first" rows=${rows} keyOf=${({ number }: Row) => String(number)} columns=${COLUMNS} />
+          </div>`
+        : !isStopped &&
+          (
+            stream === 'connecting'
+              ? html`<${Loading} what="requests" />`
+              : stream === 'open' &&
+                html`<${Empty} title=${filter === '' ? 'No request yet.' : 'No request that matches yet.'}>
+                <p>Requests appear within two seconds after they end, without their keys, queries and bodies.</p>
+              </${Empty}>`
+          )
+    }
+  </section>`;
+}
+
+const COLUMNS: readonly Column<Row>[] = [
+  { title: 'Time', cell: ({ at }) => html`<${Time} at=${at} />` },
+  {
+    title: 'Request',
+    isName: true,
+    cell: ({ method, path, route }) =>
+      html`<span class="two-lines">
+        <code>${method} <bdi>${path ?? '(not readable)'}</bdi></code>
+        <span class="muted">${route ?? 'no route'}</span>
+      </span>`,
+  },
+  {
+    title: 'Caller',
+    cell: ({ consumerId, plan, clientAddress }) =>
+      html`<span class="two-lines">
+        ${
+          consumerId === null
+            ? html`<span>${clientAddress}</span>`
+            : isCallerId(consumerId)
+              ? html`<a href=${hrefOf(`/keys/${consumerId}`)}><code>${consumerId}</code></a>`
+              : html`<code>${consumerId}</code>`
+        }
+        <span class="muted">${consumerId === null ? 'not known' : `${plan === null ? '' : `${plan}, `}${clientAddress}`}</span>
+      </span>`,
+  },
+  {
+    title: 'Verdict',
+    cell: ({ verdict, window, code, requestId }) =>
+      html`<span class="two-lines">
+        <${VerdictBadge} verdict=${verdict} window=${window} />
+        ${code !== null && html`<a href=${hrefOf(`/explain/${encodeURIComponent(requestId)}`)} aria-label="Explain ${requestId}">Explain</a>`}
+      </span>`,
+  },
+  {
+    title: 'Status',
+    cell: ({ status, code }) =>
+      html`<span class="two-lines">${status} <span class="muted">${code !== null && html`<code>${code}</code>`}</span></span>`,
+  },
+  { title: 'Took', isNumber: true, cell: ({ totalMs }) => `${rateText(totalMs)} ms` },
+  { title: 'Gateway', cell: ({ gateway }) => html`<span class="break">${gateway}</span>` },
+];
+
+/** Says how many requests came, at most every 10 s: the table itself would flood a screen reader. */
+function Spoken({ came }: { came: number }) {
+  const [text, setText] = useState('');
+  const latest = useRef(came);
+  latest.current = came;
+  useEffect(() => {
+    let before = latest.current;
+    const timer = setInterval(() => {
+      const more = latest.current - before;
+      before = latest.current;
+      setText(more === 0 ? '' : `${plural(more, 'request')} in the last 10 seconds`);
+    }, SPEAK_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return html`<p class="hidden" role="status">${text}</p>`;
+}

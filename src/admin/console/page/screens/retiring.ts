@@ -1,0 +1,143 @@
+import { useState } from 'preact/hooks';
+import { useResource } from '../api.ts';
+import { html } from '../html.ts';
+import { csvText, saveFile } from '../kit/csv.ts';
+import { Field } from '../kit/dialog.ts';
+import { Filters, isCallerId } from '../kit/filters.ts';
+import { countText, lengthText, millisecondsOf, plural, Time, useNow } from '../kit/format.ts';
+import { ShowMore } from '../kit/more.ts';
+import { Badge, Page } from '../kit/page.ts';
+import { Empty, Shown } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { usePlace } from '../router.ts';
+import { KeyName } from './now.ts';
+
+/** Of `GET /admin/deprecations`. */
+interface Deprecation {
+  readonly route: string;
+  readonly since: string | null;
+  readonly sunset: string | null;
+  readonly successor: string | null;
+  readonly calls: number;
+  readonly callers: readonly Caller[];
+}
+
+interface Caller {
+  readonly id: string;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string | null;
+  readonly calls: number;
+  readonly lastDay: string;
+}
+
+interface Deprecations {
+  readonly deprecations: readonly Deprecation[];
+  readonly cursor: string | null;
+}
+
+/** The gateway keeps calls for 92 days. */
+const DAYS = ['7', '30', '90'];
+
+/** The deprecated routes, and who must still move away from them before they end. */
+export function Retiring() {
+  const given = usePlace().query.get('days') ?? '';
+  const days = DAYS.includes(given) ? given : '30';
+  const routes = useResource<Deprecations>(`/admin/deprecations?days=${days}&limit=1000`);
+  const found = routes.data?.deprecations ?? [];
+  const save = () => saveFile(`retiring-routes-${days}-days.csv`, 'text/csv;charset=utf-8', csvText(rowsOf(found)));
+  return html`<${Page}
+    title="Retiring routes"
+    beside=${found.length > 0 && html`<button type="button" onClick=${save}>Download CSV</button>`}
+  >
+    <${Filters} path="/retiring" label="Filter the calls">
+      <${Field} id="retiring-days" label="Calls of the last">
+        <select id="retiring-days" name="days">
+          <option value="7">7 days</option>
+          <option value="">30 days</option>
+          <option value="90">90 days</option>
+        </select>
+      </${Field}>
+    </${Filters}>
+    <${Shown} of=${routes} what="the retiring routes">
+      ${({ deprecations, cursor }: Deprecations) =>
+        deprecations.length === 0
+          ? html`<${Empty} title="No route is deprecated.">
+              <p>A route with <code>deprecated</code> in gateway.yaml appears here with its callers.</p>
+            </${Empty}>`
+          : html`${deprecations.map((one) => html`<${Route} key=${one.route} days=${days} ...${one} />`)}
+            ${cursor !== null && html`<p class="muted">Only the first ${countText(deprecations.length)} routes are shown.</p>`}`}
+    </${Shown}>
+  </${Page}>`;
+}
+
+/** Rows of callers that are added at once. A route may have 10,000. */
+const STEP = 50;
+
+function Route({ route, since, sunset, successor, calls, callers, days }: Deprecation & { days: string }) {
+  const [shown, setShown] = useState(STEP);
+  return html`<section class="panel" aria-label=${route}>
+    <div class="card-head">
+      <h2 class="break"><code>${route}</code></h2>
+      <${Countdown} sunset=${sunset} isCalled=${calls > 0} />
+    </div>
+    <dl class="facts">
+      <dt>Ends</dt>
+      <dd>${sunset === null ? 'no date is set' : html`<${Time} at=${sunset} />`}</dd>
+      ${since !== null && html`<dt>Deprecated</dt><dd>since <${Time} at=${since} dayOnly=${true} /></dd>`}
+      ${successor !== null && html`<dt>Successor</dt><dd><code>${successor}</code></dd>`}
+      <dt>Calls</dt>
+      <dd>${countText(calls)} in ${days} days, by ${plural(callers.length, 'caller')}</dd>
+    </dl>
+    ${
+      callers.length === 0
+        ? html`<p class="muted">Nobody has called it in this time.</p>`
+        : html`<${Table}
+              caption=${`Callers of ${route}`}
+              rows=${callers.slice(0, shown)}
+              keyOf=${({ id }: Caller) => id}
+              columns=${[
+                { title: 'Caller', isName: true, cell: (caller: Caller) => html`<${CallerName} ...${caller} />` },
+                { title: 'Plan', cell: ({ plan }: Caller) => plan ?? '–' },
+                { title: 'Calls', isNumber: true, cell: ({ calls }: Caller) => countText(calls) },
+                { title: 'Last day (UTC)', cell: ({ lastDay }: Caller) => lastDay },
+              ]}
+            />
+            ${callers.length > STEP && html`<${ShowMore} shown=${`${countText(Math.min(shown, callers.length))} of ${plural(callers.length, 'caller')}`} hasMore=${shown < callers.length} load=${() => setShown(shown + 10 * STEP)} />`}`
+    }
+  </section>`;
+}
+
+function Countdown({ sunset, isCalled }: { sunset: string | null; isCalled: boolean }) {
+  const seconds = (millisecondsOf(sunset ?? 0) - useNow(sunset !== null)) / 1_000;
+  if (sunset === null) return html`<${Badge} kind="plain">No end is set</${Badge}>`;
+  if (seconds <= 0) return html`<${Badge} kind="plain">Ended ${lengthText(-seconds)} ago</${Badge}>`;
+  const kind = !isCalled ? 'good' : seconds < 14 * 86_400 ? 'bad' : 'warn';
+  return html`<${Badge} kind=${kind}>Ends in ${lengthText(seconds)}${isCalled ? '' : ', nobody calls it'}</${Badge}>`;
+}
+
+/** What the ids that stand for several callers mean. */
+const GROUPS: Readonly<Record<string, string>> = {
+  '*public': 'Callers without a key',
+  '*others': 'Others, not counted separately',
+};
+
+function CallerName(caller: Caller) {
+  const { id } = caller;
+  if (isCallerId(id)) return html`<${KeyName} ...${caller} />`;
+  return GROUPS[id] ?? html`<code>${id}</code>`;
+}
+
+function rowsOf(deprecations: readonly Deprecation[]) {
+  return [
+    ['route', 'since', 'sunset', 'successor', 'caller', 'name', 'owner', 'plan', 'calls', 'lastDay'],
+    ...deprecations.flatMap(({ route, since, sunset, successor, callers }) =>
+      (callers.length === 0 ? [null] : callers).map((one) => [
+        ...[route, since, sunset, successor],
+        ...(one === null
+          ? [null, null, null, null, 0, null]
+          : [one.id, one.name, one.owner, one.plan, one.calls, one.lastDay]),
+      ]),
+    ),
+  ];
+}

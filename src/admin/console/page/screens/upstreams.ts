@@ -1,0 +1,124 @@
+import { useState } from 'preact/hooks';
+import { useEvents, useResource } from '../api.ts';
+import { html } from '../html.ts';
+import { countText, plural } from '../kit/format.ts';
+import { Badge, Page, Section } from '../kit/page.ts';
+import { Empty, Shown } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { type Gateway, StreamSign } from './now.ts';
+
+interface Fleet {
+  readonly complete: boolean;
+  readonly gateways: readonly Gateway[];
+}
+
+/** A target as the gateways see it. */
+interface Target {
+  readonly name: string;
+  readonly on: readonly { readonly gateway: Gateway; readonly usable: boolean }[];
+}
+
+interface Upstream {
+  readonly name: string;
+  readonly on: readonly { readonly gateway: Gateway; readonly inFlight: number }[];
+  readonly targets: readonly Target[];
+}
+
+/** The services behind the gateways: which target is left out, and where. */
+export function Upstreams() {
+  const asked = useResource<Fleet>('/admin/gateways');
+  const [event, setEvent] = useState<{ at: string; gateways: Fleet } | null>(null);
+  const stream = useEvents('/admin/events/now', ['now'], (name, data) => {
+    if (name === 'now') setEvent(data as { at: string; gateways: Fleet });
+  });
+  const fleet = event === null ? asked : { ...asked, data: event.gateways, error: null };
+  return html`<${Page} title="Upstreams" beside=${html`<${StreamSign} state=${stream} at=${event?.at ?? null} />`}>
+    <${Shown} of=${fleet} what="the upstreams">
+      ${({ complete, gateways }: Fleet) => {
+        const upstreams = upstreamsOf(gateways);
+        return html`${
+          !complete &&
+          html`<div class="banner" role="alert">
+            <p class="state-title">The store is away</p>
+            <p>Shown is only the gateway that serves this page: the others are seen through the store.</p>
+          </div>`
+        }
+        ${
+          upstreams.length === 0
+            ? html`<${Empty} title="No upstream is set."><p>Upstreams and their targets are set in gateway.yaml.</p></${Empty}>`
+            : html`<${Summary} upstreams=${upstreams} gateways=${gateways.length} />
+                ${upstreams.map((upstream) => html`<${OneUpstream} key=${upstream.name} ...${upstream} />`)}`
+        }`;
+      }}
+    </${Shown}>
+  </${Page}>`;
+}
+
+function Summary({ upstreams, gateways }: { upstreams: readonly Upstream[]; gateways: number }) {
+  const targets = upstreams.flatMap(({ name, targets }) => targets.map((target) => ({ upstream: name, ...target })));
+  const down = targets
+    .map((target) => ({ ...target, out: target.on.filter(({ usable }) => !usable).length }))
+    .filter(({ out }) => out > 0)
+    .sort((a, b) => b.out / b.on.length - a.out / a.on.length);
+  return html`<section class="panel" aria-label="Summary">
+    ${
+      down.length === 0
+        ? html`<p class="sentence"><${Badge} kind="good">${targets.length === 1 ? 'The target is' : `All ${countText(targets.length)} targets are`} up on ${gateways === 1 ? 'the gateway' : `all ${countText(gateways)} gateways`}.</${Badge}></p>`
+        : html`<p class="sentence"><${Badge} kind="bad">${plural(down.length, 'target')} of ${countText(targets.length)} left out</${Badge}></p>
+            <ul class="bullets">
+              ${down.map(
+                ({ upstream, name, out, on }) =>
+                  html`<li key=${`${upstream} ${name}`} class="break">
+                    <strong>${name}</strong> of ${upstream}: on ${out === on.length ? `${on.length === 1 ? 'the only gateway' : `all ${countText(on.length)} gateways`}` : `${countText(out)} of ${countText(on.length)} gateways`}
+                  </li>`,
+              )}
+            </ul>
+            <p class="muted">A target is left out for a while after failures or failed health checks. If only some gateways leave it out, look at the network between them.</p>`
+    }
+  </section>`;
+}
+
+function OneUpstream({ name, on, targets }: Upstream) {
+  const inFlight = on.reduce((sum, { inFlight }) => sum + inFlight, 0);
+  return html`<${Section} title=${name} note=${`${plural(inFlight, 'request')} in flight`}>
+    ${
+      targets.length === 0
+        ? html`<${Empty} title="This upstream has no targets." />`
+        : html`<${Table}
+            caption=${`Targets of ${name}`}
+            rows=${targets}
+            keyOf=${(target: Target) => target.name}
+            columns=${[
+              { title: 'Target', isName: true, cell: ({ name }: Target) => html`<code>${name}</code>` },
+              {
+                title: 'Up on',
+                cell: ({ on }: Target) => {
+                  const up = on.filter(({ usable }) => usable).length;
+                  return html`<${Badge} kind=${up === on.length ? 'good' : up === 0 ? 'bad' : 'warn'}>${up} of ${plural(on.length, 'gateway')}</${Badge}>`;
+                },
+              },
+              {
+                title: 'Each gateway',
+                cell: ({ on }: Target) =>
+                  html`<ul class="inline">
+                    ${on.map(
+                      ({ gateway, usable }) =>
+                        html`<li key=${gateway.id}>${gateway.host} <${Badge} kind=${usable ? 'good' : 'bad'}>${usable ? 'Up' : 'Left out'}</${Badge}></li>`,
+                    )}
+                  </ul>`,
+              },
+            ]}
+          />`
+    }
+    <p class="hint in-flight">In flight: ${on.map(({ gateway, inFlight }) => `${gateway.host} ${countText(inFlight)}`).join(' · ')}</p>
+  </${Section}>`;
+}
+
+/** Turns the reports of the gateways round. Gateways with other settings may lack an upstream or a target. */
+function upstreamsOf(gateways: readonly Gateway[]): readonly Upstream[] {
+  const reports = gateways.flatMap((gateway) => gateway.upstreams.map((upstream) => ({ gateway, ...upstream })));
+  return [...Map.groupBy(reports, ({ name }) => name)].map(([name, on]) => {
+    const seen = on.flatMap(({ gateway, targets }) => targets.map((target) => ({ gateway, ...target })));
+    return { name, on, targets: [...Map.groupBy(seen, ({ name }) => name)].map(([name, on]) => ({ name, on })) };
+  });
+}
