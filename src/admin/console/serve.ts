@@ -52,7 +52,9 @@ export function consoleAssets(): (request: IncomingMessage, response: ServerResp
     }
     loaded ??= load();
     const name = path.slice('/console/'.length);
-    const asset = loaded.assets.get(name) ?? (extname(name) in TYPES ? undefined : loaded.assets.get('index.html'));
+    // The name of a screen may end like that of a file: a request id in its path is up to the client.
+    const isScreen = !(extname(name) in TYPES) || request.headers.accept?.includes('text/html');
+    const asset = loaded.assets.get(name) ?? (isScreen ? loaded.assets.get('index.html') : undefined);
     if (asset === undefined) {
       response.writeHead(404, { 'Content-Type': 'text/plain' }).end('There is no such file.');
       return;

@@ -1,3 +1,4 @@
+import { useMemo } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
 
 export interface Column<Row> {
@@ -32,17 +33,23 @@ export function Table<Row>({
         </tr>
       </thead>
       <tbody>
-        ${rows.map(
-          (row) =>
-            html`<tr key=${keyOf(row)}>
-              ${columns.map(({ title, isNumber, isName, cell }) =>
-                isName
-                  ? html`<th scope="row" data-title=${title}>${cell(row)}</th>`
-                  : html`<td class=${isNumber ? 'number' : ''} data-title=${title}>${cell(row)}</td>`,
-              )}
-            </tr>`,
-        )}
+        ${rows.map((row) => html`<${TableRow} key=${keyOf(row)} row=${row} columns=${columns} />`)}
       </tbody>
     </table>
   </div>`;
+}
+
+/** One row. While the row and the columns stay the same objects, it is not compared again: a tail has 500 rows. */
+function TableRow<Row>({ row, columns }: { row: Row; columns: readonly Column<Row>[] }) {
+  return useMemo(
+    () =>
+      html`<tr>
+        ${columns.map(({ title, isNumber, isName, cell }) =>
+          isName
+            ? html`<th scope="row" data-title=${title}>${cell(row)}</th>`
+            : html`<td class=${isNumber ? 'number' : ''} data-title=${title}>${cell(row)}</td>`,
+        )}
+      </tr>`,
+    [row, columns],
+  );
 }

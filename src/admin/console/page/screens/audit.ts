@@ -119,7 +119,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
                 {
                   title: 'Request id',
                   cell: ({ requestId, clientAddress }: Change) =>
-                    html`<span class="two-lines request">
+                    html`<span class="two-lines roomy">
                       ${requestId === null ? '–' : html`<code>${requestId}</code>`}<span class="muted">${clientAddress}</span>
                     </span>`,
                 },
@@ -140,7 +140,7 @@ function ActorName({ kind, name, user, host }: Change['actor']) {
 function Target({ id }: { id: string | null }) {
   if (id === null) return '–';
   const text = html`<code>${id}</code>`;
-  return isCallerId(id) ? html`<a href=${hrefOf(`/keys/${id}`)}>${text}</a>` : text;
+  return html`<span class="roomy">${isCallerId(id) ? html`<a href=${hrefOf(`/keys/${id}`)}>${text}</a>` : text}</span>`;
 }
 
 function Outcome({ outcome, code }: Change) {

@@ -48,8 +48,11 @@ interface Refusal {
   readonly advice: string;
 }
 
-/** The form of request ids. One that a client sends in another form is replaced by the gateway. */
-const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
+/**
+ * The form of request ids. One that a client sends in another form is replaced by the gateway. Dots alone would be steps
+ * of a path.
+ */
+const REQUEST_ID = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
 /** `tg_live_…`, and how the secrets of other makers mostly begin. */
 const SECRET = /^[a-z]{2,}_(live|test|prod)_|^sk[_-]/i;
 
@@ -184,7 +187,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
           )}
         </ul>
       </${Step}>
-      ${strike !== null && html`<${Step} title="Strike"><p>${countText(strike.number)} of ${countText(strike.of)} until a ban</p></${Step}>`}
+      ${strike !== null && html`<${Step} title="Strike"><p>${countText(strike.number)} of ${countText(strike.of)} <span class="muted">a ban begins at ${countText(strike.of)}</span></p></${Step}>`}
       ${
         ban !== null &&
         html`<${Step} title="Ban">
@@ -198,7 +201,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
             ? html`<p class="muted">Not a matter of waiting.</p>`
             : millisecondsOf(retryAt) > now
               ? html`<p class="countdown"><${Until} at=${retryAt} /></p>`
-              : html`<p><${Time} at=${retryAt} />, which has passed. The same request succeeds now unless the limit was used up again.</p>`
+              : html`<p><${Time} at=${retryAt} />, which has passed. The same request succeeds now, unless a limit was used up again or a ban has begun.</p>`
         }
       </${Step}>
     </ol>

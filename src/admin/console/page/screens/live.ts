@@ -1,4 +1,4 @@
-import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import { useEvents, useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { Field } from '../kit/dialog.ts';
@@ -60,6 +60,9 @@ export function Live() {
   const filter = new URLSearchParams(
     [...query].filter(([name, value]) => Object.hasOwn(IS_VALID, name) && IS_VALID[name]!(value)),
   ).toString();
+  const gateways = useResource<{ gateways: readonly { id: string; host: string }[] }>('/admin/gateways').data;
+  // A gateway that has come since is named by its id.
+  const columns = useMemo(() => columnsOf(new Map(gateways?.gateways.map(({ id, host }) => [id, host]))), [gateways]);
   return html`<${Page} title="Live">
     <${Filters} path="/live" label="Filter the requests">
       <${Field} id="live-plan" label="Plan"><${PlanSelect} now=${query.get('plan')} /></${Field}>
@@ -79,7 +82,7 @@ export function Live() {
         <input id="live-status" name="status" pattern="[1-5]([0-9][0-9]|xx)" title="A status such as 429, or a class such as 5xx" placeholder="429, 5xx" size="8" autocomplete="off" />
       </${Field}>
     </${Filters}>
-    <${Tail} key=${filter} filter=${filter} />
+    <${Tail} key=${filter} filter=${filter} columns=${columns} />
   </${Page}>`;
 }
 
@@ -136,7 +139,7 @@ function changed(state: Rows, change: Change): Rows {
   return { ...next, skipped, rows: [...waiting, ...state.rows].slice(0, MOST_ROWS), waiting: [] };
 }
 
-function Tail({ filter }: { filter: string }) {
+function Tail({ filter, columns }: { filter: string; columns: readonly Column<Row>[] }) {
   const [state, change] = useReducer(changed, NONE);
   const [isStopped, setStopped] = useState(false);
   const [isAway, setAway] = useState(false);
@@ -199,7 +202,7 @@ function Tail({ filter }: { filter: string }) {
     ${
       rows.length > 0
         ? html`<div ref=${frame} class="tail" onFocusIn=${() => change({ kind: 'hold', on: true })} onFocusOut=${leave}>
-            <${Table} caption="Requests, newest first" rows=${rows} keyOf=${({ number }: Row) => String(number)} columns=${COLUMNS} />
+            <${Table} caption="Requests, newest first" rows=${rows} keyOf=${({ number }: Row) => String(number)} columns=${columns} />
           </div>`
         : !isStopped &&
           (
@@ -214,13 +217,17 @@ function Tail({ filter }: { filter: string }) {
   </section>`;
 }
 
-const COLUMNS: readonly Column<Row>[] = [
-  { title: 'Time', cell: ({ at }) => html`<${Time} at=${at} />` },
+const columnsOf = (hosts: ReadonlyMap<string, string>): readonly Column<Row>[] => [
+  {
+    title: 'Time',
+    cell: ({ at, gateway }) =>
+      html`<span class="two-lines"><${Time} at=${at} /><span class="muted">${hosts.get(gateway) ?? gateway}</span></span>`,
+  },
   {
     title: 'Request',
     isName: true,
     cell: ({ method, path, route }) =>
-      html`<span class="two-lines">
+      html`<span class="two-lines roomy">
         <code>${method} <bdi>${path ?? '(not readable)'}</bdi></code>
         <span class="muted">${route ?? 'no route'}</span>
       </span>`,
@@ -250,10 +257,9 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     title: 'Status',
     cell: ({ status, code }) =>
-      html`<span class="two-lines">${status} <span class="muted">${code !== null && html`<code>${code}</code>`}</span></span>`,
+      html`<span class="two-lines code-cell">${status} <span class="muted">${code !== null && html`<code>${code}</code>`}</span></span>`,
   },
   { title: 'Took', isNumber: true, cell: ({ totalMs }) => `${rateText(totalMs)} ms` },
-  { title: 'Gateway', cell: ({ gateway }) => html`<span class="break">${gateway}</span>` },
 ];
 
 /** Says how many requests came, at most every 10 s: the table itself would flood a screen reader. */

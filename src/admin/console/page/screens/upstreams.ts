@@ -89,12 +89,16 @@ function OneUpstream({ name, on, targets }: Upstream) {
             rows=${targets}
             keyOf=${(target: Target) => target.name}
             columns=${[
-              { title: 'Target', isName: true, cell: ({ name }: Target) => html`<code>${name}</code>` },
               {
-                title: 'Up on',
+                title: 'Target',
+                isName: true,
+                cell: ({ name }: Target) => html`<code class="roomy wide">${name}</code>`,
+              },
+              {
+                title: 'Gateways up',
                 cell: ({ on }: Target) => {
                   const up = on.filter(({ usable }) => usable).length;
-                  return html`<${Badge} kind=${up === on.length ? 'good' : up === 0 ? 'bad' : 'warn'}>${up} of ${plural(on.length, 'gateway')}</${Badge}>`;
+                  return html`<${Badge} kind=${up === on.length ? 'good' : up === 0 ? 'bad' : 'warn'}>${countText(up)} of ${countText(on.length)}</${Badge}>`;
                 },
               },
               {
