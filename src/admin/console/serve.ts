@@ -92,7 +92,7 @@ function load() {
     const type = TYPES[extname(file)];
     if (type === undefined || file.endsWith('.d.ts')) continue;
     const text = readFileSync(join(folder, file), 'utf8');
-    assets.set(file.split(sep).join('/'), assetOf(type, extname(file) === '.ts' ? withoutTypes(text) : text));
+    assets.set(file.split(sep).join('/'), assetOf(type, extname(file) === '.ts' ? lean(withoutTypes(text)) : text));
   }
   for (const [name, specifier] of Object.entries(LIBRARIES)) {
     assets.set(name, assetOf(TYPES['.js']!, readFileSync(fileURLToPath(import.meta.resolve(specifier)), 'utf8')));
@@ -101,6 +101,17 @@ function load() {
     assets.get('index.html')!.body.toString(),
   )![1]!;
   return { assets, fields: securityFields(importMap) };
+}
+
+/**
+ * Removes the comments that have lines of their own, and the indentation. No line of a template in the page may begin as a
+ * comment does; HTML does not care about indentation.
+ */
+function lean(script: string): string {
+  return script
+    .replace(/^\s*\/\*\*?[\s\S]*?\*\//gm, '')
+    .replace(/^\s*\/\/.*$/gm, '')
+    .replace(/\s*\n\s*/g, '\n');
 }
 
 function assetOf(type: string, text: string): Asset {

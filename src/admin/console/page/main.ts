@@ -1,46 +1,33 @@
 import { type ComponentType, render } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError } from './api.ts';
 import { html } from './html.ts';
 import { Notices } from './kit/dialog.ts';
 import { Page } from './kit/page.ts';
-import { Empty } from './kit/states.ts';
+import { Empty, Loading, Problem } from './kit/states.ts';
 import { followLinks, hrefOf, usePlace } from './router.ts';
-import { Keys } from './screens/keys.ts';
-import { Now } from './screens/now.ts';
-import { Plans } from './screens/plans.ts';
-import { Audit } from './screens/audit.ts';
-import { Explain } from './screens/explain.ts';
-import { Live } from './screens/live.ts';
-import { Now } from './screens/now.ts';
-import { Retiring } from './screens/retiring.ts';
-import { Upstreams } from './screens/upstreams.ts';
 import { SignInGate, signOut, useSession } from './session.ts';
 
-/** The screens in the order of the navigation. `rest` of the path goes to the screen: `/keys/key_1` → `key_1`. */
-const SCREENS: readonly { path: string; title: string; screen: ComponentType<{ rest: string }> }[] = [
-  { path: '/', title: 'Now', screen: Now },
-  { path: '/keys', title: 'Keys', screen: Keys },
-  { path: '/plans', title: 'Plans', screen: Plans },
-  { path: '/explain', title: 'Explain', screen: Explain },
-  { path: '/live', title: 'Live', screen: Live },
-  { path: '/upstreams', title: 'Upstreams', screen: Upstreams },
-  { path: '/retiring', title: 'Retiring routes', screen: Retiring },
-  { path: '/audit', title: 'Audit', screen: Audit },
+type Screen = ComponentType<{ rest: string }>;
+
+/**
+ * The screens in the order of the navigation, each loaded when it is first shown. `rest` of the path goes to the screen:
+ * `/keys/key_1` → `key_1`.
+ */
+const SCREENS: readonly { path: string; title: string; load: () => Promise<Screen> }[] = [
+  { path: '/', title: 'Now', load: async () => (await import('./screens/now.ts')).Now },
+  { path: '/keys', title: 'Keys', load: async () => (await import('./screens/keys.ts')).Keys },
+  { path: '/plans', title: 'Plans', load: async () => (await import('./screens/plans.ts')).Plans },
+  { path: '/explain', title: 'Explain', load: async () => (await import('./screens/explain.ts')).Explain },
+  { path: '/live', title: 'Live', load: async () => (await import('./screens/live.ts')).Live },
+  { path: '/upstreams', title: 'Upstreams', load: async () => (await import('./screens/upstreams.ts')).Upstreams },
+  { path: '/retiring', title: 'Retiring routes', load: async () => (await import('./screens/retiring.ts')).Retiring },
+  { path: '/audit', title: 'Audit', load: async () => (await import('./screens/audit.ts')).Audit },
 ];
 
 function Shell() {
   const { path } = usePlace();
   const found = screenFor(path);
-  const main = useRef<HTMLElement>(null);
-  const isFirst = useRef(true);
-  useEffect(() => {
-    // A new screen begins at its heading, for the keyboard and for screen readers. The first one does not take the focus.
-    if (isFirst.current) isFirst.current = false;
-    else {
-      main.current?.querySelector('h1')?.focus();
-      window.scrollTo(0, 0);
-    }
-  }, [path]);
   return html`<div class="shell">
     <a class="skip" href="#main">Skip to the content</a>
     <header class="bar">
@@ -57,11 +44,11 @@ function Shell() {
         )}
       </ul>
     </nav>
-    <main id="main" ref=${main} tabindex="-1">
+    <main id="main" tabindex="-1">
       ${
         found === null
           ? html`<${Page} title="Not found"><${Empty} title="There is no such screen." /></${Page}>`
-          : html`<${found.screen} key=${found.path} rest=${found.rest} />`
+          : html`<${Shown} key=${found.path} ...${found} whole=${path} />`
       }
     </main>
     <${Notices} />
@@ -69,11 +56,51 @@ function Shell() {
 }
 
 function screenFor(path: string) {
-  for (const { path: base, screen } of SCREENS) {
-    if (path === base) return { path: base, screen, rest: '' };
-    if (base !== '/' && path.startsWith(`${base}/`)) return { path: base, screen, rest: path.slice(base.length + 1) };
+  for (const { path: base, title, load } of SCREENS) {
+    if (path === base) return { path: base, title, load, rest: '' };
+    const isBelow = base !== '/' && path.startsWith(`${base}/`);
+    if (isBelow) return { path: base, title, load, rest: path.slice(base.length + 1) };
   }
   return null;
+}
+
+/** Whether a screen was shown before this one. The first screen does not take the focus. */
+const shown = { isFirst: true };
+
+/** Loads a screen and shows it. @param whole the path with `rest`; when it changes, the screen begins anew */
+function Shown({
+  title,
+  load,
+  rest,
+  whole,
+}: {
+  title: string;
+  load: () => Promise<Screen>;
+  rest: string;
+  whole: string;
+}) {
+  const [screen, setScreen] = useState<{ readonly body: Screen } | ApiError | null>(null);
+  const read = () => {
+    const lost = () => new ApiError(0, 'lost', 'The gateway does not send this screen. It may be restarting.');
+    load().then(
+      (body) => setScreen({ body }),
+      () => setScreen(lost()),
+    );
+  };
+  useEffect(read, []);
+  const isShown = screen !== null;
+  useEffect(() => {
+    if (!isShown) return;
+    // A new screen begins at its heading, for the keyboard and for screen readers.
+    if (!shown.isFirst) document.querySelector<HTMLElement>('main h1')?.focus();
+    shown.isFirst = false;
+    window.scrollTo(0, 0);
+  }, [isShown, whole]);
+  if (screen === null) return html`<${Page} title=${title}><${Loading} what="the screen" /></${Page}>`;
+  if (screen instanceof ApiError) {
+    return html`<${Page} title=${title}><${Problem} error=${screen} retry=${() => window.location.reload()} /></${Page}>`;
+  }
+  return html`<${screen.body} rest=${rest} />`;
 }
 
 function Account() {
