@@ -50,7 +50,7 @@ bans: { after: 10, within: 1m, first: 5m, factor: 2, longest: 24h, forget: 24h }
 failed-authentication: { minute: 30 }
 `;
 
-const HOSTILE = `<img src=x onerror="document.title='broken'"> ${'long '.repeat(12)}\u202Eevil\u202C 🐈`;
+const HOSTILE = `<img src=x onerror="document.title=1"> ${'long '.repeat(4)}מרפאה 🐈`;
 
 /** @throws Error if something does not start; what had started by then is ended */
 export async function startStand(): Promise<Stand> {

@@ -154,7 +154,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
         <a class="button" href=${hrefOf(`/keys/${consumerId}`)}>Open the key</a>
       </p>`
     }
-    <ol class="steps">
+    <ol class="timeline">
       <${Step} title="The request came">
         <p><${Time} at=${refusal.at} /> from <code>${refusal.clientAddress}</code></p>
         <p class="break"><code>${refusal.method} <bdi>${refusal.path ?? '(not readable)'}</bdi></code></p>
