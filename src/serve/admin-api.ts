@@ -14,10 +14,10 @@ import { AuditTrail } from '../operations/audit-trail.ts';
 import { deprecatedCallsOfConsumer, deprecationReports } from '../operations/deprecations.ts';
 import type { Fleet } from '../operations/live/fleet.ts';
 import type { FleetStore } from '../operations/live/fleet-store.ts';
+import { recentRecordOf } from '../operations/live/recent-record.ts';
 import { Operations } from '../operations/operations.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
-import type { RecentRecord } from '../simulate/recent-record.ts';
 import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores, type PepperState } from './gateway-stores.ts';
 
@@ -54,8 +54,6 @@ export interface AdminApiTelemetry {
 export interface AdminApiSurroundings {
   /** The environment, which names the files of the settings. */
   readonly env: Variables;
-  /** Null: the gateway keeps no record of recent requests. */
-  readonly recent: RecentRecord | null;
   /** Null if nobody can use the admin API. */
   readonly live: LiveParts | null;
 }
@@ -129,11 +127,7 @@ export function adminApiOn(
   });
 }
 
-function plansAdminOf(
-  inForce: SettingsInForce,
-  { env, recent }: AdminApiSurroundings,
-  nowMs: () => number,
-): PlansAdmin {
+function plansAdminOf(inForce: SettingsInForce, { env, live }: AdminApiSurroundings, nowMs: () => number): PlansAdmin {
   const file = new PlansFile(filesOf(env)[1], nowMs);
   const drafts = new PlanDrafts({
     file,
@@ -141,7 +135,7 @@ function plansAdminOf(
       const { routes, jwt } = inForce.settings;
       return { plans: inForce.plans, routes, hasTokens: jwt !== null };
     },
-    recent,
+    recent: live === null ? null : async () => recentRecordOf(await live.fleet.decidedColumns()),
     nowMs,
     monotonicMs: () => performance.now(),
   });

@@ -191,7 +191,7 @@ async function start(
             facts: factsOf(identity(), readiness(), live.versions, state()),
             seen: recent.answer(question),
           }),
-          recentRecord: async () => [recent.recentRecord()],
+          decidedColumns: async () => [recent.decidedColumns()],
         },
         async () => stores.fleet,
         log.logger,
@@ -200,7 +200,7 @@ async function start(
   if (access !== null && liveParts !== null) shareSignOuts(access, liveParts.fleet);
   closers.push(async () => liveParts?.fleet.close());
   const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed };
-  const known = { env, recent: null, live: liveParts };
+  const known = { env, live: liveParts };
   const api = (access: AdminAccess) => adminApiOn(live, async () => stores, access, telemetry, known);
   const admin =
     access === null ? null : await adminOf(settings, metrics, { access, api: api(access), readiness }, closers);
@@ -208,7 +208,7 @@ async function start(
     readiness,
     metrics: () => metrics.registry.getMetricsAsJSON(),
     live: (question) => (recent === null ? null : { state: state(), seen: recent.answer(question) }),
-    recentRecord: () => recent?.recentRecord() ?? null,
+    decidedColumns: () => recent?.decidedColumns() ?? null,
   });
   const limit = openFilesLimit();
   const fitting = connectionLimitOf(ownShareOf(settings), limit);

@@ -1,6 +1,9 @@
 import type { WindowName } from '../admit/windows.ts';
 import type { JUDGEMENTS } from './log-line.ts';
 
+/** Who decides a request. */
+export const RECORD_SOURCES = ['store', 'memory', 'local'] as const;
+
 /** One request that was decided by the limits of a plan, as a gateway remembers it. */
 export interface RecentRequest {
   /** When it was decided, by the clock of whoever decided: Unix milliseconds. */
@@ -13,7 +16,7 @@ export interface RecentRequest {
   /** The number of the ban that this request caused; 0 if none. */
   readonly imposedBan: number;
   /** `memory`: refused without a call to the store. `local`: decided by the gateway alone while its store was away. */
-  readonly source: 'store' | 'memory' | 'local';
+  readonly source: (typeof RECORD_SOURCES)[number];
   /** The limits that it was decided by, the key's own among them; none for a plan that is not enforced. */
   readonly limits: Readonly<Partial<Record<WindowName, number>>>;
   /** What the first of these windows had left after it; it orders requests of the same millisecond. 0 without limits. */

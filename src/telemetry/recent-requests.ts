@@ -3,10 +3,10 @@ import { WINDOW_MS, type WindowName } from '../admit/windows.ts';
 import type { Exchange, Judgement } from '../gateway/exchange.ts';
 import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
 import {
+  type DecidedColumns,
   type KeptRefusal,
   type LiveQuestion,
   type NearCandidate,
-  type RecentRecord,
   type RequestsSeen,
   STEP_MS,
   STEPS_KEPT,
@@ -15,6 +15,8 @@ import {
   type TailFilter,
   TRAFFIC_COLUMNS,
 } from '../operations/live/shapes.ts';
+import { JUDGEMENTS } from '../simulate/log-line.ts';
+import { RECORD_SOURCES } from '../simulate/recent-record.ts';
 
 /** The refusals that are kept: of callers that are known, and of others, so that a flood of the latter drops none of the former. */
 const KNOWN_KEPT = 10_000;
@@ -98,7 +100,7 @@ export class RecentRequests {
   }
 
   /** The last decided requests of identified callers. */
-  recentRecord(): RecentRecord {
+  decidedColumns(): DecidedColumns {
     return this.#record.columns();
   }
 
@@ -345,42 +347,56 @@ function flat(text: string): string {
 
 /** The last decided requests, in columns that are written round and round. */
 class DecidedRequests {
-  readonly #decidedAtMs = new Float64Array(RECORDED);
+  readonly #atMs = new Float64Array(RECORDED);
   readonly #costs = new Float64Array(RECORDED);
+  readonly #imposedBans = new Float64Array(RECORDED);
+  readonly #remaining = new Float64Array(RECORDED);
+  readonly #judgements = new Uint8Array(RECORDED);
+  readonly #sources = new Uint8Array(RECORDED);
   readonly #consumerIds: string[] = [];
   readonly #plans: string[] = [];
-  readonly #methods: string[] = [];
-  readonly #routes: (string | null)[] = [];
+  readonly #limits: Exchange['limits'][] = [];
   #next = 0;
 
-  add({ decidedAtMs, cost, consumerId, plan, method, route }: Exchange): void {
+  add(exchange: Exchange): void {
     const at = this.#next;
-    this.#decidedAtMs[at] = decidedAtMs!;
-    this.#costs[at] = cost;
-    this.#consumerIds[at] = consumerId!;
-    this.#plans[at] = plan!;
-    this.#methods[at] = method;
-    this.#routes[at] = route;
+    this.#atMs[at] = exchange.decidedAtMs!;
+    this.#costs[at] = exchange.cost;
+    this.#imposedBans[at] = exchange.imposedBan ?? 0;
+    this.#remaining[at] = exchange.remaining[0] ?? 0;
+    this.#judgements[at] = JUDGEMENTS.indexOf(exchange.judgement as (typeof JUDGEMENTS)[number]);
+    this.#sources[at] = RECORD_SOURCES.indexOf(exchange.source!);
+    this.#consumerIds[at] = exchange.consumerId!;
+    this.#plans[at] = exchange.plan!;
+    this.#limits[at] = exchange.limits;
     this.#next = at + 1 === RECORDED ? 0 : at + 1;
   }
 
-  columns(): RecentRecord {
+  columns(): DecidedColumns {
     const length = this.#consumerIds.length;
-    const first = length === RECORDED ? this.#next : 0;
-    const turned = <T>(column: readonly T[]) => [...column.slice(first), ...column.slice(0, first)];
-    const turnedNumbers = (column: Float64Array) => {
-      const numbers = new Float64Array(length);
-      numbers.set(column.subarray(first, length));
-      numbers.set(column.subarray(0, first), length - first);
-      return numbers;
-    };
+    const sets = new Map<string, number>();
+    // Requests of the same key mostly share the array, so that the text is made for few.
+    const known = new Map<Exchange['limits'], number>();
+    const limits = Uint32Array.from(this.#limits, (one) => {
+      let index = known.get(one);
+      if (index !== undefined) return index;
+      const text = JSON.stringify(Object.fromEntries(one.map(({ window, limit }) => [window, limit])));
+      index = sets.get(text) ?? sets.size;
+      sets.set(text, index);
+      known.set(one, index);
+      return index;
+    });
     return {
-      decidedAtMs: turnedNumbers(this.#decidedAtMs),
-      costs: turnedNumbers(this.#costs),
-      consumerIds: turned(this.#consumerIds),
-      plans: turned(this.#plans),
-      methods: turned(this.#methods),
-      routes: turned(this.#routes),
+      atMs: this.#atMs.slice(0, length),
+      costs: this.#costs.slice(0, length),
+      imposedBans: this.#imposedBans.slice(0, length),
+      remaining: this.#remaining.slice(0, length),
+      judgements: this.#judgements.slice(0, length),
+      sources: this.#sources.slice(0, length),
+      consumerIds: [...this.#consumerIds],
+      plans: [...this.#plans],
+      limits,
+      limitSets: [...sets.keys()].map((text) => JSON.parse(text)),
     };
   }
 }

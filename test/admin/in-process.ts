@@ -49,7 +49,7 @@ export async function adminApiWith(
   atEnd(() => access.close());
   const telemetry = { logger, auditFailed: () => failures++ };
   const inForce = { ...configuration, settings, refusal: null };
-  const surroundings = { env: {}, recent: null, live: null };
+  const surroundings = { env: {}, live: null };
   const server = createServer(adminApiOn(inForce, async () => stores, access, telemetry, surroundings));
   atEnd(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startReplica, type TestGateway } from '../support/gateway.ts';
+import { PLANS, startReplica, type TestGateway } from '../support/gateway.ts';
 import { privateRedis } from '../support/redis.ts';
 import { followEvents } from './event-reader.ts';
 import { ask, STORES, startWithAdmin } from './operator.ts';
@@ -182,6 +182,8 @@ test('a gateway with 2 workers tells what all of them see, also while Redis is a
       { consumerId: id, status: 429 },
     ]);
   }
+  const { body: simulated } = await ask(gateway, 'POST', '/admin/plans/simulate', { text: PLANS, record: 'recent' });
+  expect(simulated).toMatchObject({ faults: [], span: { requests: 8 }, report: { differs: { verdicts: 0 } } });
   await server.kill();
   const tail = await followEvents(gateway, '/admin/events/requests?status=401');
   await eventually(

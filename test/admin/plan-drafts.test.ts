@@ -152,11 +152,19 @@ describe.each(Object.entries(STORES))('drafts of plans.yaml, on %s', (_, store) 
     expect(same.body.report.differs).toEqual({ verdicts: 0, bans: 0 });
   });
 
+  test('the recent requests of the gateway are replayed under the draft', async () => {
+    const { key, id } = await gateway.createKey('free');
+    for (let i = 0; i < 4; i++) expect((await gateway.get('/v1/pets', key)).status).toBe(200);
+    const text = PLANS.replace('minute: 60', 'minute: 3');
+    const { status, body } = await ask(gateway, 'POST', '/admin/plans/simulate', { text, record: 'recent' });
+    expect([status, body.kept]).toEqual([200, expect.stringContaining('that this gateway decided since 20')]);
+    expect(body.report.keys).toContainEqual(expect.objectContaining({ id, plan: 'free', newlyRefused: 1 }));
+  });
+
   test.each([
     [{ text: PLANS }, 400, 'Give either'],
     [{ text: PLANS, record: 'recent', log: '' }, 400, 'Give either'],
     [{ text: PLANS, record: 'old' }, 400, 'record must be "recent"'],
-    [{ text: PLANS, record: 'recent' }, 400, 'keeps no record of recent requests'],
     [{ text: PLANS, log: 'no line\n' }, 400, 'no line of a request'],
     [{ text: 5, log: 'x' }, 400, 'text must be text'],
     [{ log: 'x' }, 400, 'text is missing'],

@@ -42,10 +42,11 @@ const NEEDED: Readonly<Record<string, string>> = {
   'POST keys/:id/topups': 'operator',
   'POST keys/:id/usage/reset': 'operator',
   'DELETE bans/:id': 'operator',
+  'PUT plans/file': 'admin',
 };
 
-const EACH = RESOURCES.flatMap(({ path, methods, roles, changes }) =>
-  Object.keys(methods).map((method) => ({
+const EACH = RESOURCES.flatMap(({ path, methods, live, roles, changes }) =>
+  Object.keys({ ...methods, ...live }).map((method) => ({
     method,
     path: path.join('/'),
     role: roles[method],
@@ -65,11 +66,14 @@ describe('roles', () => {
   });
 
   test('each resource is open from its role upwards, and 403 below it, whoever asks by token or session', async () => {
-    const gateway = await startWithAdmin({ ...(await embedded()), ADMIN_TOKENS_FILE: await tokensFile() });
+    const env = { ...(await embedded()), ADMIN_TOKENS_FILE: await tokensFile() };
+    const gateway = await startWithAdmin(env, { admin: { editPlans: 'true' } });
     const origin = `http://127.0.0.1:${gateway.adminPort}`;
     for (const holder of ROLES) {
       const cookie = await signIn(origin, TOKENS[holder]);
       for (const { method, path, role } of EACH) {
+        // A stream has no end.
+        if (path.startsWith('events/')) continue;
         const url = `${origin}/admin/${path.replace(':id', 'none')}`;
         // A body that changes nothing: an allowed request is refused for another reason.
         const rest = method === 'GET' ? {} : { body: [] };

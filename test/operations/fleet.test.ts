@@ -28,7 +28,7 @@ function fleetOn(store: FleetStore, id: string, facts: Partial<GatewayFacts> = {
         asked.push(question);
         return { facts: { ...FACTS, ...facts }, seen: recent.answer(question) };
       },
-      recentRecord: async () => [recent.recentRecord()],
+      decidedColumns: async () => [recent.decidedColumns()],
     },
     store: async () => store,
     wallMs: () => Date.now(),

@@ -218,15 +218,11 @@ describe('the record for simulations', () => {
     for (let i = 0; i < 50_003; i++) recent.note(exchangeOf({ decidedAtMs: i, cost: 2 }));
     recent.note(exchangeOf({ decidedAtMs: null }));
     recent.note(exchangeOf({ consumerId: null }));
-    const { decidedAtMs, costs, consumerIds, plans, methods, routes } = recent.recentRecord();
-    expect([decidedAtMs.length, decidedAtMs[0], decidedAtMs.at(-1)]).toEqual([50_000, 3, 50_002]);
-    expect([costs[0], consumerIds[0], plans[0], methods[0], routes[0]]).toEqual([
-      2,
-      'key_a',
-      'free',
-      'GET',
-      '/v1/pets',
-    ]);
-    expect([costs, consumerIds, plans, methods, routes].map(({ length }) => length)).toEqual(Array(5).fill(50_000));
+    const columns = recent.decidedColumns();
+    expect([...columns.atMs].sort((a, b) => a - b).slice(0, 2)).toEqual([3, 4]);
+    const { limitSets, ...others } = columns;
+    expect(Object.values(others).map(({ length }) => length)).toEqual(Array(9).fill(50_000));
+    expect([columns.costs[0], columns.consumerIds[0], columns.plans[0]]).toEqual([2, 'key_a', 'free']);
+    expect(limitSets).toHaveLength(1);
   });
 });

@@ -300,6 +300,13 @@ The [admin API](admin-api.md) answers errors in the same form. A Host by which t
 | status | code | when |
 |---|---|---|
 ${admin.join('\n')}
+
+## Headers of the console
+
+The files below \`/console/\` have \`Content-Security-Policy\` (scripts, styles, pictures and requests of this host only, nothing inline, no
+frame around the page, no text parsed as HTML), \`Cross-Origin-Opener-Policy\` and \`Cross-Origin-Resource-Policy: same-origin\`,
+\`Permissions-Policy\`, \`Referrer-Policy: no-referrer\`, \`X-Content-Type-Options: nosniff\` and \`X-Frame-Options: DENY\`. They are sent with
+\`Content-Encoding: gzip\` if \`Accept-Encoding\` allows it, and have an \`ETag\`.
 `;
 }
 

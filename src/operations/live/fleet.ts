@@ -1,11 +1,11 @@
 import { ENDS_KEPT_MS, type FleetNews, type FleetStore } from './fleet-store.ts';
 import {
+  type DecidedColumns,
   type GatewayFacts,
   type GatewayReport,
   type KeptRefusal,
   type LiveQuestion,
   type NearCandidate,
-  type RecentRecord,
   type RequestsSeen,
   STEP_MS,
   type TailBatch,
@@ -26,7 +26,7 @@ export interface LocalGateway {
   /** Never rejects. A process that does not answer in time is left out. */
   ask(question: LiveQuestion): Promise<LocalAnswer>;
   /** The last decided requests, one record for each process. */
-  recentRecord(): Promise<readonly RecentRecord[]>;
+  decidedColumns(): Promise<readonly DecidedColumns[]>;
 }
 
 export interface FleetOptions {
@@ -193,8 +193,8 @@ export class Fleet {
   }
 
   /** The last decided requests of this gateway, one record for each of its processes. Other gateways are not asked. */
-  recentRecord(): Promise<readonly RecentRecord[]> {
-    return this.#options.local.recentRecord();
+  decidedColumns(): Promise<readonly DecidedColumns[]> {
+    return this.#options.local.decidedColumns();
   }
 
   /**

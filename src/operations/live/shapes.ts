@@ -1,4 +1,5 @@
 import type { WindowName } from '../../admit/windows.ts';
+import type { RecentRequest } from '../../simulate/recent-record.ts';
 
 // What one gateway process observes of its requests, what it is asked for, and the forms in which the admin API shows it.
 
@@ -164,18 +165,23 @@ export interface ProcessAnswer {
 }
 
 /**
- * The last requests of one process that were decided, oldest first, in columns of the same length. The strings are shared,
- * so that a request takes about 50 bytes.
+ * The last requests of one process that were decided, in any order, in columns of the same length. The strings are shared,
+ * so that a request takes about 50 bytes. `RecentRequest` in src/simulate describes the values.
  */
-export interface RecentRecord {
-  /** The time of each decision on the store's clock, Unix milliseconds. */
-  readonly decidedAtMs: Float64Array;
+export interface DecidedColumns {
+  readonly atMs: Float64Array;
   readonly consumerIds: readonly string[];
   readonly plans: readonly string[];
   readonly costs: Float64Array;
-  readonly methods: readonly string[];
-  /** The route's pattern; null if no route matched. */
-  readonly routes: readonly (string | null)[];
+  /** Indexes in JUDGEMENTS of src/simulate/log-line.ts. */
+  readonly judgements: Uint8Array;
+  readonly imposedBans: Float64Array;
+  /** Indexes in RECORD_SOURCES of src/simulate/recent-record.ts. */
+  readonly sources: Uint8Array;
+  /** Indexes in `limitSets`. */
+  readonly limits: Uint32Array;
+  readonly limitSets: readonly RecentRequest['limits'][];
+  readonly remaining: Float64Array;
 }
 
 /** What one gateway is and does, as the others are told. */

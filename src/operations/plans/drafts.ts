@@ -21,7 +21,7 @@ export interface PlanDraftsOptions {
     readonly hasTokens: boolean;
   };
   /** Null: this gateway keeps no record of recent requests. */
-  readonly recent: RecentRecord | null;
+  readonly recent: (() => Promise<RecentRecord>) | null;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
   readonly monotonicMs: () => number;
@@ -168,12 +168,13 @@ export class PlanDrafts {
     if (question === 'live') return post({ kind: 'live', live: await this.#count(keys!, isOver) });
     const { recent } = this.#options;
     if (recent === null) return post({ kind: 'recent', kept: null });
-    for await (const requests of recent.batches()) {
+    const { about, batches } = await recent();
+    for await (const requests of batches()) {
       if (isOver.aborted) return;
       post({ kind: 'requests', requests });
       await nextTurn();
     }
-    post({ kind: 'recent', kept: recent.about });
+    post({ kind: 'recent', kept: about });
   }
 
   /** Counts the live keys by plan, and lets the gateway serve in between. A store that is away is no fault of the draft. */

@@ -79,14 +79,14 @@ export async function supervise(
   const publicPort: { current?: AddressInfo } = {};
   const draining = { hasBegun: true };
   const adminApi = adminApiAlone(live, access, telemetry, (store) => {
-    if (!access.authenticator.isOpen) return { env, recent: null, live: null };
+    if (!access.authenticator.isOpen) return { env, live: null };
     const identity = identityOf(settings, workers, () => publicPort.current ?? settings.listen);
     const readiness = () => readinessOf(pool, dispatcher, draining.hasBegun);
     const facts = async (state: ProcessState) => factsOf(identity(), await readiness(), live.versions, state);
     const local = new WorkersAsOne(pool.running, ANSWER_WITHIN_MS, facts, CLOCKS.wallMs);
     const opened = openFleet(local, store, log.logger);
     shareSignOuts(access, opened.fleet);
-    return { env, recent: null, live: opened };
+    return { env, live: opened };
   });
   const keys = async () => (await adminApi.stores()).keys;
   const leaves = [forwardSignals(pool), followSilently(live, { log, env, keys })];

@@ -4,7 +4,7 @@ import type { Configuration, Settings } from '../../config/settings.ts';
 import type { FailureCode } from '../../failure.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import type { ConnectionFeed } from '../../listen/accept.ts';
-import type { LiveQuestion, ProcessAnswer, RecentRecord } from '../../operations/live/shapes.ts';
+import type { DecidedColumns, LiveQuestion, ProcessAnswer } from '../../operations/live/shapes.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 
 /** What a worker reports to the supervisor, which runs the admin listener. */
@@ -14,7 +14,7 @@ export interface WorkerFacts {
   /** What its requests tell; null without an admin token. */
   readonly live: (question: LiveQuestion) => ProcessAnswer | null;
   /** Its last decided requests; null without an admin token. */
-  readonly recentRecord: () => RecentRecord | null;
+  readonly decidedColumns: () => DecidedColumns | null;
 }
 
 /** How a gateway that is one of several workers depends on its supervisor. */

@@ -7,7 +7,7 @@ import type { Configuration } from '../../config/settings.ts';
 import { Failure } from '../../failure.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
-import type { LiveQuestion, ProcessAnswer, RecentRecord } from '../../operations/live/shapes.ts';
+import type { DecidedColumns, LiveQuestion, ProcessAnswer } from '../../operations/live/shapes.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 import type { ConnectionTaker, Dispatcher } from './dispatcher.ts';
 import type { FromWorker, Question, ToWorker } from './worker-context.ts';
@@ -229,7 +229,7 @@ interface Answers {
   readonly readiness: Readiness;
   readonly metrics: Snapshot;
   /** Null without an admin token. */
-  readonly recentRecord: RecentRecord | null;
+  readonly decidedColumns: DecidedColumns | null;
 }
 
 const PROGRAM = join(import.meta.dirname, 'worker.ts');

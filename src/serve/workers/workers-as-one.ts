@@ -1,11 +1,11 @@
 import type { LocalAnswer, LocalGateway } from '../../operations/live/fleet.ts';
 import type {
+  DecidedColumns,
   GatewayFacts,
   LiveQuestion,
   NearCandidate,
   ProcessAnswer,
   ProcessState,
-  RecentRecord,
   RequestsSeen,
   TailBatch,
   Traffic,
@@ -17,7 +17,7 @@ import { latestStepOf, sumOf } from '../../operations/live/traffic.ts';
 interface SeeingWorker {
   readonly state: 'starting' | 'serving' | 'leaving';
   askLive(about: LiveQuestion, withinMs: number): Promise<ProcessAnswer | null>;
-  ask(question: 'recentRecord', withinMs: number): Promise<RecentRecord | null>;
+  ask(question: 'decidedColumns', withinMs: number): Promise<DecidedColumns | null>;
 }
 
 /**
@@ -62,8 +62,8 @@ export class WorkersAsOne implements LocalGateway {
     return { facts, seen: { ...joinedSeen(answers.map(({ seen }) => seen)), traffic: this.#traffic() } };
   }
 
-  async recentRecord(): Promise<readonly RecentRecord[]> {
-    const records = await Promise.all(this.#serving.map((worker) => worker.ask('recentRecord', this.#withinMs)));
+  async decidedColumns(): Promise<readonly DecidedColumns[]> {
+    const records = await Promise.all(this.#serving.map((worker) => worker.ask('decidedColumns', this.#withinMs)));
     return records.flatMap((record) => record ?? []);
   }
 

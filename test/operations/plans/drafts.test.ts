@@ -58,7 +58,7 @@ describe('the recent record', () => {
   const recent = { about: 'The last 10 requests.', batches: () => batchesOf(requests.toReversed(), 3) };
 
   test('is replayed as a log is: the plans in force give each verdict again, and own limits stay', async () => {
-    const drafts = await draftsWith({ recent });
+    const drafts = await draftsWith({ recent: async () => recent });
     const done = await drafts.simulate(body({ text: TEXT, record: 'recent' }));
     expect(done).toMatchObject({
       result: {
@@ -71,7 +71,7 @@ describe('the recent record', () => {
   });
 
   test('a raised limit admits what was refused', async () => {
-    const drafts = await draftsWith({ recent });
+    const drafts = await draftsWith({ recent: async () => recent });
     const done = await drafts.simulate(body({ text: TEXT.replace('minute: 3', 'minute: 4'), record: 'recent' }));
     expect(done).toMatchObject({
       result: { report: { totals: { newlyAdmitted: 1 }, keys: [{ id: 'key_1', newlyAdmitted: 1 }] }, moreKeys: 0 },
@@ -79,7 +79,7 @@ describe('the recent record', () => {
   });
 
   test('without a request there is nothing to simulate, and the sentence says so', async () => {
-    const drafts = await draftsWith({ recent: { about: '', batches: () => batchesOf([], 1) } });
+    const drafts = await draftsWith({ recent: async () => ({ about: '', batches: () => batchesOf([], 1) }) });
     expect(await drafts.simulate(body({ text: TEXT, record: 'recent' }))).toEqual({
       refusal: { code: 'invalid_request', message: expect.stringContaining('remembers no request') },
     });
@@ -93,7 +93,7 @@ describe('the recent record', () => {
         throw new Error('the worker is gone');
       },
     };
-    const drafts = await draftsWith({ recent: broken });
+    const drafts = await draftsWith({ recent: async () => broken });
     await expect(drafts.simulate(body({ text: TEXT, record: 'recent' }))).rejects.toThrow('the worker is gone');
     expect(await drafts.check(body({ text: TEXT }))).toHaveProperty('result');
   });
