@@ -295,8 +295,11 @@ function refusalOf(kept: Kept): KeptRefusal {
     ban: banned === null ? null : { number: banned.number, until: isoTime(banned.untilMs) },
     imposedBan: banned?.imposed === true,
     costExceedsLimit: verdict?.kind === 'refused' && verdict.costExceedsLimit,
+    // Rounded up as Retry-After is: the same request succeeds then, and in the sentence it is the same second.
     retryAt:
-      verdict === null || (verdict.kind === 'refused' && verdict.costExceedsLimit) ? null : isoTime(verdict.retryAtMs),
+      verdict === null || (verdict.kind === 'refused' && verdict.costExceedsLimit)
+        ? null
+        : isoTime(Math.ceil(verdict.retryAtMs / 1_000) * 1_000),
   };
   const { cause: _, costExceedsLimit: __, ...shown } = facts;
   return { ...shown, ...textsOf(facts) };

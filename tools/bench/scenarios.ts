@@ -4,6 +4,8 @@ export type ContestantName =
   | 'tollgate'
   | 'tollgate-2-workers'
   | 'tollgate-before'
+  | 'tollgate-console'
+  | 'tollgate-watched'
   | 'nginx-lua'
   | 'nginx-lua-2-workers'
   | 'haproxy'
@@ -111,6 +113,12 @@ export const SCENARIOS: readonly Scenario[] = [
     // What a second worker costs a program that shares nothing with the first is this machine's price.
     contestants: ['tollgate', 'tollgate-2-workers', 'nginx-lua', 'nginx-lua-2-workers'],
     ...{ ...GET, ...ONE_KEY, ...AT_64 },
+  },
+  {
+    name: 'console',
+    title: 'Admitted GET, with an admin token, and while somebody watches the screen Now',
+    contestants: ['tollgate', 'tollgate-console', 'tollgate-watched'],
+    ...{ ...GET, ...ONE_KEY, connections: 32, fixedRate: true },
   },
 ];
 

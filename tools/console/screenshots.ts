@@ -22,8 +22,8 @@ function screensOf({ keys, refusedRequestId }: Stand): readonly Screen[] {
     { name: 'now', path: '/', isReady: (page) => page.getByRole('link', { name: "Jo's pet shop" }).first().waitFor() },
     { name: 'key', path: `/keys/${keys.banned.id}`, isReady: (page) => page.getByRole('meter').first().waitFor() },
     { name: 'keys', path: '/keys', isReady: (page) => page.getByRole('link', { name: 'Paws & Claws' }).waitFor() },
-    { name: 'plans', path: '/plans', isReady: heading('enterprise') },
-    { name: 'explain', path: `/explain/${refusedRequestId()}`, isReady: heading(/./) },
+    { name: 'plans', path: '/plans', isReady: (page) => page.getByText('own limit of each key').first().waitFor() },
+    { name: 'explain', path: `/explain/${refusedRequestId()}`, isReady: heading(/Earliest moment/) },
     { name: 'live', path: '/live', isReady: (page) => page.getByRole('row').nth(12).waitFor() },
     { name: 'upstreams', path: '/upstreams', isReady: heading('store') },
     {

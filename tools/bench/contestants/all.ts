@@ -5,11 +5,13 @@ import type { Contestant } from './contestant.ts';
 import { haproxy } from './haproxy.ts';
 import { nginx, nginxLua, nginxLuaWith2Workers } from './nginx.ts';
 import { fastify, httpProxy3 } from './node-servers.ts';
-import { tollgate, tollgateWith2Workers } from './tollgate.ts';
+import { tollgate, tollgateWatched, tollgateWith2Workers, tollgateWithConsole } from './tollgate.ts';
 
 const ALL = [
   tollgate,
   tollgateWith2Workers,
+  tollgateWithConsole,
+  tollgateWatched,
   nginxLua,
   nginxLuaWith2Workers,
   haproxy,

@@ -21,6 +21,18 @@ export const tollgateWith2Workers = contestant('tollgate-2-workers', 'Tollgate, 
   program: TOLLGATE,
 });
 
+/** The same with an admin token, so that it keeps what the console shows; and with the screen Now open. */
+export const tollgateWithConsole = contestant('tollgate-console', 'Tollgate with a console', {
+  workers: 1,
+  program: TOLLGATE,
+  console: 'closed',
+});
+export const tollgateWatched = contestant('tollgate-watched', 'Tollgate, watched', {
+  workers: 1,
+  program: TOLLGATE,
+  console: 'open',
+});
+
 /** The gateway of another checkout, whose dependencies are installed. */
 export function tollgateBefore(folder: string): Contestant {
   const program = join(folder, 'bin', 'tollgate.js');
@@ -31,6 +43,8 @@ interface Which {
   readonly workers: number;
   /** Its bin/tollgate.js. */
   readonly program: string;
+  /** `open`: somebody watches. Without it there is no admin token. */
+  readonly console?: 'closed' | 'open';
 }
 
 function contestant(name: Contestant['name'], title: string, which: Which): Contestant {
@@ -38,7 +52,7 @@ function contestant(name: Contestant['name'], title: string, which: Which): Cont
   return { name, title, claims, start: (world) => start(world, name, which) };
 }
 
-async function start(world: World, name: string, { workers, program }: Which): Promise<Running> {
+async function start(world: World, name: string, { workers, program, console }: Which): Promise<Running> {
   const redis = await world.redis();
   await fillRedis(redis.port, commandsOf(world.keys));
   const [port, adminPort] = [await freePort(), await freePort()];
@@ -53,11 +67,12 @@ async function start(world: World, name: string, { workers, program }: Which): P
     name,
     command: process.execPath,
     args: [program, 'serve'],
-    env,
+    env: console === undefined ? env : { ...env, ADMIN_TOKEN },
     folder: world.folder,
   });
   world.atEnd(gateway.end);
   await untilListening(gateway, port);
+  if (console === 'open') world.atEnd(await watch(adminPort));
   if (workers > 1 && !(await says(gateway, `"workers":${workers},`))) {
     throw new Error(`the gateway does not say that it runs ${workers} workers`);
   }
@@ -68,6 +83,24 @@ async function start(world: World, name: string, { workers, program }: Which): P
     redis,
     tidy: gateway.dropOutput,
     mishaps: () => mishapsAt(adminPort),
+  };
+}
+
+const ADMIN_TOKEN = 'an-admin-token-for-the-bench';
+
+/** Follows what the screen Now shows. @returns a function that stops it */
+async function watch(adminPort: number): Promise<() => Promise<void>> {
+  const stop = new AbortController();
+  const headers = { Authorization: `Bearer ${ADMIN_TOKEN}` };
+  const { status, body } = await fetch(`http://127.0.0.1:${adminPort}/admin/events/now`, {
+    headers,
+    signal: stop.signal,
+  });
+  if (status !== 200) throw new Error(`the stream of the console has status ${status}`);
+  const following = body!.pipeTo(new WritableStream()).catch(() => {});
+  return async () => {
+    stop.abort();
+    await following;
   };
 }
 

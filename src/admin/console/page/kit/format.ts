@@ -36,10 +36,11 @@ const UNITS = [
   [1, 's'],
 ] as const;
 
-/** A length as its two largest units: `2 h 5 min`. */
+/** A length as its two largest units: `2 h 5 min`; from two weeks on in days. */
 export function lengthText(seconds: number): string {
   let rest = Math.max(0, Math.round(seconds));
   if (rest === 0) return '0 s';
+  if (rest >= 14 * 86_400) return `${countText(Math.floor(rest / 86_400))} d`;
   const parts: string[] = [];
   for (const [size, unit] of UNITS) {
     const whole = Math.floor(rest / size);
