@@ -16,6 +16,8 @@ const FACTS: GatewayFacts = {
 };
 const EVERYTHING = { plan: null, key: null, route: null, verdict: null, status: null };
 
+const SILENT = { report: null, readsReports: false, questions: new Map(), answers: [], ends: new Map() };
+
 /** A fleet whose requests the test makes up. */
 function fleetOn(store: FleetStore, id: string, facts: Partial<GatewayFacts> = {}) {
   const recent = new RecentRequests(() => Date.now());
@@ -96,8 +98,7 @@ describe('a gateway', () => {
       },
       { withinMs: 6_000 },
     );
-    const silent = { id: 'x', report: null, questions: new Map(), answers: [], ends: new Map() };
-    const { reports } = await store.exchange({ ...silent, readsReports: true });
+    const { reports } = await store.exchange({ ...SILENT, id: 'x', readsReports: true });
     for (const { text } of reports) expect(Buffer.byteLength(text)).toBeLessThanOrEqual(8_192);
   });
 
@@ -128,6 +129,56 @@ describe('a gateway', () => {
     expect((await here.fleet.gateways()).complete).toBe(true);
     expect((await here.fleet.traffic()).buckets).toHaveLength(120);
     expect(await here.fleet.explain('r')).toEqual([]);
+    expect(here.defects).toEqual([]);
+  });
+
+  test('passes on nothing of another gateway that has not the form it should have', async () => {
+    const { guarded, store } = breakable();
+    const here = fleetOn(guarded, 'a');
+    const batches: GatewayBatch[] = [];
+    here.fleet.tail(EVERYTHING, (batch) => batches.push(batch));
+    // JSON can make an object that no text and no number can be made of.
+    const hostile = { toString: null, valueOf: null, toJSON: 1 };
+    const request = {
+      ...{ at: new Date().toISOString(), requestId: 'r', method: 'GET', path: '/', route: null, consumerId: null },
+      ...{ plan: null, verdict: 'admitted', status: 200, code: null, window: null, totalMs: 1, clientAddress: '::1' },
+    };
+    const rows = [
+      [hostile, 'p', 'minute', 1, 0, 1],
+      ['key_x', 'p', 'minute', hostile, 0, 1],
+      ['key_y', 'p', 'eon', 1, 0, 1],
+    ];
+    const near = [...rows, ['key_near', 'free', 'minute', 1, 0.1, Date.now()]];
+    const report = { clock: Date.now(), facts: FACTS, traffic: [0, [[hostile]]], near };
+    const reports = {
+      other: { ...report, facts: { ...FACTS, id: 'a', self: true, seenAt: hostile } },
+      incomplete: { ...report, facts: { ...FACTS, upstreams: undefined } },
+      odd: { ...report, facts: { ...FACTS, certificate: { expiresAt: hostile } } },
+    };
+    const tail = (requests: unknown, skipped: unknown = 0) => ({ tail: 'a 1', gateway: 'other', requests, skipped });
+    const answers = [
+      tail([null, hostile, { ...request, at: hostile }, { ...request, at: 'noon' }, { ...request, secret: 's' }]),
+      tail([], hostile),
+      { explain: 'a 2', gateway: 'other', host: hostile, refusals: [] },
+      { explain: 'a 2', gateway: 'other', host: 'h', refusals: [null, { requestId: 'r', at: hostile }] },
+    ];
+    for (const [id, text] of Object.entries(reports)) {
+      await store.exchange({ ...SILENT, id, report: JSON.stringify(text) });
+    }
+    await store.exchange({
+      ...SILENT,
+      id: 'x',
+      answers: answers.map((one) => ({ to: 'a', text: JSON.stringify(one) })),
+    });
+    await eventually(() => expect(batches.flatMap(({ requests }) => requests)).toEqual([request]));
+    expect(batches.every(({ skipped }) => skipped === 0)).toBe(true);
+    const { gateways } = await here.fleet.gateways();
+    expect(gateways.map(({ id, self }) => [id, self])).toEqual([
+      ['a', true],
+      ['other', false],
+    ]);
+    expect((await here.fleet.near()).map(({ id }) => id)).toEqual(['key_near']);
+    expect((await here.fleet.traffic()).buckets).toHaveLength(120);
     expect(here.defects).toEqual([]);
   });
 

@@ -1,4 +1,5 @@
 import { ENDS_KEPT_MS, type FleetNews, type FleetStore } from './fleet-store.ts';
+import { type OtherGateway, readAnswer, readQuestion, readReport } from './messages.ts';
 import {
   type DecidedColumns,
   type GatewayFacts,
@@ -11,9 +12,8 @@ import {
   type TailBatch,
   type TailedRequest,
   type TailFilter,
-  type Traffic,
 } from './shapes.ts';
-import { packed, sumOf, type TrafficReport, trafficReport, unpacked } from './traffic.ts';
+import { packed, sumOf, type TrafficReport, trafficReport } from './traffic.ts';
 
 /** What all processes of a gateway together answer. */
 export interface LocalAnswer {
@@ -80,12 +80,6 @@ interface Explanation {
   readonly found: FoundRefusal[];
   /** The gateways that have not answered. */
   readonly waitingFor: Set<string>;
-}
-
-interface OtherGateway {
-  readonly report: GatewayReport;
-  readonly traffic: Traffic | null;
-  readonly near: readonly NearCandidate[];
 }
 
 /**
@@ -360,19 +354,17 @@ export class Fleet {
 
   /** Takes an answer of another gateway. What cannot be read is left out. */
   #take(text: string): void {
-    const answer = objectFrom(text);
-    const { gateway } = answer;
-    if (typeof gateway !== 'string') return;
-    if (typeof answer.tail === 'string' && Array.isArray(answer.requests)) {
-      const requests = answer.requests as TailedRequest[];
-      this.#tails.get(answer.tail)?.take({ gateway, requests, skipped: Number(answer.skipped) || 0 });
+    const answer = readAnswer(text);
+    if (answer === null) return;
+    const { question, gateway } = answer;
+    if (answer.kind === 'tail') {
+      const { requests, skipped } = answer;
+      this.#tails.get(question)?.take({ gateway, requests, skipped });
+      return;
     }
-    if (typeof answer.explain === 'string' && Array.isArray(answer.refusals)) {
-      const explanation = this.#explanations.get(answer.explain);
-      const gatewayHost = String(answer.host);
-      for (const one of answer.refusals as KeptRefusal[]) explanation?.found.push({ ...one, gateway, gatewayHost });
-      explanation?.waitingFor.delete(gateway);
-    }
+    const explanation = this.#explanations.get(question);
+    for (const one of answer.refusals) explanation?.found.push({ ...one, gateway, gatewayHost: answer.host });
+    explanation?.waitingFor.delete(gateway);
   }
 
   /** Takes up the tails of other gateways and answers their questions about refusals. */
@@ -383,10 +375,12 @@ export class Fleet {
     for (const [id, text] of questions) {
       const asker = id.split(' ')[0]!;
       if (asker === this.id) continue;
-      const { tail, explain } = objectFrom(text);
-      if (typeof tail === 'object' && tail !== null) tails.set(id, { filter: filterFrom(tail), asker });
-      else if (typeof explain !== 'string') this.#isWatchedByOthers = true;
-      else if (!this.#answered.has(id) && asked.length < MOST_ANSWERED) asked.push({ id, asker, requestId: explain });
+      const question = readQuestion(text);
+      if (question.kind === 'tail') tails.set(id, { filter: question.filter, asker });
+      else if (question.kind === 'watch') this.#isWatchedByOthers = true;
+      else if (!this.#answered.has(id) && asked.length < MOST_ANSWERED) {
+        asked.push({ id, asker, requestId: question.requestId });
+      }
     }
     this.#othersTails = tails;
     this.#answered = new Set([...this.#answered].filter((id) => questions.has(id)));
@@ -425,50 +419,4 @@ function reportText({ facts, seen }: LocalAnswer, clock: number): string {
 
 function withoutUsable(upstreams: GatewayFacts['upstreams']): GatewayFacts['upstreams'] {
   return upstreams.map((one) => ({ ...one, targets: one.targets.filter(({ usable }) => !usable) }));
-}
-
-/** Null if it is no report, as of a later version. */
-function readReport({ id, atMs, text }: FleetNews['reports'][number]): OtherGateway | null {
-  const { clock, facts, traffic, near } = objectFrom(text);
-  if (typeof clock !== 'number' || typeof facts !== 'object' || facts === null || !Array.isArray(near)) return null;
-  return {
-    report: { id, self: false, seenAt: new Date(atMs).toISOString(), ...(facts as GatewayFacts) },
-    traffic: unpacked(traffic, Math.round((atMs - clock) / STEP_MS)),
-    near: near.flatMap((one) => {
-      if (!Array.isArray(one)) return [];
-      const [consumer, plan, window, cost, share, at] = one;
-      return {
-        id: String(consumer),
-        plan: String(plan),
-        window,
-        cost: Number(cost),
-        share: Number(share),
-        atMs: Number(at),
-      };
-    }),
-  };
-}
-
-/** The filter of another gateway. A request must never meet anything but text or null in it. */
-function filterFrom(value: object): TailFilter {
-  const member = (name: keyof TailFilter) => {
-    const given = (value as Readonly<Record<string, unknown>>)[name];
-    return typeof given === 'string' ? given : null;
-  };
-  return {
-    plan: member('plan'),
-    key: member('key'),
-    route: member('route'),
-    verdict: member('verdict'),
-    status: member('status'),
-  };
-}
-
-function objectFrom(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
-  } catch {
-    return {};
-  }
 }

@@ -59,7 +59,10 @@ export function unpacked(value: unknown, shift: number): Traffic | null {
   for (const [i, row] of rows.entries()) {
     if (row === 0) continue;
     if (!Array.isArray(row) || row.length > COLUMNS) return null;
-    for (const [j, count] of row.entries()) counts[(STEPS_KEPT - rows.length + i) * COLUMNS + j] = Number(count) || 0;
+    for (const [j, count] of row.entries()) {
+      if (typeof count !== 'number') return null;
+      counts[(STEPS_KEPT - rows.length + i) * COLUMNS + j] = count;
+    }
   }
   return { lastStep: (lastStep as number) + shift, counts };
 }

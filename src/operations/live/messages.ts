@@ -1,0 +1,169 @@
+import { z } from 'zod';
+import { WINDOWS } from '../../admit/windows.ts';
+import type { FleetNews } from './fleet-store.ts';
+import {
+  type GatewayFacts,
+  type GatewayReport,
+  type KeptRefusal,
+  type NearCandidate,
+  STEP_MS,
+  type TailedRequest,
+  type TailFilter,
+  type Traffic,
+} from './shapes.ts';
+import { unpacked } from './traffic.ts';
+
+/*
+ * What gateways leave for each other in the store, as it is read.
+ *
+ * Attack: a program that may write to Redis leaves a message of another form, or the message is that of another version. What
+ * is read goes into timers and streams, where one unexpected value would end the process. So everything is checked here:
+ * what has another form is left out, and members that are not known here are dropped.
+ */
+
+/** Longer messages are not looked at. Those of a gateway have at most 100 KiB. */
+const LONGEST_MESSAGE = 1024 * 1024;
+
+const text = z.string();
+const time = z.iso.datetime();
+const count = z.number().nonnegative();
+const window = z.enum(WINDOWS);
+
+const FACTS = z.object({
+  ...{ host: text, address: text, version: text, startedAt: time, workers: count },
+  ...{ ready: z.boolean(), draining: z.boolean() },
+  store: z.enum(['embedded', 'present', 'away', 'never_reached']),
+  outage: z.object({ reason: text, lastsMs: count }).nullable(),
+  settings: z.enum(['in_force', 'refused']),
+  versions: z.object({ settings: text, plans: text }),
+  certificate: z.object({ expiresAt: time }).nullable(),
+  memory: z.enum(['enough', 'short']),
+  ...{ connections: count, inFlight: count },
+  upstreams: z.array(
+    z.object({ name: text, inFlight: count, targets: z.array(z.object({ name: text, usable: z.boolean() })) }),
+  ),
+}) satisfies z.ZodType<GatewayFacts>;
+
+const REPORT = z.object({ clock: z.number(), facts: FACTS, traffic: z.unknown(), near: z.array(z.unknown()) });
+
+const NEAR = z
+  .tuple([text, text, window, count, count, z.number()])
+  .transform(([id, plan, of, cost, share, atMs]): NearCandidate => ({ id, plan, window: of, cost, share, atMs }));
+
+const TAILED = z.object({
+  ...{ at: time, requestId: text, method: text, path: text.nullable(), route: text.nullable() },
+  ...{ consumerId: text.nullable(), plan: text.nullable(), verdict: text, status: count, code: text.nullable() },
+  ...{ window: window.nullable(), totalMs: count, clientAddress: text },
+}) satisfies z.ZodType<TailedRequest>;
+
+const REFUSAL = z.object({
+  ...{ requestId: text, at: time, method: text, path: text.nullable(), route: text.nullable() },
+  ...{ consumerId: text.nullable(), plan: text.nullable(), clientAddress: text, status: count, code: text },
+  ...{ judgement: text, cost: count, window: window.nullable() },
+  limits: z.array(z.object({ window, form: text, limit: z.number(), used: z.number(), remaining: z.number() })),
+  ...{ decidedAt: time.nullable(), source: text.nullable() },
+  strike: z.object({ number: count, of: count }).nullable(),
+  ban: z.object({ number: count, until: time }).nullable(),
+  ...{ imposedBan: z.boolean(), retryAt: time.nullable(), sentence: text, advice: text },
+}) satisfies z.ZodType<KeptRefusal>;
+
+/** The requests of a tail, or the refusals with a request id, that another gateway has found. */
+export type GatewayAnswer =
+  | {
+      readonly kind: 'tail';
+      readonly question: string;
+      readonly gateway: string;
+      readonly requests: readonly TailedRequest[];
+      readonly skipped: number;
+    }
+  | {
+      readonly kind: 'explain';
+      readonly question: string;
+      readonly gateway: string;
+      readonly host: string;
+      readonly refusals: readonly KeptRefusal[];
+    };
+
+const TAIL_ANSWER = z.object({ tail: text, gateway: text, requests: z.array(z.unknown()), skipped: count }).transform(
+  ({ tail, gateway, requests, skipped }): GatewayAnswer => ({
+    ...{ kind: 'tail', question: tail, gateway, requests: readable(TAILED, requests), skipped },
+  }),
+);
+
+const EXPLAIN_ANSWER = z.object({ explain: text, gateway: text, host: text, refusals: z.array(z.unknown()) }).transform(
+  ({ explain, gateway, host, refusals }): GatewayAnswer => ({
+    ...{ kind: 'explain', question: explain, gateway, host, refusals: readable(REFUSAL, refusals) },
+  }),
+);
+
+const ANSWER = z.union([TAIL_ANSWER, EXPLAIN_ANSWER]);
+
+/** What another gateway says of itself. */
+export interface OtherGateway {
+  readonly report: GatewayReport;
+  /** Null if it cannot be read. */
+  readonly traffic: Traffic | null;
+  readonly near: readonly NearCandidate[];
+}
+
+/** Reads the report of another gateway. @returns null if it has another form */
+export function readReport({ id, atMs, text: sent }: FleetNews['reports'][number]): OtherGateway | null {
+  const read = REPORT.safeParse(objectFrom(sent));
+  if (!read.success) return null;
+  const { clock, facts, traffic, near } = read.data;
+  return {
+    report: { ...facts, id, self: false, seenAt: new Date(atMs).toISOString() },
+    traffic: unpacked(traffic, Math.round((atMs - clock) / STEP_MS)),
+    near: readable(NEAR, near),
+  };
+}
+
+/** Reads an answer of another gateway. @returns null if it has another form */
+export function readAnswer(sent: string): GatewayAnswer | null {
+  return ANSWER.safeParse(objectFrom(sent)).data ?? null;
+}
+
+/** A question of another gateway: for requests, for refusals, or whether it is watched. */
+export type GatewayQuestion =
+  | { readonly kind: 'tail'; readonly filter: TailFilter }
+  | { readonly kind: 'explain'; readonly requestId: string }
+  | { readonly kind: 'watch' };
+
+/** Reads a question of another gateway. Whatever is neither of the first two kinds is taken for the third. */
+export function readQuestion(sent: string): GatewayQuestion {
+  const { tail, explain } = objectFrom(sent);
+  if (typeof tail === 'object' && tail !== null) return { kind: 'tail', filter: filterFrom(tail) };
+  return typeof explain === 'string' ? { kind: 'explain', requestId: explain } : { kind: 'watch' };
+}
+
+/** A request must never meet anything but text or null in a filter. */
+function filterFrom(value: object): TailFilter {
+  const member = (name: keyof TailFilter) => {
+    const given = (value as Readonly<Record<string, unknown>>)[name];
+    return typeof given === 'string' ? given : null;
+  };
+  return {
+    plan: member('plan'),
+    key: member('key'),
+    route: member('route'),
+    verdict: member('verdict'),
+    status: member('status'),
+  };
+}
+
+function readable<S extends z.ZodType>(schema: S, values: readonly unknown[]): z.output<S>[] {
+  return values.flatMap((value) => {
+    const read = schema.safeParse(value);
+    return read.success ? [read.data] : [];
+  });
+}
+
+function objectFrom(sent: string): Record<string, unknown> {
+  if (sent.length > LONGEST_MESSAGE) return {};
+  try {
+    const value: unknown = JSON.parse(sent);
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
