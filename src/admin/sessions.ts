@@ -129,9 +129,9 @@ export class Sessions {
 
   /** Ends all sessions of a name on this gateway and says so to the others. @returns how many ended here */
   signOutEverywhere(name: string): number {
-    const beforeMs = this.#options.nowMs();
-    const ended = this.endSessionsOf(name, beforeMs);
-    this.#tellOthers(name, beforeMs);
+    // None can have begun later, except on a clock that was set back since.
+    const ended = this.endSessionsOf(name, Number.POSITIVE_INFINITY);
+    this.#tellOthers(name, this.#options.nowMs());
     return ended;
   }
 

@@ -19,7 +19,7 @@ const EVERYTHING = { plan: null, key: null, route: null, verdict: null, status: 
 const SILENT = { report: null, readsReports: false, questions: new Map(), answers: [], ends: new Map() };
 
 /** A fleet whose requests the test makes up. */
-function fleetOn(store: FleetStore, id: string, facts: Partial<GatewayFacts> = {}) {
+function fleetOn(store: FleetStore, id: string, facts: Partial<GatewayFacts> = {}, wallMs = () => Date.now()) {
   const recent = new RecentRequests(() => Date.now());
   const asked: LiveQuestion[] = [];
   const defects: unknown[] = [];
@@ -33,13 +33,15 @@ function fleetOn(store: FleetStore, id: string, facts: Partial<GatewayFacts> = {
       decidedColumns: async () => [recent.decidedColumns()],
     },
     store: async () => store,
-    wallMs: () => Date.now(),
+    wallMs,
     monotonicMs: () => performance.now(),
     onDefect: (error) => defects.push(error),
   });
   atEnd(() => fleet.close());
   return { fleet, recent, asked, defects };
 }
+
+type Clocked = ReturnType<typeof fleetOn> & { readonly nowMs: () => number };
 
 /** A store that the test can take away. */
 function breakable() {
@@ -68,11 +70,35 @@ describe('the end of somebody’s sessions', () => {
     await here.fleet.gateways();
     expect(there.fleet.sessionsEndedBefore('Jo')).toBe(0);
     state.isAway = false;
-    await eventually(() => expect(there.fleet.sessionsEndedBefore('Jo')).toBe(beforeMs), { withinMs: 5_000 });
-    expect(heard).toEqual([['Jo', beforeMs]]);
+    await eventually(() => expect(heard).toHaveLength(1), { withinMs: 5_000 });
+    expect(there.fleet.sessionsEndedBefore('Jo')).toBeGreaterThanOrEqual(beforeMs);
+    expect(there.fleet.sessionsEndedBefore('Jo')).toBeLessThan(beforeMs + 1_000);
+    expect(here.fleet.sessionsEndedBefore('Jo')).toBe(beforeMs);
     expect(there.fleet.sessionsEndedBefore('Ann')).toBe(0);
     const late = fleetOn(guarded, 'c');
-    await eventually(() => expect(late.fleet.sessionsEndedBefore('Jo')).toBe(beforeMs));
+    await eventually(() => expect(late.fleet.sessionsEndedBefore('Jo')).toBeGreaterThanOrEqual(beforeMs));
+  });
+
+  test('is translated from the clock of one gateway to that of another, and an hour that one is ahead hides no later end', async () => {
+    const { guarded } = breakable();
+    const HOUR_MS = 3_600_000;
+    const clocks = { ahead: () => Date.now() + HOUR_MS, right: () => Date.now(), behind: () => Date.now() - HOUR_MS };
+    const [ahead, right, behind] = (['ahead', 'right', 'behind'] as const).map((id) => ({
+      ...fleetOn(guarded, id, {}, clocks[id]),
+      nowMs: clocks[id],
+    })) as [Clocked, Clocked, Clocked];
+    for (const from of [ahead, right, behind]) {
+      const heard: [Clocked, number][] = [];
+      const others = [ahead, right, behind].filter((one) => one !== from);
+      const leave = others.map((one) => one.fleet.onSessionsEnded((_, beforeMs) => heard.push([one, beforeMs])));
+      const saidAtMs = performance.now();
+      from.fleet.endSessionsOf('Jo', from.nowMs());
+      await eventually(() => expect(heard).toHaveLength(2), { withinMs: 5_000 });
+      const tookMs = performance.now() - saidAtMs;
+      for (const [one, beforeMs] of heard) expect(one.nowMs() - beforeMs).toBeLessThan(tookMs + 1_000);
+      for (const [one, beforeMs] of heard) expect(one.nowMs() - beforeMs).toBeGreaterThanOrEqual(0);
+      for (const end of leave) end();
+    }
   });
 });
 

@@ -62,7 +62,7 @@ describe('the messages of gateways in Redis', () => {
     const { url } = await testRedis();
     await redisCommand(url, 'FLUSHDB');
     const { fleet } = await gatewayOn(url);
-    const ends = new Map([['Jo', Date.now()]]);
+    const ends = new Map([['Jo', 0]]);
     const answers = [{ to: 'c', text: 'x' }];
     await fleet.exchange({ ...SILENT, id: 'b', report: 'r', questions: new Map([['b 1', 'q']]), answers, ends });
     const names = (await redisCommand(url, 'KEYS', '*')) as string[];
@@ -70,6 +70,29 @@ describe('the messages of gateways in Redis', () => {
     for (const name of names)
       expect([name, Number(await redisCommand(url, 'PTTL', name))]).toEqual([name, expect.any(Number)]);
     for (const name of names) expect(Number(await redisCommand(url, 'PTTL', name))).toBeGreaterThan(0);
+  });
+
+  test('go on if the ends of sessions are no times or far ahead: those are removed, and hide no later end', async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const { fleet } = await gatewayOn(url);
+    const odd = { Jo: 'soon', Ann: String(Date.now() + 3_600_000), Max: 'nan', Kim: 'inf', Lee: '', Bo: '1e300' };
+    for (const [name, value] of Object.entries(odd)) await redisCommand(url, 'HSET', keyspace.fleet.ends, name, value);
+    const { nowMs, ends } = await fleet.exchange({
+      ...SILENT,
+      id: 'a',
+      ends: new Map([
+        ['Ann', 0],
+        ['Max', 0],
+      ]),
+    });
+    expect(ends).toEqual(
+      new Map([
+        ['Ann', nowMs],
+        ['Max', nowMs],
+      ]),
+    );
+    expect(((await redisCommand(url, 'HKEYS', keyspace.fleet.ends)) as string[]).sort()).toEqual(['Ann', 'Max']);
   });
 
   test('fail alone if something else has one of the names: the store does not count as away', async () => {

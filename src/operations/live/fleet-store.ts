@@ -23,7 +23,7 @@ export interface FleetMessage {
   /** Its open questions, by their ids, which are unique among all gateways. */
   readonly questions: ReadonlyMap<string, string>;
   readonly answers: readonly { readonly to: string; readonly text: string }[];
-  /** By name, before which moment its sessions have ended, Unix milliseconds. */
+  /** By name, how many milliseconds ago its sessions have ended. Not a time, because clocks of gateways differ. */
   readonly ends: ReadonlyMap<string, number>;
 }
 
@@ -37,7 +37,7 @@ export interface FleetNews {
   readonly questions: ReadonlyMap<string, string>;
   /** The answers to its questions, the oldest first. Each is given out once. */
   readonly answers: readonly string[];
-  /** By name, before which moment its sessions have ended, Unix milliseconds. */
+  /** By name, when its sessions have ended, Unix milliseconds on the store's clock. */
   readonly ends: ReadonlyMap<string, number>;
 }
 

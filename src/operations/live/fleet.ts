@@ -109,6 +109,8 @@ export class Fleet {
   #shift = 0;
   #asked = 0;
   readonly #ends = new Map<string, number>();
+  /** The ends as the store had them last, on its clock. */
+  #endsInStore: ReadonlyMap<string, number> = new Map();
   /** Ends of sessions that the store may not have. */
   readonly #newEnds = new Map<string, number>();
   readonly #onEnds = new Set<(name: string, beforeMs: number) => void>();
@@ -318,8 +320,10 @@ export class Fleet {
     for (const [id, { filter }] of this.#tails) questions.set(id, JSON.stringify({ tail: filter }));
     for (const [id, { requestId }] of this.#explanations) questions.set(id, JSON.stringify({ explain: requestId }));
     if (isWatched) questions.set(`${this.id} watch`, '{}');
-    const [answers, ends] = [this.#outbox, new Map(this.#newEnds)];
+    const [answers, told] = [this.#outbox, new Map(this.#newEnds)];
     this.#outbox = [];
+    const agoOf = (beforeMs: number) => Math.max(Math.round(wallMs() - beforeMs), 0);
+    const ends = new Map([...told].map(([name, beforeMs]) => [name, agoOf(beforeMs)]));
     let news: FleetNews;
     try {
       const report = reports ? reportText(local, wallMs()) : null;
@@ -335,11 +339,25 @@ export class Fleet {
     if (reports) this.#reportedAtMs = this.#readAtMs;
     this.#shift = Math.round((news.nowMs - wallMs()) / STEP_MS);
     if (isWatched) this.#others = news.reports.flatMap((one) => (one.id === this.id ? [] : (readReport(one) ?? [])));
-    for (const [name, beforeMs] of ends) if (this.#newEnds.get(name) === beforeMs) this.#newEnds.delete(name);
-    for (const [name, beforeMs] of news.ends) this.#noteEnd(name, beforeMs);
+    for (const [name, beforeMs] of told) if (this.#newEnds.get(name) === beforeMs) this.#newEnds.delete(name);
+    this.#takeEnds(news, ends);
     for (const text of news.answers) this.#take(text);
     await this.#answer(news.questions);
     return this.#outbox.length > 0;
+  }
+
+  /**
+   * Takes the ends that are new in the store, translated to this gateway's clock.
+   * @param told what this exchange has told the store. Read back, it would end sessions that have begun since.
+   */
+  #takeEnds({ nowMs, ends }: FleetNews, told: ReadonlyMap<string, number>): void {
+    const aheadMs = nowMs - this.#options.wallMs();
+    for (const [name, endedMs] of ends) {
+      const isKnown = endedMs <= (this.#endsInStore.get(name) ?? Number.NEGATIVE_INFINITY);
+      const isOwn = endedMs <= nowMs - (told.get(name) ?? Number.POSITIVE_INFINITY);
+      if (!isKnown && !isOwn) this.#noteEnd(name, endedMs - aheadMs);
+    }
+    this.#endsInStore = ends;
   }
 
   #noteEnd(name: string, beforeMs: number): boolean {

@@ -32,15 +32,16 @@ export class EmbeddedFleet implements FleetStore {
     }
     for (const { to, text } of answers)
       this.#answers.set(to, [...(this.#answers.get(to) ?? []), text].slice(-MOST_ANSWERS));
-    for (const [name, beforeMs] of ends) {
+    for (const [name, agoMs] of ends) {
       const known = this.#ends.get(name);
-      if (known !== undefined || this.#ends.size < MOST_ENDS) this.#ends.set(name, Math.max(known ?? 0, beforeMs));
+      const endedMs = nowMs - Math.max(agoMs, 0);
+      if (known !== undefined || this.#ends.size < MOST_ENDS) this.#ends.set(name, Math.max(known ?? 0, endedMs));
     }
     for (const [gateway, { atMs }] of this.#reports) if (nowMs - atMs > SHOWN_FOR_MS) this.#reports.delete(gateway);
     for (const [question, { atMs }] of this.#questions) {
       if (nowMs - atMs > QUESTION_KEPT_MS) this.#questions.delete(question);
     }
-    for (const [name, beforeMs] of this.#ends) if (nowMs - beforeMs > ENDS_KEPT_MS) this.#ends.delete(name);
+    for (const [name, endedMs] of this.#ends) if (nowMs - endedMs > ENDS_KEPT_MS) this.#ends.delete(name);
     const mine = this.#answers.get(id) ?? [];
     this.#answers.delete(id);
     return {

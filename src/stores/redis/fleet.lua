@@ -3,13 +3,13 @@
 -- KEYS[1] sorted set: gateways by the time of their last report, Unix milliseconds
 -- KEYS[2] hash: the report of each
 -- KEYS[3] hash: open questions, each with the time at which it was asked last
--- KEYS[4] hash: by name, before which moment its sessions have ended, Unix milliseconds
+-- KEYS[4] hash: by name, when its sessions have ended, Unix milliseconds
 -- KEYS[5] list: the answers to this gateway
 -- KEYS[6..] lists: answers to others, one for each of the last arguments
 -- ARGV[1] the gateway; [2] its report, empty to leave the earlier one; [3] 1 if it reads the reports; [4] how long reports are
 -- shown; [5] kept; [6] how long questions are kept; [7] most of them; [8] most answers of a list; [9] how long ends are kept;
--- [10] most of them; [11] how many questions follow, each an id and a text; then how many ends, each a name and a time; then the
--- answers
+-- [10] most of them; [11] how many questions follow, each an id and a text; then how many ends, each a name and
+-- how many milliseconds ago that was; then the answers
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local shown, kept, asked, lasting = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
@@ -60,23 +60,32 @@ for id, value in pairs(fieldsOf(KEYS[3])) do
   end
 end
 
+-- When the sessions of a name have ended; nil if the value is none that a gateway has written, or one from before the clock was
+-- set back. Such a one would hide all later ends of that name.
+local function endFrom(value)
+  local ended = tonumber(value)
+  return ended and now - ended <= lasting and ended - now <= kept and ended or nil
+end
+
 count = tonumber(ARGV[at])
 at = at + 1
 for _ = 1, count do
-  local before = tonumber(redis.call('HGET', KEYS[4], ARGV[at]) or '0')
-  if before > 0 or redis.call('HLEN', KEYS[4]) < tonumber(ARGV[10]) then
-    redis.call('HSET', KEYS[4], ARGV[at], string.format('%.0f', math.max(before, tonumber(ARGV[at + 1]))))
+  local ended = endFrom(now - math.max(tonumber(ARGV[at + 1]), 0))
+  local before = endFrom(redis.call('HGET', KEYS[4], ARGV[at]) or '')
+  if ended and (before or redis.call('HLEN', KEYS[4]) < tonumber(ARGV[10])) then
+    redis.call('HSET', KEYS[4], ARGV[at], string.format('%.0f', math.max(before or 0, ended)))
     redis.call('PEXPIRE', KEYS[4], lasting)
   end
   at = at + 2
 end
 local ends = {}
-for name, before in pairs(fieldsOf(KEYS[4])) do
-  if now - tonumber(before) > lasting then
-    redis.call('HDEL', KEYS[4], name)
-  else
+for name, value in pairs(fieldsOf(KEYS[4])) do
+  local ended = endFrom(value)
+  if ended then
     ends[#ends + 1] = name
-    ends[#ends + 1] = before
+    ends[#ends + 1] = string.format('%.0f', ended)
+  else
+    redis.call('HDEL', KEYS[4], name)
   end
 end
 
