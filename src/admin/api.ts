@@ -26,7 +26,7 @@ import {
   refusalOf,
   send,
 } from './response.ts';
-import { SESSION_METHODS, showSession, signIn, signOut } from './sign-in.ts';
+import { SESSION_METHODS, SIGN_IN_BYTES, showSession, signIn, signOut } from './sign-in.ts';
 
 export interface AdminApiOptions {
   readonly authenticator: AdminAuthenticator;
@@ -47,12 +47,12 @@ export interface AdminApiOptions {
 export type AdminApi = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
 export function adminApi(options: AdminApiOptions): AdminApi {
-  const lists = new SerialQueue();
+  const means: Means = { lists: new SerialQueue(), bodies: new BodyRoom() };
   return async (request, response) => {
     const requestId = requestIdOf(request.rawHeaders) ?? randomUUID();
     let answer: AdminResponse | EventResponse;
     try {
-      answer = await answerTo(request, requestId, options, lists);
+      answer = await answerTo(request, requestId, options, means);
     } catch (error) {
       // A client that disconnected before it had sent its body is no defect, and gets no response.
       if (!response.destroyed) options.onDefect(error, requestId);
@@ -67,12 +67,18 @@ export function adminApi(options: AdminApiOptions): AdminApi {
   };
 }
 
+/** What requests share. */
+interface Means {
+  readonly lists: SerialQueue;
+  readonly bodies: BodyRoom;
+}
+
 /** Handles one request: authenticates it, finds the handler, reads the body, runs the handler. */
 async function answerTo(
   request: IncomingMessage,
   requestId: string,
   options: AdminApiOptions,
-  lists: SerialQueue,
+  { lists, bodies }: Means,
 ): Promise<AdminResponse | EventResponse> {
   const clientAddress = (request.socket.remoteAddress ?? 'unknown').replace(/^::ffff:(?=[0-9.]+$)/, '');
   const [path = '', queryText = ''] = splitAt(request.url ?? '', '?');
@@ -102,22 +108,35 @@ async function answerTo(
     return wrongMethod([...Object.keys(match.methods), ...Object.keys(match.live ?? {})]);
   }
   const tooLow = roleRefusal(identity, match.roles[method] ?? 'admin');
-  const body = tooLow === null ? await bodyOf(request, method, match.bodies?.[method] ?? null) : { value: undefined };
-  if ('refusal' in body) return body.refusal;
-  const call: Call = {
-    identity,
-    ids: match.ids,
-    query,
-    fields: (name) => valuesOf(request.rawHeaders, name),
-    body: body.value,
-    ...origin,
-  };
-  const work = (): Promise<AdminResponse | EventResponse> => {
-    if (live !== undefined && tooLow === null) return runLive(live, call, options.live!);
-    const served = tooLow === null ? handler! : async () => tooLow;
-    return runRecorded(served, call, match.changes?.[method] ?? null, options);
-  };
-  return match.isList === true && method === 'GET' ? lists.run(work) : work();
+  const mostBytes = tooLow === null ? (match.bodies?.[method] ?? null) : null;
+  return bodies.hold(request, mostBytes, async () => {
+    const body = tooLow === null ? await bodyOf(request, method, mostBytes) : { value: undefined };
+    if ('refusal' in body) return body.refusal;
+    const call: Call = {
+      identity,
+      ids: match.ids,
+      query,
+      fields: (name) => valuesOf(request.rawHeaders, name),
+      body: body.value,
+      ...origin,
+    };
+    const work = (): Promise<AdminResponse | EventResponse> => {
+      if (live !== undefined && tooLow === null) return runLive(live, call, options.live!);
+      const served = tooLow === null ? handler! : async () => tooLow;
+      return runRecorded(served, call, match.changes?.[method] ?? null, options);
+    };
+    return match.isList === true && method === 'GET' ? lists.run(() => unlessLeft(request, work)) : work();
+  });
+}
+
+/**
+ * Does the work of a request whose turn has come, unless its client has disconnected since.
+ *
+ * Attack: a page that drops its search at each key press, or a client that asks a thousand times and leaves. Each list takes
+ * up to a second, and everybody else waited for all of them.
+ */
+async function unlessLeft<T>({ socket }: IncomingMessage, work: () => Promise<T>): Promise<T | AdminResponse> {
+  return socket.destroyed ? errorResponse('busy', 'The client has left.') : work();
 }
 
 async function runLive(handler: LiveHandler, call: Call, live: Live): Promise<AdminResponse | EventResponse> {
@@ -148,7 +167,7 @@ async function answerToSignIn(
   origin: Origin,
   options: AdminApiOptions,
 ): Promise<AdminResponse> {
-  const body = await readBody(request);
+  const body = await readBody(request, SIGN_IN_BYTES);
   if ('refusal' in body) return body.refusal;
   const { response, identity } = await signIn(options.authenticator, sent, body.value);
   if (identity === null) return auditedRefusal(response, origin, options);
@@ -270,5 +289,37 @@ class SerialQueue {
     const done = this.#last.then(work);
     this.#last = done.catch(() => {});
     return done;
+  }
+}
+
+/** The most bytes of large bodies that are held at a time: three simulations, and some checks. */
+const MOST_HELD_BYTES = 96 * 1024 * 1024;
+
+/**
+ * The room for large bodies, of all requests together.
+ *
+ * Attack: fifty logs of 28 MiB at once. Only one is simulated and one waits, but all of them were read before they were refused.
+ */
+class BodyRoom {
+  #held = 0;
+
+  /** Does the work of a request if there is room for its body. @param mostBytes null for a body that is small */
+  async hold<T>(
+    { headers }: IncomingMessage,
+    mostBytes: number | null,
+    work: () => Promise<T>,
+  ): Promise<T | AdminResponse> {
+    const declared = Number(headers['content-length'] ?? mostBytes);
+    const bytes = mostBytes === null ? 0 : Math.min(declared, mostBytes);
+    if (bytes > 0 && this.#held + bytes > MOST_HELD_BYTES) {
+      const message = 'The gateway reads as many large bodies as it has room for. Retry shortly.';
+      return errorResponse('busy', message, { 'Retry-After': '1' });
+    }
+    this.#held += bytes;
+    try {
+      return await work();
+    } finally {
+      this.#held -= bytes;
+    }
   }
 }

@@ -83,11 +83,13 @@ export class AdminAuthenticator {
     return (await this.#byProxy(request)) ?? refused(missingToken());
   }
 
-  /** The session of a request's cookie. Streams of events do not keep it from becoming idle. */
-  sessionOf({ method, path, rawHeaders, isTls }: BrowserRequest & Pick<AdminRequest, 'path'>): Session | null {
+  /** The session of a request's cookie. Streams of events, and what other pages send, do not keep it from becoming idle. */
+  sessionOf(request: BrowserRequest & Pick<AdminRequest, 'path'>): Session | null {
+    const { method, path, rawHeaders, isTls } = request;
     const secret = secretInCookies(valuesOf(rawHeaders, 'cookie'), isTls);
+    if (secret === null) return null;
     const isStream = method === 'GET' && path.startsWith('/admin/events/');
-    return secret === null ? null : this.sessions.find(secret, !isStream);
+    return this.sessions.find(secret, !isStream && crossOriginRefusal(request) === null);
   }
 
   /** Whom a token or a one-time code signs in; null if it is wrong. */

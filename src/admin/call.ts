@@ -87,12 +87,14 @@ const MAX_BODY_BYTES = 64 * 1024;
 
 /**
  * Reads the JSON body of a request.
+ * @param mostBytes its size limit
  * @returns its value, which is undefined if there is no body, or the response that refuses it
  */
 export async function readBody(
   request: IncomingMessage,
+  mostBytes = MAX_BODY_BYTES,
 ): Promise<{ readonly value: unknown } | { readonly refusal: AdminResponse }> {
-  const read = await readBytes(request, MAX_BODY_BYTES);
+  const read = await readBytes(request, mostBytes);
   if ('refusal' in read || read.value === undefined) return read;
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(read.value);

@@ -15,17 +15,22 @@ const COMMENT_EVERY_MS = 15_000;
 const MOST_UNREAD_BYTES = 1024 * 1024;
 /** So is one that has not read what was written for so long. */
 const UNREAD_FOR_MS = 30_000;
+/** And one that has not read the end of its stream after this time. */
+const END_WITHIN_MS = 5_000;
 
 /** One open stream of events. */
 export class EventStream {
   readonly #response: ServerResponse;
   readonly #monotonicMs: () => number;
+  readonly #endWithinMs: number;
   /** Since when written bytes wait for the reader; null while none do. */
   #unreadSinceMs: number | null = null;
 
-  constructor(response: ServerResponse, monotonicMs: () => number) {
+  /** @param endWithinMs how long a reader has to read the rest, once the stream is ended */
+  constructor(response: ServerResponse, monotonicMs: () => number, endWithinMs: number) {
     this.#response = response;
     this.#monotonicMs = monotonicMs;
+    this.#endWithinMs = endWithinMs;
     response.on('drain', () => {
       this.#unreadSinceMs = null;
     });
@@ -53,7 +58,11 @@ export class EventStream {
   end(reason: string): void {
     if (!this.isOpen) return;
     this.send('end', JSON.stringify({ reason }));
-    if (this.isOpen) this.#response.end();
+    if (!this.isOpen) return;
+    this.#response.end();
+    // A reader that does not read would keep its place among the streams, and the connection, forever.
+    const cut = setTimeout(() => this.#response.destroy(), this.#endWithinMs).unref();
+    this.#response.once('close', () => clearTimeout(cut));
   }
 
   #write(text: string): void {
@@ -70,8 +79,11 @@ export class EventStreams {
   readonly #open = new Set<EventStream>();
   readonly #monotonicMs: () => number;
 
-  constructor(monotonicMs: () => number) {
+  readonly #endWithinMs: number;
+
+  constructor(monotonicMs: () => number, endWithinMs = END_WITHIN_MS) {
     this.#monotonicMs = monotonicMs;
+    this.#endWithinMs = endWithinMs;
   }
 
   /** Opens a stream. @returns the response that refuses it; null if it is open */
@@ -98,7 +110,7 @@ export class EventStreams {
       return null;
     }
     response.flushHeaders();
-    const stream = new EventStream(response, this.#monotonicMs);
+    const stream = new EventStream(response, this.#monotonicMs, this.#endWithinMs);
     this.#open.add(stream);
     const comments = setInterval(() => stream.comment(), COMMENT_EVERY_MS).unref();
     const onAbort = () => stream.end('The session has ended.');

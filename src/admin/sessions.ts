@@ -8,7 +8,7 @@ const MINUTE_MS = 60_000;
 export const IDLE_SECONDS = 1_800;
 /** A session ends so long after the sign-in. */
 const LIFETIME_MS = 8 * 60 * MINUTE_MS;
-/** Sessions at a time. A new one beyond that ends the one that has been idle longest. */
+/** Sessions at a time. A new one beyond that ends one of the name that has most of them, the one that has been idle longest. */
 export const MOST_SESSIONS = 1_000;
 const CODE_LIFETIME_MS = 10 * MINUTE_MS;
 /** One-time codes that are not used yet. A new one beyond that replaces the oldest. */
@@ -87,7 +87,7 @@ export class Sessions {
 
   /** Begins a session, which ends at the latest when the token of its holder does. @returns it with the cookie's secret */
   begin(holder: TokenIdentity): { readonly session: Session; readonly secret: string } {
-    if (this.#sessions.size >= MOST_SESSIONS) this.#endIdlest();
+    if (this.#sessions.size >= MOST_SESSIONS) this.#makeRoom();
     const secret = this.#secret();
     const digest = digestOf(secret);
     const session = new Session(holder, this.#options.nowMs());
@@ -179,9 +179,14 @@ export class Sessions {
     session.end();
   }
 
-  #endIdlest(): void {
+  /** Attack: the holder of one token signs in again and again, and would end the sessions of everybody else. */
+  #makeRoom(): void {
+    const counts = new Map<string, number>();
+    for (const { name } of this.#sessions.values()) counts.set(name, (counts.get(name) ?? 0) + 1);
+    const most = Math.max(...counts.values());
     let idlest: [string, Session] | null = null;
     for (const entry of this.#sessions) {
+      if (counts.get(entry[1].name) !== most) continue;
       if (idlest === null || entry[1].usedAtMs < idlest[1].usedAtMs) idlest = entry;
     }
     if (idlest !== null) this.#end(...idlest);

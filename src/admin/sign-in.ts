@@ -11,6 +11,9 @@ import { clearCookie, IDLE_SECONDS, secretInCookies, setCookie } from './session
 
 export const SESSION_METHODS = ['GET', 'POST', 'DELETE'] as const;
 
+/** The size limit of its body. Anybody may send one, so it is as small as a token with escapes allows. */
+export const SIGN_IN_BYTES = 8 * 1024;
+
 const SIGN_IN = z.union([
   z.strictObject({ token: z.string().min(1).max(1_024) }),
   z.strictObject({ code: z.string().min(1).max(1_024) }),

@@ -9,7 +9,7 @@ import { followEvents } from './event-reader.ts';
 /** A server whose every request opens a stream of events. */
 async function streamServer(signal?: AbortSignal) {
   const clock = { nowMs: 0 };
-  const streams = new EventStreams(() => clock.nowMs);
+  const streams = new EventStreams(() => clock.nowMs, 50);
   const open: EventStream[] = [];
   let ended = 0;
   const server = createServer((request, response) => {
@@ -75,6 +75,18 @@ test('a reader that leaves a few bytes unread is cut after 30 s', async () => {
   server.clock.nowMs = 30_001;
   stream.comment();
   expect(stream.isOpen).toBe(false);
+});
+
+test('a reader that does not read loses its place soon after its stream has ended', async () => {
+  const session = new AbortController();
+  const server = await streamServer(session.signal);
+  const stream = await deafReader(server);
+  await eventually(() => {
+    stream.send('now', JSON.stringify('x'.repeat(20_000)));
+    expect(stream.hasUnread).toBe(true);
+  });
+  session.abort();
+  await eventually(() => expect(server.ended()).toBe(1), { withinMs: 3_000 });
 });
 
 test('a stream ends with its reason when the session ends that it was opened by', async () => {

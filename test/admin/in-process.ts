@@ -1,5 +1,6 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { pino } from 'pino';
 import { loadConfiguration } from '../../src/config/settings.ts';
 import type { KeyStore } from '../../src/identify/key-store.ts';
@@ -56,5 +57,29 @@ export async function adminApiWith(
   const { port: adminPort } = server.address() as AddressInfo;
   const it = (method: string, path: string, body?: unknown, headers = {}) =>
     ask({ adminPort }, method, path, body, headers);
-  return { it, lines, audit, failures: () => failures };
+  /** Sends a request and disconnects once the API has it. */
+  const leave = async (path: string) => {
+    const socket = connect({ host: '127.0.0.1', port: adminPort });
+    const [[request]] = (await Promise.all([
+      once(server, 'request'),
+      new Promise((resolve) =>
+        socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`, resolve),
+      ),
+    ])) as [[IncomingMessage], unknown];
+    socket.destroy();
+    await once(request.socket, 'close');
+  };
+  /** Sends the head of a request, and what is given of its body. @returns the socket and what has come back */
+  const begin = (head: string, body = '') => {
+    const socket = connect({ host: '127.0.0.1', port: adminPort });
+    atEnd(() => socket.destroy());
+    let received = '';
+    socket.setEncoding('latin1').on('data', (text: string) => {
+      received += text;
+    });
+    socket.on('error', () => {});
+    socket.write(`${head}\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n${body}`);
+    return { socket, received: () => received };
+  };
+  return { it, leave, begin, lines, audit, failures: () => failures };
 }

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import type { KeyPage, StoredKey } from '../../src/identify/key-store.ts';
 import { newKey } from '../../src/operations/key-changes.ts';
 import { FakeStore } from '../identify/fake-store.ts';
+import { eventually } from '../support/conditions.ts';
 import { FakeAuditStore } from './fake-audit-store.ts';
 import { adminApiWith } from './in-process.ts';
 
@@ -42,6 +43,25 @@ test('however many lists of keys are asked for at once, the store is read by one
     expect(new Set(body.keys.map(({ id }: { id: string }) => id)).size).toBe(900);
   }
   expect(store.most).toEqual({ underWay: 1, limit: 250 });
+});
+
+test('a list whose client has left before its turn is not read', async () => {
+  const gate = Promise.withResolvers<void>();
+  let reads = 0;
+  const keys = new (class extends FakeStore {
+    override async list(): Promise<KeyPage> {
+      reads++;
+      await gate.promise;
+      return { keys: [], cursor: null };
+    }
+  })();
+  const { it, leave } = await adminApiWith(keys);
+  const first = it('GET', '/admin/keys');
+  await eventually(() => expect(reads).toBe(1));
+  for (let i = 0; i < 20; i++) await leave('/admin/keys');
+  const last = it('GET', '/admin/keys');
+  gate.resolve();
+  expect([(await first).status, (await last).status, reads]).toEqual([200, 200, 2]);
 });
 
 // Attack: a list that looks through a hundred thousand keys or records for one. The embedded store answers within the same

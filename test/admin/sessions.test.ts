@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { TokenIdentity } from '../../src/admin/admin-tokens.ts';
+import { AdminTokens, TokenIdentity } from '../../src/admin/admin-tokens.ts';
+import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
 import { MOST_CODES, MOST_SESSIONS, Sessions, secretInCookies } from '../../src/admin/sessions.ts';
+import type { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { JSON_TYPE, SAME_ORIGIN, send, signIn } from './browser.ts';
@@ -70,6 +72,40 @@ describe('a session', () => {
     sessions.begin(jo());
     expect(sessions.size).toBe(MOST_SESSIONS);
     expect(all.map(({ session }) => session.signal.aborted).indexOf(true)).toBe(1);
+  });
+
+  test('is not kept by what pages of other origins send', async () => {
+    const { sessions, clock } = sessionsAt();
+    const tokens = new AdminTokens({ adminToken: TOKEN, tokens: null, hasLinks: false });
+    const attempts = { fail: async () => ({ allowed: true, resetAtMs: 0 }) } as unknown as FailedAttempts;
+    const nowMs = () => clock.nowMs;
+    const authenticator = new AdminAuthenticator({ tokens, sessions, proxy: null, attempts, nowMs });
+    const { secret } = sessions.begin(jo());
+    const foreign = ['Cookie', `tollgate=${secret}`, 'Sec-Fetch-Site', 'same-site'];
+    const asked = { method: 'GET', path: '/admin/session', rawHeaders: foreign, isTls: false, address: '::1' };
+    for (let minutes = 0; minutes < 30; minutes += 10) {
+      expect(await authenticator.authorise(asked)).toMatchObject({ refusal: { status: 403 } });
+      clock.nowMs += 10 * MINUTE_MS;
+    }
+    expect(sessions.find(secret, true)).toBeNull();
+  });
+
+  test('makes no room for the sessions of a name that has more of them', () => {
+    const { sessions, clock } = sessionsAt();
+    const [one, two] = [jo(), new TokenIdentity({ name: 'al', role: 'viewer' })];
+    const [first] = [sessions.begin(one), sessions.begin(one)];
+    for (let i = 0; i < MOST_SESSIONS + 50; i++) {
+      clock.nowMs++;
+      sessions.begin(two);
+    }
+    expect([sessions.size, sessions.find(first!.secret, false)]).toEqual([MOST_SESSIONS, first!.session]);
+  });
+
+  test('ends by a sign-out everywhere also if the clock was set back since it began', () => {
+    const { sessions, clock } = sessionsAt();
+    const { session } = sessions.begin(jo());
+    clock.nowMs -= 60_000;
+    expect([sessions.signOutEverywhere('jo'), session.signal.aborted]).toEqual([1, true]);
   });
 
   test('ends with all others of its name, those that began later excepted, and the others are told the name', () => {
