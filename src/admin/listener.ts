@@ -60,7 +60,11 @@ export async function listenAdmin(options: AdminListenerOptions): Promise<AdminL
   const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
   const server = serverOf(options.tls);
   server.on('request', (request, response) => {
-    answer(request, response, options, names).catch(() => sendJson(response, 500, { status: 'error' }));
+    answer(request, response, options, names).catch(() => {
+      // A response that has begun cannot become an error any more.
+      if (response.headersSent) response.destroy();
+      else sendJson(response, 500, { status: 'error' });
+    });
   });
   await listening(server, options, 'ADMIN_PORT');
   const { address, port } = server.address() as AddressInfo;

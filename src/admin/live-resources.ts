@@ -46,10 +46,12 @@ export async function showRefusals(call: Call, { fleet, operations }: Live): Pro
   if (refusal !== null) return refusal;
   const [requestId] = call.ids as [string];
   const found = REQUEST_ID.test(requestId) ? await fleet.explain(requestId) : [];
+  if (found === null) return errorResponse('busy', TOO_MANY, { 'Retry-After': '1' });
   if (found.length === 0) return errorResponse('not_found', NO_REFUSAL);
   return jsonResponse(200, { refusals: await named(found, operations) });
 }
 
+const TOO_MANY = 'The gateway looks for as many request ids as it may at a time. Retry shortly.';
 /** The form of request ids that the gateway takes from clients and makes. */
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 const NO_REFUSAL =

@@ -3,10 +3,12 @@ import { connect } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { AdminTokens } from '../../src/admin/admin-tokens.ts';
 import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
+import { listenAdmin } from '../../src/admin/listener.ts';
 import { Sessions } from '../../src/admin/sessions.ts';
 import { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../../src/stores/embedded/failed-attempts.ts';
 import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { ask, auditLines, STORES, startWithAdmin, TOKEN } from './operator.ts';
 
@@ -287,4 +289,20 @@ test('each change is an audit line that tells who, what and when, and no secret'
   }
   for (const { key } of [made.body, rotated.body]) expect(gateway.process.stdout).not.toContain(key.slice(8, -4));
   expect(gateway.process.stdout).not.toContain(TOKEN);
+});
+
+test('a response that breaks after it has begun is cut, and the gateway goes on', async () => {
+  const listener = await listenAdmin({
+    ...{ host: '127.0.0.1', port: 0, hosts: [], console: null, tls: null },
+    readiness: () => ({ ready: true, store: 'embedded', draining: false }),
+    metrics: async () => ({ text: '', contentType: 'text/plain' }),
+    api: async (_, response) => {
+      response.writeHead(200, { 'Content-Length': 5 }).flushHeaders();
+      throw new Error('a defect');
+    },
+  });
+  atEnd(() => listener.close());
+  const response = await fetch(`http://127.0.0.1:${listener.port}/admin/keys`);
+  await expect(response.text()).rejects.toThrow();
+  expect((await fetch(`http://127.0.0.1:${listener.port}/livez`)).status).toBe(200);
 });

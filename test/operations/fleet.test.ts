@@ -208,6 +208,14 @@ describe('a gateway', () => {
     expect(here.defects).toEqual([]);
   });
 
+  test('looks for 20 refusals at a time, and then for others', async () => {
+    const { guarded } = breakable();
+    const here = fleetOn(guarded, 'a');
+    const found = await Promise.all(Array.from({ length: 30 }, (_, i) => here.fleet.explain(`r${i}`)));
+    expect(found).toEqual([...Array(20).fill([]), ...Array(10).fill(null)]);
+    expect(await here.fleet.explain('again')).toEqual([]);
+  });
+
   test('ends the tails of a gateway that asks no longer', async () => {
     const { guarded } = breakable();
     const [here, there] = [fleetOn(guarded, 'a'), fleetOn(guarded, 'b')];

@@ -71,6 +71,8 @@ const EXPLAIN_WITHIN_MS = 2_500;
 const OPEN_AGAIN_MS = 5_000;
 const LARGEST_REPORT = 8 * 1024;
 const MOST_EXPLAINED = 10;
+/** Most request ids that are looked for at a time. Each is a question in the store, which has room for few. */
+const MOST_EXPLANATIONS = 20;
 /** Most questions of other gateways that one beat answers. The rest is answered by the next. */
 const MOST_ANSWERED = 50;
 const MOST_NEAR = 1_000;
@@ -105,6 +107,8 @@ export class Fleet {
   #watchedUntilMs = Number.NEGATIVE_INFINITY;
   #openAgainAtMs = Number.NEGATIVE_INFINITY;
   #isWatchedByOthers = false;
+  /** Request ids that are looked for now. */
+  #explaining = 0;
   /** By how many buckets the store's clock is ahead of this gateway's. */
   #shift = 0;
   #asked = 0;
@@ -157,8 +161,19 @@ export class Fleet {
   /**
    * Finds the refusals with a request id, on all gateways, newest first. Takes up to 2.5 s, because the others look for
    * questions once a second.
+   * @returns null if too many are looked for already
    */
-  async explain(requestId: string): Promise<readonly FoundRefusal[]> {
+  async explain(requestId: string): Promise<readonly FoundRefusal[] | null> {
+    if (this.#explaining >= MOST_EXPLANATIONS) return null;
+    this.#explaining++;
+    try {
+      return await this.#explain(requestId);
+    } finally {
+      this.#explaining--;
+    }
+  }
+
+  async #explain(requestId: string): Promise<readonly FoundRefusal[]> {
     const { facts, seen } = await this.#options.local.ask({ explain: [requestId], tails: [] });
     const found = seen.refusals.map((one) => ({ ...one, gateway: this.id, gatewayHost: facts.host }));
     await this.#look();
