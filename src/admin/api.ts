@@ -25,6 +25,7 @@ import {
   PreconditionFailed,
   refusalOf,
   send,
+  withJson,
 } from './response.ts';
 import { SESSION_METHODS, SIGN_IN_BYTES, showSession, signIn, signOut } from './sign-in.ts';
 
@@ -47,7 +48,12 @@ export interface AdminApiOptions {
 export type AdminApi = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
 export function adminApi(options: AdminApiOptions): AdminApi {
-  const means: Means = { lists: new SerialQueue(), bodies: new BodyRoom() };
+  let described: AdminResponse | null = null;
+  const description = () => {
+    described ??= withJson(jsonResponse(200, options.description()));
+    return described;
+  };
+  const means: Means = { lists: new SerialQueue(), bodies: new BodyRoom(), description };
   return async (request, response) => {
     const requestId = requestIdOf(request.rawHeaders) ?? randomUUID();
     let answer: AdminResponse | EventResponse;
@@ -71,6 +77,8 @@ export function adminApi(options: AdminApiOptions): AdminApi {
 interface Means {
   readonly lists: SerialQueue;
   readonly bodies: BodyRoom;
+  /** The response with the OpenAPI description. It is long, so its JSON is made once. */
+  readonly description: () => AdminResponse;
 }
 
 /** Handles one request: authenticates it, finds the handler, reads the body, runs the handler. */
@@ -78,7 +86,7 @@ async function answerTo(
   request: IncomingMessage,
   requestId: string,
   options: AdminApiOptions,
-  { lists, bodies }: Means,
+  { lists, bodies, description }: Means,
 ): Promise<AdminResponse | EventResponse> {
   const clientAddress = (request.socket.remoteAddress ?? 'unknown').replace(/^::ffff:(?=[0-9.]+$)/, '');
   const [path = '', queryText = ''] = splitAt(request.url ?? '', '?');
@@ -93,8 +101,7 @@ async function answerTo(
   const authorised = await authenticator.authorise(sent);
   if ('refusal' in authorised) return auditedRefusal(authorised.refusal, origin, options);
   const { identity } = authorised;
-  if (path === '/admin/openapi.json')
-    return method === 'GET' ? jsonResponse(200, options.description()) : wrongMethod(['GET']);
+  if (path === '/admin/openapi.json') return method === 'GET' ? description() : wrongMethod(['GET']);
   if (path === '/admin/session') {
     if (method === 'GET') return showSession(authorised);
     return method === 'DELETE' ? signOut(authenticator, sent, query, identity) : wrongMethod(SESSION_METHODS);

@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, isIP } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { listening } from '../io/listening.ts';
 import { type Certificates, serverOptionsOf, type TlsSettings, verifyClients } from '../listen/tls.ts';
 
@@ -59,8 +60,9 @@ export interface AdminListener {
 export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
   const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
   const server = serverOf(options.tls);
+  const shared = { ...options, metrics: onceForAll(options.metrics) };
   server.on('request', (request, response) => {
-    answer(request, response, options, names).catch(() => {
+    answer(request, response, shared, names).catch(() => {
       // A response that has begun cannot become an error any more.
       if (response.headersSent) response.destroy();
       else sendJson(response, 500, { status: 'error' });
@@ -74,6 +76,29 @@ export async function listenAdmin(options: AdminListenerOptions): Promise<AdminL
       server.closeAllConnections();
     });
   return { host: address, port, close };
+}
+
+/**
+ * Does work once for all who ask before it begins, one run at a time.
+ *
+ * Attack: anybody who reaches the listener asks for the metrics again and again, on many connections. Each takes some
+ * milliseconds of the thread that serves callers, who waited for more than a second.
+ */
+function onceForAll<T>(work: () => Promise<T>): () => Promise<T> {
+  let running: Promise<unknown> = Promise.resolve();
+  let next: Promise<T> | null = null;
+  const run = async () => {
+    await running;
+    await nextTurn();
+    const begun = work();
+    next = null;
+    running = begun.catch(() => {});
+    return begun;
+  };
+  return () => {
+    next ??= run();
+    return next;
+  };
 }
 
 const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 10_000, connectionsCheckingInterval: 500 };

@@ -9,6 +9,8 @@ export interface AdminResponse {
   readonly status: number;
   readonly body: object;
   readonly fields: Readonly<Record<string, string>>;
+  /** The body as JSON, if it has been made before. */
+  readonly json?: string;
 }
 
 /** The error codes of the admin API and their status codes. */
@@ -45,6 +47,11 @@ export function jsonResponse(
   fields: Readonly<Record<string, string>> = {},
 ): AdminResponse {
   return { status, body, fields };
+}
+
+/** The same response, with its JSON made now. */
+export function withJson(response: AdminResponse): AdminResponse {
+  return { ...response, json: JSON.stringify(response.body) };
 }
 
 /** The response to a change that was made: 202 with `durability: unknown` if a failover of the store may undo it. */
@@ -92,10 +99,10 @@ export function refusalOf({ code, message }: Failure): AdminResponse | null {
 export function send(
   request: IncomingMessage,
   response: ServerResponse,
-  { status, body, fields }: AdminResponse,
+  { status, body, fields, json }: AdminResponse,
   requestId: string,
 ): void {
-  const text = JSON.stringify(body);
+  const text = json ?? JSON.stringify(body);
   // If the body was not read to its end, the rest of it could be parsed as the next request.
   const rest: Record<string, string> = request.complete ? {} : { Connection: 'close' };
   response.writeHead(status, {

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { AdminTokens } from '../../src/admin/admin-tokens.ts';
 import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
-import { listenAdmin } from '../../src/admin/listener.ts';
+import { type AdminListenerOptions, listenAdmin } from '../../src/admin/listener.ts';
 import { Sessions } from '../../src/admin/sessions.ts';
 import { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../../src/stores/embedded/failed-attempts.ts';
@@ -291,18 +291,60 @@ test('each change is an audit line that tells who, what and when, and no secret'
   expect(gateway.process.stdout).not.toContain(TOKEN);
 });
 
-test('a response that breaks after it has begun is cut, and the gateway goes on', async () => {
+/** A listener whose API and metrics the test makes up. */
+async function listenerWith(options: Partial<AdminListenerOptions>): Promise<string> {
   const listener = await listenAdmin({
     ...{ host: '127.0.0.1', port: 0, hosts: [], console: null, tls: null },
     readiness: () => ({ ready: true, store: 'embedded', draining: false }),
     metrics: async () => ({ text: '', contentType: 'text/plain' }),
+    api: async () => {},
+    ...options,
+  });
+  atEnd(() => listener.close());
+  return `http://127.0.0.1:${listener.port}`;
+}
+
+test('a response that breaks after it has begun is cut, and the gateway goes on', async () => {
+  const origin = await listenerWith({
     api: async (_, response) => {
       response.writeHead(200, { 'Content-Length': 5 }).flushHeaders();
       throw new Error('a defect');
     },
   });
-  atEnd(() => listener.close());
-  const response = await fetch(`http://127.0.0.1:${listener.port}/admin/keys`);
+  const response = await fetch(`${origin}/admin/keys`);
   await expect(response.text()).rejects.toThrow();
-  expect((await fetch(`http://127.0.0.1:${listener.port}/livez`)).status).toBe(200);
+  expect((await fetch(`${origin}/livez`)).status).toBe(200);
+});
+
+test('metrics are collected once for all who ask meanwhile, and after a request came', async () => {
+  let runs = 0;
+  const gate = Promise.withResolvers<void>();
+  const origin = await listenerWith({
+    metrics: async () => {
+      const run = runs++;
+      if (run === 0) await gate.promise;
+      return { text: String(run), contentType: 'text/plain' };
+    },
+  });
+  const scrape = async () => Number(await (await fetch(`${origin}/metrics`)).text());
+  const first = scrape();
+  await eventually(() => expect(runs).toBe(1));
+  const others = Array.from({ length: 20 }, scrape);
+  // Most of the others are there before later requests are answered.
+  for (let i = 0; i < 20; i++) await fetch(`${origin}/livez`);
+  gate.resolve();
+  expect([await first, Math.min(...(await Promise.all(others)))]).toEqual([0, 1]);
+  expect(runs).toBeLessThan(10);
+});
+
+test('metrics that cannot be collected are 500, and are collected anew for the next request', async () => {
+  let runs = 0;
+  const origin = await listenerWith({
+    metrics: async () => {
+      if (runs++ === 0) throw new Error('a defect');
+      return { text: 'x 1', contentType: 'text/plain' };
+    },
+  });
+  const statuses = [(await fetch(`${origin}/metrics`)).status, (await fetch(`${origin}/metrics`)).status];
+  expect(statuses).toEqual([500, 200]);
 });
