@@ -77,7 +77,7 @@ test('a reader that leaves a few bytes unread is cut after 30 s', async () => {
   expect(stream.isOpen).toBe(false);
 });
 
-test('a reader that does not read loses its place soon after its stream has ended', async () => {
+test('a reader that does not read loses its place soon after its stream has ended (reliability 169)', async () => {
   const session = new AbortController();
   const server = await streamServer(session.signal);
   const stream = await deafReader(server);

@@ -11,7 +11,7 @@ test.each([
   ['of a declared length', `Content-Length: ${27 * MIB}`],
   ['in chunks', 'Transfer-Encoding: chunked'],
 ])(
-  'bodies %s are read while there is room for them, refused before they are read otherwise, and leave room when they end',
+  'bodies %s are read while there is room for them, refused before they are read otherwise, and leave room when they end (reliability 168)',
   async (_, length) => {
     const { it, begin } = await adminApiWith(new FakeStore());
     const upload = () => begin(`POST /admin/plans/simulate HTTP/1.1\r\nAuthorization: Bearer ${TOKEN}\r\n${length}`);

@@ -45,7 +45,7 @@ test('however many lists of keys are asked for at once, the store is read by one
   expect(store.most).toEqual({ underWay: 1, limit: 250 });
 });
 
-test('a list whose client has left before its turn is not read', async () => {
+test('a list whose client has left before its turn is not read (reliability 168)', async () => {
   const gate = Promise.withResolvers<void>();
   let reads = 0;
   const keys = new (class extends FakeStore {

@@ -90,7 +90,7 @@ describe('a session', () => {
     expect(sessions.find(secret, true)).toBeNull();
   });
 
-  test('makes no room for the sessions of a name that has more of them', () => {
+  test('makes no room for the sessions of a name that has more of them (reliability 169)', () => {
     const { sessions, clock } = sessionsAt();
     const [one, two] = [jo(), new TokenIdentity({ name: 'al', role: 'viewer' })];
     const [first] = [sessions.begin(one), sessions.begin(one)];
@@ -101,7 +101,7 @@ describe('a session', () => {
     expect([sessions.size, sessions.find(first!.secret, false)]).toEqual([MOST_SESSIONS, first!.session]);
   });
 
-  test('ends by a sign-out everywhere also if the clock was set back since it began', () => {
+  test('ends by a sign-out everywhere also if the clock was set back since it began (reliability 167)', () => {
     const { sessions, clock } = sessionsAt();
     const { session } = sessions.begin(jo());
     clock.nowMs -= 60_000;

@@ -79,7 +79,7 @@ describe('the end of somebody’s sessions', () => {
     await eventually(() => expect(late.fleet.sessionsEndedBefore('Jo')).toBeGreaterThanOrEqual(beforeMs));
   });
 
-  test('is translated from the clock of one gateway to that of another, and an hour that one is ahead hides no later end', async () => {
+  test('is translated from the clock of one gateway to that of another, and an hour that one is ahead hides no later end (reliability 167)', async () => {
     const { guarded } = breakable();
     const HOUR_MS = 3_600_000;
     const clocks = { ahead: () => Date.now() + HOUR_MS, right: () => Date.now(), behind: () => Date.now() - HOUR_MS };
@@ -158,7 +158,7 @@ describe('a gateway', () => {
     expect(here.defects).toEqual([]);
   });
 
-  test('passes on nothing of another gateway that has not the form it should have', async () => {
+  test('passes on nothing of another gateway that has not the form it should have (reliability 166)', async () => {
     const { guarded, store } = breakable();
     const here = fleetOn(guarded, 'a');
     const batches: GatewayBatch[] = [];

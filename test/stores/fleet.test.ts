@@ -72,7 +72,7 @@ describe('the messages of gateways in Redis', () => {
     for (const name of names) expect(Number(await redisCommand(url, 'PTTL', name))).toBeGreaterThan(0);
   });
 
-  test('go on if the ends of sessions are no times or far ahead: those are removed, and hide no later end', async () => {
+  test('go on if the ends of sessions are no times or far ahead: those are removed, and hide no later end (reliability 166)', async () => {
     const { url } = await testRedis();
     await redisCommand(url, 'FLUSHDB');
     const { fleet } = await gatewayOn(url);

@@ -256,7 +256,10 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   internal_error: [500, 'A defect, or something in the store that this version cannot read.'],
   audit_unavailable: [503, 'The change cannot be recorded, and `audit.required` asks for that. It was not made.'],
   identity_unavailable: [503, 'The keys that verify the token of the authenticating proxy cannot be had.'],
-  busy: [503, 'Too many drafts of plans.yaml wait for this gateway already.'],
+  busy: [
+    503,
+    'Too many drafts of plans.yaml wait for this gateway already, large bodies take all the room, or 20 request ids are looked for.',
+  ],
   store_unavailable: [503, 'The store does not answer. The change may have been made.'],
 };
 
