@@ -13,7 +13,7 @@ import { RedisProcess } from '../../test/support/redis-process.ts';
 import { asProduct } from '../../test/support/redis-user.ts';
 import { startChild } from '../chaos/stand/child.ts';
 
-// Two gateways on one Redis before the pet service, with callers in every state that the console shows.
+// Two gateways on one Redis, or one without, before the pet service, with callers in every state that the console shows.
 
 const TOLLGATE = join(import.meta.dirname, '..', '..', 'bin', 'tollgate.js');
 const READY_WITHIN_MS = 30_000;
@@ -27,9 +27,8 @@ export interface Gateway {
   readonly admin: string;
 }
 
-export interface Stand {
-  readonly gateways: readonly [Gateway, Gateway];
-  readonly redis: RedisProcess;
+/** What is the same whatever store the gateways have. */
+interface AnyStand {
   /** The tokens of ADMIN_TOKENS_FILE, by role. */
   readonly tokens: Readonly<Record<'viewer' | 'operator' | 'admin', string>>;
   readonly keys: Readonly<Record<Part, { readonly id: string; readonly key: string }>>;
@@ -37,8 +36,25 @@ export interface Stand {
   readonly refusedRequestId: () => string;
   /** Lets callers call, in bursts, until `stop`. */
   readonly drive: () => { stop(): Promise<void> };
+  /** The folder of plans.yaml, gateway.yaml and tokens.yaml. */
+  readonly folder: string;
+  /** All that the gateways have printed. */
+  readonly printed: () => string;
   close(): Promise<void>;
 }
+
+export interface Stand extends AnyStand {
+  readonly gateways: readonly [Gateway, Gateway];
+  readonly redis: RedisProcess;
+}
+
+/** One gateway without Redis. */
+export interface EmbeddedStand extends AnyStand {
+  readonly gateways: readonly [Gateway];
+}
+
+/** The names of the people who have the tokens of the stand. */
+export const PEOPLE = { viewer: 'vera', operator: 'olga', admin: 'ada' } as const;
 
 const PLANS = `# What each plan allows.
 plans:
@@ -52,9 +68,38 @@ failed-authentication: { minute: 30 }
 
 const HOSTILE = `<img src=x onerror="document.title=1"> ${'long '.repeat(4)}מרפאה 🐈`;
 
+/**
+ * @param keepsData whether Redis, once killed, can be started again with its data
+ * @throws Error if something does not start; what had started by then is ended
+ */
+export function startStand({ keepsData = true } = {}): Promise<Stand> {
+  return closable(async (endings) => {
+    const binary = await localRedis(REDIS_CACHE);
+    // Each write is with the system before the response, so that a kill loses nothing.
+    const redis = await RedisProcess.start(binary, keepsData ? { configArgs: ['--appendonly', 'yes'] } : {});
+    endings.push(() => redis.dispose());
+    const redisUrl = asProduct(`redis://127.0.0.1:${redis.port}`, binary.version);
+    const { gateway, finish } = await prepare(endings, { REDIS_URL: redisUrl });
+    const gateways = [await gateway('a'), await gateway('b')] as const;
+    const rest = await finish(gateways);
+    await writePast(redisUrl, rest.keys);
+    return { ...rest, gateways, redis };
+  });
+}
+
 /** @throws Error if something does not start; what had started by then is ended */
-export async function startStand(): Promise<Stand> {
-  const endings: (() => Promise<unknown>)[] = [];
+export function startEmbeddedStand(): Promise<EmbeddedStand> {
+  return closable(async (endings) => {
+    const { gateway, finish } = await prepare(endings, {});
+    const gateways = [await gateway('a')] as const;
+    return { ...(await finish(gateways)), gateways };
+  });
+}
+
+type Endings = (() => Promise<unknown>)[];
+
+async function closable<T>(start: (endings: Endings) => Promise<T>): Promise<T & Pick<AnyStand, 'close'>> {
+  const endings: Endings = [];
   const close = async () => {
     for (const end of endings.splice(0).reverse()) await end();
   };
@@ -66,16 +111,15 @@ export async function startStand(): Promise<Stand> {
   }
 }
 
-async function start(endings: (() => Promise<unknown>)[]): Promise<Omit<Stand, 'close'>> {
+/** Writes the files and starts the pet service. @param storeEnv the variables that name the store */
+async function prepare(endings: Endings, storeEnv: Readonly<Record<string, string>>) {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-console-'));
   endings.push(() => rm(folder, { recursive: true, force: true }));
-  const binary = await localRedis(REDIS_CACHE);
-  const redis = await RedisProcess.start(binary);
-  endings.push(() => redis.dispose());
-  const redisUrl = asProduct(`redis://127.0.0.1:${redis.port}`, binary.version);
+  let printed = '';
   const serving = async (env: Readonly<Record<string, string>>) => {
     let line: { readonly port: number; readonly admin: number } | null = null;
     const child = startChild([TOLLGATE, 'serve'], env, (text) => {
+      printed += `${text}\n`;
       if (text.endsWith('"msg":"serving"}')) line = JSON.parse(text);
     });
     endings.push(() => child.stop());
@@ -88,10 +132,9 @@ async function start(endings: (() => Promise<unknown>)[]): Promise<Omit<Stand, '
     return line!;
   };
   const tokens = { viewer: newToken(), operator: newToken(), admin: newToken() };
-  const people = { viewer: 'vera', operator: 'olga', admin: 'ada' };
   const tokensFile = join(folder, 'tokens.yaml');
   const listed = (['viewer', 'operator', 'admin'] as const).map(
-    (role) => `- { name: ${people[role]}, role: ${role}, token: ${tokens[role]} }\n`,
+    (role) => `- { name: ${PEOPLE[role]}, role: ${role}, token: ${tokens[role]} }\n`,
   );
   await writeFile(tokensFile, listed.join(''), { mode: 0o600 });
   await writeFile(join(folder, 'plans.yaml'), PLANS);
@@ -106,9 +149,9 @@ async function start(endings: (() => Promise<unknown>)[]): Promise<Omit<Stand, '
   const env = {
     TOLLGATE_CONFIG: join(folder, 'gateway.yaml'),
     TOLLGATE_PLANS: join(folder, 'plans.yaml'),
-    REDIS_URL: redisUrl,
     KEY_PEPPER: 'the pepper of the stand',
     ADMIN_TOKENS_FILE: tokensFile,
+    ...storeEnv,
   };
   const gateway = async (name: string): Promise<Gateway> => {
     const data = join(folder, name);
@@ -116,15 +159,17 @@ async function start(endings: (() => Promise<unknown>)[]): Promise<Omit<Stand, '
     const { port, admin } = await serving({ ...env, TOLLGATE_DATA: data });
     return { origin: `http://127.0.0.1:${port}`, admin: `http://127.0.0.1:${admin}` };
   };
-  const gateways = [await gateway('a'), await gateway('b')] as const;
-  const keys = await createKeys(gateways[0].admin, tokens.admin);
-  await writePast(redisUrl, keys);
-  let refused = '';
-  const drive = () =>
-    driveCallers(gateways, keys, (id) => {
-      refused = id;
-    });
-  return { gateways, redis, tokens, keys, refusedRequestId: () => refused, drive };
+  /** Creates the keys once the gateways serve. */
+  const finish = async (gateways: readonly [Gateway, ...Gateway[]]) => {
+    const keys = await createKeys(gateways[0].admin, tokens.admin);
+    let refused = '';
+    const drive = () =>
+      driveCallers(gateways, keys, (id) => {
+        refused = id;
+      });
+    return { tokens, keys, refusedRequestId: () => refused, drive, folder, printed: () => printed };
+  };
+  return { gateway, finish };
 }
 
 function newToken(): string {
@@ -157,7 +202,7 @@ const ATTRIBUTES: Readonly<Record<Part, object>> = {
   retiring: { plan: 'pro', name: 'Old mobile app', owner: 'mobile@shop.example', expiresAt: '20d' },
 };
 
-async function createKeys(admin: string, token: string): Promise<Stand['keys']> {
+async function createKeys(admin: string, token: string): Promise<AnyStand['keys']> {
   const create = async (attributes: object) => {
     const response = await fetch(`${admin}/admin/keys`, {
       method: 'POST',
@@ -176,7 +221,7 @@ async function createKeys(admin: string, token: string): Promise<Stand['keys']> 
 }
 
 /** Writes the past of two keys into the store, as if they had called for 92 days: the charts show more than a minute. */
-async function writePast(redisUrl: string, keys: Stand['keys']): Promise<void> {
+async function writePast(redisUrl: string, keys: AnyStand['keys']): Promise<void> {
   const redis = new Redis(redisUrl);
   const present = Math.floor(Date.now() / HOUR_MS);
   for (const { id } of [keys.banned, keys.near, keys.fine]) {
@@ -195,14 +240,14 @@ async function writePast(redisUrl: string, keys: Stand['keys']): Promise<void> {
 
 /** Callers that call both gateways in turn: one is banned, one refused, one near its limit, one fine, one on the old route. */
 function driveCallers(
-  gateways: Stand['gateways'],
-  keys: Stand['keys'],
+  gateways: readonly Gateway[],
+  keys: AnyStand['keys'],
   onRefused: (requestId: string) => void,
 ): { stop(): Promise<void> } {
   let turn = 0;
   let isStopped = false;
   const call = async (part: Part | null, path = '/v1/pets?limit=2') => {
-    const { origin } = gateways[turn++ % 2]!;
+    const { origin } = gateways[turn++ % gateways.length]!;
     const headers = part === null ? {} : { Authorization: `Bearer ${keys[part].key}` };
     const response = await fetch(`${origin}${path}`, { headers });
     await response.arrayBuffer();

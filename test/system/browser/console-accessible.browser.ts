@@ -1,0 +1,223 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type axe from 'axe-core';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Stand, startStand } from '../../../tools/console/stand.ts';
+import { launchBrowser, screensOf, untilDriven, type Visit, visit } from './console-visit.ts';
+
+// The console by keyboard, by screen reader, on a phone, magnified, in the dark and without motion (WCAG 2.2 AA).
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const WIDE = { width: 1280, height: 900 };
+const PHONE = { width: 320, height: 800 };
+/** What a window of 1280 by 1024 pixels has at a zoom of 400 %. */
+const MAGNIFIED = { width: 320, height: 256 };
+
+let browser: Browser;
+let stand: Stand;
+let callers: { stop(): Promise<void> };
+let admin: Visit;
+
+beforeAll(async () => {
+  [browser, stand] = await Promise.all([launchBrowser(), startStand()]);
+  callers = stand.drive();
+  await untilDriven(stand);
+  // axe needs what the policy forbids. That the page needs nothing of it is the guarantee of another file.
+  admin = await visit(browser, stand.gateways[0].admin, stand.tokens.admin, {
+    bypassCSP: true,
+    reducedMotion: 'reduce',
+  });
+});
+afterAll(async () => {
+  await callers?.stop();
+  await browser?.close();
+  await stand?.close();
+});
+
+/** What axe finds in the page, light and dark, wide and narrow, and how far the page scrolls sideways where it is narrow. */
+async function faultsOf(page: Page, what: string): Promise<string[]> {
+  const faults: string[] = [];
+  if (await page.evaluate(() => !('axe' in window))) await page.evaluate(AXE);
+  for (const viewport of [WIDE, PHONE]) {
+    await page.setViewportSize(viewport);
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      const violations = await page.evaluate(async () => {
+        const { run } = (window as unknown as { axe: typeof axe }).axe;
+        const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+        const found = await run(document, { runOnly: tags, resultTypes: ['violations'] });
+        return found.violations.flatMap(({ id, nodes }) =>
+          nodes.slice(0, 3).map(({ html, failureSummary }) => `${id}: ${html.slice(0, 200)} ${failureSummary}`),
+        );
+      });
+      faults.push(...violations.map((text) => `${what}, ${viewport.width} px, ${colorScheme}: ${text}`));
+    }
+  }
+  for (const viewport of [PHONE, MAGNIFIED]) {
+    await page.setViewportSize(viewport);
+    const beyond = await page.evaluate(() => {
+      const { scrollWidth, clientWidth } = document.documentElement;
+      const dialog = document.querySelector('dialog[open]');
+      return Math.max(scrollWidth - clientWidth, dialog === null ? 0 : dialog.scrollWidth - dialog.clientWidth);
+    });
+    if (beyond > 0) faults.push(`${what} scrolls sideways by ${beyond} px at ${viewport.width}x${viewport.height}`);
+  }
+  await page.setViewportSize(WIDE);
+  return faults;
+}
+
+test('no screen has a fault that axe finds, light or dark, at 1280 and 320 px, and none scrolls sideways', async () => {
+  const { page } = admin;
+  const faults: string[] = [];
+  for (const { name, path, shown } of screensOf(stand)) {
+    await page.goto(`/console${path}`);
+    await shown(page);
+    faults.push(...(await faultsOf(page, name)));
+  }
+  expect(faults).toEqual([]);
+});
+
+test('the steps of a draft of plans have no such fault either', async () => {
+  const { page } = admin;
+  const faults: string[] = [];
+  await page.goto('/console/plans/edit');
+  await page.getByText('No faults').waitFor();
+  const text = page.getByLabel('Text of plans.yaml');
+  const before = await text.inputValue();
+  await text.fill(before.replace('minute: 60', 'minute: sixty'));
+  await page.getByRole('list', { name: 'Faults and warnings' }).waitFor();
+  faults.push(...(await faultsOf(page, 'an edit with a fault')));
+  await text.fill(before.replace('minute: 60', 'minute: 5'));
+  await page.getByText('No faults').waitFor();
+  await page.getByRole('button', { name: 'Compare' }).click();
+  await page.getByRole('table', { name: /Changes of the draft/ }).waitFor();
+  faults.push(...(await faultsOf(page, 'compare')));
+  await page.getByRole('button', { name: 'Simulate' }).click();
+  await page.getByLabel('Lines of a log, pasted').check();
+  await page.getByLabel('Log lines').fill(stand.printed());
+  await page.getByRole('button', { name: 'Run the simulation' }).click();
+  await page.getByRole('heading', { name: 'What would have happened' }).waitFor();
+  faults.push(...(await faultsOf(page, 'simulate')));
+  await page.getByRole('button', { name: 'Patch' }).click();
+  await page.getByRole('region', { name: 'Patch of plans.yaml' }).waitFor();
+  faults.push(...(await faultsOf(page, 'patch')));
+  await page.getByRole('button', { name: 'Discard…' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Discard the draft' }).click();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  expect(faults).toEqual([]);
+});
+
+test('no dialog has such a fault, nor the sign-in form', async () => {
+  const { page } = admin;
+  const faults: string[] = [];
+  const look = async (opener: string | RegExp, what: string) => {
+    await page.getByRole('button', { name: opener }).first().click();
+    await page.getByRole('dialog').getByRole('button').first().waitFor();
+    faults.push(...(await faultsOf(page, what)));
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  };
+  await page.goto('/console/keys');
+  await look('Create key…', 'create');
+  await page.goto(`/console/keys/${stand.keys.banned.id}`);
+  await page.getByRole('meter').first().waitFor();
+  for (const name of ['Edit…', 'Revoke…', 'Lift the ban…', 'Top up…', 'Reset usage…']) await look(name, name);
+  await page.getByRole('button', { name: 'Rotate…' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Rotate' }).click();
+  await page.getByRole('dialog').getByLabel('Secret', { exact: true }).waitFor();
+  faults.push(...(await faultsOf(page, 'a new secret')));
+  await page.getByRole('dialog').getByRole('button', { name: 'Done' }).click();
+  const stranger = await visit(browser, stand.gateways[0].admin, null, { bypassCSP: true });
+  await stranger.page.goto('/console/');
+  await stranger.page.getByLabel('Admin token').waitFor();
+  faults.push(...(await faultsOf(stranger.page, 'sign-in')));
+  await stranger.context.close();
+  expect(faults).toEqual([]);
+});
+
+test('with the keyboard alone, an operator signs in, reaches Lift, confirms, and the focus is not lost', async () => {
+  const { context, page } = await visit(browser, stand.gateways[1].admin, null);
+  await page.goto('/console/');
+  await page.getByLabel('Admin token').waitFor();
+  await tabTo(page, 'Admin token');
+  await page.keyboard.type(stand.tokens.operator);
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: "Lift the ban of Jo's pet shop" }).waitFor();
+  await tabTo(page, "Lift the ban of Jo's pet shop");
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  expect(await focused(page)).toBe("Lift the ban of Jo's pet shop");
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').waitFor();
+  await tabTo(page, 'Lift the ban');
+  await page.keyboard.press('Enter');
+  await page.getByText("The ban of Jo's pet shop is lifted.").waitFor();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  // Its button goes with the row; the focus is at the heading then, and not at the top of the page.
+  await expect.poll(() => focused(page), { timeout: 15_000 }).toMatch(/^(Now|Lift the ban of Jo's pet shop)$/);
+  await context.close();
+});
+
+test('the focus stays where it is while live data come in', async () => {
+  const { page } = admin;
+  await page.goto('/console/');
+  const chart = page.getByRole('img', { name: /Requests by verdict/ });
+  await chart.waitFor();
+  await chart.focus();
+  await page.keyboard.press('ArrowLeft');
+  const link = page
+    .getByRole('table', { name: /refused or banned|near a limit/ })
+    .getByRole('link')
+    .first();
+  await link.focus();
+  const name = await focused(page);
+  const figure = page.locator('figure.chart .legend');
+  const before = await figure.innerText();
+  await expect.poll(() => figure.innerText(), { timeout: 15_000 }).not.toBe(before);
+  expect(await focused(page)).toBe(name);
+  await page.goto('/console/live');
+  const caller = page
+    .getByRole('table', { name: /Requests/ })
+    .getByRole('link')
+    .first();
+  await caller.focus();
+  const row = await focused(page);
+  await page.getByText(/[1-9]\d* waiting/).waitFor();
+  expect(await focused(page)).toBe(row);
+  await page.getByText('Held while the focus is in the table').waitFor();
+});
+
+test('with reduced motion asked for, nothing moves by itself', async () => {
+  const { page } = admin;
+  await page.goto('/console/');
+  await page.getByRole('heading', { name: 'Gateways' }).waitFor();
+  const moving = await page.evaluate(() => {
+    const probe = Object.assign(document.createElement('span'), { className: 'spinner' });
+    document.body.append(probe);
+    const running = document.getAnimations().filter(({ effect }) => Number(effect?.getComputedTiming().duration) > 10);
+    probe.remove();
+    return running.length;
+  });
+  expect(moving).toBe(0);
+});
+
+/** The name of the element that has the focus. */
+function focused(page: Page): Promise<string> {
+  return page.evaluate(() => {
+    const { activeElement: element } = document;
+    const label = element instanceof HTMLInputElement ? element.labels?.[0]?.textContent : null;
+    return (label ?? element?.getAttribute('aria-label') ?? element?.textContent ?? '').trim();
+  });
+}
+
+/** Presses Tab until the element of this name has the focus. */
+async function tabTo(page: Page, name: string): Promise<void> {
+  for (let i = 0; i < 60; i++) {
+    if ((await focused(page)) === name) return;
+    await page.keyboard.press('Tab');
+  }
+  throw new Error(`Tab does not reach "${name}"`);
+}

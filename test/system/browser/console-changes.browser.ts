@@ -1,0 +1,282 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { PEOPLE, type Stand, startStand } from '../../../tools/console/stand.ts';
+import { eventually } from '../../support/conditions.ts';
+import { launchBrowser, untilDriven, type Visit, visit } from './console-visit.ts';
+
+// What people do on the console: each change asks first, says afterwards what happened, and is in the audit with a name.
+
+let browser: Browser;
+let stand: Stand;
+let viewer: Visit;
+let operator: Visit;
+let admin: Visit;
+
+beforeAll(async () => {
+  [browser, stand] = await Promise.all([launchBrowser(), startStand()]);
+  const callers = stand.drive();
+  await untilDriven(stand);
+  await callers.stop();
+  const [a, b] = stand.gateways;
+  viewer = await visit(browser, a.admin, stand.tokens.viewer);
+  operator = await visit(browser, b.admin, stand.tokens.operator);
+  admin = await visit(browser, a.admin, stand.tokens.admin);
+});
+afterAll(async () => {
+  await browser?.close();
+  await stand?.close();
+});
+
+/** Looks that are few: an address that sends many wrong keys gets 429. */
+const SPARING = { everyMs: 500 };
+
+const dialogOf = (page: Page) => page.getByRole('dialog');
+const noticeOf = (page: Page) => page.locator('.notice');
+
+/** The first change in the screen Audit that has this action and target, as text. */
+async function audited(action: string, target?: string): Promise<string> {
+  const { page } = viewer;
+  await page.goto(`/console/audit${target === undefined ? '' : `?key=${target}`}`);
+  const row = page.getByRole('row').filter({ has: page.getByRole('rowheader', { name: action, exact: true }) });
+  await row.first().waitFor();
+  return row.first().innerText();
+}
+
+test('an operator lifts a ban on Now: the dialog names the key, the row goes, and the audit says who', async () => {
+  const { page } = operator;
+  await page.goto('/console/');
+  await page.getByRole('button', { name: "Lift the ban of Jo's pet shop" }).click();
+  await dialogOf(page).getByRole('heading', { name: "Lift the ban of Jo's pet shop" }).waitFor();
+  await dialogOf(page).getByRole('button', { name: 'Lift the ban' }).click();
+  await noticeOf(page).getByText("The ban of Jo's pet shop is lifted.").waitFor();
+  await page.getByRole('button', { name: "Lift the ban of Jo's pet shop" }).waitFor({ state: 'detached' });
+  expect(await audited('Lift ban', stand.keys.banned.id)).toMatch(new RegExp(`${PEOPLE.operator}[\\s\\S]*Done`));
+});
+
+test('an operator tops up a window and reads the limit that it has now', async () => {
+  const { page } = operator;
+  await page.goto(`/console/keys/${stand.keys.banned.id}`);
+  await page.getByRole('button', { name: 'Top up…' }).click();
+  await dialogOf(page).getByLabel('Window').selectOption('day');
+  await dialogOf(page).getByLabel('Requests to add').fill('500');
+  await dialogOf(page).getByRole('button', { name: 'Top up' }).click();
+  await noticeOf(page)
+    .getByText(/has 1,500 requests a day until/)
+    .waitFor();
+  await page.getByText(/Topped up by 500/).waitFor();
+  expect(await audited('Top up', stand.keys.banned.id)).toContain(PEOPLE.operator);
+});
+
+test('an operator rotates a secret: the new one is shown once and works, and is gone from the page afterwards', async () => {
+  const { page } = operator;
+  const { id, key: earlier } = stand.keys.fine;
+  await page.goto(`/console/keys/${id}`);
+  await page.getByRole('button', { name: 'Rotate…' }).click();
+  await dialogOf(page).getByLabel('The earlier secrets work for').selectOption('0s');
+  await dialogOf(page).getByRole('button', { name: 'Rotate' }).click();
+  const secret = await dialogOf(page).getByLabel('Secret', { exact: true }).inputValue();
+  const status = async (key: string) =>
+    (await fetch(`${stand.gateways[0].origin}/v1/pets`, { headers: { Authorization: `Bearer ${key}` } })).status;
+  await eventually(async () => expect([await status(secret), await status(earlier)]).toEqual([200, 401]), SPARING);
+  await page.keyboard.press('Escape');
+  expect(await dialogOf(page).getByLabel('Secret', { exact: true }).inputValue()).toBe(secret);
+  await dialogOf(page).getByRole('button', { name: 'Done' }).click();
+  await noticeOf(page).getByText('The earlier secrets have ended.').waitFor();
+  expect(await everythingIn(page)).not.toContain(secret);
+  await page
+    .locator('code', { hasText: secret.slice(-4) })
+    .first()
+    .waitFor();
+  expect(await audited('Rotate secret', id)).toContain(PEOPLE.operator);
+});
+
+test('an edit over a change of somebody else saves nothing at first and keeps what was typed', async () => {
+  const { page } = operator;
+  const { id } = stand.keys.refused;
+  await page.goto(`/console/keys/${id}`);
+  await page.getByRole('button', { name: 'Edit…' }).click();
+  await dialogOf(page).getByLabel('Notes').fill('Call before noon.');
+  await dialogOf(page).getByLabel('A day').fill('4000');
+  const other = await admin.context.request.patch(`/admin/keys/${id}`, {
+    data: { owner: 'new@vet.example' },
+    headers: { Authorization: `Bearer ${stand.tokens.admin}` },
+  });
+  expect(other.status()).toBe(200);
+  await dialogOf(page).getByRole('button', { name: 'Save' }).click();
+  await dialogOf(page)
+    .getByText(/Somebody changed this key meanwhile.*owner is now new@vet\.example/)
+    .waitFor();
+  expect(await dialogOf(page).getByLabel('Notes').inputValue()).toBe('Call before noon.');
+  expect(await dialogOf(page).getByLabel('Owner').inputValue()).toBe('new@vet.example');
+  await dialogOf(page).getByRole('button', { name: 'Save' }).click();
+  await noticeOf(page).getByText('Vet clinic Berlin is changed.').waitFor();
+  expect(await keyReport(id)).toMatchObject({
+    owner: 'new@vet.example',
+    notes: 'Call before noon.',
+    ownLimits: { minute: 30, day: 4000 },
+  });
+  expect(await audited('Edit key', id)).toMatch(new RegExp(`${PEOPLE.operator}[\\s\\S]*day 4,000`));
+});
+
+test('an admin creates a key: its secret is shown once and is nowhere in the page afterwards', async () => {
+  const { page } = admin;
+  await page.goto('/console/keys');
+  await page.getByRole('button', { name: 'Create key…' }).click();
+  await dialogOf(page).getByLabel('Plan').selectOption('free');
+  await dialogOf(page).getByLabel('Name').fill('Made on the console');
+  await dialogOf(page).getByRole('button', { name: 'Create key' }).click();
+  const secret = await dialogOf(page).getByLabel('Secret', { exact: true }).inputValue();
+  expect(secret).toMatch(/^tg_live_/);
+  await dialogOf(page).getByRole('button', { name: 'Done' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Made on the console' }).waitFor();
+  expect(await everythingIn(page)).not.toContain(secret);
+  const id = page.url().split('/').at(-1)!;
+  expect(await audited('Create key', id)).toContain(PEOPLE.admin);
+});
+
+test('an operator revokes a key: the dialog says that it is for good, and every gateway refuses the key', async () => {
+  const { page } = operator;
+  const { id, key } = stand.keys.retiring;
+  await page.goto(`/console/keys/${id}`);
+  await page.getByRole('button', { name: 'Revoke…' }).click();
+  await dialogOf(page).getByText('This cannot be taken back.').waitFor();
+  await dialogOf(page).getByRole('button', { name: 'Revoke for good' }).click();
+  await noticeOf(page).getByText('Old mobile app is revoked.').waitFor();
+  for (const { origin } of stand.gateways) {
+    await eventually(async () => {
+      const headers = { Authorization: `Bearer ${key}` };
+      expect((await fetch(`${origin}/v1/pets`, { headers })).status).toBe(401);
+    }, SPARING);
+  }
+  await page.getByRole('button', { name: 'Edit…' }).waitFor({ state: 'detached' });
+  expect(await audited('Revoke key', id)).toContain(PEOPLE.operator);
+});
+
+test('a draft of plans shows a fault at its line, what differs, whom it touches and what it would have refused', async () => {
+  const { page } = admin;
+  await page.goto('/console/plans/edit');
+  const text = page.getByLabel('Text of plans.yaml');
+  const before = await readFile(join(stand.folder, 'plans.yaml'), 'utf8');
+  await text.fill(before.replace('minute: 60', 'minute: sixty'));
+  const fault = page.getByRole('list', { name: 'Faults and warnings' }).getByRole('button').first();
+  await fault.getByText('Line 3').waitFor();
+  await fault.click();
+  expect(
+    await text.evaluate((area: HTMLTextAreaElement) => area.value.slice(0, area.selectionStart).split('\n').length),
+  ).toBe(3);
+  await text.fill(before.replace('minute: 60', 'minute: 5'));
+  await page.getByText('No faults').waitFor();
+  await page.getByRole('button', { name: 'Compare' }).click();
+  const change = page
+    .getByRole('table', { name: /Changes of the draft/ })
+    .getByRole('row')
+    .nth(1);
+  expect((await change.innerText()).replaceAll(/\s+/g, ' ')).toMatch(
+    /^free Limit each minute limits\.minute ↓ Lowered 60 5 1\d$/,
+  );
+  await page.getByRole('button', { name: 'Simulate' }).click();
+  await page.getByLabel('Lines of a log, pasted').check();
+  await page.getByLabel('Log lines').fill(stand.printed());
+  await page.getByRole('button', { name: 'Run the simulation' }).click();
+  await page.getByRole('heading', { name: 'What would have happened' }).waitFor();
+  await page.getByRole('heading', { name: 'Would be refused and is not today' }).waitFor();
+  await page.getByRole('link', { name: stand.keys.banned.id }).first().waitFor();
+  await page.getByRole('button', { name: 'Patch' }).click();
+  const patch = await page.getByRole('region', { name: 'Patch of plans.yaml' }).innerText();
+  expect(patch).toContain('-  free: { limits: { minute: 60, day: 1000 } }');
+  expect(patch).toContain('+  free: { limits: { minute: 5, day: 1000 } }');
+});
+
+test('an admin writes the draft: it comes into force, and the audit says who wrote it', async () => {
+  const { page } = admin;
+  await page.getByRole('button', { name: 'Write plans.yaml…' }).click();
+  await dialogOf(page).getByRole('button', { name: 'Write plans.yaml' }).click();
+  await noticeOf(page)
+    .getByText(/plans\.yaml is written, version \S+ It is in force/)
+    .waitFor();
+  expect(await readFile(join(stand.folder, 'plans.yaml'), 'utf8')).toContain('minute: 5,');
+  await page.getByRole('row').filter({ hasText: 'free' }).getByText('5', { exact: true }).waitFor();
+  expect(await audited('Write plans')).toContain(PEOPLE.admin);
+});
+
+test('a write over a change of somebody else writes nothing and leaves the draft', async () => {
+  const { page } = admin;
+  await page.getByRole('link', { name: 'Edit' }).first().click();
+  const text = page.getByLabel('Text of plans.yaml');
+  const mine = (await text.inputValue()).replace('minute: 5,', 'minute: 7,');
+  await text.fill(mine);
+  await page.getByText('No faults').waitFor();
+  await page.getByRole('link', { name: /Patch/ }).click();
+  await page.getByRole('button', { name: 'Write plans.yaml…' }).click();
+  const headers = { Authorization: `Bearer ${stand.tokens.admin}` };
+  const file = await admin.context.request.get('/admin/plans/file', { headers });
+  const { text: theirs } = (await file.json()) as { text: string };
+  const written = await admin.context.request.put('/admin/plans/file', {
+    headers: { ...headers, 'If-Match': file.headers().etag! },
+    data: { text: theirs.replace('minute: 5,', 'minute: 9,') },
+  });
+  expect(written.status()).toBe(200);
+  await dialogOf(page).getByRole('button', { name: 'Write plans.yaml' }).click();
+  await dialogOf(page)
+    .getByText(/has changed since you began this draft, so nothing was written/)
+    .waitFor();
+  await dialogOf(page).getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('button', { name: 'Keep my draft' }).click();
+  expect(await readFile(join(stand.folder, 'plans.yaml'), 'utf8')).toContain('minute: 9,');
+  await page.getByRole('link', { name: /^1? ?Edit/ }).click();
+  expect(await text.inputValue()).toBe(mine);
+});
+
+test('what a viewer or an operator may not do is refused by the gateway too, with the role that it needs', async () => {
+  const { id } = stand.keys.near;
+  const before = await keyReport(id);
+  const body = { 'Content-Type': 'application/json' };
+  const tries = (page: Page, list: readonly (readonly [string, string, object?])[]) =>
+    page.evaluate(
+      async ({ list, headers }) =>
+        Promise.all(
+          list.map(async ([method, path, data]) => {
+            const response = await fetch(path, { method, headers, body: JSON.stringify(data ?? {}) });
+            return [response.status, ((await response.json()) as { code: string }).code];
+          }),
+        ),
+      { list: list as [string, string, object?][], headers: body },
+    );
+  const operators = [
+    ['DELETE', `/admin/bans/${id}`],
+    ['POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 1 }],
+    ['POST', `/admin/keys/${id}/usage/reset`, { windows: ['day'] }],
+    ['PATCH', `/admin/keys/${id}`, { notes: 'x' }],
+    ['POST', `/admin/keys/${id}/rotate`, {}],
+    ['DELETE', `/admin/keys/${id}`],
+  ] as const;
+  const admins = [
+    ['POST', '/admin/keys', { plan: 'free' }],
+    ['POST', `/admin/keys/${id}/delete`],
+    ['PUT', '/admin/plans/file', { text: '' }],
+  ] as const;
+  await viewer.page.goto('/console/');
+  await operator.page.goto('/console/');
+  for (const result of await tries(viewer.page, [...operators, ...admins])) expect(result).toEqual([403, 'forbidden']);
+  for (const result of await tries(operator.page, admins)) expect(result).toEqual([403, 'forbidden']);
+  expect(await keyReport(id)).toEqual(before);
+});
+
+test('nothing on the way broke a rule of the content security policy or threw', () => {
+  for (const { violations, errors } of [viewer, operator, admin]) expect([...violations, ...errors]).toEqual([]);
+});
+
+async function keyReport(id: string): Promise<unknown> {
+  const headers = { Authorization: `Bearer ${stand.tokens.viewer}` };
+  return (await fetch(`${stand.gateways[0].admin}/admin/keys/${id}`, { headers })).json();
+}
+
+/** The page's elements, and what its fields hold. */
+function everythingIn(page: Page): Promise<string> {
+  return page.evaluate(() => {
+    const fields = [...document.querySelectorAll<HTMLInputElement>('input, textarea, select')];
+    return [document.documentElement.outerHTML, ...fields.map(({ value }) => value)].join('\n');
+  });
+}

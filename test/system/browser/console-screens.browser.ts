@@ -1,0 +1,114 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type EmbeddedStand, type Stand, startEmbeddedStand, startStand } from '../../../tools/console/stand.ts';
+import { launchBrowser, screensOf, untilDriven, type Visit, visit } from './console-visit.ts';
+
+// What each screen shows, loads and leaves out, in a real browser before real gateways.
+
+/** Of all files that a screen loads, as they are on the wire. */
+const MOST_BYTES = 60 * 1024;
+
+const CHANGES = /^(lift|top up|create|edit…|revoke|rotate|reset|delete|write)/i;
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launchBrowser();
+});
+afterAll(() => browser.close());
+
+describe.each([
+  { store: 'Redis', gateways: 2, start: startStand },
+  { store: 'the embedded store', gateways: 1, start: startEmbeddedStand },
+])('on $gateways gateways with $store', ({ gateways, start }) => {
+  let stand: Stand | EmbeddedStand;
+  let callers: { stop(): Promise<void> };
+  let viewer: Visit;
+
+  /** What each screen loads, and the buttons for changes that it offers. */
+  const seen: { readonly name: string; readonly bytes: number; readonly changes: number }[] = [];
+
+  beforeAll(async () => {
+    stand = await start();
+    callers = stand.drive();
+    await untilDriven(stand);
+    viewer = await visit(browser, stand.gateways.at(-1)!.admin, stand.tokens.viewer);
+    const { context, page } = viewer;
+    const protocol = await context.newCDPSession(page);
+    await protocol.send('Network.enable');
+    await protocol.send('Network.setCacheDisabled', { cacheDisabled: true });
+    let sizes: Promise<number>[] = [];
+    page.on('requestfinished', (request) => {
+      if (new URL(request.url()).pathname.startsWith('/console/'))
+        sizes.push(request.sizes().then(({ responseBodySize }) => responseBodySize));
+    });
+    for (const { name, path, shown } of screensOf(stand)) {
+      sizes = [];
+      await page.goto(`/console${path}`);
+      await shown(page);
+      const bytes = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
+      seen.push({ name, bytes, changes: await page.getByRole('button', { name: CHANGES }).count() });
+    }
+    await protocol.detach();
+  });
+  afterAll(async () => {
+    await viewer?.context.close();
+    await callers?.stop();
+    await stand?.close();
+  });
+
+  test('every screen shows its data, breaks no rule of its content security policy and throws nothing', () => {
+    expect(seen).toHaveLength(10);
+    expect([...viewer.violations, ...viewer.errors]).toEqual([]);
+  });
+
+  test('what any one screen loads is at most 60 KB as it is sent', () => {
+    for (const { name, bytes } of seen) {
+      expect(bytes, name).toBeGreaterThan(10_000);
+      expect(bytes, name).toBeLessThanOrEqual(MOST_BYTES);
+    }
+  });
+
+  test('a viewer is offered no change on any screen', () => {
+    expect(seen.filter(({ changes }) => changes > 0)).toEqual([]);
+  });
+
+  test('Now shows who is banned and until when, who is near a limit, and each gateway', async () => {
+    const { page } = viewer;
+    await page.goto('/console/');
+    const refused = page.getByRole('table', { name: 'Keys that are refused or banned' });
+    expect(await refused.getByRole('row', { name: /Jo's pet shop/ }).innerText()).toMatch(
+      /Banned \(1st ban\)[\s\S]*in \d+ min/,
+    );
+    await page
+      .getByRole('table', { name: 'Keys that are near a limit' })
+      .getByRole('row', { name: /Paws & Claws/ })
+      .waitFor();
+    await expect
+      .poll(() => page.getByRole('listitem').filter({ hasText: 'In force' }).count(), { timeout: 15_000 })
+      .toBe(gateways);
+  });
+
+  test('Key shows a bar and the reset of each window, and the strikes and the ban', async () => {
+    const { page } = viewer;
+    await page.goto(`/console/keys/${stand.keys.banned.id}`);
+    await page.getByRole('meter', { name: 'Used of the minute' }).waitFor();
+    await page.getByRole('meter', { name: 'Used of the day' }).waitFor();
+    await page.getByText(/1st ban, until/).waitFor();
+    for (const name of ['The last 48 hours', 'The last 92 days']) await page.getByRole('heading', { name }).waitFor();
+  });
+
+  test('Keys finds a key by a part of its name, its id, its owner, its last four and its secret', async () => {
+    const { page } = viewer;
+    const { id, key } = stand.keys.near;
+    const search = page.getByRole('searchbox', { name: 'Search' });
+    await page.goto('/console/keys');
+    for (const text of ['paws & cl', id, 'ops@paws', key.slice(-4), key]) {
+      await search.fill('nobody has this');
+      await page.getByText('No key matches.').waitFor();
+      await search.fill(text);
+      await page.getByRole('link', { name: 'Paws & Claws' }).waitFor();
+      expect(await page.getByRole('link', { name: 'Zoo of the North' }).count()).toBe(0);
+      expect(page.url()).not.toContain(key);
+    }
+  });
+});
