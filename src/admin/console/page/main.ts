@@ -1,5 +1,5 @@
 import { type ComponentType, render } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from './api.ts';
 import { html } from './html.ts';
 import { Notices } from './kit/dialog.ts';
@@ -28,6 +28,8 @@ const SCREENS: readonly { path: string; title: string; load: () => Promise<Scree
 function Shell() {
   const { path } = usePlace();
   const found = screenFor(path);
+  const main = useRef<HTMLElement>(null);
+  useEffect(() => keepFocus(main.current!), []);
   return html`<div class="shell">
     <a class="skip" href="#main">Skip to the content</a>
     <header class="bar">
@@ -44,7 +46,7 @@ function Shell() {
         )}
       </ul>
     </nav>
-    <main id="main" tabindex="-1">
+    <main id="main" tabindex="-1" ref=${main}>
       ${
         found === null
           ? html`<${Page} title="Not found"><${Empty} title="There is no such screen." /></${Page}>`
@@ -53,6 +55,29 @@ function Shell() {
     </main>
     <${Notices} />
   </div>`;
+}
+
+/**
+ * If what has the focus goes, such as a row with live data or the button that opened a dialog, moves the focus to the heading
+ * of the screen: the next Tab would otherwise begin at the top of the page. @returns what ends it
+ */
+function keepFocus(main: HTMLElement): () => void {
+  let last: EventTarget | null = null;
+  const note = ({ target }: FocusEvent) => {
+    last = target;
+  };
+  const observer = new MutationObserver(() => {
+    if (!(last instanceof Element) || last.isConnected) return;
+    last = null;
+    if (document.activeElement !== document.body) return;
+    main.querySelector<HTMLElement>('h1')?.focus({ preventScroll: true });
+  });
+  document.addEventListener('focusin', note);
+  observer.observe(main, { childList: true, subtree: true });
+  return () => {
+    document.removeEventListener('focusin', note);
+    observer.disconnect();
+  };
 }
 
 function screenFor(path: string) {

@@ -86,7 +86,7 @@ export function ChangeDialog({
   };
   const close = () => dialog.current?.close();
   if (result) {
-    return html`<dialog ref=${dialog} aria-labelledby="dialog-title" closedby="none" onClose=${() => closed(onClose)}>
+    return html`<dialog ref=${dialog} aria-labelledby="dialog-title" closedby="none" onClose=${onClose}>
       <div class="dialog-body">
         <h2 id="dialog-title">${title}</h2>
         ${result}
@@ -94,7 +94,7 @@ export function ChangeDialog({
       </div>
     </dialog>`;
   }
-  return html`<dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${() => closed(onClose)}>
+  return html`<dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${onClose}>
     <form onSubmit=${submit}>
       <h2 id="dialog-title">${title}</h2>
       ${children}
@@ -107,16 +107,6 @@ export function ChangeDialog({
       </div>
     </form>
   </dialog>`;
-}
-
-/** Closes, and if the button that opened the dialog is gone with its row, moves the focus to the heading of the screen. */
-function closed(onClose: () => void): void {
-  onClose();
-  requestAnimationFrame(() => {
-    if (document.activeElement === null || document.activeElement === document.body) {
-      document.querySelector<HTMLElement>('main h1')?.focus();
-    }
-  });
 }
 
 /** What a response with `durability: unknown` adds to a notice. */
