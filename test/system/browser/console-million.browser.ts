@@ -22,7 +22,7 @@ beforeAll(async () => {
   [browser, stand] = await Promise.all([launchBrowser(), startStand({ keepsData: false })]);
   await seed(stand);
   admin = await visit(browser, stand.gateways[0].admin, stand.tokens.admin);
-}, 120_000);
+});
 afterAll(async () => {
   await browser?.close();
   await stand?.close();
