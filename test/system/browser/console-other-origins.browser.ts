@@ -134,7 +134,8 @@ test('a link or an image of another origin gets no data of the API, and the cons
     await page.goto(attacker);
     const answer = page.waitForResponse((response) => response.url() === `${stand.gateways[0].admin}${path}`);
     await page.evaluate((url) => {
-      window.location.href = url;
+      // Later, so that the script has ended before its page goes.
+      setTimeout(() => window.location.assign(url));
     }, `${stand.gateways[0].admin}${path}`);
     return (await answer).status();
   };

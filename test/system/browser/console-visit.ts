@@ -103,7 +103,7 @@ export async function untilDriven(stand: Stand | EmbeddedStand): Promise<void> {
       const isBanned = keys.some(({ id, state }) => id === stand.keys.banned.id && state === 'banned');
       return isBanned && stand.refusedRequestId() !== '';
     },
-    { withinMs: 20_000, everyMs: 100 },
+    { withinMs: 60_000, everyMs: 100 },
   );
   await fetch(`${stand.gateways[0].origin}/v1/pets/1`, {
     headers: { Authorization: `Bearer ${stand.keys.retiring.key}` },

@@ -10,5 +10,7 @@ export default defineConfig({
     // A test may look at every screen, and a hook may start a stand and fill its store.
     testTimeout: 120_000,
     hookTimeout: 120_000,
+    // Each has a browser, gateways and a Redis, which all want the processor.
+    maxWorkers: 2,
   },
 });
