@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
+import { faultOfChange, patternAfter } from '../routing/path-template.ts';
 import { findCollisions, findSurrounding, USAGE } from '../routing/router.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
 import { checkKeyFormats } from './identification.ts';
@@ -50,7 +51,17 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
     checkAuth(entry, index, fault);
     checkUpgrade(entry, index, fault);
     checkDates(field(entry, 'deprecated'), index, fault);
+    checkRewrite(entry, index, fault);
   }
+}
+
+/** A rewrite must fit the route's path, and make nothing that the gateway would refuse from a client. */
+function checkRewrite(entry: unknown, index: number, fault: Note): void {
+  const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
+  const change = routeSchema.shape.rewrite.safeParse(field(entry, 'rewrite'));
+  if (!path.success || !change.success || change.data === undefined) return;
+  const wrong = faultOfChange(path.data, change.data);
+  if (wrong !== null) fault(['routes', index, 'rewrite', wrong.part], `${wrong.message}.`);
 }
 
 /** `GET /usage` belongs to the gateway (contract section 4). */
@@ -66,14 +77,15 @@ function checkUsage(index: number, path: string, fault: Note, warn: Note): void 
 /**
  * Attack: a service treats `/v1/admin;x`, `/v1/Admin` or `/v1/admin/` as `/v1/admin`. A client that requests one of these
  * matches the surrounding route and reaches the service under that route's looser rules. To the gateway these are
- * different paths, so all it can do is warn.
+ * different paths, so all it can do is warn. Paths are compared as the service gets them: with a rewrite, a route may
+ * surround another although their own paths have nothing in common.
  */
 function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, warn: Note): void {
   const sound = raw.flatMap((entry, index) => {
     const route = routeSchema.safeParse(entry);
     return route.success ? [{ index, route: route.data }] : [];
   });
-  for (const { index, within } of findSurrounding(sound.map(({ route }) => route.path))) {
+  for (const { index, within } of findSurrounding(sound.map(({ route }) => atService(route)))) {
     const [inner, outer] = [sound[index]!, sound[within]!];
     const looser = looserRules(outer.route, inner.route);
     if (looser.length === 0 || !reachOneService(outer.route.upstream, inner.route.upstream, upstreams)) continue;
@@ -83,6 +95,11 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
         'a service that ignores `;x`, capitals or a trailing slash in a path serves that route under them, too.',
     );
   }
+}
+
+/** The pattern of the paths that the service gets. */
+function atService({ path, rewrite }: RouteEntry): string {
+  return rewrite === undefined || faultOfChange(path, rewrite) !== null ? path : patternAfter(path, rewrite);
 }
 
 /** The rules of one route that are looser than those of the other, each as a phrase. */

@@ -153,7 +153,7 @@ const upstreamSchema = z.strictObject({
     .min(1, AT_LEAST_ONE_TARGET)
     .max(1_000, 'must not have more than 1000 addresses')
     .describe(
-      'Addresses of the service: scheme, host and port without a path, or `unix:/path`. A request goes to the target with the fewest requests in flight. A target that cannot be reached, or fails three times in a row to give a usable response, is left out for 1 s, then 2 s, up to 30 s, and let back in gradually. The only target of an upstream without `health` is never left out. When a target sends bytes that answer no request, the gateway logs an error and opens a new connection to it for each request during the next minute. Names are resolved for each new connection. If there is only one upstream, UPSTREAM_URL in the environment replaces its targets.',
+      'Addresses of the service: scheme, host and port, or `unix:/path`. A base path, as in `http://10.0.0.7:9000/store`, is put in front of the path of each request, but not of `health.path`. A request goes to the target with the fewest requests in flight. A target that cannot be reached, or fails three times in a row to give a usable response, is left out for 1 s, then 2 s, up to 30 s, and let back in gradually. The only target of an upstream without `health` is never left out. When a target sends bytes that answer no request, the gateway logs an error and opens a new connection to it for each request during the next minute. Names are resolved for each new connection. If there is only one upstream, UPSTREAM_URL in the environment replaces its targets.',
     ),
   connectTimeout: values
     .timeout()
@@ -444,6 +444,28 @@ const deprecated = z.strictObject({
     ),
 });
 
+const rewrite = z
+  .strictObject({
+    stripPrefix: values
+      .path()
+      .optional()
+      .describe(
+        "The beginning of the route's path that is taken away, in whole segments: with `/v1`, `/v1/pets` becomes `/pets`.",
+      ),
+    addPrefix: values
+      .path()
+      .optional()
+      .describe('Put in front of what remains: with `/internal`, `/pets` becomes `/internal/pets`.'),
+    path: values
+      .path()
+      .optional()
+      .describe(
+        "The whole path, with the names and the `/**` of the route's path where they are wanted: `/shop/{shop}/**`.",
+      ),
+  })
+  .refine((change) => Object.keys(change).length > 0, 'is empty; give `stripPrefix`, `addPrefix` or `path`')
+  .meta({ minProperties: 1 });
+
 export const routeSchema = z.strictObject({
   path: values
     .pattern()
@@ -479,6 +501,11 @@ export const routeSchema = z.strictObject({
   limits: addressLimits
     .optional()
     .describe('Limits for each client address on this route. Required with `auth: none` and allowed only with it.'),
+  rewrite: rewrite
+    .optional()
+    .describe(
+      "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
+    ),
   deprecated: deprecated
     .optional()
     .describe('Marks the route as deprecated: its responses have Deprecation, Sunset and Link.'),

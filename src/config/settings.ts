@@ -5,6 +5,7 @@ import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import { Failure } from '../failure.ts';
 import type { KeyFormat } from '../identify/api-key.ts';
+import { type PathChange, type PathTemplate, pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import { type Route, withHead } from '../routing/router.ts';
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault } from './fault.ts';
@@ -20,6 +21,7 @@ import {
 } from './identification.ts';
 import { parsePlans } from './plans.ts';
 import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
+import { targetOf } from './values.ts';
 import type { Parsed } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
@@ -126,7 +128,7 @@ export interface Tls {
 /** One service behind the gateway. */
 export interface Upstream {
   readonly name: string;
-  /** Origins (`http://127.0.0.1:9000`) and sockets (`unix:/run/pets.sock`). At least one. */
+  /** Origins (`http://127.0.0.1:9000`), perhaps with a base path, and sockets (`unix:/run/pets.sock`). At least one. */
   readonly targets: readonly string[];
   readonly connectTimeoutMs: number;
   /** From the request to the head of the answer. */
@@ -378,7 +380,12 @@ function routeOf(entry: RouteEntry): Route {
             link: deprecated.link ?? null,
             brownouts: deprecated.brownouts,
           },
+    rewrite: rewriteOf(path, entry.rewrite),
   };
+}
+
+function rewriteOf(pattern: string, change: PathChange | undefined): PathTemplate | null {
+  return change === undefined ? null : pathTemplateOf(pattern, patternAfter(pattern, change));
 }
 
 /** Each route has limits of its own. The id under which the store counts them is the same on every replica. */
@@ -404,7 +411,7 @@ function upstreamsOf(file: GatewayFile, url: string | null): ReadonlyMap<string,
       name,
       {
         name,
-        targets: url === null ? upstream.targets : [url.startsWith('unix:') ? url : new URL(url).origin],
+        targets: url === null ? upstream.targets : [targetOf(url)],
         connectTimeoutMs: upstream.connectTimeout,
         responseTimeoutMs: upstream.responseTimeout,
         bodyTimeoutMs: upstream.bodyTimeout,

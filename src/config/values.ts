@@ -3,7 +3,8 @@ import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { TOKEN_CHARACTER } from '../http1/fields.ts';
-import { faultOfPattern } from '../routing/router.ts';
+import { faultOfPath } from '../http1/request-line.ts';
+import { faultOfPattern } from '../routing/pattern.ts';
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const DURATION = /^(0|[1-9][0-9]{0,11})(ms|s|m|h|d)$/;
@@ -144,6 +145,15 @@ export function pattern() {
     });
 }
 
+/** A path of a rewrite, or a part of one. Whether it fits the route's pattern is checked with the route. */
+export function path() {
+  const message = 'must be a path such as /v1 or /shop/{shop}/**';
+  return z
+    .string(message)
+    .regex(/^\/[!"$->@-~]{0,1023}$/, message)
+    .meta({ title: 'path' });
+}
+
 /** A DNS name, as it stands in a certificate. */
 export function serverName() {
   const message = 'must be a name such as pets.internal';
@@ -164,9 +174,13 @@ export function healthPath() {
 
 /** No operating system supports a longer socket path. */
 const SOCKET = /^unix:\/[^\0]{1,106}$/;
-const ORIGIN = /^https?:\/\/[^/?#@\\\s]+\/?$/;
+/** An origin, with a base path or without. */
+const ADDRESS = /^(https?:\/\/[^/?#@\\\s]+)((?:\/(?:[A-Za-z0-9._~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})+)*)\/?$/;
 
-/** The address of an upstream: an origin, parsed to `scheme://host:port` without a trailing slash, or `unix:/path`. */
+/**
+ * The address of an upstream: an origin, perhaps with a base path, parsed to `scheme://host:port/base` without a
+ * trailing slash, or `unix:/path`.
+ */
 export function target() {
   return z
     .string('must be an address such as http://127.0.0.1:9000, https://pets.internal or unix:/run/pets.sock')
@@ -174,20 +188,31 @@ export function target() {
       const fault = faultOfTarget(text);
       if (fault !== null) context.addIssue({ code: 'custom', message: fault });
     })
-    .meta({ pattern: `${ORIGIN.source}|${SOCKET.source}` })
-    .transform((text) => (SOCKET.test(text) ? text : new URL(text).origin))
+    .meta({ pattern: `${ADDRESS.source}|${SOCKET.source}` })
+    .transform(targetOf)
     .meta({ title: 'http:// or https:// address, or unix:/path' });
+}
+
+/** A target in its normal form. @param text without a fault (`faultOfTarget`) */
+export function targetOf(text: string): string {
+  const parts = ADDRESS.exec(text);
+  return parts === null ? text : new URL(parts[1]!).origin + parts[2]!;
 }
 
 /** What is wrong with an upstream's address, without quoting it, since it may contain a password. Null if it is valid. */
 export function faultOfTarget(text: string): string | null {
   if (SOCKET.test(text)) return null;
   if (/^(unix|http\+unix):/i.test(text)) return 'is no path of a Unix socket: it must be such as unix:/run/pets.sock';
-  const allowed = 'it must be http:// or https:// with a host and at most a port, such as http://127.0.0.1:9000';
+  const allowed =
+    'it must be http:// or https:// with a host, at most a port and a path, such as http://127.0.0.1:9000 or http://127.0.0.1:9000/store';
   if (!/^https?:\/\//.test(text)) return `is no address of an HTTP server: ${allowed}`;
   if (text.includes('@')) return `has credentials: ${allowed}`;
-  if (!ORIGIN.test(text)) return `has a path, a query, a fragment or white space: ${allowed}`;
-  const url = URL.parse(text);
+  const parts = ADDRESS.exec(text);
+  if (parts === null) return `has a path that no request can have, a query, a fragment or white space: ${allowed}`;
+  const [, origin, base] = parts;
+  // The base path is put in front of paths that were checked, so it must be one that would be accepted itself.
+  if (base !== '' && faultOfPath(base!) !== null) return `has a path that no request can have: ${allowed}`;
+  const url = URL.parse(origin!);
   if (url === null || url.port === '0') return `has a host or port that cannot exist: ${allowed}`;
   return null;
 }

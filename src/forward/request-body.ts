@@ -10,7 +10,7 @@ import { ClientBodyError, ClientGoneError } from './faults.ts';
 /** A request to an upstream. */
 export interface ForwardRequest {
   readonly method: string;
-  /** Path and query, exactly as they were routed. */
+  /** Path and query, exactly as they were routed, or as the route rewrites them. */
   readonly target: string;
   /** The lines (`linesOf`) of all fields except Host, which is the target's authority. */
   readonly lines: string;

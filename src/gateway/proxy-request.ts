@@ -13,6 +13,7 @@ import { FieldNames, requestFields, responseFields } from '../http1/forwarded-fi
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
+import { writePath } from '../routing/path-template.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller, ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
@@ -86,7 +87,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   constructor(deps: GatewayDeps, request: ClientRequest, response: ClientResponse, admitted: Admitted) {
     const { head } = admitted;
     this.method = head.method;
-    this.target = head.target;
+    this.target = targetFor(admitted);
     this.lines = requestLinesOf(deps, admitted);
     this.body = bodyOf(request, head, deps.maxBodyBytes);
     this.writeTimeoutMs = deps.writeTimeoutMs;
@@ -122,6 +123,14 @@ class Passing implements ForwardRequest, ForwardHooks {
   done(result: ForwardResult): void {
     this.#admitted.flow.forwarded(result);
   }
+}
+
+/**
+ * Path and query for the service. The path is rewritten only here, after everything that is checked and decided by it.
+ */
+function targetFor({ head, match }: Admitted): string {
+  const { rewrite } = match.route;
+  return rewrite === null ? head.target : writePath(rewrite, head.path) + head.target.slice(head.path.length);
 }
 
 function bodyOf(request: ClientRequest, { body, contentLength }: Head, maxBytes: number): RequestBody | null {
@@ -261,7 +270,7 @@ export function proxyUpgrade(
   let forgetExpiry = () => {};
   return upgrade(
     deps.upstreams.get(match.route.upstream)!,
-    { target: head.target, fields: requestFieldsOf(deps, admitted), protocol: form.protocol, key: form.key },
+    { target: targetFor(admitted), fields: requestFieldsOf(deps, admitted), protocol: form.protocol, key: form.key },
     client,
     response,
     {

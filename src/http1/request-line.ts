@@ -38,7 +38,7 @@ export function readRequestTarget(url: string, method: string, host: string | nu
   const path = query === -1 ? target : target.slice(0, query);
   if (!VISIBLE.test(target)) return fault('The request target has a character that is not allowed in a URL.');
   if (target.includes('#')) return fault('The request target must not have a fragment.');
-  const message = pathFault(path);
+  const message = faultOfPath(path);
   return message === null ? { kind: 'target', target, path } : fault(message);
 }
 
@@ -47,7 +47,8 @@ const VISIBLE = /^[\x21-\x7e]+$/;
 const PLAIN_PATH = /^(?:\/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+\/?$/;
 const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:\/|;|%3b|$)/i;
 
-function pathFault(path: string): string | null {
+/** Why a path is refused, as a sentence; null if it is accepted. @param path visible ASCII that begins with a slash */
+export function faultOfPath(path: string): string | null {
   if (PLAIN_PATH.test(path) || path === '/') return null;
   if (/%(?![0-9A-Fa-f]{2})/.test(path)) return 'The path has a % that is not followed by two hexadecimal digits.';
   if (/%(?:2f|5c)|\\/i.test(path)) return 'The path must not have a backslash, nor an encoded slash or backslash.';

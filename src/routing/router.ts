@@ -1,6 +1,8 @@
 import type { Allowance } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { Brownout } from './brownouts.ts';
+import type { PathTemplate } from './path-template.ts';
+import { faultOfPattern } from './pattern.ts';
 
 /** One entry of `routes` in gateway.yaml. */
 export interface Route {
@@ -19,6 +21,8 @@ export interface Route {
   /** The allowance of one client address on a route without keys; null if the route needs a key. */
   readonly perAddress: { readonly id: string; readonly allowance: Allowance } | null;
   readonly deprecated: Deprecation | null;
+  /** How the path is written for the service; null if it is forwarded as it was sent. */
+  readonly rewrite: PathTemplate | null;
 }
 
 /** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
@@ -212,46 +216,8 @@ function* allBelow<T>(branch: Branch<T>): Generator<T> {
   }
 }
 
-/** What is wrong with a pattern, as the end of a sentence that starts with its name; null if it is valid. */
-export function faultOfPattern(path: string): string | null {
-  if (!path.startsWith('/')) return 'must start with `/`';
-  if (path.length > 1024) return 'must not be longer than 1024 characters';
-  const segments = path.slice(1).split('/');
-  const names = new Set<string>();
-  for (const [i, segment] of segments.entries()) {
-    const last = i === segments.length - 1;
-    const fault = faultOfSegment(segment, last);
-    if (fault !== null) return fault;
-    if (segment.startsWith('{') && names.has(segment))
-      return `uses the name ${segment} twice; each name must be used once`;
-    names.add(segment);
-  }
-  return null;
-}
-
-// Braces must enclose whole segments: `/a{b}` would look like a pattern and match only itself.
-const NAME = /^\{[A-Za-z_][A-Za-z0-9_]{0,63}\}$/;
-// The syntax of other routers and frameworks for one segment.
-const COLON = /^:[A-Za-z_][A-Za-z0-9_]{0,63}/;
-// pchar of RFC 3986 section 3.3 without `*`, which is reserved for `/**`.
-const LITERAL = /^(?:[A-Za-z0-9._~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$/;
 /** Encodings of visible ASCII characters such as %61 and %40, which a path may also contain unencoded. */
 const ENCODED_NEEDLESSLY = /%(?:2[1-9a-f]|[3-6][0-9a-f]|7[0-9a-e])/i;
-const DOTS = /^(?:\.|%2e){1,2}$/i;
-
-function faultOfSegment(segment: string, last: boolean): string | null {
-  if (segment === '**')
-    return last ? null : 'has `**` in the middle; it may only be the last segment, as in `/files/**`';
-  if (segment.includes('*')) return 'has a `*` that is not a last segment `/**`; one segment is written `{name}`';
-  if (NAME.test(segment)) return null;
-  const colon = COLON.exec(segment)?.[0].slice(1);
-  if (colon !== undefined) return `has \`:${colon}\`, which matches only itself; one segment is written \`{${colon}}\``;
-  if (/[{}]/.test(segment)) return 'has braces that are not a whole segment `{name}` of letters, digits and `_`';
-  if (segment === '' && !last) return 'has an empty segment `//`';
-  if (DOTS.test(segment)) return 'has a `.` or `..` segment, which no request can have when it is routed';
-  if (!LITERAL.test(segment)) return 'has a character that no path can have; percent-encode it as the client sends it';
-  return null;
-}
 
 /** @param shapes the earlier patterns by their shape, to which this one is added */
 function assertSound(path: string, shapes: Map<string, string>): void {
@@ -349,6 +315,7 @@ export const USAGE: Route = Object.freeze({
   allowsUpgrade: false,
   perAddress: null,
   deprecated: null,
+  rewrite: null,
 });
 
 /** Whether a request is for `GET /usage`. */

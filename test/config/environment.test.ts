@@ -71,7 +71,7 @@ describe('the environment', () => {
     ['HOST', 'not a host', 'must be an address'],
     ['LOG_LEVEL', 'INFO', 'must be one of fatal'],
     ['WORKERS', '0', '`auto` or a whole number'],
-    ['UPSTREAM_URL', 'http://127.0.0.1:9000/v1', 'has a path'],
+    ['UPSTREAM_URL', 'http://127.0.0.1:9000/v1/..', 'has a path'],
     ['UPSTREAM_URL', 'http://a:b@127.0.0.1:9000', 'has credentials'],
     ['ADMIN_TOKEN', 'two words', 'visible ASCII'],
     ['ADMIN_TOKEN', 'changeme', 'at least 16 characters'],

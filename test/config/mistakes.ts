@@ -218,9 +218,19 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'sunset-before-since': { kind: 'gateway', schema: 'accepts', faults: ['6:46: routes[0].deprecated.sunset'] },
   tab: { kind: 'gateway', schema: 'unreadable', faults: ['2:1: (file)'] },
   tag: { kind: 'plans', schema: 'refuses', faults: ['1:42: plans.free.limits.minute'] },
+  'rewrite-does-not-fit': {
+    kind: 'gateway',
+    schema: 'accepts',
+    faults: [
+      '3:80: routes[0].rewrite.stripPrefix',
+      '4:74: routes[1].rewrite.path',
+      '5:67: routes[2].rewrite.path',
+      '6:72: routes[3].rewrite.addPrefix',
+    ],
+  },
   'target-port-too-high': { kind: 'gateway', schema: 'accepts', faults: ['1:33: upstreams.store.targets[0]'] },
   'target-with-password': { kind: 'gateway', schema: 'refuses', faults: ['1:33: upstreams.store.targets[0]'] },
-  'target-with-path': { kind: 'gateway', schema: 'refuses', faults: ['1:33: upstreams.store.targets[0]'] },
+  'target-with-path': { kind: 'gateway', schema: 'accepts', faults: ['1:33: upstreams.store.targets[0]'] },
   'target-with-query': { kind: 'gateway', schema: 'refuses', faults: ['1:33: upstreams.store.targets[0]'] },
   'target-without-scheme': { kind: 'gateway', schema: 'refuses', faults: ['1:33: upstreams.store.targets[0]'] },
   'tls-client-certificate-without-ca': {

@@ -278,7 +278,14 @@ describe('what an upstream sends unasked', () => {
     const keeper = { onIdle: () => {}, onUnasked: () => unasked++, onClosed: () => {} };
     const deadlines = new Deadlines(() => performance.now());
     // Without an intake, as over TLS: Node goes on reading a paused stream, and hands out what it has read when that is resumed.
-    const connection = new UpstreamConnection(socket, null, 'up', keeper, deadlines, new EndOfTurn());
+    const connection = new UpstreamConnection(
+      socket,
+      null,
+      { authority: 'up', base: '' },
+      keeper,
+      deadlines,
+      new EndOfTurn(),
+    );
     const carried = carriedBy({ onData: () => connection.pause() });
     connection.carry({ method: 'GET', target: '/', lines: '', body: null }, carried);
     await eventually(() => socket.isPaused());

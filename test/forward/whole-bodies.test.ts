@@ -45,7 +45,14 @@ function connectionOn(socket: Socket) {
     onClosed: () => kept.push('closed'),
   };
   const deadlines = new Deadlines(() => performance.now());
-  const connection = new UpstreamConnection(socket, null, 'up', keeper, deadlines, new EndOfTurn());
+  const connection = new UpstreamConnection(
+    socket,
+    null,
+    { authority: 'up', base: '' },
+    keeper,
+    deadlines,
+    new EndOfTurn(),
+  );
   const carried: InFlightRequest = {
     onInformation: note('information'),
     onHead: note('head'),

@@ -68,6 +68,7 @@ function served(deprecated: Deprecation, nowMs: number) {
         allowsUpgrade: false,
         perAddress: null,
         deprecated,
+        rewrite: null,
       },
     ]),
   );

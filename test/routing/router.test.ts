@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { atOnce } from '../../src/config/steps.ts';
 import { Failure } from '../../src/failure.ts';
-import { faultOfPattern, findCollisions, findSurrounding, type Route, routerOf } from '../../src/routing/router.ts';
+import { faultOfPattern } from '../../src/routing/pattern.ts';
+import { findCollisions, findSurrounding, type Route, routerOf } from '../../src/routing/router.ts';
 import { processorMs } from '../support/stopwatch.ts';
 
 function route(path: string, methods: readonly string[] = ['GET']): Route {
@@ -15,6 +16,7 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     allowsUpgrade: false,
     perAddress: null,
     deprecated: null,
+    rewrite: null,
   };
 }
 

@@ -20,7 +20,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
   idleSinceMs = 0;
   readonly #socket: Socket;
   readonly #writer: TextWriter;
-  readonly #authority: string;
+  readonly #address: RequestAddress;
   readonly #keeper: ConnectionKeeper;
   readonly #reader: ResponseReader;
   readonly #openedAtMs: number;
@@ -44,19 +44,19 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
   /**
    * @param socket connected
    * @param intake delivers the bytes received; null if the socket is read as a stream
-   * @param authority the value of Host
+   * @param address of the target
    */
   constructor(
     socket: Socket,
     intake: Intake | null,
-    authority: string,
+    address: RequestAddress,
     keeper: ConnectionKeeper,
     deadlines: Deadlines,
     endOfTurn: EndOfTurn,
   ) {
     this.#socket = socket;
     this.#writer = new TextWriter(socket);
-    this.#authority = authority;
+    this.#address = address;
     this.#keeper = keeper;
     this.#deadlines = deadlines;
     this.#endOfTurn = endOfTurn;
@@ -108,7 +108,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     this.#isSilent = true;
     this.#reader.begin(request.method);
     const { body } = request;
-    const head = requestHead(request, this.#authority);
+    const head = requestHead(request, this.#address);
     this.#writer.write(body?.framing === 'whole' ? head + body.text : head);
     this.#body = body === null ? null : this.#send(body);
   }
@@ -290,10 +290,21 @@ export interface ConnectionKeeper {
   onClosed(connection: UpstreamConnection): void;
 }
 
-/** The head of a request as it is written to the wire. @param authority the value of Host */
-export function requestHead({ method, target, lines, body }: ForwardRequest, authority: string): string {
+/** What a request says of the target that it goes to. */
+export interface RequestAddress {
+  /** The value of Host. */
+  readonly authority: string;
+  /** Comes in front of the path; empty, or `/store`. */
+  readonly base: string;
+}
+
+/** The head of a request as it is written to the wire. */
+export function requestHead(
+  { method, target, lines, body }: ForwardRequest,
+  { authority, base }: RequestAddress,
+): string {
   const coding = body?.framing === 'chunked' ? 'Transfer-Encoding: chunked\r\n' : '';
-  return `${method} ${target} HTTP/1.1\r\nHost: ${authority}\r\n${lines}${coding}\r\n`;
+  return `${method} ${base}${target} HTTP/1.1\r\nHost: ${authority}\r\n${lines}${coding}\r\n`;
 }
 
 /** Shorter than the idle timeouts of common servers, so that the gateway closes an idle connection first. */

@@ -22,18 +22,26 @@ export interface DialOptions {
   readonly lookup?: LookupFunction;
 }
 
-/** The address of a target, parsed from gateway.yaml. */
+/** The address of a target, parsed from gateway.yaml. `base` comes in front of each path: `/store`, mostly empty. */
 export type UpstreamAddress =
-  | { readonly kind: 'http' | 'https'; readonly host: string; readonly port: number; readonly authority: string }
-  | { readonly kind: 'unix'; readonly path: string; readonly authority: string };
+  | {
+      readonly kind: 'http' | 'https';
+      readonly host: string;
+      readonly port: number;
+      readonly authority: string;
+      readonly base: string;
+    }
+  | { readonly kind: 'unix'; readonly path: string; readonly authority: string; readonly base: string };
 
-/** @param target `http://host:port`, `https://host:port` or `unix:/path/to.sock`, already checked */
+/** @param target `http://host:port`, `https://host:port/base` or `unix:/path/to.sock`, already checked */
 export function addressOf(target: string): UpstreamAddress {
-  if (target.startsWith('unix:')) return { kind: 'unix', path: target.slice(5), authority: 'localhost' };
+  if (target.startsWith('unix:')) return { kind: 'unix', path: target.slice(5), authority: 'localhost', base: '' };
   const { protocol, hostname, port, host } = new URL(target);
   const kind = protocol === 'https:' ? 'https' : 'http';
+  // As it was written: `URL` would change some characters.
+  const base = /^https?:\/\/[^/]+(.*?)\/?$/.exec(target)![1]!;
   const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
-  return { kind, host: bare, port: Number(port) || (kind === 'https' ? 443 : 80), authority: host };
+  return { kind, host: bare, port: Number(port) || (kind === 'https' ? 443 : 80), authority: host, base };
 }
 
 /**

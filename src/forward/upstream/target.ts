@@ -158,14 +158,7 @@ export class UpstreamTarget implements ConnectionKeeper {
       this.address,
       this.#dialing,
       (socket) => {
-        const connection = new UpstreamConnection(
-          socket,
-          intake,
-          this.address.authority,
-          this,
-          this.#deadlines,
-          this.#endOfTurn,
-        );
+        const connection = new UpstreamConnection(socket, intake, this.address, this, this.#deadlines, this.#endOfTurn);
         this.#open.add(connection);
         if (this.#closed) connection.destroy();
         connected(connection);

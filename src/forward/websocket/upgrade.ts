@@ -5,13 +5,14 @@ import { BadResponseError } from '../../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { interceptDestroySoon, leaveConnection, requestOn, setTarget } from '../../io/node-internals.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
+import type { RequestAddress } from '../upstream/connection.ts';
 import { dial } from '../upstream/dial.ts';
 import type { LeaseOutcome, TargetLease, Upstream } from '../upstream/upstream.ts';
 import { Tunnel, type TunnelRecord } from './tunnel.ts';
 import { checkSwitch, NonUpgradeResponse, readOtherHead } from './upgrade-response.ts';
 
 interface UpgradeRequest {
-  /** Path and query, exactly as they were routed. */
+  /** Path and query, exactly as they were routed, or as the route rewrites them. */
   readonly target: string;
   /** All fields except Host, Connection and Upgrade. */
   readonly fields: readonly string[];
@@ -124,7 +125,7 @@ class Upgrading implements Timed {
       this.#upstream.options,
       (socket) => {
         this.#giveUp = null;
-        this.#ask(socket, address.authority);
+        this.#ask(socket, address);
       },
       (error) => {
         this.#giveUp = null;
@@ -137,14 +138,14 @@ class Upgrading implements Timed {
     );
   }
 
-  #ask(socket: Socket, authority: string): void {
+  #ask(socket: Socket, { authority, base }: RequestAddress): void {
     this.#socket = socket;
     // Either side may close its half and go on reading. This must be set before that happens.
     socket.allowHalfOpen = true;
     const { target, fields, protocol } = this.#request;
     try {
       const asked = askForUpgrade(this.#client.socket, socket, {
-        target,
+        target: base + target,
         authority,
         fields: [...fields, 'Connection', 'Upgrade', 'Upgrade', protocol],
       });

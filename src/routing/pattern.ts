@@ -1,0 +1,42 @@
+/*
+ * The form of a route's pattern.
+ */
+
+/** What is wrong with a pattern, as the end of a sentence that starts with its name; null if it is valid. */
+export function faultOfPattern(path: string): string | null {
+  if (!path.startsWith('/')) return 'must start with `/`';
+  if (path.length > 1024) return 'must not be longer than 1024 characters';
+  const segments = path.slice(1).split('/');
+  const names = new Set<string>();
+  for (const [i, segment] of segments.entries()) {
+    const last = i === segments.length - 1;
+    const fault = faultOfSegment(segment, last);
+    if (fault !== null) return fault;
+    if (segment.startsWith('{') && names.has(segment))
+      return `uses the name ${segment} twice; each name must be used once`;
+    names.add(segment);
+  }
+  return null;
+}
+
+// Braces must enclose whole segments: `/a{b}` would look like a pattern and match only itself.
+const NAME = /^\{[A-Za-z_][A-Za-z0-9_]{0,63}\}$/;
+// The syntax of other routers and frameworks for one segment.
+const COLON = /^:[A-Za-z_][A-Za-z0-9_]{0,63}/;
+// pchar of RFC 3986 section 3.3 without `*`, which is reserved for `/**`.
+const LITERAL = /^(?:[A-Za-z0-9._~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$/;
+const DOTS = /^(?:\.|%2e){1,2}$/i;
+
+function faultOfSegment(segment: string, last: boolean): string | null {
+  if (segment === '**')
+    return last ? null : 'has `**` in the middle; it may only be the last segment, as in `/files/**`';
+  if (segment.includes('*')) return 'has a `*` that is not a last segment `/**`; one segment is written `{name}`';
+  if (NAME.test(segment)) return null;
+  const colon = COLON.exec(segment)?.[0].slice(1);
+  if (colon !== undefined) return `has \`:${colon}\`, which matches only itself; one segment is written \`{${colon}}\``;
+  if (/[{}]/.test(segment)) return 'has braces that are not a whole segment `{name}` of letters, digits and `_`';
+  if (segment === '' && !last) return 'has an empty segment `//`';
+  if (DOTS.test(segment)) return 'has a `.` or `..` segment, which no request can have when it is routed';
+  if (!LITERAL.test(segment)) return 'has a character that no path can have; percent-encode it as the client sends it';
+  return null;
+}
