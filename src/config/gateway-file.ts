@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
+import { faultOfRequestField, faultOfResponseField } from '../http1/field-rules.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
 import { faultOfChange, patternAfter } from '../routing/path-template.ts';
 import { findCollisions, findSurrounding, USAGE } from '../routing/router.ts';
@@ -52,6 +53,7 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
     checkUpgrade(entry, index, fault);
     checkDates(field(entry, 'deprecated'), index, fault);
     checkRewrite(entry, index, fault);
+    checkFieldRules(['routes', index], entry, fault);
   }
 }
 
@@ -62,6 +64,33 @@ function checkRewrite(entry: unknown, index: number, fault: Note): void {
   if (!path.success || !change.success || change.data === undefined) return;
   const wrong = faultOfChange(path.data, change.data);
   if (wrong !== null) fault(['routes', index, 'rewrite', wrong.part], `${wrong.message}.`);
+}
+
+/** @param at where the route or upstream stands, and `entry` what stands there */
+function checkFieldRules(at: readonly (string | number)[], entry: unknown, fault: Note): void {
+  for (const [direction, faultOf] of [
+    ['request', faultOfRequestField],
+    ['response', faultOfResponseField],
+  ] as const) {
+    const changes = field(field(entry, 'headers'), direction);
+    const check = (name: unknown, where: readonly (string | number)[]) => {
+      const message = typeof name === 'string' ? faultOf(name) : null;
+      if (message !== null) fault([...at, 'headers', direction, ...where], `${message}.`, 'key');
+    };
+    for (const [i, name] of asArray(field(changes, 'remove')).entries()) check(name, ['remove', i]);
+    for (const part of ['set', 'add']) {
+      const fields = field(changes, part);
+      const names = isMapping(fields) ? Object.keys(fields) : [];
+      for (const name of names) check(name, [part, name]);
+      for (const i of repeated(names.map((name) => name.toLowerCase()))) {
+        fault(
+          [...at, 'headers', direction, part, names[i]!],
+          'is there already in other letters; leave it out.',
+          'key',
+        );
+      }
+    }
+  }
 }
 
 /** `GET /usage` belongs to the gateway (contract section 4). */
@@ -199,6 +228,7 @@ const MOST_NAMES = 10;
 
 function checkUpstream(name: string, raw: unknown, fault: Note, warn: Note): void {
   const at = ['upstreams', name];
+  checkFieldRules(at, raw, fault);
   const targets = asArray(field(raw, 'targets'));
   for (const i of repeated(targets)) fault([...at, 'targets', i], 'is there already; leave it out.');
   const tls = field(raw, 'tls');

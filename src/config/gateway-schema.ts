@@ -105,6 +105,40 @@ export function corsOf(cors: z.output<typeof corsSchema> | undefined): CorsRules
   return { ...rest, maxAgeSeconds: Math.floor(maxAge / 1000) };
 }
 
+const fieldValues = () =>
+  z
+    .record(values.token(), values.fieldValue())
+    .refine((fields) => Object.keys(fields).length <= 100, 'must not have more than 100 fields')
+    .meta({ maxProperties: 100 })
+    .optional();
+
+const fieldChanges = (of: string) =>
+  z
+    .strictObject({
+      remove: z
+        .array(values.token(), 'must be a list of names of fields')
+        .max(100, 'must not have more than 100 names')
+        .optional()
+        .describe(`Names of fields of the ${of} that are dropped.`),
+      set: fieldValues().describe(
+        `Fields that replace those of the same name in the ${of}. In values, \`{consumer.id}\`, \`{consumer.name}\`, \`{plan}\`, \`{request.id}\` and \`{client.address}\` stand for what the gateway knows; characters other than visible ASCII are percent-encoded. A field with a variable that the request lacks is left out.`,
+      ),
+      add: fieldValues().describe(`Fields that are added to those of the same name in the ${of}.`),
+    })
+    .optional();
+
+/** `headers` of an upstream or a route. */
+const fieldRules = z
+  .strictObject({
+    request: fieldChanges("client's request").describe(
+      'On the way to the service. `remove` comes first, then `set`, then `add`. The fields by which the gateway says who calls, from where, and how long a message is cannot be changed.',
+    ),
+    response: fieldChanges("service's response").describe(
+      "On the way to the client: responses of the service, but not the gateway's own errors.",
+    ),
+  })
+  .optional();
+
 const shareRule = 'must be a number above 0 and at most 1';
 const AT_LEAST_ONE_TARGET = 'must be a list of at least one address';
 
@@ -188,6 +222,9 @@ const upstreamSchema = z.strictObject({
     .describe(
       'Checks regularly whether each target is healthy. Without it, the gateway learns this from requests alone.',
     ),
+  headers: fieldRules.describe(
+    'Header fields to set, add or remove on all routes to this upstream, before the `headers` of the route.',
+  ),
   tls: upstreamTls
     .optional()
     .describe('TLS to targets that begin with `https://`. Certificates are verified unless `verify` is false.'),
@@ -506,6 +543,7 @@ export const routeSchema = z.strictObject({
     .describe(
       "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
     ),
+  headers: fieldRules.describe('Header fields to set, add or remove, after the `headers` of the upstream.'),
   deprecated: deprecated
     .optional()
     .describe('Marks the route as deprecated: its responses have Deprecation, Sunset and Link.'),

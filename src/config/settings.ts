@@ -4,6 +4,7 @@ import type { Allowance, Plans } from '../admit/plan.ts';
 import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import { Failure } from '../failure.ts';
+import { fieldRulesOf } from '../http1/field-rules.ts';
 import type { KeyFormat } from '../identify/api-key.ts';
 import { type PathChange, type PathTemplate, pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import { type Route, withHead } from '../routing/router.ts';
@@ -254,7 +255,7 @@ function parseFile<T>(
 function settingsOf(file: GatewayFile, environment: Environment): Settings {
   const { listen, admin, redis } = file;
   const upstreams = upstreamsOf(file, environment.upstreamUrl);
-  const routes = file.routes.map(routeOf);
+  const routes = file.routes.map((entry) => routeOf(entry, file));
   return {
     listen: {
       host: environment.host ?? listen.host,
@@ -360,7 +361,7 @@ function tlsOf(tls: GatewayFile['listen']['tls']): Tls | null {
 
 type RouteEntry = GatewayFile['routes'][number];
 
-function routeOf(entry: RouteEntry): Route {
+function routeOf(entry: RouteEntry, { upstreams }: GatewayFile): Route {
   const { path, methods, upstream, cost, body, websocket, deprecated } = entry;
   return {
     path,
@@ -381,6 +382,8 @@ function routeOf(entry: RouteEntry): Route {
             brownouts: deprecated.brownouts,
           },
     rewrite: rewriteOf(path, entry.rewrite),
+    requestHeaders: fieldRulesOf('request', [upstreams[upstream]?.headers?.request, entry.headers?.request]),
+    responseHeaders: fieldRulesOf('response', [upstreams[upstream]?.headers?.response, entry.headers?.response]),
   };
 }
 

@@ -2,6 +2,7 @@ import { METHODS } from 'node:http';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
+import { faultOfFieldValue } from '../http1/field-rules.ts';
 import { TOKEN_CHARACTER } from '../http1/fields.ts';
 import { faultOfPath } from '../http1/request-line.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
@@ -143,6 +144,17 @@ export function pattern() {
       pattern:
         '^(?!.*/:[A-Za-z_])/([^*{}/?#\\s]+/|\\{[A-Za-z_][A-Za-z0-9_]*\\}/)*([^*{}/?#\\s]*|\\{[A-Za-z_][A-Za-z0-9_]*\\}|\\*\\*)$',
     });
+}
+
+/** The value of a header field that an operator sets: text with variables such as `{consumer.id}`. */
+export function fieldValue() {
+  return z
+    .string('is no text; put it between quotes')
+    .superRefine((text, context) => {
+      const fault = faultOfFieldValue(text);
+      if (fault !== null) context.addIssue({ code: 'custom', message: fault });
+    })
+    .meta({ title: 'value of a field', minLength: 1, maxLength: 4096 });
 }
 
 /** A path of a rewrite, or a part of one. Whether it fits the route's pattern is checked with the route. */

@@ -8,6 +8,7 @@ import type { ForwardRequest, RequestBody } from '../forward/request-body.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
 import { type UpgradeClient, type UpgradeResult, upgrade } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
+import { type Variables, withoutDropped, withRules } from '../http1/field-rules.ts';
 import { linesOf, responseLinesOf } from '../http1/fields.ts';
 import { FieldNames, requestFields, responseFields } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
@@ -104,7 +105,8 @@ class Passing implements ForwardRequest, ForwardHooks {
     const [response, admitted] = [this.#response, this.#admitted];
     const { match, verdict, record } = admitted;
     if (admitted.flow.closes()) closeAfter(response, false);
-    const isAllPassed = this.#deps.cors === null && match.route.deprecated === null;
+    const { route } = match;
+    const isAllPassed = this.#deps.cors === null && route.deprecated === null && route.responseHeaders === null;
     if (isAllPassed && head.lines !== null && response.writeLines !== undefined) {
       response.writeLines(head.status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
     } else response.writeHead(head.status, responseFieldsOf(this.#deps, admitted, head.status, head.fields));
@@ -113,7 +115,9 @@ class Passing implements ForwardRequest, ForwardHooks {
   earlyHints(fields: readonly string[]): void {
     const { head, match } = this.#admitted;
     if (head.httpVersion !== '1.1') return;
-    this.#response.writeInformation(103, responseFields(fields, replacedBy(this.#deps, match), 103));
+    const hints = responseFields(fields, replacedBy(this.#deps, match), 103);
+    const rules = match.route.responseHeaders;
+    this.#response.writeInformation(103, rules === null ? hints : withoutDropped(hints, rules));
   }
 
   chunk(bytes: number): void {
@@ -147,13 +151,11 @@ function bodyOf(request: ClientRequest, { body, contentLength }: Head, maxBytes:
 }
 
 /** The fields of the response that the client gets. */
-function responseFieldsOf(
-  deps: GatewayDeps,
-  { match, flow }: Admitted,
-  status: number,
-  fields: readonly string[],
-): string[] {
-  const all = responseFields(fields, replacedBy(deps, match), status);
+function responseFieldsOf(deps: GatewayDeps, admitted: Admitted, status: number, fields: readonly string[]): string[] {
+  const { match, flow } = admitted;
+  const rules = match.route.responseHeaders;
+  const received = responseFields(fields, replacedBy(deps, match), status);
+  const all = rules === null ? received : withRules(received, rules, variablesOf(admitted));
   for (const field of flow.ownFields()) all.push(field);
   return all;
 }
@@ -163,12 +165,27 @@ function replacedBy({ cors }: GatewayDeps, { route }: Match): FieldNames {
   return REPLACED[cors === null ? 0 : 1]![route.deprecated === null ? 0 : 1]!;
 }
 
-/** The fields of the request that the upstream gets, for an upgrade, which `proxyUpgrade` sends. */
+/** The fields of the request that the upstream gets: for an upgrade, or for a route with rules for them. */
 function requestFieldsOf(deps: GatewayDeps, admitted: Admitted): string[] {
-  return [...repeatedFields(inputOf(deps, admitted)), ...uniqueFields(admitted)];
+  const fields = [...repeatedFields(inputOf(deps, admitted)), ...uniqueFields(admitted)];
+  const rules = admitted.match.route.requestHeaders;
+  return rules === null ? fields : withRules(fields, rules, variablesOf(admitted));
+}
+
+/** What an operator's fields may say of a request. */
+function variablesOf({ caller, record, origin }: Admitted): Variables {
+  return {
+    'consumer.id': caller.consumer?.id ?? null,
+    'consumer.name': caller.consumer?.name ?? null,
+    plan: caller.allowance.plan,
+    'request.id': record.requestId,
+    'client.address': origin.address,
+  };
 }
 
 function requestLinesOf(deps: GatewayDeps, admitted: Admitted): string {
+  // The lines that are kept with the fields of a connection are those of routes without rules.
+  if (admitted.match.route.requestHeaders !== null) return linesOf(requestFieldsOf(deps, admitted));
   const repeated = admitted.head.fields.derived(newRepeatedLines).of(inputOf(deps, admitted));
   return repeated + responseLinesOf(uniqueFields(admitted));
 }

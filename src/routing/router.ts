@@ -1,5 +1,6 @@
 import type { Allowance } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
+import type { FieldRules } from '../http1/field-rules.ts';
 import type { Brownout } from './brownouts.ts';
 import type { PathTemplate } from './path-template.ts';
 import { faultOfPattern } from './pattern.ts';
@@ -23,6 +24,9 @@ export interface Route {
   readonly deprecated: Deprecation | null;
   /** How the path is written for the service; null if it is forwarded as it was sent. */
   readonly rewrite: PathTemplate | null;
+  /** What is done to the fields that the service gets, and to those of its responses: its upstream's rules, then its own. */
+  readonly requestHeaders: FieldRules | null;
+  readonly responseHeaders: FieldRules | null;
 }
 
 /** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
@@ -316,6 +320,8 @@ export const USAGE: Route = Object.freeze({
   perAddress: null,
   deprecated: null,
   rewrite: null,
+  requestHeaders: null,
+  responseHeaders: null,
 });
 
 /** Whether a request is for `GET /usage`. */

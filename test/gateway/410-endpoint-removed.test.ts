@@ -69,6 +69,8 @@ function served(deprecated: Deprecation, nowMs: number) {
         perAddress: null,
         deprecated,
         rewrite: null,
+        requestHeaders: null,
+        responseHeaders: null,
       },
     ]),
   );

@@ -17,6 +17,8 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     perAddress: null,
     deprecated: null,
     rewrite: null,
+    requestHeaders: null,
+    responseHeaders: null,
   };
 }
 

@@ -1,0 +1,173 @@
+import { hasPunctuation, RESPONSE_FIELDS_NOT_FORWARDED, reservedByFolding } from './forwarded-fields.ts';
+
+/*
+ * The header fields that an operator sets, adds and removes (`headers` in gateway.yaml), on the way to the service and
+ * on the way back.
+ */
+
+/** What the gateway knows of a request and can write into a field. */
+export const VARIABLES = ['consumer.id', 'consumer.name', 'plan', 'request.id', 'client.address'] as const;
+export type Variable = (typeof VARIABLES)[number];
+
+/** The value of each variable; null if the request has none. */
+export type Variables = Readonly<Record<Variable, string | null>>;
+
+interface FieldWrite {
+  readonly name: string;
+  /** Texts, and names of variables. */
+  readonly value: readonly (string | { readonly variable: Variable })[];
+}
+
+/** What is done to the fields of a message. Made when the settings are read; plain data. */
+export interface FieldRules {
+  /** The names of fields that are dropped, in the form of `direction`. */
+  readonly drops: readonly string[];
+  readonly writes: readonly FieldWrite[];
+  readonly direction: 'request' | 'response';
+}
+
+/** As in gateway.yaml. */
+export interface FieldChanges {
+  readonly set?: Readonly<Record<string, string>> | undefined;
+  readonly add?: Readonly<Record<string, string>> | undefined;
+  readonly remove?: readonly string[] | undefined;
+}
+
+/**
+ * Joins changes into rules. Each is applied to the result of the one before; within one, `remove` comes first, then
+ * `set`, then `add`.
+ * @returns null if there is nothing to do
+ */
+export function fieldRulesOf(
+  direction: FieldRules['direction'],
+  changes: readonly (FieldChanges | undefined)[],
+): FieldRules | null {
+  const drops = new Set<string>();
+  let writes: FieldWrite[] = [];
+  const drop = (name: string) => {
+    drops.add(comparable(name, direction));
+    writes = writes.filter((write) => comparable(write.name, direction) !== comparable(name, direction));
+  };
+  for (const { set = {}, add = {}, remove = [] } of changes.filter((one) => one !== undefined)) {
+    for (const name of remove) drop(name);
+    for (const [name, value] of Object.entries(set)) {
+      drop(name);
+      writes.push({ name, value: partsOf(value) });
+    }
+    for (const [name, value] of Object.entries(add)) writes.push({ name, value: partsOf(value) });
+  }
+  return drops.size === 0 && writes.length === 0 ? null : { drops: [...drops], writes, direction };
+}
+
+/**
+ * The fields after the rules. A field with a variable that the request lacks is not written at all, and the client's
+ * or service's own is gone nevertheless: half a value could be read as another one.
+ * @param fields names and values alternating
+ */
+export function withRules(fields: readonly string[], rules: FieldRules, variables: Variables): string[] {
+  const kept = withoutDropped(fields, rules);
+  for (const { name, value } of rules.writes) {
+    const text = textOf(value, variables);
+    if (text !== null) kept.push(name, text);
+  }
+  return kept;
+}
+
+/** The fields without those that the rules drop, for an interim response, which gets no others. */
+export function withoutDropped(fields: readonly string[], { drops, direction }: FieldRules): string[] {
+  const kept: string[] = [];
+  for (let i = 0; i < fields.length; i += 2) {
+    if (!drops.includes(comparable(fields[i]!, direction))) kept.push(fields[i]!, fields[i + 1]!);
+  }
+  return kept;
+}
+
+/**
+ * Attack: an operator sets `X-Tenant: {consumer.id}`, and a client sends `X_Tenant`, which `headers.allow` lets pass
+ * and a service that folds punctuation reads as the same field. So names of requests are compared as such a service
+ * would compare them.
+ */
+function comparable(name: string, direction: FieldRules['direction']): string {
+  const lower = name.toLowerCase();
+  return direction === 'request' && hasPunctuation(lower) ? lower.replace(/[^0-9a-z]/g, '-') : lower;
+}
+
+/**
+ * Attack: a name of a key with a line break begins another field, or a whole message. Only visible ASCII is written as it
+ * is; everything else of a variable is percent-encoded, as is `%` itself, so that no two values become one.
+ */
+function textOf(value: FieldWrite['value'], variables: Variables): string | null {
+  let text = '';
+  for (const part of value) {
+    if (typeof part === 'string') text += part;
+    else {
+      const known = variables[part.variable];
+      if (known === null) return null;
+      text += known.toWellFormed().replace(/[^!-$&-~]+/g, encodeURIComponent);
+    }
+  }
+  return text;
+}
+
+const VARIABLE = /\{([a-z]+(?:\.[a-z]+)*)\}/g;
+/** Visible ASCII, with blanks and tabs inside. */
+const VALUE = /^[!-~](?:[\t -~]*[!-~])?$/;
+
+/**
+ * What is wrong with a value, as the end of a sentence; null if it is valid. It does not begin with `must be`, so that
+ * the fault does not quote the value, which may be a credential.
+ */
+export function faultOfFieldValue(text: string): string | null {
+  if (!VALUE.test(text) || text.length > 4096) {
+    return 'is empty, longer than 4096 characters, begins or ends with a blank, or has a character other than visible ASCII';
+  }
+  const unknown = [...text.matchAll(VARIABLE)].find(([, name]) => !isVariable(name!));
+  const known = VARIABLES.map((name) => `{${name}}`).join(', ');
+  return unknown === undefined ? null : `has ${unknown[0]}, which the gateway does not know; it knows ${known}`;
+}
+
+function partsOf(text: string): FieldWrite['value'] {
+  return text
+    .split(VARIABLE)
+    .map((part, i) => (i % 2 === 0 ? part : { variable: part as Variable }))
+    .filter((part) => part !== '');
+}
+
+function isVariable(name: string): name is Variable {
+  return (VARIABLES as readonly string[]).includes(name);
+}
+
+/** Fields of requests that are reserved besides those that `reservedByFolding` names. */
+const RESERVED_IN_REQUESTS = /^(?:sec-websocket-.*|max-forwards|close)$/;
+/** Fields of responses that belong to the gateway, to framing, or to a setting of their own. */
+const RESERVED_IN_RESPONSES =
+  /^(?:x-ratelimit.*|ratelimit.*|x-consumer-.*|x-forwarded-.*|sec-websocket-.*|access-control-.*|retry-after|via|date|content-length|content-encoding|deprecation|sunset|host|close)$/;
+const HOP = new Set(RESPONSE_FIELDS_NOT_FORWARDED);
+
+/**
+ * Why an operator may not set, add or remove a field, as the end of a sentence that starts with its name; null if it
+ * may.
+ *
+ * Attack: a typing error or a copied recipe makes a service believe in a consumer, an address or a length that is not
+ * true. So the fields by which the gateway says who calls, how often, and where a message ends cannot be touched, under
+ * any name that folds into one of them. `Authorization` is free: the client's own never passes, and many services ask
+ * the gateway for a credential of its own.
+ */
+export function faultOfRequestField(name: string): string | null {
+  const reserved = reservedByFolding(name);
+  if (name.toLowerCase() === 'authorization') return null;
+  const folded = reserved ?? name.toLowerCase().replace(/[^0-9a-z]/g, '-');
+  if (reserved === null && !RESERVED_IN_REQUESTS.test(folded)) return null;
+  return `is a field that only the gateway sets in requests (${folded}); leave it out`;
+}
+
+export function faultOfResponseField(name: string): string | null {
+  const lower = name.toLowerCase();
+  if (!HOP.has(lower) && !RESERVED_IN_RESPONSES.test(lower)) return null;
+  const own = lower.startsWith('access-control-')
+    ? 'use `cors`'
+    : lower === 'deprecation' || lower === 'sunset'
+      ? 'use `deprecated`'
+      : 'leave it out';
+  return `is a field that only the gateway sets in responses; ${own}`;
+}
