@@ -24,6 +24,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     const listen = field(raw, 'listen');
     const routes = asArray(field(raw, 'routes'));
     checkRoutes(routes, fault, warn);
+    checkBodySizes(routes, listen, fault);
     checkSurroundingRoutes(routes, field(raw, 'upstreams'), warn);
     checkUpstreams(routes, field(raw, 'upstreams'), fault, warn);
     checkListen(listen, warn);
@@ -64,6 +65,17 @@ function checkRewrite(entry: unknown, index: number, fault: Note): void {
   if (!path.success || !change.success || change.data === undefined) return;
   const wrong = faultOfChange(path.data, change.data);
   if (wrong !== null) fault(['routes', index, 'rewrite', wrong.part], `${wrong.message}.`);
+}
+
+/** The listener refuses a body before it knows the route, so a route can only allow less. */
+function checkBodySizes(routes: readonly unknown[], listen: unknown, fault: Note): void {
+  const most = gatewaySchema.shape.listen.unwrap().shape.maxBodyBytes.safeParse(field(listen, 'maxBodyBytes'));
+  for (const [index, route] of routes.entries()) {
+    const size = routeSchema.shape.maxBodyBytes.safeParse(field(route, 'maxBodyBytes'));
+    if (!most.success || !size.success || size.data === undefined || size.data <= most.data) continue;
+    const message = `is more than listen.maxBodyBytes allows (${most.data} bytes); raise that, and give the other routes less.`;
+    fault(['routes', index, 'maxBodyBytes'], message);
+  }
 }
 
 /** @param at where the route or upstream stands, and `entry` what stands there */

@@ -544,6 +544,24 @@ export const routeSchema = z.strictObject({
       "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
     ),
   headers: fieldRules.describe('Header fields to set, add or remove, after the `headers` of the upstream.'),
+  timeouts: z
+    .strictObject({
+      response: values
+        .timeout()
+        .optional()
+        .describe('How long the service may take to send the head of its response, instead of `responseTimeout`.'),
+      body: values
+        .timeout()
+        .optional()
+        .describe('How long the service may pause within the body of its response, instead of `bodyTimeout`.'),
+    })
+    .optional()
+    .describe('Deadlines of this route that replace those of its upstream.'),
+  maxBodyBytes: size('0B', '1024GiB')
+    .optional()
+    .describe(
+      'Largest request body on this route, at most `listen.maxBodyBytes`. A larger one gets 413. A declared length is refused before the request is counted.',
+    ),
   deprecated: deprecated
     .optional()
     .describe('Marks the route as deprecated: its responses have Deprecation, Sunset and Link.'),

@@ -383,8 +383,16 @@ function routeOf(entry: RouteEntry, { upstreams }: GatewayFile): Route {
           },
     rewrite: rewriteOf(path, entry.rewrite),
     requestHeaders: fieldRulesOf('request', [upstreams[upstream]?.headers?.request, entry.headers?.request]),
+    timeouts: timeoutsOf(entry, upstreams[upstream]),
+    maxBodyBytes: entry.maxBodyBytes ?? null,
     responseHeaders: fieldRulesOf('response', [upstreams[upstream]?.headers?.response, entry.headers?.response]),
   };
+}
+
+function timeoutsOf({ timeouts }: RouteEntry, upstream: UpstreamEntry | undefined): Route['timeouts'] {
+  if (timeouts === undefined || upstream === undefined) return null;
+  const { response = upstream.responseTimeout, body = upstream.bodyTimeout } = timeouts;
+  return { responseTimeoutMs: response, bodyTimeoutMs: body };
 }
 
 function rewriteOf(pattern: string, change: PathChange | undefined): PathTemplate | null {

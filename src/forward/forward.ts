@@ -50,6 +50,14 @@ export interface ForwardHooks {
   done(result: ForwardResult): void;
   /** How long a client may read nothing before it is disconnected. */
   readonly writeTimeoutMs: number;
+  /** Deadlines that replace those of the upstream; null for those of the upstream. */
+  readonly timeouts: ResponseTimeouts | null;
+}
+
+/** How long the service may take to send the head of its response, and pause within the body. */
+export interface ResponseTimeouts {
+  readonly responseTimeoutMs: number;
+  readonly bodyTimeoutMs: number;
 }
 
 /**
@@ -71,6 +79,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   readonly #request: ForwardRequest;
   readonly #response: ClientResponse;
   readonly #hooks: ForwardHooks;
+  readonly #timeouts: ResponseTimeouts;
   #connection: UpstreamConnection | null = null;
   #settled = false;
   /** Whether any byte of a response has been received. */
@@ -95,6 +104,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     this.#response = response;
     this.#relay = new ResponseToClient(response);
     this.#hooks = hooks;
+    this.#timeouts = hooks.timeouts ?? upstream.options;
   }
 
   begin(): void {
@@ -109,7 +119,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     if (!this.#upstream.enter(this)) this.#fail(new QueueFullError());
     // The request is in the queue. A free connection would have been given to it by now.
     else if (!this.#settled && this.deadlineAtMs === Number.POSITIVE_INFINITY) {
-      this.#waitFor('connection', this.#upstream.options.responseTimeoutMs);
+      this.#waitFor('connection', this.#timeouts.responseTimeoutMs);
     }
   }
 
@@ -155,7 +165,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   onPause(): void {
     if (this.#settled || !this.#response.headersSent) return;
     this.#flush();
-    if (this.#wait === 'body') this.#waitFor('body', this.#upstream.options.bodyTimeoutMs);
+    if (this.#wait === 'body') this.#waitFor('body', this.#timeouts.bodyTimeoutMs);
   }
 
   onWhole(): void {
@@ -227,7 +237,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   #onDrain(): void {
     if (this.#settled) return;
-    this.#waitFor('body', this.#upstream.options.bodyTimeoutMs);
+    this.#waitFor('body', this.#timeouts.bodyTimeoutMs);
     this.#connection?.resume();
   }
 
@@ -245,7 +255,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   readonly #onClientClose = (): void => this.breakOff(new ClientGoneError('the client left'));
 
   #waitForHead(): void {
-    this.#waitFor('head', this.#upstream.options.responseTimeoutMs);
+    this.#waitFor('head', this.#timeouts.responseTimeoutMs);
   }
 
   #waitFor(wait: DeadlineError['wait'] | 'client', ms: number): void {

@@ -3,7 +3,7 @@ import type { Verdict } from '../admit/verdict.ts';
 import { CORS_FIELDS } from '../annotate/cors.ts';
 import { type ErrorResponse, errorResponse } from '../annotate/errors.ts';
 import type { ForwardResult } from '../forward/faults.ts';
-import { type ForwardHooks, forward } from '../forward/forward.ts';
+import { type ForwardHooks, forward, type ResponseTimeouts } from '../forward/forward.ts';
 import type { ForwardRequest, RequestBody } from '../forward/request-body.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
 import { type UpgradeClient, type UpgradeResult, upgrade } from '../forward/websocket/upgrade.ts';
@@ -81,17 +81,19 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly lines: string;
   readonly body: RequestBody | null;
   readonly writeTimeoutMs: number;
+  readonly timeouts: ResponseTimeouts | null;
   readonly #deps: GatewayDeps;
   readonly #response: ClientResponse;
   readonly #admitted: Admitted;
 
   constructor(deps: GatewayDeps, request: ClientRequest, response: ClientResponse, admitted: Admitted) {
-    const { head } = admitted;
+    const { head, match } = admitted;
     this.method = head.method;
     this.target = targetFor(admitted);
     this.lines = requestLinesOf(deps, admitted);
-    this.body = bodyOf(request, head, deps.maxBodyBytes);
+    this.body = bodyOf(request, head, match.route.maxBodyBytes ?? deps.maxBodyBytes);
     this.writeTimeoutMs = deps.writeTimeoutMs;
+    this.timeouts = match.route.timeouts;
     this.#deps = deps;
     this.#response = response;
     this.#admitted = admitted;
@@ -299,6 +301,7 @@ export function proxyUpgrade(
         record.bytesOut += bytes;
       },
       writeTimeoutMs: deps.writeTimeoutMs,
+      timeouts: match.route.timeouts,
       idleTimeoutMs: deps.webSocketIdleMs,
       finTimeoutMs: deps.webSocketFinMs,
       closed: (tunnel) => {

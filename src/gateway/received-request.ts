@@ -35,7 +35,12 @@ export function formFault(head: Head, match: Match | null, via: string): ErrorRe
   if (upgrade.kind === 'fault' && match?.route.allowsUpgrade === true) {
     return errorResponse('invalid_request', upgrade.message, { fields: upgrade.fields });
   }
-  if (head.body === 'none' || !BODYLESS.has(head.method) || match?.route.allowsBody === true) return null;
+  if (head.body === 'none') return null;
+  const maxBytes = match?.route.maxBodyBytes ?? null;
+  if (maxBytes !== null && head.contentLength > maxBytes) {
+    return errorResponse('payload_too_large', `The body is larger than ${maxBytes} bytes.`);
+  }
+  if (!BODYLESS.has(head.method) || match?.route.allowsBody === true) return null;
   return errorResponse(
     'invalid_request',
     `${head.method === 'OPTIONS' ? 'An' : 'A'} ${head.method} request must not have a body here.`,

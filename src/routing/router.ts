@@ -27,6 +27,10 @@ export interface Route {
   /** What is done to the fields that the service gets, and to those of its responses: its upstream's rules, then its own. */
   readonly requestHeaders: FieldRules | null;
   readonly responseHeaders: FieldRules | null;
+  /** The route's own deadlines for the service; null for those of its upstream. */
+  readonly timeouts: { readonly responseTimeoutMs: number; readonly bodyTimeoutMs: number } | null;
+  /** The largest request body, at most that of the listener; null for that of the listener. */
+  readonly maxBodyBytes: number | null;
 }
 
 /** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
@@ -322,6 +326,8 @@ export const USAGE: Route = Object.freeze({
   rewrite: null,
   requestHeaders: null,
   responseHeaders: null,
+  timeouts: null,
+  maxBodyBytes: null,
 });
 
 /** Whether a request is for `GET /usage`. */

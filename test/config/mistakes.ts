@@ -46,6 +46,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'bans-of-plan-longest-below-first': { kind: 'plans', schema: 'accepts', faults: ['4:20: plans.free.bans.first'] },
   'bans-of-plan-unknown-key': { kind: 'plans', schema: 'refuses', faults: ['4:13: plans.free.bans.afer'] },
   'bans-on': { kind: 'plans', schema: 'refuses', faults: ['2:7: bans'] },
+  'body-above-listener': { kind: 'gateway', schema: 'accepts', faults: ['5:65: routes[1].maxBodyBytes'] },
   'braces-in-braces': { kind: 'gateway', schema: 'unreadable', faults: ['2:27: (file)'] },
   'control-character': { kind: 'plans', schema: 'accepts', faults: ['2:3: (file)'] },
   'cost-zero': { kind: 'gateway', schema: 'refuses', faults: ['6:11: routes[0].cost'] },

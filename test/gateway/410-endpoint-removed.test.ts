@@ -71,6 +71,8 @@ function served(deprecated: Deprecation, nowMs: number) {
         rewrite: null,
         requestHeaders: null,
         responseHeaders: null,
+        timeouts: null,
+        maxBodyBytes: null,
       },
     ]),
   );

@@ -19,6 +19,8 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     rewrite: null,
     requestHeaders: null,
     responseHeaders: null,
+    timeouts: null,
+    maxBodyBytes: null,
   };
 }
 

@@ -99,7 +99,7 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
     example: errors.endpointRemoved('/v2/pets'),
   },
   payload_too_large: {
-    when: 'The body is larger than `listen.maxBodyBytes`.',
+    when: 'The body is larger than `listen.maxBodyBytes`, or than `maxBodyBytes` of its route.',
     remedy: 'Send less, or in parts.',
     counted: 'a declared length no, a body that turns out too large yes',
     example: plainError('payload_too_large'),

@@ -5,6 +5,7 @@ import { BadResponseError } from '../../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { interceptDestroySoon, leaveConnection, requestOn, setTarget } from '../../io/node-internals.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
+import type { ResponseTimeouts } from '../forward.ts';
 import type { RequestAddress } from '../upstream/connection.ts';
 import { dial } from '../upstream/dial.ts';
 import type { LeaseOutcome, TargetLease, Upstream } from '../upstream/upstream.ts';
@@ -36,6 +37,8 @@ interface UpgradeHooks {
   /** Called with the size of each piece of a response other than 101. */
   readonly chunk: (bytes: number) => void;
   readonly writeTimeoutMs: number;
+  /** Deadlines that replace those of the upstream; null for those of the upstream. */
+  readonly timeouts: ResponseTimeouts | null;
   readonly idleTimeoutMs: number;
   readonly finTimeoutMs: number;
   /** Called once after an upgrade, when both connections have ended. */
@@ -70,6 +73,7 @@ class Upgrading implements Timed {
   readonly #client: UpgradeClient;
   readonly #response: ServerResponse;
   readonly #hooks: UpgradeHooks;
+  readonly #timeouts: ResponseTimeouts;
   readonly #done: (result: UpgradeResult) => void;
   #lease: TargetLease | null = null;
   #giveUp: (() => void) | null = null;
@@ -89,19 +93,20 @@ class Upgrading implements Timed {
     this.#client = client;
     this.#response = response;
     this.#hooks = hooks;
+    this.#timeouts = hooks.timeouts ?? upstream.options;
     this.#done = done;
   }
 
   start(): void {
-    const { deadlines, options, targets } = this.#upstream;
+    const { deadlines, targets } = this.#upstream;
     this.#response.once('close', this.#onClientClose);
-    this.deadlineAtMs = deadlines.nowMs() + options.responseTimeoutMs;
+    this.deadlineAtMs = deadlines.nowMs() + this.#timeouts.responseTimeoutMs;
     deadlines.watch(this);
     this.#connect(targets.length);
   }
 
   onDeadline(): void {
-    this.#fail(new DeadlineError('head', this.#upstream.options.responseTimeoutMs));
+    this.#fail(new DeadlineError('head', this.#timeouts.responseTimeoutMs));
   }
 
   breakOff(reason: Error): void {
@@ -207,7 +212,7 @@ class Upgrading implements Timed {
     this.#settled = true;
     new NonUpgradeResponse(answer, this.#response, {
       deadlines: this.#upstream.deadlines,
-      bodyTimeoutMs: this.#upstream.options.bodyTimeoutMs,
+      bodyTimeoutMs: this.#timeouts.bodyTimeoutMs,
       writeTimeoutMs: this.#hooks.writeTimeoutMs,
       chunk: this.#hooks.chunk,
       done: (result) => {
