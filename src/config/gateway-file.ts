@@ -2,11 +2,11 @@ import type { z } from 'zod';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { faultOfRequestField, faultOfResponseField } from '../http1/field-rules.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
-import { faultOfChange, patternAfter } from '../routing/path-template.ts';
+import { faultOfChange, faultOfTemplate, patternAfter } from '../routing/path-template.ts';
 import { findCollisions, findSurrounding, USAGE } from '../routing/router.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
 import { checkKeyFormats } from './identification.ts';
-import { instant } from './values.ts';
+import { instant, redirectParts } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
 export type GatewayFile = z.output<typeof gatewaySchema>;
@@ -54,6 +54,7 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
     checkUpgrade(entry, index, fault);
     checkDates(field(entry, 'deprecated'), index, fault);
     checkRewrite(entry, index, fault);
+    checkReply(entry, index, fault);
     checkFieldRules(['routes', index], entry, fault);
   }
 }
@@ -65,6 +66,36 @@ function checkRewrite(entry: unknown, index: number, fault: Note): void {
   if (!path.success || !change.success || change.data === undefined) return;
   const wrong = faultOfChange(path.data, change.data);
   if (wrong !== null) fault(['routes', index, 'rewrite', wrong.part], `${wrong.message}.`);
+}
+
+/** A route has a service, a redirect or a fixed response. */
+function checkReply(entry: unknown, index: number, fault: Note): void {
+  const at = ['routes', index];
+  const [redirect, respond] = [field(entry, 'redirect'), field(entry, 'respond')];
+  if (redirect !== undefined && respond !== undefined)
+    fault([...at, 'respond'], 'cannot be beside `redirect`; leave one out.');
+  if (isMapping(entry) && redirect === undefined && respond === undefined && field(entry, 'upstream') === undefined) {
+    fault(
+      [...at, 'upstream'],
+      'is missing: it must be the name of one of `upstreams`, unless there is `redirect` or `respond`.',
+    );
+  }
+  const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
+  const to = routeSchema.shape.redirect.safeParse(redirect);
+  if (path.success && to.success && to.data !== undefined) {
+    const message = faultOfTemplate(path.data, redirectParts(to.data.to).path);
+    if (message !== null) fault([...at, 'redirect', 'to'], `${message}.`);
+  }
+  const [status, body] = [field(respond, 'status'), field(respond, 'body')];
+  if ((status === 204 || status === 205 || status === 304) && body !== undefined && body !== '') {
+    fault([...at, 'respond', 'body'], `cannot be sent with status ${status}; leave it out.`);
+  }
+  const headers = field(respond, 'headers');
+  for (const name of isMapping(headers) ? Object.keys(headers) : []) {
+    const message = /^content-type$/i.test(name) ? 'is `contentType` here; use that' : faultOfResponseField(name);
+    if (message !== null && !/^retry-after$/i.test(name))
+      fault([...at, 'respond', 'headers', name], `${message}.`, 'key');
+  }
 }
 
 /** The listener refuses a body before it knows the route, so a route can only allow less. */
@@ -129,6 +160,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
   for (const { index, within } of findSurrounding(sound.map(({ route }) => atService(route)))) {
     const [inner, outer] = [sound[index]!, sound[within]!];
     const looser = looserRules(outer.route, inner.route);
+    if (outer.route.redirect !== undefined || outer.route.respond !== undefined) continue;
     if (looser.length === 0 || !reachOneService(outer.route.upstream, inner.route.upstream, upstreams)) continue;
     warn(
       ['routes', outer.index, 'path'],
@@ -164,8 +196,9 @@ function isWider(one: RouteEntry, other: RouteEntry, window: WindowName): boolea
 }
 
 /** Whether two upstreams are the same, or have a target in common. */
-function reachOneService(one: string, other: string, upstreams: unknown): boolean {
+function reachOneService(one: string | undefined, other: string | undefined, upstreams: unknown): boolean {
   const targetsOf = (name: string) => asArray(field(field(upstreams, name), 'targets'));
+  if (one === undefined || other === undefined) return false;
   return one === other || targetsOf(one).some((target) => targetsOf(other).includes(target));
 }
 

@@ -503,6 +503,34 @@ const rewrite = z
   .refine((change) => Object.keys(change).length > 0, 'is empty; give `stripPrefix`, `addPrefix` or `path`')
   .meta({ minProperties: 1 });
 
+const redirect = z.strictObject({
+  to: values
+    .redirectTarget()
+    .describe(
+      "Where the client is sent: a path, or `https://host` and a path, with the names and the `/**` of the route's path where they are wanted. The client's query follows.",
+    ),
+  status: z
+    .union(
+      [z.literal(301), z.literal(302), z.literal(303), z.literal(307), z.literal(308)],
+      'must be 301, 302, 303, 307 or 308',
+    )
+    .prefault(308)
+    .describe('301 and 308 are permanent and may be cached; 307 and 308 keep the method and the body.'),
+});
+
+const respond = z.strictObject({
+  status: wholeNumber(200, 599).prefault(200).describe('Status of the response.'),
+  body: z
+    .string('must be text')
+    .refine((text) => Buffer.byteLength(text) <= 65_536, 'must not be longer than 64 KiB')
+    .prefault('')
+    .describe('Body of the response, at most 64 KiB.'),
+  contentType: values.fieldValue().prefault('text/plain; charset=utf-8').describe('Content-Type of the body.'),
+  headers: fieldValues().describe(
+    "Further header fields, with the same variables as `headers` of a route, `Retry-After` among them. Other fields of the gateway's own are a configuration error.",
+  ),
+});
+
 export const routeSchema = z.strictObject({
   path: values
     .pattern()
@@ -515,7 +543,10 @@ export const routeSchema = z.strictObject({
     .describe('Methods that the route serves. GET includes HEAD.'),
   upstream: z
     .string('must be the name of one of `upstreams`')
-    .describe('Name of the upstream that serves the route, one of `upstreams`.'),
+    .optional()
+    .describe(
+      'Name of the upstream that serves the route, one of `upstreams`. Required without `redirect` and `respond`.',
+    ),
   cost: wholeNumber(1, 1_000_000_000)
     .prefault(1)
     .describe('How many requests one call counts for. A cost above a limit refuses every call.'),
@@ -544,6 +575,16 @@ export const routeSchema = z.strictObject({
       "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
     ),
   headers: fieldRules.describe('Header fields to set, add or remove, after the `headers` of the upstream.'),
+  redirect: redirect
+    .optional()
+    .describe(
+      'Sends clients elsewhere instead of forwarding. The request is identified, admitted and counted as on any route. Not together with `respond`.',
+    ),
+  respond: respond
+    .optional()
+    .describe(
+      'A fixed response instead of forwarding, for example during maintenance. The request is identified, admitted and counted as on any route; `upstream` may stay, and is not asked.',
+    ),
   timeouts: z
     .strictObject({
       response: values

@@ -7,7 +7,7 @@ import { Failure } from '../failure.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
 import type { KeyFormat } from '../identify/api-key.ts';
 import { type PathChange, type PathTemplate, pathTemplateOf, patternAfter } from '../routing/path-template.ts';
-import { type Route, withHead } from '../routing/router.ts';
+import { type Route, type RouteReply, withHead } from '../routing/router.ts';
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault } from './fault.ts';
 import { deepFreeze } from './frozen.ts';
@@ -22,7 +22,7 @@ import {
 } from './identification.ts';
 import { parsePlans } from './plans.ts';
 import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
-import { targetOf } from './values.ts';
+import { redirectParts, targetOf } from './values.ts';
 import type { Parsed } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
@@ -362,14 +362,15 @@ function tlsOf(tls: GatewayFile['listen']['tls']): Tls | null {
 type RouteEntry = GatewayFile['routes'][number];
 
 function routeOf(entry: RouteEntry, { upstreams }: GatewayFile): Route {
-  const { path, methods, upstream, cost, body, websocket, deprecated } = entry;
+  const { path, methods, upstream = '', cost, body, websocket, deprecated } = entry;
+  const reply = replyOf(entry);
   return {
     path,
     methods: withHead(methods),
     upstream,
     cost,
     allowsBody: body,
-    allowsUpgrade: websocket,
+    allowsUpgrade: websocket && reply === null,
     perAddress: perAddressOf(entry),
     deprecated:
       deprecated === undefined
@@ -385,6 +386,7 @@ function routeOf(entry: RouteEntry, { upstreams }: GatewayFile): Route {
     requestHeaders: fieldRulesOf('request', [upstreams[upstream]?.headers?.request, entry.headers?.request]),
     timeouts: timeoutsOf(entry, upstreams[upstream]),
     maxBodyBytes: entry.maxBodyBytes ?? null,
+    reply,
     responseHeaders: fieldRulesOf('response', [upstreams[upstream]?.headers?.response, entry.headers?.response]),
   };
 }
@@ -393,6 +395,15 @@ function timeoutsOf({ timeouts }: RouteEntry, upstream: UpstreamEntry | undefine
   if (timeouts === undefined || upstream === undefined) return null;
   const { response = upstream.responseTimeout, body = upstream.bodyTimeout } = timeouts;
   return { responseTimeoutMs: response, bodyTimeoutMs: body };
+}
+
+function replyOf({ path: pattern, redirect, respond }: RouteEntry): RouteReply | null {
+  if (redirect !== undefined) {
+    const { origin, path } = redirectParts(redirect.to);
+    return { kind: 'redirect', status: redirect.status, origin, path: pathTemplateOf(pattern, path) };
+  }
+  if (respond === undefined) return null;
+  return { kind: 'respond', ...respond, headers: fieldRulesOf('response', [{ set: respond.headers }]) };
 }
 
 function rewriteOf(pattern: string, change: PathChange | undefined): PathTemplate | null {

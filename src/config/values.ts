@@ -146,6 +146,20 @@ export function pattern() {
     });
 }
 
+/** Where a redirect leads: a path, or an origin and a path. */
+export function redirectTarget() {
+  const message = 'must be a path such as /v2/{id}, or https://host and a path, without query and fragment';
+  return z.string(message).regex(REDIRECT, message).meta({ title: 'path, or https:// URL, with names' });
+}
+
+const REDIRECT = /^(https?:\/\/[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?)?(\/[!"$->@-~]{0,1023})$/;
+
+/** The parts of a redirect's target; the origin is empty for a path alone. */
+export function redirectParts(text: string): { readonly origin: string; readonly path: string } {
+  const [, origin = '', path = '/'] = REDIRECT.exec(text) ?? [];
+  return { origin, path };
+}
+
 /** The value of a header field that an operator sets: text with variables such as `{consumer.id}`. */
 export function fieldValue() {
   return z

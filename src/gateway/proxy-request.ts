@@ -8,7 +8,7 @@ import type { ForwardRequest, RequestBody } from '../forward/request-body.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
 import { type UpgradeClient, type UpgradeResult, upgrade } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
-import { type Variables, withoutDropped, withRules } from '../http1/field-rules.ts';
+import { withoutDropped, withRules } from '../http1/field-rules.ts';
 import { linesOf, responseLinesOf } from '../http1/fields.ts';
 import { FieldNames, requestFields, responseFields } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
@@ -20,7 +20,7 @@ import type { Caller, ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import type { Cuttable, WebSocketLimits } from './open-web-sockets.ts';
 import { declaredLength } from './received-request.ts';
-import { ownLinesOf } from './replies.ts';
+import { ownLinesOf, variablesOf } from './replies.ts';
 
 /*
  * The admitted request goes to the service: forwarded, or, if it asks for another protocol, upgraded.
@@ -172,17 +172,6 @@ function requestFieldsOf(deps: GatewayDeps, admitted: Admitted): string[] {
   const fields = [...repeatedFields(inputOf(deps, admitted)), ...uniqueFields(admitted)];
   const rules = admitted.match.route.requestHeaders;
   return rules === null ? fields : withRules(fields, rules, variablesOf(admitted));
-}
-
-/** What an operator's fields may say of a request. */
-function variablesOf({ caller, record, origin }: Admitted): Variables {
-  return {
-    'consumer.id': caller.consumer?.id ?? null,
-    'consumer.name': caller.consumer?.name ?? null,
-    plan: caller.allowance.plan,
-    'request.id': record.requestId,
-    'client.address': origin.address,
-  };
 }
 
 function requestLinesOf(deps: GatewayDeps, admitted: Admitted): string {

@@ -3,11 +3,13 @@ import type { CorsFields } from '../annotate/cors.ts';
 import { deprecationFields } from '../annotate/deprecation.ts';
 import type { ErrorResponse } from '../annotate/errors.ts';
 import type { ClientAddress, ClientResponse } from '../http1/client.ts';
+import { type Variables, withRules } from '../http1/field-rules.ts';
 import { onlyValue } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
-import type { Match } from '../routing/router.ts';
-import type { Caller } from './exchange.ts';
+import { writePath } from '../routing/path-template.ts';
+import type { Match, RouteReply } from '../routing/router.ts';
+import type { Caller, Exchange } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 
 /*
@@ -129,6 +131,63 @@ export function replyWithJson(
   response.writeHead(200, [...fields, ...own]);
   response.end(response.req.method === 'HEAD' ? undefined : body);
   return response.req.method === 'HEAD' ? 0 : Buffer.byteLength(body);
+}
+
+/** A request that was admitted and counted. */
+interface Counted {
+  readonly caller: Caller;
+  readonly record: Pick<Exchange, 'requestId'>;
+  readonly origin: ClientAddress;
+}
+
+/** What an operator's fields may say of a request. */
+export function variablesOf({ caller, record, origin }: Counted): Variables {
+  return {
+    'consumer.id': caller.consumer?.id ?? null,
+    'consumer.name': caller.consumer?.name ?? null,
+    plan: caller.allowance.plan,
+    'request.id': record.requestId,
+    'client.address': origin.address,
+  };
+}
+
+/**
+ * Writes the response of a route without a service.
+ *
+ * Attack: `//evil.example` as the path leads a browser that follows the redirect to another host. The path of a Location
+ * is written like that of a rewrite (`faultOfTemplate`), so that it begins with one slash and a segment.
+ * @param own the fields of every response
+ * @param closes whether the connection ends with it
+ * @param unread whether part of the request has not been read, so that the connection cannot be used again
+ * @returns the bytes of the body
+ */
+export function replyOfRoute(
+  response: ClientResponse,
+  reply: RouteReply,
+  head: Head,
+  counted: Counted,
+  own: readonly string[],
+  closes: boolean,
+  unread: boolean,
+): number {
+  if (closes) closeAfter(response, unread);
+  const { status } = reply;
+  const fields: string[] = [];
+  let body = '';
+  if (reply.kind === 'redirect') {
+    fields.push('Location', reply.origin + writePath(reply.path, head.path) + head.target.slice(head.path.length));
+  } else {
+    body = reply.body;
+    if (body !== '') fields.push('Content-Type', reply.contentType);
+    if (reply.headers !== null) fields.push(...withRules([], reply.headers, variablesOf(counted)));
+  }
+  const bytes = Buffer.byteLength(body);
+  // RFC 9110 section 8.6: a 204 has no Content-Length.
+  if (status !== 204 && status !== 304) fields.push('Content-Length', String(bytes));
+  response.writeHead(status, [...own, ...fields]);
+  if (head.method === 'HEAD' || bytes === 0) response.end();
+  else response.end(Buffer.from(body));
+  return head.method === 'HEAD' ? 0 : bytes;
 }
 
 /** Writes a response without a body. */

@@ -10,7 +10,7 @@ import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/clie
 import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
-import { asksForUsage, type Match } from '../routing/router.ts';
+import { asksForUsage, type Match, type RouteReply } from '../routing/router.ts';
 import { callerOf, type Identified } from './caller.ts';
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
@@ -22,6 +22,7 @@ import {
   isPreflight,
   ownFieldsOf,
   preflightFields,
+  replyOfRoute,
   replyWithError,
   replyWithJson,
   replyWithNothing,
@@ -121,6 +122,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#shadow = countInShadow(this.#deps.admitter, caller, verdict.cost);
     const found = routeRefusal(this.#match, head, this.#deps.wallMs());
     if (found.kind === 'error') this.#refuse(found.error);
+    else if (found.match.route.reply !== null) this.#replyOfRoute(found.match.route.reply, head, caller);
     else this.#forward(head, found.match, caller, verdict);
   }
 
@@ -186,12 +188,12 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   // Reserve
 
   /**
-   * Reserves room at the upstream before the request is counted. Reserves nothing without a route, or for an upgrade,
-   * whose connection has limits of its own.
+   * Reserves room at the upstream before the request is counted. Reserves nothing without a route, for a route
+   * without a service, or for an upgrade, whose connection has limits of its own.
    * @returns false if the request has been refused, because the caller has as many in flight as its share allows
    */
   #reserve({ shareId }: Caller): boolean {
-    if (this.#match === null || this.#upgradeClient !== null) return true;
+    if (this.#match === null || this.#upgradeClient !== null || this.#match.route.reply !== null) return true;
     this.#upstream = this.#deps.upstreams.get(this.#match.route.upstream)!;
     this.#share = this.#upstream.reserve(shareId);
     if (this.#share !== null) return true;
@@ -277,6 +279,14 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   }
 
   // Or answer
+
+  #replyOfRoute(reply: RouteReply, head: Head, caller: Caller): void {
+    const counted = { caller, record: this.#record, origin: this.#origin };
+    const unread = isUnread(this.#request, head);
+    const own = this.ownFields();
+    this.#record.bytesOut = replyOfRoute(this.#response, reply, head, counted, own, this.closes(), unread);
+    this.#finish(reply.status, null, null);
+  }
 
   #refuseAs({ judgement, error, limitFields, cause }: Refusal): void {
     this.#record.judgement = judgement;

@@ -11,7 +11,7 @@ export interface Route {
   readonly path: string;
   /** Upper-case methods; HEAD is among them wherever GET is. */
   readonly methods: readonly string[];
-  /** Name of the upstream that serves it. */
+  /** Name of the upstream that serves it; empty if there is none, with `reply`. */
   readonly upstream: string;
   /** For how many requests one request counts, at least 1. */
   readonly cost: number;
@@ -31,7 +31,22 @@ export interface Route {
   readonly timeouts: { readonly responseTimeoutMs: number; readonly bodyTimeoutMs: number } | null;
   /** The largest request body, at most that of the listener; null for that of the listener. */
   readonly maxBodyBytes: number | null;
+  /** The response that the gateway gives itself; null if the service gives it. */
+  readonly reply: RouteReply | null;
 }
+
+/** A response without a service. */
+export type RouteReply =
+  /** Location is `origin`, which is empty for a path alone, the path and the client's query. */
+  | { readonly kind: 'redirect'; readonly status: number; readonly origin: string; readonly path: PathTemplate }
+  | {
+      readonly kind: 'respond';
+      readonly status: number;
+      /** Empty for no body. */
+      readonly body: string;
+      readonly contentType: string;
+      readonly headers: FieldRules | null;
+    };
 
 /** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
 export interface Deprecation {
@@ -328,6 +343,7 @@ export const USAGE: Route = Object.freeze({
   responseHeaders: null,
   timeouts: null,
   maxBodyBytes: null,
+  reply: null,
 });
 
 /** Whether a request is for `GET /usage`. */

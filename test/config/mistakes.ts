@@ -236,6 +236,19 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'sunset-before-since': { kind: 'gateway', schema: 'accepts', faults: ['6:46: routes[0].deprecated.sunset'] },
   tab: { kind: 'gateway', schema: 'unreadable', faults: ['2:1: (file)'] },
   tag: { kind: 'plans', schema: 'refuses', faults: ['1:42: plans.free.limits.minute'] },
+  replies: {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: [
+      '3:81: routes[0].respond',
+      '4:5: routes[1].upstream',
+      '5:54: routes[2].redirect.to',
+      '6:49: routes[3].redirect.to',
+      '7:63: routes[4].respond.body',
+      '8:74: routes[5].respond.headers.RateLimit',
+      '8:90: routes[5].respond.headers.Content-Type',
+    ],
+  },
   'rewrite-does-not-fit': {
     kind: 'gateway',
     schema: 'accepts',
