@@ -23,4 +23,5 @@ const { enableCompileCache, flushCompileCache } = await import('node:module');
 enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/tollgate', import.meta.url)));
 // A gateway runs for long, and may end without a chance to write.
 setTimeout(flushCompileCache, 5_000).unref();
-await import('../src/main.ts');
+const { runProcess } = await import('../src/main.ts');
+await runProcess();

@@ -143,7 +143,8 @@ function flushed(stream: NodeJS.WriteStream): Promise<void> {
   });
 }
 
-if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.argv[1]?.endsWith('/tollgate')) {
+/** Runs the command in the arguments of this process, and ends with its exit code. */
+export async function runProcess(): Promise<void> {
   // The reader may close the pipe early, as in `tollgate keys list | head`. The command then ends without a stack trace.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit();
@@ -173,3 +174,5 @@ if (import.meta.main || process.argv[1]?.endsWith('bin/tollgate.js') || process.
   // A library may still hold a timer or a socket open, for example to a trace collector that does not answer.
   setTimeout(() => process.exit(), 500).unref();
 }
+
+if (import.meta.main) await runProcess();

@@ -69,7 +69,7 @@ describe('the image of the load test', async () => {
 /** The npm packages among what is imported, each once and by name. */
 function packagesOf(imports: readonly Import[]): string[] {
   const names = imports
-    .filter(({ to }) => !/^(?:(?:src|test|tools)\/|package\.json$|node:)/.test(to))
+    .filter(({ to }) => !/^(?:(?:src|test|tools|bin)\/|package\.json$|node:)/.test(to))
     .map(({ to }) =>
       to
         .split('/')

@@ -28,7 +28,10 @@ export interface RecordedWork<T> {
  * Makes a change and records it: an entry before the change, and its outcome before the command prints anything.
  * @throws Failure as `work` does; `audit_unavailable` if `audit.required` is set and the change cannot be recorded
  */
-export async function recorded<T>(store: OpenStore, { action, target, warn, work, resultOf }: RecordedWork<T>) {
+export async function recorded<T>(
+  store: Pick<OpenStore, 'audit' | 'settings'>,
+  { action, target, warn, work, resultOf }: RecordedWork<T>,
+) {
   const trail = new AuditTrail({
     store: store.audit,
     settings: () => store.settings.audit,

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { allowanceOf, type Plan } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { portOf } from '../config/environment.ts';
-import { configurationFrom } from '../config/settings.ts';
+import { configurationFrom, filesOf } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { digestOf } from '../identify/api-key.ts';
 import { newKey } from '../operations/key-changes.ts';
@@ -31,10 +31,12 @@ export const start: Command = {
   options: {},
   async run(_words, terminal) {
     const signalled = untilSignalled();
-    const petsPort = portOf(terminal.env, 'PETS_PORT', 9000);
+    const given = terminal.env;
+    const petsPort = portOf(given, 'PETS_PORT', 9000);
     if ('faults' in petsPort) throw new Failure('bad_settings', petsPort.faults.join('\n'));
-    const replaced = replacedTargets(terminal.env);
-    const dataFolder = resolve(terminal.env.TOLLGATE_DATA || 'data');
+    const settings = withSettings(given);
+    const replaced = replacedTargets(settings);
+    const dataFolder = resolve(given.TOLLGATE_DATA || 'data');
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
     const pets = await startPets({
       host: '127.0.0.1',
@@ -43,13 +45,13 @@ export const start: Command = {
       report: (error) => terminal.error(`${error instanceof Error ? error.stack : error}\n`),
     });
     try {
-      const env = { ...terminal.env, UPSTREAM_URL: terminal.env.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
+      const env = { ...settings, UPSTREAM_URL: given.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
       const configuration = configurationFrom(env);
       const { token, tokensFile } = configuration.settings.admin;
       // Without a token of the operator's own, the console would be off: an admin whom only the printed link signs in keeps it on.
       const hasSignInLinks = token === null && tokensFile === null;
       const gateway = await startGateway(configuration, env, { hasSignInLinks });
-      const greeted = greet(terminal, gateway, pets.port, env, replaced);
+      const greeted = greet(terminal, gateway, pets.port, { env, replaced, areOurs: settings !== given });
       return await serveUntil(
         greeted.then(() => signalled),
         gateway,
@@ -59,6 +61,19 @@ export const start: Command = {
     }
   },
 };
+
+/** The folder of the clone or the package, which has a gateway.yaml and a plans.yaml to start from. */
+const PACKAGE = join(import.meta.dirname, '..', '..');
+
+/**
+ * The environment, with the settings that come with Tollgate if the working directory has none: `npx tollgate start` works in
+ * an empty folder. Only `start` does so, because a gateway before a real service must not take what nobody wrote for it.
+ */
+function withSettings(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  if (env.TOLLGATE_CONFIG || env.TOLLGATE_PLANS || filesOf(env).some((file) => existsSync(file))) return env;
+  const [TOLLGATE_CONFIG, TOLLGATE_PLANS] = filesOf({}).map((file) => join(PACKAGE, file));
+  return { ...env, TOLLGATE_CONFIG, TOLLGATE_PLANS };
+}
 
 /**
  * The targets in gateway.yaml that the pet service replaces, without its own default address.
@@ -81,8 +96,7 @@ async function greet(
   terminal: Terminal,
   gateway: RunningGateway,
   petsPort: number,
-  env: NodeJS.ProcessEnv,
-  replaced: readonly string[],
+  { env, replaced, areOurs }: { env: NodeJS.ProcessEnv; replaced: readonly string[]; areOurs: boolean },
 ) {
   const keys = await demoKeys(env);
   const width = Math.max(...keys.map(({ plan }) => plan.length));
@@ -98,6 +112,7 @@ async function greet(
     ...(replaced.length === 0
       ? []
       : [`           They stand for ${replaced.join(', ')} of gateway.yaml, which \`tollgate serve\` forwards to.`]),
+    ...(areOurs ? [`settings   ${filesOf(env).join(' and ')}  (this folder has none; copy these to change them)`] : []),
     '',
     'A demo key for each plan:',
     ...keys.map(({ plan, key }) => `  ${plan.padEnd(width)}  ${key}`),

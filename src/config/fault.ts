@@ -22,6 +22,11 @@ export function printFault({ file, line, column, path, message }: Fault): string
   return `${file}:${line}:${column}: ${path === '' ? '(file)' : path}: ${message}`;
 }
 
+/** The line for a fault in a value that is in no file: `name: path: message`. */
+export function printPlace({ file, path, message }: Fault): string {
+  return path === '' ? `${file}: ${message}` : `${file}: ${path}: ${message}`;
+}
+
 /** `['routes', 1, 'path']` -> `routes[1].path`. A key with other characters than letters, digits, `_` and `-` is quoted. */
 export function printPath(path: Path): string {
   return path

@@ -10,6 +10,8 @@ import { instant, redirectParts } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
 export type GatewayFile = z.output<typeof gatewaySchema>;
+/** What may be written in gateway.yaml. */
+export type GatewayFileInput = z.input<typeof gatewaySchema>;
 type RouteEntry = GatewayFile['routes'][number];
 
 /** Parses the text of gateway.yaml (contract section 2). @param file its name in faults */

@@ -188,6 +188,9 @@ export const plansSchema = z
   })
   .meta({ title: 'Tollgate plans.yaml', description: 'What each plan allows.' });
 
+/** What may be written in plans.yaml. */
+export type PlansFileInput = z.input<typeof plansSchema>;
+
 const PLANS_FILE: FileKind<typeof plansSchema> = {
   schema: plansSchema,
   later: [],

@@ -1,7 +1,7 @@
-import { join } from 'node:path';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import type { Plan } from '../admit/plan.ts';
 import { compileCacheVariables } from '../io/compile-cache.ts';
+import { programBeside } from '../io/own-program.ts';
 import type { Route } from '../routing/router.ts';
 import type { Variables } from './environment.ts';
 import { deepFreeze } from './frozen.ts';
@@ -188,7 +188,7 @@ function digestOf({ versions }: Configuration): string {
   return `${versions.settings} ${versions.plans}`;
 }
 
-const PROGRAM = join(import.meta.dirname, 'settings-thread.ts');
+const PROGRAM = programBeside(import.meta, 'settings-thread');
 /** Megabytes of heap that the thread may use. The largest settings file needs 100. */
 const MOST_HEAP_MB = 192;
 

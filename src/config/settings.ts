@@ -9,7 +9,7 @@ import type { KeyFormat } from '../identify/api-key.ts';
 import { type PathChange, type PathTemplate, pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import { type Route, type RouteReply, withHead } from '../routing/router.ts';
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
-import { type Fault, printFault } from './fault.ts';
+import { type Fault, printFault, printPlace } from './fault.ts';
 import { deepFreeze } from './frozen.ts';
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
 import { corsOf, http2Schema } from './gateway-schema.ts';
@@ -23,7 +23,7 @@ import {
 import { parsePlans } from './plans.ts';
 import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
 import { redirectParts, targetOf } from './values.ts';
-import type { Parsed } from './yaml.ts';
+import { isMapping, type Parsed } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
 export interface Settings {
@@ -204,20 +204,49 @@ export function loadConfiguration(env: Variables, isReload = false): Configurati
   const read = readEnvironment(env, isReload ? rereadSecret : readSecret);
   const gateway = parseFile(files[0], 'TOLLGATE_CONFIG', parseGatewayFile, isReload);
   const plans = parseFile(files[1], 'TOLLGATE_PLANS', parsePlans, isReload);
+  return joined({ read, gateway, plans, signature }, printFault);
+}
+
+/** The content of gateway.yaml and of plans.yaml as values. */
+export interface GivenSettings {
+  readonly gateway: unknown;
+  readonly plans: unknown;
+}
+
+/**
+ * As `loadConfiguration`, of values in place of files. Faults and warnings begin with `gateway: ` or `plans: ` and the path to
+ * the value: `gateway: routes[0].path: …`. What JSON leaves out, such as `undefined`, counts as left out.
+ */
+export function configurationOf(given: GivenSettings, env: Variables): Configuration | Faulty {
+  const gateway = parseValue(given.gateway, 'gateway', parseGatewayFile);
+  const plans = parseValue(given.plans, 'plans', parsePlans);
+  return joined({ read: readEnvironment(env), gateway, plans, signature: '' }, printPlace);
+}
+
+interface Parts {
+  readonly read: ReturnType<typeof readEnvironment>;
+  readonly gateway: Versioned<GatewayFile>;
+  readonly plans: Versioned<Plans>;
+  readonly signature: string;
+}
+
+type Versioned<T> = Parsed<T> & { readonly version: string };
+
+function joined({ read, gateway, plans, signature }: Parts, print: (fault: Fault) => string): Configuration | Faulty {
   const faults = [
     ...('faults' in read ? read.faults : []),
-    ...('faults' in gateway ? gateway.faults : []).map(printFault),
-    ...('faults' in plans ? plans.faults : []).map(printFault),
+    ...('faults' in gateway ? gateway.faults : []).map(print),
+    ...('faults' in plans ? plans.faults : []).map(print),
   ];
   if ('faults' in read || 'faults' in gateway) return { faults };
   const settings = deepFreeze(settingsOf(gateway.value, read.environment));
-  const conflicts = conflictsOf(settings, gateway, read.environment);
+  const conflicts = conflictsOf(settings, gateway, read.environment, print);
   if (conflicts.length > 0) return { faults: [...conflicts, ...faults] };
   if ('faults' in plans) return { faults, settings };
   return {
     settings,
     plans: plans.value,
-    warnings: [...read.warnings, ...[...gateway.warnings, ...plans.warnings].map(printFault)],
+    warnings: [...read.warnings, ...[...gateway.warnings, ...plans.warnings].map(print)],
     versions: { settings: gateway.version, plans: plans.version },
     signature,
   };
@@ -241,7 +270,7 @@ function parseFile<T>(
   variable: string,
   parse: (text: string, file: string) => Parsed<T>,
   isReload = false,
-): Parsed<T> & { readonly version: string } {
+): Versioned<T> {
   const read = readSettingsFile(
     file,
     `Name another file in ${variable}, or start in the folder that has it.`,
@@ -249,6 +278,21 @@ function parseFile<T>(
   );
   if ('fault' in read) return { faults: [read.fault], warnings: [], version: '' };
   return { ...parse(read.text, file), version: versionOf(read.text) };
+}
+
+/** JSON is YAML, so a value is checked by the rules of the file. */
+function parseValue<T>(value: unknown, name: string, parse: (text: string, file: string) => Parsed<T>): Versioned<T> {
+  const fault = (message: string) => ({ file: name, line: 1, column: 1, path: '', message });
+  if (!isMapping(value)) return { faults: [fault('must be an object.')], warnings: [], version: '' };
+  let text: string;
+  try {
+    text = JSON.stringify(value);
+  } catch (error) {
+    // The first line of an error about a circle says so; the others draw it.
+    const [reason] = (error instanceof Error ? error.message : String(error)).split('\n');
+    return { faults: [fault(`cannot be written as JSON: ${reason}.`)], warnings: [], version: '' };
+  }
+  return { ...parse(text, name), version: versionOf(text) };
 }
 
 /** The settings of the file, where the environment does not override them. */
@@ -326,6 +370,7 @@ function conflictsOf(
   { listen, admin, upstreams }: Settings,
   gateway: { locate(path: readonly string[]): Fault },
   environment: Environment,
+  print: (fault: Fault) => string,
 ): readonly string[] {
   const faults: string[] = [];
   if (environment.upstreamUrl !== null && upstreams.size !== 1) {
@@ -337,7 +382,7 @@ function conflictsOf(
     const message = `is the port of both listeners, ${listen.port}; give each its own.`;
     if (environment.adminPort !== null) faults.push(`environment: ADMIN_PORT: ${message}`);
     else if (environment.port !== null) faults.push(`environment: PORT: ${message}`);
-    else faults.push(printFault({ ...gateway.locate(['admin', 'port']), message }));
+    else faults.push(print({ ...gateway.locate(['admin', 'port']), message }));
   }
   return faults;
 }

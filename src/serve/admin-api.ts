@@ -147,7 +147,7 @@ function plansAdminOf(inForce: SettingsInForce, { env, live }: AdminApiSurroundi
  * before it has looked at the record of the peppers, would be acknowledged and never work.
  * @throws Failure
  */
-function refuseUnlessRight(pepper: PepperState): void {
+export function refuseUnlessRight(pepper: PepperState): void {
   if (pepper === 'mismatch') throw new Failure('pepper_mismatch', 'Another KEY_PEPPER is in use.');
   if (pepper === 'unchecked') throw new Failure('store_unavailable', 'KEY_PEPPER has not been checked yet.');
 }

@@ -55,6 +55,14 @@ export interface GatewayOptions {
   readonly context?: WorkerContext | null;
   /** Whether one-time links sign in to the console, as they do for `npm start`. */
   readonly hasSignInLinks?: boolean;
+  /** False if the settings come from no files that could change. The process then keeps its own answer to SIGHUP. */
+  readonly followsFiles?: boolean;
+}
+
+/** A gateway in this process. */
+export interface OwnGateway extends RunningGateway {
+  /** The stores that it serves from. What is changed there takes effect at its next request. */
+  readonly stores: GatewayStores;
 }
 
 type Closer = () => Promise<void> | void;
@@ -66,8 +74,8 @@ type Closer = () => Promise<void> | void;
 export async function runGateway(
   configuration: Configuration,
   env: NodeJS.ProcessEnv,
-  { context = null, hasSignInLinks = false }: GatewayOptions = {},
-): Promise<RunningGateway> {
+  { context = null, hasSignInLinks = false, followsFiles = true }: GatewayOptions = {},
+): Promise<OwnGateway> {
   const live = new LiveSettings(configuration);
   const { settings, warnings } = configuration;
   const metricsRef: { current?: GatewayMetrics } = {};
@@ -85,7 +93,7 @@ export async function runGateway(
     for (const closer of closers.reverse()) await closer();
   };
   try {
-    const running = await start(live, log, { metricsRef, closers, env, context, hasSignInLinks });
+    const running = await start(live, log, { metricsRef, closers, env, context, hasSignInLinks, followsFiles });
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
     const stop = async (): Promise<ExitCode> => {
       await running.drain();
@@ -106,12 +114,13 @@ interface StartOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly context: WorkerContext | null;
   readonly hasSignInLinks: boolean;
+  readonly followsFiles: boolean;
 }
 
 async function start(
   live: LiveSettings,
   log: GatewayLog,
-  { metricsRef, closers, env, context, hasSignInLinks }: StartOptions,
+  { metricsRef, closers, env, context, hasSignInLinks, followsFiles }: StartOptions,
 ) {
   const { settings } = live;
   const ownShareOf = (whole: Settings) => context?.share(whole) ?? whole;
@@ -268,7 +277,7 @@ async function start(
     keys: async () => stores.keys,
     onReload: metrics.settingsRead,
   };
-  closers.push(live.follow(reloading));
+  if (followsFiles) closers.push(live.follow(reloading));
   const store = stores.state();
   if (admin !== null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
   else log.logger.info({ pid: process.pid, store }, 'worker serving');
@@ -284,7 +293,7 @@ async function start(
     log.logger.info('drained');
   };
   const scheme: RunningGateway['scheme'] = certificates === null ? 'http' : 'https';
-  return { host, port, scheme, ...adminAddressOf(admin ?? settings.admin, access), drain };
+  return { host, port, scheme, stores, ...adminAddressOf(admin ?? settings.admin, access), drain };
 }
 
 function reportMemory({ logger }: GatewayLog, isShort: boolean, { usedBytes, limitBytes }: HeapUse): void {

@@ -6,7 +6,20 @@ export type Rule = (sources: Sources) => string[];
 
 /** The rooms of `src` from the top down, as docs/internals/source-map.md shows them. */
 export const ROOMS: readonly string[] = [
-  ...['main', 'cli', 'serve', 'stores', 'telemetry', 'admin', 'operations', 'simulate', 'listen', 'gateway', 'config'],
+  ...[
+    'main',
+    'library',
+    'cli',
+    'serve',
+    'stores',
+    'telemetry',
+    'admin',
+    'operations',
+    'simulate',
+    'listen',
+    'gateway',
+    'config',
+  ],
   ...['forward', 'annotate', 'routing', 'identify', 'admit', 'http1', 'io', 'pets', 'failure'],
 ];
 const STEPS = ['routing', 'identify', 'admit', 'annotate', 'forward'];

@@ -1,11 +1,11 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import type { Socket } from 'node:net';
-import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Readiness } from '../../admin/listener.ts';
 import type { Configuration } from '../../config/settings.ts';
 import { Failure } from '../../failure.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
+import { programBeside } from '../../io/own-program.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import type { DecidedColumns, LiveQuestion, ProcessAnswer } from '../../operations/live/shapes.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
@@ -232,7 +232,7 @@ interface Answers {
   readonly decidedColumns: DecidedColumns | null;
 }
 
-const PROGRAM = join(import.meta.dirname, 'worker.ts');
+const PROGRAM = programBeside(import.meta, 'worker');
 
 const NO_PROCESS = 'The system gives no process for a worker';
 const RAISE = 'raise the limits on open files, processes and memory.';

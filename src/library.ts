@@ -1,0 +1,228 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { readCreation } from './admin/call.ts';
+import type { UsageReport } from './admit/usage-report.ts';
+import type { WindowName } from './admit/windows.ts';
+import { outcomeOfDurability, recorded, resultOfKey } from './cli/recorded-change.ts';
+import { upstreamUrlOf } from './cli/start.ts';
+import type { GatewayFileInput } from './config/gateway-file.ts';
+import type { PlansFileInput } from './config/plans.ts';
+import { type Configuration, configurationOf } from './config/settings.ts';
+import { Failure } from './failure.ts';
+import { checkNodeInternals } from './io/node-internals.ts';
+import { Operations } from './operations/operations.ts';
+import { refuseUnlessRight } from './serve/admin-api.ts';
+import { type OwnGateway, runGateway } from './serve/gateway-process.ts';
+
+// What `import … from 'tollgate'` has: a gateway in the process of the caller (docs/guides/embed.md). Every type that it names
+// is public.
+
+export { Failure, type FailureCode } from './failure.ts';
+export type { UsageReport, WindowName };
+
+/** What gateway.yaml may have, as an object. */
+export type GatewaySettings = GatewayFileInput;
+/** What plans.yaml may have, as an object. */
+export type PlansSettings = PlansFileInput;
+
+export interface CreateGatewayOptions {
+  /**
+   * How the gateway runs, as gateway.yaml says it. A port that is left out, in `listen` or `admin`, is a free one. Relative
+   * paths are resolved against the working directory.
+   */
+  readonly gateway: GatewaySettings;
+  /** What each plan allows, as plans.yaml says it. */
+  readonly plans: PlansSettings;
+  /**
+   * The variables that `tollgate serve` reads from its environment, such as REDIS_URL, KEY_PEPPER and ADMIN_TOKEN. The
+   * environment of the process is not read. LOG_LEVEL is `silent` unless it is given; the log goes to standard output.
+   */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /**
+   * The folder of the embedded store, which keeps keys and counts for the next gateway that names it. If it is left out, and
+   * TOLLGATE_DATA and REDIS_URL too, the store is a temporary folder, which `close` removes.
+   */
+  readonly dataFolder?: string;
+}
+
+/** A key to be made: what `POST /admin/keys` takes. */
+export interface NewKey {
+  /** One of the plans. */
+  readonly plan: string;
+  /** Up to 100 characters. */
+  readonly name?: string | null;
+  /** Up to 100 characters. */
+  readonly owner?: string | null;
+  /** Limits of its own in place of those of its plan. Required for each window that the plan leaves to its keys (`custom`). */
+  readonly limits?: Readonly<Partial<Record<WindowName, number | 'unlimited'>>>;
+  /** When it ends: a date, an RFC 3339 time, or from now on, such as `90d`. Never, unless given. */
+  readonly expiresAt?: Date | string | null;
+}
+
+/** A key with its secret, which is shown this once. */
+export interface CreatedKey {
+  readonly id: string;
+  /** The secret, for `Authorization: Bearer …`. */
+  readonly key: string;
+  /** False if Redis has not confirmed in time that its replicas have the key, so that a failover may undo it. */
+  readonly isDurable: boolean;
+}
+
+/** A gateway that serves in this process. */
+export interface EmbeddedGateway {
+  /** Where callers reach it: `http://127.0.0.1:43373`. */
+  readonly url: string;
+  /** Where the admin listener is, with /metrics, /readyz and, if `env` has a token, the admin API. */
+  readonly adminUrl: string;
+  /** What is probably wrong with the settings but does not keep the gateway from serving, a sentence each. */
+  readonly warnings: readonly string[];
+  /** Makes a key, which works at once. @throws Failure `refused` if it could not be used, for example an unknown plan */
+  createKey(key: NewKey): Promise<CreatedKey>;
+  /** Revokes a key: its next request gets 401. @throws Failure `not_found` */
+  revokeKey(id: string): Promise<void>;
+  /** The limits of a key and what it has used of them, as `GET /usage` shows it. @throws Failure `not_found` */
+  usage(id: string): Promise<UsageReport>;
+  /** Sets what a key has used to nothing, and clears its strikes. A ban stays. @throws Failure `not_found`, `conflict` */
+  resetUsage(id: string): Promise<void>;
+  /** Ends the ban of a key. @throws Failure `not_found` if it is not banned */
+  liftBan(id: string): Promise<void>;
+  /** Finishes the requests under way, within `listen.drainTimeout`, and closes everything. Calling it again waits for the same end. */
+  close(): Promise<void>;
+  /** The same, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Starts a gateway in this process, as `tollgate serve` does in one of its own. It follows no files, handles no signals and
+ * writes no log unless it is given a LOG_LEVEL. Several may run side by side.
+ * @returns the gateway, which accepts requests
+ * @throws Failure `bad_settings` with every fault of the objects and of `env` on a line of its own, such as
+ *   `plans: plans.free.limits.minute: must be …`; `cannot_listen`, `store_owned` and others as `tollgate serve`
+ */
+export async function createGateway(options: CreateGatewayOptions): Promise<EmbeddedGateway> {
+  const needsFolder = options.dataFolder === undefined && !options.env?.TOLLGATE_DATA && !options.env?.REDIS_URL;
+  const temporary = needsFolder ? mkdtempSync(join(tmpdir(), 'tollgate-embedded-')) : null;
+  const removeTemporary = () => {
+    if (temporary !== null) rmSync(temporary, { recursive: true, force: true });
+  };
+  try {
+    const dataFolder = temporary ?? options.dataFolder;
+    const env = {
+      LOG_LEVEL: 'silent',
+      ...options.env,
+      ...(dataFolder === undefined ? {} : { TOLLGATE_DATA: dataFolder }),
+    };
+    const configuration = checked(options, env);
+    const { tls, http2 } = configuration.settings.listen;
+    const lacking = await checkNodeInternals({ tls: tls !== null, http2: http2 !== null });
+    const warnings = [...configuration.warnings, ...lacking];
+    const running = await runGateway({ ...configuration, warnings }, env, { followsFiles: false });
+    return embedded(running, { ...configuration, warnings }, removeTemporary);
+  } catch (error) {
+    removeTemporary();
+    throw error;
+  }
+}
+
+/** @throws Failure `bad_settings` */
+function checked({ gateway, plans }: CreateGatewayOptions, env: NodeJS.ProcessEnv): Configuration {
+  const configuration = configurationOf({ gateway: withFreePorts(gateway), plans }, env);
+  const faults = 'faults' in configuration ? [...configuration.faults] : faultsOfEmbedding(configuration);
+  if (faults.length > 0 || 'faults' in configuration) throw new Failure('bad_settings', faults.join('\n'));
+  return configuration;
+}
+
+/** Tests run side by side, and a program may have its own server on 8080. What is no object stays, and is a fault later. */
+function withFreePorts(gateway: unknown): unknown {
+  if (!isObject(gateway)) return gateway;
+  const { listen, admin } = gateway as Record<string, unknown>;
+  const free = (listener: unknown) =>
+    listener === undefined || isObject(listener) ? { port: 0, ...listener } : listener;
+  return { ...gateway, listen: free(listen), admin: free(admin) };
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** What `tollgate serve` can do and a gateway in another program's process cannot. */
+function faultsOfEmbedding({ settings }: Configuration): string[] {
+  const faults: string[] = [];
+  if (settings.workers !== 1) {
+    faults.push(
+      'environment: WORKERS: a gateway in your process is one; run `tollgate serve` for several, or leave it out.',
+    );
+  }
+  if (settings.admin.editPlans) {
+    faults.push('gateway: admin.editPlans: needs a plans.yaml, and these plans are an object; leave it out.');
+  }
+  return faults;
+}
+
+function embedded(
+  running: OwnGateway,
+  { settings, plans, warnings }: Configuration,
+  onClosed: () => void,
+): EmbeddedGateway {
+  const { stores } = running;
+  const change = { audit: stores.audit, settings };
+  const operations = () => {
+    refuseUnlessRight(stores.pepperState());
+    return new Operations({
+      ...stores,
+      plans: () => plans,
+      keyFormats: () => settings.keyFormats,
+      random: randomBytes,
+      nowMs: () => Date.now(),
+    });
+  };
+  const warn = (line: string) => process.emitWarning(line.trim());
+  let closed: Promise<void> | null = null;
+  const close = () => {
+    closed ??= running
+      .stop()
+      .then(() => {})
+      .finally(onClosed);
+    return closed;
+  };
+  return {
+    url: upstreamUrlOf(running.host, running.port, running.scheme),
+    adminUrl: upstreamUrlOf(running.adminHost, running.adminPort, running.adminScheme),
+    warnings,
+    createKey: async ({ expiresAt, ...key }) => {
+      const read = readCreation({ ...key, expiresAt: expiresAt instanceof Date ? expiresAt.toISOString() : expiresAt });
+      if ('fault' in read) throw new Failure('refused', read.fault);
+      const work = () => operations().create(read.value);
+      const made = await recorded(change, { action: 'key.create', target: null, warn, work, resultOf: resultOfKey });
+      return { id: made.key.id, key: made.secret, isDurable: made.durability.kind === 'durable' };
+    },
+    revokeKey: async (id) => {
+      const work = () => operations().revoke(id);
+      await recorded(change, { action: 'key.revoke', target: id, warn, work, resultOf: resultOfKey });
+    },
+    usage: async (id) => operations().usage(id),
+    resetUsage: async (id) => {
+      const work = () => operations().resetUsage(id, null, null);
+      await recorded(change, {
+        ...{ action: 'usage.reset', target: id, warn, work },
+        resultOf: (made) => ({
+          outcome: made.kind === 'reused' ? 'unchanged' : outcomeOfDurability(made.durability),
+          ...{ code: null, target: id, before: null, after: null },
+          ...(made.kind === 'reused' ? {} : made.states),
+        }),
+      });
+    },
+    liftBan: async (id) => {
+      const work = () => operations().lift(id);
+      const resultOf = ({ durability }: Awaited<ReturnType<typeof work>>) => ({
+        outcome: outcomeOfDurability(durability),
+        ...{ code: null, target: id, before: null, after: null },
+      });
+      await recorded(change, { action: 'ban.lift', target: id, warn, work, resultOf });
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}

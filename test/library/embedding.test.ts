@@ -1,0 +1,188 @@
+import { existsSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { type CreateGatewayOptions, createGateway, Failure } from '../../src/library.ts';
+import { atEnd } from '../support/endings.ts';
+import { temporaryFolder } from '../support/processes.ts';
+import { privateRedis } from '../support/redis.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+const PLANS: CreateGatewayOptions['plans'] = {
+  plans: { small: { limits: { minute: 2 } }, enterprise: { limits: { minute: 'custom' } } },
+  bans: { after: 2, within: '1m', first: '1m' },
+};
+
+/** Settings of a gateway that no request reaches. */
+const SETTINGS: CreateGatewayOptions['gateway'] = {
+  upstreams: { store: { targets: ['http://127.0.0.1:9'] } },
+  routes: [{ path: '/', methods: ['GET'], upstream: 'store' }],
+};
+
+async function startGateway(options: Partial<CreateGatewayOptions> = {}) {
+  const { origin } = await startUpstream();
+  const gateway = await createGateway({
+    gateway: {
+      upstreams: { store: { targets: [origin] } },
+      routes: [{ path: '/v1/pets', methods: ['GET'], upstream: 'store' }],
+    },
+    plans: PLANS,
+    ...options,
+  });
+  atEnd(() => gateway.close());
+  const call = async (key: string) => {
+    const response = await fetch(`${gateway.url}/v1/pets`, { headers: { Authorization: `Bearer ${key}` } });
+    await response.arrayBuffer();
+    return response.status;
+  };
+  return { gateway, call };
+}
+
+/** The folders of `createGateway` that are there. */
+const temporaries = async () => (await readdir(tmpdir())).filter((name) => name.startsWith('tollgate-embedded-'));
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('a gateway in the process of its caller', () => {
+  test('holds a key to its plan, and says what the key has used', async () => {
+    const { gateway, call } = await startGateway();
+    const { id, key } = await gateway.createKey({ plan: 'small', name: 'a test' });
+    expect([await call(key), await call(key), await call(key)]).toEqual([200, 200, 429]);
+    expect(await gateway.usage(id)).toMatchObject({
+      id,
+      plan: 'small',
+      windows: { minute: { limit: 2, used: 2, remaining: 0 } },
+    });
+    await gateway.resetUsage(id);
+    expect(await call(key)).toBe(200);
+  });
+
+  test('refuses a revoked key from the next request on', async () => {
+    const { gateway, call } = await startGateway();
+    const { id, key } = await gateway.createKey({ plan: 'small' });
+    expect(await call(key)).toBe(200);
+    await gateway.revokeKey(id);
+    expect(await call(key)).toBe(401);
+  });
+
+  test('lets a banned key pass again when its ban is lifted and its usage reset', async () => {
+    const { gateway, call } = await startGateway();
+    const { id, key } = await gateway.createKey({ plan: 'small' });
+    for (let i = 0; i < 5; i += 1) await call(key);
+    expect((await gateway.usage(id)).ban).toMatchObject({ number: 1 });
+    await gateway.resetUsage(id);
+    expect(await call(key)).toBe(429);
+    await gateway.liftBan(id);
+    expect(await call(key)).toBe(200);
+  });
+
+  test('sees the time of a faked Date, so that a test need not wait for the end of a window', async () => {
+    const { gateway, call } = await startGateway();
+    vi.useFakeTimers({ toFake: ['Date'] });
+    const { key } = await gateway.createKey({ plan: 'small', expiresAt: '1h' });
+    expect([await call(key), await call(key), await call(key)]).toEqual([200, 200, 429]);
+    vi.setSystemTime(Date.now() + 61_000);
+    expect(await call(key)).toBe(200);
+    vi.setSystemTime(Date.now() + 3_600_000);
+    expect(await call(key)).toBe(401);
+  });
+
+  test('throws one Failure with every fault of the objects and of env, each with the path to the value', async () => {
+    const faulty = {
+      gateway: { upstreams: { store: { targets: ['ftp://x'] } }, routes: [{ path: 'no-slash', upstream: 'other' }] },
+      plans: { plans: { small: { limits: { minute: -1 } } } },
+      env: { PORT: 'none', ADMIN_TOKEN: 'short' },
+    };
+    const failure = await createGateway(faulty as unknown as CreateGatewayOptions).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(Failure);
+    expect((failure as Failure).code).toBe('bad_settings');
+    const lines = (failure as Failure).message.split('\n');
+    expect(lines.map((line) => line.split(': ').slice(0, 2).join(': ')).sort()).toEqual([
+      'environment: ADMIN_TOKEN',
+      'environment: PORT',
+      'gateway: routes[0].methods',
+      'gateway: routes[0].path',
+      'gateway: routes[0].upstream',
+      'gateway: upstreams.store.targets[0]',
+      'plans: plans.small.limits.minute',
+    ]);
+  });
+
+  test.each([
+    ['nothing', undefined, /^gateway: must be an object\.$/m],
+    ['a text', 'listen:', /^gateway: must be an object\.$/m],
+    ['a circle', circle(), /^gateway: cannot be written as JSON/m],
+    ['a number that JSON has not', { listen: { port: Number.NaN } }, /^gateway: listen\.port: must be/m],
+  ])('says what is wrong with %s in place of settings', async (_, settings, message) => {
+    const options = { gateway: settings, plans: PLANS } as unknown as CreateGatewayOptions;
+    await expect(createGateway(options)).rejects.toThrow(message);
+  });
+
+  test('refuses what only processes of its own can do', async () => {
+    const workers = { env: { WORKERS: '2' } };
+    await expect(startGateway(workers)).rejects.toThrow(/^environment: WORKERS: /);
+    const editing = startGateway({
+      gateway: { ...SETTINGS, admin: { editPlans: true } },
+    });
+    await expect(editing).rejects.toThrow(/^gateway: admin\.editPlans: /);
+  });
+
+  test('refuses a key that could not be used', async () => {
+    const { gateway } = await startGateway();
+    await expect(gateway.createKey({ plan: 'none' })).rejects.toThrow("There is no plan 'none'");
+    await expect(gateway.createKey({ plan: 'enterprise' })).rejects.toThrow('minute');
+    const limits = { minute: 'many' } as unknown as { minute: number };
+    await expect(gateway.createKey({ plan: 'enterprise', limits })).rejects.toThrow('limits.minute');
+    await expect(gateway.usage('key_0')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(gateway.createKey({ plan: 'enterprise', limits: { minute: 7 } })).resolves.toMatchObject({
+      isDurable: true,
+    });
+  });
+
+  test('leaves nothing behind: no folder, no handler of signals, no open port', async () => {
+    const [before, handlers] = [await temporaries(), process.eventNames()];
+    const { gateway, call } = await startGateway();
+    const { key } = await gateway.createKey({ plan: 'small' });
+    expect(await call(key)).toBe(200);
+    expect(process.eventNames()).toEqual(handlers);
+    expect(await temporaries()).toHaveLength(before.length + 1);
+    await Promise.all([gateway.close(), gateway.close()]);
+    expect(await temporaries()).toEqual(before);
+    await expect(fetch(gateway.url)).rejects.toThrow();
+    const elsewhere = { ...SETTINGS, listen: { host: '192.0.2.1' } };
+    await expect(createGateway({ gateway: elsewhere, plans: PLANS })).rejects.toMatchObject({ code: 'cannot_listen' });
+    expect(await temporaries()).toEqual(before);
+  });
+
+  test('keeps keys and counts in a folder of the caller, for the next gateway', async () => {
+    const dataFolder = await temporaryFolder();
+    const first = await startGateway({ dataFolder });
+    const { id, key } = await first.gateway.createKey({ plan: 'small' });
+    expect([await first.call(key), await first.call(key)]).toEqual([200, 200]);
+    await first.gateway.close();
+    const second = await startGateway({ dataFolder });
+    expect(await second.call(key)).toBe(429);
+    expect((await second.gateway.usage(id)).windows.minute?.used).toBe(2);
+    expect(existsSync(dataFolder)).toBe(true);
+  });
+
+  test('shares a quota with others on one Redis, which it gets from env and never from the process', async () => {
+    const { url } = await privateRedis();
+    const env = { REDIS_URL: url, KEY_PEPPER: 'a pepper that only the tests use' };
+    const [one, other] = [await startGateway({ env }), await startGateway({ env })];
+    const { key } = await one.gateway.createKey({ plan: 'small' });
+    expect([await one.call(key), await other.call(key), await one.call(key)]).toEqual([200, 200, 429]);
+    vi.stubEnv('REDIS_URL', 'redis://127.0.0.1:1');
+    atEnd(() => vi.unstubAllEnvs());
+    const own = await startGateway();
+    expect(await own.call((await own.gateway.createKey({ plan: 'small' })).key)).toBe(200);
+  });
+});
+
+function circle(): object {
+  const settings: Record<string, unknown> = {};
+  settings.listen = settings;
+  return settings;
+}

@@ -1,0 +1,166 @@
+import { execFile } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { delimiter, dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { beforeAll, describe, expect, test } from 'vitest';
+import manifest from '../../../package.json' with { type: 'json' };
+import { buildPackage } from '../../../tools/package/build.ts';
+import { ROOT, type Running, startProcess, temporaryFolder } from '../../support/processes.ts';
+
+// The package as people get it: built, packed, and installed from the tarball into a folder that has nothing else.
+
+const run = promisify(execFile);
+/** Ports that are free, for `start`. */
+const FREE = { PORT: '0', ADMIN_PORT: '0', PETS_PORT: '0' };
+/** npm, npx and the programs of the package run on the Node.js of the tests. */
+const PATH = `${dirname(process.execPath)}${delimiter}${process.env.PATH}`;
+
+let folder: string;
+let installed: string;
+
+beforeAll(async () => {
+  const built = join(await temporaryFolder(), 'package');
+  buildPackage(built);
+  const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', dirname(built)], { cwd: built });
+  folder = await temporaryFolder();
+  await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', join(dirname(built), stdout.trim())], {
+    cwd: folder,
+    env: { ...process.env, PATH },
+  });
+  installed = join(folder, 'node_modules', 'tollgate');
+}, 180_000);
+
+function start(program: string, args: readonly string[], env: Record<string, string> = {}, cwd = folder): Running {
+  return startProcess(program, args, { cwd, env: { PATH, ...env } });
+}
+
+const contentOf = (path: string) => readFileSync(join(installed, path), 'utf8');
+
+describe('the package', () => {
+  test('has JavaScript, declarations of the library and the files that are read, and nothing of development', () => {
+    const files = readdirSync(installed, { recursive: true, encoding: 'utf8' }).map((file) =>
+      file.replaceAll('\\', '/'),
+    );
+    const tops = new Set(files.map((file) => file.split('/')[0]));
+    expect([...tops].sort()).toEqual(
+      ['CHANGELOG.md', 'LICENSE', 'README.md', 'bin', 'config', 'package.json', 'plans.yaml', 'src'].sort(),
+    );
+    expect(files).toContain('src/library.d.ts');
+    expect(files).toContain('src/stores/redis/decide.lua');
+    expect(files).toContain('src/admin/openapi.yaml');
+    const sources = files.filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
+    expect(sources.filter((file) => !file.startsWith('src/admin/console/page/'))).toEqual([]);
+  });
+
+  test('runs no script when it is installed, and depends on what the gateway needs alone', () => {
+    const published = JSON.parse(contentOf('package.json')) as Record<string, unknown>;
+    expect(published.scripts).toBeUndefined();
+    expect(published.devDependencies).toBeUndefined();
+    expect(published.private).toBeUndefined();
+    expect(published.dependencies).toEqual(manifest.dependencies);
+    expect(published.engines).toEqual(manifest.engines);
+    expect(readdirSync(join(folder, 'node_modules'))).not.toContain('node');
+  });
+
+  test('says its version', async () => {
+    const { stdout } = await run('npx', ['tollgate', '--version'], { cwd: folder, env: { ...process.env, PATH } });
+    expect(stdout).toBe(`${manifest.version}\n`);
+  });
+});
+
+describe('npx tollgate start, in an empty folder', () => {
+  test('serves a request with the embedded store, and the console', async () => {
+    const running = start('npx', ['tollgate', 'start'], FREE);
+    const [, origin] = await running.until(/^Tollgate {3}(\S+)$/m, { withinMs: 30_000 });
+    const [, admin] = await running.until(/^admin {6}(\S+) /m);
+    const [, key] = await running.until(/^ {2}free +(tg_live_\w+)$/m);
+    await running.until(/^settings {3}\S+\/config\/gateway\.yaml and /m);
+    const response = await fetch(`${origin}/v1/pets`, { headers: { Authorization: `Bearer ${key}` } });
+    expect([response.status, response.headers.get('x-ratelimit-remaining')]).toEqual([200, '59']);
+    expect(await response.json()).toContainEqual(expect.objectContaining({ name: 'Biscuit' }));
+    const script = await fetch(`${admin}/console/main.ts`);
+    expect([script.status, script.headers.get('content-type')]).toEqual([200, 'text/javascript; charset=utf-8']);
+    expect((await fetch(`${admin}/console/lib/preact.js`)).status).toBe(200);
+    // Ctrl-C: a terminal signals the whole group. npx would not pass SIGTERM on.
+    process.kill(-running.pid, 'SIGINT');
+    await running.until(/"msg":"drained"/);
+  });
+
+  test('takes the settings of the folder if there are some, and does not mix them with its own', async () => {
+    const elsewhere = await temporaryFolder();
+    await writeFile(join(elsewhere, 'plans.yaml'), 'plans: { mine: { limits: { minute: 1 } } }\n');
+    const running = start(process.execPath, [join(installed, 'bin', 'tollgate.js'), 'start'], FREE, elsewhere);
+    expect(await running.exit).toMatchObject({ code: 1 });
+    expect(running.stderr).toContain('config/gateway.yaml:1:1: (file): does not exist.');
+  });
+});
+
+describe('tollgate serve of the package', () => {
+  test('reads changed settings in its thread', async () => {
+    const settings = await temporaryFolder();
+    const [gatewayFile, plansFile] = [join(settings, 'gateway.yaml'), join(settings, 'plans.yaml')];
+    await writeFile(gatewayFile, contentOf('config/gateway.yaml'));
+    await writeFile(plansFile, contentOf('plans.yaml'));
+    const env = {
+      ...FREE,
+      TOLLGATE_CONFIG: gatewayFile,
+      TOLLGATE_PLANS: plansFile,
+      TOLLGATE_DATA: join(settings, 'data'),
+    };
+    const running = start(join(folder, 'node_modules', '.bin', 'tollgate'), ['serve'], env);
+    await running.until(/"msg":"serving"/, { withinMs: 30_000 });
+    await writeFile(plansFile, `${contentOf('plans.yaml')}\n# changed\n`);
+    await running.until(/"msg":"settings and plans in force"/);
+  });
+});
+
+describe('the examples of docs/guides/embed.md', async () => {
+  const guide = readFileSync(join(ROOT, 'docs', 'guides', 'embed.md'), 'utf8');
+  const [plansTest, server] = [...guide.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, text]) => text!);
+
+  beforeAll(async () => {
+    await writeFile(join(folder, 'plans.test.ts'), plansTest!);
+    await writeFile(join(folder, 'server.ts'), server!);
+    await writeFile(join(folder, 'package.json'), JSON.stringify({ type: 'module' }));
+    // What a project of a reader has besides: vitest, and the types of Node.js.
+    await mkdir(join(folder, 'node_modules', '@types'), { recursive: true });
+    await symlink(join(ROOT, 'node_modules', 'vitest'), join(folder, 'node_modules', 'vitest'));
+    await symlink(join(ROOT, 'node_modules', '@types', 'node'), join(folder, 'node_modules', '@types', 'node'));
+  });
+
+  test('are typed, also where the types of libraries are checked', async () => {
+    const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
+    const strict = ['--noEmit', '--strict', '--target', 'esnext', '--module', 'nodenext', '--types', 'node'];
+    // vitest's own declarations are not ours to check.
+    const checked = run(process.execPath, [tsc, ...strict, 'server.ts'], { cwd: folder }).then(
+      () => '',
+      ({ stdout }: { stdout: string }) => stdout,
+    );
+    expect(await checked).toBe('');
+    const withVitest = run(process.execPath, [tsc, ...strict, '--skipLibCheck', 'plans.test.ts'], { cwd: folder });
+    await expect(
+      withVitest.then(
+        () => '',
+        ({ stdout }: { stdout: string }) => stdout,
+      ),
+    ).resolves.toBe('');
+  });
+
+  test('test plans with vitest', async () => {
+    const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
+    const running = start(process.execPath, [vitest, 'run', '--root', folder, 'plans.test.ts']);
+    const { code } = await running.exit;
+    expect(running.stdout + running.stderr).toMatch(/Tests .*1 passed/);
+    expect(code).toBe(0);
+  });
+
+  test('put a gateway before a service of the same program', async () => {
+    const running = start(process.execPath, ['server.ts'], { PORT: '0' });
+    const [, key, url] = await running.until(/Bearer (\w+)' (\S+)/, { withinMs: 30_000 });
+    const response = await fetch(url!, { headers: { Authorization: `Bearer ${key}` } });
+    expect(await response.text()).toMatch(/^Hello, key_\w+\n$/);
+    running.signal('SIGTERM');
+    expect(await running.exit).toEqual({ code: 0, signal: null });
+  });
+});

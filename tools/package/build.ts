@@ -1,0 +1,108 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import manifest from '../../package.json' with { type: 'json' };
+import { ROOT } from '../docs/root.ts';
+
+/** Files beside the compiled ones, as they lie in the repository. */
+const ALSO = ['LICENSE', 'README.md', 'CHANGELOG.md', 'plans.yaml', 'config/gateway.yaml'] as const;
+const SCHEMAS = ['config/gateway.schema.json', 'config/plans.schema.json'] as const;
+/** The page of the console goes as it is: the gateway removes its types when it serves it, in a clone as in the package. */
+const PAGE = join('src', 'admin', 'console', 'page');
+/** The module of the library, whose declarations go with it, and those of what its declarations name. */
+const LIBRARY = join('src', 'library');
+
+/**
+ * Writes the npm package into a folder: JavaScript, because Node.js does not strip types below `node_modules`, with the
+ * folders of the repository, so that files are found beside the modules that read them.
+ * @throws Error if the compiler finds a fault; it has printed the fault
+ */
+export function buildPackage(folder: string): void {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  compileInto(folder);
+  dropDeclarations(folder);
+  copyAssets(join(ROOT, 'src'), join(folder, 'src'));
+  cpSync(join(ROOT, PAGE), join(folder, PAGE), { recursive: true, filter: (file) => !file.endsWith('tsconfig.json') });
+  for (const file of [...ALSO, ...SCHEMAS]) cpSync(join(ROOT, file), join(folder, file));
+  mkdirSync(join(folder, 'bin'), { recursive: true });
+  writeFileSync(join(folder, 'bin', 'tollgate.js'), compiledBin(), { mode: 0o755 });
+  writeFileSync(join(folder, 'package.json'), `${JSON.stringify(publishedManifest(), null, 2)}\n`);
+}
+
+/** What npm reads: without the scripts and the packages of development, the Node.js of a clone (`node`) among them. */
+function publishedManifest() {
+  const { name, version, description, license, type, engines, bin, dependencies } = manifest;
+  return {
+    ...{ name, version, description, license, type, engines, bin },
+    exports: {
+      '.': { types: './src/library.d.ts', default: './src/library.js' },
+      './package.json': './package.json',
+    },
+    files: ['bin', 'src', 'config', 'plans.yaml', 'CHANGELOG.md'],
+    dependencies,
+  };
+}
+
+function compileInto(folder: string): void {
+  mkdirSync(join(ROOT, 'dist'), { recursive: true });
+  const draft = mkdtempSync(join(ROOT, 'dist', 'tsconfig-'));
+  try {
+    const settings = {
+      extends: join(ROOT, 'tsconfig.json'),
+      compilerOptions: {
+        noEmit: false,
+        declaration: true,
+        rewriteRelativeImportExtensions: true,
+        allowImportingTsExtensions: false,
+        rootDir: ROOT,
+        outDir: folder,
+      },
+      include: [join(ROOT, 'src')],
+      exclude: [join(ROOT, PAGE)],
+    };
+    const file = join(draft, 'tsconfig.json');
+    writeFileSync(file, JSON.stringify(settings));
+    execFileSync(process.execPath, [join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', file], {
+      stdio: 'inherit',
+    });
+  } finally {
+    rmSync(draft, { recursive: true });
+  }
+}
+
+/** Removes the declarations that no program can import: those that the library's do not lead to. */
+function dropDeclarations(folder: string): void {
+  const kept = new Set<string>();
+  const keep = (file: string): void => {
+    if (kept.has(file)) return;
+    kept.add(file);
+    const text = readFileSync(file, 'utf8');
+    for (const [, path] of text.matchAll(/(?:from |import\()['"](\.{1,2}\/[^'"]+)\.[jt]s['"]/g)) {
+      keep(`${join(dirname(file), path!)}.d.ts`);
+    }
+  };
+  keep(join(folder, `${LIBRARY}.d.ts`));
+  for (const file of filesBelow(join(folder, 'src'))) if (file.endsWith('.d.ts') && !kept.has(file)) rmSync(file);
+}
+
+/** Copies what the modules read at run time: scripts for Redis, descriptions of APIs. */
+function copyAssets(from: string, to: string): void {
+  for (const file of filesBelow(from)) {
+    if (file.endsWith('.ts') || file.startsWith(join(ROOT, PAGE))) continue;
+    cpSync(file, join(to, relative(from, file)));
+  }
+}
+
+function filesBelow(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
+}
+
+function compiledBin(): string {
+  const text = readFileSync(join(ROOT, 'bin', 'tollgate.js'), 'utf8');
+  const compiled = text.replace("'../src/main.ts'", "'../src/main.js'");
+  if (compiled === text) throw new Error('bin/tollgate.js does not import ../src/main.ts any more.');
+  return compiled;
+}

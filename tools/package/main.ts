@@ -1,0 +1,8 @@
+import { join } from 'node:path';
+import { ROOT } from '../docs/root.ts';
+import { buildPackage } from './build.ts';
+
+/** `npm run build:package`: writes the npm package to dist/package, for `npm pack` or `npm publish` there. */
+const folder = join(ROOT, 'dist', 'package');
+buildPackage(folder);
+process.stdout.write(`${folder}: run \`npm pack\` or \`npm publish\` there.\n`);
