@@ -30,6 +30,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   now: async () => (await import('./cli/now.ts')).now,
   deprecations: async () => (await import('./cli/deprecations.ts')).deprecations,
   schema: async () => (await import('./cli/schema.ts')).schema,
+  version: async () => (await import('./cli/version.ts')).version,
 };
 
 /**
@@ -68,11 +69,7 @@ function asksForHelp(args: readonly string[]): boolean {
 
 async function answerWithoutCommand(args: readonly string[], terminal: Terminal): Promise<ExitCode> {
   const group = args[0] !== undefined && Object.keys(COMMANDS).some((name) => name.startsWith(`${args[0]} `));
-  if (args[0] === '--version') {
-    const { default: manifest } = await import('../package.json', { with: { type: 'json' } });
-    terminal.out(`${manifest.version}\n`);
-    return 0;
-  }
+  if (args[0] === '--version') return await main(['version'], terminal);
   if (asksForHelp(args) && (args[0]?.startsWith('-') || group || args[0] === 'help')) {
     terminal.out(await overview(group ? `${args[0]} ` : ''));
     return 0;

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { allowanceOf, type Plan } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
@@ -34,10 +34,10 @@ export const start: Command = {
     const given = terminal.env;
     const petsPort = portOf(given, 'PETS_PORT', 9000);
     if ('faults' in petsPort) throw new Failure('bad_settings', petsPort.faults.join('\n'));
-    const settings = withSettings(given);
-    const replaced = replacedTargets(settings);
     const dataFolder = resolve(given.TOLLGATE_DATA || 'data');
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
+    const settings = withSettings(given, dataFolder);
+    const replaced = replacedTargets(settings);
     const pets = await startPets({
       host: '127.0.0.1',
       port: petsPort.port,
@@ -62,16 +62,21 @@ export const start: Command = {
   },
 };
 
-/** The folder of the clone or the package, which has a gateway.yaml and a plans.yaml to start from. */
+/** The folder of the clone, the package or the executable, which has a gateway.yaml and a plans.yaml to start from. */
 const PACKAGE = join(import.meta.dirname, '..', '..');
 
 /**
- * The environment, with the settings that come with Tollgate if the working directory has none: `npx tollgate start` works in
- * an empty folder. Only `start` does so, because a gateway before a real service must not take what nobody wrote for it.
+ * The environment, with settings in the data folder if the working directory has none: `npx tollgate start` works in an empty
+ * folder. They are those that come with Tollgate until somebody changes them. Only `start` does so, because a gateway before a
+ * real service must not take settings that nobody wrote for it.
  */
-function withSettings(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+function withSettings(env: NodeJS.ProcessEnv, dataFolder: string): NodeJS.ProcessEnv {
   if (env.TOLLGATE_CONFIG || env.TOLLGATE_PLANS || filesOf(env).some((file) => existsSync(file))) return env;
-  const [TOLLGATE_CONFIG, TOLLGATE_PLANS] = filesOf({}).map((file) => join(PACKAGE, file));
+  const [TOLLGATE_CONFIG, TOLLGATE_PLANS] = filesOf({}).map((file) => {
+    const own = join(dataFolder, basename(file));
+    if (!existsSync(own)) writeWhole(own, readFileSync(join(PACKAGE, file), 'utf8'));
+    return own;
+  });
   return { ...env, TOLLGATE_CONFIG, TOLLGATE_PLANS };
 }
 
@@ -112,7 +117,7 @@ async function greet(
     ...(replaced.length === 0
       ? []
       : [`           They stand for ${replaced.join(', ')} of gateway.yaml, which \`tollgate serve\` forwards to.`]),
-    ...(areOurs ? [`settings   ${filesOf(env).join(' and ')}  (this folder has none; copy these to change them)`] : []),
+    ...(areOurs ? [`settings   ${filesOf(env).join(' and ')}  (this folder has none)`] : []),
     '',
     'A demo key for each plan:',
     ...keys.map(({ plan, key }) => `  ${plan.padEnd(width)}  ${key}`),
@@ -164,7 +169,8 @@ export function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey[]> {
         const key = kept !== undefined && (await works(store, kept, plan)) ? kept : await makeDemoKey(store, plan);
         keys.push({ plan: plan.name, key });
       }
-      if (!isDeepStrictEqual(before, byPlan(keys))) writeKeptKeys(file, byPlan(keys));
+      const kept = byPlan(keys);
+      if (!isDeepStrictEqual(before, kept)) writeWhole(file, `${JSON.stringify(Object.fromEntries(kept), null, 2)}\n`);
       return keys;
     },
     { makesSecrets: true },
@@ -219,9 +225,9 @@ function readKeptKeys(file: string): ReadonlyMap<string, string> {
   }
 }
 
-/** Writes a draft and renames it, so that the file is never half written. */
-function writeKeptKeys(file: string, keys: ReadonlyMap<string, string>): void {
+/** Writes a draft that only its owner can read and renames it, so that the file is never half written. */
+function writeWhole(file: string, text: string): void {
   const draft = `${file}.${process.pid}`;
-  writeFileSync(draft, `${JSON.stringify(Object.fromEntries(keys), null, 2)}\n`, { mode: 0o600 });
+  writeFileSync(draft, text, { mode: 0o600 });
   renameSync(draft, file);
 }

@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { Worker } from 'node:worker_threads';
+import type { Worker } from 'node:worker_threads';
 import type { Plans } from '../../admit/plan.ts';
 import { STEPS_PER_SLICE } from '../../config/steps.ts';
 import { Failure } from '../../failure.ts';
 import type { KeyStore } from '../../identify/key-store.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
-import { programBeside } from '../../io/own-program.ts';
+import { startThread } from '../../io/own-program.ts';
 import type { RecentRecord } from '../../simulate/recent-record.ts';
 import { countLiveKeys } from '../plans-in-use.ts';
 import type { FromThread, LiveCount, Question, RefusedDraft, Results, Task, ToThread } from './draft-thread.ts';
@@ -49,7 +49,6 @@ export interface RefusedTask {
 
 export type Outcome<T> = { readonly result: T } | { readonly refusal: RefusedTask };
 
-const PROGRAM = programBeside(import.meta, 'draft-thread');
 /** Checks, and simulations, that wait for the one under way. Each holds its body. */
 const MOST_WAITING = { checks: 8, simulations: 1 };
 /** Keys that are read in one turn of the event loop, so that requests are served in between. */
@@ -128,7 +127,7 @@ export class PlanDrafts {
     withinMs: number,
     heapMb: number,
   ): Promise<Outcome<Results[T['kind']]>> {
-    const worker = new Worker(PROGRAM, {
+    const worker = startThread(import.meta, 'draft-thread', {
       env: { ...process.env, ...compileCacheVariables() },
       resourceLimits: { maxOldGenerationSizeMb: heapMb },
     });

@@ -5,7 +5,7 @@ import type { Readiness } from '../../admin/listener.ts';
 import type { Configuration } from '../../config/settings.ts';
 import { Failure } from '../../failure.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
-import { programBeside } from '../../io/own-program.ts';
+import { nodeOptions, programBeside } from '../../io/own-program.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import type { DecidedColumns, LiveQuestion, ProcessAnswer } from '../../operations/live/shapes.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
@@ -246,6 +246,7 @@ const RAISE = 'raise the limits on open files, processes and memory.';
 function forkWorker(worker: number, env: NodeJS.ProcessEnv, onError: (error: Error) => void): ChildProcess | null {
   try {
     return fork(PROGRAM, [String(worker)], {
+      execArgv: nodeOptions(),
       env: { ...compileCacheVariables(), ...env },
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
       serialization: 'advanced',

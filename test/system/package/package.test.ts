@@ -75,7 +75,7 @@ describe('npx tollgate start, in an empty folder', () => {
     const [, origin] = await running.until(/^Tollgate {3}(\S+)$/m, { withinMs: 30_000 });
     const [, admin] = await running.until(/^admin {6}(\S+) /m);
     const [, key] = await running.until(/^ {2}free +(tg_live_\w+)$/m);
-    await running.until(/^settings {3}\S+\/config\/gateway\.yaml and /m);
+    await running.until(/^settings {3}\S+\/data\/gateway\.yaml and /m);
     const response = await fetch(`${origin}/v1/pets`, { headers: { Authorization: `Bearer ${key}` } });
     expect([response.status, response.headers.get('x-ratelimit-remaining')]).toEqual([200, '59']);
     expect(await response.json()).toContainEqual(expect.objectContaining({ name: 'Biscuit' }));

@@ -1,0 +1,94 @@
+import { execFile } from 'node:child_process';
+import { chmod, cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { beforeAll, expect, test } from 'vitest';
+import manifest from '../../../package.json' with { type: 'json' };
+import { buildBinary } from '../../../tools/package/binary.ts';
+import { eventually } from '../../support/conditions.ts';
+import { ROOT, type Running, startProcess, temporaryFolder } from '../../support/processes.ts';
+import { privateRedis } from '../../support/redis.ts';
+
+// The executable of `npm run build:binary`, started in a folder that has nothing else, and without Node.js on the PATH.
+
+const FREE = { PORT: '0', ADMIN_PORT: '0', PETS_PORT: '0' };
+const TOKEN = 'a-token-that-only-the-tests-use';
+const run = promisify(execFile);
+
+let binary: string;
+let folder: string;
+
+beforeAll(async () => {
+  await mkdir(join(ROOT, 'dist'), { recursive: true });
+  binary = join(await temporaryFolder(), 'a-name-of-its-own');
+  await buildBinary(binary);
+  folder = await temporaryFolder();
+}, 300_000);
+
+function start(args: readonly string[], env: Record<string, string> = {}): Running {
+  return startProcess(binary, args, { cwd: folder, env: { ...FREE, PATH: '/nowhere', ...env } });
+}
+
+/** A clone of the settings that come with Tollgate. */
+async function settings(): Promise<Record<'TOLLGATE_CONFIG' | 'TOLLGATE_PLANS' | 'TOLLGATE_DATA', string>> {
+  const at = await temporaryFolder();
+  const [TOLLGATE_CONFIG, TOLLGATE_PLANS] = [join(at, 'gateway.yaml'), join(at, 'plans.yaml')];
+  await cp(join(ROOT, 'config', 'gateway.yaml'), TOLLGATE_CONFIG);
+  await cp(join(ROOT, 'plans.yaml'), TOLLGATE_PLANS);
+  await chmod(TOLLGATE_PLANS, 0o600);
+  return { TOLLGATE_CONFIG, TOLLGATE_PLANS, TOLLGATE_DATA: join(at, 'data') };
+}
+
+test('says its version', async () => {
+  const { stdout } = await run(binary, ['--version'], { cwd: folder });
+  expect(stdout).toBe(`${manifest.version}\n`);
+});
+
+test('start serves a request and the console, and writes into its data folder alone', async () => {
+  const running = start(['start']);
+  const [, origin] = await running.until(/^Tollgate {3}(\S+)$/m, { withinMs: 30_000 });
+  const [, admin] = await running.until(/^admin {6}(\S+) /m);
+  const [, key] = await running.until(/^ {2}free +(tg_live_\w+)$/m);
+  const response = await fetch(`${origin}/v1/pets`, { headers: { Authorization: `Bearer ${key}` } });
+  expect([response.status, response.headers.get('x-ratelimit-remaining')]).toEqual([200, '59']);
+  expect(await response.json()).toContainEqual(expect.objectContaining({ name: 'Biscuit' }));
+  expect((await fetch(`${admin}/console/main.ts`)).status).toBe(200);
+  expect((await fetch(`${admin}/console/lib/preact.js`)).status).toBe(200);
+  expect(await running.stop()).toEqual({ code: 0, signal: null });
+  expect(await readdir(folder)).toEqual(['data']);
+});
+
+test('serve reads changed settings, and checks drafts, in its threads', async () => {
+  const env = { ...(await settings()), ADMIN_TOKEN: TOKEN };
+  const running = start(['serve'], env);
+  const [line] = await running.until(/^\{.*"msg":"serving"\}$/m, { withinMs: 30_000 });
+  const { admin } = JSON.parse(line) as { admin: number };
+  const checked = await fetch(`http://127.0.0.1:${admin}/admin/plans/check`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${TOKEN}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ text: 'plans: { small: { limits: { minute: -1 } } }' }),
+  });
+  expect(await checked.json()).toMatchObject({ faults: [{ path: 'plans.small.limits.minute' }] });
+  await writeFile(env.TOLLGATE_PLANS, `${await readFile(env.TOLLGATE_PLANS, 'utf8')}# changed\n`);
+  await running.until(/"msg":"settings and plans in force"/);
+});
+
+test('serve starts workers of its own kind, which count in one Redis, and whose processes have no debugger', async () => {
+  const { url } = await privateRedis();
+  const env = { ...(await settings()), REDIS_URL: url, KEY_PEPPER: 'a pepper that only the tests use', WORKERS: '2' };
+  const running = start(['serve'], env);
+  const [line] = await running.until(/^\{.*"msg":"serving"\}$/m, { withinMs: 30_000 });
+  const { port } = JSON.parse(line) as { port: number };
+  await running.until((output) => output.match(/"msg":"worker serving"/g)?.length === 2);
+  const created = start(['keys', 'create', '--plan', 'free', '--json'], env);
+  expect(await created.exit).toMatchObject({ code: 0 });
+  const { key } = JSON.parse(created.stdout) as { key: string };
+  // There is no service: what counts is that both workers know the key.
+  const call = () => fetch(`http://127.0.0.1:${port}/v1/pets`, { headers: { Authorization: `Bearer ${key}` } });
+  await eventually(async () => expect((await call()).headers.get('x-ratelimit-remaining')).toBe('50'));
+  const pids = [...running.stdout.matchAll(/"pid":(\d+),.*"worker serving"/g)].map(([, pid]) => Number(pid));
+  for (const pid of [running.pid, ...pids]) process.kill(pid, 'SIGUSR1');
+  expect((await call()).status).toBe(502);
+  expect(running.stderr).not.toContain('Debugger listening');
+  expect(await running.stop()).toEqual({ code: 0, signal: null });
+});
