@@ -5,17 +5,21 @@
 ARG NODE_IMAGE=node:26.10.0-slim@sha256:ec7758ee051e457b468b32bde57b0879010b325bb9862718e9615225ce4aaae1
 
 # What the gateway needs to run and nothing that is only for tests and tools. That leaves out the npm package `node`, too,
-# which is right: here Node.js is the base.
+# which is right: here Node.js is the base. The SBOM is that of what was installed: with --omit=dev npm would leave packages out.
 FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --ignore-scripts \
+ && npm pkg delete devDependencies \
+ && npm sbom --sbom-format=cyclonedx --sbom-type=application >sbom.cdx.json \
  && find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 
 FROM ${NODE_IMAGE} AS runtime
 WORKDIR /app
 # All code belongs to root and runs as somebody else: a gateway that is broken into cannot change itself.
 COPY --from=dependencies /app/node_modules ./node_modules
+# What is in it, for scanners: CycloneDX.
+COPY --from=dependencies /app/sbom.cdx.json ./
 COPY package.json LICENSE ./
 COPY bin ./bin
 COPY src ./src

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { adminApiPage } from './admin-api.ts';
 import { commandsPage } from './commands.ts';
 import { headersAndErrorsPage } from './errors.ts';
+import { licencesPage } from './licences.ts';
 import { metricsPage } from './metrics.ts';
 import { reliabilityPage } from './reliability.ts';
 import { ROOT } from './root.ts';
@@ -17,6 +18,7 @@ export async function generatedPages(): Promise<ReadonlyMap<string, string>> {
     ['docs/reference/commands.md', await commandsPage()],
     ['docs/reference/admin-api.md', adminApiPage()],
     ['docs/reference/metrics.md', metricsPage()],
+    ['docs/reference/licences.md', licencesPage()],
     ['docs/reference/headers-and-errors.md', headersAndErrorsPage(read('docs/reference/headers-and-errors.md'))],
   ]);
 }

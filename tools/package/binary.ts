@@ -5,6 +5,7 @@ import { build } from 'rolldown';
 import { threadBundleOf } from '../../src/io/own-program.ts';
 import { ROOT } from '../docs/root.ts';
 import { buildPackage } from './build.ts';
+import { productionPackages } from './lock.ts';
 
 /** The programs that run in threads, which see no file of the executable. */
 const THREADS = ['src/config/settings-thread', 'src/operations/plans/draft-thread'] as const;
@@ -25,8 +26,8 @@ export async function buildBinary(file: string): Promise<void> {
       await bundle(join(staged, `${thread}.js`), join(staged, dirname(thread), threadBundleOf(basename(thread))));
     cpSync(join(ROOT, 'tools', 'package', 'executable.js'), join(staged, 'executable.js'));
     const own = filesBelow(staged).map((path) => [relative(staged, path), path]);
-    const packages = productionPackages().flatMap((name) => {
-      const files = filesBelow(join(ROOT, name)).filter((path) => !UNREAD.test(path));
+    const packages = productionPackages(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).flatMap((one) => {
+      const files = filesBelow(join(ROOT, one.path)).filter((path) => !UNREAD.test(path));
       return files.map((path) => [relative(ROOT, path), path]);
     });
     const files = [...own, ...packages].filter(([name]) => name !== 'executable.js' && !name!.endsWith('.d.ts'));
@@ -52,16 +53,6 @@ export async function buildBinary(file: string): Promise<void> {
 /** Puts a program and all that it imports into one file. */
 async function bundle(input: string, file: string): Promise<void> {
   await build({ input, platform: 'node', output: { file, format: 'cjs', codeSplitting: false }, logLevel: 'warn' });
-}
-
-/** The folders of the packages that the gateway needs, from package-lock.json, which names those of development as such. */
-function productionPackages(): string[] {
-  const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { dev?: boolean; devOptional?: boolean }>;
-  };
-  return Object.entries(packages)
-    .filter(([name, { dev, devOptional }]) => name !== '' && dev !== true && devOptional !== true)
-    .map(([name]) => name);
 }
 
 /** The files below a folder, without those of packages inside it: each package is named itself. */
