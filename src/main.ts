@@ -17,6 +17,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'keys topup': async () => (await import('./cli/usage-changes.ts')).keysTopUp,
   'keys import': async () => (await import('./cli/keys/import.ts')).keysImport,
   'keys export': async () => (await import('./cli/keys/export.ts')).keysExport,
+  'keys backup': async () => (await import('./cli/keys/backup.ts')).keysBackup,
+  'keys restore': async () => (await import('./cli/keys/backup.ts')).keysRestore,
   'plans show': async () => (await import('./cli/plans/show.ts')).plansShow,
   'plans check': async () => (await import('./cli/plans/check.ts')).plansCheck,
   'plans diff': async () => (await import('./cli/plans/diff.ts')).plansDiff,

@@ -99,6 +99,26 @@ export function portOf(
   return fault === null ? { port: Number(value) } : { faults: [`environment: ${name}: ${fault}.`] };
 }
 
+/**
+ * The passphrase of a backup: BACKUP_PASSPHRASE, or what the file of BACKUP_PASSPHRASE_FILE holds.
+ * @returns null if neither is set, or the fault
+ */
+export function backupPassphraseOf(
+  env: Variables,
+): { readonly passphrase: string | null } | { readonly faults: readonly string[] } {
+  const faults: string[] = [];
+  const report = (name: string, message: string) => faults.push(`environment: ${name}: ${message}.`);
+  const passphrase = secretOf(env, 'BACKUP_PASSPHRASE', { read: readSecret, report });
+  return faults.length > 0 ? { faults } : { passphrase };
+}
+
+/** What is wrong with the passphrase of a new backup, whose holder may try as many as he likes; null if nothing is. */
+export function faultOfPassphrase(text: string): string | null {
+  return isWeak(text)
+    ? `must have at least 16 characters, 5 of them different; ${MAKE_ONE}, or use six random words`
+    : null;
+}
+
 interface SecretSource {
   readonly read: SecretReader;
   report(name: string, message: string): void;

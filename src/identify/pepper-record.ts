@@ -80,7 +80,7 @@ function newHistory(random: Random): PepperHistory {
 /** @throws Failure `pepper_mismatch`, `store_corrupt` */
 function open(text: string, peppers: readonly string[]): PepperHistory {
   const { checks, sealed } = read(text, RECORD);
-  const newest = peppers.find((pepper) => isSameDigest(checkOf(pepper), checks[0]!));
+  const newest = peppers.find((pepper) => isSameDigest(pepperCheckOf(pepper), checks[0]!));
   if (newest === undefined) {
     throw new Failure(
       'pepper_mismatch',
@@ -96,7 +96,7 @@ function isUpToDate(text: string, peppers: readonly string[], { peppers: known }
   const { checks } = read(text, RECORD);
   return (
     checks.length === peppers.length &&
-    peppers.every((pepper, i) => isSameDigest(checkOf(pepper), checks[i]!) && known.includes(pepper))
+    peppers.every((pepper, i) => isSameDigest(pepperCheckOf(pepper), checks[i]!) && known.includes(pepper))
   );
 }
 
@@ -105,7 +105,7 @@ function seal(history: PepperHistory, peppers: readonly string[], random: Random
   const cipher = createCipheriv('aes-256-gcm', sealingKeyOf(peppers[0]!), iv);
   const text = Buffer.concat([cipher.update(JSON.stringify(history)), cipher.final()]);
   const sealed = Buffer.concat([iv, cipher.getAuthTag(), text]).toString('base64url');
-  return JSON.stringify({ checks: peppers.map(checkOf), sealed });
+  return JSON.stringify({ checks: peppers.map(pepperCheckOf), sealed });
 }
 
 function unseal(sealed: string, pepper: string): string {
@@ -141,10 +141,12 @@ function unreadable(cause?: unknown): Failure {
 }
 
 /**
+ * A value that shows whether two peppers are the same, without revealing either.
+ *
  * Neither this nor the sealing key can equal the digest of a secret: the input of those is a SHA-256 of 32 bytes, and
  * neither input here has that length.
  */
-function checkOf(pepper: string): string {
+export function pepperCheckOf(pepper: string): string {
   return createHmac('sha256', pepper).update('tollgate pepper check').digest('base64url');
 }
 

@@ -22,8 +22,8 @@ export interface ChangeOrigin {
   readonly clientAddress: string | null;
 }
 
-/** The changes in the record: those of the admin API, and imports, which only a command makes. */
-export type RecordedAction = Action | 'key.import';
+/** The changes in the record: those of the admin API, and imports and restores, which only a command makes. */
+export type RecordedAction = Action | 'key.import' | 'key.restore';
 
 /** The outcome of a change. */
 export interface ChangeResult {

@@ -17,6 +17,7 @@ export async function runCommand(env: NodeJS.ProcessEnv, ...args: string[]) {
     },
     hiddenInput: async () => env.TEST_INPUT ?? '',
     isTerminal: env.TEST_TERMINAL === 'yes',
+    ...(env.TEST_TERMINAL === 'yes' ? { question: async () => env.TEST_INPUT ?? '' } : {}),
   });
   return { code, stdout, stderr };
 }

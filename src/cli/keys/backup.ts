@@ -1,0 +1,291 @@
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { backupPassphraseOf, faultOfPassphrase } from '../../config/environment.ts';
+import { type ExitCode, Failure } from '../../failure.ts';
+import { isSameDigest } from '../../identify/api-key.ts';
+import { pepperCheckOf } from '../../identify/pepper-record.ts';
+import type { ChangeResult } from '../../operations/audit-trail.ts';
+import { type Backup, backupText, verifiedBackup } from '../../operations/backup/backup-keys.ts';
+import { type RestoredKey, restoreKeys } from '../../operations/backup/restore-keys.ts';
+import { openSealed, sealed } from '../../operations/backup/sealed-file.ts';
+import { nameOfStore, type OpenStore, withStore } from '../../serve/open-store.ts';
+import { operationsOn } from '../operations.ts';
+import { outcomeOfError, recorded } from '../recorded-change.ts';
+import type { Command, Terminal, Words } from '../terminal/command.ts';
+import { Progress } from '../terminal/output.ts';
+import { json } from './text-form.ts';
+
+// `tollgate keys backup` and `keys restore`: the keys of a store in one encrypted file, and back.
+
+const PASSPHRASE_ABOUT =
+  'The passphrase is asked on a terminal; elsewhere BACKUP_PASSPHRASE has it, or the file that BACKUP_PASSPHRASE_FILE names.';
+
+/** `tollgate keys backup`: writes every key to an encrypted file. */
+export const keysBackup: Command = {
+  name: 'keys backup',
+  about:
+    'Writes every API key, with its limits and the digests of its secrets, to an encrypted file that `tollgate keys restore` reads. ' +
+    `It holds no secret, no pepper, and nothing that was counted. ${PASSPHRASE_ABOUT}`,
+  positionals: ['FILE'],
+  options: {
+    force: { type: 'boolean', about: 'Replaces FILE if it exists.' },
+    json: { type: 'boolean', about: 'Prints {"file","keys"}.' },
+  },
+  examples: [
+    'tollgate keys backup keys.backup',
+    'BACKUP_PASSPHRASE_FILE=/run/secrets/backup tollgate keys backup keys.backup --force',
+  ],
+  async run({ options, positionals }, terminal) {
+    const [file] = positionals as [string];
+    const refuseExisting = () => {
+      if (options.force === true || !existsSync(file)) return;
+      throw new Failure('refused', `${file} exists. Give another name, or --force to replace it.`);
+    };
+    refuseExisting();
+    const passphrase = await newPassphrase(terminal);
+    return withStore<ExitCode>(
+      terminal.env,
+      async (store) => {
+        const progress = new Progress(terminal, () => performance.now());
+        let count = 0;
+        const everyKey = operationsOn(store).everyKey({ all: true });
+        const text = backupText(everyKey, { peppers: store.peppers, nowMs: Date.now() }, (keys) => {
+          count = keys;
+          progress.show('keys', keys, null, String);
+        });
+        try {
+          await writeWhole(file, sealed(text, passphrase, randomBytes), refuseExisting);
+        } finally {
+          progress.end();
+        }
+        if (options.json === true) terminal.out(json({ file, keys: count }));
+        else {
+          terminal.out(`${file} has ${keysText(count)} of ${nameOfStore(store.settings)}.\n`);
+          terminal.out(
+            'It is of use only with its passphrase and with the pepper of the store: keep each of them elsewhere.\n',
+          );
+        }
+        return 0;
+      },
+      { needsPlans: false, warn: terminal.error },
+    );
+  },
+};
+
+/**
+ * Writes a file beside its place and renames it, so that no one ever finds half of it.
+ * @param check throws if the file must not be replaced
+ */
+async function writeWhole(file: string, bytes: AsyncIterable<Uint8Array>, check: () => void): Promise<void> {
+  const draft = `${file}.${randomBytes(6).toString('hex')}.draft`;
+  const cannot = (cause: unknown) => {
+    const { code = 'unknown error' } = cause as NodeJS.ErrnoException;
+    return new Failure('refused', `${file} cannot be written (${code}). Name another place.`, cause);
+  };
+  const handle = await open(draft, 'wx', 0o600).catch((cause) => {
+    throw cannot(cause);
+  });
+  try {
+    for await (const piece of bytes) {
+      await handle.appendFile(piece).catch((cause) => {
+        throw cannot(cause);
+      });
+    }
+    await handle.sync();
+    await handle.close();
+    check();
+    await rename(draft, file).catch((cause) => {
+      throw cannot(cause);
+    });
+  } catch (error) {
+    await handle.close().catch(() => {});
+    await rm(draft, { force: true });
+    throw error;
+  }
+}
+
+/** `tollgate keys restore`: writes the keys of a backup to the store. */
+export const keysRestore: Command = {
+  name: 'keys restore',
+  about:
+    'Writes the API keys of a backup to the store; keys that are there already are left as they are. The file is read to its end first: ' +
+    `one that is damaged or cut off restores nothing. ${PASSPHRASE_ABOUT}`,
+  positionals: ['FILE'],
+  options: {
+    'dry-run': { type: 'boolean', about: 'Says what would become of each key, and writes nothing.' },
+    force: {
+      type: 'boolean',
+      about:
+        'Gives keys that are there already the plan, limits, name, owner, notes and end of the backup. Revoked and deleted keys, and ' +
+        'secrets that were rotated away, do not come back.',
+    },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints {"madeAt","restored","same","left","replaced","unknown","refused","dryRun","keys"}; keys are those with something to tell, at most 1000.',
+    },
+  },
+  examples: ['tollgate keys restore keys.backup --dry-run', 'tollgate keys restore keys.backup'],
+  async run(words, terminal) {
+    const [file] = words.positionals as [string];
+    const handle = await open(file, 'r').catch((cause: NodeJS.ErrnoException) => {
+      throw new Failure('refused', `${file} cannot be read (${cause.code}).`, cause);
+    });
+    try {
+      const passphrase = await knownPassphrase(terminal);
+      const backup = await verifiedBackup(await openSealed((at, length) => readAt(handle, at, length), passphrase));
+      // The peppers are compared before the store is opened for writing, which would record those of the settings as its own.
+      const warn = terminal.error;
+      await withStore(terminal.env, async ({ peppers }) => refuseOtherPeppers(backup, peppers, warn), {
+        warn: () => {},
+      });
+      const options = { makesSecrets: words.options['dry-run'] !== true, warn };
+      return await withStore(terminal.env, (store) => restore(backup, store, words, terminal), options);
+    } finally {
+      await handle.close();
+    }
+  },
+};
+
+async function readAt(handle: FileHandle, position: number, length: number): Promise<Uint8Array> {
+  const buffer = Buffer.allocUnsafe(length);
+  let filled = 0;
+  while (filled < length) {
+    const { bytesRead } = await handle.read(buffer, filled, length - filled, position + filled).catch((cause) => {
+      throw new Failure('refused', `The backup cannot be read (${(cause as NodeJS.ErrnoException).code}).`, cause);
+    });
+    if (bytesRead === 0) break;
+    filled += bytesRead;
+  }
+  return buffer.subarray(0, filled);
+}
+
+/** @throws Failure `pepper_mismatch` if no key of the backup could work in the store */
+function refuseOtherPeppers(backup: Backup, peppers: readonly string[], warn: (text: string) => void): void {
+  const inUse = peppers.map(pepperCheckOf);
+  const known = backup.peppers.filter((check) => inUse.some((one) => isSameDigest(one, check)));
+  if (known.length === 0) {
+    throw new Failure(
+      'pepper_mismatch',
+      'The keys of the backup were made under another pepper than that of this store, and none of them would work. ' +
+        'Set KEY_PEPPER to the pepper of that time, or to `new,old` if it was changed since.',
+    );
+  }
+  if (known.length < backup.peppers.length) {
+    warn(
+      'warning: the backup was made with further peppers, which this store does not use: keys whose secrets are only known under those ' +
+        'will not work. Add them to KEY_PEPPER as `new,old`.\n',
+    );
+  }
+}
+
+/** At most this many keys are named in the JSON report and in the record of changes. The counts include all keys. */
+const MOST_KEYS_TOLD = 1_000;
+
+async function restore(backup: Backup, store: OpenStore, { options }: Words, terminal: Terminal): Promise<ExitCode> {
+  const [dryRun, isJson] = [options['dry-run'] === true, options.json === true];
+  const counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0 };
+  const told: RestoredKey[] = [];
+  const written: string[] = [];
+  const unknownPlans = new Set<string>();
+  const progress = new Progress(terminal, () => performance.now());
+  let failure: unknown = null;
+  let done = 0;
+  const noted = async function* () {
+    for await (const key of backup.keys()) {
+      if (key.revokedAtMs === null && !store.plans.plans.has(key.plan)) unknownPlans.add(key.plan);
+      yield key;
+    }
+  };
+  const work = async () => {
+    try {
+      for await (const outcome of restoreKeys(noted(), { keys: store.keys, force: options.force === true, dryRun })) {
+        counts[outcome.kind]++;
+        progress.show('restoring', ++done, backup.count, String);
+        const isWritten = outcome.kind === 'restored' || outcome.kind === 'replaced' || outcome.kind === 'unknown';
+        if (isWritten && written.length < MOST_KEYS_TOLD) written.push(outcome.id);
+        if (outcome.why === null) continue;
+        if (isJson && told.length < MOST_KEYS_TOLD) told.push(outcome);
+        if (isJson) continue;
+        progress.end();
+        terminal.error(`${outcome.id} ${outcome.why}\n`);
+      }
+    } catch (error) {
+      failure = error;
+    }
+    progress.end();
+  };
+  const resultOf = (): ChangeResult => {
+    const change = { target: null, before: null, after: { madeAt: backup.madeAt, ...counts, keys: written } };
+    const isChanged = written.length > 0;
+    if (failure !== null) {
+      const { outcome, code } = outcomeOfError(failure);
+      return { outcome: isChanged ? 'unknown' : outcome, code, ...change };
+    }
+    return { outcome: counts.unknown > 0 ? 'unknown' : isChanged ? 'done' : 'unchanged', code: null, ...change };
+  };
+  if (dryRun) await work();
+  else await recorded(store, { action: 'key.restore', target: null, warn: terminal.error, work, resultOf });
+  if (unknownPlans.size > 0) {
+    const names = [...unknownPlans].join(', ');
+    terminal.error(
+      `warning: plans.yaml lacks plans that keys of the backup are on (${names}): requests with them are refused.\n`,
+    );
+  }
+  if (isJson) terminal.out(json({ madeAt: backup.madeAt, ...counts, dryRun, keys: told }));
+  else {
+    const { restored, same, left, replaced, unknown, refused } = counts;
+    const parts = [
+      `${restored} ${dryRun ? 'would be restored' : 'restored'}`,
+      ...(options.force === true ? [`${replaced} ${dryRun ? 'would be replaced' : 'replaced'}`] : []),
+      `${same} there already`,
+      `${left} left as they are`,
+      ...(unknown > 0 ? [`${unknown} perhaps not durable`] : []),
+      `${refused} refused`,
+    ];
+    terminal.out(
+      `${parts.join(', ')}: ${keysText(backup.count)} of ${backup.madeAt}, into ${nameOfStore(store.settings)}.\n`,
+    );
+  }
+  if (failure !== null) throw failure;
+  return counts.refused > 0 || counts.unknown > 0 ? 1 : 0;
+}
+
+async function newPassphrase(terminal: Terminal): Promise<string> {
+  const given = givenPassphrase(terminal);
+  const passphrase = given ?? (await askPassphrase(terminal, 'Passphrase of the backup: '));
+  const fault = faultOfPassphrase(passphrase);
+  if (fault !== null) throw new Failure('bad_usage', `The passphrase ${fault}.`);
+  if (given === null && (await askPassphrase(terminal, 'The same again: ')) !== passphrase) {
+    throw new Failure('bad_usage', 'The two passphrases differ. Nothing was written.');
+  }
+  return passphrase;
+}
+
+async function knownPassphrase(terminal: Terminal): Promise<string> {
+  return givenPassphrase(terminal) ?? (await askPassphrase(terminal, 'Passphrase of the backup: '));
+}
+
+/** @throws Failure `bad_usage` if it is set and cannot be read */
+function givenPassphrase({ env }: Terminal): string | null {
+  const given = backupPassphraseOf(env);
+  if ('faults' in given) throw new Failure('bad_usage', given.faults.join('\n'));
+  return given.passphrase;
+}
+
+async function askPassphrase({ question, hiddenInput }: Terminal, prompt: string): Promise<string> {
+  if (!question || hiddenInput === undefined) {
+    throw new Failure(
+      'bad_usage',
+      'The passphrase is missing: set BACKUP_PASSPHRASE or BACKUP_PASSPHRASE_FILE, or run this on a terminal.',
+    );
+  }
+  const passphrase = await hiddenInput(prompt);
+  if (passphrase === '') throw new Failure('bad_usage', 'No passphrase was given. Nothing was done.');
+  return passphrase;
+}
+
+function keysText(count: number): string {
+  return `${count} ${count === 1 ? 'key' : 'keys'}`;
+}

@@ -1,0 +1,108 @@
+import { z } from 'zod';
+import { Failure } from '../../failure.ts';
+import { readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import { pepperCheckOf } from '../../identify/pepper-record.ts';
+import type { OpenedFile } from './sealed-file.ts';
+
+// The text of a backup: one JSON object a line. The first describes the backup, the last has the number of keys, and
+// each line between them is the store's record of a key, with the digests of its secrets.
+
+/** The first line of a backup. */
+export interface BackupHead {
+  /** RFC 3339, UTC. */
+  readonly madeAt: string;
+  /** A check value of each pepper that was in use, newest first. They reveal no pepper. */
+  readonly peppers: readonly string[];
+}
+
+const HEAD = z.looseObject({ madeAt: z.string(), peppers: z.array(z.string()).min(1) });
+const END = z.looseObject({ keys: z.number().int().min(0) });
+
+/** Lines that are joined before they are encrypted. */
+const LINES_TOGETHER = 100;
+
+/**
+ * The text of a backup.
+ * @param peppers those in use, newest first
+ * @param onKeys called with the number of keys so far
+ */
+export async function* backupText(
+  keys: AsyncIterable<StoredKey>,
+  { peppers, nowMs }: { readonly peppers: readonly string[]; readonly nowMs: number },
+  onKeys: (count: number) => void,
+): AsyncGenerator<string> {
+  const head: BackupHead = { madeAt: new Date(nowMs).toISOString(), peppers: peppers.map(pepperCheckOf) };
+  let count = 0;
+  let text = `${JSON.stringify(head)}\n`;
+  for await (const key of keys) {
+    text += `${JSON.stringify(key)}\n`;
+    if (++count % LINES_TOGETHER !== 0) continue;
+    yield text;
+    text = '';
+    onKeys(count);
+  }
+  onKeys(count);
+  yield `${text}${JSON.stringify({ keys: count })}\n`;
+}
+
+/** A backup that was read to its end once, so that all of it is known to be there and unaltered. */
+export interface Backup extends BackupHead {
+  /** How many keys it has. */
+  readonly count: number;
+  keys(): AsyncGenerator<StoredKey>;
+}
+
+/**
+ * Reads a whole backup and keeps none of it.
+ * @throws Failure `refused` if the passphrase is wrong, or any part of the file is damaged or missing
+ */
+export async function verifiedBackup(file: OpenedFile): Promise<Backup> {
+  let head: BackupHead | null = null;
+  let lines = 0;
+  let last = '';
+  for await (const line of linesOf(file)) {
+    if (head === null) head = read(HEAD, line);
+    else if (lines > 1) readStoredKey(last);
+    last = line;
+    lines++;
+  }
+  const count = lines - 2;
+  if (head === null || count < 0 || read(END, last).keys !== count) throw incomplete();
+  return { madeAt: head.madeAt, peppers: head.peppers, count, keys: () => keysOf(file, count) };
+}
+
+async function* keysOf(file: OpenedFile, count: number): AsyncGenerator<StoredKey> {
+  let number = -1;
+  for await (const line of linesOf(file)) {
+    if (number >= 0 && number < count) yield readStoredKey(line);
+    number++;
+  }
+}
+
+async function* linesOf(file: OpenedFile): AsyncGenerator<string> {
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  let rest = '';
+  for await (const part of file.parts()) {
+    const lines = (rest + decoder.decode(part, { stream: true })).split('\n');
+    rest = lines.pop()!;
+    yield* lines;
+  }
+  if (rest !== '') throw incomplete();
+}
+
+function read<T>(schema: z.ZodType<T>, line: string): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    // Told below, without the text.
+  }
+  const outcome = schema.safeParse(value);
+  if (!outcome.success) throw incomplete();
+  return outcome.data;
+}
+
+/** Only a program that has the passphrase, and is not ours, can write such a file. */
+function incomplete(): Failure {
+  return new Failure('refused', 'The backup does not hold what `tollgate keys backup` writes. Use another copy of it.');
+}

@@ -1,0 +1,134 @@
+import { isDeepStrictEqual } from 'node:util';
+import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
+
+/** What became of one key of a backup. */
+export interface RestoredKey {
+  readonly id: string;
+  /**
+   * `restored`: the store lacked it. `same`: the store has it so. `left`: the store has it otherwise, and it was left as it is.
+   * `replaced`: the store had it otherwise, and its attributes are those of the backup now. `unknown`: written, but a failover may
+   * undo that. `refused`: it was deleted for good, or another key has one of its secrets.
+   */
+  readonly kind: 'restored' | 'same' | 'left' | 'replaced' | 'unknown' | 'refused';
+  /** A sentence about it; null if there is nothing to tell. */
+  readonly why: string | null;
+}
+
+export interface RestoreOptions {
+  readonly keys: Pick<KeyStore, 'get' | 'ownerOf' | 'createEach' | 'update'>;
+  /** Whether the attributes of keys that the store has otherwise are replaced. */
+  readonly force: boolean;
+  /** If true, nothing is written, and the outcomes are those that would be. */
+  readonly dryRun: boolean;
+}
+
+const BATCH_KEYS = 1_000;
+
+/**
+ * Writes the keys of a backup to the store. Restoring twice is the same as once, so after an interruption the operator starts again.
+ *
+ * A key that the store has is newer than the backup. It is left as it is unless `force` is set, and even then:
+ * - a key that was revoked or deleted since is not brought back,
+ * - a secret that was rotated away since does not work again.
+ * Attack: a key leaked and was revoked or rotated; a restore from before that would open the door again to the one who has it.
+ * @throws Failure `store_unavailable`; the keys reported until then are done
+ */
+export async function* restoreKeys(
+  backup: AsyncIterable<StoredKey>,
+  options: RestoreOptions,
+): AsyncGenerator<RestoredKey> {
+  let batch: StoredKey[] = [];
+  for await (const key of backup) {
+    batch.push(key);
+    if (batch.length < BATCH_KEYS) continue;
+    yield* await restoreBatch(batch, options);
+    batch = [];
+  }
+  yield* await restoreBatch(batch, options);
+}
+
+async function restoreBatch(batch: readonly StoredKey[], options: RestoreOptions): Promise<RestoredKey[]> {
+  const there = await Promise.all(batch.map(({ id }) => options.keys.get(id, { evenDeleted: true })));
+  const missing = batch.filter((_, i) => there[i] === null);
+  const made = new Map((await create(missing, options)).map((outcome) => [outcome.id, outcome]));
+  return Promise.all(
+    batch.map((key, i) => {
+      const present = there[i] ?? null;
+      return present === null ? made.get(key.id)! : compare(key, present, options);
+    }),
+  );
+}
+
+async function create(
+  missing: readonly StoredKey[],
+  { keys, dryRun }: RestoreOptions,
+): Promise<readonly RestoredKey[]> {
+  const stored = dryRun
+    ? await Promise.all(missing.map(async (key) => ((await isTaken(key, keys)) ? 'taken' : 'created')))
+    : await keys.createEach(missing);
+  return missing.map(({ id }, i): RestoredKey => {
+    if (stored[i] === 'created') return { id, kind: 'restored', why: null };
+    if (stored[i] === 'unknown') return { id, kind: 'unknown', why: UNKNOWN };
+    return { id, kind: 'refused', why: 'another key has one of its secrets; it was not restored.' };
+  });
+}
+
+async function isTaken(key: StoredKey, keys: RestoreOptions['keys']): Promise<boolean> {
+  const owners = await Promise.all(digestsOf(key).map((digest) => keys.ownerOf(digest)));
+  return owners.some((owner) => owner !== null);
+}
+
+const UNKNOWN = 'was written, but a failover of Redis may still undo it; restore again to be sure.';
+
+async function compare(
+  key: StoredKey,
+  there: StoredKey,
+  { keys, force, dryRun }: RestoreOptions,
+): Promise<RestoredKey> {
+  const { id } = key;
+  if (there.deletedAtMs !== undefined) {
+    return { id, kind: 'refused', why: 'was deleted here for good; it is not brought back.' };
+  }
+  const different = differencesOf(key, there);
+  if (different.length === 0) return { id, kind: 'same', why: null };
+  const text = different.join(', ');
+  if (!force) return { id, kind: 'left', why: `differs in ${text}; left as it is. --force puts back what may be.` };
+  const remaining = differencesOf(key, putBack(key, there));
+  if (remaining.length === different.length) {
+    return { id, kind: 'left', why: `differs in ${text}, which is not put back; left as it is.` };
+  }
+  const updated = dryRun ? null : await keys.update(id, (present) => putBack(key, present));
+  if (updated !== null && updated.durability.kind !== 'durable') return { id, kind: 'unknown', why: UNKNOWN };
+  const rest = remaining.length === 0 ? '' : `; ${remaining.join(', ')} stays as it is`;
+  const changed = different.filter((name) => !remaining.includes(name)).join(', ');
+  return { id, kind: 'replaced', why: `${dryRun ? 'would get' : 'has'} the backup's ${changed}${rest}.` };
+}
+
+/** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation on either side. */
+function putBack(
+  { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs }: StoredKey,
+  { notes: _, ...there }: StoredKey,
+): StoredKey {
+  return {
+    ...there,
+    ...{ plan, limits, name, owner, expiresAtMs },
+    ...(notes === undefined ? {} : { notes }),
+    revokedAtMs: there.revokedAtMs ?? revokedAtMs,
+  };
+}
+
+const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes'] as const;
+
+/** What differs, in words for operators. */
+function differencesOf(key: StoredKey, there: StoredKey): string[] {
+  const different: string[] = ATTRIBUTES.filter((name) => !isDeepStrictEqual(key[name], there[name]));
+  if (key.expiresAtMs !== there.expiresAtMs) different.push('its end');
+  if (key.revokedAtMs !== there.revokedAtMs) different.push('its revocation');
+  if (!isDeepStrictEqual(secretsOf(key), secretsOf(there))) different.push('its secrets');
+  return different;
+}
+
+/** Without digests: after a change of the pepper, the same secrets have others. */
+function secretsOf({ secrets }: StoredKey) {
+  return secrets.map(({ last4, createdAtMs, expiresAtMs }) => ({ last4, createdAtMs, expiresAtMs }));
+}
