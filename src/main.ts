@@ -19,6 +19,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'keys export': async () => (await import('./cli/keys/export.ts')).keysExport,
   'keys backup': async () => (await import('./cli/keys/backup.ts')).keysBackup,
   'keys restore': async () => (await import('./cli/keys/backup.ts')).keysRestore,
+  doctor: async () => (await import('./cli/doctor.ts')).doctor,
+  'gateway check': async () => (await import('./cli/gateway/check.ts')).gatewayCheck,
   'plans show': async () => (await import('./cli/plans/show.ts')).plansShow,
   'plans check': async () => (await import('./cli/plans/check.ts')).plansCheck,
   'plans diff': async () => (await import('./cli/plans/diff.ts')).plansDiff,

@@ -1,4 +1,5 @@
 import { configurationFrom } from '../config/settings.ts';
+import { Failure } from '../failure.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
 import type { Command } from './terminal/command.ts';
@@ -8,8 +9,22 @@ export const serve: Command = {
   name: 'serve',
   about: 'Runs the gateway alone, by config/gateway.yaml, plans.yaml and the environment, until SIGTERM or SIGINT.',
   positionals: [],
-  options: {},
-  async run(_words, terminal) {
+  options: {
+    check: { type: 'boolean', about: 'Checks all settings, as `tollgate gateway check` does, and starts nothing.' },
+    strict: { type: 'boolean', about: 'With --check: warnings make the exit code 1 too.' },
+  },
+  examples: [
+    'tollgate serve',
+    'REDIS_URL=redis://127.0.0.1:6379 KEY_PEPPER_FILE=pepper WORKERS=auto tollgate serve',
+    'tollgate serve --check',
+  ],
+  async run({ options }, terminal) {
+    if (options.check === true) {
+      const { printCheck } = await import('./gateway/check.ts');
+      return printCheck(terminal.env, { isStrict: options.strict === true, isJson: false }, terminal);
+    }
+    if (options.strict === true)
+      throw new Failure('bad_usage', '--strict belongs to --check. See `tollgate serve --help`.');
     const signalled = untilSignalled();
     const gateway = await startGateway(configurationFrom(terminal.env), terminal.env);
     return serveUntil(signalled, gateway);

@@ -88,7 +88,7 @@ export class Upstreams {
 
   #openOne(name: string, settings: UpstreamSettings): OpenUpstream {
     const { health, ...options } = settings;
-    const tls = readTls(options);
+    const tls = readUpstreamTls(options);
     const { logger } = this.#log;
     const onTarget = (target: string, usable: boolean, cause: string) =>
       logger[usable ? 'info' : 'error']({ upstream: name, target, cause }, usable ? 'let back in' : 'left out');
@@ -126,7 +126,8 @@ function upstreamStateOf(name: string, { inFlight, targets, deadlines }: Upstrea
   };
 }
 
-function readTls({ name, tls }: Pick<UpstreamSettings, 'name' | 'tls'>): UpstreamTls | null {
+/** @throws Failure `bad_settings` if a file cannot be read */
+export function readUpstreamTls({ name, tls }: Pick<UpstreamSettings, 'name' | 'tls'>): UpstreamTls | null {
   if (tls === null) return null;
   const read = (part: 'ca' | 'cert' | 'key') => {
     const path = tls[part];

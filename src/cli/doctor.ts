@@ -1,0 +1,39 @@
+import type { ExitCode } from '../failure.ts';
+import { examine, type Finding } from '../serve/doctor.ts';
+import type { Command } from './terminal/command.ts';
+
+/** `tollgate doctor`: looks at everything on which a gateway with these settings depends. */
+export const doctor: Command = {
+  name: 'doctor',
+  about:
+    'Looks at all that a gateway with these settings depends on, and changes nothing: settings, Node.js, the store with its version, ' +
+    'persistence, memory, rights, clock and pepper, the targets, certificates and open files. Prints a line for each, with what to do.',
+  positionals: [],
+  options: {
+    strict: { type: 'boolean', about: 'Warnings make the exit code 1 too.' },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints {"state","findings"}: state is the worst; each finding has check, state (ok, warn or fail) and message.',
+    },
+  },
+  examples: ['tollgate doctor', 'REDIS_URL=redis://127.0.0.1:6379 KEY_PEPPER_FILE=pepper tollgate doctor --json'],
+  async run({ options }, terminal) {
+    const findings: Finding[] = [];
+    for await (const finding of examine(terminal.env, () => Date.now())) {
+      findings.push(finding);
+      if (options.json !== true) terminal.out(lineOf(finding));
+    }
+    const worst = (['fail', 'warn', 'ok'] as const).find((state) =>
+      findings.some((finding) => finding.state === state),
+    )!;
+    if (options.json === true) terminal.out(`${JSON.stringify({ state: worst, findings }, null, 2)}\n`);
+    const isBad = worst === 'fail' || (worst === 'warn' && options.strict === true);
+    return (isBad ? 1 : 0) satisfies ExitCode;
+  },
+};
+
+/** A message may have several faults, each on a line of its own. */
+function lineOf({ check, state, message }: Finding): string {
+  return `${state.padEnd(4)}  ${check.padEnd(11)}  ${message.replaceAll('\n', `\n${' '.repeat(19)}`)}\n`;
+}
