@@ -4,6 +4,7 @@ import { type ExitCode, Failure } from './failure.ts';
 /** Every command by its name. The module of a command is imported only when the command runs. */
 const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   serve: async () => (await import('./cli/serve.ts')).serve,
+  init: async () => (await import('./cli/init.ts')).init,
   start: async () => (await import('./cli/start.ts')).start,
   pets: async () => (await import('./cli/pets.ts')).pets,
   'keys create': async () => (await import('./cli/keys/create.ts')).keysCreate,
@@ -93,12 +94,12 @@ async function overview(prefix: string): Promise<string> {
   return `Tollgate, an API gateway that holds every caller to the quotas of its plan.\n\nUsage: tollgate COMMAND [options]\n\nCommands:\n${rows.join('\n')}\n\n\`tollgate COMMAND --help\` tells the options of each.\n`;
 }
 
-/** Asks the person at the terminal. Resolves to an empty text if the person closes the input (Ctrl-D). */
-async function question(text: string): Promise<string> {
+/** Asks the person at the terminal. Resolves to null if the person closes the input (Ctrl-C, Ctrl-D). */
+async function question(text: string): Promise<string | null> {
   const { createInterface } = await import('node:readline/promises');
   // The question goes to standard error, because another program may read standard output.
   const lines = createInterface({ input: process.stdin, output: process.stderr });
-  const ended = new Promise<string>((resolve) => lines.once('close', () => resolve('')));
+  const ended = new Promise<null>((resolve) => lines.once('close', () => resolve(null)));
   try {
     return await Promise.race([lines.question(text), ended]);
   } finally {

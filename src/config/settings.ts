@@ -183,7 +183,7 @@ export interface Faulty {
   readonly settings?: Settings;
 }
 
-const DEFAULT_GATEWAY_FILE = 'config/gateway.yaml';
+export const DEFAULT_GATEWAY_FILE = 'config/gateway.yaml';
 export const DEFAULT_PLANS_FILE = 'plans.yaml';
 
 /** The paths of gateway.yaml and plans.yaml: those in the environment, else the defaults. */

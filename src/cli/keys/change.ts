@@ -208,9 +208,9 @@ export const keysDelete: Command = {
 
 async function isConfirmed(
   { id, plan, name }: StoredKey,
-  question: (text: string) => Promise<string>,
+  question: (text: string) => Promise<string | null>,
 ): Promise<boolean> {
   const named = name === null ? '' : `, "${name}"`;
   const answer = await question(`Delete ${id} (plan ${plan}${named}) for good? It cannot be had back. [y/N] `);
-  return /^\s*y(es)?\s*$/i.test(answer);
+  return /^\s*y(es)?\s*$/i.test(answer ?? '');
 }

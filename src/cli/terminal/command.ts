@@ -30,8 +30,11 @@ export interface Terminal {
    * NO_COLOR changes nothing.
    */
   readonly isTerminal: boolean;
-  /** Asks the person at the terminal and resolves to the answer. Null or absent if standard input is not a terminal. */
-  readonly question?: ((text: string) => Promise<string>) | null;
+  /**
+   * Asks the person at the terminal and resolves to the answer, or to null if the person ended the input. Null or absent if standard
+   * input is not a terminal.
+   */
+  readonly question?: ((text: string) => Promise<string | null>) | null;
   /**
    * Reads what is on standard input, for a secret that must not be an argument. On a terminal it asks with `prompt`, reads one
    * line and does not show it.
