@@ -1,4 +1,5 @@
-import { type Command, helpOf, parseWords, type Terminal } from './cli/terminal/command.ts';
+import { type Command, helpOf, inColumns, parseWords, type Terminal } from './cli/terminal/command.ts';
+import { meantBy } from './cli/terminal/did-you-mean.ts';
 import { type ExitCode, Failure } from './failure.ts';
 
 /** Every command by its name. The module of a command is imported only when the command runs. */
@@ -35,7 +36,40 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   now: async () => (await import('./cli/now.ts')).now,
   deprecations: async () => (await import('./cli/deprecations.ts')).deprecations,
   schema: async () => (await import('./cli/schema.ts')).schema,
+  completion: async () => completion,
+  help: async () => help,
   version: async () => (await import('./cli/version.ts')).version,
+};
+
+/** Every command, in the order of the help. */
+export function allCommands(): Promise<Command[]> {
+  return Promise.all(Object.values(COMMANDS).map((load) => load()));
+}
+
+/** `tollgate completion`: made of the declarations of all commands, so it is here, where they are known. */
+const completion: Command = {
+  name: 'completion',
+  about: 'Prints a script that completes commands and options in a shell: bash, zsh or fish.',
+  positionals: ['SHELL'],
+  options: {},
+  environment: [],
+  examples: ['source <(tollgate completion bash)', 'tollgate completion fish | source'],
+  async run({ positionals: [shell] }, terminal) {
+    const { completionScript } = await import('./cli/completion.ts');
+    terminal.out(completionScript(shell!, await allCommands()));
+    return 0;
+  },
+};
+
+const help: Command = {
+  name: 'help',
+  about: 'Lists the commands, or shows the help of one.',
+  positionals: ['[COMMAND]', '[WORD]'],
+  options: {},
+  environment: [],
+  examples: ['tollgate help', 'tollgate help keys create'],
+  run: ({ positionals }, terminal) =>
+    positionals.length === 0 ? printOverview('', terminal) : main([...positionals, '--help'], terminal),
 };
 
 /**
@@ -73,25 +107,47 @@ function asksForHelp(args: readonly string[]): boolean {
 }
 
 async function answerWithoutCommand(args: readonly string[], terminal: Terminal): Promise<ExitCode> {
-  const group = args[0] !== undefined && Object.keys(COMMANDS).some((name) => name.startsWith(`${args[0]} `));
-  if (args[0] === '--version') return await main(['version'], terminal);
-  if (asksForHelp(args) && (args[0]?.startsWith('-') || group || args[0] === 'help')) {
-    terminal.out(await overview(group ? `${args[0]} ` : ''));
-    return 0;
+  const [first, second] = args;
+  const isGroup = first !== undefined && Object.keys(COMMANDS).some((name) => name.startsWith(`${first} `));
+  if (first === '--version') return await main(['version'], terminal);
+  const hasSecond = second !== undefined && !second.startsWith('-');
+  if (asksForHelp(args) && (first?.startsWith('-') || (isGroup && !hasSecond))) {
+    return printOverview(isGroup ? `${first} ` : '', terminal);
   }
+  const given = args.slice(0, isGroup && hasSecond ? 2 : 1).join(' ');
+  const known = isGroup
+    ? namesUnder(`${first} `)
+    : [...new Set(namesUnder('').flatMap((name) => [name, name.split(' ')[0]!]))];
+  // `tollgate key create` has its second word right.
+  const meant = meantBy(args.slice(0, 2).join(' '), known) ?? meantBy(given, known);
   const wrong =
-    args.length === 0 ? 'No command was given.' : `There is no command '${args.slice(0, group ? 2 : 1).join(' ')}'.`;
-  terminal.error(`${wrong} The commands are: ${Object.keys(COMMANDS).join(', ')}. See \`tollgate --help\`.\n`);
+    args.length === 0
+      ? 'No command was given.'
+      : isGroup && !hasSecond
+        ? `\`tollgate ${first}\` needs another word.`
+        : `There is no command '${given}'.`;
+  const hint =
+    meant === null
+      ? `The commands are: ${namesUnder(isGroup ? `${first} ` : '').join(', ')}.`
+      : `Did you mean \`tollgate ${meant}\`?`;
+  terminal.error(`${wrong} ${hint} See \`tollgate${isGroup ? ` ${first}` : ''} --help\`.\n`);
   return 2;
 }
 
-async function overview(prefix: string): Promise<string> {
-  const names = Object.keys(COMMANDS).filter((name) => name.startsWith(prefix));
-  const width = Math.max(...names.map((name) => name.length));
+function namesUnder(prefix: string): string[] {
+  return Object.keys(COMMANDS).filter((name) => name.startsWith(prefix));
+}
+
+/** Prints the commands whose names begin with `prefix`. */
+async function printOverview(prefix: string, terminal: Terminal): Promise<ExitCode> {
   const rows = await Promise.all(
-    names.map(async (name) => `  ${name.padEnd(width)}  ${(await COMMANDS[name]!()).about}`),
+    namesUnder(prefix).map(async (name) => [name, (await COMMANDS[name]!()).about] as const),
   );
-  return `Tollgate, an API gateway that holds every caller to the quotas of its plan.\n\nUsage: tollgate COMMAND [options]\n\nCommands:\n${rows.join('\n')}\n\n\`tollgate COMMAND --help\` tells the options of each.\n`;
+  terminal.out(
+    `Tollgate, an API gateway that holds every caller to the quotas of its plan.\n\nUsage: tollgate ${prefix}COMMAND [options]\n\n` +
+      `Commands:\n${inColumns(rows)}\n\`tollgate help ${prefix}COMMAND\` tells the options of each.\n`,
+  );
+  return 0;
 }
 
 /** Asks the person at the terminal. Resolves to null if the person closes the input (Ctrl-C, Ctrl-D). */

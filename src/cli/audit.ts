@@ -5,6 +5,7 @@ import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
 import type { Command } from './terminal/command.ts';
 import { table } from './terminal/output.ts';
+import { OF_STORE } from './terminal/variables.ts';
 
 const DEFAULT_LIMIT = '50';
 
@@ -14,6 +15,8 @@ export const audit: Command = {
   about:
     'Lists the changes to keys and bans that were made or attempted: who, when, and with what outcome; newest first.',
   positionals: [],
+  environment: OF_STORE,
+  examples: ['tollgate audit', 'tollgate audit --json'],
   options: {
     limit: { type: 'string', value: 'N', about: `Lists at most this many changes; ${DEFAULT_LIMIT} by default.` },
     key: { type: 'string', value: 'ID', about: 'Only changes to this key, or to this caller with tokens (jwt_…).' },

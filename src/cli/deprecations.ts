@@ -4,6 +4,7 @@ import { deprecationReports } from '../operations/deprecations.ts';
 import { deprecatedCallsOf, withStore } from '../serve/open-store.ts';
 import type { Command } from './terminal/command.ts';
 import { Progress, table } from './terminal/output.ts';
+import { OF_STORE } from './terminal/variables.ts';
 
 const DEFAULT_DAYS = 30;
 
@@ -12,6 +13,8 @@ export const deprecations: Command = {
   name: 'deprecations',
   about: 'Lists the deprecated routes and who still calls them.',
   positionals: [],
+  environment: OF_STORE,
+  examples: ['tollgate deprecations', 'tollgate deprecations --json'],
   options: {
     days: {
       type: 'string',

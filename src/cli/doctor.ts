@@ -1,6 +1,7 @@
 import type { ExitCode } from '../failure.ts';
 import { examine, type Finding } from '../serve/doctor.ts';
 import type { Command } from './terminal/command.ts';
+import { OF_GATEWAY } from './terminal/variables.ts';
 
 /** `tollgate doctor`: looks at everything on which a gateway with these settings depends. */
 export const doctor: Command = {
@@ -9,6 +10,7 @@ export const doctor: Command = {
     'Looks at all that a gateway with these settings depends on, and changes nothing: settings, Node.js, the store with its version, ' +
     'persistence, memory, rights, clock and pepper, the targets, certificates and open files. Prints a line for each, with what to do.',
   positionals: [],
+  environment: OF_GATEWAY,
   options: {
     strict: { type: 'boolean', about: 'Warnings make the exit code 1 too.' },
     json: {

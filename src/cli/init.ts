@@ -36,6 +36,7 @@ export const init: Command = {
     'Writes commented settings for a gateway before your service: config/gateway.yaml, plans.yaml and, with --env or a Redis, ' +
     `${ENV_FILE} with a new pepper and admin token, for its owner alone. On a terminal it asks three questions; it replaces no file.`,
   positionals: ['[FOLDER]'],
+  environment: ['REDIS_URL'],
   options: {
     upstream: {
       type: 'string',

@@ -4,12 +4,15 @@ import { withStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
 import type { Command } from './terminal/command.ts';
 import { Progress, table } from './terminal/output.ts';
+import { OF_STORE } from './terminal/variables.ts';
 
 /** `tollgate now`: who is refused or banned at present. */
 export const now: Command = {
   name: 'now',
   about: 'Lists the keys whose requests are refused or banned right now, the first to end first.',
   positionals: [],
+  environment: OF_STORE,
+  examples: ['tollgate now', 'tollgate now --scan --json'],
   options: {
     scan: {
       type: 'boolean',

@@ -11,6 +11,8 @@ export const pets: Command = {
     'Runs the bundled pet service alone. It asks for no key: loopback or an internal network only. ' +
     'Obeys PORT (default 9000), HOST (127.0.0.1) and TOLLGATE_DATA (./data).',
   positionals: [],
+  environment: ['PORT', 'HOST', 'TOLLGATE_DATA'],
+  examples: ['tollgate pets', 'PORT=9001 tollgate pets'],
   options: {},
   async run(_words, terminal) {
     const settings = settingsFrom(terminal.env);

@@ -9,6 +9,8 @@ export const schema: Command = {
   name: 'schema',
   about: 'Writes the JSON Schemas of gateway.yaml and plans.yaml into config/.',
   positionals: [],
+  environment: [],
+  examples: ['tollgate schema'],
   options: {
     check: { type: 'boolean', about: 'Writes nothing; exits with 1 when a schema is missing or not current.' },
   },

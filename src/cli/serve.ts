@@ -3,12 +3,14 @@ import { Failure } from '../failure.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
 import type { Command } from './terminal/command.ts';
+import { OF_GATEWAY } from './terminal/variables.ts';
 
 /** `tollgate serve`: runs the gateway alone (contract section 1). */
 export const serve: Command = {
   name: 'serve',
   about: 'Runs the gateway alone, by config/gateway.yaml, plans.yaml and the environment, until SIGTERM or SIGINT.',
   positionals: [],
+  environment: OF_GATEWAY,
   options: {
     check: { type: 'boolean', about: 'Checks all settings, as `tollgate gateway check` does, and starts nothing.' },
     strict: { type: 'boolean', about: 'With --check: warnings make the exit code 1 too.' },

@@ -16,6 +16,7 @@ import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
 import { recorded, resultOfKey } from './recorded-change.ts';
 import type { Command, Terminal } from './terminal/command.ts';
+import { OF_GATEWAY } from './terminal/variables.ts';
 
 /**
  * `npm start`: runs the pet service and a gateway in front of it, and prints a demo key for each plan and a link that signs in
@@ -28,6 +29,8 @@ export const start: Command = {
     'Runs the bundled pet service and the gateway before it, and prints a demo key for each plan and a link to the console: for trying. ' +
     'Before a service of yours run `tollgate serve`. Obeys PORT (8080), ADMIN_PORT (9090) and PETS_PORT (9000).',
   positionals: [],
+  environment: [...OF_GATEWAY, 'PETS_PORT'],
+  examples: ['tollgate start', 'PORT=8081 ADMIN_PORT=9091 PETS_PORT=9001 tollgate start'],
   options: {},
   async run(_words, terminal) {
     const signalled = untilSignalled();

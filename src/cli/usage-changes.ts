@@ -9,6 +9,7 @@ import { withStore } from '../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from './operations.ts';
 import { outcomeOfDurability, recorded } from './recorded-change.ts';
 import type { Command, Terminal, Words } from './terminal/command.ts';
+import { OF_STORE } from './terminal/variables.ts';
 
 // The commands that change what a key has counted: `keys topup` and `usage reset`.
 
@@ -23,6 +24,8 @@ export const keysTopUp: Command = {
   name: 'keys topup',
   about: 'Adds to the limit of one window of a key until that window ends. Running gateways obey within a second.',
   positionals: ['KEY_ID'],
+  environment: OF_STORE,
+  examples: ['tollgate keys topup KEY_ID --window day --amount 500'],
   options: {
     window: { type: 'string', value: 'WINDOW', about: `The window, one of ${WINDOWS.join(', ')}.` },
     amount: { type: 'string', value: 'NUMBER', about: 'How much to add, a whole number from 1.' },
@@ -48,6 +51,8 @@ export const usageReset: Command = {
   about:
     'Sets what a key has used to nothing and clears its strikes. Running gateways obey within a second. A ban stays.',
   positionals: ['KEY_ID'],
+  environment: OF_STORE,
+  examples: ['tollgate usage reset KEY_ID', 'tollgate usage reset KEY_ID --window day'],
   options: {
     window: {
       type: 'string',

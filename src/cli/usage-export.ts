@@ -5,6 +5,7 @@ import { withStore } from '../serve/open-store.ts';
 import { csvLine } from './keys/export.ts';
 import { operationsOn } from './operations.ts';
 import type { Command } from './terminal/command.ts';
+import { OF_STORE } from './terminal/variables.ts';
 
 const HEADER = ['id', 'consumer', 'name', 'owner', 'plan', 'step', 'at', 'admitted', 'refused', 'banned'] as const;
 
@@ -15,6 +16,11 @@ export const usageExport: Command = {
     'Prints what every key used, one record for each key and hour or day in which it did anything. A record has the same ' +
     'id each time, so a billing system that has it already can replace it.',
   positionals: [],
+  environment: OF_STORE,
+  examples: [
+    'tollgate usage export --from 31d',
+    'tollgate usage export --from 2026-11-01 --to 2026-12-01 --format csv',
+  ],
   options: {
     from: {
       type: 'string',

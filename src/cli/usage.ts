@@ -6,6 +6,7 @@ import { withStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { barsOf, table } from './terminal/output.ts';
+import { OF_STORE } from './terminal/variables.ts';
 
 /** `tollgate usage`: prints what a key has used in each window, or by hour or day. */
 export const usage: Command = {
@@ -14,6 +15,8 @@ export const usage: Command = {
     'Tells what a key has used in each window of its plan, its strikes and its ban; with --days or --hours, what it used in ' +
     'each of the last days or hours.',
   positionals: ['KEY_ID'],
+  environment: OF_STORE,
+  examples: ['tollgate usage KEY_ID', 'tollgate usage KEY_ID --days 30'],
   options: {
     plan: {
       type: 'string',

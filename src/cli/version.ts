@@ -7,6 +7,8 @@ export const version: Command = {
   about: 'Prints the version of Tollgate. `tollgate --version` prints the same.',
   positionals: [],
   options: { json: { type: 'boolean', about: 'Prints {"version","node"}, with the version of Node.js that runs it.' } },
+  environment: [],
+  examples: ['tollgate version', 'tollgate version --json'],
   async run({ options }, terminal) {
     const { version } = manifest;
     terminal.out(

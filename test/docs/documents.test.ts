@@ -183,7 +183,8 @@ function commandsIn(text: string): string[][] {
 
 function isCommand(words: readonly string[], helps: readonly CommandHelp[]): boolean {
   const options = words.filter((word) => /^\[?--?[a-z]/.test(word)).map((word) => /--?[a-z-]+/.exec(word)![0]);
-  const help = helps.find(({ name }) => name === words.slice(0, name.split(' ').length).join(' '));
+  // `usage reset` stands behind `usage`, which is a command too.
+  const help = helps.findLast(({ name }) => name === words.slice(0, name.split(' ').length).join(' '));
   if (help === undefined) {
     const isGroup = words.length === 1 && helps.some(({ name }) => name.startsWith(`${words[0]} `));
     return isGroup || ['--help', '--version', 'COMMAND'].includes(words[0]!);

@@ -9,6 +9,8 @@ export interface CommandHelp {
   readonly usage: string;
   /** Each option with its sentence, `--plan PLAN`. */
   readonly options: readonly (readonly [option: string, about: string])[];
+  /** The environment variables that it obeys, by name. */
+  readonly environment: readonly string[];
   readonly examples: readonly string[];
 }
 
@@ -26,9 +28,11 @@ This page has the help text of each command.`;
 export async function commandsPage(): Promise<string> {
   const commands = await commandHelps();
   const index = commands.map(({ name, about }) => `| [\`${name}\`](#tollgate-${slug(name)}) | ${cell(about)} |`);
-  const sections = commands.map(({ name, about, usage, options, examples }) => {
+  const sections = commands.map(({ name, about, usage, options, environment, examples }) => {
     const rows = options.map(([option, sentence]) => `| \`${option.replaceAll('|', '\\|')}\` | ${cell(sentence)} |`);
-    return `## tollgate ${name}\n\n${text(about)}\n\n\`\`\`text\n${usage}\n\`\`\`\n\n| option | does |\n|---|---|\n${rows.join('\n')}${examples.length === 0 ? '' : `\n\n\`\`\`sh\n${examples.join('\n')}\n\`\`\``}`;
+    const obeys =
+      environment.length === 0 ? '' : `\n\nObeys ${environment.map((variable) => `\`${variable}\``).join(', ')}.`;
+    return `## tollgate ${name}\n\n${text(about)}\n\n\`\`\`text\n${usage}\n\`\`\`\n\n| option | does |\n|---|---|\n${rows.join('\n')}${obeys}${examples.length === 0 ? '' : `\n\n\`\`\`sh\n${examples.join('\n')}\n\`\`\``}`;
   });
   return `${INTRO}\n\n| command | does |\n|---|---|\n${index.join('\n')}\n\n${sections.join('\n\n')}\n`;
 }
@@ -41,14 +45,17 @@ export async function commandHelps(): Promise<CommandHelp[]> {
 }
 
 function readHelp(name: string, help: string): CommandHelp {
-  const [, about, usage, options, examples = ''] =
-    /^([\s\S]*?)\n\nUsage: (.*)\n\nOptions:\n([\s\S]*?)(?:\n\nExamples:\n([\s\S]*))?$/.exec(help) ?? [];
+  const [, about, usage, options, variables = '', examples = ''] =
+    /^([\s\S]*?)\n\nUsage: (.*)\n\nOptions:\n([\s\S]*?)(?:\n\nEnvironment:\n([\s\S]*?))?(?:\n\nExamples:\n([\s\S]*))?$/.exec(
+      help,
+    ) ?? [];
   if (about === undefined) throw new Error(`The help text of \`tollgate ${name}\` has another form.`);
   const rows = [...options!.matchAll(/^ {2}(\S.*?) {2,}(.*)$/gm)].map(
     ([, option, sentence]) => [option!, sentence!] as const,
   );
+  const environment = [...variables.matchAll(/^ {2}([A-Z_]+) /gm)].map(([, variable]) => variable!);
   const lines = examples.split('\n').map((line) => line.trim());
-  return { name, about, usage: usage!, options: rows, examples: lines.filter((line) => line !== '') };
+  return { name, about, usage: usage!, options: rows, environment, examples: lines.filter((line) => line !== '') };
 }
 
 function slug(name: string): string {

@@ -4,6 +4,7 @@ import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { outcomeOfDurability, recorded } from '../recorded-change.ts';
 import type { Command } from '../terminal/command.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 
 /** `tollgate bans lift`: ends a ban now. */
 export const bansLift: Command = {
@@ -11,6 +12,8 @@ export const bansLift: Command = {
   about:
     'Lifts the ban of a key: its strikes are cleared and its rung is taken back. Running gateways obey within a second.',
   positionals: ['KEY_ID'],
+  environment: OF_STORE,
+  examples: ['tollgate bans lift KEY_ID'],
   options: {
     json: {
       type: 'boolean',

@@ -4,12 +4,15 @@ import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { table } from '../terminal/output.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 
 /** `tollgate bans list`: the bans in force. */
 export const bansList: Command = {
   name: 'bans list',
   about: 'Lists the bans in force: the key, which ban it is, the window whose refusal made it, and when it ends.',
   positionals: [],
+  environment: OF_STORE,
+  examples: ['tollgate bans list', 'tollgate bans list --json'],
   options: {
     json: { type: 'boolean', about: 'Prints an array of {"id","number","window","until"}, times in Unix seconds.' },
   },

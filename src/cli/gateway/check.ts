@@ -2,6 +2,7 @@ import { filesOf } from '../../config/settings.ts';
 import type { ExitCode } from '../../failure.ts';
 import { type CheckedSettings, checkSettings } from '../../serve/check-settings.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
+import { OF_GATEWAY } from '../terminal/variables.ts';
 
 const STRICT_ABOUT = 'Warnings make the exit code 1 too.';
 
@@ -12,6 +13,7 @@ export const gatewayCheck: Command = {
     'Checks all settings as a start of the gateway does, and starts nothing: gateway.yaml, plans.yaml, the environment, and the ' +
     'certificates, keys and admin tokens that they name. Tells every fault.',
   positionals: ['[FILE]'],
+  environment: OF_GATEWAY,
   options: {
     strict: { type: 'boolean', about: STRICT_ABOUT },
     json: {

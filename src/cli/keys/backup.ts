@@ -14,6 +14,7 @@ import { operationsOn } from '../operations.ts';
 import { outcomeOfError, recorded } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 import { json } from './text-form.ts';
 
 // `tollgate keys backup` and `keys restore`: the keys of a store in one encrypted file, and back.
@@ -28,6 +29,7 @@ export const keysBackup: Command = {
     'Writes every API key, with its limits and the digests of its secrets, to an encrypted file that `tollgate keys restore` reads. ' +
     `It holds no secret, no pepper, and nothing that was counted. ${PASSPHRASE_ABOUT}`,
   positionals: ['FILE'],
+  environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
   options: {
     force: { type: 'boolean', about: 'Replaces FILE if it exists.' },
     json: { type: 'boolean', about: 'Prints {"file","keys"}.' },
@@ -112,6 +114,7 @@ export const keysRestore: Command = {
     'Writes the API keys of a backup to the store; keys that are there already are left as they are. The file is read to its end first: ' +
     `one that is damaged or cut off restores nothing. ${PASSPHRASE_ABOUT}`,
   positionals: ['FILE'],
+  environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
   options: {
     'dry-run': { type: 'boolean', about: 'Says what would become of each key, and writes nothing.' },
     force: {

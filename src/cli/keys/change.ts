@@ -7,6 +7,7 @@ import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { outcomeOfDurability, recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, readDuration, readLimits, readMoment } from './text-form.ts';
 
 // The commands that change one key: `keys update`, `keys rotate`, `keys revoke` and `keys delete`.
@@ -16,6 +17,11 @@ export const keysUpdate: Command = {
   name: 'keys update',
   about: 'Changes the plan, limits, name, owner, notes or end of an API key. What it has used and its bans stay.',
   positionals: ['KEY_ID'],
+  environment: OF_STORE,
+  examples: [
+    'tollgate keys update KEY_ID --plan business',
+    'tollgate keys update KEY_ID --limit minute=500 --expires never',
+  ],
   options: {
     plan: { type: 'string', value: 'PLAN', about: 'Moves it to another plan of plans.yaml.' },
     name: {
@@ -87,6 +93,8 @@ export const keysRotate: Command = {
   name: 'keys rotate',
   about: 'Makes a new secret for an API key and shows it, this once. The old one goes on working for a while.',
   positionals: ['KEY_ID'],
+  environment: OF_STORE,
+  examples: ['tollgate keys rotate KEY_ID --overlap 24h', 'tollgate keys rotate KEY_ID --overlap 0s'],
   options: {
     overlap: {
       type: 'string',
@@ -132,6 +140,8 @@ export const keysRevoke: Command = {
   name: 'keys revoke',
   about: 'Ends an API key and all its secrets for good. Running gateways refuse it within a second.',
   positionals: ['KEY_ID'],
+  environment: OF_STORE,
+  examples: ['tollgate keys revoke KEY_ID'],
   options: { json: { type: 'boolean', about: 'Prints the key as `keys list` does, with revokedAt.' } },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
@@ -159,6 +169,8 @@ export const keysDelete: Command = {
   about:
     'Removes a revoked or expired API key for good, with its name, owner, notes, counters and ban. An import does not bring it back.',
   positionals: ['KEY_ID'],
+  environment: OF_STORE,
+  examples: ['tollgate keys delete KEY_ID', 'tollgate keys delete KEY_ID --yes'],
   options: {
     yes: {
       type: 'boolean',

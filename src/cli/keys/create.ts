@@ -7,6 +7,7 @@ import { nameOfStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, readLimits, readMoment } from './text-form.ts';
 
 /** `tollgate keys create` (contract section 5). */
@@ -14,6 +15,11 @@ export const keysCreate: Command = {
   name: 'keys create',
   about: 'Makes an API key, shows its secret, this once, and says in which store it is.',
   positionals: [],
+  environment: OF_STORE,
+  examples: [
+    'tollgate keys create --plan pro --name "Jo\'s shop" --limit minute=500 --expires 90d',
+    'tollgate keys create --plan free --data ./data --json',
+  ],
   options: {
     plan: { type: 'string', value: 'PLAN', about: 'The plan that it belongs to, one of plans.yaml. Required.' },
     name: { type: 'string', value: 'NAME', about: 'What to call it, up to 100 characters.' },

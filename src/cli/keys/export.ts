@@ -5,6 +5,7 @@ import { timeOf } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 import { limitsText } from './text-form.ts';
 
 const HEADER = ['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const;
@@ -14,6 +15,8 @@ export const keysExport: Command = {
   name: 'keys export',
   about: 'Prints every API key without its secret, oldest first: CSV unless told, without those that are revoked.',
   positionals: [],
+  environment: OF_STORE,
+  examples: ['tollgate keys export > keys.csv', 'tollgate keys export --all --json'],
   options: {
     csv: {
       type: 'boolean',

@@ -2,6 +2,7 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 import { keyText, shownKey } from './show.ts';
 import { json } from './text-form.ts';
 
@@ -12,6 +13,7 @@ export const keysFind: Command = {
     'Finds the API key that a secret belongs to, also one that was rotated away. Reads the secret from standard input; on a ' +
     'terminal it asks, and does not show what is pasted.',
   positionals: [],
+  environment: OF_STORE,
   options: {
     json: {
       type: 'boolean',

@@ -8,6 +8,7 @@ import { withStore } from '../../serve/open-store.ts';
 import { outcomeOfError, recorded } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 
 /** At most this many lines are listed in the JSON report. Its counts include all lines. */
 const MOST_LINES_REPORTED = 1_000;
@@ -22,6 +23,8 @@ export const keysImport: Command = {
     'Takes in API keys that were made elsewhere, from a file or standard input (-): CSV with a header, or NDJSON. ' +
     'Each line is taken in whole or refused with a reason; keys that are there already are left as they are.',
   positionals: ['FILE|-'],
+  environment: OF_STORE,
+  examples: ['tollgate keys import keys.csv --dry-run', 'tollgate keys import keys.ndjson --json'],
   options: {
     format: {
       type: 'string',

@@ -9,6 +9,7 @@ import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress, table } from '../terminal/output.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
 
 // The commands that print keys and change nothing: `keys list` and `keys show`.
@@ -22,6 +23,7 @@ export const keysList: Command = {
   about:
     'Lists the API keys, oldest first, without those that are revoked; with conditions, those that match all of them.',
   positionals: ['[TEXT]'],
+  environment: OF_STORE,
   options: {
     search: {
       type: 'string',
@@ -109,6 +111,8 @@ export const keysShow: Command = {
   name: 'keys show',
   about: 'Shows one API key: its plan, limits and times, and by their last four characters the secrets that work.',
   positionals: ['KEY_ID'],
+  environment: OF_STORE,
+  examples: ['tollgate keys show KEY_ID'],
   options: {
     json: { type: 'boolean', about: 'Prints one JSON object: that of `keys list`, with revokedAt and secrets.' },
   },

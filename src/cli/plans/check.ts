@@ -6,6 +6,7 @@ import { countLiveKeys } from '../../operations/plans-in-use.ts';
 import { withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 import { checkPlansFile } from './file.ts';
 
 /** `tollgate plans check`: makes the checks of a gateway's start (contract sections 1 and 2), and prints more warnings. */
@@ -13,6 +14,8 @@ export const plansCheck: Command = {
   name: 'plans check',
   about: 'Checks plans.yaml: tells every fault with its line and column, and what is probably wrong.',
   positionals: ['[FILE]'],
+  environment: OF_STORE,
+  examples: ['tollgate plans check', 'tollgate plans check new-plans.yaml --against --strict'],
   options: {
     against: {
       type: 'boolean',

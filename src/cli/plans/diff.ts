@@ -4,6 +4,7 @@ import { countLiveKeys } from '../../operations/plans-in-use.ts';
 import { withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress, table } from '../terminal/output.ts';
+import { OF_STORE } from '../terminal/variables.ts';
 import { readPlansFile } from './file.ts';
 
 /** `tollgate plans diff`: prints the differences between two files of plans (contract section 1). */
@@ -11,6 +12,11 @@ export const plansDiff: Command = {
   name: 'plans diff',
   about: 'Tells which limits and bans differ between two files of plans, and which keys that touches.',
   positionals: ['OLD', 'NEW'],
+  environment: OF_STORE,
+  examples: [
+    'tollgate plans diff plans.yaml new-plans.yaml',
+    'tollgate plans diff plans.yaml new-plans.yaml --against --json',
+  ],
   options: {
     against: {
       type: 'boolean',

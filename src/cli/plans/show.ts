@@ -11,6 +11,8 @@ export const plansShow: Command = {
   name: 'plans show',
   about: 'Shows the plans: their limits, bans, and whether they are enforced.',
   positionals: [],
+  environment: ['TOLLGATE_CONFIG', 'TOLLGATE_PLANS'],
+  examples: ['tollgate plans show', 'tollgate plans show --json'],
   options: {
     json: {
       type: 'boolean',

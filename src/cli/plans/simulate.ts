@@ -30,6 +30,11 @@ export const plansSimulate: Command = {
   name: 'plans simulate',
   about: 'Replays recorded requests under other plans: who would be refused or banned, compared with what happened.',
   positionals: [],
+  environment: [],
+  examples: [
+    'tollgate plans simulate --log gateway.log --plans new-plans.yaml',
+    'tollgate plans simulate --log gateway-1.log.gz --log gateway-2.log.gz --plans new-plans.yaml --html report.html',
+  ],
   options: {
     log: {
       type: 'string',

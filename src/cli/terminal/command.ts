@@ -1,6 +1,8 @@
 import { parseArgs } from 'node:util';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isOwnForm } from '../../identify/api-key.ts';
+import { meantBy } from './did-you-mean.ts';
+import { VARIABLES, type Variable } from './variables.ts';
 
 /** One option of a command. Every option has a sentence for `--help`. */
 export interface Option {
@@ -52,7 +54,9 @@ export interface Command {
   readonly positionals: readonly string[];
   readonly options: Readonly<Record<string, Option>>;
   /** Command lines for `--help`, as one would type them. */
-  readonly examples?: readonly string[];
+  readonly examples: readonly string[];
+  /** The environment variables that it obeys. */
+  readonly environment: readonly Variable[];
   run(words: Words, terminal: Terminal): Promise<ExitCode>;
 }
 
@@ -76,8 +80,10 @@ export function parseWords(command: Command, args: readonly string[]): Words {
       strict: true,
     });
   } catch (cause) {
-    const sentence = (cause instanceof Error ? cause.message : String(cause)).split('. ')[0];
-    throw new Failure('bad_usage', `${sentence}. ${help}`, cause);
+    const sentence = (cause instanceof Error ? cause.message : String(cause)).split('. ')[0]!;
+    const [, unknown] = /^Unknown option '--([^']+)'/.exec(sentence) ?? [];
+    const meant = unknown === undefined ? null : meantBy(unknown, [...Object.keys(command.options), 'help']);
+    throw new Failure('bad_usage', `${sentence}. ${meant === null ? '' : `Did you mean --${meant}? `}${help}`, cause);
   }
   const least = command.positionals.filter((name) => !name.startsWith('[')).length;
   const given = parsed.positionals.length;
@@ -96,16 +102,25 @@ export function parseWords(command: Command, args: readonly string[]): Words {
 
 /** The text of `tollgate COMMAND --help`. */
 export function helpOf(command: Command): string {
-  const rows = [
-    ...Object.entries(command.options).map(([name, option]) => [
+  const options: [string, string][] = [
+    ...Object.entries(command.options).map(([name, option]): [string, string] => [
       `${option.short ? `-${option.short}, ` : ''}--${name}${option.type === 'string' ? ` ${option.value ?? 'VALUE'}` : ''}`,
       option.about,
     ]),
     ['--help', 'Shows this text.'],
-  ] as [string, string][];
-  const width = Math.max(...rows.map(([left]) => left.length));
+  ];
+  const variables = command.environment.map((name): [string, string] => [name, VARIABLES[name]]);
   const usage = ['tollgate', command.name, ...command.positionals, '[options]'].join(' ');
-  const examples = (command.examples ?? []).map((line) => `  ${line}\n`).join('');
-  const options = rows.map(([left, about]) => `  ${left.padEnd(width)}  ${about}\n`).join('');
-  return `${command.about}\n\nUsage: ${usage}\n\nOptions:\n${options}${examples === '' ? '' : `\nExamples:\n${examples}`}`;
+  return [
+    `${command.about}\n\nUsage: ${usage}\n`,
+    `Options:\n${inColumns(options)}`,
+    ...(variables.length === 0 ? [] : [`Environment:\n${inColumns(variables)}`]),
+    `Examples:\n${command.examples.map((line) => `  ${line}\n`).join('')}`,
+  ].join('\n');
+}
+
+/** Two columns, indented. */
+export function inColumns(rows: readonly (readonly [string, string])[]): string {
+  const width = Math.max(...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join('');
 }

@@ -1,0 +1,177 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type Command, parseWords } from '../../src/cli/terminal/command.ts';
+import { meantBy } from '../../src/cli/terminal/did-you-mean.ts';
+import { OF_STORE, VARIABLES } from '../../src/cli/terminal/variables.ts';
+import { allCommands, main } from '../../src/main.ts';
+import { ROOT, temporaryFolder } from '../support/processes.ts';
+import { runCommand } from '../support/run-command.ts';
+
+let commands: readonly Command[];
+beforeAll(async () => {
+  commands = await allCommands();
+});
+
+/** The words of a command line as a shell would read them, without settings, redirections and what is around it. */
+function wordsOf(line: string): string[] {
+  const command = /\btollgate (.*?)(?:\)| [<>|] .*)?$/.exec(line)?.[1] ?? '';
+  return [...command.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain!);
+}
+
+describe('every command', () => {
+  test('has an example that it takes, and a help text with its options, variables and examples', async () => {
+    expect(commands.length).toBeGreaterThan(30);
+    for (const command of commands) {
+      expect(command.examples, command.name).not.toEqual([]);
+      const names = command.name.split(' ');
+      for (const line of command.examples) {
+        const words = wordsOf(line);
+        expect(words.slice(0, names.length), line).toEqual(names);
+        expect(() => parseWords(command, words.slice(names.length)), line).not.toThrow();
+      }
+      const { code, stdout } = await runCommand({}, ...names, '--help');
+      expect(code).toBe(0);
+      for (const text of [
+        ...Object.keys(command.options).map((name) => `--${name}`),
+        ...command.environment,
+        ...command.examples,
+      ]) {
+        expect(stdout, command.name).toContain(text);
+      }
+      expect(await runCommand({}, 'help', ...names)).toEqual({ code, stdout, stderr: '' });
+    }
+  });
+
+  test('names the environment variables that it reads', async () => {
+    // These would serve, or write into this folder.
+    const skipped = ['serve', 'start', 'pets', 'init', 'schema', 'help', 'version', 'completion'];
+    const readBy = new Map<string, string[]>();
+    for (const command of commands.filter(({ name }) => !skipped.includes(name))) {
+      const read = new Set<string>();
+      const values: NodeJS.ProcessEnv = { TOLLGATE_DATA: await temporaryFolder() };
+      const env = new Proxy(values, {
+        get: (target, name) => {
+          read.add(String(name));
+          return target[String(name)];
+        },
+      });
+      for (const line of command.examples) {
+        await main(wordsOf(line), {
+          env,
+          out: () => {},
+          error: () => {},
+          isTerminal: false,
+          hiddenInput: async () => '',
+        });
+      }
+      readBy.set(command.name, [...read]);
+      const special = ['TOLLGATE_PLANS', 'TOLLGATE_CONFIG', 'BACKUP_PASSPHRASE'].filter((name) => read.has(name));
+      expect(command.environment, command.name).toEqual(expect.arrayContaining(special));
+    }
+    const onStore = commands.filter(({ environment }) => environment.includes('REDIS_URL')).map(({ name }) => name);
+    expect(onStore.length).toBeGreaterThan(20);
+    for (const name of onStore) {
+      expect(commands.find((command) => command.name === name)!.environment, name).toEqual(
+        expect.arrayContaining(name === 'init' ? [] : [...OF_STORE]),
+      );
+    }
+  });
+});
+
+test('the variables of the help texts are those of the contract', () => {
+  const contract = readFileSync(join(ROOT, 'docs', 'contract.md'), 'utf8');
+  const missing = Object.keys(VARIABLES).filter((name) => !new RegExp(`\\b${name}\\b`).test(contract));
+  expect(missing).toEqual([]);
+});
+
+test.each([
+  [['keys', 'lst'], "There is no command 'keys lst'. Did you mean `tollgate keys list`? See `tollgate keys --help`.\n"],
+  [['key', 'create'], "There is no command 'key'. Did you mean `tollgate keys create`? See `tollgate --help`.\n"],
+  [['sevre'], "There is no command 'sevre'. Did you mean `tollgate serve`? See `tollgate --help`.\n"],
+  [
+    ['plans', 'simulte'],
+    "There is no command 'plans simulte'. Did you mean `tollgate plans simulate`? See `tollgate plans --help`.\n",
+  ],
+  [
+    ['keys', 'create', '--paln', 'x'],
+    "Unknown option '--paln'. Did you mean --plan? See `tollgate keys create --help`.\n",
+  ],
+  [['keys', 'create', '--zzzzzz'], "Unknown option '--zzzzzz'. See `tollgate keys create --help`.\n"],
+])('%j: what was probably meant is said', async (words, stderr) => {
+  expect(await runCommand({}, ...words)).toEqual({ code: 2, stdout: '', stderr });
+});
+
+test('a word far from every command is met with the list, and a long one costs nothing', async () => {
+  const { code, stderr } = await runCommand({}, 'nothing');
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringMatching(/^There is no command 'nothing'\. The commands are: serve, /),
+  ]);
+  expect(meantBy('x'.repeat(100_000), ['keys'])).toBeNull();
+});
+
+test.each([
+  ['list', ['list', 'lift'], 'list'],
+  ['lits', ['list', 'lift'], 'list'],
+  ['ls', ['list'], null],
+  ['crete', ['create', 'rotate'], 'create'],
+  ['LIST', ['list'], 'list'],
+])('%s among %j is %s', (given, known, meant) => {
+  expect(meantBy(given, known)).toBe(meant);
+});
+
+test('help, version and the help of a group', async () => {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  expect((await runCommand({}, 'version')).stdout).toBe(`${version}\n`);
+  expect((await runCommand({}, '--version')).stdout).toBe(`${version}\n`);
+  expect(await runCommand({}, 'help')).toEqual(await runCommand({}, '--help'));
+  const group = await runCommand({}, 'help', 'gateway');
+  expect([group.code, group.stdout]).toEqual([
+    0,
+    expect.stringMatching(/Usage: tollgate gateway COMMAND[\s\S]*gateway check /),
+  ]);
+});
+
+describe('completion', () => {
+  /** What bash offers for a line whose last word is to be completed. */
+  function offered(script: string, line: string): string[] {
+    const words = line.split(' ');
+    const test = `COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tollgate; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const { stdout, stderr } = spawnSync('bash', ['-uc', `${script}\n${test}`, 'bash', ...words], { encoding: 'utf8' });
+    expect(stderr).toBe('');
+    return stdout.split('\n').filter((word) => word !== '');
+  }
+
+  test('in bash offers commands, their second words, options and the values of options', async () => {
+    const { stdout: script } = await runCommand({}, 'completion', 'bash');
+    expect(offered(script, 'tollgate ke')).toEqual(['keys']);
+    expect(offered(script, 'tollgate keys re')).toEqual(['revoke', 'restore']);
+    expect(offered(script, 'tollgate keys create --na')).toEqual(['--name']);
+    expect(offered(script, 'tollgate usage --da')).toEqual(['--days']);
+    expect(offered(script, 'tollgate keys import --format n')).toEqual(['ndjson']);
+    expect(offered(script, 'tollgate completion f')).toEqual(['fish']);
+    // A file: left to the shell.
+    expect(offered(script, 'tollgate keys import x')).toEqual([]);
+    const all = offered(script, 'tollgate ');
+    expect(new Set(commands.map(({ name }) => name.split(' ')[0]!)).difference(new Set(all))).toEqual(new Set());
+  });
+
+  test.each(['bash', 'zsh', 'fish'])('for %s has every command and option', async (shell) => {
+    const { code, stdout } = await runCommand({}, 'completion', shell);
+    expect(code).toBe(0);
+    for (const { name, options } of commands) {
+      for (const word of name.split(' ')) expect(stdout).toContain(word);
+      for (const option of Object.keys(options))
+        expect(stdout, name).toContain(shell === 'fish' ? `-l ${option} ` : `--${option}`);
+    }
+  });
+
+  test('another shell is wrong usage', async () => {
+    expect(await runCommand({}, 'completion', 'tcsh')).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/bash, zsh, fish/),
+    });
+  });
+});
