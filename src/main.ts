@@ -221,6 +221,7 @@ export async function runProcess(): Promise<void> {
     error: (text) => process.stderr.write(text),
     flushed: () => flushed(process.stdout),
     isTerminal: process.stdout.isTTY === true,
+    columns: process.stdout.columns || null,
     question: process.stdin.isTTY === true ? question : null,
     hiddenInput,
   });

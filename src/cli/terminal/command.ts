@@ -32,6 +32,8 @@ export interface Terminal {
    * NO_COLOR changes nothing.
    */
   readonly isTerminal: boolean;
+  /** How many characters fit into a line of it. Null or absent if that is unknown. */
+  readonly columns?: number | null;
   /**
    * Asks the person at the terminal and resolves to the answer, or to null if the person ended the input. Null or absent if standard
    * input is not a terminal.
