@@ -32,7 +32,7 @@ describe('a table on a terminal', () => {
   });
 
   test('is too wide rather than unreadable where nothing more can be left out', () => {
-    expect(at(10).split('\n')[1]).toBe('key_0123456789abcdef  a shop …      7');
+    expect(at(10).split('\n')[1]).toBe('key_0123456789abcdef  a sho…      7');
   });
 });
 

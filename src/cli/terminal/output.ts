@@ -5,8 +5,8 @@ import type { Terminal } from './command.ts';
 /** Between two columns. */
 const GAP = 2;
 /** No column becomes narrower than this, or than its head. */
-const LEAST_WIDTH = 8;
-const NUMBER = /^(?:[+-]?[0-9][0-9.,]*|unlimited|-|)$/;
+const LEAST_WIDTH = 6;
+const NUMBER = /^(?:[+-]?[0-9][0-9.,]*|unlimited|custom|-|)$/;
 
 /**
  * Formats rows for a terminal as aligned columns under their heads: numbers on the right, and within `columns` if that is known. To
