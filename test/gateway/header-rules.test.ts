@@ -96,7 +96,7 @@ test('on one connection each route has its own rules, whatever the request befor
   expect(requests.map((request) => request.values('x-own'))).toEqual([[], ['gateway'], [], ['gateway']]);
 });
 
-test('without a consumer there is no field that names one (reliability 167)', async () => {
+test('without a consumer there is no field that names one (reliability 171)', async () => {
   const { seen } = await ask('/public', 'X-Tenant: root\r\n', '');
   expect(seen.url).toBe('/public');
   expect(seen.values('x-tenant')).toEqual([]);

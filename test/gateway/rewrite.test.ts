@@ -70,7 +70,7 @@ test.each([
   '/old/..',
   '/%761/pets',
   '/v1/a%0d%0ab',
-])('%s is refused before it is rewritten, and reaches nobody (reliability 166)', async (path) => {
+])('%s is refused before it is rewritten, and reaches nobody (reliability 170)', async (path) => {
   expect(await ask(path)).toEqual({ status: 400, seen: [] });
 });
 

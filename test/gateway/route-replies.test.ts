@@ -58,7 +58,7 @@ describe('redirect', () => {
     '/root/%2fevil.example',
     '/root/%5cevil',
     '/root/a%0d%0aX:1',
-  ])('%s leads nowhere (reliability 166)', async (path) => {
+  ])('%s leads nowhere (reliability 170)', async (path) => {
     const response = await ask(`GET ${path}`);
     expect(response.status).toBe(400);
     expect(response.header('location')).toBeNull();

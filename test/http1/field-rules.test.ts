@@ -58,7 +58,7 @@ test('a value has what is known of the request; braces that name nothing stay', 
   ]);
 });
 
-test('a field with a variable that the request lacks is not written, and the client’s own is gone (reliability 167)', () => {
+test('a field with a variable that the request lacks is not written, and the client’s own is gone (reliability 171)', () => {
   const rules = fieldRulesOf('request', [{ set: { 'X-Who': 'id={consumer.id}' } }])!;
   expect(withRules(['x-who', 'root'], rules, { ...KNOWN, 'consumer.id': null })).toEqual([]);
 });
@@ -69,7 +69,7 @@ test('a client’s name that a service folds into one that is set is dropped (re
   expect(withRules(sent, rules, KNOWN)).toEqual(['X-Tenants', 'kept', 'X-Tenant', 'a', 'my_field', 'b']);
 });
 
-test('no value of a variable breaks a line or is taken for another value (reliability 167)', () => {
+test('no value of a variable breaks a line or is taken for another value (reliability 171)', () => {
   const rules = fieldRulesOf('request', [{ set: { 'X-N': '[{consumer.name}]' } }])!;
   const lineOf = (name: string) => linesOf(withRules([], rules, { ...KNOWN, 'consumer.name': name }));
   fc.assert(
@@ -87,7 +87,7 @@ test('no value of a variable breaks a line or is taken for another value (reliab
 
 describe('refused', () => {
   test.each(['', ' a', 'a ', 'a\r\nX-B: 1', 'a\nb', 'a\0', 'ä', 'x'.repeat(4097), '{consumer.email}', '{plans}'])(
-    'as a value: %j (reliability 167)',
+    'as a value: %j (reliability 171)',
     (value) => {
       expect(faultOfFieldValue(value)).not.toBeNull();
     },
@@ -97,7 +97,7 @@ describe('refused', () => {
     ...['Host', 'Connection', 'keep-alive', 'Transfer-Encoding', 'Content-Length', 'TE', 'Upgrade', 'Via', 'Expect'],
     ...['X-Request-Id', 'X-Consumer-Id', 'x_consumer.role', 'X-Forwarded-For', 'Forwarded', 'X-Real-IP', 'traceparent'],
     ...['Sec-WebSocket-Key', 'sec_websocket.key', 'Content_Length', 'Proxy-Authorization', 'HTTP2-Settings'],
-  ])('in requests: %s (reliability 167)', (name) => {
+  ])('in requests: %s (reliability 171)', (name) => {
     expect(faultOfRequestField(name)).not.toBeNull();
   });
 
@@ -114,7 +114,7 @@ describe('refused', () => {
     ],
     ...['X-RateLimit-Limit', 'x-ratelimit-other', 'RateLimit', 'RateLimit-Policy', 'Sunset', 'Deprecation', 'Date'],
     ...['Access-Control-Allow-Origin', 'Sec-WebSocket-Accept', 'Content-Encoding', 'X-Consumer-Id'],
-  ])('in responses: %s (reliability 167)', (name) => {
+  ])('in responses: %s (reliability 171)', (name) => {
     expect(faultOfResponseField(name)).not.toBeNull();
   });
 

@@ -70,7 +70,7 @@ describe('a change is refused if', () => {
   });
 });
 
-// Attack: a path is written that the gateway would have refused from a client (reliability 166).
+// Attack: a path is written that the gateway would have refused from a client (reliability 170).
 const HOSTILE = [
   'a',
   '',
@@ -102,7 +102,7 @@ const template = fc
   .tuple(fc.array(fc.oneof(text, segment, fc.constantFrom('{p}', '{q}', '{r}')), { maxLength: 4 }), fc.boolean())
   .map(([segments, hasRest]) => `/${[...segments, ...(hasRest ? ['**'] : [])].join('/')}`);
 
-test('what is written is a path that is accepted, with the segments that the template has (reliability 166)', () => {
+test('what is written is a path that is accepted, with the segments that the template has (reliability 170)', () => {
   let written = 0;
   fc.assert(
     fc.property(

@@ -72,7 +72,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(entry).toMatchObject({ action: 'key.restore', outcome: 'unchanged' });
   });
 
-  test('leaves newer keys as they are, and --force neither revives a revoked key nor an old secret (reliability 181)', async () => {
+  test('leaves newer keys as they are, and --force neither revives a revoked key nor an old secret (reliability 173)', async () => {
     const [moved, rotated, revoked, deleted] = [await create(), await create(), await create(), await create()];
     await run('keys', 'backup', file);
     await run('keys', 'update', moved.id, '--plan', 'business', '--notes', 'n');

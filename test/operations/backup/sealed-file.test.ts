@@ -48,7 +48,7 @@ test('a passphrase may be typed with composed or combining letters', async () =>
   expect(await textIn(file, 'cafe\u0301 au lait, svp')).toBe('text');
 });
 
-describe('whoever can write to the place of the backups (reliability 180)', () => {
+describe('whoever can write to the place of the backups (reliability 172)', () => {
   const piece = (file: Buffer, number: number) =>
     file.subarray(HEADER + number * SEALED_PIECE, HEADER + (number + 1) * SEALED_PIECE);
 
