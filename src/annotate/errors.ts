@@ -5,6 +5,7 @@ import { type AddressBudget, retryAfterSeconds } from './rate-limit.ts';
 /** Every error code of the gateway with its status (contract section 4). The only such table. */
 const STATUS = {
   invalid_request: 400,
+  request_invalid: 400,
   missing_api_key: 401,
   invalid_api_key: 401,
   expired_api_key: 401,

@@ -225,6 +225,12 @@ const upstreamSchema = z.strictObject({
   headers: fieldRules.describe(
     'Header fields to set, add or remove on all routes to this upstream, before the `headers` of the route.',
   ),
+  validate: values
+    .file()
+    .optional()
+    .describe(
+      'OpenAPI description (3.0 or 3.1, YAML or JSON) that the requests of all routes to this upstream are checked against, as `validate` of a route says.',
+    ),
   tls: upstreamTls
     .optional()
     .describe('TLS to targets that begin with `https://`. Certificates are verified unless `verify` is false.'),
@@ -602,6 +608,12 @@ export const routeSchema = z.strictObject({
     .optional()
     .describe(
       'Largest request body on this route, at most `listen.maxBodyBytes`. A larger one gets 413. A declared length is refused before the request is counted.',
+    ),
+  validate: z
+    .union([z.literal(false), values.file()], 'must be the path of an OpenAPI description, or `false`')
+    .optional()
+    .describe(
+      'OpenAPI description (3.0 or 3.1, YAML or JSON) that requests are checked against once they are admitted and counted: path and query parameters, media type, and bodies of JSON up to 1 MiB. A request that does not fit gets 400 `request_invalid`, one that is not described as well. Paths are compared as the service gets them (after `rewrite`), with the path of the first server of the description in front. `false` leaves out the check of the upstream.',
     ),
   deprecated: deprecated
     .optional()

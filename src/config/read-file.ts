@@ -9,31 +9,33 @@ import { type Fault, printPath } from './fault.ts';
  * memory and one second of CPU time, which a gateway in a small container can spare.
  */
 const MAX_FILE_BYTES = 512 * 1024;
-const TOO_LARGE = `is larger than ${MAX_FILE_BYTES / 1024} KiB, the most that is read.`;
+const tooLarge = (maxBytes: number) => `is larger than ${maxBytes / 1024} KiB, the most that is read.`;
 const NOT_UTF8 = 'is not UTF-8 text. Save the file as UTF-8.';
 
 /**
  * Reads a settings file as text.
  * @param hint the sentence that follows the reason why the file cannot be opened
  * @param isReload whether the process has read the file before: a pipe or a device is a fault then
+ * @param maxBytes the size limit, for a file other than one of settings
  * @returns the text without a byte order mark, and whether the file has one; or the fault that kept the file from being read
  */
 export function readSettingsFile(
   file: string,
   hint: string,
   isReload = false,
+  maxBytes = MAX_FILE_BYTES,
 ): { readonly text: string; readonly hasMark: boolean } | { readonly fault: Fault } {
   const at = (line: number, column: number, message: string) => ({
     fault: { file, line, column, path: printPath([]), message },
   });
   let bytes: Buffer;
   try {
-    bytes = readAtMost(file, MAX_FILE_BYTES + 1, isReload);
+    bytes = readAtMost(file, maxBytes + 1, isReload);
   } catch (error) {
     return at(1, 1, `${reasonOf(error)}. ${hint}`);
   }
-  if (bytes.length > MAX_FILE_BYTES) {
-    return at(1, 1, TOO_LARGE);
+  if (bytes.length > maxBytes) {
+    return at(1, 1, tooLarge(maxBytes));
   }
   const invalid = firstInvalidUtf8(bytes);
   if (invalid !== null) return at(invalid.line, invalid.column, NOT_UTF8);
@@ -45,7 +47,7 @@ const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
 /** The fault that `readSettingsFile` would find in a file with this text; null if there is none. */
 export function faultOfText(text: string, file: string): Fault | null {
   const at = (line: number, column: number, message: string) => ({ file, line, column, path: printPath([]), message });
-  if (Buffer.byteLength(text) > MAX_FILE_BYTES) return at(1, 1, TOO_LARGE);
+  if (Buffer.byteLength(text) > MAX_FILE_BYTES) return at(1, 1, tooLarge(MAX_FILE_BYTES));
   // Half of a surrogate pair has no form in UTF-8.
   const half = text.search(/\p{Surrogate}/u);
   if (half === -1) return null;

@@ -43,7 +43,8 @@ const SETTLED_AFTER_MS = 100;
  */
 export class SettingsWatcher {
   readonly #env: Variables;
-  readonly #files: readonly string[];
+  /** Both files, and the descriptions that the settings in force name. */
+  #files: readonly string[];
   readonly #events: SettingsEvents;
   /** Digest of the configuration in force. */
   #digestInForce: string;
@@ -59,7 +60,7 @@ export class SettingsWatcher {
 
   constructor(env: Variables, current: Configuration, events: SettingsEvents) {
     this.#env = env;
-    this.#files = filesOf(env);
+    this.#files = watchedFiles(env, current);
     this.#events = events;
     this.#digestInForce = digestOf(current);
     // The process read the files before it opened the stores: a change since then must be found. A pipe can be read only
@@ -146,7 +147,10 @@ export class SettingsWatcher {
       const configuration = await inSlices(reader.configuration(read), signal);
       // Frees the thread's memory before the change takes effect, which needs memory of its own.
       await this.#endReader();
-      if (await this.#events.onChange({ configuration, signal, isOutdated })) this.#digestInForce = digest;
+      if (!(await this.#events.onChange({ configuration, signal, isOutdated }))) return;
+      this.#digestInForce = digest;
+      this.#files = watchedFiles(this.#env, configuration);
+      this.#signatureRead = configuration.signature;
     } catch (error) {
       if (!signal.aborted) throw error;
     }
@@ -182,6 +186,10 @@ function ageOf(file: string): number {
 function isPipeOrDeviceAt(file: string): boolean {
   const stats = statOf(file);
   return stats !== undefined && isPipeOrDevice(stats);
+}
+
+function watchedFiles(env: Variables, { settings }: Configuration): readonly string[] {
+  return [...filesOf(env), ...settings.descriptions.keys()];
 }
 
 function digestOf({ versions }: Configuration): string {

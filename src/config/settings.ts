@@ -8,6 +8,8 @@ import { fieldRulesOf } from '../http1/field-rules.ts';
 import type { KeyFormat } from '../identify/api-key.ts';
 import { type PathChange, type PathTemplate, pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import { type Route, type RouteReply, withHead } from '../routing/router.ts';
+import type { Program } from '../validate/program.ts';
+import { describedRequests, type ReadDescriptions, readDescriptions } from './descriptions.ts';
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault, printPlace } from './fault.ts';
 import { deepFreeze } from './frozen.ts';
@@ -99,6 +101,8 @@ export interface Settings {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** In the order of the file; every `upstream` is a key of `upstreams`. */
   readonly routes: readonly Route[];
+  /** The OpenAPI descriptions that requests are checked against, by their files. */
+  readonly descriptions: ReadonlyMap<string, Program>;
   /** A hash of routes and targets. All replicas have the same, so that each recognises a request that another forwarded. */
   readonly viaByDefault: string;
   /** Absolute path of the embedded store's folder. */
@@ -171,7 +175,7 @@ export interface Configuration {
   readonly warnings: readonly string[];
   /** The version of each file: the beginning of the SHA-256 of its text. */
   readonly versions: { readonly settings: string; readonly plans: string };
-  /** `signatureOf` both files, taken before they were read. */
+  /** `signatureOf` both files and those of `settings.descriptions`, taken before they were read. */
   readonly signature: string;
 }
 
@@ -204,7 +208,7 @@ export function loadConfiguration(env: Variables, isReload = false): Configurati
   const read = readEnvironment(env, isReload ? rereadSecret : readSecret);
   const gateway = parseFile(files[0], 'TOLLGATE_CONFIG', parseGatewayFile, isReload);
   const plans = parseFile(files[1], 'TOLLGATE_PLANS', parsePlans, isReload);
-  return joined({ read, gateway, plans, signature }, printFault);
+  return joined({ read, gateway, plans, signature, isReload }, printFault);
 }
 
 /** The content of gateway.yaml and of plans.yaml as values. */
@@ -220,7 +224,7 @@ export interface GivenSettings {
 export function configurationOf(given: GivenSettings, env: Variables): Configuration | Faulty {
   const gateway = parseValue(given.gateway, 'gateway', parseGatewayFile);
   const plans = parseValue(given.plans, 'plans', parsePlans);
-  return joined({ read: readEnvironment(env), gateway, plans, signature: '' }, printPlace);
+  return joined({ read: readEnvironment(env), gateway, plans, signature: '', isReload: false }, printPlace);
 }
 
 interface Parts {
@@ -228,28 +232,37 @@ interface Parts {
   readonly gateway: Versioned<GatewayFile>;
   readonly plans: Versioned<Plans>;
   readonly signature: string;
+  /** Whether the process has read the settings before. */
+  readonly isReload: boolean;
 }
 
 type Versioned<T> = Parsed<T> & { readonly version: string };
 
-function joined({ read, gateway, plans, signature }: Parts, print: (fault: Fault) => string): Configuration | Faulty {
+function joined({ read, gateway, plans, signature, isReload }: Parts, print: (fault: Fault) => string): Configuration | Faulty {
   const faults = [
     ...('faults' in read ? read.faults : []),
     ...('faults' in gateway ? gateway.faults : []).map(print),
     ...('faults' in plans ? plans.faults : []).map(print),
   ];
   if ('faults' in read || 'faults' in gateway) return { faults };
-  const settings = deepFreeze(settingsOf(gateway.value, read.environment));
+  const described = readDescriptions(describedRequests(gateway.value), gateway, isReload);
+  if (described.faults.length > 0) return { faults: [...described.faults.map(print), ...faults] };
+  const settings = deepFreeze(settingsOf(gateway.value, read.environment, described));
   const conflicts = conflictsOf(settings, gateway, read.environment, print);
   if (conflicts.length > 0) return { faults: [...conflicts, ...faults] };
   if ('faults' in plans) return { faults, settings };
   return {
     settings,
     plans: plans.value,
-    warnings: [...read.warnings, ...[...gateway.warnings, ...plans.warnings].map(print)],
-    versions: { settings: gateway.version, plans: plans.version },
-    signature,
+    warnings: [...read.warnings, ...[...gateway.warnings, ...described.warnings, ...plans.warnings].map(print)],
+    versions: { settings: versionWith(gateway.version, described), plans: plans.version },
+    signature: described.programs.size === 0 ? signature : `${signature};${described.signature}`,
   };
+}
+
+/** The version of gateway.yaml with the descriptions that it names. */
+function versionWith(version: string, { texts }: ReadDescriptions): string {
+  return texts.length === 0 ? version : versionOf([version, ...texts].join('\0'));
 }
 
 /** As `loadConfiguration`. @throws Failure `bad_settings` with every fault on a line of its own */
@@ -296,7 +309,7 @@ function parseValue<T>(value: unknown, name: string, parse: (text: string, file:
 }
 
 /** The settings of the file, where the environment does not override them. */
-function settingsOf(file: GatewayFile, environment: Environment): Settings {
+function settingsOf(file: GatewayFile, environment: Environment, { programs }: ReadDescriptions): Settings {
   const { listen, admin, redis } = file;
   const upstreams = upstreamsOf(file, environment.upstreamUrl);
   const routes = file.routes.map((entry) => routeOf(entry, file));
@@ -352,6 +365,7 @@ function settingsOf(file: GatewayFile, environment: Environment): Settings {
     },
     upstreams,
     routes,
+    descriptions: programs,
     viaByDefault: viaOf(routes, upstreams),
     dataFolder: resolve(environment.dataFolder ?? 'data'),
     peppers: environment.peppers,
@@ -431,9 +445,14 @@ function routeOf(entry: RouteEntry, { upstreams }: GatewayFile): Route {
     requestHeaders: fieldRulesOf('request', [upstreams[upstream]?.headers?.request, entry.headers?.request]),
     timeouts: timeoutsOf(entry, upstreams[upstream]),
     maxBodyBytes: entry.maxBodyBytes ?? null,
+    description: reply === null ? descriptionOf(entry, upstreams) : null,
     reply,
     responseHeaders: fieldRulesOf('response', [upstreams[upstream]?.headers?.response, entry.headers?.response]),
   };
+}
+
+function descriptionOf({ validate, upstream = '' }: RouteEntry, upstreams: GatewayFile['upstreams']): string | null {
+  return (validate ?? upstreams[upstream]?.validate) || null;
 }
 
 function timeoutsOf({ timeouts }: RouteEntry, upstream: UpstreamEntry | undefined): Route['timeouts'] {

@@ -46,6 +46,16 @@ const MAX_DEPTH = 32;
  */
 const MAX_PARTS = 200_000;
 
+/** How much of a document is read. */
+export interface TreeBounds {
+  readonly depth: number;
+  readonly parts: number;
+  /** Whether it was written for other programs: keys may be numbers, which are taken as text, and `${…}` is plain text. */
+  readonly isForeign: boolean;
+}
+
+const OF_SETTINGS: TreeBounds = { depth: MAX_DEPTH, parts: MAX_PARTS, isForeign: false };
+
 /**
  * Reads YAML 1.2 text as one document of plain data, with positions.
  *
@@ -53,7 +63,10 @@ const MAX_PARTS = 200_000;
  * aliases cannot expand to a huge document ("billion laughs").
  * @returns the tree as far as it could be read (null: not at all) and the faults in its YAML
  */
-export function readTree(text: string): { readonly tree: Tree | null; readonly faults: readonly TreeFault[] } {
+export function readTree(
+  text: string,
+  bounds: TreeBounds = OF_SETTINGS,
+): { readonly tree: Tree | null; readonly faults: readonly TreeFault[] } {
   const control = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/.exec(text);
   if (control !== null) return controlFault(text, control.index);
   const lines = new LineCounter();
@@ -61,7 +74,7 @@ export function readTree(text: string): { readonly tree: Tree | null; readonly f
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(line, 1), column: Math.max(col, 1) };
   };
-  const documents = documentsOf(text, lines);
+  const documents = documentsOf(text, lines, bounds);
   if ('excess' in documents) return noTree(documents.excess, at(documents.offset));
   const broken = documents.flatMap((document) => document.errors)[0];
   if (broken !== undefined) {
@@ -72,7 +85,7 @@ export function readTree(text: string): { readonly tree: Tree | null; readonly f
   if (!isNode(root) || (isScalar(root) && root.value === null)) {
     return noTree('is empty; it must hold settings as `key: value`.');
   }
-  const reader = new Reader(at);
+  const reader = new Reader(at, bounds.isForeign);
   const second = documents[1];
   if (second !== undefined) {
     reader.unreadableAt(
@@ -102,12 +115,12 @@ interface Excess {
  * Attack: 512 KiB of `[`. The composer recurses for each level and takes memory for each part, so depth and number of
  * tokens are checked before the composer sees them.
  */
-function documentsOf(text: string, lines: LineCounter): readonly Document.Parsed[] | Excess {
+function documentsOf(text: string, lines: LineCounter, bounds: TreeBounds): readonly Document.Parsed[] | Excess {
   // The composer's own search for duplicate keys takes quadratic time; Reader finds them.
-  const composer = new Composer({ uniqueKeys: false });
+  const composer = new Composer({ uniqueKeys: false, intAsBigInt: bounds.isForeign });
   const documents: Document.Parsed[] = [];
   try {
-    for (const document of composer.compose(tokensOf(text, lines), false, text.length)) {
+    for (const document of composer.compose(tokensOf(text, lines, bounds), false, text.length)) {
       documents.push(document as Document.Parsed);
       if (documents.length === 2) break;
     }
@@ -130,15 +143,15 @@ class ExcessError extends Error implements Excess {
 }
 
 /** @throws ExcessError */
-function* tokensOf(text: string, lines: LineCounter): Generator<CST.Token, void> {
+function* tokensOf(text: string, lines: LineCounter, bounds: TreeBounds): Generator<CST.Token, void> {
   lines.addNewLine(0);
   const parser = new Parser(lines.addNewLine);
   let parts = 0;
   for (const lexeme of new Lexer().lex(text)) {
     if (!isInsignificant(lexeme)) parts++;
-    if (parts > MAX_PARTS) {
+    if (parts > bounds.parts) {
       throw new ExcessError(
-        `has more than ${MAX_PARTS} names, values and marks, the most that are read.`,
+        `has more than ${bounds.parts} names, values and marks, the most that are read.`,
         parser.offset,
       );
     }
@@ -148,8 +161,8 @@ function* tokensOf(text: string, lines: LineCounter): Generator<CST.Token, void>
       if (token.type === 'error') return yield* parser.end();
     }
     // The stack also holds the document itself and the scalar that is being read.
-    if (parser.stack.length > MAX_DEPTH + 2) {
-      throw new ExcessError(`is nested deeper than ${MAX_DEPTH} levels.`, parser.offset);
+    if (parser.stack.length > bounds.depth + 2) {
+      throw new ExcessError(`is nested deeper than ${bounds.depth} levels.`, parser.offset);
     }
   }
   yield* parser.end();
@@ -199,9 +212,11 @@ class Reader {
   /** The pairs of each map by key: a linear search for every fault would take quadratic time. */
   readonly pairs: PairsOfMaps = new Map();
   readonly #at: (offset: number) => SourcePosition;
+  readonly #isForeign: boolean;
 
-  constructor(at: (offset: number) => SourcePosition) {
+  constructor(at: (offset: number) => SourcePosition, isForeign: boolean) {
     this.#at = at;
+    this.#isForeign = isForeign;
   }
 
   /** Adds a fault and marks the value as unreadable. */
@@ -230,7 +245,7 @@ class Reader {
     if (isMap(node)) return this.#readMap(node, path);
     if (isSeq(node)) return node.items.map((item, i) => this.read(item, [...path, i]));
     if (!isScalar(node)) return null;
-    const variable = typeof node.value === 'string' ? VARIABLE.exec(node.value) : null;
+    const variable = typeof node.value === 'string' && !this.#isForeign ? VARIABLE.exec(node.value) : null;
     if (variable !== null) {
       this.unreadableAt(node, path, variableMessage(variable));
       return null;
@@ -251,7 +266,8 @@ class Reader {
       }
       const name = String(key.value);
       const fault = this.#faultOfKey(key, pairs.get(name));
-      if (fault !== null && (key.value !== name || name === '<<')) this.unreadableAt(key, [...path, name], fault);
+      if (fault !== null && ((key.value !== name && !this.#isForeign) || name === '<<'))
+        this.unreadableAt(key, [...path, name], fault);
       else if (fault !== null) this.fault(key, [...path, name], fault);
       if (name === '__proto__' || pairs.has(name)) continue;
       pairs.set(name, pair);
@@ -261,7 +277,7 @@ class Reader {
   }
 
   #faultOfKey(key: Scalar, first: Pair | undefined): string | null {
-    if (typeof key.value !== 'string') return 'is a key that is not text; put it in quotes.';
+    if (typeof key.value !== 'string' && !this.#isForeign) return 'is a key that is not text; put it in quotes.';
     if (key.value === '__proto__') return 'is a key that is not allowed.';
     if (key.value === '<<') return 'is a merge key; merging is not supported, write the keys out.';
     if (key.anchor) return 'has an anchor; anchors are not supported, leave it out.';

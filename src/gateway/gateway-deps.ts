@@ -10,7 +10,9 @@ import type { FieldNames } from '../http1/forwarded-fields.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Consumer, Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
+import type { HeldBytesBudget } from '../io/held-bytes.ts';
 import type { Router } from '../routing/router.ts';
+import type { RequestValidator } from '../validate/validator.ts';
 import type { ClosedWebSocket, Exchange } from './exchange.ts';
 import type { OpenWebSockets } from './open-web-sockets.ts';
 import type { RequestTrace } from './trace-context.ts';
@@ -25,6 +27,10 @@ import type { Usage } from './usage.ts';
 export interface GatewayDeps {
   readonly router: Router;
   readonly upstreams: ReadonlyMap<string, Upstream>;
+  /** The checks of requests, by the file of their description (`description` of a route). */
+  readonly validators: ReadonlyMap<string, RequestValidator>;
+  /** The memory for bodies that are held while they are checked. */
+  readonly heldBodies: HeldBytesBudget;
   readonly identifier: Identifier;
   /** Null if no JSON Web Token is accepted. */
   readonly jwt: JwtVerifier | null;

@@ -37,6 +37,8 @@ interface Admitted {
   readonly verdict: Verdict;
   readonly origin: ClientAddress;
   readonly flow: ProxyFlow;
+  /** The body, if it has been read whole to be checked; else null. */
+  readonly checkedBody: Buffer | null;
 }
 
 /** How forwarding ended; `refused` if there was no room for another WebSocket, so that no upstream was asked. */
@@ -91,7 +93,11 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.method = head.method;
     this.target = targetFor(admitted);
     this.lines = requestLinesOf(deps, admitted);
-    this.body = bodyOf(request, head, match.route.maxBodyBytes ?? deps.maxBodyBytes);
+    const { checkedBody } = admitted;
+    this.body =
+      checkedBody === null
+        ? bodyOf(request, head, match.route.maxBodyBytes ?? deps.maxBodyBytes)
+        : { framing: 'whole', text: checkedBody.toString('latin1') };
     this.writeTimeoutMs = deps.writeTimeoutMs;
     this.timeouts = match.route.timeouts;
     this.#deps = deps;
@@ -134,7 +140,7 @@ class Passing implements ForwardRequest, ForwardHooks {
 /**
  * Path and query for the service. The path is rewritten only here, after everything that is checked and decided by it.
  */
-function targetFor({ head, match }: Admitted): string {
+export function targetFor({ head, match }: Pick<Admitted, 'head' | 'match'>): string {
   const { rewrite } = match.route;
   return rewrite === null ? head.target : writePath(rewrite, head.path) + head.target.slice(head.path.length);
 }
@@ -193,8 +199,12 @@ interface FieldsInput {
   readonly isTraced: boolean;
 }
 
-function inputOf({ via, allowedNames }: GatewayDeps, { head, traceFields, caller, origin }: Admitted): FieldsInput {
-  const contentLength = declaredLength(head);
+function inputOf(
+  { via, allowedNames }: GatewayDeps,
+  { head, traceFields, caller, origin, checkedBody }: Admitted,
+): FieldsInput {
+  // A body that came in chunks, and was read whole, is sent with its length.
+  const contentLength = checkedBody === null ? declaredLength(head) : String(checkedBody.length);
   return { head, contentLength, caller, origin, via, allowedNames, isTraced: traceFields !== null };
 }
 

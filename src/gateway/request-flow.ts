@@ -1,3 +1,4 @@
+import { IncomingMessage } from 'node:http';
 import type { AdmissionListener } from '../admit/admit.ts';
 import type { Admission, Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
@@ -11,9 +12,12 @@ import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import { asksForUsage, type Match, type RouteReply } from '../routing/router.ts';
+import type { BodyCheck } from '../validate/validator.ts';
 import { callerOf, type Identified } from './caller.ts';
+import { checkBody, checkHead, MAX_CHECKED_BYTES, tooLargeToCheck } from './described-request.ts';
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
+import { HeldBody, type HeldResult } from './held-body.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, recordingOf } from './received-request.ts';
 import { notIdentified, type Refusal, routeRefusal } from './refusals.ts';
@@ -69,6 +73,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #verdict: Verdict | null = null;
   /** The verdict of limits that are only watched. */
   #shadow: Promise<Shadow | null> | null = null;
+  /** The body, while it is read to be checked and until the request has ended. */
+  #held: HeldBody | null = null;
   #forwarding: { breakOff(reason: Error): void } | null = null;
   #finished = false;
 
@@ -123,7 +129,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const found = routeRefusal(this.#match, head, this.#deps.wallMs());
     if (found.kind === 'error') this.#refuse(found.error);
     else if (found.match.route.reply !== null) this.#replyOfRoute(found.match.route.reply, head, caller);
-    else this.#forward(head, found.match, caller, verdict);
+    else if (found.match.route.description !== null) this.#check(found.match.route.description, found.match, head);
+    else this.#forward(head, found.match, caller, verdict, null);
   }
 
   // Route
@@ -249,10 +256,56 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     return endsConnection(this.#deps, this.#request, this.#head!);
   }
 
+  // Check, on a route with a description
+
+  #check(description: string, match: Match, head: Head): void {
+    const checked = checkHead(this.#deps, description, match, head);
+    if ('error' in checked) this.#refuse(checked.error, checked.cause);
+    else if (checked.bodyCheck === null) this.#forward(head, match, this.#caller!, this.#verdict!, null);
+    else this.#hold(match, head, checked.bodyCheck);
+  }
+
+  /** Reads the body to check it. It is forwarded only then, with the bytes that were sent. */
+  #hold(match: Match, head: Head, check: BodyCheck): void {
+    const { wholeBody } = this.#request;
+    if (typeof wholeBody === 'string') {
+      this.#onHeld(match, head, check, { kind: 'whole', bytes: Buffer.from(wholeBody, 'latin1') });
+      return;
+    }
+    const maxBytes = Math.min(match.route.maxBodyBytes ?? this.#deps.maxBodyBytes, MAX_CHECKED_BYTES);
+    if (head.contentLength > maxBytes) {
+      this.#refuse(tooLargeToCheck(maxBytes));
+      return;
+    }
+    if (!(this.#request instanceof IncomingMessage)) throw new Error('a body from a reader that takes none');
+    if (head.expectsContinue) this.#response.writeContinue();
+    this.#held = new HeldBody(this.#request, maxBytes, this.#deps.heldBodies, (result) => {
+      try {
+        if (result.kind === 'too_large') this.#refuse(tooLargeToCheck(maxBytes));
+        else this.#onHeld(match, head, check, result);
+      } catch (error) {
+        this.onDefect(error);
+      }
+    });
+  }
+
+  #onHeld(match: Match, head: Head, check: BodyCheck, result: HeldResult): void {
+    if (result.kind === 'gone') this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
+    else if (!this.clientStillWaiting(0)) return;
+    else if (result.kind !== 'whole') this.#refuse(plainError('overloaded'), 'too many bodies are held to be checked');
+    else {
+      const refused = checkBody(check, result.bytes);
+      if (refused !== null) this.#refuse(refused.error, refused.cause);
+      else this.#forward(head, match, this.#caller!, this.#verdict!, result.bytes);
+    }
+  }
+
   // Forward
 
-  #forward(head: Head, match: Match, caller: Caller, verdict: Verdict): void {
-    if (head.expectsContinue) this.#response.writeContinue();
+  /** @param checkedBody the body, if it has been read to be checked */
+  #forward(head: Head, match: Match, caller: Caller, verdict: Verdict, checkedBody: Buffer | null): void {
+    // A client that was asked to go on has sent the body that was checked.
+    if (head.expectsContinue && checkedBody === null) this.#response.writeContinue();
     this.#record.forwarded(match.route.upstream, this.#deps.monotonicMs());
     const traceFields = this.#trace.forward();
     const admitted = {
@@ -264,6 +317,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       origin: this.#origin,
       verdict,
       flow: this,
+      checkedBody,
     };
     this.#forwarding =
       this.#upgradeClient === null
@@ -310,6 +364,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (this.#finished) return;
     this.#finished = true;
     this.#share?.release();
+    this.#held?.release();
     this.#record.ended(status, code, cause, this.#deps.monotonicMs());
     if (this.#shadow === null) this.#close(null);
     else void this.#shadow.then((shadow) => this.#close(shadow));

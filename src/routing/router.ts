@@ -31,6 +31,8 @@ export interface Route {
   readonly timeouts: { readonly responseTimeoutMs: number; readonly bodyTimeoutMs: number } | null;
   /** The largest request body, at most that of the listener; null for that of the listener. */
   readonly maxBodyBytes: number | null;
+  /** The OpenAPI description that requests are checked against, by its file; null if they are not checked. */
+  readonly description: string | null;
   /** The response that the gateway gives itself; null if the service gives it. */
   readonly reply: RouteReply | null;
 }
@@ -343,6 +345,7 @@ export const USAGE: Route = Object.freeze({
   responseHeaders: null,
   timeouts: null,
   maxBodyBytes: null,
+  description: null,
   reply: null,
 });
 

@@ -19,12 +19,14 @@ import { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { CLOCKS } from '../io/clocks.ts';
+import { HeldBytesBudget } from '../io/held-bytes.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
+import type { RequestValidator } from '../validate/validator.ts';
 import type { GatewayStores } from './gateway-stores.ts';
 
 // What the requests of a gateway depend on: services that live through every reload, and what is built anew from the
@@ -109,6 +111,7 @@ export interface GatewaySurroundings extends Pick<GatewayDeps, 'traceOf' | 'drai
   readonly metrics: GatewayMetrics;
   /** Null without an admin token. */
   readonly recent: RecentRequests | null;
+  readonly validators: Validators;
 }
 
 /** Builds the dependencies of requests under these settings and plans, in one step for each route. */
@@ -116,13 +119,16 @@ export function* gatewayDepsOf(
   { settings, plans }: Pick<Configuration, 'settings' | 'plans'>,
   services: Services,
   upstreams: ReadonlyMap<string, Upstream>,
-  { log, metrics, recent, ...surroundings }: GatewaySurroundings,
+  { log, metrics, recent, validators, ...surroundings }: GatewaySurroundings,
 ): Steps<Omit<GatewayDeps, 'jwt'>> {
   const { deprecatedCalls, refusals, ...deciding } = services;
   const router = yield* routerOf([USAGE, ...settings.routes]);
+  const checking = yield* validators.of(settings);
   const deprecated = new Set(settings.routes.flatMap((route) => (route.deprecated === null ? [] : route.path)));
   return {
     router,
+    validators: checking,
+    heldBodies: validators.heldBodies,
     upstreams,
     ...deciding,
     ...surroundings,
@@ -195,6 +201,37 @@ export function closeWebSocketsOfEndedKeys(
     }
   }, CHECK_EXPIRIES_EVERY_MS).unref();
   return webSockets;
+}
+
+/** Makes the checks of requests against OpenAPI descriptions. */
+export class Validators {
+  /** For the bodies that are held while they are checked, through every reload. */
+  readonly heldBodies = new HeldBytesBudget();
+  /** Null until settings have a description. */
+  #module: typeof import('../validate/validator.ts') | null = null;
+
+  /**
+   * Imports the module that checks requests. A gateway without descriptions does not spend memory on it.
+   * @returns null if nothing is to be imported
+   */
+  load({ descriptions }: Pick<Settings, 'descriptions'>): Promise<void> | null {
+    return descriptions.size === 0 || this.#module !== null ? null : this.#load();
+  }
+
+  /** The checks by the file of their description, in one step for each. Call `load` with the settings first. */
+  *of({ descriptions }: Pick<Settings, 'descriptions'>): Steps<ReadonlyMap<string, RequestValidator>> {
+    const validators = new Map<string, RequestValidator>();
+    for (const [file, program] of descriptions) {
+      if (this.#module === null) throw new Error('the module that checks requests has not been loaded');
+      validators.set(file, new this.#module.RequestValidator(program));
+      yield;
+    }
+    return validators;
+  }
+
+  async #load(): Promise<void> {
+    this.#module = await import('../validate/validator.ts');
+  }
 }
 
 interface JwtModules {

@@ -28,7 +28,7 @@ import {
 } from './admin-access.ts';
 import { adminApiOn } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
-import { closeWebSocketsOfEndedKeys, gatewayDepsOf, openServices, TokenIssuers } from './dependencies.ts';
+import { closeWebSocketsOfEndedKeys, gatewayDepsOf, openServices, TokenIssuers, Validators } from './dependencies.ts';
 import { exposedFiles } from './exposed-files.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from './live-parts.ts';
@@ -153,6 +153,8 @@ async function start(
   const webSockets = closeWebSocketsOfEndedKeys(() => ownShareOf(live.settings).websockets, stores);
   const tokens = new TokenIssuers(log);
   await tokens.load(settings.jwt);
+  const validators = new Validators();
+  await validators.load(settings);
   let listener: PublicListener | null = null;
   let gateway: Gateway | null = null;
   const heap = new HeapGuard({
@@ -180,7 +182,7 @@ async function start(
   const traceOf = await tracing(env, closers);
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
   const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;
-  const surroundings = { log, metrics, recent, traceOf, draining, webSockets };
+  const surroundings = { log, metrics, recent, traceOf, draining, webSockets, validators };
   const deps = atOnce(gatewayDepsOf(live, services, opened.byName, surroundings));
   const served = new Gateway({ ...deps, jwt: tokens.verifierFor(settings.jwt) });
   gateway = served;
@@ -272,7 +274,7 @@ async function start(
   const reloading: LiveSettingsOptions = {
     env,
     log,
-    load: (next) => tokens.load(next.settings.jwt),
+    load: (next) => loadBoth(tokens.load(next.settings.jwt), validators.load(next.settings)),
     build,
     keys: async () => stores.keys,
     onReload: metrics.settingsRead,
@@ -294,6 +296,11 @@ async function start(
   };
   const scheme: RunningGateway['scheme'] = certificates === null ? 'http' : 'https';
   return { host, port, scheme, stores, ...adminAddressOf(admin ?? settings.admin, access), drain };
+}
+
+/** @returns null if nothing is to be waited for */
+function loadBoth(one: Promise<void> | null, other: Promise<void> | null): Promise<void> | null {
+  return one === null || other === null ? (one ?? other) : Promise.all([one, other]).then(() => {});
 }
 
 function reportMemory({ logger }: GatewayLog, isShort: boolean, { usedBytes, limitBytes }: HeapUse): void {

@@ -73,6 +73,7 @@ function served(deprecated: Deprecation, nowMs: number) {
         responseHeaders: null,
         timeouts: null,
         maxBodyBytes: null,
+        description: null,
         reply: null,
       },
     ]),

@@ -21,6 +21,7 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     responseHeaders: null,
     timeouts: null,
     maxBodyBytes: null,
+    description: null,
     reply: null,
   };
 }

@@ -6,23 +6,10 @@ export type Rule = (sources: Sources) => string[];
 
 /** The rooms of `src` from the top down, as docs/internals/source-map.md shows them. */
 export const ROOMS: readonly string[] = [
-  ...[
-    'main',
-    'library',
-    'cli',
-    'serve',
-    'stores',
-    'telemetry',
-    'admin',
-    'operations',
-    'simulate',
-    'listen',
-    'gateway',
-    'config',
-  ],
-  ...['forward', 'annotate', 'routing', 'identify', 'admit', 'http1', 'io', 'pets', 'failure'],
+  ...['main', 'library', 'cli', 'serve', 'stores', 'telemetry', 'admin', 'operations', 'simulate', 'listen', 'gateway'],
+  ...['config', 'forward', 'annotate', 'validate', 'routing', 'identify', 'admit', 'http1', 'io', 'pets', 'failure'],
 ];
-const STEPS = ['routing', 'identify', 'admit', 'annotate', 'forward'];
+const STEPS = ['validate', 'routing', 'identify', 'admit', 'annotate', 'forward'];
 /** What every step may stand on: the text of HTTP/1.1, the craft of sockets, and failures. */
 const GROUND = ['http1', 'io', 'failure'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin'];

@@ -50,6 +50,16 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
     counted: 'no',
     example: said('invalid_request', 'Authorization must come once.'),
   },
+  request_invalid: {
+    when: 'The route has `validate`, and the request does not fit its OpenAPI description: a parameter, the media type, a body of JSON (also one with `Content-Encoding`), or a path or method that is not described. `details` has where (`in`: `path`, `query`, `header` or `body`), the name of a parameter or field, the JSON Pointer to what is wrong and the rule. No value of the request is repeated.',
+    remedy: 'Correct the request. Sending it again as it is does not help.',
+    counted: 'yes',
+    example: said(
+      'request_invalid',
+      'The request does not fit the description of this service. ',
+      'The body, at /name, must be text.',
+    ),
+  },
   missing_api_key: {
     when: 'The request has no credentials, or credentials of another scheme than Bearer.',
     remedy: 'Send the key as `Authorization: Bearer <API_KEY>`.',

@@ -1,0 +1,101 @@
+import { type PathChange, patternAfter } from '../routing/path-template.ts';
+import { withHead } from '../routing/router.ts';
+import type { Program } from '../validate/program.ts';
+import { type Description, DescriptionFault, readDescription } from './description.ts';
+import { type Described, overlaps, programOf } from './description-program.ts';
+import type { Fault, Path } from './fault.ts';
+import type { GatewayFile } from './gateway-file.ts';
+import { signatureOf } from './read-file.ts';
+
+/*
+ * The descriptions that gateway.yaml names (`validate`).
+ */
+
+/** A route whose requests are checked, and the file of the description. */
+export interface DescribedRoute extends Described {
+  readonly file: string;
+  /** Where the file is named. */
+  readonly at: Path;
+}
+
+export interface ReadDescriptions {
+  readonly programs: ReadonlyMap<string, Program>;
+  readonly texts: readonly string[];
+  /** `signatureOf` the files, taken before they were read. */
+  readonly signature: string;
+  readonly faults: readonly Fault[];
+  readonly warnings: readonly Fault[];
+}
+
+/** The routes whose requests are checked, as the service gets their paths. */
+export function describedRequests({ routes, upstreams }: GatewayFile): readonly DescribedRoute[] {
+  return routes.flatMap(({ path, methods, rewrite, upstream = '', validate, redirect, respond }, i) => {
+    const file = validate ?? upstreams[upstream]?.validate;
+    if (file === undefined || file === false || redirect !== undefined || respond !== undefined) return [];
+    const at: Path = validate === undefined ? ['upstreams', upstream, 'validate'] : ['routes', i, 'validate'];
+    const pattern = rewrite === undefined ? path : patternAfter(path, rewrite as PathChange);
+    return [{ file, at, pattern, methods: withHead(methods) }];
+  });
+}
+
+/** Reads the descriptions, each once. @param gateway the positions of gateway.yaml */
+export function readDescriptions(
+  routes: readonly DescribedRoute[],
+  gateway: { locate(path: Path): Fault },
+  isReload: boolean,
+): ReadDescriptions {
+  const programs = new Map<string, Program>();
+  const texts: string[] = [];
+  const faults: Fault[] = [];
+  const warnings: Fault[] = [];
+  const files = [...new Set(routes.map(({ file }) => file))];
+  const signature = signatureOf(files);
+  for (const file of files) {
+    const own = routes.filter((route) => route.file === file);
+    const { line } = gateway.locate(own[0]!.at);
+    const read = readDescription(file, `It is named in line ${line} of gateway.yaml.`, isReload);
+    if ('fault' in read) {
+      faults.push(read.fault);
+      continue;
+    }
+    const made = madeOf(read, own);
+    if ('fault' in made) {
+      faults.push(made.fault);
+      continue;
+    }
+    programs.set(file, made.program);
+    texts.push(read.text);
+    warnings.push(...made.warnings);
+    for (const route of own) {
+      const message = faultOfRoute(route, made.program);
+      if (message !== null) faults.push({ ...gateway.locate(route.at), message });
+    }
+  }
+  return { programs, texts, signature, faults, warnings };
+}
+
+function madeOf(description: Description, routes: readonly DescribedRoute[]) {
+  const at = (path: string, message: string): Fault => {
+    return { file: description.file, line: 1, column: 1, path: path.slice(0, 300), message };
+  };
+  try {
+    const { program, warnings } = programOf(description, routes);
+    return { program, warnings: warnings.map((warning) => at(warning.at, warning.message)) };
+  } catch (error) {
+    if (error instanceof DescriptionFault) return { fault: at(error.at, error.message) };
+    // Attack: schemas within schemas, each sound by itself, exhaust the stack of what compiles them.
+    if (error instanceof RangeError) return { fault: at('', 'is nested too deeply to be made into checks.') };
+    throw error;
+  }
+}
+
+/** A route that the description lacks would refuse every request. */
+function faultOfRoute({ pattern, methods, file }: DescribedRoute, { paths }: Program): string | null {
+  const described = paths.filter((path) => overlaps(pattern, path));
+  if (described.length === 0) return `${file} describes no path that this route serves (${pattern}).`;
+  if (pattern.endsWith('/**')) return null;
+  const has = (method: string) => described.some(({ operations }) => operations.has(method));
+  const missing = methods.filter((method) => !has(method) && !(method === 'HEAD' && has('GET')));
+  if (missing.length === 0) return null;
+  return `${file} describes no ${missing.join(', ')} for ${pattern}; describe it, or leave the method out of the route.`;
+}

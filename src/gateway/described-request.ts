@@ -1,0 +1,70 @@
+import { type ErrorResponse, errorResponse } from '../annotate/errors.ts';
+import type { Head } from '../http1/request-head.ts';
+import type { Match } from '../routing/router.ts';
+import type { BodyCheck, Misfit } from '../validate/validator.ts';
+import type { GatewayDeps } from './gateway-deps.ts';
+import { targetFor } from './proxy-request.ts';
+
+/*
+ * Requests of routes with `validate`: what is checked against the OpenAPI description, and the response if it does not fit.
+ */
+
+/** The largest body that is checked, in bytes. It is held in memory until its request has ended. */
+export const MAX_CHECKED_BYTES = 1024 * 1024;
+
+/** A request that does not fit its description. */
+interface Unfit {
+  readonly error: ErrorResponse;
+  /** For operators. */
+  readonly cause: string;
+}
+
+/** Checks everything but the body, as the service gets it. */
+export function checkHead(
+  { validators }: Pick<GatewayDeps, 'validators'>,
+  description: string,
+  match: Match,
+  head: Head,
+): Unfit | { readonly bodyCheck: BodyCheck | null } {
+  const target = targetFor({ head, match });
+  const mark = target.indexOf('?');
+  const [path, query] = mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
+  const hasBody = head.body === 'chunked' || head.contentLength > 0;
+  const { method, fields } = head;
+  const checked = validators.get(description)!.checkHead(path, query, {
+    method,
+    rawHeaders: fields.rawHeaders,
+    hasBody,
+  });
+  return 'rule' in checked ? unfit(checked) : checked;
+}
+
+/** @returns null if the body fits */
+export function checkBody(check: BodyCheck, bytes: Buffer): Unfit | null {
+  const misfit = check(bytes);
+  return misfit === null ? null : unfit(misfit);
+}
+
+/** 413 for a body that is more than is held to be checked. */
+export function tooLargeToCheck(maxBytes: number): ErrorResponse {
+  return errorResponse(
+    'payload_too_large',
+    `The body is larger than ${maxBytes} bytes, the most that is checked here.`,
+  );
+}
+
+const PLACES: Readonly<Record<Misfit['in'], string>> = {
+  path: 'path',
+  query: 'query',
+  header: 'field',
+  body: 'body',
+};
+
+/** 400 with where the request does not fit and the rule. It repeats no value of the request. */
+function unfit({ in: place, name, pointer, rule }: Misfit): Unfit {
+  const what = name === null ? `The ${PLACES[place]}` : `${name} in the ${place}`;
+  const where = pointer === '' ? what : `${what}, at ${pointer},`;
+  const message = `The request does not fit the description of this service. ${where} ${rule}`;
+  const details = { in: place, ...(name === null ? {} : { name }), pointer, rule };
+  return { error: errorResponse('request_invalid', message, { details }), cause: `${where} ${rule}` };
+}

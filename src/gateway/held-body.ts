@@ -1,0 +1,80 @@
+import type { IncomingMessage } from 'node:http';
+import type { HeldBytesBudget } from '../io/held-bytes.ts';
+
+/** How reading a body ended. `no_room`: all bodies that are held have taken all the memory that there is for them. */
+export type HeldResult =
+  | { readonly kind: 'whole'; readonly bytes: Buffer }
+  | { readonly kind: 'too_large' | 'no_room' | 'gone' };
+
+/**
+ * A body that is read whole and held in memory, until its request has ended.
+ *
+ * Attack: many clients send bodies slowly, or declare long ones and send nothing, until memory is full. So the memory of
+ * all held bodies is bounded, and taken only as their bytes arrive. How long a body may take is bounded by the listener
+ * (`requestTimeout`), and how many a consumer has in flight by its share of the upstream.
+ */
+export class HeldBody {
+  readonly #source: IncomingMessage;
+  readonly #maxBytes: number;
+  readonly #budget: HeldBytesBudget;
+  readonly #done: (result: HeldResult) => void;
+  #pieces: Buffer[] = [];
+  #bytes = 0;
+  #isReading = true;
+
+  /** @param done called once, unless reading is stopped before */
+  constructor(source: IncomingMessage, maxBytes: number, budget: HeldBytesBudget, done: (result: HeldResult) => void) {
+    this.#source = source;
+    this.#maxBytes = maxBytes;
+    this.#budget = budget;
+    this.#done = done;
+    source.on('data', this.#onData);
+    source.once('end', this.#onEnd);
+    source.once('error', this.#onBreak);
+    source.once('close', this.#onBreak);
+  }
+
+  /** Gives the memory back, and reads nothing more. */
+  release(): void {
+    this.#stop();
+    this.#budget.release(this.#bytes);
+    this.#bytes = 0;
+    this.#pieces = [];
+  }
+
+  readonly #onData = (piece: Buffer): void => {
+    if (this.#bytes + piece.length > this.#maxBytes) this.#end({ kind: 'too_large' });
+    else if (!this.#budget.take(piece.length)) this.#end({ kind: 'no_room' });
+    else {
+      this.#bytes += piece.length;
+      this.#pieces.push(piece);
+    }
+  };
+
+  readonly #onEnd = (): void => {
+    const bytes = Buffer.concat(this.#pieces, this.#bytes);
+    this.#pieces = [];
+    this.#end({ kind: 'whole', bytes });
+  };
+
+  readonly #onBreak = (): void => this.#end({ kind: 'gone' });
+
+  #end(result: HeldResult): void {
+    if (!this.#isReading) return;
+    this.#stop();
+    this.#done(result);
+  }
+
+  #stop(): void {
+    if (!this.#isReading) return;
+    this.#isReading = false;
+    const source = this.#source;
+    source.removeListener('data', this.#onData);
+    source.removeListener('end', this.#onEnd);
+    source.removeListener('error', this.#onBreak);
+    source.removeListener('close', this.#onBreak);
+    // Without a listener, an error of the stream would end the process.
+    source.on('error', () => {});
+    if (!source.readableEnded) source.pause();
+  }
+}
