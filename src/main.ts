@@ -27,6 +27,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'plans check': async () => (await import('./cli/plans/check.ts')).plansCheck,
   'plans diff': async () => (await import('./cli/plans/diff.ts')).plansDiff,
   'plans simulate': async () => (await import('./cli/plans/simulate.ts')).plansSimulate,
+  'routes import': async () => (await import('./cli/routes/import.ts')).routesImport,
   'bans list': async () => (await import('./cli/bans/list.ts')).bansList,
   'bans lift': async () => (await import('./cli/bans/lift.ts')).bansLift,
   audit: async () => (await import('./cli/audit.ts')).audit,

@@ -276,6 +276,11 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'upstream-name': { kind: 'gateway', schema: 'refuses', faults: ['1:59: upstreams.2nd'] },
   'upstreams-empty': { kind: 'gateway', schema: 'refuses', faults: ['1:12: upstreams', '2:54: routes[0].upstream'] },
   'upstreams-missing': { kind: 'gateway', schema: 'refuses', faults: ['1:1: upstreams'] },
+  'validate-no-file': {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: ['1:67: upstreams.store.validate', '3:66: routes[0].validate'],
+  },
   variable: {
     kind: 'gateway',
     schema: 'accepts',

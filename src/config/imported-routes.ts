@@ -1,0 +1,177 @@
+import { faultOfPattern } from '../routing/pattern.ts';
+import { findCollisions, USAGE } from '../routing/router.ts';
+import { type DescribedOperation, type DescribedPathItem, type Description, pathItemsOf } from './description.ts';
+import { segmentsOf } from './description-program.ts';
+import { instant, method, uriReference } from './values.ts';
+
+export interface ImportOptions {
+  /** The name of the upstream, and the address of its service. */
+  readonly upstream: string;
+  readonly target: string;
+  /** Whether requests are to be checked against the description. */
+  readonly validates: boolean;
+  /** For operations that are deprecated since a day that the description does not have: `2026-11-23`. */
+  readonly today: string;
+}
+
+export interface ImportedRoutes {
+  /** gateway.yaml with the routes, to be reviewed. */
+  readonly text: string;
+  readonly routes: number;
+  /** How many paths of the description are there as a comment only. */
+  readonly unmapped: number;
+}
+
+/**
+ * Makes routes of an OpenAPI description, in its order.
+ *
+ * Attack: a path or an extension of the description ends its line, and goes on as a setting of its own. So each value is
+ * written as a JSON string, also in comments, or checked as the setting that it becomes.
+ * @throws DescriptionFault
+ */
+export function importedRoutes(description: Description, options: ImportOptions): ImportedRoutes {
+  const mapped: { readonly pattern: string; readonly item: DescribedPathItem }[] = [];
+  const lines: string[] = [];
+  let unmapped = 0;
+  for (const item of pathItemsOf(description)) {
+    const pattern = patternOf(item.template);
+    const reason = reasonAgainst(pattern, item, mapped);
+    if (reason !== null) {
+      lines.push(`  # ${quoted(item.template)} is not mapped: ${reason}`);
+      unmapped++;
+      continue;
+    }
+    mapped.push({ pattern: pattern!, item });
+    lines.push(...routeLines(pattern!, item, options));
+  }
+  const { upstream, target, validates } = options;
+  const head = [
+    `# Routes of ${quoted(description.file)}, to be reviewed: who needs a key, what a request costs, and where the service is.`,
+    'upstreams:',
+    `  ${upstream}:`,
+    `    targets: [${quoted(target)}]`,
+    ...(validates ? [`    validate: ${quoted(description.file)}`] : []),
+    'routes:',
+  ];
+  return { text: `${[...head, ...lines].join('\n')}\n`, routes: mapped.length, unmapped };
+}
+
+/** The pattern of a route for a template, or null if a segment is only partly a parameter. */
+function patternOf(template: string): string | null {
+  const segments = segmentsOf(template);
+  if (segments === null) return null;
+  const names = new Set<string>();
+  const written = template.slice(1).split('/');
+  return segments
+    .map((text, i) => {
+      if (text !== null) return `/${encoded(text)}`;
+      const plain = written[i]!.slice(1, -1)
+        .replaceAll(/[^A-Za-z0-9_]/g, '_')
+        .slice(0, 60);
+      let name = /^[A-Za-z_]/.test(plain) ? plain : `p${plain}`;
+      if (names.has(name)) name = `${name}_${i}`;
+      names.add(name);
+      return `/{${name}}`;
+    })
+    .join('');
+}
+
+/** Percent-encodes what a path cannot have as it is. */
+function encoded(text: string): string {
+  try {
+    return text.replaceAll(/[^A-Za-z0-9._~!$&'()+,;=:@%-]+/gu, (found) => encodeURIComponent(found));
+  } catch {
+    return text;
+  }
+}
+
+function reasonAgainst(
+  pattern: string | null,
+  item: DescribedPathItem,
+  before: readonly { readonly pattern: string; readonly item: DescribedPathItem }[],
+): string | null {
+  if (pattern === null) return 'a segment is only partly a parameter, and `{name}` takes a whole one.';
+  const fault = faultOfPattern(pattern);
+  if (fault !== null) return `it ${fault}.`;
+  if (findCollisions([USAGE.path, pattern]).length > 0) return '/usage belongs to the gateway itself.';
+  const same = before.find((other) => findCollisions([other.pattern, pattern]).length > 0);
+  if (same !== undefined) return `it matches the same paths as ${quoted(same.item.template)}.`;
+  return methodsOf(item).length === 0 ? 'it has no method.' : null;
+}
+
+function methodsOf({ operations }: DescribedPathItem): readonly string[] {
+  const methods = operations.map((operation) => operation.method).filter((name) => method().safeParse(name).success);
+  const isImplied = (name: string) => name === 'HEAD' && methods.includes('GET');
+  return methods.filter((name) => !isImplied(name));
+}
+
+function routeLines(pattern: string, item: DescribedPathItem, { upstream, today }: ImportOptions): readonly string[] {
+  const { operations } = item;
+  const lines = [`  - path: ${quoted(pattern)}`];
+  lines.push(`    methods: [${methodsOf(item).join(', ')}]`, `    upstream: ${upstream}`);
+  const bodiless = operations.filter(
+    (operation) =>
+      ['GET', 'HEAD', 'DELETE', 'OPTIONS'].includes(operation.method) && operation.value.requestBody !== undefined,
+  );
+  if (bodiless.length > 0) lines.push('    body: true');
+  const isOpen = ({ value }: DescribedOperation) => Array.isArray(value.security) && value.security.length === 0;
+  const open = operations.filter(isOpen).map((operation) => operation.method);
+  if (open.length > 0) {
+    lines.push(
+      `    # By the description ${open.join(', ')} needs no key: \`auth: none\` with \`limits: { minute: 60 }\` does that for a route.`,
+    );
+  }
+  const ending = operations.filter(isDeprecated);
+  if (ending.length === 0) return lines;
+  if (ending.length < operations.length) {
+    const names = ending.map((operation) => operation.method).join(', ');
+    return [...lines, `    # By the description ${names} is deprecated; a route is deprecated with all its methods.`];
+  }
+  return [...lines, ...deprecationLines(ending, today)];
+}
+
+function isDeprecated({ value }: DescribedOperation): boolean {
+  return value.deprecated === true || value['x-sunset'] !== undefined;
+}
+
+/** The earliest beginning and the latest sunset of the operations. */
+function deprecationLines(operations: readonly DescribedOperation[], today: string): readonly string[] {
+  const lines = ['    deprecated:'];
+  const remarks: string[] = [];
+  const timesOf = (name: string) =>
+    operations.flatMap(({ value }) => {
+      const text = value[name];
+      if (text === undefined) return [];
+      const time = instant().safeParse(text);
+      if (time.success) return [{ text: text as string, atMs: time.data }];
+      remarks.push(
+        `    # ${name} is left out: it must be a date such as 2030-12-05, or a time such as 2030-12-05T00:00:00Z.`,
+      );
+      return [];
+    });
+  const sunset = timesOf('x-sunset').toSorted((a, b) => b.atMs - a.atMs)[0];
+  const since = timesOf('x-deprecated-since').toSorted((a, b) => a.atMs - b.atMs)[0];
+  const first = since ?? { text: today, atMs: Date.parse(today) };
+  // The sunset must not be before the deprecation.
+  const begins = sunset !== undefined && sunset.atMs < first.atMs ? sunset : first;
+  lines.push(`      since: ${quoted(begins.text)}${since === undefined ? ' # the day of the import' : ''}`);
+  if (sunset !== undefined) lines.push(`      sunset: ${quoted(sunset.text)}`);
+  for (const [setting, name] of [
+    ['successor', 'x-successor'],
+    ['link', 'x-deprecation-link'],
+  ] as const) {
+    const text = operations.map(({ value }) => value[name]).find((value) => value !== undefined);
+    if (text === undefined) continue;
+    if (uriReference().safeParse(text).success) lines.push(`      ${setting}: ${quoted(text as string)}`);
+    else remarks.push(`    # ${name} is left out: it must be a URL or path of visible ASCII.`);
+  }
+  return [...lines, ...remarks];
+}
+
+/** JSON is YAML. Line ends and control characters are escaped, also those that only some readers take for one. */
+function quoted(text: string): string {
+  return JSON.stringify(text).replaceAll(
+    /[\x7f-\x9f\u2028\u2029\uFEFF]/g,
+    (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
