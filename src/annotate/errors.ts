@@ -119,15 +119,17 @@ const TOKEN_SENTENCES: Readonly<Record<JwtRefusal, string>> = {
 /**
  * 401 with the challenge of RFC 6750 section 3, which has no `error` if the request had no credentials.
  * @param token what is wrong with the token; null if the request had an API key, or no credentials
+ * @param places where a key may be
  */
 export function unauthorized(
   code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key',
   token: JwtRefusal | null = null,
+  places = '`Authorization: Bearer <API_KEY>`',
 ): ErrorResponse {
   const challenge =
     code === 'missing_api_key' ? `Bearer realm="${REALM}"` : `Bearer realm="${REALM}", error="invalid_token"`;
   const message = {
-    missing_api_key: 'No API key was sent. Send one as `Authorization: Bearer <API_KEY>`.',
+    missing_api_key: `No API key was sent. Send one as ${places}.`,
     invalid_api_key: 'This API key is not valid. Check that it is complete and has not been revoked.',
     expired_api_key: 'This API key has expired. Ask for a new one.',
   }[code];

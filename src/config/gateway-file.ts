@@ -5,7 +5,7 @@ import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts'
 import { faultOfChange, faultOfTemplate, patternAfter } from '../routing/path-template.ts';
 import { findCollisions, findSurrounding, USAGE } from '../routing/router.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
-import { checkKeyFormats } from './identification.ts';
+import { checkKeyFormats, checkKeySources } from './identification.ts';
 import { instant, redirectParts } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
@@ -35,6 +35,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     checkAllowedNames(asArray(field(field(raw, 'headers'), 'allow')), fault);
     checkCors(field(raw, 'cors'), fault);
     checkKeyFormats(field(raw, 'keys'), fault, warn);
+    checkKeySources(field(raw, 'keys'), field(raw, 'jwt'), fault);
   },
 };
 

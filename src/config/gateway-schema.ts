@@ -3,7 +3,7 @@ import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import type { Brownout } from '../routing/brownouts.ts';
-import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
+import { jwtSchema, keySourcesOf, keysSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './values.ts';
 import { instant } from './values.ts';
 
@@ -99,10 +99,16 @@ const corsSchema = z.strictObject({
   maxAge: values.duration('0s', '24h').prefault('10m').describe('How long a browser may remember a preflight.'),
 });
 
-export function corsOf(cors: z.output<typeof corsSchema> | undefined): CorsRules | null {
+/** A page that may call may also send its key, so the fields of `keys.from` are among those that it may set. */
+export function corsOf(
+  cors: z.output<typeof corsSchema> | undefined,
+  keys: z.output<typeof keysSchema>,
+): CorsRules | null {
   if (cors === undefined) return null;
-  const { maxAge, ...rest } = cors;
-  return { ...rest, maxAgeSeconds: Math.floor(maxAge / 1000) };
+  const { maxAge, headers, ...rest } = cors;
+  const ofKeys = (keySourcesOf(keys) ?? []).flatMap((source) => (source.kind === 'header' ? [source.name] : []));
+  const isNew = (name: string) => !headers.some((other) => other.toLowerCase() === name.toLowerCase());
+  return { ...rest, headers: [...headers, ...ofKeys.filter(isNew)], maxAgeSeconds: Math.floor(maxAge / 1000) };
 }
 
 const fieldValues = () =>
@@ -666,7 +672,7 @@ export const gatewaySchema = z
       .describe('Lets callers send a JSON Web Token from your identity provider instead of an API key.'),
     audit: audit.describe('The record of the changes that operators make to keys and bans.'),
     log: log.describe('The access log.'),
-    keys: keysSchema.describe('API keys that were made by another gateway and imported into this one.'),
+    keys: keysSchema.describe('Where requests have their API key, and the formats of keys that were made elsewhere.'),
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),
     usage: z
       .strictObject({

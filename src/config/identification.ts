@@ -1,9 +1,12 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { faultOfRequestField } from '../http1/field-rules.ts';
 import { TOKEN } from '../http1/fields.ts';
+import { hasPunctuation } from '../http1/forwarded-fields.ts';
 import { ALPHABETS, type AlphabetName, type KeyFormat } from '../identify/api-key.ts';
 import type { JwtRules } from '../identify/jwt.ts';
 import type { JwksSource } from '../identify/jwt-keys.ts';
+import type { KeySource } from '../identify/key-sources.ts';
 import { ROLES, type Role } from './admin-tokens.ts';
 import * as values from './values.ts';
 import { asArray, field, type Note } from './yaml.ts';
@@ -169,9 +172,35 @@ const formatSchema = z.strictObject({
     .describe('Alphabet of the characters after the prefix. For UUIDs, use `base64url`.'),
 });
 
+const fromRule = 'must be a list of at least one of `authorization`, { header: X-API-Key } and { query: api_key }';
+const placeRule = 'must be `authorization`, { header: X-API-Key } or { query: api_key }';
+const parameterRule = 'must be 1 to 64 letters, digits or any of -._~';
+
+const keySource = z.union(
+  [
+    z.literal('authorization'),
+    z.strictObject({ header: values.token().describe('Name of a header field whose value is the key alone.') }),
+    z.strictObject({
+      query: z
+        .string(parameterRule)
+        .regex(/^[A-Za-z0-9._~-]{1,64}$/, parameterRule)
+        .describe('Name of a parameter of the query whose value is the key.'),
+    }),
+  ],
+  placeRule,
+);
+
 /** `keys` in gateway.yaml. */
 export const keysSchema = z
   .strictObject({
+    from: z
+      .array(keySource, fromRule)
+      .min(1, fromRule)
+      .max(8, 'must not have more than 8 places')
+      .optional()
+      .describe(
+        'Where a request may have its key: `authorization`, which is the default, `{ header: X-API-Key }` or `{ query: api_key }`, in the order in which messages name them. A request with more than one key gets 400, even if they are equal. None of these places is forwarded or logged, whether the key was read there or not; `Authorization` is never forwarded. A JSON Web Token is accepted in header fields only. Proxies, browsers and logs in front of the gateway keep queries, and shared caches protect responses to `Authorization` only, so prefer `authorization`.',
+      ),
     formats: z
       .array(formatSchema, 'must be a list of formats')
       .max(20, 'must not have more than 20 formats')
@@ -181,6 +210,50 @@ export const keysSchema = z
       ),
   })
   .prefault({});
+
+/** The places in the order of the list; null for Authorization alone. */
+export function keySourcesOf({ from }: z.output<typeof keysSchema>): readonly KeySource[] | null {
+  if (from === undefined || (from.length === 1 && from[0] === 'authorization')) return null;
+  return from.map((place): KeySource => {
+    if (place === 'authorization') return { kind: 'authorization' };
+    return 'header' in place ? { kind: 'header', name: place.header } : { kind: 'query', name: place.query };
+  });
+}
+
+/**
+ * Fields that mean something to the gateway or to HTTP, besides those that the gateway writes itself.
+ *
+ * Attack: if the key were in X-Request-Id, it would be in every log.
+ */
+const NOT_FOR_KEYS =
+  /^(?:accept.*|access-control-.*|alt-.*|cache-control|content-.*|cookie|date|from|idempotency-key|if-.*|origin|pragma|prefer|range|referer|sec-.*|user-agent)$/;
+
+/** Checks what the schema cannot: places that are there twice, and fields that cannot be for a key alone. */
+export function checkKeySources(keys: unknown, jwt: unknown, fault: Note): void {
+  const from = asArray(field(keys, 'from'));
+  const seen = new Set<string>();
+  for (const [i, place] of from.entries()) {
+    const at = ['keys', 'from', i];
+    const header = field(place, 'header');
+    if (typeof header === 'string' && values.token().safeParse(header).success) {
+      const lower = header.toLowerCase();
+      if (lower === 'authorization') fault([...at, 'header'], 'is `authorization` here, without `header`; write that.');
+      else if (hasPunctuation(header) || NOT_FOR_KEYS.test(lower) || faultOfRequestField(header) !== null) {
+        fault(
+          [...at, 'header'],
+          'has another meaning or is no usual name; take a field for keys alone, such as X-API-Key.',
+        );
+      }
+    }
+    const text = JSON.stringify(typeof header === 'string' ? { header: header.toLowerCase() } : place);
+    if (seen.has(text)) fault(at, 'is there already; leave it out.');
+    seen.add(text);
+  }
+  const isOnlyQuery = from.length > 0 && from.every((place) => field(place, 'query') !== undefined);
+  if (isOnlyQuery && jwt !== undefined) {
+    fault(['keys', 'from'], 'has no place for tokens, which are accepted in header fields alone; add `authorization`.');
+  }
+}
 
 export function keyFormatsOf({ formats }: z.output<typeof keysSchema>): readonly KeyFormat[] {
   return formats.map(({ prefix, length, characters }) => {

@@ -6,6 +6,7 @@ import type { CorsRules } from '../annotate/cors.ts';
 import { Failure } from '../failure.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
 import type { KeyFormat } from '../identify/api-key.ts';
+import type { KeySource } from '../identify/key-sources.ts';
 import { type PathChange, type PathTemplate, pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import { type Route, type RouteReply, withHead } from '../routing/router.ts';
 import type { Program } from '../validate/program.ts';
@@ -19,6 +20,7 @@ import {
   type JwtSettings,
   jwtOf,
   keyFormatsOf,
+  keySourcesOf,
   type ProxyIdentitySettings,
   proxyIdentityOf,
 } from './identification.ts';
@@ -98,6 +100,8 @@ export interface Settings {
   readonly jwt: JwtSettings | null;
   /** The formats of API keys that were made elsewhere. */
   readonly keyFormats: readonly KeyFormat[];
+  /** Where requests may have their key; null: in Authorization alone. */
+  readonly keysFrom: readonly KeySource[] | null;
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** In the order of the file; every `upstream` is a key of `upstreams`. */
   readonly routes: readonly Route[];
@@ -353,9 +357,10 @@ function settingsOf(file: GatewayFile, environment: Environment, { programs }: R
     audit: file.audit,
     headers: file.headers,
     log: file.log,
-    cors: corsOf(file.cors),
+    cors: corsOf(file.cors, file.keys),
     jwt: jwtOf(file.jwt),
     keyFormats: keyFormatsOf(file.keys),
+    keysFrom: keySourcesOf(file.keys),
     usageHistory: file.usage.history === 'on' || file.usage.history === true,
     websockets: {
       maxPerKey: file.websockets.maxPerKey,

@@ -6,6 +6,7 @@ import { authorizationOf, type Credentials, isJwtForm, readAuthorization } from 
 import { networkOf } from '../identify/failed-attempts.ts';
 import { type Consumer, fingerprintOf, type Identity } from '../identify/identify.ts';
 import type { JwtIdentity, JwtRefusal, JwtVerifier } from '../identify/jwt.ts';
+import { type KeySources, oneOf } from '../identify/key-sources.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
@@ -20,7 +21,7 @@ export type Identified =
       /** Why its key was refused, for operators only; left out without a particular reason. */
       readonly cause?: string | undefined;
     }
-  /** The request has more than one Authorization field. */
+  /** The request has more than one Authorization field, or more than one key. */
   | { readonly kind: 'ambiguous' }
   /**
    * The key is valid, but plans.yaml has no usable plan for it: the plan is gone, or needs a limit that the key does
@@ -50,7 +51,10 @@ export function readAuthorizationOf(rawHeaders: readonly string[]): Authorizatio
   const value = authorizationOf(rawHeaders);
   if (value === undefined) return MISSING;
   if (value === null) return AMBIGUOUS;
-  const credentials = readAuthorization(value);
+  return authorizationWith(readAuthorization(value));
+}
+
+function authorizationWith(credentials: Credentials): Authorization {
   if (credentials.kind !== 'token') return { credentials, sha: null, isJwt: false };
   const { token } = credentials;
   if (!isJwtForm(token)) return { credentials, sha: fingerprintOf(token), isJwt: false };
@@ -64,6 +68,45 @@ const AMBIGUOUS: Authorization = Object.freeze({
   isJwt: false,
 });
 
+/** The same where the settings name other places for keys (`keys.from`), of which one may be the query. */
+function authorizationFrom(sources: KeySources, head: Head): Authorization {
+  const inFields = head.fields.derived(newKeyInFields).of(sources);
+  const inQuery = sources.inQuery(head.target.slice(head.path.length));
+  if (inQuery.kind === 'missing') return inFields;
+  const credentials = oneOf(inFields.credentials, inQuery);
+  // No JSON Web Token is accepted in the query (RFC 9700 section 4.3.2): none has the form of a key.
+  return credentials.kind === 'token'
+    ? { credentials, sha: fingerprintOf(credentials.token), isJwt: false }
+    : { credentials, sha: null, isJwt: false };
+}
+
+/**
+ * The key in a field block, which is kept with the block. The query is not part of it: two callers may send the same
+ * fields and different keys in the query.
+ */
+class KeyInFields {
+  readonly #rawHeaders: readonly string[];
+  #sources: KeySources | null = null;
+  #found = MISSING;
+
+  constructor(rawHeaders: readonly string[]) {
+    this.#rawHeaders = rawHeaders;
+  }
+
+  /** @param sources other ones after a reload */
+  of(sources: KeySources): Authorization {
+    if (this.#sources !== sources) {
+      this.#found = authorizationWith(sources.inFields(this.#rawHeaders));
+      this.#sources = sources;
+    }
+    return this.#found;
+  }
+}
+
+function newKeyInFields(rawHeaders: readonly string[]): KeyInFields {
+  return new KeyInFields(rawHeaders);
+}
+
 /**
  * Identifies the caller. On a route with `auth: none` the caller is the client's address, an IPv6 client by its /64,
  * and a key in the request is ignored. On every other route the caller is the owner of the API key or, if the settings
@@ -76,7 +119,8 @@ export function callerOf(
   origin: ClientAddress,
 ): Identified | Promise<Identified> {
   const perAddress = match?.route.perAddress ?? null;
-  const { credentials, sha, isJwt } = head.fields.derived(readAuthorizationOf);
+  const { credentials, sha, isJwt } =
+    deps.keySources === null ? head.fields.derived(readAuthorizationOf) : authorizationFrom(deps.keySources, head);
   if (perAddress !== null && credentials.kind !== 'ambiguous') {
     const network = networkOf(origin.address);
     const id = `${perAddress.id}:${network}`;

@@ -21,17 +21,17 @@ interface Unfit {
 
 /** Checks everything but the body, as the service gets it. */
 export function checkHead(
-  { validators }: Pick<GatewayDeps, 'validators'>,
+  deps: Pick<GatewayDeps, 'validators' | 'keySources'>,
   description: string,
   match: Match,
   head: Head,
 ): Unfit | { readonly bodyCheck: BodyCheck | null } {
-  const target = targetFor({ head, match });
+  const target = targetFor(deps, { head, match });
   const mark = target.indexOf('?');
   const [path, query] = mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
   const hasBody = head.body === 'chunked' || head.contentLength > 0;
   const { method, fields } = head;
-  const checked = validators.get(description)!.checkHead(path, query, {
+  const checked = deps.validators.get(description)!.checkHead(path, query, {
     method,
     rawHeaders: fields.rawHeaders,
     hasBody,

@@ -10,6 +10,7 @@ import type { FieldNames } from '../http1/forwarded-fields.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Consumer, Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
+import type { KeySources } from '../identify/key-sources.ts';
 import type { HeldBytesBudget } from '../io/held-bytes.ts';
 import type { Router } from '../routing/router.ts';
 import type { RequestValidator } from '../validate/validator.ts';
@@ -32,6 +33,8 @@ export interface GatewayDeps {
   /** The memory for bodies that are held while they are checked. */
   readonly heldBodies: HeldBytesBudget;
   readonly identifier: Identifier;
+  /** Where requests may have their key (`keys.from`); null if Authorization alone is read. */
+  readonly keySources: KeySources | null;
   /** Null if no JSON Web Token is accepted. */
   readonly jwt: JwtVerifier | null;
   readonly failedAttempts: FailedAttempts;

@@ -19,7 +19,7 @@ import type { Match } from '../routing/router.ts';
 import type { Caller, ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import type { Cuttable, WebSocketLimits } from './open-web-sockets.ts';
-import { declaredLength } from './received-request.ts';
+import { declaredLength, queryToPass } from './received-request.ts';
 import { ownLinesOf, variablesOf } from './replies.ts';
 
 /*
@@ -91,7 +91,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   constructor(deps: GatewayDeps, request: ClientRequest, response: ClientResponse, admitted: Admitted) {
     const { head, match } = admitted;
     this.method = head.method;
-    this.target = targetFor(admitted);
+    this.target = targetFor(deps, admitted);
     this.lines = requestLinesOf(deps, admitted);
     const { checkedBody } = admitted;
     this.body =
@@ -138,11 +138,15 @@ class Passing implements ForwardRequest, ForwardHooks {
 }
 
 /**
- * Path and query for the service. The path is rewritten only here, after everything that is checked and decided by it.
+ * Path and query for the service, without a key. The path is rewritten only here, after everything that is checked and decided by it.
  */
-export function targetFor({ head, match }: Pick<Admitted, 'head' | 'match'>): string {
+export function targetFor(
+  deps: Pick<GatewayDeps, 'keySources'>,
+  { head, match }: Pick<Admitted, 'head' | 'match'>,
+): string {
   const { rewrite } = match.route;
-  return rewrite === null ? head.target : writePath(rewrite, head.path) + head.target.slice(head.path.length);
+  if (rewrite === null && deps.keySources === null) return head.target;
+  return (rewrite === null ? head.path : writePath(rewrite, head.path)) + queryToPass(deps, head);
 }
 
 function bodyOf(request: ClientRequest, { body, contentLength }: Head, maxBytes: number): RequestBody | null {
@@ -195,17 +199,19 @@ interface FieldsInput {
   readonly origin: ClientAddress;
   readonly via: string;
   readonly allowedNames: FieldNames;
+  readonly keyNames: FieldNames | null;
   /** Whether the client's own trace fields are replaced. */
   readonly isTraced: boolean;
 }
 
 function inputOf(
-  { via, allowedNames }: GatewayDeps,
+  { via, allowedNames, keySources }: GatewayDeps,
   { head, traceFields, caller, origin, checkedBody }: Admitted,
 ): FieldsInput {
   // A body that came in chunks, and was read whole, is sent with its length.
   const contentLength = checkedBody === null ? declaredLength(head) : String(checkedBody.length);
-  return { head, contentLength, caller, origin, via, allowedNames, isTraced: traceFields !== null };
+  const keyNames = keySources?.fieldNames ?? null;
+  return { head, contentLength, caller, origin, via, allowedNames, keyNames, isTraced: traceFields !== null };
 }
 
 /**
@@ -241,13 +247,14 @@ function isSame(one: FieldsInput, other: FieldsInput): boolean {
     one.origin.httpVersion === other.origin.httpVersion &&
     one.via === other.via &&
     one.allowedNames === other.allowedNames &&
+    one.keyNames === other.keyNames &&
     one.isTraced === other.isTraced
   );
 }
 
 /** The fields that the next request may have too. */
 function repeatedFields(input: FieldsInput): string[] {
-  const { head, contentLength, caller, origin, via, allowedNames, isTraced } = input;
+  const { head, contentLength, caller, origin, via, allowedNames, keyNames, isTraced } = input;
   return requestFields(head.fields.rawHeaders, head.connectionNames, contentLength, {
     isTraced,
     consumerId: caller.consumer?.id ?? null,
@@ -258,6 +265,7 @@ function repeatedFields(input: FieldsInput): string[] {
     trustedPeer: origin.trustedPeer,
     via,
     allowedNames,
+    keyNames,
     httpVersion: origin.httpVersion ?? head.httpVersion,
   });
 }
@@ -288,7 +296,12 @@ export function proxyUpgrade(
   let forgetExpiry = () => {};
   return upgrade(
     deps.upstreams.get(match.route.upstream)!,
-    { target: targetFor(admitted), fields: requestFieldsOf(deps, admitted), protocol: form.protocol, key: form.key },
+    {
+      target: targetFor(deps, admitted),
+      fields: requestFieldsOf(deps, admitted),
+      protocol: form.protocol,
+      key: form.key,
+    },
     client,
     response,
     {

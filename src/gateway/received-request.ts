@@ -82,6 +82,12 @@ function announcesBody({ headers }: ClientRequest): boolean {
   return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
 
+/** The client's query, with its `?`, without a key. Nothing else of it is changed. */
+export function queryToPass({ keySources }: Pick<GatewayDeps, 'keySources'>, { target, path }: Head): string {
+  const query = target.slice(path.length);
+  return keySources === null ? query : keySources.withoutKeys(query);
+}
+
 /** The value of Content-Length for the upstream. A POST without a body gets `0`, a GET none. */
 export function declaredLength({ body, contentLength, method }: Head): string | null {
   if (body === 'length') return String(contentLength);

@@ -29,19 +29,23 @@ export interface Refusal {
 
 /**
  * Makes the refusal of a request whose caller is not identified (contract section 4): 401, or 429 if the client address
- * has used up its failed-authentication budget; 400 for two Authorization fields; 503 if the gateway cannot find out
+ * has used up its failed-authentication budget; 400 for two Authorization fields or two keys; 503 if the gateway cannot find out
  * who the caller is, and 500 if plans.yaml has no plan for the key. Neither 503 nor 500 counts as a failed
  * authentication.
  * @param waitedMs how long the request has already waited for the store
  */
 export function notIdentified(
-  { failedAttempts, rateLimitFields, wallMs }: GatewayDeps,
+  { failedAttempts, rateLimitFields, keySources, wallMs }: GatewayDeps,
   { address, trustedPeer }: ClientAddress,
   identified: Exclude<Identified, { kind: 'caller' }>,
   waitedMs: number,
 ): Refusal | Promise<Refusal> {
   if (identified.kind === 'ambiguous') {
-    const error = errorResponse('invalid_request', 'Authorization must come once.');
+    const message =
+      keySources === null
+        ? 'Authorization must come once.'
+        : `A request must have one API key, once: as ${keySources.places}.`;
+    const error = errorResponse('invalid_request', message);
     return { judgement: 'malformed', error, limitFields: null };
   }
   if (identified.kind === 'unavailable') {
@@ -57,7 +61,7 @@ export function notIdentified(
     // An address without budget left also loses its connection. A trusted proxy does not, because its connection
     // carries the requests of other clients.
     const error = budget.allowed
-      ? unauthorized(code, token)
+      ? unauthorized(code, token, keySources?.places)
       : { ...tooManyFailedAttempts(budget, nowMs), closes: !trustedPeer, endsSession: !trustedPeer };
     return { judgement: 'unauthenticated', error, limitFields: rateLimitFields.ofBudget(budget, nowMs), cause };
   };

@@ -156,6 +156,7 @@ export function variablesOf({ caller, record, origin }: Counted): Variables {
  *
  * Attack: `//evil.example` as the path leads a browser that follows the redirect to another host. The path of a Location
  * is written like that of a rewrite (`faultOfTemplate`), so that it begins with one slash and a segment.
+ * @param query what a Location ends with: the client's query, without a key
  * @param own the fields of every response
  * @param closes whether the connection ends with it
  * @param unread whether part of the request has not been read, so that the connection cannot be used again
@@ -166,6 +167,7 @@ export function replyOfRoute(
   reply: RouteReply,
   head: Head,
   counted: Counted,
+  query: string,
   own: readonly string[],
   closes: boolean,
   unread: boolean,
@@ -175,7 +177,7 @@ export function replyOfRoute(
   const fields: string[] = [];
   let body = '';
   if (reply.kind === 'redirect') {
-    fields.push('Location', reply.origin + writePath(reply.path, head.path) + head.target.slice(head.path.length));
+    fields.push('Location', reply.origin + writePath(reply.path, head.path) + query);
   } else {
     body = reply.body;
     if (body !== '') fields.push('Content-Type', reply.contentType);

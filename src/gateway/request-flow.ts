@@ -19,7 +19,7 @@ import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow 
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
-import { ambiguousPath, endsConnection, formFault, isUnread, recordingOf } from './received-request.ts';
+import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
 import { notIdentified, type Refusal, routeRefusal } from './refusals.ts';
 import {
   budgetFields,
@@ -338,7 +338,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const counted = { caller, record: this.#record, origin: this.#origin };
     const unread = isUnread(this.#request, head);
     const own = this.ownFields();
-    this.#record.bytesOut = replyOfRoute(this.#response, reply, head, counted, own, this.closes(), unread);
+    const query = queryToPass(this.#deps, head);
+    this.#record.bytesOut = replyOfRoute(this.#response, reply, head, counted, query, own, this.closes(), unread);
     this.#finish(reply.status, null, null);
   }
 

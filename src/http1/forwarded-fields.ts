@@ -55,6 +55,8 @@ export interface ForwardedAs {
   readonly httpVersion: string;
   /** Names with punctuation that are forwarded anyway (`headers.allow`). */
   readonly allowedNames: FieldNames;
+  /** Names of fields that may have an API key (`keys.from`), besides Authorization; null if there are none. */
+  readonly keyNames: FieldNames | null;
 }
 
 /** Names that belong to one hop and are never passed on (RFC 9110 section 7.6.1), whether Connection lists them or not. */
@@ -136,6 +138,7 @@ export function requestFields(
     const name = rawHeaders[i]!;
     const value = rawHeaders[i + 1]!;
     if (PUNCTUATION.test(name) && !as.allowedNames.has(name)) continue;
+    if (as.keyNames?.has(name)) continue;
     if (isVia(name)) via += `${value}, `;
     else if (PROVENANCE.has(name) || beginsWith(name, PROVENANCE_PREFIX)) {
       if (!as.trustedPeer) continue;

@@ -66,7 +66,8 @@ export function isJwtForm(token: string): boolean {
   return first !== -1 && second !== -1 && token.indexOf('.', second + 1) === -1;
 }
 
-function isToken68(value: string, from: number): boolean {
+/** Whether the rest of a text is one token68 (RFC 9110 section 11.2). */
+export function isToken68(value: string, from: number): boolean {
   let at = from;
   while (at < value.length && IS_TOKEN68[value.charCodeAt(at)] === 1) at++;
   if (at === from) return false;

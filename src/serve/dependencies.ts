@@ -18,6 +18,7 @@ import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
+import { KeySources } from '../identify/key-sources.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import { HeldBytesBudget } from '../io/held-bytes.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
@@ -134,6 +135,7 @@ export function* gatewayDepsOf(
     ...surroundings,
     allowances: new Allowances(plans, settings.usageHistory),
     rateLimitFields: new RateLimitFields(settings.headers.draft),
+    keySources: settings.keysFrom === null ? null : new KeySources(settings.keysFrom),
     cors: settings.cors === null ? null : new CorsFields(settings.cors),
     maxBodyBytes: settings.listen.maxBodyBytes,
     writeTimeoutMs: settings.listen.writeTimeoutMs,

@@ -68,6 +68,23 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
     schema: 'accepts',
     faults: ['1:50: keys.formats[0].length'],
   },
+  'keys-from': {
+    kind: 'gateway',
+    schema: 'accepts',
+    faults: [
+      '1:41: keys.from[1].header',
+      '1:68: keys.from[2].header',
+      '1:94: keys.from[3].header',
+      '1:114: keys.from[4].header',
+      '1:137: keys.from[6]',
+    ],
+  },
+  'keys-from-no-place': {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: ['1:16: keys.from[0]', '1:34: keys.from[1].header', '1:50: keys.from[2].query'],
+  },
+  'keys-from-query-for-tokens': { kind: 'gateway', schema: 'accepts', faults: ['1:15: keys.from'] },
   'key-format-without-length': { kind: 'gateway', schema: 'refuses', faults: ['1:19: keys.formats[0].length'] },
   'health-path-relative': { kind: 'gateway', schema: 'refuses', faults: ['4:21: upstreams.store.health.path'] },
   'health-without-path': { kind: 'gateway', schema: 'refuses', faults: ['4:13: upstreams.store.health.path'] },

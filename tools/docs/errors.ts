@@ -45,7 +45,7 @@ function said(code: ErrorCode, message: string, changes = '', fields: readonly s
 /** Each error code in the order of the page. A code that is missing here does not pass the type check. */
 const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
   invalid_request: {
-    when: 'The request is malformed, ambiguous or in a form that the gateway refuses: two lengths, two `Authorization` fields, a body on GET, a path with dot segments or encoded slashes.',
+    when: 'The request is malformed, ambiguous or in a form that the gateway refuses: two lengths, two `Authorization` fields, two keys, a body on GET, a path with dot segments or encoded slashes.',
     remedy: 'Correct the request. Sending it again as it is does not help.',
     counted: 'no',
     example: said('invalid_request', 'Authorization must come once.'),

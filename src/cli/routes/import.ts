@@ -22,6 +22,11 @@ export const routesImport: Command = {
     target: { type: 'string', value: 'URL', about: 'Address of the service; http://127.0.0.1:9000 unless told.' },
     validate: { type: 'boolean', about: 'Lets the gateway check requests against the description (`validate`).' },
   },
+  environment: [],
+  examples: [
+    'tollgate routes import openapi.yaml',
+    'tollgate routes import openapi.yaml --target http://10.0.0.7:9000 --validate --out gateway.yaml',
+  ],
   async run({ options, positionals }, terminal) {
     const { upstream = 'service', target = 'http://127.0.0.1:9000' } = options as Record<string, string | undefined>;
     const named = name().safeParse(upstream);

@@ -1,0 +1,117 @@
+import { valuesOf } from '../http1/fields.ts';
+import { FieldNames } from '../http1/forwarded-fields.ts';
+import { authorizationOf, type Credentials, isToken68, readAuthorization } from './bearer.ts';
+
+/** A place where a request may have its API key (`keys.from` in gateway.yaml). */
+export type KeySource =
+  | { readonly kind: 'authorization' }
+  | { readonly kind: 'header'; readonly name: string }
+  /** `name` has only characters that need no percent-encoding. */
+  | { readonly kind: 'query'; readonly name: string };
+
+const MISSING: Credentials = Object.freeze({ kind: 'missing' });
+const MALFORMED: Credentials = Object.freeze({ kind: 'malformed' });
+const AMBIGUOUS: Credentials = Object.freeze({ kind: 'ambiguous' });
+
+/**
+ * Finds the API key of a request in several places, and removes it from what is passed on.
+ *
+ * Attack: a client sends two keys, the gateway verifies one, and the service, or a log on the way, takes the other. So a
+ * request with two is refused, even if they are equal, and every place loses its field or parameter, whether a key was
+ * read there or not.
+ */
+export class KeySources {
+  /** The fields that are not passed on. Authorization never is. */
+  readonly fieldNames: FieldNames;
+  /** The places in words, for messages. */
+  readonly places: string;
+  readonly #readsAuthorization: boolean;
+  /** In lower case. */
+  readonly #fields: readonly string[];
+  readonly #parameters: ReadonlySet<string>;
+
+  constructor(sources: readonly KeySource[]) {
+    const names = (kind: 'header' | 'query') =>
+      sources.flatMap((source) => (source.kind === kind ? [source.name] : []));
+    this.#readsAuthorization = sources.some(({ kind }) => kind === 'authorization');
+    this.#fields = names('header').map((name) => name.toLowerCase());
+    this.#parameters = new Set(names('query'));
+    this.fieldNames = new FieldNames(this.#fields);
+    this.places = sources.map(inWords).join(' or ');
+  }
+
+  /** The key in the header fields. A token's form is checked, and whether it is a key is for the Identifier to decide. */
+  inFields(rawHeaders: readonly string[]): Credentials {
+    let found = this.#readsAuthorization ? inAuthorization(rawHeaders) : MISSING;
+    for (const name of this.#fields) {
+      const values = valuesOf(rawHeaders, name);
+      if (values.length > 1) return AMBIGUOUS;
+      found = oneOf(found, values.length === 0 ? MISSING : credentialsOf(values[0]!));
+    }
+    return found;
+  }
+
+  /** The key in the query. @param query with its `?`; empty if there is none */
+  inQuery(query: string): Credentials {
+    let found: Credentials | null = null;
+    for (const parameter of this.#parametersOf(query)) {
+      if (!this.#isKey(parameter)) continue;
+      if (found !== null) return AMBIGUOUS;
+      const equals = parameter.indexOf('=');
+      found = equals === -1 ? MISSING : credentialsOf(decoded(parameter.slice(equals + 1)));
+    }
+    return found ?? MISSING;
+  }
+
+  /** The query without the parameters that may have a key; all other bytes stay as they are. */
+  withoutKeys(query: string): string {
+    const parameters = this.#parametersOf(query);
+    const kept = parameters.filter((parameter) => !this.#isKey(parameter));
+    if (kept.length === parameters.length) return query;
+    return kept.length === 0 ? '' : `?${kept.join('&')}`;
+  }
+
+  #parametersOf(query: string): readonly string[] {
+    return this.#parameters.size === 0 || query.length < 2 ? [] : query.slice(1).split('&');
+  }
+
+  /**
+   * Attack: `api%5Fkey=…` is the same parameter to a service and would stay in its log. So names are compared decoded.
+   */
+  #isKey(parameter: string): boolean {
+    const equals = parameter.indexOf('=');
+    return this.#parameters.has(decoded(equals === -1 ? parameter : parameter.slice(0, equals)));
+  }
+}
+
+/** The credentials of two places together. */
+export function oneOf(one: Credentials, other: Credentials): Credentials {
+  if (one.kind === 'ambiguous' || other.kind === 'missing') return one;
+  return one.kind === 'missing' ? other : AMBIGUOUS;
+}
+
+function inAuthorization(rawHeaders: readonly string[]): Credentials {
+  const value = authorizationOf(rawHeaders);
+  if (value === undefined) return MISSING;
+  return value === null ? AMBIGUOUS : readAuthorization(value);
+}
+
+/** A key without a scheme in front of it. An empty one is none, as many clients send it for a variable that is not set. */
+function credentialsOf(token: string): Credentials {
+  if (token === '') return MISSING;
+  return isToken68(token, 0) ? { kind: 'token', token } : MALFORMED;
+}
+
+/**
+ * Percent-decoding, one character for each byte. `+` stays: it may be part of a key made elsewhere, and no key has a
+ * blank.
+ */
+function decoded(text: string): string {
+  if (!text.includes('%')) return text;
+  return text.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+}
+
+function inWords(source: KeySource): string {
+  if (source.kind === 'authorization') return '`Authorization: Bearer <API_KEY>`';
+  return source.kind === 'header' ? `\`${source.name}: <API_KEY>\`` : `\`?${source.name}=<API_KEY>\``;
+}
