@@ -662,6 +662,17 @@ export const gatewaySchema = z
     headers: headers.describe(
       'Which rate-limit fields responses have, and which request fields with unusual names are forwarded.',
     ),
+    errors: z
+      .strictObject({
+        docs: values
+          .pageUrl()
+          .optional()
+          .describe(
+            'Page that documents the error codes, each under the code as its fragment (`#rate_limit_exceeded`). With it, the gateway\'s own errors have `Link: <page#code>; rel="help"`, and clients whose Accept names `application/problem+json`, with no lower weight than JSON, get problem details (RFC 9457) instead of the usual body.',
+          ),
+      })
+      .prefault({})
+      .describe("The gateway's own errors."),
     cors: corsSchema
       .optional()
       .describe(

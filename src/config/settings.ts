@@ -94,6 +94,8 @@ export interface Settings {
     readonly idleTimeoutMs: number;
     readonly finTimeoutMs: number;
   };
+  /** URL of the page that errors link to; null: errors have no link. */
+  readonly errorDocs: string | null;
   /** Null: browsers let no page of another origin read answers. */
   readonly cors: CorsRules | null;
   /** Null: JSON Web Tokens are not accepted. */
@@ -357,6 +359,7 @@ function settingsOf(file: GatewayFile, environment: Environment, { programs }: R
     audit: file.audit,
     headers: file.headers,
     log: file.log,
+    errorDocs: file.errors.docs ?? null,
     cors: corsOf(file.cors, file.keys),
     jwt: jwtOf(file.jwt),
     keyFormats: keyFormatsOf(file.keys),

@@ -171,6 +171,19 @@ export function fieldValue() {
     .meta({ title: 'value of a field', minLength: 1, maxLength: 4096 });
 }
 
+/** The URL of a page, to which a fragment is added. */
+export function pageUrl() {
+  const message = 'must be the URL of a page without a fragment, such as https://docs.example.com/errors';
+  return z
+    .string(message)
+    .regex(/^https?:\/\/(?:[A-Za-z0-9._~:/?[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,2000}$/, {
+      error: message,
+      abort: true,
+    })
+    .refine((text) => URL.canParse(text), message)
+    .meta({ title: 'URL of a page' });
+}
+
 /** A path of a rewrite, or a part of one. Whether it fits the route's pattern is checked with the route. */
 export function path() {
   const message = 'must be a path such as /v1 or /shop/{shop}/**';

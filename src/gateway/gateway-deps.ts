@@ -2,6 +2,7 @@ import { randomFillSync } from 'node:crypto';
 import type { Admitter } from '../admit/admit.ts';
 import { type Allowance, allowanceOf, type Limits, type Plan, type Plans } from '../admit/plan.ts';
 import type { CorsFields } from '../annotate/cors.ts';
+import type { ErrorDocs } from '../annotate/error-docs.ts';
 import type { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import type { ClientAddress, ClientRequest } from '../http1/client.ts';
@@ -42,6 +43,8 @@ export interface GatewayDeps {
   readonly usage: Usage;
   readonly allowances: Allowances;
   readonly rateLimitFields: RateLimitFields;
+  /** Links errors to their documentation; null if there is none (`errors.docs`). */
+  readonly errorDocs: ErrorDocs | null;
   /** Null if CORS is not configured. */
   readonly cors: CorsFields | null;
   readonly maxBodyBytes: number;

@@ -1,6 +1,7 @@
 import type { Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import { deprecationFields } from '../annotate/deprecation.ts';
+import type { ErrorDocs } from '../annotate/error-docs.ts';
 import type { ErrorResponse } from '../annotate/errors.ts';
 import type { ClientAddress, ClientResponse } from '../http1/client.ts';
 import { type Variables, withRules } from '../http1/field-rules.ts';
@@ -89,6 +90,7 @@ interface SessionStream {
  * Writes one of the gateway's own error responses, head and body in one piece.
  * @param fields the fields of every response; the error's own fields follow them
  * @param unread whether part of the request has not been read, so that the connection cannot be used again
+ * @param docs null if errors have no documentation
  * @returns the bytes of the body
  */
 export function replyWithError(
@@ -96,19 +98,23 @@ export function replyWithError(
   error: ErrorResponse,
   fields: readonly string[],
   unread: boolean,
+  docs: ErrorDocs | null,
 ): number {
-  const bytes = Buffer.byteLength(error.body);
+  const shown = docs?.shown(error, response.req.rawHeaders) ?? null;
+  const body = shown?.body ?? error.body;
+  const bytes = Buffer.byteLength(body);
   if (error.closes || unread) closeAfter(response, unread);
   if (error.endsSession === true) (response.socket as SessionStream | null)?.endSession?.();
   response.writeHead(error.status, [
     ...fields,
     ...error.fields,
+    ...(shown?.fields ?? []),
     'Content-Type',
-    'application/json',
+    shown?.contentType ?? 'application/json',
     'Content-Length',
     String(bytes),
   ]);
-  response.end(response.req.method === 'HEAD' ? undefined : error.body);
+  response.end(response.req.method === 'HEAD' ? undefined : body);
   return response.req.method === 'HEAD' ? 0 : bytes;
 }
 

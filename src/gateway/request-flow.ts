@@ -355,7 +355,13 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       closeAfter(this.#response, false);
     }
     const unread = isUnread(this.#request, this.#head);
-    this.#record.bytesOut = replyWithError(this.#response, error, this.ownFields(limitFields), unread);
+    this.#record.bytesOut = replyWithError(
+      this.#response,
+      error,
+      this.ownFields(limitFields),
+      unread,
+      this.#deps.errorDocs,
+    );
     this.#finish(error.status, error.code, cause);
   }
 

@@ -4,6 +4,7 @@ import type { Plans } from '../admit/plan.ts';
 import { RefusalCounter } from '../admit/refusals.ts';
 import { CorsFields } from '../annotate/cors.ts';
 import { DeprecatedCallCounter } from '../annotate/deprecation.ts';
+import { ErrorDocs } from '../annotate/error-docs.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { JwtSettings } from '../config/identification.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
@@ -135,6 +136,7 @@ export function* gatewayDepsOf(
     ...surroundings,
     allowances: new Allowances(plans, settings.usageHistory),
     rateLimitFields: new RateLimitFields(settings.headers.draft),
+    errorDocs: settings.errorDocs === null ? null : new ErrorDocs(settings.errorDocs),
     keySources: settings.keysFrom === null ? null : new KeySources(settings.keysFrom),
     cors: settings.cors === null ? null : new CorsFields(settings.cors),
     maxBodyBytes: settings.listen.maxBodyBytes,

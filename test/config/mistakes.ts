@@ -86,6 +86,8 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   },
   'keys-from-query-for-tokens': { kind: 'gateway', schema: 'accepts', faults: ['1:15: keys.from'] },
   'key-format-without-length': { kind: 'gateway', schema: 'refuses', faults: ['1:19: keys.formats[0].length'] },
+  'errors-docs': { kind: 'gateway', schema: 'refuses', faults: ['1:17: errors.docs'] },
+  'errors-docs-fragment': { kind: 'gateway', schema: 'refuses', faults: ['1:17: errors.docs'] },
   'health-path-relative': { kind: 'gateway', schema: 'refuses', faults: ['4:21: upstreams.store.health.path'] },
   'health-without-path': { kind: 'gateway', schema: 'refuses', faults: ['4:13: upstreams.store.health.path'] },
   'share-zero': { kind: 'gateway', schema: 'refuses', faults: ['4:16: upstreams.store.fairShare'] },
