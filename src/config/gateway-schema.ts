@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import type { CorsRules } from '../annotate/cors.ts';
+import { CODINGS } from '../http1/content-coding.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { jwtSchema, keySourcesOf, keysSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './values.ts';
@@ -145,6 +146,32 @@ const fieldRules = z
   })
   .optional();
 
+const codingRule = `must be a list of at least one of ${CODINGS.join(', ')}`;
+const COMPRESSION_RULE = 'must be `off`, or a mapping with `encodings` and `minBytes`, which may be empty';
+
+/** `compression` of an upstream or a route. */
+const compression = z
+  .union(
+    [
+      // YAML 1.1 parsers read `off` as false.
+      z.literal('off'),
+      z.literal(false),
+      z.strictObject({
+        encodings: z
+          .array(z.enum(CODINGS, codingRule), codingRule)
+          .min(1, codingRule)
+          .prefault([...CODINGS])
+          .describe('Encodings to offer, the preferred one first.'),
+        minBytes: values
+          .size('0B', '1GiB')
+          .prefault('1KiB')
+          .describe('A body whose declared length is less is sent as it is.'),
+      }),
+    ],
+    COMPRESSION_RULE,
+  )
+  .optional();
+
 const shareRule = 'must be a number above 0 and at most 1';
 const AT_LEAST_ONE_TARGET = 'must be a list of at least one address';
 
@@ -237,6 +264,9 @@ const upstreamSchema = z.strictObject({
     .describe(
       'OpenAPI description (3.0 or 3.1, YAML or JSON) that the requests of all routes to this upstream are checked against, as `validate` of a route says.',
     ),
+  compression: compression.describe(
+    'Compresses responses that the service sends plain, for clients whose Accept-Encoding asks for it. Without it, nothing is compressed. Only text, JSON, XML, JavaScript and SVG; never a response with Set-Cookie, with `no-store`, `private` or `no-transform` in Cache-Control, with a strong ETag, a digest, or a part of a body, an event stream, or any response to a request with a Cookie, because the length of compressed bytes can betray a secret in them (BREACH). At most 64 responses at a time in each worker; any more are sent plain.',
+  ),
   tls: upstreamTls
     .optional()
     .describe('TLS to targets that begin with `https://`. Certificates are verified unless `verify` is false.'),
@@ -597,6 +627,9 @@ export const routeSchema = z.strictObject({
     .describe(
       'A fixed response instead of forwarding, for example during maintenance. The request is identified, admitted and counted as on any route; `upstream` may stay, and is not asked.',
     ),
+  compression: compression.describe(
+    'Replaces the `compression` of the upstream; `off` for a route that must not be compressed.',
+  ),
   timeouts: z
     .strictObject({
       response: values

@@ -454,6 +454,7 @@ function routeOf(entry: RouteEntry, { upstreams }: GatewayFile): Route {
     timeouts: timeoutsOf(entry, upstreams[upstream]),
     maxBodyBytes: entry.maxBodyBytes ?? null,
     description: reply === null ? descriptionOf(entry, upstreams) : null,
+    compression: compressionOf(entry.compression ?? upstreams[upstream]?.compression),
     reply,
     responseHeaders: fieldRulesOf('response', [upstreams[upstream]?.headers?.response, entry.headers?.response]),
   };
@@ -467,6 +468,12 @@ function timeoutsOf({ timeouts }: RouteEntry, upstream: UpstreamEntry | undefine
   if (timeouts === undefined || upstream === undefined) return null;
   const { response = upstream.responseTimeout, body = upstream.bodyTimeout } = timeouts;
   return { responseTimeoutMs: response, bodyTimeoutMs: body };
+}
+
+function compressionOf(compression: RouteEntry['compression']): Route['compression'] {
+  if (compression === undefined || compression === false || compression === 'off') return null;
+  const { encodings, minBytes } = compression;
+  return { codings: encodings, minBytes };
 }
 
 function replyOf({ path: pattern, redirect, respond }: RouteEntry): RouteReply | null {

@@ -1,4 +1,4 @@
-import type { ClientResponse } from '../http1/client.ts';
+import type { ResponseBody } from '../http1/client.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../io/deadlines.ts';
 import { Pieces } from '../io/writes.ts';
@@ -26,7 +26,7 @@ export function forward(
   upstream: Upstream,
   share: ConsumerShare,
   request: ForwardRequest,
-  response: ClientResponse,
+  response: ResponseBody,
   hooks: ForwardHooks,
 ): { readonly breakOff: (reason: Error) => void } {
   const forwarding = new Forwarding(upstream, share, request, response, hooks);
@@ -77,7 +77,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   #waitMs = 0;
   readonly #upstream: Upstream;
   readonly #request: ForwardRequest;
-  readonly #response: ClientResponse;
+  readonly #response: ResponseBody;
   readonly #hooks: ForwardHooks;
   readonly #timeouts: ResponseTimeouts;
   #connection: UpstreamConnection | null = null;
@@ -95,7 +95,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     upstream: Upstream,
     share: ConsumerShare,
     request: ForwardRequest,
-    response: ClientResponse,
+    response: ResponseBody,
     hooks: ForwardHooks,
   ) {
     this.#upstream = upstream;
@@ -305,11 +305,11 @@ const JOINED_BYTES = 16 * 1024;
 
 /** Relays an upstream's response to the client. Head, body and end leave in as few writes as they arrived in. */
 class ResponseToClient {
-  readonly #response: ClientResponse;
+  readonly #response: ResponseBody;
   readonly #held = new Pieces();
   #isHeadHeld = false;
 
-  constructor(response: ClientResponse) {
+  constructor(response: ResponseBody) {
     this.#response = response;
   }
 

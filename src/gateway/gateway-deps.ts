@@ -4,6 +4,7 @@ import { type Allowance, allowanceOf, type Limits, type Plan, type Plans } from 
 import type { CorsFields } from '../annotate/cors.ts';
 import type { ErrorDocs } from '../annotate/error-docs.ts';
 import type { RateLimitFields } from '../annotate/rate-limit.ts';
+import type { Compressors } from '../forward/compressed-response.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import type { ClientAddress, ClientRequest } from '../http1/client.ts';
 import type { FieldBlock } from '../http1/field-block.ts';
@@ -43,6 +44,8 @@ export interface GatewayDeps {
   readonly usage: Usage;
   readonly allowances: Allowances;
   readonly rateLimitFields: RateLimitFields;
+  /** Bounds how many responses are compressed at a time. */
+  readonly compressors: Compressors;
   /** Links errors to their documentation; null if there is none (`errors.docs`). */
   readonly errorDocs: ErrorDocs | null;
   /** Null if CORS is not configured. */

@@ -2,14 +2,23 @@ import { IncomingMessage, ServerResponse } from 'node:http';
 import type { Verdict } from '../admit/verdict.ts';
 import { CORS_FIELDS } from '../annotate/cors.ts';
 import { type ErrorResponse, errorResponse } from '../annotate/errors.ts';
+import { CompressedResponse } from '../forward/compressed-response.ts';
 import type { ForwardResult } from '../forward/faults.ts';
 import { type ForwardHooks, forward, type ResponseTimeouts } from '../forward/forward.ts';
 import type { ForwardRequest, RequestBody } from '../forward/request-body.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
 import { type UpgradeClient, type UpgradeResult, upgrade } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
+import {
+  acceptedCodings,
+  type Coding,
+  type CompressionRules,
+  codingFor,
+  fieldsOfCompressed,
+  mayBeCompressed,
+} from '../http1/content-coding.ts';
 import { withoutDropped, withRules } from '../http1/field-rules.ts';
-import { linesOf, responseLinesOf } from '../http1/fields.ts';
+import { linesOf, responseLinesOf, valuesOf } from '../http1/fields.ts';
 import { FieldNames, requestFields, responseFields } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
@@ -73,8 +82,23 @@ export function proxyRequest(
   response: ClientResponse,
   admitted: Admitted,
 ) {
-  const passing = new Passing(deps, request, response, admitted);
-  return forward(upstream, share, passing, response, passing);
+  const compressed = compressedFor(deps, response, admitted);
+  const passing = new Passing(deps, request, response, compressed, admitted);
+  return forward(upstream, share, passing, compressed ?? response, passing);
+}
+
+/** The response in the form that may be compressed; null if the route or the client wants none of it. */
+function compressedFor(
+  { compressors }: GatewayDeps,
+  response: ClientResponse,
+  { head, match }: Admitted,
+): CompressedResponse | null {
+  const rules = match.route.compression;
+  if (rules === null || head.method === 'HEAD' || head.httpVersion !== '1.1') return null;
+  const { coding } = codingFor(head.fields.derived(acceptedCodings), rules);
+  // See `mayBeCompressed` for the cookie.
+  if (coding === null || valuesOf(head.fields.rawHeaders, 'cookie').length > 0) return null;
+  return new CompressedResponse(response, compressors);
 }
 
 class Passing implements ForwardRequest, ForwardHooks {
@@ -86,9 +110,16 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly timeouts: ResponseTimeouts | null;
   readonly #deps: GatewayDeps;
   readonly #response: ClientResponse;
+  readonly #compressed: CompressedResponse | null;
   readonly #admitted: Admitted;
 
-  constructor(deps: GatewayDeps, request: ClientRequest, response: ClientResponse, admitted: Admitted) {
+  constructor(
+    deps: GatewayDeps,
+    request: ClientRequest,
+    response: ClientResponse,
+    compressed: CompressedResponse | null,
+    admitted: Admitted,
+  ) {
     const { head, match } = admitted;
     this.method = head.method;
     this.target = targetFor(deps, admitted);
@@ -102,6 +133,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.timeouts = match.route.timeouts;
     this.#deps = deps;
     this.#response = response;
+    this.#compressed = compressed;
     this.#admitted = admitted;
   }
 
@@ -115,9 +147,34 @@ class Passing implements ForwardRequest, ForwardHooks {
     if (admitted.flow.closes()) closeAfter(response, false);
     const { route } = match;
     const isAllPassed = this.#deps.cors === null && route.deprecated === null && route.responseHeaders === null;
-    if (isAllPassed && head.lines !== null && response.writeLines !== undefined) {
+    if (isAllPassed && route.compression === null && head.lines !== null && response.writeLines !== undefined) {
       response.writeLines(head.status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
-    } else response.writeHead(head.status, responseFieldsOf(this.#deps, admitted, head.status, head.fields));
+      return;
+    }
+    const fields = responseFieldsOf(this.#deps, admitted, head.status, head.fields);
+    const { compression } = route;
+    if (compression === null) response.writeHead(head.status, fields);
+    else this.#writeCompressible(head, fields, compression);
+  }
+
+  /** Writes a head of a route with `compression`, and begins to compress if the client and the response allow it. */
+  #writeCompressible(head: ResponseHead, fields: string[], rules: CompressionRules): void {
+    // What the service has said counts even if a rule of the operator's has taken it away.
+    const { status } = head;
+    const framing = this.method === 'HEAD' ? 'length' : head.framing;
+    const isCompressible = [fields, head.fields].every((one) => mayBeCompressed({ status, framing }, one));
+    // The response depends on Accept-Encoding whether this one is compressed or not (RFC 9110 section 12.5.5).
+    if (isCompressible || status === 304) fields.push('Vary', 'Accept-Encoding');
+    const coding = isCompressible ? this.#codingFor(head, rules) : null;
+    this.#response.writeHead(head.status, coding === null ? fields : fieldsOfCompressed(fields, coding));
+    if (coding !== null) this.#compressed!.compress(coding);
+  }
+
+  #codingFor({ framing, length }: ResponseHead, rules: CompressionRules): Coding | null {
+    if (this.#compressed === null) return null;
+    const { coding, refusesPlain } = codingFor(this.#admitted.head.fields.derived(acceptedCodings), rules);
+    const isSmall = framing === 'length' && length < rules.minBytes && !refusesPlain;
+    return isSmall || coding === null || !this.#deps.compressors.enter() ? null : coding;
   }
 
   earlyHints(fields: readonly string[]): void {

@@ -69,3 +69,19 @@ export interface ClientResponse {
   once(event: 'close' | 'drain', listener: () => void): unknown;
   removeListener(event: 'close' | 'drain', listener: () => void): unknown;
 }
+
+/** The part of a response by which its body is written, once its head is set. */
+export type ResponseBody = Pick<
+  ClientResponse,
+  | 'req'
+  | 'headersSent'
+  | 'destroyed'
+  | 'socket'
+  | 'isTaken'
+  | 'flushHeaders'
+  | 'write'
+  | 'end'
+  | 'destroy'
+  | 'once'
+  | 'removeListener'
+>;

@@ -1,5 +1,6 @@
 import type { Allowance } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
+import type { CompressionRules } from '../http1/content-coding.ts';
 import type { FieldRules } from '../http1/field-rules.ts';
 import type { Brownout } from './brownouts.ts';
 import type { PathTemplate } from './path-template.ts';
@@ -33,6 +34,8 @@ export interface Route {
   readonly maxBodyBytes: number | null;
   /** The OpenAPI description that requests are checked against, by its file; null if they are not checked. */
   readonly description: string | null;
+  /** How the gateway compresses what the service sends plain; null if it does not. */
+  readonly compression: CompressionRules | null;
   /** The response that the gateway gives itself; null if the service gives it. */
   readonly reply: RouteReply | null;
 }
@@ -346,6 +349,7 @@ export const USAGE: Route = Object.freeze({
   timeouts: null,
   maxBodyBytes: null,
   description: null,
+  compression: null,
   reply: null,
 });
 

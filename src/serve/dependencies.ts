@@ -9,6 +9,7 @@ import { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { JwtSettings } from '../config/identification.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import type { Steps } from '../config/steps.ts';
+import { Compressors } from '../forward/compressed-response.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { Allowances, RequestIds } from '../gateway/gateway-deps.ts';
@@ -34,12 +35,13 @@ import type { GatewayStores } from './gateway-stores.ts';
 // What the requests of a gateway depend on: services that live through every reload, and what is built anew from the
 // settings and plans.
 
-/** The services that identify callers and know their quotas. They live as long as the gateway, through every reload. */
+/** The services that identify callers and know their quotas, and those that bound what they cost. They live as long as the gateway, through every reload. */
 export interface Services {
   readonly identifier: Identifier;
   readonly admitter: Admitter;
   readonly failedAttempts: FailedAttempts;
   readonly usage: Usage;
+  readonly compressors: Compressors;
   readonly deprecatedCalls: DeprecatedCallCounter;
   readonly refusals: RefusalCounter;
 }
@@ -98,7 +100,8 @@ export function openServices(
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
   const refusals = new RefusalCounter(stores.history);
-  return { identifier, admitter, failedAttempts, usage, deprecatedCalls, refusals };
+  const compressors = new Compressors();
+  return { identifier, admitter, failedAttempts, usage, compressors, deprecatedCalls, refusals };
 }
 
 /**

@@ -48,6 +48,16 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'bans-on': { kind: 'plans', schema: 'refuses', faults: ['2:7: bans'] },
   'body-above-listener': { kind: 'gateway', schema: 'accepts', faults: ['5:65: routes[1].maxBodyBytes'] },
   'braces-in-braces': { kind: 'gateway', schema: 'unreadable', faults: ['2:27: (file)'] },
+  compression: {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: [
+      '1:84: upstreams.store.compression.encodings[0]',
+      '3:63: routes[0].compression',
+      '4:76: routes[1].compression.encodings',
+      '5:75: routes[2].compression.minBytes',
+    ],
+  },
   'control-character': { kind: 'plans', schema: 'accepts', faults: ['2:3: (file)'] },
   'cost-zero': { kind: 'gateway', schema: 'refuses', faults: ['6:11: routes[0].cost'] },
   'draft-no-boolean': { kind: 'gateway', schema: 'refuses', faults: ['1:19: headers.draft'] },

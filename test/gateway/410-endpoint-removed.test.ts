@@ -74,6 +74,7 @@ function served(deprecated: Deprecation, nowMs: number) {
         timeouts: null,
         maxBodyBytes: null,
         description: null,
+        compression: null,
         reply: null,
       },
     ]),

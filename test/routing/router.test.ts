@@ -22,6 +22,7 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     timeouts: null,
     maxBodyBytes: null,
     description: null,
+    compression: null,
     reply: null,
   };
 }

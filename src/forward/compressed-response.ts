@@ -1,0 +1,253 @@
+import { constants, createBrotliCompress, createGzip, createZstdCompress } from 'node:zlib';
+import type { ClientRequest, ResponseBody } from '../http1/client.ts';
+import type { Coding } from '../http1/content-coding.ts';
+
+/** How many responses are compressed at a time; each takes up to 2 MB. */
+const MOST_RESPONSES = 64;
+/**
+ * How many of Node's four pool threads compress at a time. Look-ups of names and reads of files need the others.
+ */
+const MOST_THREADS = 2;
+/** Uncompressed bytes that wait before the service is no longer read. */
+const MOST_WAITING_BYTES = 64 * 1024;
+
+/** One that waits for a thread. */
+interface Compressing {
+  onThread(): void;
+}
+
+/**
+ * Bounds what compression may cost.
+ *
+ * Attack: many clients ask for compressed responses at once, until all processors and the thread pool do nothing else. So
+ * responses beyond `MOST_RESPONSES` are sent as they are, and few threads compress.
+ */
+export class Compressors {
+  #responses = 0;
+  #threads = 0;
+  readonly #waiting = new Set<Compressing>();
+
+  /** @returns false if there is no room for one more response; otherwise call `leave` */
+  enter(): boolean {
+    if (this.#responses >= MOST_RESPONSES) return false;
+    this.#responses++;
+    return true;
+  }
+
+  leave(): void {
+    this.#responses--;
+  }
+
+  /** Calls `onThread`, now or once a thread is free; then call `threadDone`. */
+  wantThread(one: Compressing): void {
+    this.#waiting.add(one);
+    this.#serve();
+  }
+
+  /** It no longer waits for a thread. */
+  forget(one: Compressing): void {
+    this.#waiting.delete(one);
+  }
+
+  threadDone(): void {
+    this.#threads--;
+    this.#serve();
+  }
+
+  #serve(): void {
+    for (const one of this.#waiting) {
+      if (this.#threads >= MOST_THREADS) return;
+      this.#waiting.delete(one);
+      this.#threads++;
+      one.onThread();
+    }
+  }
+}
+
+/** What is written is passed on at once, so that a slow response is not held back until there is enough of it. */
+function encoderOf(coding: Coding) {
+  if (coding === 'gzip') return createGzip({ level: 5, flush: constants.Z_SYNC_FLUSH });
+  if (coding === 'br') {
+    return createBrotliCompress({
+      flush: constants.BROTLI_OPERATION_FLUSH,
+      params: {
+        [constants.BROTLI_PARAM_QUALITY]: 4,
+        [constants.BROTLI_PARAM_LGWIN]: 18,
+        [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT,
+      },
+    });
+  }
+  return createZstdCompress({
+    flush: constants.ZSTD_e_flush,
+    params: { [constants.ZSTD_c_compressionLevel]: 3, [constants.ZSTD_c_windowLog]: 18 },
+  });
+}
+
+type Call = () => void;
+
+/**
+ * A client's response that may turn out to be compressed, once the service's head is known. Until then, and for a
+ * response that is not compressed, it is the response itself.
+ *
+ * What arrives while a piece is being compressed becomes the next piece. The service is read no faster than this. If the
+ * response breaks off, whoever forwards it resets the connection as ever: the compressed body is then cut, and has no end.
+ */
+export class CompressedResponse implements ResponseBody, Compressing {
+  readonly #response: ResponseBody;
+  readonly #compressors: Compressors;
+  #encoder: ReturnType<typeof encoderOf> | null = null;
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  #state: 'idle' | 'waiting' | 'busy' | 'over' = 'idle';
+  #isEnding = false;
+  /** The client must read before more is written. */
+  #isBlocked = false;
+  /** `write` returned false, so that its caller waits. */
+  #owesDrain = false;
+  #onDrain: Call | null = null;
+
+  constructor(response: ResponseBody, compressors: Compressors) {
+    this.#response = response;
+    this.#compressors = compressors;
+  }
+
+  /** Compresses what is written from now on. Call it before anything of the body is written, and once `enter` was true. */
+  compress(coding: Coding): void {
+    const encoder = encoderOf(coding);
+    this.#encoder = encoder;
+    encoder.on('data', (bytes: Buffer) => {
+      if (!this.#response.destroyed && !this.#response.write(bytes)) this.#block();
+    });
+    encoder.on('end', () => {
+      this.#leave();
+      this.#response.end();
+    });
+    encoder.on('error', () => {
+      this.#leave();
+      this.#response.socket?.resetAndDestroy();
+    });
+    this.#response.once('close', this.#onClose);
+  }
+
+  write(chunk: Buffer): boolean {
+    if (this.#encoder === null) return this.#response.write(chunk);
+    if (this.#state === 'over' || chunk.length === 0) return true;
+    this.#waiting.push(chunk);
+    this.#waitingBytes += chunk.length;
+    this.#advance();
+    this.#owesDrain = this.#isBlocked || this.#waitingBytes > MOST_WAITING_BYTES;
+    return !this.#owesDrain;
+  }
+
+  end(chunk?: string | Buffer, encoding?: 'latin1'): void {
+    if (this.#encoder === null) {
+      if (typeof chunk === 'string' && encoding !== undefined) this.#response.end(chunk, encoding);
+      else this.#response.end(chunk);
+      return;
+    }
+    if (chunk !== undefined) this.write(typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk);
+    this.#isEnding = true;
+    this.#advance();
+  }
+
+  /** Compresses all that waits, as one piece. */
+  onThread(): void {
+    this.#state = 'busy';
+    const piece = this.#waiting.length === 1 ? this.#waiting[0]! : Buffer.concat(this.#waiting);
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    if (this.#isEnding) this.#encoder!.end(piece);
+    else this.#encoder!.write(piece, this.#onPiece);
+  }
+
+  flushHeaders(): void {
+    this.#response.flushHeaders();
+  }
+
+  once(event: 'close' | 'drain', listener: Call): void {
+    if (event === 'drain' && this.#encoder !== null) this.#onDrain = listener;
+    else this.#response.once(event, listener);
+  }
+
+  removeListener(event: 'close' | 'drain', listener: Call): void {
+    if (event === 'drain' && this.#onDrain === listener) this.#onDrain = null;
+    else this.#response.removeListener(event, listener);
+  }
+
+  get req(): ClientRequest {
+    return this.#response.req;
+  }
+
+  get headersSent(): boolean {
+    return this.#response.headersSent;
+  }
+
+  get destroyed(): boolean {
+    return this.#response.destroyed;
+  }
+
+  get socket(): ResponseBody['socket'] {
+    return this.#response.socket;
+  }
+
+  /** While it compresses, what was written may still be read by a thread. */
+  get isTaken(): boolean {
+    return this.#encoder === null && this.#response.isTaken === true;
+  }
+
+  destroy(): void {
+    this.#response.destroy();
+  }
+
+  #advance(): void {
+    if (this.#state !== 'idle' || (this.#waiting.length === 0 && !this.#isEnding)) return;
+    this.#state = 'waiting';
+    this.#compressors.wantThread(this);
+  }
+
+  readonly #onPiece = (error?: Error | null): void => {
+    if (this.#state === 'over' || error) return;
+    this.#state = 'idle';
+    this.#compressors.threadDone();
+    this.#advance();
+    this.#drain();
+  };
+
+  #block(): void {
+    if (this.#isBlocked) return;
+    this.#isBlocked = true;
+    this.#response.once('drain', this.#unblock);
+  }
+
+  readonly #unblock = (): void => {
+    this.#isBlocked = false;
+    this.#drain();
+  };
+
+  #drain(): void {
+    if (!this.#owesDrain || this.#isBlocked || this.#waitingBytes > MOST_WAITING_BYTES) return;
+    this.#owesDrain = false;
+    const onDrain = this.#onDrain;
+    this.#onDrain = null;
+    onDrain?.();
+  }
+
+  readonly #onClose = (): void => {
+    if (this.#state === 'over') return;
+    this.#leave();
+    this.#encoder?.destroy();
+  };
+
+  /** Gives back what it holds, once. */
+  #leave(): void {
+    if (this.#state === 'over') return;
+    const before = this.#state;
+    this.#state = 'over';
+    this.#waiting = [];
+    this.#response.removeListener('close', this.#onClose);
+    if (this.#isBlocked) this.#response.removeListener('drain', this.#unblock);
+    this.#compressors.forget(this);
+    this.#compressors.leave();
+    if (before === 'busy') this.#compressors.threadDone();
+  }
+}
