@@ -244,7 +244,10 @@ interface Parts {
 
 type Versioned<T> = Parsed<T> & { readonly version: string };
 
-function joined({ read, gateway, plans, signature, isReload }: Parts, print: (fault: Fault) => string): Configuration | Faulty {
+function joined(
+  { read, gateway, plans, signature, isReload }: Parts,
+  print: (fault: Fault) => string,
+): Configuration | Faulty {
   const faults = [
     ...('faults' in read ? read.faults : []),
     ...('faults' in gateway ? gateway.faults : []).map(print),

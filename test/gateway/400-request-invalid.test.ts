@@ -162,7 +162,7 @@ describe('what is not JSON is checked by its media type alone', () => {
     ['two', 'Content-Type: text/plain\r\nContent-Type: application/json\r\n', 'Content-Type'],
     ['JSON in another charset', 'Content-Type: application/json; charset=utf-16\r\n', 'Content-Type'],
     ['compressed JSON', 'Content-Type: application/json\r\nContent-Encoding: gzip\r\n', 'Content-Encoding'],
-  ])('%s does not (reliability 169)', async (_what, fields, name) => {
+  ])('%s does not (reliability 175)', async (_what, fields, name) => {
     const seen = upstream.requests.length;
     const response = await send('POST /v1/pets', `${fields}Content-Length: 2\r\n\r\n{}`);
     expect([response.status, detailsOf(response).name]).toEqual([400, name]);
@@ -205,7 +205,7 @@ describe('parameters', () => {
   });
 });
 
-describe('deadlines and bounds hold while a body is read to be checked (reliability 168)', () => {
+describe('deadlines and bounds hold while a body is read to be checked (reliability 174)', () => {
   const slow = (line: string, rest: string) =>
     rawExchange(gateway.port, `${line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${rest}`);
 

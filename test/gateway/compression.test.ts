@@ -119,7 +119,7 @@ describe('a response', () => {
   );
 
   test.each(['cookie', 'secret', 'strong', 'part', 'image', 'events'])(
-    'that is secret, a part or no text is plain: %s (reliability 169)',
+    'that is secret, a part or no text is plain: %s (reliability 179)',
     async (what) => {
       const response = await ask(`/big/${what}`);
       expect(response.header('content-encoding')).toBeNull();
@@ -128,7 +128,7 @@ describe('a response', () => {
     },
   );
 
-  test('to a request with a cookie is plain, and so is one that a rule makes or made secret (reliability 169)', async () => {
+  test('to a request with a cookie is plain, and so is one that a rule makes or made secret (reliability 179)', async () => {
     const cookie = await ask('/big/x', 'Accept-Encoding: gzip\r\nCookie: session=1\r\n');
     expect([cookie.header('content-encoding'), cookie.body.toString()]).toEqual([null, TEXT]);
     expect((await ask('/private/secret')).header('content-encoding')).toBeNull();
@@ -200,7 +200,7 @@ function unchunked(text: string): string {
   return body;
 }
 
-test('a response that breaks off looks broken: a reset and no end (reliability 170)', async () => {
+test('a response that breaks off looks broken: a reset and no end (reliability 180)', async () => {
   const { responses, bytes, closed, reset } = await rawExchange(
     gateway.port,
     requestFor('/big/broken', 'Accept-Encoding: gzip\r\n'),
@@ -212,7 +212,7 @@ test('a response that breaks off looks broken: a reset and no end (reliability 1
   expect([closed, reset]).toEqual([true, true]);
 });
 
-test('a client that does not read holds the service up, and one that leaves ends it (reliability 170)', async () => {
+test('a client that does not read holds the service up, and one that leaves ends it (reliability 180)', async () => {
   left = Promise.withResolvers();
   const socket = createConnection(gateway.port, '127.0.0.1');
   await once(socket, 'connect');
@@ -231,7 +231,7 @@ test('a client that does not read holds the service up, and one that leaves ends
   await left.promise;
 });
 
-test('more responses than may be compressed at a time are plain, and when some have ended there is room again (reliability 170)', async () => {
+test('more responses than may be compressed at a time are plain, and when some have ended there is room again (reliability 180)', async () => {
   goOn = Promise.withResolvers();
   const slow = Array.from({ length: 70 }, () => {
     const socket = createConnection(gateway.port, '127.0.0.1');

@@ -16,7 +16,7 @@ async function held(budget: HeldBytesBudget, maxBytes: number, bytes: number, en
   return { body, result: await promise };
 }
 
-test('all bodies that are held together have a bound, and give their memory back (reliability 168)', async () => {
+test('all bodies that are held together have a bound, and give their memory back (reliability 174)', async () => {
   const budget = new HeldBytesBudget();
   const first = await held(budget, 80 * MIB, 63 * MIB);
   expect(first.result.kind).toBe('whole');

@@ -38,7 +38,7 @@ async function ask(target: string, fields = '') {
 }
 
 describe('a key', () => {
-  test('works in each place, and neither its field nor its parameter reaches the service (reliability 168)', async () => {
+  test('works in each place, and neither its field nor its parameter reaches the service (reliability 178)', async () => {
     const { key, id } = one;
     for (const [target, fields, url] of [
       ['/v1/pets/7?a=%5f&b', `Authorization: Bearer ${key}\r\n`, '/v1/pets/7?a=%5f&b'],
@@ -56,7 +56,7 @@ describe('a key', () => {
     }
   });
 
-  test('beside another one is 400, equal or not, and nothing is counted or forwarded (reliability 168)', async () => {
+  test('beside another one is 400, equal or not, and nothing is counted or forwarded (reliability 178)', async () => {
     for (const [target, fields] of [
       ['/v1/pets/7', `Authorization: Bearer ${one.key}\r\nX-API-Key: ${other.key}\r\n`],
       ['/v1/pets/7', `Authorization: Bearer ${one.key}\r\nX-API-Key: ${one.key}\r\n`],
@@ -96,7 +96,7 @@ describe('a key', () => {
     expect(wrong.seen).toBeUndefined();
   });
 
-  test('is taken from the query of a redirect and of a route without keys, and for GET /usage (reliability 168)', async () => {
+  test('is taken from the query of a redirect and of a route without keys, and for GET /usage (reliability 178)', async () => {
     const moved = await ask(`/moved/a?x=1&api_key=${one.key}&y`);
     expect(moved.response.header('location')).toBe('https://api.example.com/a?x=1&y');
     const open = await ask(`/open/a?api_key=${one.key}&y`, `X-API-Key:\r\n`);
@@ -106,7 +106,7 @@ describe('a key', () => {
     expect(JSON.parse(usage.response.body.toString())).toMatchObject({ id: one.id });
   });
 
-  test('is in no log line (reliability 168)', async () => {
+  test('is in no log line (reliability 178)', async () => {
     await ask(`/nowhere?api_key=${one.key}`);
     await ask(`/nowhere?api_key=${one.key}`, `X-API-Key: ${one.key}\r\n`);
     await eventually(() => expect(gateway.process.stdout).toContain('"path":"/nowhere"'));

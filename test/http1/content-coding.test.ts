@@ -63,7 +63,7 @@ test.each([
   [['ETag', '"strong"']],
   [['Content-Digest', 'sha-256=:a:']],
   [['Content-Type', 'text/plain']],
-])('a text with %j is not compressed (reliability 169)', (fields) => {
+])('a text with %j is not compressed (reliability 179)', (fields) => {
   expect(judged(JSON_TYPE)).toBe(true);
   expect(judged([...JSON_TYPE, ...fields])).toBe(false);
 });

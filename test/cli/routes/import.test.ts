@@ -82,7 +82,7 @@ test('--out writes a new file, and never over one that is there', async () => {
   expect(await readFile(out, 'utf8')).toBe(text);
 });
 
-describe('refused with a sentence (reliability 171)', () => {
+describe('refused with a sentence (reliability 177)', () => {
   test.each([
     ['swagger: "2.0"\npaths: {}', 'convert it to OpenAPI 3'],
     ['openapi: 3.1.0\npaths: { /a: { $ref: "other.yaml#/a" } }', 'only references within the file'],
