@@ -7,7 +7,6 @@ import {
   ServerResponse,
 } from 'node:http';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
-import { stripTypeScriptTypes } from 'node:module';
 import { type AddressInfo, connect, createServer, Socket } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
@@ -671,19 +670,4 @@ async function tellsParseFaults(): Promise<boolean> {
   const ended = faultOf(server);
   serve(server).end('GET / HTTP/1.1\r\n');
   return (await ended) === 'ended';
-}
-
-/**
- * Removes the types from a TypeScript module, for a browser. `module.stripTypeScriptTypes` is documented and marked
- * experimental: its first call emits a warning, which would be the first line that an operator reads. Node runs its own
- * `.ts` files by the same code. If it goes, the console's files have to be compiled, as those of the npm package are.
- */
-export function withoutTypes(source: string): string {
-  const { emitWarning } = process;
-  process.emitWarning = () => {};
-  try {
-    return stripTypeScriptTypes(source);
-  } finally {
-    process.emitWarning = emitWarning;
-  }
 }
