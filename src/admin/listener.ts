@@ -131,6 +131,12 @@ async function answer(
   if (path.startsWith('/admin/') || path === '/admin') return options.api(request, response);
   const isConsole = path.startsWith('/console/') || path === '/console';
   if (isConsole && options.console !== null) return options.console(request, response);
+  const isRead = request.method === 'GET' || request.method === 'HEAD';
+  if (path === '/' && isRead && options.console !== null) {
+    request.resume();
+    response.writeHead(302, { Location: '/console/', 'Content-Length': 0 }).end();
+    return;
+  }
   request.resume();
   if (isConsole) {
     const message =
@@ -138,7 +144,7 @@ async function answer(
     return sendError(response, 403, 'forbidden', message);
   }
   if (path !== '/livez' && path !== '/readyz' && path !== '/metrics') return notFound(response);
-  if (request.method !== 'GET' && request.method !== 'HEAD') {
+  if (!isRead) {
     response.setHeader('Allow', 'GET, HEAD');
     return sendError(response, 405, 'method_not_allowed', 'Use GET or HEAD.');
   }
@@ -153,7 +159,7 @@ async function answer(
 }
 
 function notFound(response: ServerResponse): void {
-  sendError(response, 404, 'not_found', 'The admin listener has only /livez, /readyz, /metrics and /admin.');
+  sendError(response, 404, 'not_found', 'The admin listener has only /livez, /readyz, /metrics, /admin and /console.');
 }
 
 /** Whether Host names this listener. A request without Host is HTTP/1.0, which no browser sends. */

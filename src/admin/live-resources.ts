@@ -69,7 +69,8 @@ async function named(found: readonly FoundRefusal[], operations: Live['operation
   }
   return found.map((one) => {
     const key = one.consumerId === null ? null : (keys.get(one.consumerId) ?? null);
-    return { ...one, name: key?.name ?? null, owner: key?.owner ?? null };
+    // A gateway of an earlier version does not say them.
+    return { ...one, planLimits: one.planLimits ?? {}, name: key?.name ?? null, owner: key?.owner ?? null };
   });
 }
 

@@ -1,5 +1,7 @@
+import { isTokenHolder } from '../identify/token-holder.ts';
 import type { Fleet } from '../operations/live/fleet.ts';
 import type { NearReport } from '../operations/live/near-limits.ts';
+import type { RefusedCount } from '../operations/live/shapes.ts';
 import type { Operations } from '../operations/operations.ts';
 import type { RefusedReport } from '../operations/refused-now.ts';
 import type { EventStream } from './event-streams.ts';
@@ -7,6 +9,7 @@ import type { EventStream } from './event-streams.ts';
 const EVERY_MS = 2_000;
 const MOST_REFUSED = 200;
 const MOST_NEAR = 50;
+const MOST_REFUSED_CALLERS = 10;
 /** Consumers of the index of refusals that one event looks at, however few of them are still refused. */
 const MOST_LOOKED_AT = 1_000;
 
@@ -19,6 +22,8 @@ interface Lists {
   readonly asOf: string | null;
 }
 
+type Named = Pick<RefusedReport, 'name' | 'owner'>;
+
 /** The event `now`: computed every 2 s for all who watch, and only while somebody does. */
 export class NowFeed {
   readonly #fleet: Fleet;
@@ -27,6 +32,8 @@ export class NowFeed {
   readonly #streams = new Set<EventStream>();
   #timer: NodeJS.Timeout | null = null;
   #isComputing = false;
+  /** Name and owner of keys that were refused most, for the time when the store is away. */
+  #names: ReadonlyMap<string, Named> = new Map();
   #lists: Lists = { refused: [], refusedMore: false, near: [], asOf: null };
   /** The last event, for watchers that come until the next one; null while nobody watches. */
   #last: string | null = null;
@@ -72,10 +79,29 @@ export class NowFeed {
 
   async #compute(): Promise<string> {
     const [gateways, traffic] = [await this.#fleet.gateways(), await this.#fleet.traffic()];
+    const { callers: refusedCallers, most } = await this.#fleet.mostRefused();
     const at = new Date(this.#wallMs()).toISOString();
     // While the store is away the lists stay as they were, and `asOf` says of when they are.
     this.#lists = await this.#readLists(at).catch(() => this.#lists);
-    return JSON.stringify({ at, gateways, traffic, ...this.#lists });
+    const mostRefused = await this.#named(most.slice(0, MOST_REFUSED_CALLERS));
+    return JSON.stringify({ at, gateways, traffic, ...this.#lists, mostRefused, refusedCallers });
+  }
+
+  async #named(counts: readonly RefusedCount[]): Promise<readonly object[]> {
+    const operations = await this.#operations().catch(() => null);
+    const named = await Promise.all(
+      counts.map(async ({ id, ...count }) => {
+        const known = this.#names.get(id) ?? { name: null, owner: null };
+        if (isTokenHolder(id) || operations === null) return { id, ...known, ...count };
+        const { name, owner } = await operations.show(id).then(
+          (key) => key ?? known,
+          () => known,
+        );
+        return { id, name, owner, ...count };
+      }),
+    );
+    this.#names = new Map(named.map(({ id, name, owner }) => [id, { name, owner }]));
+    return named;
   }
 
   async #readLists(at: string): Promise<Lists> {

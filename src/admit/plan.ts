@@ -59,6 +59,8 @@ export interface Allowance {
   readonly bans: BanRule | null;
   /** The windows whose limit is the key's own and not its plan's; left out if there are none. */
   readonly own?: readonly WindowName[];
+  /** What the plan gives in those windows, if that is another number; left out if there are none. */
+  readonly planLimits?: Readonly<Partial<Record<WindowName, number>>>;
   /** The shadow limits, counted under `shadowIdOf(consumerId)`. They refuse nobody. */
   readonly shadow?: Allowance;
   /** The plan is not enforced: only the shadow is counted. */
@@ -117,6 +119,7 @@ export function allowanceOf(
     unlimited,
     bans: plan.bans,
     ...(ownWindows.length === 0 ? {} : { own: ownWindows }),
+    ...planLimitsOf(plan, limits),
   };
   if (!plan.enforce) return Object.freeze({ ...withoutBounds(live), shadow: Object.freeze(live), isShadowOnly: true });
   const shadowLimits = WINDOWS.flatMap((window) => {
@@ -128,6 +131,12 @@ export function allowanceOf(
     ...live,
     shadow: Object.freeze({ plan: plan.name, limits: shadowLimits, unlimited: [], bans: plan.bans }),
   });
+}
+
+function planLimitsOf({ limits: given }: Plan, limits: readonly WindowLimit[]): Pick<Allowance, 'planLimits'> {
+  const others = limits.filter(({ window, limit }) => typeof given[window] === 'number' && given[window] !== limit);
+  if (others.length === 0) return {};
+  return { planLimits: Object.fromEntries(others.map(({ window }) => [window, given[window] as number])) };
 }
 
 /** The allowance that callers see of a plan that is not enforced: the same windows, unlimited. */

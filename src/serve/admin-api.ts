@@ -135,7 +135,7 @@ function plansAdminOf(inForce: SettingsInForce, { env, live }: AdminApiSurroundi
       const { routes, jwt } = inForce.settings;
       return { plans: inForce.plans, routes, hasTokens: jwt !== null };
     },
-    recent: live === null ? null : async () => recentRecordOf(await live.fleet.decidedColumns()),
+    recent: live === null ? null : async () => recentRecordOf(await live.fleet.record()),
     nowMs,
     monotonicMs: () => performance.now(),
   });

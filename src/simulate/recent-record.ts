@@ -25,10 +25,15 @@ export interface RecentRequest {
 
 /** The requests that gateways decided lately. A simulation tries plans on them. */
 export interface RecentRecord {
-  /** What the record covers, as a sentence for operators: since when, how many requests, of which gateways. */
-  readonly about: string;
-  /** All requests, in any order, in batches of at most about 1,000, between which the gateway serves callers. */
-  batches(): AsyncIterable<readonly RecentRequest[]>;
+  /**
+   * Hands on all requests, in any order, in batches of at most about 1,000, between which the gateway serves callers.
+   * @param take returns whether it wants more
+   * @returns what the record covers, as a sentence for operators: since when, how many requests, of which gateways; and
+   *   whether all gateways gave all that they remember. Null if `take` wanted no more
+   */
+  read(
+    take: (requests: readonly RecentRequest[]) => boolean,
+  ): Promise<{ readonly about: string; readonly isComplete: boolean } | null>;
 }
 
 /** The request as `Recording` reads it from a log: latin1, each byte of the UTF-8 text one character. */

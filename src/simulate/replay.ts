@@ -1,5 +1,5 @@
 import { type AccountState, costExceedsLimit, decide, NO_STRIKES, stateAfter, UNSEEN } from '../admit/decide.ts';
-import { type Allowance, allowanceOf, type Limit, type Plan, type Plans } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, type Limit, type Limits, type Plan, type Plans } from '../admit/plan.ts';
 import { type SliceCounts, WINDOWS, type WindowCount, type WindowName } from '../admit/windows.ts';
 import { REFUSED } from './log-line.ts';
 import {
@@ -64,6 +64,8 @@ export interface KeyReplay {
   readonly counts: Counts;
   /** When its first ban would begin, Unix milliseconds; null if none would. */
   readonly bannedAtMs: number | null;
+  /** Its limits that were not its plan's, at its last request; null if the record does not show which those are. */
+  readonly ownLimits: Limits | null;
 }
 
 /**
@@ -72,7 +74,7 @@ export interface KeyReplay {
  */
 export function replay(recording: Recording, { plans, before, onProgress }: ReplayOptions): Replay {
   const carried = carryOver(recording.shapes, plans, before);
-  const run = new Run(recording, carried.allowances);
+  const run = new Run(recording, carried);
   let lines = 0;
   inOrderOfDecision(recording.runs, (rows, row) => {
     run.visit(rows, row);
@@ -99,28 +101,28 @@ class Run {
   readonly local = new Tally(1);
   readonly differs = { verdicts: 0, bans: 0 };
   readonly #recording: Recording;
-  readonly #allowances: readonly (Allowance | null)[];
+  readonly #carried: CarriedOver;
   readonly #accounts: Accounts;
   readonly #planNames: readonly string[];
   readonly #planOfShape: Uint32Array;
   readonly #byPlan: Tally;
   readonly #byKey: Tally;
-  readonly #planOfKey: Uint32Array;
+  readonly #shapeOfKey: Uint32Array;
   readonly #bannedAtMs: Float64Array;
   /** The last ban in the log, so that a ban in two lines counts once. */
   #lastBan = { consumer: -1, number: 0, atMs: 0 };
 
-  constructor(recording: Recording, allowances: readonly (Allowance | null)[]) {
+  constructor(recording: Recording, carried: CarriedOver) {
     const { consumerCount, shapes } = recording;
     this.#recording = recording;
-    this.#allowances = allowances;
+    this.#carried = carried;
     this.#accounts = new Accounts(consumerCount);
     this.#planNames = [...new Set(shapes.map(({ plan }) => plan))].sort();
     const numbers = new Map(this.#planNames.map((plan, number) => [plan, number]));
     this.#planOfShape = Uint32Array.from(shapes, ({ plan }) => numbers.get(plan)!);
     this.#byPlan = new Tally(this.#planNames.length);
     this.#byKey = new Tally(consumerCount);
-    this.#planOfKey = new Uint32Array(consumerCount);
+    this.#shapeOfKey = new Uint32Array(consumerCount);
     this.#bannedAtMs = new Float64Array(consumerCount);
     this.timeline = new Timeline(recording.firstAtMs, recording.lastAtMs);
   }
@@ -128,10 +130,11 @@ class Run {
   visit(rows: Rows, row: number): void {
     const atMs = rows.momentMs(row);
     const consumer = rows.word(row, CONSUMER);
-    const plan = this.#planOfShape[rows.word(row, SHAPE)]!;
+    const shape = rows.word(row, SHAPE);
+    const plan = this.#planOfShape[shape]!;
     const isLocal = (rows.word(row, FLAGS) & LOCAL_BIT) !== 0;
     const replayed = this.#decide(rows, row, consumer, atMs);
-    this.#planOfKey[consumer] = plan;
+    this.#shapeOfKey[consumer] = shape;
     if (isLocal) {
       this.local.add(0, replayed);
       return;
@@ -147,7 +150,7 @@ class Run {
     const flags = rows.word(row, FLAGS);
     const judgement = flags & JUDGEMENT_BITS;
     const recordedBan = this.#newBan(consumer, flags >>> BAN_SHIFT, atMs);
-    const allowance = this.#allowances[rows.word(row, SHAPE)]!;
+    const allowance = this.#carried.allowances[rows.word(row, SHAPE)]!;
     if (allowance === null) return { judgement, count, bannedThen: recordedBan > 0, bannedNow: false, outcome: null };
     // A plan that is not enforced does not use the account.
     const before = allowance.isShadowOnly ? UNSEEN : this.#accounts.get(consumer, allowance);
@@ -182,7 +185,7 @@ class Run {
   plans(): PlanReplay[] {
     const keys = this.#planNames.map(() => ({ keys: 0, keysBannedThen: 0, keysBannedNow: 0, keysNewlyRefused: 0 }));
     for (let key = 0; key < this.#byKey.size; key++) {
-      const ofPlan = keys[this.#planOfKey[key]!]!;
+      const ofPlan = keys[this.#planOfShape[this.#shapeOfKey[key]!]!]!;
       const { recorded, simulated, newlyRefused } = this.#byKey.of(key);
       ofPlan.keys++;
       if (recorded.bans > 0) ofPlan.keysBannedThen++;
@@ -196,7 +199,9 @@ class Run {
     let key = 0;
     for (const id of this.#recording.consumers) {
       const bannedAtMs = this.#bannedAtMs[key]! === 0 ? null : this.#bannedAtMs[key]!;
-      yield { id, plan: this.#planNames[this.#planOfKey[key]!]!, counts: this.#byKey.of(key), bannedAtMs };
+      const shape = this.#shapeOfKey[key]!;
+      const plan = this.#planNames[this.#planOfShape[shape]!]!;
+      yield { id, plan, counts: this.#byKey.of(key), bannedAtMs, ownLimits: this.#carried.ownLimits[shape]! };
       key++;
     }
   }
@@ -294,6 +299,8 @@ interface BansInForce {
 interface CarriedOver {
   /** By the number of the shape; null if no request of such a key could be served. */
   readonly allowances: readonly (Allowance | null)[];
+  /** By the number of the shape; null if the plan's limits are not known, or were not enforced. */
+  readonly ownLimits: readonly (Limits | null)[];
   /** The limits in force for each plan in the log. */
   readonly inForce: ReadonlyMap<string, BansInForce>;
 }
@@ -318,7 +325,11 @@ function carryOver(shapes: readonly Shape[], plans: Plans, before: Plans | null)
     const plan = plans.plans.get(shape.plan);
     return plan === undefined ? null : allowanceUnder(plan, shape.limits, inForce.get(shape.plan)!);
   });
-  return { allowances, inForce };
+  const own = read.map(({ plan, limits }) => {
+    const had = inForce.get(plan)!;
+    return had.isInferred || !had.enforce ? null : ownLimits(limits, had);
+  });
+  return { allowances, ownLimits: own, inForce };
 }
 
 function allowanceUnder(plan: Plan, line: Windows<number>, had: BansInForce): Allowance | null {

@@ -60,8 +60,8 @@ function limitsText(plan: Plan | undefined): string | null {
 }
 
 /** A key as `--json` prints it. */
-export function keyReport({ id, plan, counts, bannedAtMs }: KeyReplay) {
-  return { id, plan, ...counts, bannedAt: bannedAtMs === null ? null : new Date(bannedAtMs).toISOString() };
+export function keyReport({ id, plan, counts, bannedAtMs, ownLimits }: KeyReplay) {
+  return { id, plan, ownLimits, ...counts, bannedAt: bannedAtMs === null ? null : new Date(bannedAtMs).toISOString() };
 }
 
 /** The keys with requests that were refused, would be refused, or could not be served. */

@@ -2,11 +2,14 @@ import { formText } from '../admit/form-text.ts';
 import { WINDOW_MS, type WindowName } from '../admit/windows.ts';
 import type { Exchange, Judgement } from '../gateway/exchange.ts';
 import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
+import { refusedCallersOf } from '../operations/live/refused-callers.ts';
 import {
   type DecidedColumns,
   type KeptRefusal,
   type LiveQuestion,
   type NearCandidate,
+  type RefusedCallers,
+  type RefusedCount,
   type RequestsSeen,
   STEP_MS,
   STEPS_KEPT,
@@ -26,6 +29,10 @@ const MOST_EXPLAINED = 10;
 const MOST_NEAR = 1_000;
 /** The decided requests that are kept for simulations. */
 const RECORDED = 50_000;
+/** Most callers whose refusals are counted. The one that was refused least recently is left out for another. */
+const MOST_REFUSED = 10_000;
+/** Refusals are counted by the minute, for so many of them. */
+const MINUTES_KEPT = 10;
 /** Most requests that a tail holds until it is asked for them. */
 const MOST_TAILED = 50;
 const MOST_TAILS = 100;
@@ -34,6 +41,7 @@ const TAIL_LEASE_MS = 5_000;
 /** Attack: 11,000 refused requests with paths of 16 KiB each would take 180 MB. */
 const LONGEST_PATH = 512;
 
+const REFUSALS: readonly Judgement[] = ['refused', 'banned'];
 const COLUMNS = TRAFFIC_COLUMNS.length;
 const FAILED = TRAFFIC_COLUMNS.indexOf('failed');
 const COLUMN_OF: Readonly<Record<Judgement, number>> = {
@@ -65,6 +73,7 @@ export class RecentRequests {
   readonly #near = new Map<string, Near>();
   readonly #tails = new Map<string, Tail>();
   readonly #record = new DecidedRequests();
+  readonly #refused = new RefusalCounts();
 
   /** @param wallMs Unix milliseconds */
   constructor(wallMs: () => number) {
@@ -83,6 +92,7 @@ export class RecentRequests {
     if (exchange.consumerId !== null && exchange.decidedAtMs !== null) {
       this.#record.add(exchange);
       if (exchange.judgement === 'admitted') this.#noteNear(exchange, nowMs);
+      else if (REFUSALS.includes(exchange.judgement)) this.#refused.add(exchange, nowMs);
     }
     if (this.#tails.size > 0) for (const tail of this.#tails.values()) tail.add(exchange, nowMs);
   }
@@ -94,6 +104,7 @@ export class RecentRequests {
     return {
       traffic: { lastStep: this.#step, counts: this.#traffic() },
       near: this.#nearest(nowMs),
+      refused: this.#refused.at(nowMs),
       refusals: explain.flatMap((requestId) => this.#refusalsOf(requestId)),
       tails: this.#batches(tails, nowMs),
     };
@@ -290,6 +301,7 @@ function refusalOf(kept: Kept): KeptRefusal {
     ...rest,
     at: isoTime(atMs),
     limits: verdict === null ? limitsOf(counted) : limitsAtDecision(verdict),
+    planLimits: verdict?.allowance.planLimits ?? {},
     decidedAt: decidedAtMs === null ? null : isoTime(decidedAtMs),
     strike: strike === null ? null : { number: strike, of: verdict!.allowance.bans!.after },
     ban: banned === null ? null : { number: banned.number, until: isoTime(banned.untilMs) },
@@ -348,6 +360,65 @@ function flat(text: string): string {
   return Buffer.from(text, 'utf8').toString('utf8');
 }
 
+/** The refusals of the last 10 minutes by caller, each counted, whatever decided it. */
+class RefusalCounts {
+  /** By consumer, the least recently refused first. */
+  readonly #callers = new Map<string, RefusedMinutes>();
+
+  add({ consumerId, plan, judgement }: Exchange, nowMs: number): void {
+    const id = consumerId!;
+    const known = this.#callers.get(id);
+    if (known !== undefined) this.#callers.delete(id);
+    else if (this.#callers.size >= MOST_REFUSED) this.#callers.delete(this.#callers.keys().next().value!);
+    const counts = known ?? new RefusedMinutes();
+    counts.add(plan!, judgement === 'banned', nowMs);
+    this.#callers.set(id, counts);
+  }
+
+  at(nowMs: number): RefusedCallers {
+    const counted = [...this.#callers].map(([id, counts]) => ({ id, ...counts.at(nowMs) }));
+    for (const { id, refused, banned } of counted) if (refused + banned === 0) this.#callers.delete(id);
+    return refusedCallersOf([{ callers: 0, most: counted }]);
+  }
+}
+
+/** The refusals of one caller: a ring of minutes, each with two counts. */
+class RefusedMinutes {
+  readonly #counts = new Uint32Array(2 * MINUTES_KEPT);
+  #plan = '';
+  #minute = Number.NEGATIVE_INFINITY;
+
+  add(plan: string, isBan: boolean, nowMs: number): void {
+    this.#turnTo(nowMs);
+    this.#plan = plan;
+    this.#counts[2 * (this.#minute % MINUTES_KEPT) + (isBan ? 1 : 0)]!++;
+  }
+
+  at(nowMs: number): Omit<RefusedCount, 'id'> {
+    this.#turnTo(nowMs);
+    let [refused, banned] = [0, 0];
+    for (let i = 0; i < this.#counts.length; i += 2) {
+      refused += this.#counts[i]!;
+      banned += this.#counts[i + 1]!;
+    }
+    return { plan: this.#plan, refused, banned };
+  }
+
+  /** Empties the minutes since the last call. If the clock was set back a little, the latest minute goes on. */
+  #turnTo(nowMs: number): void {
+    const minute = Math.floor(nowMs / 60_000);
+    const passed = minute - this.#minute;
+    if (passed <= 0 && passed > -MINUTES_KEPT) return;
+    if (passed < 0 || passed >= MINUTES_KEPT) this.#counts.fill(0);
+    else {
+      for (let i = this.#minute + 1; i <= minute; i++) {
+        this.#counts.fill(0, 2 * (i % MINUTES_KEPT), 2 * (i % MINUTES_KEPT) + 2);
+      }
+    }
+    this.#minute = minute;
+  }
+}
+
 /** The last decided requests, in columns that are written round and round. */
 class DecidedRequests {
   readonly #atMs = new Float64Array(RECORDED);
@@ -375,8 +446,16 @@ class DecidedRequests {
     this.#next = at + 1 === RECORDED ? 0 : at + 1;
   }
 
+  /** The oldest first. */
   columns(): DecidedColumns {
     const length = this.#consumerIds.length;
+    const first = length < RECORDED ? 0 : this.#next;
+    const inOrder = <T extends Float64Array | Uint8Array | Uint32Array>(column: T): T => {
+      const ordered = column.slice(0, length) as T;
+      ordered.set(column.subarray(first, length));
+      ordered.set(column.subarray(0, first), length - first);
+      return ordered;
+    };
     const sets = new Map<string, number>();
     // Requests of the same key mostly share the array, so that the text is made for few.
     const known = new Map<Exchange['limits'], number>();
@@ -390,15 +469,15 @@ class DecidedRequests {
       return index;
     });
     return {
-      atMs: this.#atMs.slice(0, length),
-      costs: this.#costs.slice(0, length),
-      imposedBans: this.#imposedBans.slice(0, length),
-      remaining: this.#remaining.slice(0, length),
-      judgements: this.#judgements.slice(0, length),
-      sources: this.#sources.slice(0, length),
-      consumerIds: [...this.#consumerIds],
-      plans: [...this.#plans],
-      limits,
+      atMs: inOrder(this.#atMs),
+      costs: inOrder(this.#costs),
+      imposedBans: inOrder(this.#imposedBans),
+      remaining: inOrder(this.#remaining),
+      judgements: inOrder(this.#judgements),
+      sources: inOrder(this.#sources),
+      consumerIds: [...this.#consumerIds.slice(first), ...this.#consumerIds.slice(0, first)],
+      plans: [...this.#plans.slice(first), ...this.#plans.slice(0, first)],
+      limits: inOrder(limits),
       limitSets: [...sets.keys()].map((text) => JSON.parse(text)),
     };
   }

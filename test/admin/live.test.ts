@@ -70,9 +70,10 @@ describe('two gateways on one Redis', () => {
     });
     expect(refusal.limits[0]).toEqual({ window: 'minute', form: 'fixed', limit: 3, used: 3, remaining: 0 });
     expect(refusal.sentence).toBe(
-      'The key had used 3 of 3 requests a minute (fixed window) when this request came. It was strike 2 of 10.',
+      'The key had used 3 of 3 requests a minute when this request came. It was strike 2 of 10.',
     );
-    expect(refusal.advice).toMatch(/^Wait until (\S+ )?[0-9:]{8} UTC, or top up the minute\.$/);
+    expect(refusal.advice).toBe('Wait until the moment below, or top up the minute.');
+    expect(refusal.planLimits).toEqual({});
     expect(Date.parse(refusal.retryAt)).toBeGreaterThan(Date.parse(refusal.at));
     expect(JSON.stringify(body)).not.toContain('secret');
   });
@@ -113,6 +114,83 @@ describe('two gateways on one Redis', () => {
         { withinMs: 8_000 },
       );
     }
+  });
+});
+
+describe('what two gateways on one Redis know together', () => {
+  let one: TestGateway;
+  let other: TestGateway;
+  let keys: Record<'steady' | 'greedy' | 'own', { readonly id: string; readonly key: string }>;
+  beforeAll(async () => {
+    one = await startWithAdmin({
+      REDIS_URL: (await privateRedis()).url,
+      KEY_PEPPER: 'a pepper that only the tests use',
+    });
+    other = await startReplica(one);
+    const made = async (asked: object) => (await ask(one, 'POST', '/admin/keys', asked)).body;
+    keys = {
+      steady: await made({ plan: 'free' }),
+      greedy: await made({ plan: 'gentle', name: 'Shop', owner: 'Jo' }),
+      own: await made({ plan: 'gentle', limits: { minute: 2 } }),
+    };
+    for (const gateway of [one, other]) {
+      await eventually(async () => expect(await idsSeenBy(gateway)).toHaveLength(2), { withinMs: 8_000 });
+    }
+    const inTurn = (i: number) => (i % 2 ? one : other);
+    for (let i = 0; i < 40; i++) await inTurn(i).get('/v1/pets', keys.steady.key);
+    for (let i = 0; i < 20; i++) await inTurn(i).get('/v1/pets', keys.greedy.key);
+    for (let i = 0; i < 3; i++) {
+      await inTurn(i).get('/v1/pets', keys.own.key, { headers: { 'X-Request-Id': `own-${i}` } });
+    }
+  });
+
+  test('a simulation sees the requests of both: an unchanged draft differs in none', async () => {
+    for (const gateway of [one, other]) {
+      const asked = { text: PLANS, record: 'recent' };
+      const { status, body } = await ask(gateway, 'POST', '/admin/plans/simulate', asked);
+      expect([status, body.span.requests, body.report.differs]).toEqual([200, 63, { verdicts: 0, bans: 0 }]);
+      expect([body.isComplete, body.baseline]).toEqual([true, { verdicts: 0 }]);
+      expect(body.kept).toMatch(
+        /^The last 63 requests of identified callers that 2 of 2 gateways decided since \S+Z\.$/,
+      );
+      expect(body.report.keys.find(({ id }: { id: string }) => id === keys.own.id).ownLimits).toEqual({ minute: 2 });
+    }
+  });
+
+  test('half of a limit would refuse exactly the requests beyond it', async () => {
+    const text = PLANS.replace('minute: 60', 'minute: 30');
+    const { body } = await ask(one, 'POST', '/admin/plans/simulate', { text, record: 'recent' });
+    expect(body.report.totals.newlyRefused).toBe(10);
+    expect(body.report.keys[0]).toMatchObject({ id: keys.steady.id, newlyRefused: 10, ownLimits: {} });
+  });
+
+  test('the event `now` names those that were refused most in ten minutes, with the counts of both', async () => {
+    for (const gateway of [one, other]) {
+      const stream = await followEvents(gateway, '/admin/events/now');
+      await eventually(
+        () => {
+          const now = stream.events.findLast(({ event }) => event === 'now')?.data;
+          expect([now?.mostRefused, now?.refusedCallers]).toEqual([
+            [
+              { id: keys.greedy.id, name: 'Shop', owner: 'Jo', plan: 'gentle', refused: 17, banned: 0 },
+              { id: keys.own.id, name: null, owner: null, plan: 'gentle', refused: 1, banned: 0 },
+            ],
+            2,
+          ]);
+        },
+        { withinMs: 10_000 },
+      );
+      stream.close();
+    }
+  });
+
+  test('a refusal by a limit of the key says what its plan gives', async () => {
+    const { body } = await ask(one, 'GET', '/admin/refusals/own-2');
+    expect(body.refusals[0]).toMatchObject({
+      planLimits: { minute: 3 },
+      sentence:
+        'The key had used 2 of 2 requests a minute (its own limit; the plan gentle gives 3) when this request came.',
+    });
   });
 });
 

@@ -158,6 +158,7 @@ describe.each(Object.entries(STORES))('drafts of plans.yaml, on %s', (_, store) 
     const text = PLANS.replace('minute: 60', 'minute: 3');
     const { status, body } = await ask(gateway, 'POST', '/admin/plans/simulate', { text, record: 'recent' });
     expect([status, body.kept]).toEqual([200, expect.stringContaining('that this gateway decided since 20')]);
+    expect([body.isComplete, body.baseline]).toEqual([true, { verdicts: 0 }]);
     expect(body.report.keys).toContainEqual(expect.objectContaining({ id, plan: 'free', newlyRefused: 1 }));
   });
 

@@ -336,6 +336,13 @@ describe('a request of a browser', () => {
     expect([told.status, told.headers['set-cookie'] !== undefined]).toEqual([status, status === 200]);
   });
 
+  test('`/` leads to the console', async () => {
+    const { status, headers } = await send(`${origin}/?x=1`);
+    expect([status, headers.location]).toEqual([302, '/console/']);
+    expect((await send(`${origin}/`, 'POST')).status).toBe(404);
+    expect((await send(`${origin}/`, 'GET', { Host: 'rebound.example' })).status).toBe(421);
+  });
+
   test('the console answers only to a Host that is its own (DNS rebinding), and is 403 without a token', async () => {
     for (const path of ['/console', '/console/', '/console/app.js']) {
       expect((await send(`${origin}${path}`, 'GET', { Host: 'rebound.example' })).status).toBe(421);
@@ -347,6 +354,8 @@ describe('a request of a browser', () => {
       expect([status, body.code]).toEqual([403, 'forbidden']);
       expect(body.message).toContain('Set ADMIN_TOKEN or ADMIN_TOKENS_FILE');
     }
+    const root = await send(`http://127.0.0.1:${closed.adminPort}/`);
+    expect([root.status, root.body.message]).toEqual([404, expect.stringContaining('/console')]);
     const told = await send(`http://127.0.0.1:${closed.adminPort}/admin/session`, 'POST', SAME_ORIGIN, {
       body: { token: 'x' },
     });

@@ -76,6 +76,13 @@ export function fleetStoreContract(
     expect(Math.abs(nowMs - known.get('Jo 🐟')!)).toBeLessThan(1_000);
   });
 
+  test('a part that one leaves is taken by another once, byte for byte', async () => {
+    const bytes = Uint8Array.from({ length: 256 }, (_, i) => i);
+    await here.leavePart('b 1 a 0', bytes);
+    expect([...((await there.takePart('b 1 a 0')) ?? [])]).toEqual([...bytes]);
+    expect(await there.takePart('b 1 a 0')).toBeNull();
+  });
+
   test('holds no more questions, answers and ends than it may', async () => {
     const many = (count: number) => Array.from({ length: count }, (_, i) => i);
     await asHere({ questions: new Map(many(MOST_QUESTIONS + 50).map((i) => [`a ${i}`, 'x'])) });

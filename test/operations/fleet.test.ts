@@ -1,7 +1,12 @@
+import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
+import { windowLimit } from '../../src/admit/windows.ts';
 import { Failure } from '../../src/failure.ts';
+import type { Exchange } from '../../src/gateway/exchange.ts';
+import { unpackedPart } from '../../src/operations/live/decided-parts.ts';
 import { Fleet, type GatewayBatch, type LocalAnswer } from '../../src/operations/live/fleet.ts';
 import type { FleetStore } from '../../src/operations/live/fleet-store.ts';
+import { recentRecordOf } from '../../src/operations/live/recent-record.ts';
 import type { GatewayFacts, LiveQuestion } from '../../src/operations/live/shapes.ts';
 import { packed, sumOf, unpacked } from '../../src/operations/live/traffic.ts';
 import { EmbeddedFleet } from '../../src/stores/embedded/fleet.ts';
@@ -52,10 +57,113 @@ function breakable() {
       if (state.isAway) throw new Failure('store_unavailable', 'away');
       return store.exchange(message);
     },
+    leavePart: (name, bytes) => store.leavePart(name, bytes),
+    takePart: (name) => store.takePart(name),
     leave: (id) => store.leave(id),
   };
   return { state, guarded, store };
 }
+
+describe('the record of recent requests', () => {
+  const decided = (consumerId: string, decidedAtMs: number) =>
+    ({
+      ...{ consumerId, decidedAtMs, plan: 'free', cost: 1, limits: [windowLimit('minute', 60)], remaining: [5] },
+      ...{ judgement: 'admitted', source: 'store', imposedBan: null, status: 200, code: null },
+    }) as unknown as Exchange;
+
+  async function readOf(fleet: Fleet) {
+    const ids: string[] = [];
+    const told = await recentRecordOf(await fleet.record()).read((requests) => {
+      ids.push(...requests.map(({ consumerId, atMs }) => `${consumerId} ${atMs}`));
+      return true;
+    });
+    return { ids: ids.sort(), ...told! };
+  }
+
+  async function two(store: FleetStore) {
+    const [here, there] = [fleetOn(store, 'a'), fleetOn(store, 'b')];
+    await eventually(async () => expect((await here.fleet.gateways()).gateways).toHaveLength(2), { withinMs: 6_000 });
+    return { here, there };
+  }
+
+  test('has the requests of all gateways, up to the moment of the question', async () => {
+    const { here, there } = await two(breakable().guarded);
+    here.recent.note(decided('x', 1));
+    for (let i = 0; i < 5_000; i++) there.recent.note(decided('y🐟', i));
+    there.recent.note(decided('late', Date.now() + 60_000));
+    const { ids, about, isComplete } = await readOf(here.fleet);
+    expect([ids.length, ids[0], isComplete]).toEqual([5_001, 'x 1', true]);
+    expect(about).toBe(
+      'The last 5001 requests of identified callers that 2 of 2 gateways decided since 1970-01-01T00:00:00.000Z.',
+    );
+    expect(ids.filter((id) => id.startsWith('late'))).toEqual([]);
+  });
+
+  test('is of this gateway alone while the store is away, and says that it is not complete', async () => {
+    const { state, guarded } = breakable();
+    const { here, there } = await two(guarded);
+    here.recent.note(decided('x', 1));
+    there.recent.note(decided('y', 2));
+    state.isAway = true;
+    const { ids, about, isComplete } = await readOf(here.fleet);
+    expect([ids, isComplete]).toEqual([['x 1'], false]);
+    expect(about).toContain('are not among them');
+  });
+
+  test('leaves out what somebody else has put in place of a part, and says so', async () => {
+    const foreign: readonly unknown[] = [
+      'no JSON',
+      {},
+      { ...SOUND_PART, costs: [] },
+      { ...SOUND_PART, atMs: ['1'] },
+      { ...SOUND_PART, judgements: [3] },
+      { ...SOUND_PART, limits: [1] },
+      { ...SOUND_PART, limitSets: [{ fortnight: 1 }] },
+      { ...SOUND_PART, consumerIds: [null] },
+    ];
+    for (const one of foreign) expect(await unpackedPart(gzipSync(JSON.stringify(one)))).toBeNull();
+    expect(await unpackedPart(Buffer.from('x'))).toBeNull();
+    expect(await unpackedPart(gzipSync(Buffer.alloc(64 * 1024 * 1024)))).toBeNull();
+    expect(await unpackedPart(gzipSync(JSON.stringify(SOUND_PART)))).toMatchObject({ consumerIds: ['x'] });
+    const { guarded } = breakable();
+    const takePart = async () => gzipSync(JSON.stringify({}));
+    const { here, there } = await two({ ...guarded, takePart });
+    here.recent.note(decided('x', 1));
+    there.recent.note(decided('y', 2));
+    expect(await readOf(here.fleet)).toMatchObject({ ids: ['x 1'], isComplete: false });
+  });
+
+  test('of one gateway is at most what was asked for: its newest requests, and it says that some are missing', async () => {
+    const { guarded, store } = breakable();
+    const { here, there } = await two(guarded);
+    for (let i = 0; i < 5_000; i++) there.recent.note(decided(`y${Math.random()}`, 1 + i));
+    const left: number[] = [];
+    guarded.leavePart = async (name, bytes) => {
+      left.push(bytes.length);
+      return store.leavePart(name, bytes);
+    };
+    await readOf(here.fleet);
+    expect(left).toHaveLength(3);
+    const asked = { id: 'c', report: null, readsReports: false, answers: [], ends: new Map() };
+    const questions = new Map([['c 1', JSON.stringify({ record: left[0]! + left[1]! - 1 })]]);
+    const answers: unknown[] = [];
+    await eventually(
+      async () => {
+        answers.push(...(await store.exchange({ ...asked, questions })).answers.map((text) => JSON.parse(text)));
+        expect(answers).toContainEqual({ record: 'c 1', gateway: 'b', parts: 1, isWhole: false });
+      },
+      { withinMs: 4_000 },
+    );
+    const newest = await unpackedPart((await store.takePart('c 1 b 0'))!);
+    expect([newest!.atMs[0], newest!.atMs.at(-1)]).toEqual([3_001, 5_000]);
+    expect(await store.takePart('c 1 b 1')).toBeNull();
+  });
+});
+
+const SOUND_PART = {
+  ...{ atMs: [1], costs: [1], imposedBans: [0], remaining: [0], judgements: [0], sources: [0], consumerIds: ['x'] },
+  ...{ plans: ['free'], limits: [0], limitSets: [{ minute: 1 }] },
+};
 
 describe('the end of somebody’s sessions', () => {
   test('reaches the other gateways, also if the store was away when it was made', async () => {

@@ -65,8 +65,9 @@ describe('the messages of gateways in Redis', () => {
     const ends = new Map([['Jo', 0]]);
     const answers = [{ to: 'c', text: 'x' }];
     await fleet.exchange({ ...SILENT, id: 'b', report: 'r', questions: new Map([['b 1', 'q']]), answers, ends });
+    await fleet.leavePart('c 1 b 0', new Uint8Array(3));
     const names = (await redisCommand(url, 'KEYS', '*')) as string[];
-    expect(names).toHaveLength(5);
+    expect(names).toHaveLength(6);
     for (const name of names)
       expect([name, Number(await redisCommand(url, 'PTTL', name))]).toEqual([name, expect.any(Number)]);
     for (const name of names) expect(Number(await redisCommand(url, 'PTTL', name))).toBeGreaterThan(0);

@@ -6,6 +6,8 @@ export const REPORT_KEPT_MS = 60_000;
 export const QUESTION_KEPT_MS = 5_000;
 /** How long the end of somebody's sessions is known: as long as a session can last. */
 export const ENDS_KEPT_MS = 8 * 3_600_000;
+/** Parts of a record of requests that are not read in this time are removed. */
+export const PART_KEPT_MS = 30_000;
 export const MOST_QUESTIONS = 200;
 /** Most answers that wait for one gateway. The oldest are dropped. */
 export const MOST_ANSWERS = 100;
@@ -45,6 +47,10 @@ export interface FleetNews {
 export interface FleetStore {
   /** Leaves messages and fetches others, in one step. @throws Failure `store_unavailable`, `store_corrupt` */
   exchange(message: FleetMessage): Promise<FleetNews>;
+  /** Leaves one part of an answer that is too large for a message. */
+  leavePart(name: string, bytes: Uint8Array): Promise<void>;
+  /** Fetches a part and removes it. @returns null if it is not there */
+  takePart(name: string): Promise<Uint8Array | null>;
   /** Removes the report of a gateway that ends. */
   leave(gatewayId: string): Promise<void>;
 }

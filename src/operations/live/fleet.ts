@@ -1,12 +1,17 @@
+import { Failure } from '../../failure.ts';
+import { packedRecord } from './decided-parts.ts';
 import { ENDS_KEPT_MS, type FleetNews, type FleetStore } from './fleet-store.ts';
 import { type OtherGateway, readAnswer, readQuestion, readReport } from './messages.ts';
+import { packedCallers, refusedCallersOf } from './refused-callers.ts';
 import {
   type DecidedColumns,
+  type FleetRecord,
   type GatewayFacts,
   type GatewayReport,
   type KeptRefusal,
   type LiveQuestion,
   type NearCandidate,
+  type RefusedCallers,
   type RequestsSeen,
   STEP_MS,
   type TailBatch,
@@ -25,8 +30,8 @@ export interface LocalAnswer {
 export interface LocalGateway {
   /** Never rejects. A process that does not answer in time is left out. */
   ask(question: LiveQuestion): Promise<LocalAnswer>;
-  /** The last decided requests, one record for each process. */
-  decidedColumns(): Promise<readonly DecidedColumns[]>;
+  /** The last decided requests, one record for each process; null for a process that does not answer in time. */
+  decidedColumns(): Promise<readonly (DecidedColumns | null)[]>;
 }
 
 export interface FleetOptions {
@@ -69,6 +74,11 @@ const COMPLETE_FOR_MS = 3_000;
 const EXPLAIN_WITHIN_MS = 2_500;
 /** A store that could not be opened is tried again after this time. */
 const OPEN_AGAIN_MS = 5_000;
+/** How long the other gateways have to leave their recent requests. */
+const RECORD_WITHIN_MS = 4_000;
+/** The most bytes of recent requests that one gateway leaves, and that all leave together. */
+const LARGEST_RECORD = 4 * 1024 * 1024;
+const ALL_RECORDS = 32 * 1024 * 1024;
 const LARGEST_REPORT = 8 * 1024;
 const MOST_EXPLAINED = 10;
 /** Most request ids that are looked for at a time. Each is a question in the store, which has room for few. */
@@ -76,12 +86,26 @@ const MOST_EXPLANATIONS = 20;
 /** Most questions of other gateways that one beat answers. The rest is answered by the next. */
 const MOST_ANSWERED = 50;
 const MOST_NEAR = 1_000;
+/** Callers with refusals in a report. */
+const MOST_REFUSED = 20;
+const MOST_PARTS = 10_000;
 
 interface Explanation {
   readonly requestId: string;
   readonly found: FoundRefusal[];
   /** The gateways that have not answered. */
   readonly waitingFor: Set<string>;
+}
+
+/** A question for the recent requests of the others. */
+interface RecordQuestion {
+  /** The most bytes that each may leave. */
+  readonly most: number;
+  /** When the others could read it first, by the store's clock; Infinity until then. */
+  askedAtMs: number;
+  readonly waitingFor: Set<string>;
+  /** By gateway, how many parts it left, and whether they are all that it remembers. */
+  readonly left: Map<string, { readonly parts: number; readonly isWhole: boolean }>;
 }
 
 /**
@@ -96,7 +120,10 @@ export class Fleet {
   /** Tails of other gateways, by their question. */
   #othersTails = new Map<string, { readonly filter: TailFilter; readonly asker: string }>();
   readonly #explanations = new Map<string, Explanation>();
-  /** Questions of others about a refusal that have been answered and are still open. */
+  readonly #records = new Map<string, RecordQuestion>();
+  /** The record that this gateway leaves for others, after the one before. */
+  #leaving: Promise<void> = Promise.resolve();
+  /** Questions of others about a refusal or for a record that have been answered and are still open. */
   #answered = new Set<string>();
   #outbox: { readonly to: string; readonly text: string }[] = [];
   #local: LocalAnswer | null = null;
@@ -158,6 +185,12 @@ export class Fleet {
     return [...all.values()].sort((a, b) => a.share - b.share).slice(0, MOST_NEAR);
   }
 
+  /** Those that were refused most in the last 10 minutes on all gateways. Each gateway names those that it refused most. */
+  async mostRefused(): Promise<RefusedCallers> {
+    await this.#look();
+    return refusedCallersOf([this.#local!.seen.refused, ...this.#present.map(({ refused }) => refused)]);
+  }
+
   /**
    * Finds the refusals with a request id, on all gateways, newest first. Takes up to 2.5 s, because the others look for
    * questions once a second.
@@ -181,12 +214,7 @@ export class Fleet {
     const explanation: Explanation = { requestId, found, waitingFor };
     const question = this.#newQuestion();
     this.#explanations.set(question, explanation);
-    const untilMs = this.#options.monotonicMs() + EXPLAIN_WITHIN_MS;
-    while (waitingFor.size > 0 && !this.#isClosed && this.#options.monotonicMs() < untilMs) {
-      await this.#beatSoon();
-      if (!this.#isReached) break;
-      if (waitingFor.size > 0) await new Promise((resolve) => setTimeout(resolve, QUICK_BEAT_MS / 2));
-    }
+    await this.#untilAnswered(waitingFor, EXPLAIN_WITHIN_MS);
     this.#explanations.delete(question);
     return found.sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, MOST_EXPLAINED);
   }
@@ -203,9 +231,81 @@ export class Fleet {
     return () => this.#tails.delete(id);
   }
 
-  /** The last decided requests of this gateway, one record for each of its processes. Other gateways are not asked. */
-  decidedColumns(): Promise<readonly DecidedColumns[]> {
-    return this.#options.local.decidedColumns();
+  /**
+   * The last decided requests of all gateways. The others leave theirs in the store, which takes up to 4 s. While the store is
+   * away it is this gateway alone.
+   */
+  async record(): Promise<FleetRecord> {
+    await this.#look();
+    const waitingFor = new Set(this.#present.map(({ report }) => report.id));
+    const gateways = 1 + waitingFor.size;
+    const most = Math.min(LARGEST_RECORD, Math.floor(ALL_RECORDS / gateways));
+    const asked: RecordQuestion = { most, askedAtMs: Number.POSITIVE_INFINITY, waitingFor, left: new Map() };
+    const question = this.#newQuestion();
+    if (waitingFor.size > 0) {
+      this.#records.set(question, asked);
+      await this.#untilAnswered(waitingFor, RECORD_WITHIN_MS);
+      this.#records.delete(question);
+    }
+    const others: Uint8Array[] = [];
+    let [given, isWhole] = [1, this.#isComplete];
+    for (const [gateway, { parts, isWhole: isAll }] of asked.left) {
+      const taken = await this.#takeParts(partNameOf(question, gateway), parts, most).catch(() => null);
+      others.push(...(taken ?? []));
+      if (taken !== null) given++;
+      isWhole &&= isAll && taken !== null;
+    }
+    // Only now, so that requests that were under way when the others were asked have ended.
+    const all = await this.#options.local.decidedColumns();
+    const own = all.filter((columns) => columns !== null);
+    isWhole &&= given === gateways && own.length === all.length;
+    return { own, others, untilMs: asked.askedAtMs, gateways, given, isWhole };
+  }
+
+  /** @returns null if a part is missing, or the parts are larger than was asked for */
+  async #takeParts(name: string, count: number, most: number): Promise<readonly Uint8Array[] | null> {
+    const store = await this.#options.store();
+    const taken: Uint8Array[] = [];
+    let bytes = 0;
+    for (let i = 0; i < count; i++) {
+      const part = await store.takePart(`${name} ${i}`);
+      if (part === null) return null;
+      bytes += part.length;
+      if (bytes > most) return null;
+      taken.push(part);
+    }
+    return taken;
+  }
+
+  /** Leaves the recent requests of this gateway for another one, and tells it. */
+  async #leaveRecord(question: string, asker: string, most: number): Promise<void> {
+    const store = await this.#options.store();
+    const name = partNameOf(question, this.id);
+    const all = await this.#options.local.decidedColumns();
+    const processes = all.filter((columns) => columns !== null);
+    let [bytes, parts, isWhole] = [0, 0, processes.length === all.length];
+    for await (const part of packedRecord(processes)) {
+      bytes += part.length;
+      if (bytes > most || this.#isClosed) {
+        isWhole = false;
+        break;
+      }
+      await store.leavePart(`${name} ${parts}`, part);
+      parts++;
+    }
+    const text = JSON.stringify({ record: question, gateway: this.id, parts, isWhole });
+    this.#outbox.push({ to: asker, text });
+    void this.#beatSoon();
+  }
+
+  /** Exchanges messages until the gateways in the set have answered, or the time is over. */
+  async #untilAnswered(waitingFor: ReadonlySet<string>, withinMs: number): Promise<void> {
+    const untilMs = this.#options.monotonicMs() + withinMs;
+    while (waitingFor.size > 0 && !this.#isClosed && this.#options.monotonicMs() < untilMs) {
+      await this.#beatSoon();
+      if (!this.#isReached) break;
+      if (waitingFor.size > 0) await new Promise((resolve) => setTimeout(resolve, QUICK_BEAT_MS / 2));
+    }
   }
 
   /**
@@ -288,7 +388,7 @@ export class Fleet {
       this.#beating = this.#nextBeat!;
       this.#nextBeat = null;
       if (!this.#isClosed) await this.#beat().catch(this.#options.onDefect);
-      const isQuick = this.#tails.size + this.#othersTails.size + this.#explanations.size > 0;
+      const isQuick = this.#tails.size + this.#othersTails.size + this.#explanations.size + this.#records.size > 0;
       this.#schedule(isQuick ? QUICK_BEAT_MS : BEAT_MS);
     });
     return this.#nextBeat;
@@ -329,11 +429,12 @@ export class Fleet {
   async #exchange(store: FleetStore, local: LocalAnswer): Promise<boolean> {
     const { wallMs, monotonicMs } = this.#options;
     const startedAtMs = monotonicMs();
-    const isWatched = startedAtMs < this.#watchedUntilMs || this.#explanations.size > 0;
+    const isWatched = startedAtMs < this.#watchedUntilMs || this.#explanations.size + this.#records.size > 0;
     const reports = this.#isWatchedByOthers || isWatched || startedAtMs - this.#reportedAtMs >= REPORT_EVERY_MS;
     const questions = new Map<string, string>();
     for (const [id, { filter }] of this.#tails) questions.set(id, JSON.stringify({ tail: filter }));
     for (const [id, { requestId }] of this.#explanations) questions.set(id, JSON.stringify({ explain: requestId }));
+    for (const [id, { most }] of this.#records) questions.set(id, JSON.stringify({ record: most }));
     if (isWatched) questions.set(`${this.id} watch`, '{}');
     const [answers, told] = [this.#outbox, new Map(this.#newEnds)];
     this.#outbox = [];
@@ -352,6 +453,8 @@ export class Fleet {
     }
     this.#readAtMs = monotonicMs();
     if (reports) this.#reportedAtMs = this.#readAtMs;
+    for (const [id, asked] of this.#records)
+      if (questions.has(id)) asked.askedAtMs = Math.min(asked.askedAtMs, news.nowMs);
     this.#shift = Math.round((news.nowMs - wallMs()) / STEP_MS);
     if (isWatched) this.#others = news.reports.flatMap((one) => (one.id === this.id ? [] : (readReport(one) ?? [])));
     for (const [name, beforeMs] of told) if (this.#newEnds.get(name) === beforeMs) this.#newEnds.delete(name);
@@ -395,12 +498,29 @@ export class Fleet {
       this.#tails.get(question)?.take({ gateway, requests, skipped });
       return;
     }
+    if (answer.kind === 'record') {
+      const asked = this.#records.get(question);
+      if (asked?.waitingFor.delete(gateway) !== true || answer.parts > MOST_PARTS) return;
+      asked.left.set(gateway, { parts: answer.parts, isWhole: answer.isWhole });
+      return;
+    }
     const explanation = this.#explanations.get(question);
     for (const one of answer.refusals) explanation?.found.push({ ...one, gateway, gatewayHost: answer.host });
     explanation?.waitingFor.delete(gateway);
   }
 
-  /** Takes up the tails of other gateways and answers their questions about refusals. */
+  /** Leaves the recent requests for another gateway. Beats go on meanwhile: those of several processes take a second. */
+  #answerWithRecord(id: string, asker: string, most: number): void {
+    this.#answered.add(id);
+    this.#leaving = this.#leaving
+      .then(() => this.#leaveRecord(id, asker, most))
+      .catch((error) => {
+        // Without an answer, the other gateway says that its record is not complete.
+        if (!(error instanceof Failure)) this.#options.onDefect(error);
+      });
+  }
+
+  /** Takes up the tails of other gateways and answers their other questions. */
   async #answer(questions: FleetNews['questions']): Promise<void> {
     const tails = new Map<string, { readonly filter: TailFilter; readonly asker: string }>();
     const asked: { readonly id: string; readonly asker: string; readonly requestId: string }[] = [];
@@ -411,9 +531,9 @@ export class Fleet {
       const question = readQuestion(text);
       if (question.kind === 'tail') tails.set(id, { filter: question.filter, asker });
       else if (question.kind === 'watch') this.#isWatchedByOthers = true;
-      else if (!this.#answered.has(id) && asked.length < MOST_ANSWERED) {
-        asked.push({ id, asker, requestId: question.requestId });
-      }
+      else if (this.#answered.has(id)) continue;
+      else if (question.kind === 'record') this.#answerWithRecord(id, asker, Math.min(question.most, LARGEST_RECORD));
+      else if (asked.length < MOST_ANSWERED) asked.push({ id, asker, requestId: question.requestId });
     }
     this.#othersTails = tails;
     this.#answered = new Set([...this.#answered].filter((id) => questions.has(id)));
@@ -431,17 +551,34 @@ export class Fleet {
   }
 }
 
+/** The name in the store of what a gateway leaves for a question. */
+function partNameOf(question: string, gateway: string): string {
+  return `${question} ${gateway}`;
+}
+
 /** The report as text of at most 8 KiB. What is least needed is left out first. */
 function reportText({ facts, seen }: LocalAnswer, clock: number): string {
   const near = (most: number) =>
     seen.near.slice(0, most).map(({ id, plan, window, cost, share, atMs }) => [id, plan, window, cost, share, atMs]);
+  const refused = (most: number) => packedCallers(seen.refused, most);
   const outage = facts.outage === null ? null : { ...facts.outage, reason: facts.outage.reason.slice(0, 200) };
-  const whole = { clock, facts: { ...facts, outage }, traffic: packed(seen.traffic), near: near(50) };
+  const whole = {
+    clock,
+    facts: { ...facts, outage },
+    traffic: packed(seen.traffic),
+    near: near(50),
+    refused: refused(MOST_REFUSED),
+  };
   const shorter = [
     () => whole,
     () => ({ ...whole, near: near(10) }),
-    () => ({ ...whole, near: [], facts: { ...whole.facts, upstreams: withoutUsable(facts.upstreams) } }),
-    () => ({ ...whole, near: [], facts: { ...whole.facts, upstreams: [] } }),
+    () => ({
+      ...whole,
+      near: [],
+      refused: refused(10),
+      facts: { ...whole.facts, upstreams: withoutUsable(facts.upstreams) },
+    }),
+    () => ({ ...whole, near: [], refused: refused(10), facts: { ...whole.facts, upstreams: [] } }),
   ];
   for (const make of shorter) {
     const text = JSON.stringify(make());

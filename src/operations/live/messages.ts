@@ -1,11 +1,13 @@
 import { z } from 'zod';
 import { WINDOWS } from '../../admit/windows.ts';
 import type { FleetNews } from './fleet-store.ts';
+import { unpackedCallers } from './refused-callers.ts';
 import {
   type GatewayFacts,
   type GatewayReport,
   type KeptRefusal,
   type NearCandidate,
+  type RefusedCallers,
   STEP_MS,
   type TailedRequest,
   type TailFilter,
@@ -44,7 +46,13 @@ const FACTS = z.object({
   ),
 }) satisfies z.ZodType<GatewayFacts>;
 
-const REPORT = z.object({ clock: z.number(), facts: FACTS, traffic: z.unknown(), near: z.array(z.unknown()) });
+const REPORT = z.object({
+  clock: z.number(),
+  facts: FACTS,
+  traffic: z.unknown(),
+  near: z.array(z.unknown()),
+  refused: z.unknown(),
+});
 
 const NEAR = z
   .tuple([text, text, window, count, count, z.number()])
@@ -62,12 +70,13 @@ const REFUSAL = z.object({
   ...{ judgement: text, cost: count, window: window.nullable() },
   limits: z.array(z.object({ window, form: text, limit: z.number(), used: z.number(), remaining: z.number() })),
   ...{ decidedAt: time.nullable(), source: text.nullable() },
+  planLimits: z.partialRecord(window, z.number()),
   strike: z.object({ number: count, of: count }).nullable(),
   ban: z.object({ number: count, until: time }).nullable(),
   ...{ imposedBan: z.boolean(), retryAt: time.nullable(), sentence: text, advice: text },
 }) satisfies z.ZodType<KeptRefusal>;
 
-/** The requests of a tail, or the refusals with a request id, that another gateway has found. */
+/** The requests of a tail, the refusals with a request id, or the recent requests, that another gateway has found. */
 export type GatewayAnswer =
   | {
       readonly kind: 'tail';
@@ -82,6 +91,15 @@ export type GatewayAnswer =
       readonly gateway: string;
       readonly host: string;
       readonly refusals: readonly KeptRefusal[];
+    }
+  | {
+      readonly kind: 'record';
+      readonly question: string;
+      readonly gateway: string;
+      /** How many parts it has left in the store. */
+      readonly parts: number;
+      /** Whether they are all that it remembers. */
+      readonly isWhole: boolean;
     };
 
 const TAIL_ANSWER = z.object({ tail: text, gateway: text, requests: z.array(z.unknown()), skipped: count }).transform(
@@ -96,7 +114,11 @@ const EXPLAIN_ANSWER = z.object({ explain: text, gateway: text, host: text, refu
   }),
 );
 
-const ANSWER = z.union([TAIL_ANSWER, EXPLAIN_ANSWER]);
+const RECORD_ANSWER = z
+  .object({ record: text, gateway: text, parts: z.int().nonnegative(), isWhole: z.boolean() })
+  .transform(({ record, ...rest }): GatewayAnswer => ({ kind: 'record', question: record, ...rest }));
+
+const ANSWER = z.union([TAIL_ANSWER, EXPLAIN_ANSWER, RECORD_ANSWER]);
 
 /** What another gateway says of itself. */
 export interface OtherGateway {
@@ -104,17 +126,19 @@ export interface OtherGateway {
   /** Null if it cannot be read. */
   readonly traffic: Traffic | null;
   readonly near: readonly NearCandidate[];
+  readonly refused: RefusedCallers;
 }
 
 /** Reads the report of another gateway. @returns null if it has another form */
 export function readReport({ id, atMs, text: sent }: FleetNews['reports'][number]): OtherGateway | null {
   const read = REPORT.safeParse(objectFrom(sent));
   if (!read.success) return null;
-  const { clock, facts, traffic, near } = read.data;
+  const { clock, facts, traffic, near, refused } = read.data;
   return {
     report: { ...facts, id, self: false, seenAt: new Date(atMs).toISOString() },
     traffic: unpacked(traffic, Math.round((atMs - clock) / STEP_MS)),
     near: readable(NEAR, near),
+    refused: unpackedCallers(refused),
   };
 }
 
@@ -123,16 +147,19 @@ export function readAnswer(sent: string): GatewayAnswer | null {
   return ANSWER.safeParse(objectFrom(sent)).data ?? null;
 }
 
-/** A question of another gateway: for requests, for refusals, or whether it is watched. */
+/** A question of another gateway: for requests, for refusals, for its recent requests, or whether it is watched. */
 export type GatewayQuestion =
   | { readonly kind: 'tail'; readonly filter: TailFilter }
   | { readonly kind: 'explain'; readonly requestId: string }
+  /** `most`: the most bytes that it may leave. */
+  | { readonly kind: 'record'; readonly most: number }
   | { readonly kind: 'watch' };
 
-/** Reads a question of another gateway. Whatever is neither of the first two kinds is taken for the third. */
+/** Reads a question of another gateway. Whatever is of no other kind is taken for the last. */
 export function readQuestion(sent: string): GatewayQuestion {
-  const { tail, explain } = objectFrom(sent);
+  const { tail, explain, record } = objectFrom(sent);
   if (typeof tail === 'object' && tail !== null) return { kind: 'tail', filter: filterFrom(tail) };
+  if (typeof record === 'number' && record >= 0) return { kind: 'record', most: record };
   return typeof explain === 'string' ? { kind: 'explain', requestId: explain } : { kind: 'watch' };
 }
 

@@ -1,26 +1,57 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { JUDGEMENTS } from '../../simulate/log-line.ts';
 import { RECORD_SOURCES, type RecentRecord, type RecentRequest } from '../../simulate/recent-record.ts';
-import type { DecidedColumns } from './shapes.ts';
+import { unpackedPart } from './decided-parts.ts';
+import type { DecidedColumns, FleetRecord } from './shapes.ts';
 
 /** Requests that are handed on together. */
 const BATCH = 1_000;
 
-/** The last requests that this gateway has decided, of all its processes, as simulations read them. */
-export function recentRecordOf(processes: readonly DecidedColumns[]): RecentRecord {
-  const requests = processes.reduce((sum, { atMs }) => sum + atMs.length, 0);
-  const since = processes.reduce((least, { atMs }) => atMs.reduce((a, b) => Math.min(a, b), least), Infinity);
-  const from = Number.isFinite(since) ? ` since ${new Date(since).toISOString()}` : '';
+/** The last requests that the gateways on a store have decided, as simulations read them. */
+export function recentRecordOf({ own, others, untilMs, gateways, given, isWhole }: FleetRecord): RecentRecord {
   return {
-    about: `The last ${requests} requests of identified callers that this gateway decided${from}. Requests to other gateways are not among them.`,
-    async *batches() {
-      for (const columns of processes) {
-        for (let from = 0; from < columns.atMs.length; from += BATCH) {
-          const length = Math.min(BATCH, columns.atMs.length - from);
-          yield Array.from({ length }, (_, i) => requestAt(columns, from + i));
+    async read(take) {
+      let [requests, sinceMs, isComplete] = [0, Number.POSITIVE_INFINITY, isWhole];
+      for await (const columns of partsOf(own, others)) {
+        isComplete &&= columns !== null;
+        for (let from = 0; from < (columns?.atMs.length ?? 0); from += BATCH) {
+          const batch = batchOf(columns!, from).filter(({ atMs }) => atMs <= untilMs);
+          requests += batch.length;
+          for (const { atMs } of batch) sinceMs = Math.min(sinceMs, atMs);
+          if (!take(batch)) return null;
+          await nextTurn();
         }
       }
+      return { about: aboutOf({ requests, sinceMs, gateways, given, isComplete }), isComplete };
     },
   };
+}
+
+/** Null for a part that cannot be read. */
+async function* partsOf(
+  own: readonly DecidedColumns[],
+  others: readonly Uint8Array[],
+): AsyncGenerator<DecidedColumns | null> {
+  yield* own;
+  for (const part of others) yield await unpackedPart(part);
+}
+
+interface Covered extends Pick<FleetRecord, 'gateways' | 'given'> {
+  readonly requests: number;
+  readonly sinceMs: number;
+  readonly isComplete: boolean;
+}
+
+function aboutOf({ requests, sinceMs, gateways, given, isComplete }: Covered): string {
+  const since = requests === 0 ? '' : ` since ${new Date(sinceMs).toISOString()}`;
+  const whom = gateways === 1 ? 'this gateway' : `${given} of ${gateways} gateways`;
+  const missing = isComplete ? '' : ' Requests to other gateways, or some of theirs, are not among them.';
+  return `The last ${requests} requests of identified callers that ${whom} decided${since}.${missing}`;
+}
+
+function batchOf(columns: DecidedColumns, from: number): RecentRequest[] {
+  const length = Math.min(BATCH, columns.atMs.length - from);
+  return Array.from({ length }, (_, i) => requestAt(columns, from + i));
 }
 
 function requestAt(columns: DecidedColumns, at: number): RecentRequest {

@@ -10,7 +10,10 @@ export interface RefusalFacts extends Omit<KeptRefusal, 'sentence' | 'advice'> {
 
 type Texts = Pick<KeptRefusal, 'sentence' | 'advice'>;
 
-/** Why a request was refused and what to do about it, in plain English for support staff. Times are UTC. */
+/**
+ * Why a request was refused and what to do about it, in plain English for support staff. The texts name no moment: the
+ * members `retryAt` and `ban.until` have them, and a page shows those in the zone of its reader.
+ */
 export function textsOf(refusal: RefusalFacts): Texts {
   if (refusal.code === 'rate_limit_exceeded') return ofLimit(refusal);
   if (refusal.code === 'api_key_banned') return ofBan(refusal);
@@ -36,7 +39,7 @@ function ofLimit(refusal: RefusalFacts): Texts {
   const count =
     standing === undefined
       ? `${caller} had used up a limit when this request came.`
-      : `${caller} had used ${standing.used} of ${standing.limit} requests a ${window} (${formOf(standing.form)}) when this request came.`;
+      : `${caller} had used ${standing.used} of ${standing.limit} requests a ${window}${notesOn(standing, refusal)} when this request came.`;
   const strikes = strike === null ? '' : ` It was strike ${strike.number} of ${strike.of}.`;
   return { sentence: `${count}${costs}${strikes}`, advice: waitOr(refusal, `top up the ${window}`) };
 }
@@ -44,7 +47,7 @@ function ofLimit(refusal: RefusalFacts): Texts {
 function ofBan(refusal: RefusalFacts): Texts {
   const { ban, strike, window } = refusal;
   const caller = callerOf(refusal);
-  const which = ban === null ? 'a ban' : `ban ${ban.number}, which lasts until ${timeText(ban.until, refusal.at)}`;
+  const which = ban === null ? 'a ban' : `ban ${ban.number}`;
   const sentence = refusal.imposedBan
     ? `${caller} went on after its limit of the ${window} was used up. This request was strike ${strike?.of ?? ''}`.trimEnd() +
       ` and began ${which}.`
@@ -60,21 +63,20 @@ function callerOf({ consumerId }: RefusalFacts): string {
   return consumerId.startsWith('key_') ? 'The key' : 'The caller with tokens';
 }
 
-function formOf(form: string): string {
-  return form === 'fixed' ? 'fixed window' : form;
+/** What is particular about a limit, in brackets: that it is not the plan's, and the kind of a window that is not fixed. */
+function notesOn({ window, form }: KeptRefusal['limits'][number], { planLimits, plan }: RefusalFacts): string {
+  const ofPlan = planLimits[window];
+  const notes = [
+    ...(ofPlan === undefined ? [] : [`its own limit; the plan ${plan} gives ${ofPlan}`]),
+    ...(form === 'fixed' ? [] : [form]),
+  ];
+  return notes.length === 0 ? '' : ` (${notes.join('; ')})`;
 }
 
-function waitOr({ retryAt, at }: RefusalFacts, otherwise: string): string {
+function waitOr({ retryAt }: RefusalFacts, otherwise: string): string {
   return retryAt === null
     ? `${otherwise[0]!.toUpperCase()}${otherwise.slice(1)}.`
-    : `Wait until ${timeText(retryAt, at)}, or ${otherwise}.`;
-}
-
-/** `12:00:34 UTC`, with the day if it is not that of `at`. Rounded up to whole seconds, so that it is not too early. */
-function timeText(time: string, at: string): string {
-  const text = new Date(Math.ceil(Date.parse(time) / 1_000) * 1_000).toISOString();
-  const clock = `${text.slice(11, 19)} UTC`;
-  return text.slice(0, 10) === at.slice(0, 10) ? clock : `${text.slice(0, 10)} ${clock}`;
+    : `Wait until the moment below, or ${otherwise}.`;
 }
 
 const UNKNOWN = ['The gateway refused this request.', 'Look at the code in the reference of errors.'] as const;

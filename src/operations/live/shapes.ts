@@ -85,6 +85,23 @@ export interface NearCandidate {
   readonly atMs: number;
 }
 
+/** How often a consumer was refused in the last 10 minutes. */
+export interface RefusedCount {
+  readonly id: string;
+  readonly plan: string;
+  /** Requests that a limit refused, and requests that a ban refused. */
+  readonly refused: number;
+  readonly banned: number;
+}
+
+/** The consumers that were refused in the last 10 minutes. */
+export interface RefusedCallers {
+  /** How many different ones, as far as known: at least the length of `most`. */
+  readonly callers: number;
+  /** Those with the most refusals, in that order; not all of them. */
+  readonly most: readonly RefusedCount[];
+}
+
 /** A refused request, as one gateway process keeps it. */
 export interface KeptRefusal {
   readonly requestId: string;
@@ -112,6 +129,8 @@ export interface KeptRefusal {
     readonly used: number;
     readonly remaining: number;
   }[];
+  /** What the plan gives in the windows in which the caller has another limit of its own. */
+  readonly planLimits: Readonly<Partial<Record<WindowName, number>>>;
   /** RFC 3339; null without a decision. */
   readonly decidedAt: string | null;
   readonly source: string | null;
@@ -141,6 +160,7 @@ export interface RequestsSeen {
   readonly traffic: Traffic;
   /** Those with the smallest share left first. */
   readonly near: readonly NearCandidate[];
+  readonly refused: RefusedCallers;
   /** Newest first. */
   readonly refusals: readonly KeptRefusal[];
   readonly tails: readonly TailBatch[];
@@ -165,7 +185,7 @@ export interface ProcessAnswer {
 }
 
 /**
- * The last requests of one process that were decided, in any order, in columns of the same length. The strings are shared,
+ * The last requests of one process that were decided, the oldest first, in columns of the same length. The strings are shared,
  * so that a request takes about 50 bytes. `RecentRequest` in src/simulate describes the values.
  */
 export interface DecidedColumns {
@@ -182,6 +202,24 @@ export interface DecidedColumns {
   readonly limits: Uint32Array;
   readonly limitSets: readonly RecentRequest['limits'][];
   readonly remaining: Float64Array;
+}
+
+/** The last decided requests of the gateways on a store. */
+export interface FleetRecord {
+  /** Those of the gateway that was asked, one record for each of its processes. */
+  readonly own: readonly DecidedColumns[];
+  /** Those of the others, in parts (decided-parts.ts). */
+  readonly others: readonly Uint8Array[];
+  /**
+   * When the others were asked, by the store's clock, Unix milliseconds. The gateways differ in which later requests they
+   * have. Infinity if there are no others.
+   */
+  readonly untilMs: number;
+  /** How many gateways are on the store, and how many of them gave their requests. */
+  readonly gateways: number;
+  readonly given: number;
+  /** Whether all gateways gave all that they remember. False while the store is away. */
+  readonly isWhole: boolean;
 }
 
 /** What one gateway is and does, as the others are told. */

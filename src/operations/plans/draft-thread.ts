@@ -3,12 +3,12 @@ import type { Plan, Plans } from '../../admit/plan.ts';
 import { type Fault, inOrder } from '../../config/fault.ts';
 import { parsePlans } from '../../config/plans.ts';
 import { faultOfText } from '../../config/read-file.ts';
-import type { RecentRequest } from '../../simulate/recent-record.ts';
+import type { RecentRecord, RecentRequest } from '../../simulate/recent-record.ts';
 import { visible } from '../input-values.ts';
 import { faultsOfLostPlans, type LiveKeysByPlan } from '../plans-in-use.ts';
 import { changesBetween, type PlansChange } from './changes.ts';
 import { patchOf } from './patch.ts';
-import { type Simulation, simulate } from './simulation.ts';
+import { RecordedRequests, type Simulation, simulate } from './simulation.ts';
 import { type PlacedPlans, type PricedRoute, warningsAgainst, warningsOf } from './warnings.ts';
 
 // The program of a thread of PlanDrafts (drafts.ts). It does one task, on bodies and files that may take long to read.
@@ -46,7 +46,10 @@ export interface Results {
     readonly patch: string;
   };
   readonly simulate: Checked &
-    ((Simulation & { readonly kept: string | null }) | { readonly span: null; readonly report: null });
+    (
+      | (Simulation & { readonly kept: string | null; readonly isComplete: boolean })
+      | { readonly span: null; readonly report: null }
+    );
   /** `text`, `plans` and `removed` are there if the draft has no fault. */
   readonly sound: Checked & {
     readonly sound: {
@@ -98,7 +101,10 @@ export type ToThread =
   | { readonly kind: 'requests'; readonly requests: readonly RecentRequest[] }
   | { readonly kind: 'live'; readonly live: LiveCount }
   /** The end of the recent record; null if there is none. */
-  | { readonly kind: 'recent'; readonly kept: string | null };
+  | { readonly kind: 'recent'; readonly kept: Kept | null };
+
+/** What the recent record covers. */
+type Kept = Exclude<Awaited<ReturnType<RecentRecord['read']>>, null>;
 
 /** Faults, and warnings, in one response. A page shows no more, and a draft may have a hundred thousand. */
 const MOST_SHOWN = 1_000;
@@ -107,7 +113,7 @@ export const MOST_LOG_BYTES = 16 * 1024 * 1024;
 
 class DraftThread {
   readonly #port: MessagePort;
-  readonly #requests: RecentRequest[] = [];
+  readonly #recorded = new RecordedRequests();
   readonly #plansInForce = new Map<string, Plan>();
   #answer: ((message: ToThread) => void) | null = null;
 
@@ -116,7 +122,7 @@ class DraftThread {
     port.on('message', (message: ToThread) => {
       if (message.kind === 'task') void this.#do(message.task);
       else if (message.kind === 'plans') for (const plan of message.plans) this.#plansInForce.set(plan.name, plan);
-      else if (message.kind === 'requests') this.#requests.push(...message.requests);
+      else if (message.kind === 'requests') this.#recorded.add(message.requests);
       else this.#answer?.(message);
     });
   }
@@ -176,11 +182,11 @@ class DraftThread {
       const message = 'This gateway keeps no record of recent requests. Give the lines of its log as `log`.';
       return { code: 'invalid_request', message };
     }
-    const recorded = log === undefined ? { requests: this.#requests } : { log };
+    if (log !== undefined) this.#recorded.addLog(log);
     const sources = { plans: file, fromPlans: 'the plans in force', logs: [kept === null ? 'log' : 'recent'] };
-    const simulation = simulate(recorded, { before: this.#withPlans(inForce), after: draft.value }, sources);
+    const simulation = simulate(this.#recorded, { before: this.#withPlans(inForce), after: draft.value }, sources);
     if ('fault' in simulation) return { code: 'invalid_request', message: simulation.fault };
-    return { ...shown(draft), ...simulation, kept };
+    return { ...shown(draft), ...simulation, kept: kept?.about ?? null, isComplete: kept?.isComplete ?? true };
   }
 
   #withPlans(inForce: Plans): Plans {
@@ -193,7 +199,7 @@ class DraftThread {
     return answer.live;
   }
 
-  async #recent(): Promise<string | null> {
+  async #recent(): Promise<Kept | null> {
     const answer = await this.#ask('recent');
     if (answer.kind !== 'recent') throw new Error(`asked for the recent record, got ${answer.kind}`);
     return answer.kept;

@@ -167,13 +167,12 @@ export class PlanDrafts {
     if (question === 'live') return post({ kind: 'live', live: await this.#count(keys!, isOver) });
     const { recent } = this.#options;
     if (recent === null) return post({ kind: 'recent', kept: null });
-    const { about, batches } = await recent();
-    for await (const requests of batches()) {
-      if (isOver.aborted) return;
-      post({ kind: 'requests', requests });
-      await nextTurn();
-    }
-    post({ kind: 'recent', kept: about });
+    const record = await recent();
+    const kept = await record.read((requests) => {
+      if (!isOver.aborted) post({ kind: 'requests', requests });
+      return !isOver.aborted;
+    });
+    if (kept !== null) post({ kind: 'recent', kept });
   }
 
   /** Counts the live keys by plan, and lets the gateway serve in between. A store that is away is no fault of the draft. */

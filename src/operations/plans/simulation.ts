@@ -11,14 +11,41 @@ const MOST_PLANS = 2_000;
 /** Rows in one sorted run: 2 MiB. */
 const RUN_ROWS = 65_536;
 
-/** What was recorded: lines of a gateway's log, or requests that gateways remember. */
-export type Recorded = { readonly log: string } | { readonly requests: readonly RecentRequest[] };
+/** What was recorded: lines of a gateway's log, or requests that gateways remember. A request takes about 32 bytes. */
+export class RecordedRequests {
+  readonly #recording = new Recording(IN_MEMORY, RUN_ROWS);
+  #isLog = false;
+
+  add(requests: readonly RecentRequest[]): void {
+    for (const request of requests) this.#recording.read(logLineOf(request));
+  }
+
+  addLog(text: string): void {
+    this.#isLog = true;
+    this.#recording.read(Buffer.from(withoutByteOrderMark(text)).toString('latin1'));
+  }
+
+  /** @returns all of it, or a sentence that says why there is nothing to simulate */
+  whole(): Recording | { readonly fault: string } {
+    this.#recording.close();
+    if (this.#recording.census.lines === 0) return { fault: this.#isLog ? NO_LINES : NO_REQUESTS };
+    if (new Set(this.#recording.shapes.map(({ plan }) => plan)).size > MOST_PLANS) {
+      return { fault: `The log names more than ${MOST_PLANS} plans: no gateway has written it.` };
+    }
+    return this.#recording;
+  }
+}
 
 /** A simulation as the admin API reports it. */
 export interface Simulation {
   readonly span: { readonly from: string; readonly to: string; readonly requests: number };
   /** As `plans simulate --json`, with at most 1,000 keys, the most changed first. */
   readonly report: Report & { readonly keys: readonly ReturnType<typeof keyReport>[] };
+  /**
+   * In how many requests the plans in force, unchanged, lead to another verdict than the recorded one: above 0 if requests
+   * are missing from the record, or other limits were in force.
+   */
+  readonly baseline: { readonly verdicts: number };
   /** How many further keys were or would be refused. */
   readonly moreKeys: number;
   /** Counts by time; `from` is RFC 3339. */
@@ -34,18 +61,12 @@ export interface Simulation {
  * @returns the simulation, or a sentence that says why there is nothing to simulate
  */
 export function simulate(
-  recorded: Recorded,
+  recorded: RecordedRequests,
   { before, after }: { readonly before: Plans; readonly after: Plans },
   sources: Sources,
 ): Simulation | { readonly fault: string } {
-  const recording = new Recording(IN_MEMORY, RUN_ROWS);
-  if ('log' in recorded) recording.read(Buffer.from(withoutByteOrderMark(recorded.log)).toString('latin1'));
-  else for (const request of recorded.requests) recording.read(logLineOf(request));
-  recording.close();
-  if (recording.census.lines === 0) return { fault: 'log' in recorded ? NO_LINES : NO_REQUESTS };
-  if (new Set(recording.shapes.map(({ plan }) => plan)).size > MOST_PLANS) {
-    return { fault: `The log names more than ${MOST_PLANS} plans: no gateway has written it.` };
-  }
+  const recording = recorded.whole();
+  if ('fault' in recording) return recording;
   const replayed = replay(recording, { plans: after, before });
   const report = reportOf(replayed, after, sources);
   const keys = mostChanged(replayed, MOST_KEYS).map(keyReport);
@@ -55,6 +76,7 @@ export function simulate(
   return {
     span: { from: report.from, to: report.to, requests: recording.census.requests },
     report: { ...report, keys },
+    baseline: { verdicts: replay(recording, { plans: before, before }).differs.verdicts },
     moreKeys: touched - keys.length,
     timeline: {
       stepSeconds: stepMs / 1_000,

@@ -1,4 +1,5 @@
 import type { LocalAnswer, LocalGateway } from '../../operations/live/fleet.ts';
+import { refusedCallersOf } from '../../operations/live/refused-callers.ts';
 import type {
   DecidedColumns,
   GatewayFacts,
@@ -62,9 +63,8 @@ export class WorkersAsOne implements LocalGateway {
     return { facts, seen: { ...joinedSeen(answers.map(({ seen }) => seen)), traffic: this.#traffic() } };
   }
 
-  async decidedColumns(): Promise<readonly DecidedColumns[]> {
-    const records = await Promise.all(this.#serving.map((worker) => worker.ask('decidedColumns', this.#withinMs)));
-    return records.flatMap((record) => record ?? []);
+  decidedColumns(): Promise<readonly (DecidedColumns | null)[]> {
+    return Promise.all(this.#serving.map((worker) => worker.ask('decidedColumns', this.#withinMs)));
   }
 
   get #serving(): readonly SeeingWorker[] {
@@ -119,6 +119,7 @@ function joinedSeen(all: readonly RequestsSeen[]): Omit<RequestsSeen, 'traffic'>
     return { id, requests, skipped: batches.reduce((total, { skipped }) => total + skipped, 0) };
   });
   return {
+    refused: refusedCallersOf(all.map((seen) => seen.refused)),
     near: [...near.values()].sort((a, b) => a.share - b.share),
     refusals: all.flatMap((seen) => seen.refusals).sort((a, b) => (a.at < b.at ? 1 : -1)),
     tails: joinedTails,

@@ -6,6 +6,7 @@ import {
   MOST_ANSWERS,
   MOST_ENDS,
   MOST_QUESTIONS,
+  PART_KEPT_MS,
   QUESTION_KEPT_MS,
   SHOWN_FOR_MS,
 } from '../../operations/live/fleet-store.ts';
@@ -17,6 +18,7 @@ export class EmbeddedFleet implements FleetStore {
   readonly #questions = new Map<string, { readonly atMs: number; readonly text: string }>();
   readonly #answers = new Map<string, string[]>();
   readonly #ends = new Map<string, number>();
+  readonly #parts = new Map<string, { readonly atMs: number; readonly bytes: Uint8Array }>();
 
   /** @param wallMs the store's clock: Unix milliseconds */
   constructor({ wallMs }: { readonly wallMs: () => number }) {
@@ -51,6 +53,18 @@ export class EmbeddedFleet implements FleetStore {
       answers: mine,
       ends: new Map(this.#ends),
     };
+  }
+
+  async leavePart(name: string, bytes: Uint8Array): Promise<void> {
+    const nowMs = this.#wallMs();
+    for (const [other, { atMs }] of this.#parts) if (nowMs - atMs > PART_KEPT_MS) this.#parts.delete(other);
+    this.#parts.set(name, { atMs: nowMs, bytes });
+  }
+
+  async takePart(name: string): Promise<Uint8Array | null> {
+    const part = this.#parts.get(name);
+    this.#parts.delete(name);
+    return part?.bytes ?? null;
   }
 
   async leave(gatewayId: string): Promise<void> {

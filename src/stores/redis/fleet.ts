@@ -8,6 +8,7 @@ import {
   MOST_ANSWERS,
   MOST_ENDS,
   MOST_QUESTIONS,
+  PART_KEPT_MS,
   QUESTION_KEPT_MS,
   REPORT_KEPT_MS,
   SHOWN_FOR_MS,
@@ -60,6 +61,17 @@ export class RedisFleet implements FleetStore {
       answers: answered.toReversed(),
       ends: new Map(pairsOf(over).map(([name, before]) => [name, Number(before)])),
     };
+  }
+
+  async leavePart(name: string, bytes: Uint8Array): Promise<void> {
+    await this.#run(() => this.#redis.set(keyspace.fleet.part(name), Buffer.from(bytes), 'PX', PART_KEPT_MS));
+  }
+
+  async takePart(name: string): Promise<Uint8Array | null> {
+    const key = keyspace.fleet.part(name);
+    const bytes = await this.#run(() => this.#redis.getBuffer(key));
+    if (bytes !== null) await this.#run(() => this.#redis.del(key));
+    return bytes;
   }
 
   async leave(gatewayId: string): Promise<void> {

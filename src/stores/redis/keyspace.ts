@@ -54,6 +54,8 @@ export const keyspace = {
     ends: 'tg:{fleet}:ends',
     /** List: the answers to one gateway that it has not fetched yet. Bounded; expires after 10 s. */
     answers: (gatewayId: string) => `tg:{fleet}:answers:${gatewayId}`,
+    /** String: a part of the recent requests of one gateway, for a simulation on another. A few dozen KiB; expires after 30 s. */
+    part: (name: string) => `tg:{fleet}:record:${name}`,
   },
   /** String that is never read: written to test whether the server accepts writes. Expires after a second. */
   trial: 'tg:trial',

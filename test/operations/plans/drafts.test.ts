@@ -7,7 +7,7 @@ import { Failure } from '../../../src/failure.ts';
 import type { StoredKey } from '../../../src/identify/key-store.ts';
 import { PlanDrafts, type PlanDraftsOptions } from '../../../src/operations/plans/drafts.ts';
 import { PlansFile } from '../../../src/operations/plans/plans-file.ts';
-import type { RecentRequest } from '../../../src/simulate/recent-record.ts';
+import type { RecentRecord, RecentRequest } from '../../../src/simulate/recent-record.ts';
 import { temporaryFolder } from '../../support/processes.ts';
 
 const TEXT = 'plans:\n  free: { limits: { minute: 3 }, bans: off }\n  pro: { limits: { minute: 9 }, bans: off }\n';
@@ -49,13 +49,18 @@ function requestsOf(consumerId: string, limit: number, n: number): RecentRequest
   }));
 }
 
-async function* batchesOf(requests: readonly RecentRequest[], size: number) {
-  for (let from = 0; from < requests.length; from += size) yield requests.slice(from, from + size);
+function recordOf(requests: readonly RecentRequest[], size: number, isComplete = true): RecentRecord {
+  return {
+    async read(take) {
+      for (let from = 0; from < requests.length; from += size) take(requests.slice(from, from + size));
+      return { about: `The last ${requests.length} requests.`, isComplete };
+    },
+  };
 }
 
 describe('the recent record', () => {
   const requests = [...requestsOf('key_1', 3, 5), ...requestsOf('key_🐟"\\', 5, 5)];
-  const recent = { about: 'The last 10 requests.', batches: () => batchesOf(requests.toReversed(), 3) };
+  const recent = recordOf(requests.toReversed(), 3);
 
   test('is replayed as a log is: the plans in force give each verdict again, and own limits stay', async () => {
     const drafts = await draftsWith({ recent: async () => recent });
@@ -65,9 +70,28 @@ describe('the recent record', () => {
         faults: [],
         span: { requests: 10, from: new Date(AT_MS).toISOString(), to: new Date(AT_MS + 4_000).toISOString() },
         report: { differs: { verdicts: 0, bans: 0 }, totals: { recorded: { refused: 2 }, simulated: { refused: 2 } } },
-        kept: 'The last 10 requests.',
+        ...{ kept: 'The last 10 requests.', isComplete: true, baseline: { verdicts: 0 } },
       },
     });
+  });
+
+  test('says of each key which limits were its own', async () => {
+    const drafts = await draftsWith({ recent: async () => recent });
+    const done = await drafts.simulate(body({ text: TEXT.replace('minute: 3', 'minute: 1'), record: 'recent' }));
+    const strict = await draftsWith({
+      recent: async () => recordOf(requestsOf('key_🐟"\\', 5, 6), 3),
+    });
+    expect(done).toMatchObject({ result: { report: { keys: [{ id: 'key_1', ownLimits: {} }] } } });
+    expect(await strict.simulate(body({ text: TEXT, record: 'recent' }))).toMatchObject({
+      result: { report: { keys: [{ id: 'key_🐟"\\', ownLimits: { minute: 5 } }] } },
+    });
+  });
+
+  test('that lacks requests is told by what the plans in force would say of it', async () => {
+    const part = requests.filter((_, i) => i !== 1 && i !== 2);
+    const drafts = await draftsWith({ recent: async () => recordOf(part, 3, false) });
+    const done = await drafts.simulate(body({ text: TEXT.replace('minute: 3', 'minute: 1'), record: 'recent' }));
+    expect(done).toMatchObject({ result: { isComplete: false, baseline: { verdicts: 2 } } });
   });
 
   test('a raised limit admits what was refused', async () => {
@@ -79,17 +103,16 @@ describe('the recent record', () => {
   });
 
   test('without a request there is nothing to simulate, and the sentence says so', async () => {
-    const drafts = await draftsWith({ recent: async () => ({ about: '', batches: () => batchesOf([], 1) }) });
+    const drafts = await draftsWith({ recent: async () => recordOf([], 1) });
     expect(await drafts.simulate(body({ text: TEXT, record: 'recent' }))).toEqual({
       refusal: { code: 'invalid_request', message: expect.stringContaining('remembers no request') },
     });
   });
 
   test('a record that fails is a failure of the request, not of the process', async () => {
-    const broken = {
-      about: '',
-      async *batches() {
-        yield requests;
+    const broken: RecentRecord = {
+      async read(take) {
+        take(requests);
         throw new Error('the worker is gone');
       },
     };

@@ -1,0 +1,102 @@
+import { promisify } from 'node:util';
+import { gunzip, gzip } from 'node:zlib';
+import { WINDOWS } from '../../admit/windows.ts';
+import { JUDGEMENTS } from '../../simulate/log-line.ts';
+import { RECORD_SOURCES } from '../../simulate/recent-record.ts';
+import type { DecidedColumns } from './shapes.ts';
+
+// Decided requests as one gateway leaves them in the store for another: parts of at most `PART_ROWS` requests, each the columns
+// as JSON, compressed. Requests are served between two parts.
+
+const PART_ROWS = 2_000;
+/** A part with the longest consumer ids that callers have takes a fraction of this. */
+const LARGEST_PART = 4 * 1024 * 1024;
+
+/** Packs requests, the newest first. @param processes each with the oldest request first */
+export async function* packedRecord(processes: readonly DecidedColumns[]): AsyncGenerator<Uint8Array> {
+  for (let behind = 0; processes.some(({ atMs }) => behind < atMs.length); behind += PART_ROWS) {
+    for (const columns of processes) {
+      const to = columns.atMs.length - behind;
+      if (to > 0) yield await promisify(gzip)(JSON.stringify(partOf(columns, Math.max(to - PART_ROWS, 0), to)));
+    }
+  }
+}
+
+function partOf(columns: DecidedColumns, from: number, to: number): object {
+  const limitSets = new Map<number, number>();
+  const limits = Array.from(columns.limits.subarray(from, to), (set) => {
+    const known = limitSets.get(set) ?? limitSets.size;
+    limitSets.set(set, known);
+    return known;
+  });
+  return {
+    atMs: [...columns.atMs.subarray(from, to)],
+    costs: [...columns.costs.subarray(from, to)],
+    imposedBans: [...columns.imposedBans.subarray(from, to)],
+    remaining: [...columns.remaining.subarray(from, to)],
+    judgements: [...columns.judgements.subarray(from, to)],
+    sources: [...columns.sources.subarray(from, to)],
+    consumerIds: columns.consumerIds.slice(from, to),
+    plans: columns.plans.slice(from, to),
+    limits,
+    limitSets: [...limitSets.keys()].map((set) => columns.limitSets[set]),
+  };
+}
+
+/**
+ * Reads a part that another gateway has left. Attack: whoever can write to the store leaves a part that expands to gigabytes,
+ * or holds other than decided requests; each member is checked.
+ * @returns null if it is no such part
+ */
+export async function unpackedPart(bytes: Uint8Array): Promise<DecidedColumns | null> {
+  try {
+    const text = await promisify(gunzip)(bytes, { maxOutputLength: LARGEST_PART });
+    return columnsFrom(JSON.parse(text.toString()));
+  } catch {
+    return null;
+  }
+}
+
+function columnsFrom(value: unknown): DecidedColumns | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const given = value as Readonly<Record<string, unknown>>;
+  const { atMs, limitSets } = given;
+  const length = Array.isArray(atMs) ? Math.min(atMs.length, PART_ROWS) : 0;
+  const list = <T>(name: keyof DecidedColumns, isSound: (one: unknown) => one is T): readonly T[] => {
+    const values = given[name];
+    if (!Array.isArray(values) || values.length !== length || !values.every(isSound)) throw new TypeError(name);
+    return values;
+  };
+  if (!Array.isArray(limitSets) || !limitSets.every(isLimitSet)) return null;
+  return {
+    atMs: Float64Array.from(list('atMs', isCount)),
+    costs: Float64Array.from(list('costs', isCount)),
+    imposedBans: Float64Array.from(list('imposedBans', isCount)),
+    remaining: Float64Array.from(list('remaining', isCount)),
+    judgements: Uint8Array.from(list('judgements', isIndexIn(JUDGEMENTS))),
+    sources: Uint8Array.from(list('sources', isIndexIn(RECORD_SOURCES))),
+    consumerIds: list('consumerIds', isText),
+    plans: list('plans', isText),
+    limits: Uint32Array.from(list('limits', isIndexIn(limitSets))),
+    limitSets,
+  };
+}
+
+function isLimitSet(value: unknown): value is DecidedColumns['limitSets'][number] {
+  if (typeof value !== 'object' || value === null) return false;
+  return Object.entries(value).every(([name, limit]) => WINDOW_NAMES.includes(name) && isCount(limit));
+}
+
+const WINDOW_NAMES: readonly string[] = WINDOWS;
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
+function isIndexIn(values: readonly unknown[]): (value: unknown) => value is number {
+  return (value): value is number => isCount(value) && value < values.length;
+}
