@@ -1,9 +1,9 @@
-import { useRef } from 'preact/hooks';
-import { newIdempotencyKey, request, useResource } from './api.ts';
+import { type Resource, request, useOnce, useResource } from './api.ts';
 import { html } from './html.ts';
 import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
 import { countText, momentText } from './kit/format.ts';
 import { Shown } from './kit/states.ts';
+import { WindowList, type Windows } from './kit/windows.ts';
 
 // What an operator does for a caller that is refused. Used by the screens Now, Key and Explain.
 
@@ -12,6 +12,8 @@ export interface Helped {
   readonly how: 'lift' | 'topup';
   readonly id: string;
   readonly name: string | null;
+  /** Only the plan tells the windows of a caller with tokens. */
+  readonly plan?: string | null;
   /** The window that refuses it. */
   readonly window?: string;
 }
@@ -23,8 +25,23 @@ interface Changes {
   readonly onChanged?: () => void;
 }
 
-export function LiftDialog({ of: { id, name }, onClose, onChanged }: Changes) {
-  const act = async () => {
+interface Usage {
+  readonly windows: Windows;
+}
+
+/** The counts of a caller. @param id null: nothing is read */
+export function useUsage<T extends Usage>(id: string | null, plan?: string | null): Resource<T> {
+  const query = id?.startsWith('jwt_') ? plan && `?plan=${encodeURIComponent(plan)}` : '';
+  return useResource<T>(id === null || query == null ? null : `/admin/keys/${encodeURIComponent(id)}/usage${query}`);
+}
+
+export function LiftDialog({ of, onClose, onChanged }: Changes) {
+  const { id, name, plan } = of;
+  const usage = useUsage<Usage>(of.id, of.plan);
+  const topUp = useTopUp(of);
+  const act = async (form: FormData) => {
+    // In this order: what fails after the top-up is repeated without adding twice.
+    const added = form.get('amount') ? `${await topUp(form)} ` : '';
     const { status, data } = await request<{ spent: readonly { window: string; resetAt: number }[] | null }>(
       'DELETE',
       `/admin/bans/${encodeURIComponent(id)}`,
@@ -35,54 +52,75 @@ export function LiftDialog({ of: { id, name }, onClose, onChanged }: Changes) {
       .join(', ');
     const still =
       spent === '' ? '' : ` Still spent, so further requests are refused: ${spent}. Top it up to help at once.`;
-    return `The ban of ${name ?? id} is lifted.${still}${settledText(status)}`;
+    return `${added}The ban of ${name ?? id} is lifted.${still}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Lift the ban of ${name ?? id}`} action="Lift the ban" act=${act} onClose=${onClose}>
     <p>Its strikes are cleared and the next ban is as long as this one was. What its windows have counted stays.</p>
+    <p>If it goes on as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
+    ${
+      (plan || !id.startsWith('jwt_')) &&
+      html`<${Shown} of=${usage} what="the windows">
+        ${({ windows }: Usage) =>
+          html`<${WindowList} of=${windows} />${!id.startsWith('jwt_') && html`<${TopUpFields} windows=${windows} refusing=${of.window} isOptional=${true} />`}`}
+      </${Shown}>`
+    }
   </${ChangeDialog}>`;
 }
 
-interface UsageWindows {
-  readonly windows: Readonly<
-    Record<string, { limit: number | 'unlimited'; used: number; remaining: number | 'unlimited' }>
-  >;
+export function TopUpDialog({ of, onClose, onChanged }: Changes) {
+  const { id, name } = of;
+  const usage = useUsage<Usage>(of.id, of.plan);
+  const topUp = useTopUp(of);
+  const act = async (form: FormData) => {
+    const message = await topUp(form);
+    onChanged?.();
+    return message;
+  };
+  return html`<${ChangeDialog} title=${`Top up ${name ?? id}`} action="Top up" act=${act} onClose=${onClose}>
+    <p>The amount is added to the limit of one window until that window ends. A ban stays until it is lifted or ends.</p>
+    <${Shown} of=${usage} what="the windows">
+      ${({ windows }: Usage) => html`<${TopUpFields} windows=${windows} refusing=${of.window} />`}
+    </${Shown}>
+  </${ChangeDialog}>`;
 }
 
-export function TopUpDialog({ of: { id, name, window: refusing }, onClose, onChanged }: Changes) {
-  const usage = useResource<UsageWindows>(`/admin/keys/${encodeURIComponent(id)}/usage`);
-  // One id for each dialog: a second click, or a repetition after a lost response, adds nothing.
-  const once = useRef(newIdempotencyKey());
-  const act = async (form: FormData) => {
-    const { status, data } = await request<{ window: string; amount: number; limit: number; until: number | null }>(
-      'POST',
-      `/admin/keys/${encodeURIComponent(id)}/topups`,
-      {
-        body: { window: form.get('window'), amount: Number(form.get('amount')) },
-        headers: { 'Idempotency-Key': once.current },
-      },
-    );
-    onChanged?.();
+/** Tops up as the fields of TopUpFields say. A second click, or a repetition after a lost response, adds nothing. */
+function useTopUp({ id, name }: Helped): (form: FormData) => Promise<string> {
+  const once = useOnce();
+  return async (form) => {
+    const body = { window: form.get('window'), amount: Number(form.get('amount')) };
+    const path = `/admin/keys/${encodeURIComponent(id)}/topups`;
+    const { status, data } = await request<{ window: string; limit: number; until: number | null }>('POST', path, {
+      body,
+      headers: once(body),
+    });
     const until = data.until === null ? '' : ` until ${momentText(data.until)}`;
     return `${name ?? id} has ${countText(data.limit)} requests a ${data.window}${until}.${settledText(status)}`;
   };
-  return html`<${ChangeDialog} title=${`Top up ${name ?? id}`} action="Top up" act=${act} onClose=${onClose}>
-    <p>The amount is added to the limit of one window until that window ends. A ban stays until it is lifted.</p>
-    <${Shown} of=${usage} what="the windows">
-      ${({ windows }: UsageWindows) => {
-        const counted = Object.entries(windows).filter(([, { limit }]) => limit !== 'unlimited');
-        if (counted.length === 0) return html`<p>All windows of this key are unlimited.</p>`;
-        return html`<${Field} id="topup-window" label="Window">
-            <select id="topup-window" name="window">
-              ${counted.map(
-                ([window, { used, limit }]) =>
-                  html`<option value=${window} selected=${window === refusing}>${window}: ${countText(used)} of ${countText(limit)} used</option>`,
-              )}
-            </select>
-          </${Field}>
-          <${Field} id="topup-amount" label="Requests to add">
-            <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" required inputmode="numeric" />
-          </${Field}>`;
-      }}
-    </${Shown}>
-  </${ChangeDialog}>`;
+}
+
+function TopUpFields({
+  windows,
+  refusing,
+  isOptional = false,
+}: {
+  windows: Windows;
+  refusing: string | undefined;
+  isOptional?: boolean;
+}) {
+  const counted = Object.entries(windows).filter(([, { limit }]) => limit !== 'unlimited');
+  if (counted.length === 0) return html`<p>All windows of this key are unlimited.</p>`;
+  return html`<div class="pair">
+    <${Field} id="topup-window" label=${isOptional ? 'Window to top up' : 'Window'}>
+      <select id="topup-window" name="window">
+        ${counted.map(
+          ([window, { used, limit }]) =>
+            html`<option value=${window} selected=${window === refusing}>${isOptional ? window : `${window}: ${countText(used)} of ${countText(limit)} used`}</option>`,
+        )}
+      </select>
+    </${Field}>
+    <${Field} id="topup-amount" label="Requests to add" hint=${isOptional && 'Empty: no top-up.'}>
+      <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" required=${!isOptional} inputmode="numeric" aria-describedby=${isOptional && 'topup-amount-hint'} />
+    </${Field}>
+  </div>`;
 }

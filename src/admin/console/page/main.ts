@@ -19,7 +19,7 @@ const SCREENS: readonly { path: string; title: string; load: () => Promise<Scree
   { path: '/keys', title: 'Keys', load: async () => (await import('./screens/keys.ts')).Keys },
   { path: '/plans', title: 'Plans', load: async () => (await import('./screens/plans.ts')).Plans },
   { path: '/explain', title: 'Explain', load: async () => (await import('./screens/explain.ts')).Explain },
-  { path: '/live', title: 'Live', load: async () => (await import('./screens/live.ts')).Live },
+  { path: '/live', title: 'Requests', load: async () => (await import('./screens/live.ts')).Live },
   { path: '/upstreams', title: 'Upstreams', load: async () => (await import('./screens/upstreams.ts')).Upstreams },
   { path: '/retiring', title: 'Retiring routes', load: async () => (await import('./screens/retiring.ts')).Retiring },
   { path: '/audit', title: 'Audit', load: async () => (await import('./screens/audit.ts')).Audit },
@@ -116,8 +116,9 @@ function Shown({
   const isShown = screen !== null;
   useEffect(() => {
     if (!isShown) return;
-    // A new screen begins at its heading, for the keyboard and for screen readers.
-    if (!shown.isFirst) document.querySelector<HTMLElement>('main h1')?.focus();
+    // A new screen begins at its heading, for the keyboard and for screen readers, unless it asks for something first.
+    const start = document.querySelector<HTMLElement>('main [autofocus]');
+    if (start !== null || !shown.isFirst) (start ?? document.querySelector<HTMLElement>('main h1'))?.focus();
     shown.isFirst = false;
     window.scrollTo(0, 0);
   }, [isShown, whole]);

@@ -1,6 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api.ts';
 import { type Children, html } from '../html.ts';
+import { present, usePlace } from '../router.ts';
+import { CopyButton } from './copy.ts';
 
 // Changes are made in a dialog that names the object, and say afterwards what happened.
 
@@ -11,20 +13,37 @@ export function notify(message: string): void {
   notices.dispatchEvent(new CustomEvent('notice', { detail: message }));
 }
 
-/** The place of the last notice. It stays until it is closed or the next comes, so that nobody has to be quick. */
+/** How long a notice stays, unless the pointer or the focus is on it, in milliseconds. */
+const NOTICE_MS = 20_000;
+
+/** The place of the last notice. It belongs to the screen on which it came, and goes before it is no longer true. */
 export function Notices() {
-  const [message, setMessage] = useState('');
+  const { path } = usePlace();
+  const [notice, setNotice] = useState<{ message: string; path: string } | null>(null);
+  const frame = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const show = (event: Event) => setMessage((event as CustomEvent<string>).detail);
+    const show = (event: Event) => setNotice({ message: (event as CustomEvent<string>).detail, path: present().path });
     notices.addEventListener('notice', show);
     return () => notices.removeEventListener('notice', show);
   }, []);
-  return html`<div class="notices" role="status" aria-live="polite">
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout>;
+    const hide = () => {
+      if (frame.current?.matches(':hover, :focus-within')) wait();
+      else setNotice(null);
+    };
+    const wait = () => {
+      timer = setTimeout(hide, NOTICE_MS);
+    };
+    if (notice !== null) wait();
+    return () => clearTimeout(timer);
+  }, [notice]);
+  return html`<div class="notices" role="status" aria-live="polite" ref=${frame}>
     ${
-      message !== '' &&
+      notice?.path === path &&
       html`<div class="notice">
-      <p>${message}</p>
-      <button type="button" class="quiet" onClick=${() => setMessage('')}>Close</button>
+      <p>${notice.message}</p>
+      <button type="button" class="quiet" onClick=${() => setNotice(null)}>Close</button>
     </div>`
     }
   </div>`;
@@ -126,27 +145,15 @@ export function Field({ id, label, hint, children }: { id: string; label: string
 /** A new secret, which nobody can show again. It is in the page only as long as this element is. */
 export function SecretShown({ secret, children }: { secret: string; children?: Children }) {
   const field = useRef<HTMLTextAreaElement>(null);
-  const [said, setSaid] = useState('');
-  const select = () => {
+  useEffect(() => {
     field.current!.focus();
     field.current!.select();
-  };
-  useEffect(select, []);
-  const copy = async () => {
-    try {
-      // Without TLS the page has no clipboard.
-      await navigator.clipboard.writeText(secret);
-      setSaid('Copied.');
-    } catch {
-      select();
-      setSaid('The secret is selected: copy it with Ctrl+C, or ⌘C on a Mac.');
-    }
-  };
+  }, []);
   return html`<p>Copy the secret now: it is shown this once, and nobody can show it again.</p>
     <div class="field">
       <label for="new-secret">Secret</label>
       <textarea ref=${field} id="new-secret" class="code" readonly rows="2" autocomplete="off" spellcheck="false" value=${secret}></textarea>
     </div>
-    <p class="actions"><button type="button" onClick=${copy}>Copy the secret</button> <span role="status">${said}</span></p>
+    <p class="actions"><${CopyButton} of="new-secret" what="the secret" /></p>
     ${children}`;
 }

@@ -1,6 +1,8 @@
 import { useEffect, useRef } from 'preact/hooks';
+import { useResource } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import { navigate, usePlace } from '../router.ts';
+import { Field } from './dialog.ts';
 
 /**
  * A form whose fields are in the address, by their names. They are applied when one changes and when the form is
@@ -26,6 +28,41 @@ export function Filters({ path, label, children }: { path: string; label: string
     <button type="submit">Apply</button>
     ${shown !== '' && html`<button type="button" class="quiet" onClick=${() => navigate(path, 'replace')}>Clear filters</button>`}
   </form>`;
+}
+
+/** A choice of Filters, or of a form of its own with `onChange`. A link may name another value than those offered. */
+export function Choice({
+  id,
+  name,
+  label,
+  any,
+  options,
+  onChange,
+}: {
+  id: string;
+  name: string;
+  label: string;
+  /** What it says if nothing is chosen. */
+  any: string;
+  options: readonly (readonly [value: string, text: string])[];
+  onChange?: (value: string) => void;
+}) {
+  const value = usePlace().query.get(name) ?? '';
+  const isOffered = value === '' || options.some(([one]) => one === value);
+  const choose = (event: Event) => onChange?.((event.target as HTMLSelectElement).value);
+  return html`<${Field} id=${id} label=${label}>
+    <select id=${id} name=${name} value=${value} onChange=${choose}>
+      <option value="">${any}</option>
+      ${[...options, ...(isOffered ? [] : [[value, value]])].map(([one, text]) => html`<option key=${one} value=${one}>${text}</option>`)}
+    </select>
+  </${Field}>`;
+}
+
+/** A choice among the plans in force. */
+export function PlanChoice({ id, onChange }: { id: string; onChange?: (value: string) => void }) {
+  const { data } = useResource<{ plans: readonly { name: string }[] }>('/admin/plans');
+  const options = (data?.plans ?? []).map(({ name }) => [name, name]);
+  return html`<${Choice} id=${id} name="plan" label="Plan" any="All plans" options=${options} onChange=${onChange} />`;
 }
 
 type Named = HTMLInputElement | HTMLSelectElement;

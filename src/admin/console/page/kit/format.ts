@@ -14,6 +14,7 @@ const dayAndClock = new Intl.DateTimeFormat('en-GB', {
   minute: '2-digit',
   second: '2-digit',
 });
+const utcDay = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric', timeZone: 'UTC' });
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' });
 
 export function countText(value: number | 'unlimited'): string {
@@ -69,15 +70,30 @@ export function momentText(at: Moment): string {
   return date.toDateString() === new Date().toDateString() ? clock.format(date) : dayAndClock.format(date);
 }
 
+/** `2026-11-23 12:04:31 UTC`, for somebody in another zone. @param at a valid moment */
+export function utcText(at: Moment): string {
+  return new Date(millisecondsOf(at)).toISOString().replace(/^(.*)T(.{8}).*/, '$1 $2 UTC');
+}
+
 /** A moment in the reader's zone, with UTC as its tooltip. */
 export function Time({ at, dayOnly = false }: { at: Moment; dayOnly?: boolean }) {
   const date = new Date(millisecondsOf(at));
   if (Number.isNaN(date.getTime())) return html`<span>${String(at)}</span>`;
-  const utc = date
-    .toISOString()
-    .replace('T', ' ')
-    .replace(/\.000Z|Z/, ' UTC');
-  return html`<time datetime=${date.toISOString()} title=${utc}>${dayOnly ? day.format(date) : momentText(at)}</time>`;
+  return html`<time datetime=${date.toISOString()} title=${utcText(at)}>${dayOnly ? day.format(date) : momentText(at)}</time>`;
+}
+
+/** A day of UTC, which is none of the reader's zone. @param of `2026-11-23` */
+export function UtcDay({ of }: { of: string }) {
+  return html`<time datetime=${of}>${utcDay.format(Date.parse(of))} (UTC)</time>`;
+}
+
+/** A sentence of the gateway in the manner of the page: its moments, its large numbers and its code. */
+export function Prose({ text }: { text: string }) {
+  return html`<bdi>${text.split(/(`[^`]+`|\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d{4,}\b)/).map((part, i) => {
+    if (i % 2 === 0) return part;
+    if (part.startsWith('`')) return html`<code>${part.slice(1, -1)}</code>`;
+    return part.endsWith('Z') ? html`<${Time} at=${part} />` : countText(Number(part));
+  })}</bdi>`;
 }
 
 /** The present in Unix milliseconds, new each second while `isRunning`. */

@@ -1,15 +1,17 @@
 import { type Children, html } from '../html.ts';
 import { Field } from '../kit/dialog.ts';
-import { CALLER_PATTERN, Filters, isCallerId } from '../kit/filters.ts';
+import { CALLER_PATTERN, Choice, Filters, isCallerId } from '../kit/filters.ts';
 import { countText, plural, Time } from '../kit/format.ts';
 import { ShowMore, useMore } from '../kit/more.ts';
+import { useNames } from '../kit/names.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
-import { Table } from '../kit/table.ts';
-import { hrefOf, usePlace } from '../router.ts';
+import { type Column, Table } from '../kit/table.ts';
+import { usePlace } from '../router.ts';
+import { KeyName } from './now.ts';
 
 /** Of `GET /admin/audit`. */
-interface Change {
+export interface Change {
   readonly id: string;
   readonly time: string;
   readonly action: string;
@@ -59,7 +61,6 @@ const OUTCOMES: Readonly<Record<string, readonly [title: string, kind: 'good' | 
 
 /** What `since` takes, from the present back. */
 const SPANS: readonly (readonly [since: string, title: string])[] = [
-  ['', 'Any time'],
   ['1h', 'Last hour'],
   ['24h', 'Last 24 hours'],
   ['7d', 'Last 7 days'],
@@ -74,8 +75,6 @@ export function Audit() {
     const value = query.get(name) ?? '';
     if (value !== '' && (name !== 'key' || isCallerId(value))) asked.set(name, value);
   }
-  const since = asked.get('since') ?? '';
-  const isKnown = SPANS.some(([span]) => span === since);
   return html`<${Page} title="Audit">
     <${Filters} path="/audit" label="Filter the changes">
       <${Field} id="audit-key" label="Key id">
@@ -84,12 +83,7 @@ export function Audit() {
       <${Field} id="audit-actor" label="Actor">
         <input id="audit-actor" name="actor" placeholder="Name of a token or user" autocomplete="off" spellcheck="false" />
       </${Field}>
-      <${Field} id="audit-since" label="Since">
-        <select id="audit-since" name="since">
-          ${!isKnown && html`<option value=${since}>${since}</option>`}
-          ${SPANS.map(([span, title]) => html`<option key=${span} value=${span}>${title}</option>`)}
-        </select>
-      </${Field}>
+      <${Choice} id="audit-since" name="since" label="Since" any="Any time" options=${SPANS} />
     </${Filters}>
     <${List} path=${`/admin/audit?${asked}`} isFiltered=${asked.size > 1} />
   </${Page}>`;
@@ -98,6 +92,7 @@ export function Audit() {
 function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
   const { first, pages, ...more } = useMore<Changes>(path);
   const changes = pages.flatMap(({ changes }) => changes);
+  const names = useNames(changes.map(({ target }) => target));
   return html`<${Shown} of=${first} what="the changes">
     ${() =>
       changes.length === 0
@@ -110,12 +105,12 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
               rows=${changes}
               keyOf=${({ id }: Change) => id}
               columns=${[
-                { title: 'Time', cell: ({ time }: Change) => html`<${Time} at=${time} />` },
-                { title: 'Actor', cell: ({ actor }: Change) => html`<${ActorName} ...${actor} />` },
-                { title: 'Action', isName: true, cell: ({ action }: Change) => ACTIONS[action] ?? action },
-                { title: 'Target', cell: ({ target }: Change) => html`<${Target} id=${target} />` },
-                { title: 'Outcome', cell: (change: Change) => html`<${Outcome} ...${change} />` },
-                { title: 'What changed', cell: (change: Change) => html`<${Difference} ...${change} />` },
+                ...CHANGE_COLUMNS,
+                {
+                  title: 'Target',
+                  cell: ({ target, before, after }: Change) =>
+                    html`<${Target} id=${target} name=${names.get(target ?? '') ?? after?.name ?? before?.name} />`,
+                },
                 {
                   title: 'Request id',
                   cell: ({ requestId, clientAddress }: Change) =>
@@ -130,6 +125,15 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
   </${Shown}>`;
 }
 
+/** What is told of a change wherever it is shown. */
+export const CHANGE_COLUMNS: readonly Column<Change>[] = [
+  { title: 'Time', cell: ({ time }) => html`<${Time} at=${time} />` },
+  { title: 'Actor', cell: ({ actor }) => html`<${ActorName} ...${actor} />` },
+  { title: 'Action', isName: true, cell: ({ action }) => ACTIONS[action] ?? action },
+  { title: 'Outcome', cell: (change) => html`<${Outcome} ...${change} />` },
+  { title: 'What changed', cell: (change) => html`<${Difference} ...${change} />` },
+];
+
 function ActorName({ kind, name, user, host }: Change['actor']) {
   return html`<span class="two-lines">
     <bdi>${kind === 'shell' ? user : name}</bdi>
@@ -137,10 +141,10 @@ function ActorName({ kind, name, user, host }: Change['actor']) {
   </span>`;
 }
 
-function Target({ id }: { id: string | null }) {
+function Target({ id, name }: { id: string | null; name: unknown }) {
   if (id === null) return '–';
-  const text = html`<code>${id}</code>`;
-  return html`<span class="roomy">${isCallerId(id) ? html`<a href=${hrefOf(`/keys/${id}`)}>${text}</a>` : text}</span>`;
+  if (!isCallerId(id)) return html`<code>${id}</code>`;
+  return html`<${KeyName} id=${id} name=${typeof name === 'string' ? name : null} owner=${null} />`;
 }
 
 function Outcome({ outcome, code }: Change) {

@@ -1,17 +1,19 @@
-import { useState } from 'preact/hooks';
-import { useResource } from '../api.ts';
-import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
+import { useId, useState } from 'preact/hooks';
+import { useRefresh, useResource } from '../api.ts';
+import { type Helped, LiftDialog, TopUpDialog, useUsage } from '../help.ts';
 import { type Children, html } from '../html.ts';
 import { Meter } from '../kit/charts.ts';
+import { CopyButton } from '../kit/copy.ts';
 import { Field } from '../kit/dialog.ts';
 import { isCallerId } from '../kit/filters.ts';
-import { countText, millisecondsOf, plural, Time, Until, useNow } from '../kit/format.ts';
+import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, utcText } from '../kit/format.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
+import { WindowList, type Windows } from '../kit/windows.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import { VerdictBadge } from './live.ts';
-import { KeyName } from './now.ts';
+import { KeyName, useGatewayNames } from './now.ts';
 
 /** Of `GET /admin/refusals/{requestId}`. */
 interface Refusal {
@@ -39,6 +41,8 @@ interface Refusal {
     readonly used: number;
     readonly remaining: number;
   }[];
+  /** What the plan gives where the limit is the key's own, by window. */
+  readonly planLimits?: Readonly<Record<string, number | 'unlimited'>> | null;
   readonly decidedAt: string | null;
   readonly strike: { readonly number: number; readonly of: number } | null;
   readonly ban: { readonly number: number; readonly until: string } | null;
@@ -74,7 +78,7 @@ export function Explain({ rest }: { rest: string }) {
         ? rest === '' &&
           html`<${Empty} title="Why was a request refused?">
             <p>Each response has a field X-Request-Id. Ask the caller for the one of the refused request.</p>
-            <p>Without it, look at <a href=${hrefOf('/keys')}>the caller’s key</a>, or watch <a href=${hrefOf('/live')}>Live</a> while the caller tries again.</p>
+            <p>Without it, look at <a href=${hrefOf('/keys')}>the caller’s key</a>, or watch <a href=${hrefOf('/live')}>Requests</a> while the caller tries again.</p>
           </${Empty}>`
         : isUnknown
           ? refusals.isLoading
@@ -117,7 +121,7 @@ function Ask({ id, fault }: { id: string; fault: string | null }) {
   };
   return html`<form class="filters" role="search" aria-label="Explain a refusal" onSubmit=${submit}>
     <${Field} id="request-id" label="X-Request-Id">
-      <input id="request-id" name="id" defaultValue=${id} required autocomplete="off" spellcheck="false" autocapitalize="off" class="code" aria-invalid=${error !== null} aria-describedby="request-id-fault" />
+      <input id="request-id" name="id" defaultValue=${id} autofocus=${id === ''} required autocomplete="off" spellcheck="false" autocapitalize="off" class="code" aria-invalid=${error !== null} aria-describedby="request-id-fault" />
     </${Field}>
     <button type="submit" class="primary">Explain</button>
     <p class="problem-line wide" role="alert" id="request-id-fault">${error}</p>
@@ -130,22 +134,30 @@ function NotFound({ id, message, retry }: { id: string; message: string; retry: 
     <ul class="bullets">
       <li>Compare the id with the response: <code>${id}</code>. A request that was admitted is not kept.</li>
       <li>Search <a href=${hrefOf('/keys')}>the caller’s key</a> and see what its windows and its history say.</li>
-      <li>Watch <a href=${hrefOf('/live')}>Live</a> while the caller tries again.</li>
+      <li>Watch <a href=${hrefOf('/live')}>Requests</a> while the caller tries again.</li>
     </ul>
     <p><button type="button" onClick=${retry}>Try again</button></p>
   </${Empty}>`;
 }
 
 function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) => void }) {
-  const { consumerId, name, owner, plan, window, ban, limits, strike, retryAt, status, code } = refusal;
+  const { consumerId, name, owner, plan, window, ban, limits, strike, status, code } = refusal;
+  const retryAt = wholeSecond(refusal.retryAt);
+  const ofPlan = (of: string) => refusal.planLimits?.[of];
   const mayHelp = useMay('operator');
   const now = useNow();
   const isKnown = consumerId !== null && isCallerId(consumerId);
+  const gateways = useGatewayNames();
+  const usage = useUsage<{ windows: Windows; ban: { until: number } | null }>(isKnown ? consumerId : null, plan);
+  useRefresh(usage.reload, COUNTS_MS);
+  const answer = answerOf(refusal);
+  const answerId = useId();
   const isBanned = ban !== null && millisecondsOf(ban.until) > now;
-  const one = { id: consumerId ?? '', name, ...(window === null ? {} : { window }) };
+  const one = { id: consumerId ?? '', name, plan, ...(window === null ? {} : { window }) };
   return html`<article class="panel explained" aria-label="Refusal">
-    <p class="sentence">${refusal.sentence}</p>
-    <p class="advice">${refusal.advice}</p>
+    ${name !== null && html`<h2><bdi>${name}</bdi></h2>`}
+    <p class="sentence"><${Prose} text=${refusal.sentence} /></p>
+    <p class="advice"><${Prose} text=${refusal.advice} /></p>
     ${
       isKnown &&
       html`<p class="actions">
@@ -154,13 +166,20 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
         <a class="button" href=${hrefOf(`/keys/${consumerId}`)}>Open the key</a>
       </p>`
     }
+    ${
+      answer !== null &&
+      html`<div class="customer">
+        <p id=${answerId}>${answer}</p>
+        <p class="actions foot"><${CopyButton} of=${answerId} what="for the customer" /></p>
+      </div>`
+    }
     <ol class="timeline">
       <${Step} title="The request came">
         <p><${Time} at=${refusal.at} /> from <code>${refusal.clientAddress}</code></p>
         <p class="break"><code>${refusal.method} <bdi>${refusal.path ?? '(not readable)'}</bdi></code></p>
       </${Step}>
       <${Step} title="Gateway">
-        <p class="break">${refusal.gatewayHost}${refusal.gatewayHost !== refusal.gateway && html` <span class="muted">${refusal.gateway}</span>`}</p>
+        <p class="break">${gateways.get(refusal.gateway) ?? refusal.gatewayHost}${refusal.gatewayHost !== refusal.gateway && html` <span class="muted">${refusal.gateway}</span>`}</p>
       </${Step}>
       <${Step} title="Route">${refusal.route === null ? html`<p class="muted">None matched.</p>` : html`<p class="break"><code>${refusal.route}</code></p>`}</${Step}>
       <${Step} title="Caller">
@@ -182,7 +201,10 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
               html`<li key=${of}>
                 <p><strong>${of}</strong> <span class="muted">${form}</span> ${of === window && html`<${Badge} kind="bad">Refused here</${Badge}>`}</p>
                 <${Meter} label=${`Used of the ${of}`} used=${used} limit=${limit} />
-                <p>${countText(used)} of ${countText(limit)} used, ${countText(remaining)} left</p>
+                <p>
+                  ${countText(used)} of ${countText(limit)} used, ${countText(remaining)} left
+                  ${ofPlan(of) !== undefined && html` <span class="muted">own limit; plan ${plan} gives ${countText(ofPlan(of)!)}</span>`}
+                </p>
               </li>`,
           )}
         </ul>
@@ -201,11 +223,44 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
             ? html`<p class="muted">Not a matter of waiting.</p>`
             : millisecondsOf(retryAt) > now
               ? html`<p class="countdown"><${Until} at=${retryAt} /></p>`
-              : html`<p><${Time} at=${retryAt} />, which has passed. The same request succeeds now, unless a limit was used up again or a ban has begun.</p>`
+              : html`<p><${Time} at=${retryAt} />: that has passed, the same request succeeds unless other requests have used the window since.</p>`
         }
       </${Step}>
+      ${
+        isKnown &&
+        html`<${Step} title="Its windows now">
+          <${Shown} of=${usage} what="the windows">
+            ${({ windows, ban }: { windows: Windows; ban: { until: number } | null }) =>
+              html`${ban !== null && html`<p><${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}></p>`}<${WindowList} of=${windows} />`}
+          </${Shown}>
+        </${Step}>`
+      }
     </ol>
   </article>`;
+}
+
+/** How often the counts of the present are read again, in milliseconds. */
+const COUNTS_MS = 5_000;
+
+/** In Unix seconds, rounded up so that it is not too early. */
+function wholeSecond(at: string | null): number | null {
+  return at === null ? null : Math.ceil(millisecondsOf(at) / 1_000);
+}
+
+/** What the customer is told: two sentences without what is internal. Null: the refusal was for no limit. */
+function answerOf({ requestId, at, code, window, limits, retryAt, status, imposedBan }: Refusal): string | null {
+  const limit = limits.find((one) => one.window === window)?.limit;
+  if (window === null || limit === undefined || !(code === 'rate_limit_exceeded' || code === 'api_key_banned'))
+    return null;
+  const why =
+    code === 'rate_limit_exceeded'
+      ? `you had used all ${countText(limit)} requests a ${window}`
+      : `${imposedBan ? 'it was one too many' : 'you had sent too many'} beyond your limit of ${countText(limit)} requests a ${window}, which blocks all requests for a while`;
+  const then =
+    retryAt === null
+      ? 'Waiting does not help: please ask us for a higher limit.'
+      : `Requests succeed again from ${utcText(wholeSecond(retryAt)!)} on, if you wait until then and stay below the limit.`;
+  return `Your request ${requestId} at ${utcText(at)} got the response ${status} because ${why}. ${then}`;
 }
 
 function Step({ title, note, children }: { title: string; note?: Children; children?: Children }) {

@@ -2,7 +2,7 @@ import { useRef, useState } from 'preact/hooks';
 import { ApiError, request, useOnce } from '../api.ts';
 import { html } from '../html.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
-import { countText, millisecondsOf } from '../kit/format.ts';
+import { countText, millisecondsOf, momentText } from '../kit/format.ts';
 import { Badge } from '../kit/page.ts';
 
 // What a key is, and the two dialogs with its fields: to create one and to edit one.
@@ -45,14 +45,14 @@ export function pathOf(id: string): string {
   return `/admin/keys/${encodeURIComponent(id)}`;
 }
 
-export function stateOf({ revokedAt, expiresAt }: Key): 'live' | 'revoked' | 'expired' {
+export function stateOf({ revokedAt, expiresAt }: Key): 'active' | 'revoked' | 'expired' {
   if (revokedAt !== null) return 'revoked';
-  return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now() ? 'expired' : 'live';
+  return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now() ? 'expired' : 'active';
 }
 
 export function KeyState({ of: key }: { of: Key }) {
   const state = stateOf(key);
-  if (state === 'live') return html`<${Badge} kind="good">Live</${Badge}>`;
+  if (state === 'active') return html`<${Badge} kind="good">Active</${Badge}>`;
   return html`<${Badge} kind="plain">${state === 'revoked' ? 'Revoked' : 'Expired'}</${Badge}>`;
 }
 
@@ -96,6 +96,20 @@ function changesOf(form: FormData, before: Values): Record<string, unknown> {
   }
   if (Object.keys(limits).length > 0) changes.limits = limits;
   return changes;
+}
+
+/** What a request has set, in words: `plan pro, 600 a minute, no owner`. Notes may be long. */
+function changedText({ limits = {}, notes, ...rest }: Record<string, unknown>): string {
+  const ofPlan = ([window, limit]: [string, unknown]) =>
+    limit === null ? `the plan’s limit a ${window}` : `${countText(limit as Limit)} a ${window}`;
+  return [
+    ...Object.entries(rest).map(([name, value]) => {
+      if (name !== 'expiresAt') return value === null ? `no ${name}` : `${name} ${value}`;
+      return value === null ? 'never expires' : `expires ${momentText(value as string)}`;
+    }),
+    ...Object.entries(limits as object).map(ofPlan),
+    ...(notes === undefined ? [] : [notes === null ? 'no notes' : 'new notes']),
+  ].join(', ');
 }
 
 /**
@@ -177,19 +191,25 @@ export function CreateDialog({
   onClose: (id: string | null) => void;
 }) {
   const [made, setMade] = useState<KeyWithSecret | null>(null);
+  const told = useRef('');
   const once = useOnce();
   const act = async (form: FormData) => {
     const body = changesOf(form, {});
     const { status, data } = await request<KeyWithSecret>('POST', '/admin/keys', { body, headers: once(body) });
+    told.current = `The key ${data.name ?? data.id} is created on the plan ${data.plan}.${settledText(status)}`;
     setMade(data);
-    notify(`The key ${data.name ?? data.id} is created on the plan ${data.plan}.${settledText(status)}`);
     return null;
+  };
+  const close = () => {
+    onClose(made?.id ?? null);
+    // After it: a notice belongs to the screen on which it comes.
+    if (made !== null) notify(told.current);
   };
   return html`<${ChangeDialog}
     title=${made === null ? 'Create a key' : `The key ${made.name ?? made.id} is created`}
     action="Create key"
     act=${act}
-    onClose=${() => onClose(made?.id ?? null)}
+    onClose=${close}
     result=${made !== null && html`<${SecretShown} secret=${made.key} />`}
   >
     <${KeyFields} values=${{}} plans=${plans} />
@@ -221,7 +241,7 @@ export function EditDialog({
     try {
       const { status, data } = await request<Key>('PATCH', pathOf(key.id), { body, headers });
       onChanged();
-      return `${data.name ?? data.id} is changed.${settledText(status)}`;
+      return `${data.name ?? data.id} is changed. Now: ${changedText(body)}.${settledText(status)}`;
     } catch (failure) {
       if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
       throw await takeOver(failure);

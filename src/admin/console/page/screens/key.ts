@@ -1,15 +1,17 @@
 import { useRef, useState } from 'preact/hooks';
 import { ApiError, isPassing, type Resource, request, useOnce, useRefresh, useResource } from '../api.ts';
-import { LiftDialog, TopUpDialog } from '../help.ts';
+import { LiftDialog, TopUpDialog, useUsage } from '../help.ts';
 import { html } from '../html.ts';
-import { BarChart, Meter, type Series } from '../kit/charts.ts';
+import { BarChart, type Series } from '../kit/charts.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
-import { countText, lengthText, momentText, plural, Time, Until } from '../kit/format.ts';
+import { countText, lengthText, momentText, plural, Time, Until, UtcDay } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Problem, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
+import { WindowList, type Windows } from '../kit/windows.ts';
 import { hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
+import { CHANGE_COLUMNS, type Change } from './audit.ts';
 import {
   EditDialog,
   type Key,
@@ -22,18 +24,8 @@ import {
 } from './key-form.ts';
 import { ordinal } from './now.ts';
 
-interface WindowUsage {
-  readonly limit: number | 'unlimited';
-  readonly used: number;
-  readonly remaining: number | 'unlimited';
-  readonly resetAt: number;
-  /** Its kind in words; absent for a window that is only watched. */
-  readonly form?: string;
-  readonly topUp?: { readonly amount: number; readonly until: number } | null;
-}
-
 interface Standing {
-  readonly windows: Readonly<Record<string, WindowUsage>>;
+  readonly windows: Windows;
   readonly strikes: number;
   readonly ban: { readonly number: number; readonly until: number } | null;
 }
@@ -61,17 +53,6 @@ interface DeprecatedRoute {
   readonly lastDay: string;
 }
 
-interface Change {
-  readonly id: string;
-  readonly time: string;
-  readonly action: string;
-  readonly outcome: string;
-  readonly code: string | null;
-  readonly actor: { readonly name?: string; readonly user?: string; readonly host?: string };
-  readonly before: object | null;
-  readonly after: object | null;
-}
-
 type DialogName = 'lift' | 'topup' | 'reset' | 'rotate' | 'revoke' | 'delete' | 'edit';
 
 /** The key as it was when a dialog was opened: what is read again meanwhile does not change what somebody agrees to. */
@@ -92,8 +73,7 @@ export function KeyScreen({ id }: { id: string }) {
   const plan = usePlace().query.get('plan');
   const key = useResource<Key>(hasTokens ? null : path);
   const plans = useResource<{ plans: readonly Plan[] }>('/admin/plans');
-  const planQuery = hasTokens && plan !== null ? `?plan=${encodeURIComponent(plan)}` : '';
-  const usage = useResource<Usage>(hasTokens && plan === null ? null : `${path}/usage${planQuery}`);
+  const usage = useUsage<Usage>(id, plan);
   const hours = useResource<History>(`${path}/history?step=hour`);
   const days = useResource<History>(`${path}/history?step=day`);
   const routes = useResource<{ routes: readonly DeprecatedRoute[] }>(`${path}/deprecations`);
@@ -174,7 +154,7 @@ function KeyActions({ of: key, open }: { of: Key; open: (dialog: DialogName) => 
   return html`<span class="actions">
     ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('edit')}>Edit…</button>`}
     ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('revoke')}>Revoke…</button>`}
-    ${mayDelete && state !== 'live' && html`<button type="button" onClick=${() => open('delete')}>Delete…</button>`}
+    ${mayDelete && state !== 'active' && html`<button type="button" onClick=${() => open('delete')}>Delete…</button>`}
   </span>`;
 }
 
@@ -191,7 +171,7 @@ function Head({
   const ban = usage?.ban ?? null;
   const plan = key?.plan ?? usage?.plan;
   return html`<p class="actions key-head">
-      ${key !== null && html`<${KeyState} of=${key} />`}
+      ${key !== null && (ban === null || stateOf(key) !== 'active') && html`<${KeyState} of=${key} />`}
       ${ban !== null && html`<${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}>`}
       ${key?.name && html`<code>${id}</code>`}
       ${plan !== undefined && html`<span>plan <strong>${plan}</strong></span>`}
@@ -209,11 +189,11 @@ function About({ of: key }: { of: Key }) {
       <dt>Owner</dt>
       <dd><bdi>${key.owner ?? '–'}</bdi></dd>
       <dt>Created</dt>
-      <dd><${Time} at=${key.createdAt} /></dd>
+      <dd><${Time} at=${key.createdAt} dayOnly=${true} /></dd>
       ${key.revokedAt !== null && html`<dt>Revoked</dt><dd><${Time} at=${key.revokedAt} /></dd>`}
       <dt>Expires</dt>
-      <dd>${key.expiresAt === null ? 'never' : stateOf(key) === 'live' ? html`<${Until} at=${key.expiresAt} />` : html`<${Time} at=${key.expiresAt} />`}</dd>
-      ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : html`<time>${key.lastUsedOn}</time> (UTC)`}</dd>`}
+      <dd>${key.expiresAt === null ? 'never' : stateOf(key) === 'active' ? html`<${Until} at=${key.expiresAt} />` : html`<${Time} at=${key.expiresAt} />`}</dd>
+      ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : html`<${UtcDay} of=${key.lastUsedOn} />`}</dd>`}
       <dt>Own limits</dt>
       <dd>${own.join(', ') || 'none'}</dd>
       ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
@@ -253,7 +233,7 @@ function Limits({
   return html`<${Section} title="Limits" note=${note}>
     <${Shown} of=${usage} what="the limits">
       ${(data: Usage) => html`<div class="panel stack">
-        <${Windows} of=${data} />
+        <${WindowList} of=${data.windows} />
         <${Strikes} of=${data} plan=${plan} />
         ${
           mayHelp &&
@@ -267,7 +247,7 @@ function Limits({
           data.shadow !== undefined &&
           html`<div class="watched stack">
             <h3>Watched limits, which refuse nobody</h3>
-            <${Windows} of=${data.shadow} />
+            <${WindowList} of=${data.shadow.windows} />
             <p>${plural(data.shadow.strikes, 'strike')}${data.shadow.ban !== null && html`, would be banned until <${Until} at=${data.shadow.ban.until} />`}</p>
           </div>`
         }
@@ -276,52 +256,25 @@ function Limits({
   </${Section}>`;
 }
 
-function Windows({ of: { windows } }: { of: Standing }) {
-  const all = Object.entries(windows);
-  if (all.length === 0) return html`<p>No window is limited.</p>`;
-  return html`<ul class="windows">
-    ${all.map(([window, { limit, used, remaining, resetAt, form, topUp }]) => {
-      const name = html`<span><strong>${window}</strong>${form && html` <span class="muted">${form}</span>`}</span>`;
-      if (limit === 'unlimited')
-        return html`<li key=${window}>${name}<span class="muted">unlimited, not counted</span></li>`;
-      return html`<li key=${window}>
-        ${name}
-        <span class="used">
-          <${Meter} label=${`Used of the ${window}`} used=${used} limit=${limit} />
-          <span>
-            ${countText(used)} of ${countText(limit)} used, ${countText(remaining)} left
-            ${remaining === 0 && html` <${Badge} kind="bad">Spent</${Badge}>`}
-            ${remaining !== 0 && Number(remaining) <= limit / 10 && html` <${Badge} kind="warn">Nearly spent</${Badge}>`}
-          </span>
-          ${topUp && html`<span class="muted">Topped up by ${countText(topUp.amount)} until <${Until} at=${topUp.until} /></span>`}
-        </span>
-        <span>
-          ${
-            used === 0 && form === 'fixed'
-              ? html`<span class="muted">Begins with the next request.</span>`
-              : html`<span class="muted">${form?.startsWith('sliding') ? 'Its oldest slice leaves at' : 'Resets at'}</span> <${Until} at=${resetAt} />`
-          }
-        </span>
-      </li>`;
-    })}
-  </ul>`;
-}
-
 function Strikes({ of: { strikes, ban, rung, nextBanSeconds }, plan }: { of: Usage; plan: Plan | undefined }) {
   if (nextBanSeconds === null) return html`<p class="muted">This plan bans nobody.</p>`;
   const rule = plan?.bans ?? null;
   return html`<dl class="facts">
-    <dt>Strikes</dt>
-    <dd>
-      ${rule === null ? countText(strikes) : `${countText(strikes)} of ${countText(rule.after)}`}
-      ${rule !== null && html` <span class="muted">within ${lengthText(rule.withinMs / 1_000)}; each refusal is one</span>`}
-    </dd>
+    ${
+      ban === null &&
+      html`<dt>Strikes</dt>
+        <dd>
+          ${rule === null ? countText(strikes) : `${countText(strikes)} of ${countText(rule.after)}`}
+          ${rule !== null && html` <span class="muted">within ${lengthText(rule.withinMs / 1_000)}; each refusal is one</span>`}
+        </dd>`
+    }
     <dt>Ban</dt>
     <dd>
       ${
         ban === null
           ? html`none now${rung > 0 && html` <span class="muted">its ${ordinal(rung)} ban is not forgotten yet</span>`}`
-          : html`<${Badge} kind="bad">${ordinal(ban.number)} ban, until <${Until} at=${ban.until} /></${Badge}>`
+          : html`<${Badge} kind="bad">${ordinal(ban.number)} ban, until <${Until} at=${ban.until} /></${Badge}>
+              <p class="muted">${rule !== null && `Banned for ${plural(rule.after, 'refusal')} within ${lengthText(rule.withinMs / 1_000)}. `}Requests during a ban do not lengthen it.</p>`
       }
     </dd>
     <dt>Next ban</dt>
@@ -377,7 +330,7 @@ function Used({ history, id, title, step, stepMs, buckets, label }: Span & { his
 }
 
 function Secrets({ of: key, open }: { of: Key; open: (dialog: DialogName) => void }) {
-  const mayRotate = useMay('operator') && stateOf(key) === 'live';
+  const mayRotate = useMay('operator') && stateOf(key) === 'active';
   type Secret = Key['secrets'][number];
   return html`<${Section} title="Secrets" note="Those that work, by their last four.">
     ${
@@ -393,7 +346,7 @@ function Secrets({ of: key, open }: { of: Key; open: (dialog: DialogName) => voi
                 isName: true,
                 cell: (secret: Secret) => html`<${LastFour} of=${{ secrets: [secret] }} />`,
               },
-              { title: 'Created', cell: ({ createdAt }: Secret) => html`<${Time} at=${createdAt} />` },
+              { title: 'Created', cell: ({ createdAt }: Secret) => html`<${Time} at=${createdAt} dayOnly=${true} />` },
               {
                 title: 'Ends',
                 cell: ({ expiresAt }: Secret) =>
@@ -423,7 +376,7 @@ function Deprecated({ routes }: { routes: Resource<{ routes: readonly Deprecated
                   cell: ({ route, methods }: DeprecatedRoute) => html`<code>${methods?.join(', ')} ${route}</code>`,
                 },
                 { title: 'Calls', isNumber: true, cell: ({ calls }: DeprecatedRoute) => countText(calls) },
-                { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => html`<time>${lastDay}</time>` },
+                { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => html`<${UtcDay} of=${lastDay} />` },
                 {
                   title: 'Ends',
                   cell: ({ sunset }: DeprecatedRoute) =>
@@ -439,18 +392,6 @@ function Deprecated({ routes }: { routes: Resource<{ routes: readonly Deprecated
   </${Section}>`;
 }
 
-const ACTIONS: Readonly<Record<string, string>> = {
-  'key.create': 'Created',
-  'key.import': 'Imported',
-  'key.update': 'Edited',
-  'key.rotate': 'Rotated',
-  'key.revoke': 'Revoked',
-  'key.delete': 'Deleted',
-  'ban.lift': 'Ban lifted',
-  'keys.topup': 'Topped up',
-  'usage.reset': 'Usage reset',
-};
-
 function Changes({ id, changes }: { id: string; changes: Resource<{ changes: readonly Change[] }> }) {
   const all = html`<a href=${auditHref(id)}>All in Audit</a>`;
   return html`<${Section} title="Last changes" note=${all}>
@@ -462,46 +403,10 @@ function Changes({ id, changes }: { id: string; changes: Resource<{ changes: rea
               caption="Last changes of this key"
               rows=${changes}
               keyOf=${(change: Change) => change.id}
-              columns=${[
-                { title: 'When', isName: true, cell: ({ time }: Change) => html`<${Time} at=${time} />` },
-                {
-                  title: 'What',
-                  cell: ({ action, outcome, code }: Change) =>
-                    html`${ACTIONS[action] ?? action}${outcome !== 'done' && html` <span class="muted">(${outcome}${code !== null && `: ${code}`})</span>`}`,
-                },
-                {
-                  title: 'Who',
-                  cell: ({ actor }: Change) => html`<bdi>${actor.name ?? `${actor.user}@${actor.host}`}</bdi>`,
-                },
-                {
-                  title: 'Difference',
-                  cell: (change: Change) => html`<bdi class="clamp">${differenceOf(change)}</bdi>`,
-                },
-              ]}
+              columns=${CHANGE_COLUMNS}
             />`}
     </${Shown}>
   </${Section}>`;
-}
-
-/** What a change made different: `plan: free → pro`. */
-function differenceOf({ before, after }: Change): string {
-  const [was, is] = [(before ?? {}) as Record<string, unknown>, (after ?? {}) as Record<string, unknown>];
-  return (
-    [...new Set([...Object.keys(was), ...Object.keys(is)])]
-      .map((name) => ({ name, from: valueText(was[name]), to: valueText(is[name]) }))
-      .filter(({ from, to }) => from !== to)
-      .map(({ name, from, to }) => (before === null ? `${name}: ${to}` : `${name}: ${from} → ${to}`))
-      .join(', ') || '–'
-  );
-}
-
-function valueText(value: unknown): string {
-  if (value === undefined || value === null) return '–';
-  if (typeof value !== 'object') return String(value);
-  const parts = Array.isArray(value)
-    ? value.map(valueText)
-    : Object.entries(value).map(([name, inner]) => `${name} ${valueText(inner)}`);
-  return parts.join(' ') || '–';
 }
 
 interface Changing {
@@ -530,7 +435,7 @@ function Dialogs({
   plans: readonly Plan[] | null;
 }) {
   if (dialog === 'lift')
-    return html`<${LiftDialog} of=${{ how: 'lift', id, name }} onClose=${onClose} onChanged=${onChanged} />`;
+    return html`<${LiftDialog} of=${{ how: 'lift', id, name, plan: usage?.plan }} onClose=${onClose} onChanged=${onChanged} />`;
   if (dialog === 'topup') {
     const spent = Object.entries(usage?.windows ?? {}).find(([, { remaining }]) => remaining === 0)?.[0];
     return html`<${TopUpDialog} of=${{ how: 'topup', id, name, window: spent }} onClose=${onClose} onChanged=${onChanged} />`;

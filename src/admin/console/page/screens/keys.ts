@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isPassing, request, useResource } from '../api.ts';
 import { html } from '../html.ts';
-import { Field } from '../kit/dialog.ts';
-import { countText, plural, Time } from '../kit/format.ts';
+import { Choice, PlanChoice } from '../kit/filters.ts';
+import { countText, plural, Time, UtcDay } from '../kit/format.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { Empty, Problem } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
@@ -67,11 +67,10 @@ function KeyList() {
     <form role="search" aria-label="Keys" class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <${TextFilter} name="q" label="Search" value=${isSecretAsked ? '' : asked} ...${text} isWide=${true}
         hint="A part of a name, owner or id, the last four of a secret, or a whole secret, which stays out of the address." />
-      <${Choice} name="plan" label="Plan" any="All plans" query=${query} set=${set}
-        options=${(plans ?? []).map(({ name }) => [name, name] as const)} />
+      <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
       <${TextFilter} name="owner" label="Owner" value=${query.get('owner') ?? ''} ...${text} />
-      <${Choice} name="expiring" label="Expires within" any="Any time" query=${query} set=${set} options=${SPANS} />
-      <${Choice} name="unused" label="Unused for" any="Any time" query=${query} set=${set} options=${SPANS} />
+      <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="Any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
+      <${Choice} id="filter-unused" name="unused" label="Unused for" any="Any time" options=${SPANS} onChange=${(value: string) => set('unused', value)} />
       <label class="check">
         <input type="checkbox" checked=${query.get('all') === 'true'} onChange=${(event: Event) => set('all', (event.target as HTMLInputElement).checked ? 'true' : '')} />
         Show revoked
@@ -173,33 +172,6 @@ function TextFilter({
       aria-describedby=${hint && `${id}-hint`} onInput=${onInput} onChange=${(event: Event) => commit(event.target as HTMLInputElement)} />
     ${hint && html`<p class="hint" id="${id}-hint">${hint}</p>`}
   </div>`;
-}
-
-function Choice({
-  name,
-  label,
-  any,
-  options,
-  query,
-  set,
-}: {
-  name: Filter;
-  label: string;
-  any: string;
-  options: readonly (readonly [value: string, text: string])[];
-  query: URLSearchParams;
-  set: (name: Filter, value: string) => void;
-}) {
-  const value = query.get(name) ?? '';
-  // A link may name another value than those offered.
-  const all = value === '' || options.some(([one]) => one === value) ? options : [...options, [value, value] as const];
-  const id = `filter-${name}`;
-  return html`<${Field} id=${id} label=${label}>
-    <select id=${id} value=${value} onChange=${(event: Event) => set(name, (event.target as HTMLSelectElement).value)}>
-      <option value="">${any}</option>
-      ${all.map(([one, text]) => html`<option key=${one} value=${one}>${text}</option>`)}
-    </select>
-  </${Field}>`;
 }
 
 type FoundBySecret = { key: Key; isCurrent: boolean } | { error: ApiError } | { isRunning: true };
@@ -378,7 +350,7 @@ function KeyTable({ keys }: { keys: readonly Key[] }) {
         ? [
             {
               title: 'Last used',
-              cell: ({ lastUsedOn }: Key) => (lastUsedOn ? html`<time>${lastUsedOn}</time>` : 'not within 92 days'),
+              cell: ({ lastUsedOn }: Key) => (lastUsedOn ? html`<${UtcDay} of=${lastUsedOn} />` : 'not within 92 days'),
             },
           ]
         : []),

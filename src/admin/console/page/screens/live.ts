@@ -1,13 +1,15 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
-import { useEvents, useResource } from '../api.ts';
+import { useEvents } from '../api.ts';
 import { html } from '../html.ts';
 import { Field } from '../kit/dialog.ts';
-import { CALLER_PATTERN, Filters, isCallerId } from '../kit/filters.ts';
+import { CALLER_PATTERN, Choice, Filters, isCallerId, PlanChoice } from '../kit/filters.ts';
 import { countText, plural, rateText, Time } from '../kit/format.ts';
+import { useNames } from '../kit/names.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import { hrefOf, usePlace } from '../router.ts';
+import { keyHref, useGatewayNames } from './now.ts';
 
 /** Of `event: requests` of `GET /admin/events/requests`. */
 interface Tailed {
@@ -60,40 +62,22 @@ export function Live() {
   const filter = new URLSearchParams(
     [...query].filter(([name, value]) => Object.hasOwn(IS_VALID, name) && IS_VALID[name]!(value)),
   ).toString();
-  const gateways = useResource<{ gateways: readonly { id: string; host: string }[] }>('/admin/gateways').data;
-  // A gateway that has come since is named by its id.
-  const columns = useMemo(() => columnsOf(new Map(gateways?.gateways.map(({ id, host }) => [id, host]))), [gateways]);
-  return html`<${Page} title="Live">
+  return html`<${Page} title="Requests">
     <${Filters} path="/live" label="Filter the requests">
-      <${Field} id="live-plan" label="Plan"><${PlanSelect} now=${query.get('plan')} /></${Field}>
+      <${PlanChoice} id="live-plan" />
       <${Field} id="live-key" label="Key id">
         <input id="live-key" name="key" pattern=${CALLER_PATTERN} title="key_… or jwt_…, not a secret" placeholder="key_…" autocomplete="off" spellcheck="false" />
       </${Field}>
       <${Field} id="live-route" label="Route">
         <input id="live-route" name="route" placeholder="/pets/{id}" autocomplete="off" spellcheck="false" />
       </${Field}>
-      <${Field} id="live-verdict" label="Verdict">
-        <select id="live-verdict" name="verdict">
-          <option value="">All</option>
-          ${Object.entries(VERDICTS).map(([name, [title]]) => html`<option value=${name}>${title}</option>`)}
-        </select>
-      </${Field}>
+      <${Choice} id="live-verdict" name="verdict" label="Verdict" any="All" options=${Object.entries(VERDICTS).map(([name, [title]]) => [name, title])} />
       <${Field} id="live-status" label="Status">
         <input id="live-status" name="status" pattern="[1-5]([0-9][0-9]|xx)" title="A status such as 429, or a class such as 5xx" placeholder="429, 5xx" size="8" autocomplete="off" />
       </${Field}>
     </${Filters}>
-    <${Tail} key=${filter} filter=${filter} columns=${columns} />
+    <${Tail} key=${filter} filter=${filter} />
   </${Page}>`;
-}
-
-function PlanSelect({ now }: { now: string | null }) {
-  const { data } = useResource<{ plans: readonly { name: string }[] }>('/admin/plans');
-  const names = new Set(data?.plans.map(({ name }) => name));
-  if (now !== null && now !== '') names.add(now);
-  return html`<select id="live-plan" name="plan">
-    <option value="">All</option>
-    ${[...names].map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
-  </select>`;
 }
 
 /** Most rows in the page, and most that wait while the tail is paused. */
@@ -139,8 +123,11 @@ function changed(state: Rows, change: Change): Rows {
   return { ...next, skipped, rows: [...waiting, ...state.rows].slice(0, MOST_ROWS), waiting: [] };
 }
 
-function Tail({ filter, columns }: { filter: string; columns: readonly Column<Row>[] }) {
+function Tail({ filter }: { filter: string }) {
   const [state, change] = useReducer(changed, NONE);
+  const gateways = useGatewayNames();
+  const names = useNames(state.rows.map(({ consumerId }) => consumerId));
+  const columns = useMemo(() => columnsOf(gateways, names), [gateways, names]);
   const [isStopped, setStopped] = useState(false);
   const [isAway, setAway] = useState(false);
   const frame = useRef<HTMLDivElement>(null);
@@ -217,11 +204,13 @@ function Tail({ filter, columns }: { filter: string; columns: readonly Column<Ro
   </section>`;
 }
 
-const columnsOf = (hosts: ReadonlyMap<string, string>): readonly Column<Row>[] => [
+type Names = ReadonlyMap<string, string | null>;
+
+const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
   {
     title: 'Time',
     cell: ({ at, gateway }) =>
-      html`<span class="two-lines"><${Time} at=${at} /><span class="muted">${hosts.get(gateway) ?? gateway}</span></span>`,
+      html`<span class="two-lines"><${Time} at=${at} /><span class="muted">${gateways.get(gateway) ?? gateway}</span></span>`,
   },
   {
     title: 'Request',
@@ -240,7 +229,7 @@ const columnsOf = (hosts: ReadonlyMap<string, string>): readonly Column<Row>[] =
           consumerId === null
             ? html`<span>${clientAddress}</span>`
             : isCallerId(consumerId)
-              ? html`<a href=${hrefOf(`/keys/${consumerId}`)}><code>${consumerId}</code></a>`
+              ? html`<a href=${keyHref(consumerId, plan)}>${names.get(consumerId) ? html`<bdi class="clamp">${names.get(consumerId)}</bdi>` : html`<code>${consumerId}</code>`}</a>`
               : html`<code>${consumerId}</code>`
         }
         <span class="muted">${consumerId === null ? 'not known' : `${plan === null ? '' : `${plan}, `}${clientAddress}`}</span>

@@ -1,5 +1,5 @@
-import { useState } from 'preact/hooks';
-import { type StreamState, useEvents } from '../api.ts';
+import { useMemo, useState } from 'preact/hooks';
+import { type StreamState, useEvents, useResource } from '../api.ts';
 import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
 import { html } from '../html.ts';
 import { BarChart, Meter, type Series } from '../kit/charts.ts';
@@ -27,6 +27,10 @@ interface NowEvent {
   readonly traffic: { readonly stepSeconds: number; readonly buckets: readonly Bucket[] };
   readonly refused: readonly Refused[];
   readonly refusedMore: boolean;
+  /** Of the last ten minutes, the most refused first; at most ten. */
+  readonly mostRefused?: readonly MostRefused[];
+  /** How many callers were refused in that time. */
+  readonly refusedCallers?: number;
   readonly near: readonly Near[];
 }
 
@@ -41,6 +45,15 @@ interface Refused {
   readonly window: string;
   readonly until: number;
   readonly ban: number | null;
+}
+
+interface MostRefused {
+  readonly id: string;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string | null;
+  readonly refused: number;
+  readonly banned: number;
 }
 
 interface Near {
@@ -100,9 +113,11 @@ export function Now() {
       now === null
         ? html`<${Loading} what="what happens now" />`
         : html`<${Outage} gateways=${now.gateways} />
-            <${Traffic} ...${now.traffic} />
-            <${RefusedKeys} keys=${now.refused} hasMore=${now.refusedMore} help=${setHelped} isAway=${!now.gateways.complete} />
+            <${Summary} of=${now} />
+            <${RefusedKeys} now=${now} help=${setHelped} />
+            <${MostRefusedKeys} keys=${now.mostRefused ?? []} callers=${now.refusedCallers} />
             <${NearKeys} keys=${now.near} help=${setHelped} />
+            <${Traffic} ...${now.traffic} />
             <${Gateways} gateways=${now.gateways.gateways} isComplete=${now.gateways.complete} />`
     }
     ${helped?.how === 'lift' && html`<${LiftDialog} of=${helped} onClose=${() => setHelped(null)} />`}
@@ -130,6 +145,34 @@ function Outage({ gateways: { gateways } }: { gateways: NowEvent['gateways'] }) 
   </div>`;
 }
 
+/** How things are, in one sentence. */
+function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowEvent }) {
+  const all = gateways.gateways;
+  const ready = all.filter(({ ready, draining }) => ready && !draining).length;
+  const failed = sumOf(lastMinute(traffic), 'failed');
+  const isWell = ready === all.length && failed === 0;
+  return html`<p class="sentence">
+    <${Badge} kind=${!isWell ? 'bad' : refused.length > 0 ? 'warn' : 'good'}>
+      ${[
+        gateways.complete
+          ? `${plural(refused.length, 'caller')}${refusedMore ? ' and more' : ''} refused`
+          : 'Refusals unknown',
+        `${countText(ready)} of ${plural(all.length, 'gateway')} ready`,
+        failed === 0 ? 'no 5xx' : `${countText(failed)} × 5xx in a minute`,
+      ].join(' · ')}
+    </${Badge}>
+  </p>`;
+}
+
+/** Without the present bucket, which is not full yet. */
+function lastMinute({ stepSeconds, buckets }: NowEvent['traffic']): readonly Bucket[] {
+  return buckets.slice(-1 - 60 / stepSeconds, -1);
+}
+
+function sumOf(buckets: readonly Bucket[], name: string): number {
+  return buckets.reduce((sum, bucket) => sum + (bucket[name] ?? 0), 0);
+}
+
 function Traffic({ stepSeconds, buckets }: NowEvent['traffic']) {
   const bars = buckets.map(({ at, ...values }) => ({
     label: momentText(at),
@@ -138,10 +181,8 @@ function Traffic({ stepSeconds, buckets }: NowEvent['traffic']) {
       rest: (values.shed ?? 0) + (values.undecided ?? 0) + (values.malformed ?? 0) + (values.other ?? 0),
     },
   }));
-  // The present bucket is not full yet.
-  const minute = buckets.slice(-1 - 60 / stepSeconds, -1);
-  const seconds = Math.max(1, minute.length * stepSeconds);
-  const perSecond = (name: string) => minute.reduce((sum, bucket) => sum + (bucket[name] ?? 0), 0) / seconds;
+  const minute = lastMinute({ stepSeconds, buckets });
+  const perSecond = (name: string) => sumOf(minute, name) / Math.max(1, minute.length * stepSeconds);
   const figures = [
     { name: 'admitted', title: 'Admitted' },
     { name: 'refused', title: 'Refused (429)' },
@@ -149,7 +190,7 @@ function Traffic({ stepSeconds, buckets }: NowEvent['traffic']) {
     { name: 'unauthenticated', title: 'Unknown caller (401)' },
     { name: 'failed', title: 'Failed (5xx)' },
   ];
-  return html`<${Section} title="Requests" note="Of the last minute, and by verdict over ten minutes.">
+  return html`<${Section} title="Traffic" note="Of the last minute, and by verdict over ten minutes.">
     <dl class="figures">
       ${figures.map(
         ({ name, title }) =>
@@ -163,24 +204,18 @@ function Traffic({ stepSeconds, buckets }: NowEvent['traffic']) {
   </${Section}>`;
 }
 
-function RefusedKeys({
-  keys,
-  hasMore,
-  help,
-  isAway,
-}: {
-  keys: readonly Refused[];
-  hasMore: boolean;
-  help: (helped: Helped) => void;
-  isAway: boolean;
-}) {
+function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => void }) {
+  const { refused: keys, refusedMore, refusedCallers, gateways, traffic } = now;
+  const isAway = !gateways.complete;
   const mayHelp = useMay('operator');
-  const note = keys.length === 0 ? null : `${plural(keys.length, 'caller')}${hasMore ? ', and more' : ''}`;
+  const note = keys.length === 0 ? null : `${plural(keys.length, 'caller')}${refusedMore ? ', and more' : ''}`;
+  const requests = plural(sumOf(traffic.buckets, 'refused') + sumOf(traffic.buckets, 'banned'), 'request');
+  const callers = refusedCallers === undefined ? '' : `${plural(refusedCallers, 'caller')}, `;
   return html`<${Section} title="Refused or banned" note=${note}>
     ${
       keys.length === 0
-        ? html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : 'Nobody is refused.'}>
-            ${!isAway && html`<p>Keys whose next request would get a 429 appear here within two seconds.</p>`}
+        ? html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : 'Nobody is refused at this moment.'}>
+            ${!isAway && html`<p>In the last ten minutes: ${callers}${requests}. Keys whose next request would get a 429 appear here within two seconds.</p>`}
           </${Empty}>`
         : html`<${Table}
             caption="Keys that are refused or banned"
@@ -213,6 +248,27 @@ function RefusedKeys({
             ]}
           />`
     }
+  </${Section}>`;
+}
+
+function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; callers: number | undefined }) {
+  if (keys.length === 0) return null;
+  const note =
+    callers === undefined || callers <= keys.length
+      ? null
+      : `The first ${keys.length} of ${plural(callers, 'caller')}.`;
+  return html`<${Section} title="Most refused in ten minutes" note=${note}>
+    <${Table}
+      caption="Keys that were refused most in ten minutes"
+      rows=${keys}
+      keyOf=${({ id }: MostRefused) => id}
+      columns=${[
+        { title: 'Key', isName: true, cell: (key: MostRefused) => html`<${KeyName} ...${key} />` },
+        { title: 'Plan', cell: ({ plan }: MostRefused) => plan ?? '–' },
+        { title: 'Refused', isNumber: true, cell: ({ refused }: MostRefused) => countText(refused) },
+        { title: 'Banned', isNumber: true, cell: ({ banned }: MostRefused) => countText(banned) },
+      ]}
+    />
   </${Section}>`;
 }
 
@@ -254,6 +310,7 @@ function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped
 }
 
 function Gateways({ gateways, isComplete }: { gateways: readonly Gateway[]; isComplete: boolean }) {
+  const names = gatewayNames(gateways);
   const versions = new Set(gateways.map(({ versions }) => `${versions.settings} ${versions.plans}`));
   const note = isComplete
     ? versions.size > 1
@@ -262,20 +319,20 @@ function Gateways({ gateways, isComplete }: { gateways: readonly Gateway[]; isCo
     : 'Only the gateway that serves this page: the others are seen through the store.';
   return html`<${Section} title="Gateways" note=${note}>
     <ul class="cards">
-      ${gateways.map((gateway) => html`<${GatewayCard} key=${gateway.id} ...${gateway} />`)}
+      ${gateways.map((gateway) => html`<${GatewayCard} key=${gateway.id} ...${gateway} title=${names.get(gateway.id)!} />`)}
     </ul>
   </${Section}>`;
 }
 
-function GatewayCard(gateway: Gateway) {
-  const { host, address, self, ready, draining, store, outage, settings, versions, certificate, upstreams } = gateway;
+function GatewayCard(gateway: Gateway & { title: string }) {
+  const { title, address, self, ready, draining, store, outage, settings, versions, certificate, upstreams } = gateway;
   const now = useNow();
   const targets = upstreams.flatMap(({ name, targets }) => targets.map((target) => ({ upstream: name, ...target })));
   const down = targets.filter(({ usable }) => !usable);
   const daysLeft = certificate === null ? null : (millisecondsOf(certificate.expiresAt) - now) / 86_400_000;
   return html`<li class="card">
     <div class="card-head">
-      <h3>${host}</h3>
+      <h3>${title}</h3>
       ${
         draining
           ? html`<${Badge} kind="warn">Draining</${Badge}>`
@@ -325,6 +382,24 @@ function GatewayCard(gateway: Gateway) {
   </li>`;
 }
 
+/** What each gateway is called, by its id: its host, with its port if others have the same host. */
+export function gatewayNames(
+  gateways: readonly Pick<Gateway, 'id' | 'host' | 'address'>[],
+): ReadonlyMap<string, string> {
+  return new Map(
+    gateways.map(({ id, host, address }) => {
+      const isAlone = gateways.every((other) => other.id === id || other.host !== host);
+      return [id, isAlone ? host : `${host}:${address.split(':').pop()}`];
+    }),
+  );
+}
+
+/** The names of the gateways on a screen that does not show them; a gateway that has come since has none. */
+export function useGatewayNames(): ReadonlyMap<string, string> {
+  const { data } = useResource<{ gateways: readonly Gateway[] }>('/admin/gateways');
+  return useMemo(() => gatewayNames(data?.gateways ?? []), [data]);
+}
+
 /**
  * A key by its name, or by its id if it has none, with a link to its screen.
  * @param plan for a caller with tokens, which alone name it
@@ -340,11 +415,15 @@ export function KeyName({
   owner: string | null;
   plan?: string | null;
 }) {
-  const query = id.startsWith('jwt_') && plan ? `?plan=${encodeURIComponent(plan)}` : '';
   return html`<span class="key-name">
-    <a href=${hrefOf(`/keys/${encodeURIComponent(id)}${query}`)}><bdi>${name ?? id}</bdi></a>
+    <a href=${keyHref(id, plan)}><bdi>${name ?? id}</bdi></a>
     <span class="muted">${name !== null && html`<code>${id}</code>`}${owner !== null && html` <bdi>${owner}</bdi>`}</span>
   </span>`;
+}
+
+export function keyHref(id: string, plan: string | null = null): string {
+  const query = id.startsWith('jwt_') && plan ? `?plan=${encodeURIComponent(plan)}` : '';
+  return hrefOf(`/keys/${encodeURIComponent(id)}${query}`);
 }
 
 function nameOf({ id, name }: { id: string; name: string | null }): string {

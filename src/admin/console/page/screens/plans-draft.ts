@@ -267,6 +267,7 @@ function Edit({ draft, change }: StepProps) {
   ];
   return html`<${Section} title=${of.path} note=${html`version <code>${of.version}</code>`}>
     <${Editor} id="plans-text" label="Text of plans.yaml" value=${text} marks=${marks} onText=${(text: string) => change({ text })} handle=${editor} />
+    <p class="muted after">Nothing here changes the gateways until somebody applies the patch or writes the file.</p>
     <div class="editor-foot">
       <p id="plans-text-state" role="status"><${CheckState} checked=${checked?.result ?? null} isChecked=${isChecked} error=${error} /></p>
       <button type="button" class="primary" onClick=${() => navigate('/plans/compare')}>Compare</button>
@@ -336,7 +337,7 @@ function WithComparison({ draft, change, children }: StepProps & { children: (co
     return () => clearTimeout(timer);
   }, [error]);
   if (run.since !== null)
-    return html`<${Running} what="Comparing, and counting the live keys" since=${run.since} cancel=${run.cancel} />`;
+    return html`<${Running} what="Comparing, and counting the active keys" since=${run.since} cancel=${run.cancel} />`;
   if (error !== null) return html`<${Problem} error=${error} retry=${compare} />`;
   if (!isKnown) {
     return html`<${Empty} title="Cancelled."><p><button type="button" onClick=${compare}>Compare again</button></p></${Empty}>`;
@@ -382,14 +383,14 @@ function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
     ${
       isUncounted &&
       html`<div class="banner" role="alert">
-        <p class="state-title">The live keys could not be counted</p>
+        <p class="state-title">The active keys could not be counted</p>
         <p>
           The store is away, or has more keys than can be read in time (${plural(live!.keysRead, 'key was', 'keys were')} read). The changes are
           complete; whom they touch is unknown. <code>tollgate plans diff --against</code> counts without this bound.
         </p>
       </div>`
     }
-    <${Section} title="What changes" note=${changes.length > 0 && !isUncounted ? `${plural(changes.length, 'change')} in ${plural(plans.size, 'plan')}; the widest touches ${plural(most, 'live key')}.` : null}>
+    <${Section} title="What changes" note=${changes.length > 0 && !isUncounted ? `${plural(changes.length, 'change')} in ${plural(plans.size, 'plan')}; the widest touches ${plural(most, 'active key')}.` : null}>
       ${
         changes.length === 0
           ? html`<${Empty} title="The draft allows the same as the plans in force."><p>Only comments or the layout of the file differ.</p></${Empty}>`
@@ -422,7 +423,7 @@ function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
                     html`<strong>${what === 'plan' && change === 'added' ? 'present' : valueText(what, to)}</strong>`,
                 },
                 {
-                  title: 'Live keys',
+                  title: 'Active keys',
                   isNumber: true,
                   cell: ({ plan, keys }: Change) => (plan === null ? '–' : keys === null ? 'unknown' : countText(keys)),
                 },
@@ -449,7 +450,7 @@ const MOST_WARNINGS = 20;
 
 function ChangeSign({ change, breaks, keys, to }: Change) {
   if (breaks && keys !== 0) {
-    return html`<${Badge} kind="bad">${to === null ? 'Removed' : 'Changed'}: ${keys === null ? 'live keys of it' : plural(keys, 'key')} could not be served any more</${Badge}>`;
+    return html`<${Badge} kind="bad">${to === null ? 'Removed' : 'Changed'}: ${keys === null ? 'active keys of it' : plural(keys, 'key')} could not be served any more</${Badge}>`;
   }
   const [sign, word] = SIGNS[change];
   return html`<span class="change"><span aria-hidden="true">${sign}</span> ${word}</span>`;

@@ -2,12 +2,13 @@ import { useState } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
 import { BarChart, type Series } from '../kit/charts.ts';
 import { Field } from '../kit/dialog.ts';
-import { countText, type Moment, momentText, plural, Time } from '../kit/format.ts';
+import { countText, type Moment, momentText, Prose, plural, Time } from '../kit/format.ts';
+import { useNames } from '../kit/names.ts';
 import { Section } from '../kit/page.ts';
 import type { Run } from '../kit/run.ts';
 import { Empty } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
-import { hrefOf } from '../router.ts';
+import { KeyName } from './now.ts';
 
 // The step Simulate of a draft: which requests it is tried on, and what would become of them.
 
@@ -25,6 +26,10 @@ export interface Simulated {
   };
   /** What the recent record covers, as a sentence. */
   readonly kept?: string | null;
+  /** Whether the record has the requests of all gateways. */
+  readonly isComplete?: boolean;
+  /** How far the plans in force would differ from the record: 0 if it has all that was counted. */
+  readonly baseline?: { readonly verdicts: number } | null;
 }
 
 interface Report {
@@ -41,7 +46,12 @@ interface Report {
     readonly limits: string | null;
     readonly counts: Counts;
   }[];
-  readonly keys: readonly ({ readonly id: string; readonly plan: string; readonly bannedAt: string | null } & Counts)[];
+  readonly keys: readonly ({
+    readonly id: string;
+    readonly plan: string;
+    readonly bannedAt: string | null;
+    readonly ownLimits?: Readonly<Record<string, number | 'unlimited'>> | null;
+  } & Counts)[];
 }
 
 interface Counts {
@@ -143,14 +153,15 @@ const TIMELINE: readonly Series[] = [
   { name: 'newlyAdmitted', title: 'Newly admitted', color: '--admitted' },
 ];
 
-export function SimulationReport({ report, moreKeys = 0, timeline, kept }: Simulated) {
+export function SimulationReport({ report, moreKeys = 0, timeline, kept, isComplete, baseline }: Simulated) {
   const { totals, differs, notes, byPlan, keys, from, to, isEstimate } = report!;
   const isSame = differs.verdicts + differs.bans + totals.unserved === 0;
   const refused = keys.filter(({ newlyRefused, unserved }) => newlyRefused + unserved > 0);
   const admitted = keys.filter(({ newlyAdmitted }) => newlyAdmitted > 0);
   const span = html`${plural(totals.requests, 'request')}${isEstimate ? ' (an estimate)' : ''}, <${Time} at=${from} /> to <${Time} at=${to} />`;
   return html`<${Section} title="What would have happened" note=${span}>
-      ${kept && html`<p class="muted simulate-kept">${kept}</p>`}
+      <${Doubt} isComplete=${isComplete ?? true} verdicts=${baseline?.verdicts ?? 0} />
+      ${kept && html`<p class="muted simulate-kept"><${Prose} text=${kept} /></p>`}
       ${isSame && html`<${Empty} title="Every verdict and every ban is as it was."><p>On these requests the draft changes nothing for anybody.</p></${Empty}>`}
       <dl class="figures">
         <${Figure} title="Newly refused" kind="refused" value=${countText(totals.newlyRefused)} unit="were admitted" />
@@ -170,7 +181,7 @@ export function SimulationReport({ report, moreKeys = 0, timeline, kept }: Simul
           step=${plural(timeline.stepSeconds, 'second')}
         />`
       }
-      ${notes.length > 0 && html`<ul class="notes panel" aria-label="Notes">${notes.map((note) => html`<li><bdi>${note}</bdi></li>`)}</ul>`}
+      ${notes.length > 0 && html`<ul class="notes panel" aria-label="Notes">${notes.map((note) => html`<li><${Prose} text=${note} /></li>`)}</ul>`}
     </${Section}>
     <${Section} title="By plan">
       <${Table}
@@ -182,7 +193,7 @@ export function SimulationReport({ report, moreKeys = 0, timeline, kept }: Simul
             title: 'Plan',
             isName: true,
             cell: ({ plan, limits }: PlanCounts) =>
-              html`<strong class="plan-name"><bdi>${plan}</bdi></strong> <span class="muted change-path">${limits ?? 'not in the draft'}</span>`,
+              html`<strong class="plan-name"><bdi>${plan}</bdi></strong> <span class="muted change-path"><${Prose} text=${limits ?? 'not in the draft'} /></span>`,
           },
           { title: 'Keys', isNumber: true, cell: ({ keys }: PlanCounts) => countText(keys) },
           {
@@ -208,6 +219,24 @@ export function SimulationReport({ report, moreKeys = 0, timeline, kept }: Simul
     <${KeysTouched} title="Would be refused and is not today" none="Nobody would be refused who is not today." keys=${refused} count=${({ newlyRefused, unserved }: KeyCounts) => newlyRefused + unserved} head="Newly refused" />
     <${KeysTouched} title="Is refused today and would not be" none="Nobody would be admitted who is refused today." keys=${admitted} count=${({ newlyAdmitted }: KeyCounts) => newlyAdmitted} head="Newly admitted" />
     ${moreKeys > 0 && html`<p class="muted">${plural(moreKeys, 'further key was', 'further keys were')} or would be refused; those with the most changes are listed. <code>tollgate plans simulate --json</code> lists all.</p>`}`;
+}
+
+/** Why the figures must not be taken at their word. */
+function Doubt({ isComplete, verdicts }: { isComplete: boolean; verdicts: number }) {
+  if (isComplete && verdicts === 0) return null;
+  const missing = isComplete
+    ? 'The record does not have all that was counted'
+    : 'The record has not the requests of all gateways';
+  return html`<div class="banner" role="alert">
+    <p class="state-title">${missing}</p>
+    <p>
+      ${
+        verdicts === 0
+          ? 'So the figures below are too low, and a key that calls several gateways may be judged too mildly.'
+          : `Unchanged plans would already differ in ${countText(verdicts)} of these requests, so a difference of about that size below says nothing of the draft.`
+      } A log of all gateways is exact.
+    </p>
+  </div>`;
 }
 
 interface Pair {
@@ -244,19 +273,24 @@ function KeysTouched({
   count: (key: KeyCounts) => number;
 }): Children {
   const [isWhole, setWhole] = useState(false);
-  if (keys.length === 0) return html`<${Section} title=${title}><${Empty} title=${none} /></${Section}>`;
   const sorted = keys.toSorted((a, b) => count(b) - count(a));
+  const shown = isWhole ? sorted : sorted.slice(0, MOST_KEYS);
+  const names = useNames(shown.map(({ id }) => id));
+  if (keys.length === 0) return html`<${Section} title=${title}><${Empty} title=${none} /></${Section}>`;
   return html`<${Section} title=${title} note=${plural(keys.length, 'key')}>
     <${Table}
       caption=${title}
-      rows=${isWhole ? sorted : sorted.slice(0, MOST_KEYS)}
+      rows=${shown}
       keyOf=${({ id }: KeyCounts) => id}
       columns=${[
         {
           title: 'Key',
           isName: true,
-          cell: ({ id }: KeyCounts) =>
-            html`<span class="key-name"><a href=${hrefOf(`/keys/${encodeURIComponent(id)}`)}><bdi>${id}</bdi></a></span>`,
+          cell: ({ id, plan, ownLimits }: KeyCounts) => {
+            const own = Object.entries(ownLimits ?? {}).map(([window, limit]) => `${countText(limit)} a ${window}`);
+            return html`<${KeyName} id=${id} name=${names.get(id) ?? null} owner=${null} plan=${plan} />
+              ${own.length > 0 && html`<span class="hint">own limit: ${own.join(', ')}</span>`}`;
+          },
         },
         { title: 'Plan', cell: ({ plan }: KeyCounts) => html`<span class="plan-name"><bdi>${plan}</bdi></span>` },
         { title: 'Requests', isNumber: true, cell: ({ requests }: KeyCounts) => countText(requests) },

@@ -77,8 +77,12 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
         ]
       : names.map((name) => ({
           title: `Each ${name}`,
-          cell: ({ windows }: Plan) =>
-            windows.filter(({ window }) => window === name).map((one) => html`<${WindowCell} ...${one} />`),
+          cell: ({ windows }: Plan) => {
+            const own = windows.filter(({ window }) => window === name);
+            return own.length === 0
+              ? html`<span class="muted">none</span>`
+              : own.map((one) => html`<${WindowCell} ...${one} />`);
+          },
         }))),
     ...(bans.length > 1
       ? [{ title: 'Bans', cell: ({ bans }: Plan) => html`<span class="plan-bans">${bansText(bans)}</span>` }]

@@ -2,9 +2,8 @@ import { useState } from 'preact/hooks';
 import { useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { csvText, saveFile } from '../kit/csv.ts';
-import { Field } from '../kit/dialog.ts';
-import { Filters, isCallerId } from '../kit/filters.ts';
-import { countText, lengthText, millisecondsOf, plural, Time, useNow } from '../kit/format.ts';
+import { Choice, Filters, isCallerId } from '../kit/filters.ts';
+import { countText, lengthText, millisecondsOf, plural, Time, UtcDay, useNow } from '../kit/format.ts';
 import { ShowMore } from '../kit/more.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
@@ -51,13 +50,7 @@ export function Retiring() {
     beside=${found.length > 0 && html`<button type="button" onClick=${save}>Download CSV</button>`}
   >
     <${Filters} path="/retiring" label="Filter the calls">
-      <${Field} id="retiring-days" label="Calls of the last">
-        <select id="retiring-days" name="days">
-          <option value="7">7 days</option>
-          <option value="">30 days</option>
-          <option value="90">90 days</option>
-        </select>
-      </${Field}>
+      <${Choice} id="retiring-days" name="days" label="Calls of the last" any="30 days" options=${[['7', '7 days'], ['90', '90 days']]} />
     </${Filters}>
     <${Shown} of=${routes} what="the retiring routes">
       ${({ deprecations, cursor }: Deprecations) =>
@@ -100,7 +93,7 @@ function Route({ route, since, sunset, successor, calls, callers, days }: Deprec
                 { title: 'Caller', isName: true, cell: (caller: Caller) => html`<${CallerName} ...${caller} />` },
                 { title: 'Plan', cell: ({ plan }: Caller) => plan ?? '–' },
                 { title: 'Calls', isNumber: true, cell: ({ calls }: Caller) => countText(calls) },
-                { title: 'Last day (UTC)', cell: ({ lastDay }: Caller) => lastDay },
+                { title: 'Last day', cell: ({ lastDay }: Caller) => html`<${UtcDay} of=${lastDay} />` },
               ]}
             />
             ${callers.length > STEP && html`<${ShowMore} shown=${`${countText(Math.min(shown, callers.length))} of ${plural(callers.length, 'caller')}`} hasMore=${shown < callers.length} load=${() => setShown(shown + 10 * STEP)} />`}`

@@ -5,7 +5,7 @@ import { countText, plural } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
-import { type Gateway, StreamSign } from './now.ts';
+import { type Gateway, gatewayNames, StreamSign } from './now.ts';
 
 interface Fleet {
   readonly complete: boolean;
@@ -120,7 +120,9 @@ function OneUpstream({ name, on, targets }: Upstream) {
 
 /** Turns the reports of the gateways round. Gateways with other settings may lack an upstream or a target. */
 function upstreamsOf(gateways: readonly Gateway[]): readonly Upstream[] {
-  const reports = gateways.flatMap((gateway) => gateway.upstreams.map((upstream) => ({ gateway, ...upstream })));
+  const names = gatewayNames(gateways);
+  const called = gateways.map((gateway) => ({ ...gateway, host: names.get(gateway.id)! }));
+  const reports = called.flatMap((gateway) => gateway.upstreams.map((upstream) => ({ gateway, ...upstream })));
   return [...Map.groupBy(reports, ({ name }) => name)].map(([name, on]) => {
     const seen = on.flatMap(({ gateway, targets }) => targets.map((target) => ({ gateway, ...target })));
     return { name, on, targets: [...Map.groupBy(seen, ({ name }) => name)].map(([name, on]) => ({ name, on })) };

@@ -1,0 +1,26 @@
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError, request } from '../api.ts';
+
+/** Names that one screen asks for at most: a tail may name thousands of callers. */
+const MOST_NAMES = 100;
+
+/** The names of keys, by their ids. They are asked for one after the other; until one is known, its id stands for it. */
+export function useNames(ids: readonly (string | null)[]): ReadonlyMap<string, string | null> {
+  const [names, setNames] = useState<ReadonlyMap<string, string | null>>(new Map());
+  const next = names.size < MOST_NAMES ? ids.find((id) => id?.startsWith('key_') && !names.has(id)) : null;
+  useEffect(() => {
+    if (next == null) return;
+    const controller = new AbortController();
+    const { signal } = controller;
+    const set = (name: string | null) => setNames((known) => new Map(known).set(next, name));
+    request<{ name: string | null }>('GET', `/admin/keys/${encodeURIComponent(next)}`, { signal }).then(
+      ({ data }) => set(data.name),
+      (failure) => {
+        // A key that was deleted, or whose name cannot be had now, keeps its id.
+        if (failure instanceof ApiError) set(null);
+      },
+    );
+    return () => controller.abort();
+  }, [next]);
+  return names;
+}

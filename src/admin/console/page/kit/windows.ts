@@ -1,0 +1,43 @@
+import { html } from '../html.ts';
+import { Meter } from './charts.ts';
+import { countText, Until } from './format.ts';
+import { Badge } from './page.ts';
+
+/** Of `GET /admin/keys/{id}/usage`, by the name of the window. */
+export type Windows = Readonly<Record<string, WindowUsage>>;
+
+export interface WindowUsage {
+  readonly limit: number | 'unlimited';
+  readonly used: number;
+  readonly remaining: number | 'unlimited';
+  readonly resetAt: number;
+  /** Its kind in words; absent for a window that is only watched. */
+  readonly form?: string;
+  readonly topUp?: { readonly amount: number; readonly until: number } | null;
+}
+
+/** How much of each window is used now, and when that ends. */
+export function WindowList({ of: windows }: { of: Windows }) {
+  const all = Object.entries(windows);
+  if (all.length === 0) return html`<p>No window is limited.</p>`;
+  return html`<ul class="windows">
+    ${all.map(([window, { limit, used, remaining, resetAt, form, topUp }]) => {
+      const name = html`<span><strong>${window}</strong>${form && html` <span class="muted">${form}</span>`}</span>`;
+      if (limit === 'unlimited')
+        return html`<li key=${window}>${name}<span class="muted">unlimited, not counted</span></li>`;
+      return html`<li key=${window}>
+        ${name}
+        <span class="used">
+          <${Meter} label=${`Used of the ${window}`} used=${used} limit=${limit} />
+          <span>
+            ${countText(used)} of ${countText(limit)} used, ${countText(remaining)} left
+            ${remaining === 0 && html` <${Badge} kind="bad">Spent</${Badge}>`}
+            ${remaining !== 0 && Number(remaining) <= limit / 10 && html` <${Badge} kind="warn">Nearly spent</${Badge}>`}
+          </span>
+          ${topUp && html`<span class="muted">Topped up by ${countText(topUp.amount)} until <${Until} at=${topUp.until} /></span>`}
+        </span>
+        ${used > 0 && html`<span><span class="muted">${form?.startsWith('sliding') ? 'Its oldest part leaves at' : 'Resets at'}</span> <${Until} at=${resetAt} /></span>`}
+      </li>`;
+    })}
+  </ul>`;
+}
