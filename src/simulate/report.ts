@@ -131,7 +131,7 @@ function notesOnPlans({ inForce, plans: replayed }: Replay, { plans }: Plans, so
     if (!isInferred && ownShare > 0.5 && !expected) {
       const share = Math.round(ownShare * 100);
       notes.push(
-        `${share} % of the keys of plan ${plan} had other limits than ${sources.fromPlans} says, and are taken to keep them. If other plans were in force then, simulate with those (--from-plans of \`tollgate plans simulate\`).`,
+        `${share} % of the keys of plan ${plan} had other limits than in ${sources.fromPlans}, and are taken to keep them. If other plans were in force then, simulate with those (--from-plans of \`tollgate plans simulate\`).`,
       );
     }
   }

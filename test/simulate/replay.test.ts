@@ -258,6 +258,6 @@ describe('what cannot be exact is told', () => {
     const old = plansOf({ free: { minute: 60 } });
     const notes = notesOf(replay(recordingOf([lost, ...others]), { plans, before: old }));
     expect(notes).toContain('1 request of known callers without a decision in the log');
-    expect(notes).toContain('100 % of the keys of plan free had other limits than old.yaml says');
+    expect(notes).toContain('100 % of the keys of plan free had other limits than in old.yaml');
   });
 });

@@ -92,7 +92,7 @@ function load() {
     const type = TYPES[extname(file)];
     if (type === undefined || file.endsWith('.d.ts')) continue;
     const text = readFileSync(join(folder, file), 'utf8');
-    assets.set(file.split(sep).join('/'), assetOf(type, extname(file) === '.ts' ? lean(withoutTypes(text)) : text));
+    assets.set(file.split(sep).join('/'), assetOf(type, LEAN[extname(file)]?.(text) ?? text));
   }
   for (const [name, specifier] of Object.entries(LIBRARIES)) {
     assets.set(name, assetOf(TYPES['.js']!, readFileSync(fileURLToPath(import.meta.resolve(specifier)), 'utf8')));
@@ -102,6 +102,12 @@ function load() {
   )![1]!;
   return { assets, fields: securityFields(importMap) };
 }
+
+/** What is left out of the files, by their extension. */
+const LEAN: Readonly<Record<string, (text: string) => string>> = {
+  '.ts': (text) => leanScript(withoutTypes(text)),
+  '.css': (text) => withoutIndentation(text.replace(/\/\*[\s\S]*?\*\//g, '')),
+};
 
 /**
  * Removes the types from a script, for the browser. Node documents the function, and runs its own `.ts` files by the same code,
@@ -118,14 +124,16 @@ function withoutTypes(script: string): string {
 }
 
 /**
- * Removes the comments that have lines of their own, and the indentation. No line of a template in the page may begin as a
- * comment does; HTML does not care about indentation.
+ * Removes the comments that have lines of their own, the indentation, and the gaps that the types have left. No line of a
+ * template in the page may begin as a comment does, and no text may need two spaces in a row; HTML does not.
  */
-function lean(script: string): string {
-  return script
-    .replace(/^\s*\/\*\*?[\s\S]*?\*\//gm, '')
-    .replace(/^\s*\/\/.*$/gm, '')
-    .replace(/\s*\n\s*/g, '\n');
+function leanScript(script: string): string {
+  const code = script.replace(/^\s*\/\*\*?[\s\S]*?\*\//gm, '').replace(/^\s*\/\/.*$/gm, '');
+  return withoutIndentation(code).replace(/ {2,}/g, ' ');
+}
+
+function withoutIndentation(text: string): string {
+  return text.replace(/\s*\n\s*/g, '\n');
 }
 
 function assetOf(type: string, text: string): Asset {

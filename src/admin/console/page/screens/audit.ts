@@ -105,12 +105,13 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
               rows=${changes}
               keyOf=${({ id }: Change) => id}
               columns=${[
-                ...CHANGE_COLUMNS,
+                ...CHANGE_COLUMNS.slice(0, 3),
                 {
                   title: 'Target',
                   cell: ({ target, before, after }: Change) =>
                     html`<${Target} id=${target} name=${names.get(target ?? '') ?? after?.name ?? before?.name} />`,
                 },
+                ...CHANGE_COLUMNS.slice(3),
                 {
                   title: 'Request id',
                   cell: ({ requestId, clientAddress }: Change) =>

@@ -50,8 +50,9 @@ export function stateOf({ revokedAt, expiresAt }: Key): 'active' | 'revoked' | '
   return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now() ? 'expired' : 'active';
 }
 
-export function KeyState({ of: key }: { of: Key }) {
+export function KeyState({ of: key, isBanned }: { of: Key; isBanned: boolean }) {
   const state = stateOf(key);
+  if (isBanned && state === 'active') return html`<${Badge} kind="bad">Banned</${Badge}>`;
   if (state === 'active') return html`<${Badge} kind="good">Active</${Badge}>`;
   return html`<${Badge} kind="plain">${state === 'revoked' ? 'Revoked' : 'Expired'}</${Badge}>`;
 }

@@ -171,7 +171,7 @@ function Head({
   const ban = usage?.ban ?? null;
   const plan = key?.plan ?? usage?.plan;
   return html`<p class="actions key-head">
-      ${key !== null && (ban === null || stateOf(key) !== 'active') && html`<${KeyState} of=${key} />`}
+      ${key !== null && (ban === null || stateOf(key) !== 'active') && html`<${KeyState} of=${key} isBanned=${false} />`}
       ${ban !== null && html`<${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}>`}
       ${key?.name && html`<code>${id}</code>`}
       ${plan !== undefined && html`<span>plan <strong>${plan}</strong></span>`}

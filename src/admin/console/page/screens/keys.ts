@@ -326,6 +326,9 @@ function statusText({ keys, cursor, searched, isRunning }: Found): string {
 }
 
 function KeyTable({ keys }: { keys: readonly Key[] }) {
+  // Those who were refused lately, in one request. Beyond the first thousand a key is shown as active though it is banned.
+  const refused = useResource<{ consumers: readonly { id: string; state: string }[] }>('/admin/now?limit=1000').data;
+  const banned = new Set(refused?.consumers.flatMap(({ id, state }) => (state === 'banned' ? id : [])));
   const hasUse = keys.some(({ lastUsedOn }) => lastUsedOn !== undefined);
   return html`<${Table}
     caption="Keys"
@@ -354,7 +357,7 @@ function KeyTable({ keys }: { keys: readonly Key[] }) {
             },
           ]
         : []),
-      { title: 'State', cell: (key: Key) => html`<${KeyState} of=${key} />` },
+      { title: 'State', cell: (key: Key) => html`<${KeyState} of=${key} isBanned=${banned.has(key.id)} />` },
     ]}
   />`;
 }
