@@ -182,7 +182,7 @@ test('a draft of plans shows a fault at its line, what differs, whom it touches 
   await page.getByRole('button', { name: 'Run the simulation' }).click();
   await page.getByRole('heading', { name: 'What would have happened' }).waitFor();
   await page.getByRole('heading', { name: 'Would be refused and is not today' }).waitFor();
-  await page.getByRole('link', { name: stand.keys.banned.id }).first().waitFor();
+  await page.getByRole('link', { name: "Jo's pet shop" }).first().waitFor();
   await page.getByRole('button', { name: 'Patch' }).click();
   const patch = await page.getByRole('region', { name: 'Patch of plans.yaml' }).innerText();
   expect(patch).toContain('-  free: { limits: { minute: 60, day: 1000 } }');

@@ -226,7 +226,7 @@ function Doubt({ isComplete, verdicts }: { isComplete: boolean; verdicts: number
   if (isComplete && verdicts === 0) return null;
   const missing = isComplete
     ? 'The record does not have all that was counted'
-    : 'The record has not the requests of all gateways';
+    : 'The record lacks requests of some gateways';
   return html`<div class="banner" role="alert">
     <p class="state-title">${missing}</p>
     <p>
