@@ -47,7 +47,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect((await run(env, 'bans', 'list')).stdout).toMatch(new RegExp(`^${id}\t1\thour\t${moment}\tpro\tshop\n$`));
     const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'bans', 'list');
     expect(stdout).toMatch(
-      new RegExp(`^ID +BAN +WINDOW +UNTIL +PLAN +NAME\n${id}  1    hour    ${moment}  pro   shop\n$`),
+      new RegExp(`^ID +BAN +WINDOW +UNTIL +PLAN +NAME\n${id}    1  hour    ${moment}  pro   shop\n$`),
     );
   });
 

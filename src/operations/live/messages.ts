@@ -51,7 +51,7 @@ const REPORT = z.object({
   facts: FACTS,
   traffic: z.unknown(),
   near: z.array(z.unknown()),
-  refused: z.unknown(),
+  refused: z.unknown().optional(),
 });
 
 const NEAR = z
