@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { eventually } from '../support/conditions.ts';
-import { PLANS, startReplica, type TestGateway } from '../support/gateway.ts';
-import { privateRedis } from '../support/redis.ts';
-import { followEvents } from './event-reader.ts';
-import { ask, STORES, startWithAdmin } from './operator.ts';
+import { followEvents } from '../../admin/event-reader.ts';
+import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { eventually } from '../../support/conditions.ts';
+import { PLANS, startReplica, type TestGateway } from '../../support/gateway.ts';
+import { privateRedis } from '../../support/redis.ts';
 
 /** The sum of one column over all buckets. */
 async function countOf(gateway: TestGateway, column: string): Promise<number> {

@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { eventually } from '../support/conditions.ts';
-import { PLANS, type TestGateway } from '../support/gateway.ts';
-import { temporaryFolder } from '../support/processes.ts';
-import { runCommand } from '../support/run-command.ts';
-import { ask, STORES, startWithAdmin } from './operator.ts';
+import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { eventually } from '../../support/conditions.ts';
+import { PLANS, type TestGateway } from '../../support/gateway.ts';
+import { temporaryFolder } from '../../support/processes.ts';
+import { runCommand } from '../../support/run-command.ts';
 
 /** What the command says of the same text in a file, without the name of the file. */
 async function commandOn(text: string) {
@@ -233,7 +233,7 @@ describe.each(Object.entries(STORES))('drafts of plans.yaml, on %s', (_, store) 
 });
 
 test('a path of TOLLGATE_PLANS within the working folder is the path of the patch', async () => {
-  const { PlansFile } = await import('../../src/operations/plans/plans-file.ts');
+  const { PlansFile } = await import('../../../src/operations/plans/plans-file.ts');
   const pathOf = (path: string) => new PlansFile(path, () => 0).pathInPatch;
   expect(['plans.yaml', './deploy/plans.yaml', '../plans.yaml', '/etc/tollgate/p.yaml'].map(pathOf)).toEqual([
     ...['plans.yaml', 'deploy/plans.yaml', 'plans.yaml', 'p.yaml'],

@@ -2,11 +2,11 @@ import { spawnSync } from 'node:child_process';
 import { chmod, lstat, mkdir, readdir, readFile, rename, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { PlansFile } from '../../src/operations/plans/plans-file.ts';
-import { eventually } from '../support/conditions.ts';
-import { PLANS, type TestGateway } from '../support/gateway.ts';
-import { temporaryFolder } from '../support/processes.ts';
-import { ask, auditLines, STORES, startWithAdmin } from './operator.ts';
+import { PlansFile } from '../../../src/operations/plans/plans-file.ts';
+import { ask, auditLines, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { eventually } from '../../support/conditions.ts';
+import { PLANS, type TestGateway } from '../../support/gateway.ts';
+import { temporaryFolder } from '../../support/processes.ts';
 
 const EDITING = { admin: { editPlans: 'true' } };
 const fileOf = ({ env }: TestGateway) => env.TOLLGATE_PLANS!;
@@ -120,7 +120,7 @@ describe('a file that cannot be replaced', () => {
     await writeFile(join(folder, 'plans.yaml'), PLANS);
     await chmod(folder, 0o555);
     const program = `
-      import { PlansFile } from ${JSON.stringify(join(import.meta.dirname, '../../src/operations/plans/plans-file.ts'))};
+      import { PlansFile } from ${JSON.stringify(join(import.meta.dirname, '../../../src/operations/plans/plans-file.ts'))};
       const file = new PlansFile(${JSON.stringify(join(folder, 'plans.yaml'))}, Date.now);
       console.log(await file.obstacle());
       await file.replace('x', () => true).catch((error) => console.log(error.code, error.message));`;
