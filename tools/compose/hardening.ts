@@ -3,7 +3,7 @@ import type { Container } from './composition.ts';
 import type { Stage } from './stage.ts';
 
 /** What is in the image's folder, and nothing else is. */
-const IN_THE_IMAGE = ['LICENSE', 'bin', 'node_modules', 'package.json', 'src'];
+const IN_THE_IMAGE = ['LICENSE', 'bin', 'node_modules', 'package.json', 'sbom.cdx.json', 'src'];
 /** Each comes with development, tests, tools or a second Node.js. */
 const NOT_IN_THE_IMAGE = ['node', 'vitest', 'typescript', 'testcontainers', '@biomejs', 'undici', 'got', 'ws'];
 

@@ -131,13 +131,14 @@ test('a stream of events does not open for another origin', async () => {
 
 test('a link or an image of another origin gets no data of the API, and the console opens by a link', async () => {
   const go = async (path: string) => {
+    const url = `${stand.gateways[0].admin}${path}`;
     await page.goto(attacker);
-    const answer = page.waitForResponse((response) => response.url() === `${stand.gateways[0].admin}${path}`);
-    await page.evaluate((url) => {
-      // Later, so that the script has ended before its page goes.
-      setTimeout(() => window.location.assign(url));
-    }, `${stand.gateways[0].admin}${path}`);
-    return (await answer).status();
+    await page.evaluate((href) => {
+      document.body.append(Object.assign(document.createElement('a'), { href, textContent: 'A link' }));
+    }, url);
+    const response = page.waitForResponse((one) => one.url() === url, { timeout: 30_000 });
+    await page.getByRole('link', { name: 'A link' }).click();
+    return (await response).status();
   };
   expect(await go('/admin/keys')).toBe(403);
   expect(await go('/console/')).toBe(200);
