@@ -12,7 +12,7 @@ export interface ProxyIdentityOptions {
   readonly nowMs: () => number;
 }
 
-/** The person that the token of an authenticating proxy names, or why it identifies nobody. */
+/** The person that the token of an authenticating proxy names, or why the token is not accepted. */
 export type ProxyOutcome =
   | { readonly kind: 'person'; readonly identity: ProxyIdentity }
   | { readonly kind: 'refused' }

@@ -23,7 +23,7 @@ const SIGN_IN = z.union([
  * Signs in: begins a session for a token or a one-time code. A session that the request already has ends, so that its cookie is of no
  * more use to anybody.
  * @param body the parsed JSON
- * @returns the response, and who has signed in, null if nobody has
+ * @returns the response, and the identity of the person; null if the credential was refused
  */
 export async function signIn(
   authenticator: AdminAuthenticator,

@@ -71,7 +71,7 @@ const PACKAGE = join(import.meta.dirname, '..', '..');
 /**
  * The environment, with settings in the data folder if the working directory has none: `npx tollgate start` works in an empty
  * folder. They are those that come with Tollgate until somebody changes them. Only `start` does so, because a gateway before a
- * real service must not take settings that nobody wrote for it.
+ * real service must not run with settings that its operator has not written.
  */
 function withSettings(env: NodeJS.ProcessEnv, dataFolder: string): NodeJS.ProcessEnv {
   if (env.TOLLGATE_CONFIG || env.TOLLGATE_PLANS || filesOf(env).some((file) => existsSync(file))) return env;

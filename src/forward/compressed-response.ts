@@ -90,7 +90,7 @@ type Call = () => void;
  * response that is not compressed, it is the response itself.
  *
  * What arrives while a piece is being compressed becomes the next piece. The service is read no faster than this. If the
- * response breaks off, whoever forwards it resets the connection as ever: the compressed body is then cut, and has no end.
+ * response breaks off, the forwarding code resets the connection as always: the compressed body is then cut, and has no end.
  */
 export class CompressedResponse implements ResponseBody, Compressing {
   readonly #response: ResponseBody;

@@ -30,7 +30,7 @@ const BATCH_KEYS = 1_000;
  * A key that the store has is newer than the backup. It is left as it is unless `force` is set, and even then:
  * - a key that was revoked or deleted since is not brought back,
  * - a secret that was rotated away since does not work again.
- * Attack: a key leaked and was revoked or rotated; a restore from before that would open the door again to the one who has it.
+ * Attack: a key leaked and was revoked or rotated. A restore of an earlier backup would let its thief in again.
  * @throws Failure `store_unavailable`; the keys reported until then are done
  */
 export async function* restoreKeys(

@@ -44,7 +44,7 @@ function partOf(columns: DecidedColumns, from: number, to: number): object {
 }
 
 /**
- * Reads a part that another gateway has left. Attack: whoever can write to the store leaves a part that expands to gigabytes,
+ * Reads a part that another gateway has left. Attack: a program that can write to the store leaves a part that expands to gigabytes,
  * or holds other than decided requests; each member is checked.
  * @returns null if it is no such part
  */

@@ -89,7 +89,7 @@ export interface Resource<T> {
   readonly reload: () => Promise<void>;
 }
 
-/** How long after a failure for which nobody can do anything here the resource is read again, in milliseconds. */
+/** The page reads a resource again so many milliseconds after a failure that may pass by itself. */
 const RETRY_MS = 3_000;
 
 /** Reads `path`, and again when it changes. @param path null: nothing is read */

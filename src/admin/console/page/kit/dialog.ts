@@ -142,7 +142,7 @@ export function Field({ id, label, hint, children }: { id: string; label: string
   </div>`;
 }
 
-/** A new secret, which nobody can show again. It is in the page only as long as this element is. */
+/** A new secret, which the gateway cannot show again. It is in the page only as long as this element is. */
 export function SecretShown({ secret, children }: { secret: string; children?: Children }) {
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {

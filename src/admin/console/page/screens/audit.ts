@@ -126,7 +126,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
   </${Shown}>`;
 }
 
-/** What is told of a change wherever it is shown. */
+/** The columns that describe a change, here and on the screen of a key. */
 export const CHANGE_COLUMNS: readonly Column<Change>[] = [
   { title: 'Time', cell: ({ time }) => html`<${Time} at=${time} />` },
   { title: 'Actor', cell: ({ actor }) => html`<${ActorName} ...${actor} />` },

@@ -1,4 +1,6 @@
 import { useId, useState } from 'preact/hooks';
+import type { WindowName } from '../../../../admit/windows.ts';
+import type { FoundRefusal } from '../../../../operations/live/fleet.ts';
 import { useRefresh, useResource } from '../api.ts';
 import { type Helped, LiftDialog, TopUpDialog, useUsage } from '../help.ts';
 import { type Children, html } from '../html.ts';
@@ -16,41 +18,7 @@ import { VerdictBadge } from './live.ts';
 import { KeyName, useGatewayNames } from './now.ts';
 
 /** Of `GET /admin/refusals/{requestId}`. */
-interface Refusal {
-  readonly requestId: string;
-  readonly at: string;
-  readonly gateway: string;
-  readonly gatewayHost: string;
-  readonly method: string;
-  readonly path: string | null;
-  readonly route: string | null;
-  readonly consumerId: string | null;
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly plan: string | null;
-  readonly clientAddress: string;
-  readonly status: number;
-  readonly code: string;
-  readonly judgement: string;
-  readonly cost: number;
-  readonly window: string | null;
-  readonly limits: readonly {
-    readonly window: string;
-    readonly form: string;
-    readonly limit: number;
-    readonly used: number;
-    readonly remaining: number;
-  }[];
-  /** What the plan gives where the limit is the key's own, by window. */
-  readonly planLimits?: Readonly<Record<string, number | 'unlimited'>> | null;
-  readonly decidedAt: string | null;
-  readonly strike: { readonly number: number; readonly of: number } | null;
-  readonly ban: { readonly number: number; readonly until: string } | null;
-  readonly imposedBan: boolean;
-  readonly retryAt: string | null;
-  readonly sentence: string;
-  readonly advice: string;
-}
+type Refusal = FoundRefusal & { readonly name: string | null; readonly owner: string | null };
 
 /**
  * The form of request ids. One that a client sends in another form is replaced by the gateway. Dots alone would be steps
@@ -143,7 +111,7 @@ function NotFound({ id, message, retry }: { id: string; message: string; retry: 
 function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) => void }) {
   const { consumerId, name, owner, plan, window, ban, limits, strike, status, code } = refusal;
   const retryAt = wholeSecond(refusal.retryAt);
-  const ofPlan = (of: string) => refusal.planLimits?.[of];
+  const ofPlan = (of: WindowName) => refusal.planLimits[of];
   const mayHelp = useMay('operator');
   const now = useNow();
   const isKnown = consumerId !== null && isCallerId(consumerId);
@@ -247,7 +215,7 @@ function wholeSecond(at: string | null): number | null {
   return at === null ? null : Math.ceil(millisecondsOf(at) / 1_000);
 }
 
-/** What the customer is told: two sentences without what is internal. Null: the refusal was for no limit. */
+/** Two sentences for the customer, without what is internal; null if the refusal was for no limit. */
 function answerOf({ requestId, at, code, window, limits, retryAt, status, imposedBan }: Refusal): string | null {
   const limit = limits.find((one) => one.window === window)?.limit;
   if (window === null || limit === undefined || !(code === 'rate_limit_exceeded' || code === 'api_key_banned'))

@@ -78,7 +78,7 @@ export function KeyScreen({ id }: { id: string }) {
   const days = useResource<History>(`${path}/history?step=day`);
   const routes = useResource<{ routes: readonly DeprecatedRoute[] }>(`${path}/deprecations`);
   const changes = useResource<{ changes: readonly Change[] }>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
-  // An outage is told once, not in each section.
+  // The screen shows an outage once, not in each section.
   const outage = [key, usage, hours, days, routes, changes].find(
     ({ error }) => error !== null && isPassing(error),
   )?.error;

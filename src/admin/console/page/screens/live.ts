@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
+import type { TailedRequest } from '../../../../operations/live/shapes.ts';
 import { useEvents } from '../api.ts';
 import { html } from '../html.ts';
 import { Field } from '../kit/dialog.ts';
@@ -12,22 +13,7 @@ import { hrefOf, usePlace } from '../router.ts';
 import { keyHref, useGatewayNames } from './now.ts';
 
 /** Of `event: requests` of `GET /admin/events/requests`. */
-interface Tailed {
-  readonly at: string;
-  readonly gateway: string;
-  readonly requestId: string;
-  readonly method: string;
-  readonly path: string | null;
-  readonly route: string | null;
-  readonly consumerId: string | null;
-  readonly plan: string | null;
-  readonly verdict: string;
-  readonly status: number;
-  readonly code: string | null;
-  readonly window: string | null;
-  readonly totalMs: number;
-  readonly clientAddress: string;
-}
+type Tailed = TailedRequest & { readonly gateway: string };
 
 /** The judgements of the log, in words. */
 const VERDICTS: Readonly<Record<string, readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> = {

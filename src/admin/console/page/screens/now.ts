@@ -1,4 +1,8 @@
 import { useMemo, useState } from 'preact/hooks';
+import type { NearReport as Near } from '../../../../operations/live/near-limits.ts';
+import type { GatewayReport, RefusedCount, TrafficColumn } from '../../../../operations/live/shapes.ts';
+import type { TrafficReport } from '../../../../operations/live/traffic.ts';
+import type { RefusedReport as Refused } from '../../../../operations/refused-now.ts';
 import { type StreamState, useEvents, useResource } from '../api.ts';
 import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
 import { html } from '../html.ts';
@@ -24,74 +28,19 @@ import { useMay } from '../session.ts';
 interface NowEvent {
   readonly at: string;
   readonly gateways: { readonly complete: boolean; readonly gateways: readonly Gateway[] };
-  readonly traffic: { readonly stepSeconds: number; readonly buckets: readonly Bucket[] };
+  readonly traffic: TrafficReport;
   readonly refused: readonly Refused[];
   readonly refusedMore: boolean;
   /** Of the last ten minutes, the most refused first; at most ten. */
-  readonly mostRefused?: readonly MostRefused[];
+  readonly mostRefused: readonly MostRefused[];
   /** How many callers were refused in that time. */
-  readonly refusedCallers?: number;
+  readonly refusedCallers: number;
   readonly near: readonly Near[];
 }
 
-type Bucket = { readonly at: string } & Readonly<Record<string, number>>;
+type MostRefused = Pick<Refused, 'id' | 'name' | 'owner' | 'plan'> & Pick<RefusedCount, 'refused' | 'banned'>;
 
-interface Refused {
-  readonly id: string;
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly plan: string | null;
-  readonly state: 'refused' | 'banned';
-  readonly window: string;
-  readonly until: number;
-  readonly ban: number | null;
-}
-
-interface MostRefused {
-  readonly id: string;
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly plan: string | null;
-  readonly refused: number;
-  readonly banned: number;
-}
-
-interface Near {
-  readonly id: string;
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly plan: string;
-  readonly window: string;
-  readonly limit: number;
-  readonly used: number;
-  readonly remaining: number;
-  readonly resetAt: number;
-}
-
-export interface Gateway {
-  readonly id: string;
-  readonly self: boolean;
-  readonly host: string;
-  readonly address: string;
-  readonly version: string;
-  readonly startedAt: string;
-  readonly workers: number;
-  readonly ready: boolean;
-  readonly draining: boolean;
-  readonly store: 'embedded' | 'present' | 'away' | 'never_reached';
-  readonly outage: { readonly reason: string; readonly lastsMs: number } | null;
-  readonly settings: 'in_force' | 'refused';
-  readonly versions: { readonly settings: string; readonly plans: string };
-  readonly certificate: { readonly expiresAt: string } | null;
-  readonly memory: 'enough' | 'short';
-  readonly connections: number;
-  readonly inFlight: number;
-  readonly upstreams: readonly {
-    readonly name: string;
-    readonly inFlight: number;
-    readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
-  }[];
-}
+export type Gateway = GatewayReport;
 
 const VERDICTS: readonly Series[] = [
   { name: 'admitted', title: 'Admitted', color: '--admitted' },
@@ -115,7 +64,7 @@ export function Now() {
         : html`<${Outage} gateways=${now.gateways} />
             <${Summary} of=${now} />
             <${RefusedKeys} now=${now} help=${setHelped} />
-            <${MostRefusedKeys} keys=${now.mostRefused ?? []} callers=${now.refusedCallers} />
+            <${MostRefusedKeys} keys=${now.mostRefused} callers=${now.refusedCallers} />
             <${NearKeys} keys=${now.near} help=${setHelped} />
             <${Traffic} ...${now.traffic} />
             <${Gateways} gateways=${now.gateways.gateways} isComplete=${now.gateways.complete} />`
@@ -165,25 +114,26 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
 }
 
 /** Without the present bucket, which is not full yet. */
-function lastMinute({ stepSeconds, buckets }: NowEvent['traffic']): readonly Bucket[] {
+function lastMinute({ stepSeconds, buckets }: TrafficReport): TrafficReport['buckets'] {
   return buckets.slice(-1 - 60 / stepSeconds, -1);
 }
 
-function sumOf(buckets: readonly Bucket[], name: string): number {
-  return buckets.reduce((sum, bucket) => sum + (bucket[name] ?? 0), 0);
+function sumOf(buckets: TrafficReport['buckets'], name: TrafficColumn): number {
+  return buckets.reduce((sum, bucket) => sum + bucket[name], 0);
 }
 
-function Traffic({ stepSeconds, buckets }: NowEvent['traffic']) {
+function Traffic(traffic: TrafficReport) {
+  const { stepSeconds, buckets } = traffic;
   const bars = buckets.map(({ at, ...values }) => ({
     label: momentText(at),
     values: {
       ...values,
-      rest: (values.shed ?? 0) + (values.undecided ?? 0) + (values.malformed ?? 0) + (values.other ?? 0),
+      rest: values.shed + values.undecided + values.malformed + values.other,
     },
   }));
-  const minute = lastMinute({ stepSeconds, buckets });
-  const perSecond = (name: string) => sumOf(minute, name) / Math.max(1, minute.length * stepSeconds);
-  const figures = [
+  const minute = lastMinute(traffic);
+  const perSecond = (name: TrafficColumn) => sumOf(minute, name) / Math.max(1, minute.length * stepSeconds);
+  const figures: readonly { name: TrafficColumn; title: string }[] = [
     { name: 'admitted', title: 'Admitted' },
     { name: 'refused', title: 'Refused (429)' },
     { name: 'banned', title: 'Banned (429)' },
@@ -210,7 +160,7 @@ function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => v
   const mayHelp = useMay('operator');
   const note = keys.length === 0 ? null : `${plural(keys.length, 'caller')}${refusedMore ? ', and more' : ''}`;
   const requests = plural(sumOf(traffic.buckets, 'refused') + sumOf(traffic.buckets, 'banned'), 'request');
-  const callers = refusedCallers === undefined ? '' : `${plural(refusedCallers, 'caller')}, `;
+  const callers = `${plural(refusedCallers, 'caller')}, `;
   return html`<${Section} title="Refused or banned" note=${note}>
     ${
       keys.length === 0
@@ -251,12 +201,9 @@ function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => v
   </${Section}>`;
 }
 
-function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; callers: number | undefined }) {
+function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; callers: number }) {
   if (keys.length === 0) return null;
-  const note =
-    callers === undefined || callers <= keys.length
-      ? null
-      : `The first ${keys.length} of ${plural(callers, 'caller')}.`;
+  const note = callers <= keys.length ? null : `The first ${keys.length} of ${plural(callers, 'caller')}.`;
   return html`<${Section} title="Most refused in ten minutes" note=${note}>
     <${Table}
       caption="Keys that were refused most in ten minutes"

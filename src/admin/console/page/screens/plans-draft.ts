@@ -221,7 +221,7 @@ function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: ()
   </div>`;
 }
 
-/** How long nobody must type before the draft is checked, in milliseconds. */
+/** The page checks the draft so many milliseconds after the last keystroke. */
 const QUIET_MS = 300;
 /** How long after a failure that passes the gateway is asked again, in milliseconds. */
 const RETRY_MS = 3_000;

@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import type { DeprecationReport as Deprecation } from '../../../../operations/deprecations.ts';
 import { useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { csvText, saveFile } from '../kit/csv.ts';
@@ -11,25 +12,9 @@ import { Table } from '../kit/table.ts';
 import { usePlace } from '../router.ts';
 import { KeyName } from './now.ts';
 
+type Caller = Deprecation['callers'][number];
+
 /** Of `GET /admin/deprecations`. */
-interface Deprecation {
-  readonly route: string;
-  readonly since: string | null;
-  readonly sunset: string | null;
-  readonly successor: string | null;
-  readonly calls: number;
-  readonly callers: readonly Caller[];
-}
-
-interface Caller {
-  readonly id: string;
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly plan: string | null;
-  readonly calls: number;
-  readonly lastDay: string;
-}
-
 interface Deprecations {
   readonly deprecations: readonly Deprecation[];
   readonly cursor: string | null;
