@@ -2,10 +2,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { temporaryFolder } from '../support/processes.ts';
-import { privateRedis } from '../support/redis.ts';
-import { runCommand } from '../support/run-command.ts';
-import { type Answer, type Fleet, PEPPER, repeat, shuffled, startFleet } from '../system/exactness/fleet.ts';
+import { temporaryFolder } from '../../support/processes.ts';
+import { privateRedis } from '../../support/redis.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { type Answer, type Fleet, PEPPER, repeat, shuffled, startFleet } from './fleet.ts';
 
 /**
  * Real gateways, keys that pay no heed to Retry-After, and their logs: with the plans that were in force the replay comes
