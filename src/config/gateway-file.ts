@@ -139,12 +139,15 @@ function checkFieldRules(at: readonly (string | number)[], entry: unknown, fault
   }
 }
 
-/** `GET /usage` belongs to the gateway (contract section 4). */
+/**
+ * `GET /usage` belongs to the gateway (contract section 4). Nothing is said of `/**`: it means whatever no other route
+ * takes, and `tollgate init` writes it.
+ */
 function checkUsage(index: number, path: string, fault: Note, warn: Note): void {
   const at = ['routes', index, 'path'];
   if (findCollisions([USAGE.path, path]).length > 0) {
     fault(at, 'is reserved: /usage belongs to the gateway itself. Give the route another path.');
-  } else if (path === '/**' || /^\/\{[^/]*\}$/.test(path)) {
+  } else if (/^\/\{[^/]*\}$/.test(path)) {
     warn(at, 'also covers /usage, which the gateway answers itself and does not forward.');
   }
 }

@@ -27,7 +27,7 @@ async function initAnswering(answers: readonly (string | null)[], env: NodeJS.Pr
 }
 const checked = (env: NodeJS.ProcessEnv = {}) => {
   const files = { TOLLGATE_CONFIG: join(folder, 'config/gateway.yaml'), TOLLGATE_PLANS: join(folder, 'plans.yaml') };
-  return runCommand({ ...files, ...env }, 'gateway', 'check');
+  return runCommand({ ...files, ...env }, 'gateway', 'check', '--strict');
 };
 const envFile = () =>
   Object.fromEntries(

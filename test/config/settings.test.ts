@@ -144,7 +144,7 @@ describe('settings', () => {
     const file = fileWith(
       'listen: { headersTimeout: 31s, trustedProxies: [0.0.0.0/0] }\n' +
         'upstreams: { store: { targets: [http://127.0.0.1:9000] }, idle: { targets: [http://127.0.0.1:9001] } }\n' +
-        'routes: [{ path: /**, methods: [GET], upstream: store }]\n',
+        'routes: [{ path: "/{page}", methods: [GET], upstream: store }]\n',
     );
     expect(load({ TOLLGATE_CONFIG: file }).warnings.map((line) => line.slice(file.length))).toEqual([
       ':1:27: listen.headersTimeout: leaves headersTimeout longer than requestTimeout, so that it never comes into effect.',
