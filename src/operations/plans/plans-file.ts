@@ -1,5 +1,5 @@
 import { constants } from 'node:fs';
-import { access, type FileHandle, lstat, open, rename, stat, unlink } from 'node:fs/promises';
+import { access, type FileHandle, lstat, open, rename, rm, stat, unlink } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, normalize } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { readSettingsFile, versionOf } from '../../config/read-file.ts';
@@ -68,7 +68,8 @@ export class PlansFile {
    * one of the two versions, complete, also after a crash. Mode and owner stay.
    *
    * Attack: two writers at once, each of which has read the same version. The name of the draft is the same for all of
-   * them, and only one process can create it, so the second waits, and then finds that the version has changed.
+   * them, and only one process can create it, so the second waits, and then finds that the version has changed. A writer
+   * that was stopped for so long that another one took its draft for abandoned, and removed it, gives up.
    * @param isExpected whether the version that is to be replaced is one that the writer knows
    * @throws Failure `conflict` with a sentence if the file cannot be replaced; it is then unchanged
    */
@@ -79,7 +80,8 @@ export class PlansFile {
     try {
       const { mode, uid, gid } = await stat(this.#path);
       const handle = await this.#create(draft);
-      let isRenamed = false;
+      // Whether the draft of this name is this writer's, to rename or to remove.
+      let isOurs = true;
       try {
         const now = await handle.stat();
         if (now.uid !== uid || now.gid !== gid) await handle.chown(uid, gid);
@@ -88,15 +90,16 @@ export class PlansFile {
         await handle.sync();
         const { version: before } = this.read();
         if (!isExpected(before)) return { kind: 'changed', version: before };
+        isOurs = (await stat(draft).catch(() => null))?.ino === now.ino;
+        if (!isOurs) throw this.#busy();
         await rename(draft, this.#path);
-        isRenamed = true;
+        isOurs = false;
         // Not every file system can sync a folder. After a crash the name has one of the two versions in any case.
         await syncFolder(dirname(this.#path)).catch(() => {});
         return { kind: 'written', before, version: versionOf(text.replace(/^\uFEFF/, '')) };
       } finally {
         await handle.close();
-        // After the renaming, a draft of this name is another writer's.
-        if (!isRenamed) await unlink(draft);
+        if (isOurs) await unlink(draft);
       }
     } catch (error) {
       if (error instanceof Failure) throw error;
@@ -113,11 +116,14 @@ export class PlansFile {
         if (codeOf(error) !== 'EEXIST') throw error;
       }
       const found = await stat(draft).catch(() => null);
-      if (found !== null && this.#nowMs() - found.mtimeMs > STALE_AFTER_MS) await unlink(draft);
-      else if (attempt === MOST_ATTEMPTS) {
-        throw new Failure('conflict', `Another gateway is writing ${this.name}. Read it again, then retry.`);
-      } else await delay(ATTEMPT_EVERY_MS);
+      if (found !== null && this.#nowMs() - found.mtimeMs > STALE_AFTER_MS) await rm(draft, { force: true });
+      else if (attempt === MOST_ATTEMPTS) throw this.#busy();
+      else await delay(ATTEMPT_EVERY_MS);
     }
+  }
+
+  #busy(): Failure {
+    return new Failure('conflict', `Another gateway is writing ${this.name}. Read it again, then retry.`);
   }
 
   #sentenceOf(error: unknown): string {

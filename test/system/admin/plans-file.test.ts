@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { rmSync, writeFileSync } from 'node:fs';
 import { chmod, lstat, mkdir, readdir, readFile, rename, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -154,6 +155,20 @@ describe('writers of several processes', () => {
     await utimes(draft, longAgo, longAgo);
     expect(await file.replace('new', () => true)).toMatchObject({ kind: 'written' });
     expect([await readFile(path, 'utf8'), await readdir(folder)]).toEqual(['new', ['plans.yaml']]);
+  });
+
+  test('a writer whose draft was taken for abandoned gives up, and leaves the draft of the other one', async () => {
+    const folder = await temporaryFolder();
+    const [path, draft] = [join(folder, 'plans.yaml'), join(folder, '.plans.yaml.draft')];
+    await writeFile(path, PLANS);
+    const replaceDraft = () => {
+      rmSync(draft);
+      writeFileSync(draft, 'half');
+      return true;
+    };
+    const file = new PlansFile(path, () => Date.now());
+    await expect(file.replace('new', replaceDraft)).rejects.toThrow('Another gateway is writing plans.yaml');
+    expect([await readFile(path, 'utf8'), await readFile(draft, 'utf8')]).toEqual([PLANS, 'half']);
   });
 
   test('of many writers of one version exactly one writes', async () => {
