@@ -1,8 +1,9 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import { type AddressInfo, isIP } from 'node:net';
+import { type AddressInfo, isIP, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { listening } from '../io/listening.ts';
+import { type ConnectionLimits, Connections } from '../listen/connections.ts';
 import { type Certificates, serverOptionsOf, type TlsSettings, verifyClients } from '../listen/tls.ts';
 
 /** The body of `/readyz`. */
@@ -55,11 +56,21 @@ export interface AdminListener {
  * browser still sends the page's name in Host. So metrics, API and console answer only if Host is an IP address, which cannot be
  * rebound, a name of loopback, or a name from the settings. `/livez` and `/readyz` answer under any Host, because load
  * balancers send many, and they reveal nothing that helps an attacker.
+ *
+ * Attack: somebody who reaches the listener opens connections until the gateway has no file left for its callers or its
+ * store. So they are bounded, in total and for each address; one more is closed at once.
  * @throws Failure `cannot_listen`
  */
 export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
   const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
   const server = serverOf(options.tls);
+  const connections = new Connections(ADMIN_CONNECTIONS, () => performance.now());
+  server.on('connection', (socket: Socket) => {
+    const address = socket.remoteAddress ?? '';
+    if (connections.isFull || connections.isAtLimit(address)) return void socket.destroy();
+    connections.add(socket);
+    connections.enter(socket, address);
+  });
   const shared = { ...options, metrics: onceForAll(options.metrics) };
   server.on('request', (request, response) => {
     answer(request, response, shared, names).catch(() => {
@@ -77,6 +88,9 @@ export async function listenAdmin(options: AdminListenerOptions): Promise<AdminL
     });
   return { host: address, port, close };
 }
+
+/** Enough for a dozen operators with the console open, behind one proxy or not, and for probes and a scraper. */
+export const ADMIN_CONNECTIONS: ConnectionLimits = { maxConnections: 96, maxConnectionsPerAddress: 48 };
 
 /**
  * Does work once for all who ask before it begins, one run at a time.

@@ -1,8 +1,9 @@
+import { ADMIN_CONNECTIONS } from '../admin/listener.ts';
 import type { Settings } from '../config/settings.ts';
 import type { ConnectionLimits } from '../listen/connections.ts';
 
 /** Open files that the gateway itself needs, with a margin: program, log, settings, listeners, store, workers, operators. */
-const OWN_FILES = 100;
+const OWN_FILES = 64 + ADMIN_CONNECTIONS.maxConnections;
 
 /** The bounds on client connections in one process, and the open files on which they depend. */
 export interface ConnectionLimit extends ConnectionLimits {

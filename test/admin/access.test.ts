@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { get } from 'node:http';
 import { connect } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { AdminTokens } from '../../src/admin/admin-tokens.ts';
 import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
-import { type AdminListenerOptions, listenAdmin } from '../../src/admin/listener.ts';
+import { ADMIN_CONNECTIONS, type AdminListenerOptions, listenAdmin } from '../../src/admin/listener.ts';
 import { Sessions } from '../../src/admin/sessions.ts';
 import { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../../src/stores/embedded/failed-attempts.ts';
@@ -314,6 +316,32 @@ test('a response that breaks after it has begun is cut, and the gateway goes on'
   const response = await fetch(`${origin}/admin/keys`);
   await expect(response.text()).rejects.toThrow();
   expect((await fetch(`${origin}/livez`)).status).toBe(200);
+});
+
+test('connections are bounded for each address: another one is still answered (reliability 191)', async () => {
+  const { port } = new URL(await listenerWith({ host: '::' }));
+  const { maxConnectionsPerAddress } = ADMIN_CONNECTIONS;
+  let closed = 0;
+  const crowd = Array.from({ length: maxConnectionsPerAddress + 10 }, () =>
+    connect(Number(port), '127.0.0.1')
+      .on('error', () => {})
+      .on('close', () => closed++),
+  );
+  atEnd(() => {
+    for (const socket of crowd) socket.destroy();
+  });
+  await eventually(() => expect(closed).toBe(10));
+  const isAnswered = async (localAddress: string) => {
+    const [response] = await once(
+      get({ host: '127.0.0.1', port, path: '/livez', localAddress, agent: false }),
+      'response',
+    );
+    return response.statusCode === 200;
+  };
+  expect(await isAnswered('127.0.0.2')).toBe(true);
+  await expect(isAnswered('127.0.0.1')).rejects.toThrow();
+  for (const socket of crowd) socket.destroy();
+  await eventually(async () => expect(await isAnswered('127.0.0.1')).toBe(true));
 });
 
 test('metrics are collected once for all who ask meanwhile, and never before their requests came (reliability 168)', async () => {
