@@ -1,10 +1,11 @@
 import type { z } from 'zod';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
+import { IDEMPOTENT } from '../forward/retries.ts';
 import { faultOfRequestField, faultOfResponseField } from '../http1/field-rules.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
 import { faultOfChange, faultOfTemplate, patternAfter } from '../routing/path-template.ts';
 import { findCollisions, findSurrounding, USAGE } from '../routing/router.ts';
-import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema } from './gateway-schema.ts';
+import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema, upstreamSchema } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
 import { instant, redirectParts } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
@@ -27,6 +28,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     const routes = asArray(field(raw, 'routes'));
     checkRoutes(routes, fault, warn);
     checkBodySizes(routes, listen, fault);
+    checkRetries(routes, field(raw, 'upstreams'), fault, warn);
     checkSurroundingRoutes(routes, field(raw, 'upstreams'), warn);
     checkUpstreams(routes, field(raw, 'upstreams'), fault, warn);
     checkListen(listen, warn);
@@ -110,6 +112,42 @@ function checkBodySizes(routes: readonly unknown[], listen: unknown, fault: Note
     const message = `is more than listen.maxBodyBytes allows (${most.data} bytes); raise that, and give the other routes less.`;
     fault(['routes', index, 'maxBodyBytes'], message);
   }
+}
+
+/** Retries need a service, a method that may be sent twice, and time for more than one attempt. */
+function checkRetries(routes: readonly unknown[], upstreams: unknown, fault: Note, warn: Note): void {
+  for (const [index, route] of routes.entries()) {
+    const retries = field(route, 'retries');
+    if (retries === undefined) continue;
+    const at = ['routes', index, 'retries'];
+    const reply = ['redirect', 'respond'].find((name) => field(route, name) !== undefined);
+    if (reply !== undefined) warn(at, `has no effect beside \`${reply}\`; leave it out.`, 'key');
+    if (field(route, 'websocket') === true) {
+      warn(at, 'has no effect on upgrades, which are never retried, only on other requests of this route.', 'key');
+    }
+    const methods = asArray(field(route, 'methods'));
+    if (methods.length > 0 && !methods.some((method) => typeof method === 'string' && IDEMPOTENT.has(method))) {
+      fault(
+        at,
+        `needs one of ${[...IDEMPOTENT].join(', ')} among \`methods\`: no other method may be sent twice.`,
+        'key',
+      );
+    }
+    const attempt = routeSchema.shape.retries.unwrap().shape.attemptTimeout.safeParse(field(retries, 'attemptTimeout'));
+    const response = responseTimeoutMs(route, upstreams);
+    if (!attempt.success || attempt.data === undefined || response === null || attempt.data < response) continue;
+    const message = `must be shorter than the response timeout of the route (${response} ms), which is for all attempts together.`;
+    fault([...at, 'attemptTimeout'], message);
+  }
+}
+
+/** The deadline for the head of a response on a route; null if it cannot be read. */
+function responseTimeoutMs(route: unknown, upstreams: unknown): number | null {
+  const upstream = field(route, 'upstream');
+  const own = field(field(route, 'timeouts'), 'response');
+  const ofUpstream = typeof upstream === 'string' ? field(field(upstreams, upstream), 'responseTimeout') : undefined;
+  const { success, data } = upstreamSchema.shape.responseTimeout.safeParse(own ?? ofUpstream);
+  return success ? data : null;
 }
 
 /** @param at where the route or upstream stands, and `entry` what stands there */

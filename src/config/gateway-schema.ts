@@ -214,7 +214,7 @@ const health = z.strictObject({
 });
 
 /** One entry of `upstreams` in gateway.yaml. */
-const upstreamSchema = z.strictObject({
+export const upstreamSchema = z.strictObject({
   targets: z
     .array(values.target(), AT_LEAST_ONE_TARGET)
     .min(1, AT_LEAST_ONE_TARGET)
@@ -573,6 +573,28 @@ const respond = z.strictObject({
   ),
 });
 
+const retries = z.strictObject({
+  attempts: wholeNumber(2, 5).prefault(2).describe('Maximum number of attempts, the first one included.'),
+  on: z
+    .array(
+      z.union(
+        [z.literal('connection'), z.literal(500), z.literal(502), z.literal(503), z.literal(504)],
+        'must be connection, 500, 502, 503 or 504',
+      ),
+    )
+    .min(1, 'must be a list of at least one of connection, 500, 502, 503 and 504')
+    .max(5, 'must not list anything twice')
+    .prefault(['connection', 502, 503, 504])
+    .describe(
+      'What makes an attempt a failure: a status of the response, or `connection`, which is a connection that cannot be opened, or that breaks, or brings something that is no HTTP, before the head of the response.',
+    ),
+  attemptTimeout: timeout()
+    .optional()
+    .describe(
+      'How long each attempt may take to receive the head of its response; then it has failed. It must be shorter than the response timeout. Without it, an attempt may take all the time that is left, and a slow one is not retried.',
+    ),
+});
+
 export const routeSchema = z.strictObject({
   path: values
     .pattern()
@@ -643,6 +665,11 @@ export const routeSchema = z.strictObject({
     })
     .optional()
     .describe('Deadlines of this route that replace those of its upstream.'),
+  retries: retries
+    .optional()
+    .describe(
+      'Tries GET, HEAD, OPTIONS, PUT and DELETE again when an attempt has failed and the client has received nothing yet. Each attempt goes to another target if one is usable. `responseTimeout` is for all attempts together, and the client gets the response of the last one. Retries are not counted against the quota, and in any ten seconds there are at most a fifth as many as requests that may be retried, or ten if that is more, for each upstream in each worker. A request with a body is retried only if the gateway has the whole body when it forwards the request. WebSocket upgrades are never retried.',
+    ),
   maxBodyBytes: size('0B', '1024GiB')
     .optional()
     .describe(

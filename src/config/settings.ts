@@ -455,6 +455,7 @@ function routeOf(entry: RouteEntry, { upstreams }: GatewayFile): Route {
     rewrite: rewriteOf(path, entry.rewrite),
     requestHeaders: fieldRulesOf('request', [upstreams[upstream]?.headers?.request, entry.headers?.request]),
     timeouts: timeoutsOf(entry, upstreams[upstream]),
+    retries: reply === null ? retriesOf(entry) : null,
     maxBodyBytes: entry.maxBodyBytes ?? null,
     description: reply === null ? descriptionOf(entry, upstreams) : null,
     compression: compressionOf(entry.compression ?? upstreams[upstream]?.compression),
@@ -471,6 +472,17 @@ function timeoutsOf({ timeouts }: RouteEntry, upstream: UpstreamEntry | undefine
   if (timeouts === undefined || upstream === undefined) return null;
   const { response = upstream.responseTimeout, body = upstream.bodyTimeout } = timeouts;
   return { responseTimeoutMs: response, bodyTimeoutMs: body };
+}
+
+function retriesOf({ retries }: RouteEntry): Route['retries'] {
+  if (retries === undefined) return null;
+  const { attempts, on, attemptTimeout = null } = retries;
+  return {
+    attempts,
+    onConnection: on.includes('connection'),
+    onStatus: on.filter((failure) => failure !== 'connection'),
+    attemptTimeoutMs: attemptTimeout,
+  };
 }
 
 function compressionOf(compression: RouteEntry['compression']): Route['compression'] {

@@ -7,17 +7,19 @@ import {
   DeadlineError,
   type ForwardResult,
   faultOf,
+  NoUpstreamError,
   QueueFullError,
 } from './faults.ts';
 import { type ForwardRequest, whenBegun } from './request-body.ts';
 import { ResponseToClient } from './response-to-client.ts';
+import { IDEMPOTENT, Retries, type RetryRules } from './retries.ts';
 import type { InFlightRequest, UpstreamConnection } from './upstream/connection.ts';
 import type { ConnectionWaiter, ConsumerShare, PoolSlot, Upstream } from './upstream/upstream.ts';
 
 /**
  * Forwards one request to the upstream and the response to the client. Both are streamed, and each side is read no
  * faster than the other reads. Every wait has a deadline: `responseTimeoutMs` each for a connection and for the head,
- * `bodyTimeoutMs` between two pieces of the body, `writeTimeoutMs` for a client that does not read. A request with a
+ * which is one for all attempts of a request, `bodyTimeoutMs` between two pieces of the body, `writeTimeoutMs` for a client that does not read. A request with a
  * body takes a connection when the first byte of the body has arrived, and none of these deadlines runs before that.
  * @param share of its consumer, with a reservation for the request
  * @returns a function to break it off from outside; `reason` (a ClientBodyError) decides how it ends
@@ -38,9 +40,11 @@ export function forward(
 export interface ForwardHooks {
   /**
    * A target was chosen for the request. Called again for each further target, if the one before could not be connected
-   * to.
+   * to, and for each further attempt.
    */
   taken(target: string): void;
+  /** An attempt has failed and another one begins. @param attempt its number, from 2 */
+  retried(attempt: number): void;
   /** Writes the head of the client's response, made from the head of the upstream's final response. Called once. */
   head(head: ResponseHead): void;
   /** A 103 (Early Hints) to forward. */
@@ -52,6 +56,8 @@ export interface ForwardHooks {
   readonly writeTimeoutMs: number;
   /** Deadlines that replace those of the upstream; null for those of the upstream. */
   readonly timeouts: ResponseTimeouts | null;
+  /** Null if no attempt is retried. */
+  readonly retries: RetryRules | null;
 }
 
 /** How long the service may take to send the head of its response, and pause within the body. */
@@ -65,8 +71,6 @@ export interface ResponseTimeouts {
  * are dropped.
  */
 const MAX_HINTS = 8;
-
-const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
 class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   deadlineAtMs = Number.POSITIVE_INFINITY;
@@ -84,7 +88,12 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   #settled = false;
   /** Whether any byte of a response has been received. */
   #responseBegun = false;
-  #retried = false;
+  /** Whether the request was sent once more because a reused connection had died. */
+  #isResent = false;
+  /** Null if the route has no `retries`, or if they are not for this request. */
+  readonly #retries: Retries | null;
+  /** The response that is being received is not passed on, because another attempt follows. */
+  #isDropping = false;
   #hints = 0;
   #drained: (() => void) | null = null;
   /** Stops waiting for the first byte of the body. */
@@ -105,6 +114,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     this.#relay = new ResponseToClient(response);
     this.#hooks = hooks;
     this.#timeouts = hooks.timeouts ?? upstream.options;
+    this.#retries = hooks.retries === null ? null : retriesOf(hooks.retries, request, upstream);
   }
 
   begin(): void {
@@ -134,12 +144,15 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onConnected(connection: UpstreamConnection): void {
     this.#connection = connection;
-    this.#waitForHead();
+    // A retry has the deadline of its attempt already, and a request that is sent once more keeps its own.
+    if (this.#wait === 'connection' || (this.#retries === null && !this.#isResent)) this.#waitForHead();
     connection.carry(this.#request, this);
   }
 
   onNotConnected(error: Error): void {
-    this.#fail(error);
+    const isRetryable = this.#retries?.onConnection === true && !(error instanceof NoUpstreamError);
+    if (isRetryable && this.#takeRetry()) this.#retry();
+    else this.#fail(error);
   }
 
   onInformation(status: number, fields: readonly string[]): void {
@@ -149,7 +162,8 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onHead(head: ResponseHead): void {
     this.#responseBegun = true;
-    this.#upstream.answered(this);
+    if (this.#retries === null) this.#upstream.answered(this);
+    else if (!this.#isFinal(this.#retries, head.status)) return;
     this.#hooks.head(head);
     this.#relay.begun();
     // Its deadline starts once everything received so far has been passed on (`onPause`), unless that completes the
@@ -158,11 +172,14 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   }
 
   onData(chunk: Buffer): void {
+    if (this.#isDropping) return;
     this.#hooks.chunk(chunk.length);
     this.#relay.add(chunk);
   }
 
   onPause(): void {
+    // The rest of the dropped response has not arrived with its head. Waiting for it could take for ever.
+    if (this.#isDropping) this.#retry();
     if (this.#settled || !this.#response.headersSent) return;
     this.#flush();
     if (this.#wait === 'body') this.#waitFor('body', this.#timeouts.bodyTimeoutMs);
@@ -177,13 +194,14 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   }
 
   onEnd(): void {
-    if (this.#settled) return;
+    if (this.#settled || this.#isDropping) return;
     this.#relay.end();
     this.#settle({ kind: 'answered' });
   }
 
   onFree(): void {
-    this.#leave();
+    if (this.#isDropping) this.#retry();
+    else this.#leave();
   }
 
   onBodySent(): void {
@@ -191,8 +209,12 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   }
 
   onBroken(error: Error): void {
-    if (this.#mayRetry()) {
-      this.#retried = true;
+    if (this.#isDropping) {
+      this.#retry();
+      return;
+    }
+    if (this.#mayResend()) {
+      this.#isResent = true;
       this.#connection = null;
       this.#upstream.reconnect(this);
       return;
@@ -202,7 +224,8 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     const isBodyOnTheWay = this.#connection?.isBodyUnsent === true;
     this.#connection = null;
     if (!isBodyOnTheWay) this.#upstream.failed(this, error.message);
-    this.#fail(error);
+    if (this.#retries?.onConnection === true && this.#takeRetry()) this.#retry();
+    else this.#fail(error);
   }
 
   onBodyFault(error: Error): void {
@@ -217,7 +240,8 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     else {
       const late = new DeadlineError(this.#wait, this.#waitMs);
       if (this.#wait !== 'connection') this.#upstream.failed(this, late.message);
-      this.breakOff(late);
+      if (this.#retries !== null && this.#takeRetry()) this.#retry();
+      else this.breakOff(late);
     }
   }
 
@@ -242,20 +266,55 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   }
 
   /**
-   * Whether to retry once, silently. That needs an idempotent request (RFC 9110 section 9.2.2) without a body, on a
-   * connection that was used before and closed before any byte of a response arrived. The retry is not counted against
-   * the quota again, because it happens after admission.
+   * Whether to send the request once more, silently and on any route. That needs an idempotent request without a body, on
+   * a connection that was used before and closed before any byte of a response arrived. It is not counted against the
+   * quota again, because it happens after admission.
    */
-  #mayRetry(): boolean {
+  #mayResend(): boolean {
     const { method, body } = this.#request;
-    if (this.#retried || this.#settled || this.#responseBegun) return false;
+    if (this.#isResent || this.#settled || this.#responseBegun) return false;
     return body === null && IDEMPOTENT.has(method) && this.#connection?.mayHaveClosedIdle === true;
+  }
+
+  /** @returns false if the response with this status is dropped, because another attempt follows */
+  #isFinal(retries: Retries, status: number): boolean {
+    if (!retries.isFailure(status)) {
+      this.#upstream.answered(this);
+      retries.answered();
+      return true;
+    }
+    this.#upstream.failed(this, `answered ${status}`);
+    this.#isDropping = this.#takeRetry();
+    return !this.#isDropping;
+  }
+
+  /** Takes another attempt, if the client has received nothing yet and everything else allows one. */
+  #takeRetry(): boolean {
+    if (this.#settled || this.#isDropping || this.#wait !== 'head' || this.#hints > 0) return false;
+    return this.#upstream.canRetry && this.#retries!.take(this.#upstream.deadlines.nowMs());
+  }
+
+  /**
+   * Begins the attempt that was taken. A dropped response that arrived whole leaves its connection free for other requests,
+   * any other is closed, so that no byte of it can be taken for the next response.
+   */
+  #retry(): void {
+    this.#isDropping = false;
+    this.#responseBegun = false;
+    this.#isResent = false;
+    this.#connection?.dropped(this);
+    this.#connection = null;
+    this.#hooks.retried(this.#retries!.attempts);
+    this.#waitForHead();
+    this.#upstream.retry(this);
   }
 
   readonly #onClientClose = (): void => this.breakOff(new ClientGoneError('the client left'));
 
   #waitForHead(): void {
-    this.#waitFor('head', this.#timeouts.responseTimeoutMs);
+    const { responseTimeoutMs } = this.#timeouts;
+    const ms = this.#retries?.begin(this.#upstream.deadlines.nowMs(), responseTimeoutMs) ?? responseTimeoutMs;
+    this.#waitFor('head', ms);
   }
 
   #waitFor(wait: DeadlineError['wait'] | 'client', ms: number): void {
@@ -292,10 +351,17 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   #settle(result: ForwardResult): void {
     this.#settled = true;
+    this.#isDropping = false;
     this.#upstream.deadlines.forget(this);
     this.#response.removeListener('close', this.#onClientClose);
     if (this.#drained !== null) this.#response.removeListener('drain', this.#drained);
     this.#stopWaiting?.();
+    this.#retries?.ended(result.kind === 'client_gone');
     this.#hooks.done(result);
   }
+}
+
+/** The attempts of a request; null if it must not be sent twice. */
+function retriesOf(rules: RetryRules, request: ForwardRequest, { retryBudget, deadlines, options }: Upstream) {
+  return Retries.of(rules, request, retryBudget, deadlines.nowMs(), options.onRetry ?? (() => {}));
 }

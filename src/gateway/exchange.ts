@@ -112,6 +112,8 @@ export interface Exchange {
   readonly upstream: string | null;
   /** The last target that was chosen for the request, as in gateway.yaml; null if none was. */
   readonly target: string | null;
+  /** How often the request was tried at the upstream, by `retries` of its route; 1 or absent if once or never. */
+  readonly attempts?: number;
   /** Milliseconds from the head of the request to the end of the response. */
   readonly totalMs: number;
   /** Milliseconds of waiting for the store, for identification and admission together. */
@@ -151,6 +153,7 @@ export class ExchangeRecorder implements Exchange {
   cause: string | null = null;
   upstream: string | null = null;
   target: string | null = null;
+  attempts = 1;
   totalMs = 0;
   storeMs = 0;
   upstreamMs = 0;

@@ -6,6 +6,7 @@ import { CompressedResponse } from '../forward/compressed-response.ts';
 import type { ForwardResult } from '../forward/faults.ts';
 import { type ForwardHooks, forward, type ResponseTimeouts } from '../forward/forward.ts';
 import type { ForwardRequest, RequestBody } from '../forward/request-body.ts';
+import type { RetryRules } from '../forward/retries.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
 import { type UpgradeClient, type UpgradeResult, upgrade } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
@@ -108,6 +109,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly body: RequestBody | null;
   readonly writeTimeoutMs: number;
   readonly timeouts: ResponseTimeouts | null;
+  readonly retries: RetryRules | null;
   readonly #deps: GatewayDeps;
   readonly #response: ClientResponse;
   readonly #compressed: CompressedResponse | null;
@@ -131,6 +133,7 @@ class Passing implements ForwardRequest, ForwardHooks {
         : { framing: 'whole', text: checkedBody.toString('latin1') };
     this.writeTimeoutMs = deps.writeTimeoutMs;
     this.timeouts = match.route.timeouts;
+    this.retries = match.route.retries;
     this.#deps = deps;
     this.#response = response;
     this.#compressed = compressed;
@@ -139,6 +142,10 @@ class Passing implements ForwardRequest, ForwardHooks {
 
   taken(target: string): void {
     this.#admitted.record.target = target;
+  }
+
+  retried(attempt: number): void {
+    this.#admitted.record.attempts = attempt;
   }
 
   head(head: ResponseHead): void {

@@ -30,6 +30,13 @@ export interface Route {
   readonly responseHeaders: FieldRules | null;
   /** The route's own deadlines for the service; null for those of its upstream. */
   readonly timeouts: { readonly responseTimeoutMs: number; readonly bodyTimeoutMs: number } | null;
+  /** When a failed attempt is followed by another one (`RetryRules` of forwarding); null if never. */
+  readonly retries: {
+    readonly attempts: number;
+    readonly onConnection: boolean;
+    readonly onStatus: readonly number[];
+    readonly attemptTimeoutMs: number | null;
+  } | null;
   /** The largest request body, at most that of the listener; null for that of the listener. */
   readonly maxBodyBytes: number | null;
   /** The OpenAPI description that requests are checked against, by its file; null if they are not checked. */
@@ -347,6 +354,7 @@ export const USAGE: Route = Object.freeze({
   requestHeaders: null,
   responseHeaders: null,
   timeouts: null,
+  retries: null,
   maxBodyBytes: null,
   description: null,
   compression: null,

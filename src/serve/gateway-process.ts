@@ -146,7 +146,10 @@ async function start(
   closers.push(() => stores.close());
   // The store has created its files by now. One worker warns for all.
   if (context === null || context.worker === 1) for (const one of exposedFiles(env, settings)) log.logger.warn(one);
-  const upstreams = new Upstreams(log, (upstream) => metricsRef.current?.unaskedAnswer(upstream));
+  const upstreams = new Upstreams(log, {
+    onUnasked: (upstream) => metricsRef.current?.unaskedAnswer(upstream),
+    onRetry: (upstream, outcome) => metricsRef.current?.retried(upstream, outcome),
+  });
   closers.push(() => upstreams.close());
   const opened = atOnce(upstreams.open(ownShareOf(settings).upstreams));
   opened.use();

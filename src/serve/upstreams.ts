@@ -5,6 +5,7 @@ import type { Steps } from '../config/steps.ts';
 import { Failure } from '../failure.ts';
 import type { UpstreamTls } from '../forward/upstream/dial.ts';
 import { HealthChecks } from '../forward/upstream/health.ts';
+import type { RetryOutcome } from '../forward/upstream/retry-budget.ts';
 import { Upstream } from '../forward/upstream/upstream.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
@@ -29,18 +30,25 @@ export interface OpenedUpstreams {
   readonly close: () => void;
 }
 
+/** What the metrics count of upstreams, each by its name. */
+export interface UpstreamEvents {
+  /** An upstream has sent bytes that answer no request. */
+  readonly onUnasked: (upstream: string) => void;
+  /** A retry has ended, or was not made. */
+  readonly onRetry: (upstream: string, outcome: RetryOutcome) => void;
+}
+
 /** The services behind the gateway, as the settings in force have them. */
 export class Upstreams {
   readonly #log: GatewayLog;
-  readonly #onUnasked: (upstream: string) => void;
+  readonly #events: UpstreamEvents;
   #inForce: OpenByName = new Map();
   /** Upstreams of earlier settings, which finish their running requests. */
   readonly #retired = new Set<Upstream>();
 
-  /** @param onUnasked called when an upstream has sent bytes that answer no request */
-  constructor(log: GatewayLog, onUnasked: (upstream: string) => void) {
+  constructor(log: GatewayLog, events: UpstreamEvents) {
     this.#log = log;
-    this.#onUnasked = onUnasked;
+    this.#events = events;
   }
 
   /** The state of each upstream, for the metrics. */
@@ -93,11 +101,13 @@ export class Upstreams {
     const onTarget = (target: string, usable: boolean, cause: string) =>
       logger[usable ? 'info' : 'error']({ upstream: name, target, cause }, usable ? 'let back in' : 'left out');
     const onUnasked = (target: string, begins: boolean) => {
-      this.#onUnasked(name);
+      this.#events.onUnasked(name);
       const cause = 'the target sent bytes that answer no request';
       if (begins) logger.error({ upstream: name, target, cause }, 'connections are not reused for a minute');
     };
-    const upstream = new Upstream({ ...options, tls, onTarget, onUnasked, monotonicMs: CLOCKS.monotonicMs });
+    const onRetry = (outcome: RetryOutcome) => this.#events.onRetry(name, outcome);
+    const { monotonicMs } = CLOCKS;
+    const upstream = new Upstream({ ...options, tls, onTarget, onUnasked, onRetry, monotonicMs });
     const checks =
       health === null
         ? []

@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { LocalCount } from '../admit/decide-locally.ts';
 import type { ReconcileOutcome } from '../admit/usage-backlog.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
+import type { RetryOutcome } from '../forward/upstream/retry-budget.ts';
 import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
@@ -14,6 +15,8 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, Set
   unparsed(code: string): void;
   /** An upstream has sent bytes that answer no request. */
   unaskedAnswer(upstream: string): void;
+  /** A retry has ended, or was not made because the budget of the upstream was used up. */
+  retried(upstream: string, outcome: RetryOutcome): void;
   storeFailed(): void;
   /** The record of an operator's change is missing or lacks the outcome. */
   auditFailed(): void;
@@ -88,6 +91,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     registers: [registry],
   });
   const unasked = unaskedAnswers(registry, gauges.upstreams);
+  const retries = retriesOfUpstreams(registry, gauges.upstreams);
   addGauges(registry, gauges);
   tokenMetrics(registry, gauges.tokenKeysUp);
   return {
@@ -100,6 +104,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     },
     unparsed: (code) => unparsed.inc({ code }),
     unaskedAnswer: (upstream) => unasked.inc({ upstream }),
+    retried: (upstream, outcome) => retries.inc({ upstream, outcome }),
     storeFailed: () => storeFailures.inc(),
     auditFailed: () => auditFailures.inc(),
     ...outageMetrics(registry),
@@ -191,6 +196,23 @@ function unaskedAnswers(registry: Registry, upstreams: Gauges['upstreams']): Cou
     collect() {
       // Without a zero at the start, Prometheus sees no increase at the first count.
       for (const { name } of upstreams()) this.inc({ upstream: name }, 0);
+    },
+  });
+}
+
+const RETRY_OUTCOMES: readonly RetryOutcome[] = ['answered', 'failed', 'abandoned', 'over_budget'];
+
+function retriesOfUpstreams(registry: Registry, upstreams: Gauges['upstreams']): Counter<'upstream' | 'outcome'> {
+  return new Counter({
+    name: 'tollgate_upstream_retries_total',
+    help: 'Retries by upstream: answered, failed too, abandoned by the client, or not made because the budget was used up.',
+    labelNames: ['upstream', 'outcome'],
+    registers: [registry],
+    collect() {
+      // Without a zero at the start, Prometheus sees no increase at the first count.
+      for (const { name } of upstreams()) {
+        for (const outcome of RETRY_OUTCOMES) this.inc({ upstream: name, outcome }, 0);
+      }
     },
   });
 }

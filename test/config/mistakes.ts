@@ -278,6 +278,20 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
       '8:90: routes[5].respond.headers.Content-Type',
     ],
   },
+  retries: {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: [
+      '4:58: routes[1].retries',
+      '5:77: routes[2].retries.attemptTimeout',
+      '6:108: routes[3].retries.attemptTimeout',
+      '8:71: routes[5].retries.attempts',
+      '8:79: routes[5].retries.on[0]',
+      '8:84: routes[5].retries.on[1]',
+      '9:65: routes[6].retries.on',
+      '9:79: routes[6].retries.attempts',
+    ],
+  },
   'rewrite-does-not-fit': {
     kind: 'gateway',
     schema: 'accepts',

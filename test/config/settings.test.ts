@@ -155,6 +155,43 @@ describe('settings', () => {
   });
 });
 
+describe('retries of a route', () => {
+  const routes = (...entries: string[]) =>
+    `upstreams: { store: { targets: [http://127.0.0.1:9000] } }\nroutes:\n${entries.map((one) => `- { ${one} }\n`).join('')}`;
+
+  test('are null without the setting, and have two attempts for what is mostly a passing fault with it', () => {
+    const file = fileWith(
+      routes(
+        'path: /a, methods: [GET], upstream: store',
+        'path: /b, methods: [GET], upstream: store, retries: {}',
+        'path: /c, methods: [GET], upstream: store, retries: { attempts: 4, on: [503], attemptTimeout: 1s }',
+      ),
+    );
+    expect(load({ TOLLGATE_CONFIG: file }).settings.routes.map(({ retries }) => retries)).toEqual([
+      null,
+      { attempts: 2, onConnection: true, onStatus: [502, 503, 504], attemptTimeoutMs: null },
+      { attempts: 4, onConnection: false, onStatus: [503], attemptTimeoutMs: 1_000 },
+    ]);
+  });
+
+  test('where they have no effect are a warning', () => {
+    const file = fileWith(
+      routes(
+        'path: /a, methods: [GET], redirect: { to: /b }, retries: {}',
+        'path: /b, methods: [GET], upstream: store, respond: { status: 503 }, retries: {}',
+        'path: /c, methods: [GET], upstream: store, websocket: true, retries: {}',
+      ),
+    );
+    const { warnings, settings } = load({ TOLLGATE_CONFIG: file });
+    expect(warnings.map((line) => line.slice(file.length))).toEqual([
+      ':3:53: routes[0].retries: has no effect beside `redirect`; leave it out.',
+      ':4:74: routes[1].retries: has no effect beside `respond`; leave it out.',
+      ':5:65: routes[2].retries: has no effect on upgrades, which are never retried, only on other requests of this route.',
+    ]);
+    expect(settings.routes.map(({ retries }) => retries === null)).toEqual([true, true, false]);
+  });
+});
+
 describe('a route around another one is warned of (reliability 118)', () => {
   const warned = (routes: string, upstreams = 'store: { targets: [http://127.0.0.1:9000] }') => {
     const file = fileWith(`upstreams: { ${upstreams} }\nroutes:\n${routes.replace(/^ *- /gm, '- ').trim()}\n`);

@@ -72,6 +72,7 @@ function served(deprecated: Deprecation, nowMs: number) {
         requestHeaders: null,
         responseHeaders: null,
         timeouts: null,
+        retries: null,
         maxBodyBytes: null,
         description: null,
         compression: null,

@@ -20,6 +20,7 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     requestHeaders: null,
     responseHeaders: null,
     timeouts: null,
+    retries: null,
     maxBodyBytes: null,
     description: null,
     compression: null,

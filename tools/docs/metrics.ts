@@ -25,6 +25,8 @@ export const LABELS: Readonly<Record<string, string>> = {
   'tollgate_tls_reloads_total outcome': '`loaded` or `refused`.',
   'tollgate_reloads_total outcome':
     '`loaded`, or `refused` because of a fault or because a plan that live keys use is missing.',
+  'tollgate_upstream_retries_total outcome':
+    '`answered` (with a response that is no failure), `failed`, `abandoned` (the client left), `over_budget` (an attempt failed and was not retried, because the retries to this upstream are used up)',
   'tollgate_websockets_total outcome':
     '`client_closed`, `upstream_closed`, `client_lost`, `upstream_lost`, `idle`, `revoked`, `expired` or `drained`.',
   'tollgate_given_back_total outcome':

@@ -5,6 +5,7 @@ import { NoUpstreamError } from '../faults.ts';
 import type { UpstreamConnection } from './connection.ts';
 import type { DialOptions, UpstreamAddress } from './dial.ts';
 import { FairShares, type Share } from './fair-shares.ts';
+import { RetryBudget, type RetryOutcome } from './retry-budget.ts';
 import { UpstreamTarget, type UpstreamTargetEvents } from './target.ts';
 
 export interface UpstreamOptions extends DialOptions {
@@ -21,6 +22,7 @@ export interface UpstreamOptions extends DialOptions {
   readonly monotonicMs: () => number;
   readonly onTarget?: UpstreamTargetEvents['onChange'];
   readonly onUnasked?: UpstreamTargetEvents['onUnasked'];
+  readonly onRetry?: (outcome: RetryOutcome) => void;
 }
 
 /** A request on its way through an upstream. */
@@ -35,7 +37,7 @@ export interface ConnectionWaiter {
   onConnecting(): void;
   /** It has a connection to itself, until `leave`. */
   onConnected(connection: UpstreamConnection): void;
-  /** No connection is available. The waiter has already left the pool. */
+  /** No connection is available. The waiter must `leave`, or try again with `retry`. */
   onNotConnected(error: Error): void;
 }
 
@@ -60,7 +62,7 @@ export interface TargetLease {
 export interface PoolSlot {
   target: UpstreamTarget | null;
   giveUp: (() => void) | null;
-  /** Targets that could not be reached for this request. Nothing of it has been sent to them. */
+  /** Targets that could not be reached for this request, or failed in an earlier attempt. */
   readonly tried: UpstreamTarget[];
 }
 
@@ -71,12 +73,15 @@ export interface PoolSlot {
 export class Upstream {
   readonly options: UpstreamOptions;
   readonly deadlines: Deadlines;
+  /** Bounds the retries of all requests together. */
+  readonly retryBudget = new RetryBudget();
   readonly #endOfTurn = new EndOfTurn();
   readonly #targets: readonly UpstreamTarget[];
   readonly #shares: FairShares<ConnectionWaiter>;
   /** Index of the target to consider first, so that equally busy targets are taken in turn. */
   #next = 0;
   #filling = false;
+  #closed = false;
 
   constructor(options: UpstreamOptions) {
     this.options = options;
@@ -140,6 +145,32 @@ export class Upstream {
     if (place?.target) this.#dial(waiter, place, place.target);
   }
 
+  /** Whether another attempt of a request would have a target. */
+  get canRetry(): boolean {
+    if (this.#closed) return false;
+    const nowMs = this.deadlines.nowMs();
+    return this.#targets.some((target) => target.isReachable || !target.isEjected(nowMs));
+  }
+
+  /**
+   * Gives the waiter, whose attempt has failed, a connection for another one, in the slot that it has. It goes to a target
+   * that has not failed for this request, else to any but the last, else to the last again.
+   */
+  retry(waiter: ConnectionWaiter): void {
+    const place = waiter.place!;
+    place.giveUp?.();
+    place.giveUp = null;
+    const { target, tried } = place;
+    if (target !== null) {
+      target.leave();
+      place.target = null;
+      if (!tried.includes(target)) tried.push(target);
+      if (this.#choose(tried) === null) tried.splice(0, tried.length, target);
+      if (this.#choose(tried) === null) tried.length = 0;
+    }
+    this.#connect(waiter, place);
+  }
+
   /** Notes that the waiter's target has given a valid response. */
   answered(waiter: ConnectionWaiter): void {
     waiter.place?.target?.succeeded();
@@ -174,6 +205,7 @@ export class Upstream {
   }
 
   close(): void {
+    this.#closed = true;
     for (const target of this.#targets) target.close();
   }
 
@@ -198,7 +230,7 @@ export class Upstream {
   #connect(waiter: ConnectionWaiter, place: PoolSlot): void {
     const target = this.#choose(place.tried);
     if (target === null) {
-      this.#refuse(waiter, new NoUpstreamError(this.#nextUsableInMs()));
+      waiter.onNotConnected(new NoUpstreamError(this.#nextUsableInMs()));
       return;
     }
     place.target = target;
@@ -222,7 +254,7 @@ export class Upstream {
         if (this.#leavesOut()) target.failed(true, error.message);
         place.tried.push(target);
         // Nothing has been sent yet, so another target cannot receive the request a second time.
-        if (this.#choose(place.tried) === null) this.#refuse(waiter, error);
+        if (this.#choose(place.tried) === null) waiter.onNotConnected(error);
         else {
           target.leave();
           place.target = null;
@@ -230,11 +262,6 @@ export class Upstream {
         }
       },
     );
-  }
-
-  #refuse(waiter: ConnectionWaiter, error: Error): void {
-    this.leave(waiter);
-    waiter.onNotConnected(error);
   }
 
   /** Closes an idle connection to any target if the new connection would exceed the limit. */
