@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { stopwatch } from '../support/stopwatch.ts';
 import { type RawUpstream, startRawUpstream } from '../support/upstream.ts';
 
 const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok';
@@ -52,6 +53,20 @@ describe('a connection that the upstream closes as idle just when a request goes
   test('once a byte of an answer has come, nothing is sent again', async () => {
     expect(await breakSecond('one byte, then reset')).toMatchObject({ status: 502, requests: 1 });
   });
+});
+
+test('the second time has what is left of responseTimeout, and no deadline of its own', async () => {
+  const slow = await startRawUpstream((socket, _bytes, { connection, request }) => {
+    if (connection === 1 && request === 1) socket.write(ANSWER);
+    else if (connection === 1) setTimeout(() => socket.end(), 1_200);
+  });
+  const other = await startGateway({ upstream: slow.origin, upstreamSettings: { responseTimeout: '1500ms' } });
+  const { key } = await other.createKey('free');
+  expect((await other.get('/v1/pets', key)).status).toBe(200);
+  const took = stopwatch(other.process.pid);
+  expect((await other.get('/v1/pets', key)).status).toBe(504);
+  expect(slow.connections).toBe(2);
+  expect(took().fairMs).toBeLessThan(2_100);
 });
 
 test('a request that breaks on a fresh connection is not sent again', async () => {
