@@ -19,8 +19,9 @@ import type { ConnectionWaiter, ConsumerShare, PoolSlot, Upstream } from './upst
 /**
  * Forwards one request to the upstream and the response to the client. Both are streamed, and each side is read no
  * faster than the other reads. Every wait has a deadline: `responseTimeoutMs` each for a connection and for the head,
- * which is one for all attempts of a request, `bodyTimeoutMs` between two pieces of the body, `writeTimeoutMs` for a client that does not read. A request with a
- * body takes a connection when the first byte of the body has arrived, and none of these deadlines runs before that.
+ * `bodyTimeoutMs` between two pieces of the body, `writeTimeoutMs` for a client that does not read. A request with a
+ * body takes a connection when the first byte of the body has arrived, and none of these deadlines runs before that. A
+ * request that may be retried (`retries`) has one deadline for the head, and for connecting, in all attempts.
  * @param share of its consumer, with a reservation for the request
  * @returns a function to break it off from outside; `reason` (a ClientBodyError) decides how it ends
  */
