@@ -1,6 +1,8 @@
--- What wrk does beyond its own options: keys drawn from a file, a fixed rate, and a report that a machine can read.
--- Arguments after `--`: method, path, bytes of the body, file of tokens (one per line, all of one length), how to draw
--- them (turns, uniform, zipf), requests per second (0: as many as it gets).
+-- What wrk does beyond its own options: keys drawn from a file, a fixed rate, answers compared with the expected one, and a
+-- report that a machine can read.
+-- Arguments after `--`: the whole request with {key} once, file of tokens (one per line, all of one length), how to draw
+-- them (turns, uniform, zipf), requests per second (0: as many as it gets). To compare each answer also: its status, the
+-- bytes of its body (-1: any), name and value of a header field (empty: none).
 local ffi = require 'ffi'
 ffi.cdef [[
   typedef struct { long seconds; long nanoseconds; } bench_time;
@@ -39,24 +41,32 @@ local function drawing(how, count)
   end
 end
 
+-- The connections of wrk run in a Lua state of their own, and `done` runs in another.
+local threads = {}
+function setup(thread) threads[#threads + 1] = thread end
+
+-- Counts the answers that differ. wrk hands over header and body of each answer if there is a function `response`, which
+-- takes CPU from the load; so there is none where nothing is to be compared.
+local function compare(status, bytes, name, value)
+  wrong = 0
+  function response(got, headers, body)
+    if got ~= status or (bytes >= 0 and #body ~= bytes) or (name ~= '' and headers[name] ~= value) then
+      wrong = wrong + 1
+    end
+  end
+end
+
 function init(args)
-  local method, path, body, file = args[1], args[2], string.rep('x', tonumber(args[3])), args[4]
-  local how, rate = args[5], tonumber(args[6])
+  local whole, file, how, rate = args[1], args[2], args[3], tonumber(args[4])
+  if args[5] then compare(tonumber(args[5]), tonumber(args[6]), args[7], args[8]) end
   local tokens = read(file)
   local width = assert(tokens:find('\n', 1, true), 'no token')
   local count = #tokens / width
-  wrk.method = method
-  wrk.path = path
-  if #body > 0 then
-    wrk.body = body
-    wrk.headers['Content-Type'] = 'application/json'
-  end
-  wrk.headers['Authorization'] = 'Bearer ' .. tokens:sub(1, width - 1)
-  -- With one key too, so that all loads are made in the same way.
   local draw = drawing(how, count)
-  local whole = wrk.format()
-  local from, to = whole:find(tokens:sub(1, width - 1), 1, true)
+  local from, to = whole:find('{key}', 1, true)
+  assert(from, 'the request has no {key}')
   local before, after = whole:sub(1, from - 1), whole:sub(to + 1)
+  -- With one key too, so that all loads are made in the same way.
   function request()
     local at = draw() * width
     return before .. tokens:sub(at + 1, at + width - 1) .. after
@@ -73,9 +83,10 @@ function init(args)
 end
 
 function done(summary, latency)
-  local errors = summary.errors
+  local errors, differing = summary.errors, 0
+  for _, thread in ipairs(threads) do differing = differing + (thread:get('wrong') or 0) end
   io.write(string.format(
-    '\n{"requests":%d,"durationUs":%d,"bytes":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"p50Us":%d,"p99Us":%d}\n',
+    '\n{"requests":%d,"durationUs":%d,"bytes":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"wrong":%d,"p50Us":%d,"p99Us":%d}\n',
     summary.requests, summary.duration, summary.bytes, errors.connect, errors.read, errors.write, errors.status,
-    errors.timeout, latency:percentile(50), latency:percentile(99)))
+    errors.timeout, differing, latency:percentile(50), latency:percentile(99)))
 end

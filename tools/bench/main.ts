@@ -2,6 +2,7 @@ import { cpus, release, totalmem } from 'node:os';
 import { Failure } from '../../src/failure.ts';
 import { runProgram } from '../../test/support/program.ts';
 import { expectedS, longestS } from './duration.ts';
+import { featureOf } from './features.ts';
 import { help, type Options, readOptions } from './options.ts';
 import { tables } from './report/table.ts';
 import type { Results, ScenarioResult } from './results.ts';
@@ -46,7 +47,8 @@ function resultsOf(
 ): Results {
   const [cpu] = cpus();
   const memory = `${Math.round(totalmem() / 2 ** 30)} GiB`;
-  const entries = scenarios.flatMap((scenario) => scenario.entries);
+  // A gateway with a feature is the gateway of this checkout.
+  const entries = scenarios.flatMap(({ entries }) => entries).filter(({ name }) => featureOf(name) === undefined);
   return {
     date: new Date().toISOString().slice(0, 10),
     machine: `${cpus().length} × ${cpu?.model.trim() ?? 'an unknown CPU'}, ${memory}, Linux ${release()}`,

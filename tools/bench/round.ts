@@ -1,11 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Running } from './contestants/contestant.ts';
+import type { Contestant, Running } from './contestants/contestant.ts';
 import { usageOf } from './proc.ts';
 import { type RedisWork, workOf } from './redis.ts';
+import { requestOf } from './request.ts';
 import { expectationOf } from './scenarios.ts';
 import type { Tool } from './tools/debian.ts';
 import type { World } from './world.ts';
-import { faultsOf, type Load, runWrk } from './wrk.ts';
+import { type ExpectedAnswer, faultsOf, type Load, runWrk } from './wrk.ts';
 
 /** One contestant in one round. */
 export interface Measurement {
@@ -26,6 +27,14 @@ export interface Measurement {
   readonly faults: readonly string[];
 }
 
+/** A contestant that serves. */
+export interface Serving {
+  readonly contestant: Contestant;
+  readonly running: Running;
+  /** What its answers under load are compared with; null where their status alone is counted. */
+  readonly expects: ExpectedAnswer | null;
+}
+
 export interface Means {
   readonly wrk: Tool;
   readonly seconds: number;
@@ -40,17 +49,17 @@ export type Phase = { readonly name: 'open' | 'beside' } | { readonly name: 'fix
 
 /** One turn of one contestant. */
 export async function measure(
-  running: Running,
+  serving: Serving,
   world: World,
   phase: Phase,
   { wrk, seconds, signal }: Means,
 ): Promise<Measurement> {
-  const { scenario } = world;
+  const { running, contestant } = serving;
   running.tidy?.();
   // Asking for these costs the contestant something: before the first look at its CPU, after the last.
   const mishapsBefore = await running.mishaps?.();
   const before = await look(running);
-  const report = await runWrk(wrk, { ...loadOf(world, phase), port: running.port, seconds }, signal);
+  const report = await runWrk(wrk, { ...loadOf(serving, world, phase), port: running.port, seconds }, signal);
   await delay(SETTLE_MS);
   const after = await look(running);
   const mishaps = grown(mishapsBefore, await running.mishaps?.());
@@ -66,7 +75,7 @@ export async function measure(
     scripts: after.redis && before.redis && per(after.redis.scripts - before.redis.scripts),
     commands: after.redis && before.redis && per(after.redis.commands - before.redis.commands),
     rssBytes: after.rssBytes,
-    faults: [...faultsOf(report, expectationOf(scenario)), ...mishaps],
+    faults: [...faultsOf(report, expectationOf(contestant.load ?? world.scenario)), ...mishaps],
   };
 }
 
@@ -82,13 +91,18 @@ async function look({ pid, redis }: Running): Promise<Look> {
   return { ...usageOf(pid), redisCpuMs: redis === null ? 0 : usageOf(redis.pid).cpuMs, redis: work };
 }
 
-function loadOf({ scenario, tokensFile, oneTokenFile }: World, phase: Phase): Omit<Load, 'port' | 'seconds'> {
-  const { connections, method, path, bodyBytes, draw } = scenario;
+function loadOf(
+  { contestant: { load }, expects }: Serving,
+  { scenario, ...world }: World,
+  phase: Phase,
+): Omit<Load, 'port' | 'seconds'> {
+  const { connections, draw } = scenario;
   const beside = phase.name === 'beside' ? scenario.beside : undefined;
+  const ownTokensFile = load?.keyKind === 'spent' ? world.spentTokenFile : world.tokensFile;
   return {
-    ...{ method, path, bodyBytes, draw },
+    ...{ request: load?.request ?? requestOf(scenario), expects, draw },
     connections: beside?.connections ?? connections,
-    tokensFile: beside?.oneKey === true ? oneTokenFile : tokensFile,
+    tokensFile: beside?.oneKey === true ? world.oneTokenFile : ownTokensFile,
     ratePerSecond: phase.name === 'fixed' ? phase.ratePerSecond : null,
   };
 }

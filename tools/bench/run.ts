@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { CONTESTANTS } from './contestants/all.ts';
-import type { Answer, Contestant, Running } from './contestants/contestant.ts';
+import type { Answer, Contestant } from './contestants/contestant.ts';
 import { tollgateBefore } from './contestants/tollgate.ts';
 import { usageOf } from './proc.ts';
 import { memoryPerName } from './redis.ts';
 import { type Entry, figureOf, type Missing, type ScenarioResult } from './results.ts';
-import { type Means, type Measurement, measure, type Phase } from './round.ts';
+import { type Means, type Measurement, measure, type Phase, type Serving } from './round.ts';
 import type { ContestantName, Scenario } from './scenarios.ts';
 import { steadyAnswer, verify } from './verify.ts';
 import { openWorld, type World } from './world.ts';
@@ -19,9 +19,7 @@ export interface Plan extends Means {
   readonly say: (line: string) => void;
 }
 
-interface Taking {
-  readonly contestant: Contestant;
-  readonly running: Running;
+interface Taking extends Serving {
   readonly idleRssBytes: number;
   readonly open: (Measurement | null)[];
   readonly fixed: (Measurement | null)[];
@@ -68,12 +66,13 @@ async function startAll(world: World, plan: Plan): Promise<{ taking: Taking[]; m
     try {
       const running = await contestant.start(world, { answer });
       await verify(contestant, running, world);
-      const steady = await steadyAnswer(running, world);
+      const steady = await steadyAnswer(contestant, running, world);
       if (name === 'tollgate') answer = steady;
       await delay(IDLE_MS);
       const idleRssBytes = usageOf(running.pid).rssBytes;
-      await measure(running, world, { name: 'open' }, { ...plan, seconds: world.scenario.warmUpS ?? WARM_UP_S });
-      taking.push({ contestant, running, idleRssBytes, open: [], fixed: [], beside: [], faults: new Set() });
+      const serving: Serving = { contestant, running, expects: expectedOf(contestant, steady) };
+      await measure(serving, world, { name: 'open' }, { ...plan, seconds: world.scenario.warmUpS ?? WARM_UP_S });
+      taking.push({ ...serving, idleRssBytes, open: [], fixed: [], beside: [], faults: new Set() });
       plan.say(`${world.scenario.name}: ${contestant.title} ${running.version} serves, refuses and counts as it says`);
     } catch (error) {
       const reason = (error instanceof Error ? error.message : String(error)).replace(/\s+/g, ' ').slice(0, 300);
@@ -109,14 +108,17 @@ async function alternate(taking: readonly Taking[], phases: readonly Phase[], wo
   }
 }
 
-async function attempt(
-  { running, faults }: Taking,
-  phase: Phase,
-  world: World,
-  plan: Plan,
-): Promise<Measurement | null> {
+/** @param steady the answer that was checked, with its body as it comes over the connection */
+function expectedOf({ load }: Contestant, steady: Answer): Serving['expects'] {
+  if (load === undefined) return null;
+  const { status, field, bodyBytes } = load.expects;
+  return { status, field, bodyBytes: bodyBytes === null ? null : steady.body.length };
+}
+
+async function attempt(one: Taking, phase: Phase, world: World, plan: Plan): Promise<Measurement | null> {
+  const { faults } = one;
   try {
-    return await measure(running, world, phase, plan);
+    return await measure(one, world, phase, plan);
   } catch (error) {
     if (!plan.signal.aborted) faults.add(error instanceof Error ? error.message.split('\n')[0]! : String(error));
     return null;

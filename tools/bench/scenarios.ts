@@ -1,3 +1,5 @@
+import { FEATURES, type FeatureName } from './features.ts';
+import type { KeyKind } from './request.ts';
 import type { Draw } from './wrk.ts';
 
 export type ContestantName =
@@ -13,10 +15,8 @@ export type ContestantName =
   | 'caddy'
   | 'fastify'
   | 'http-proxy-3'
-  | 'bare-node';
-
-/** Which keys a load comes with: good ones, one whose day is spent, one that is banned, or made-up ones. */
-export type KeyKind = 'good' | 'spent' | 'banned' | 'made-up' | 'unknown';
+  | 'bare-node'
+  | FeatureName;
 
 /** One comparison: the same load on several contestants in turn. */
 export interface Scenario {
@@ -44,6 +44,9 @@ export interface Beside {
   /** The first of the keys alone. */
   readonly oneKey?: true;
 }
+
+/** The scenario whose contestants are gateways with one feature each. */
+export const FEATURES_NAME = 'features';
 
 const GATEWAYS = ['tollgate', 'nginx-lua', 'haproxy', 'nginx', 'caddy', 'fastify', 'http-proxy-3'] as const;
 const LIMITERS = ['tollgate', 'bare-node', 'nginx-lua', 'haproxy', 'fastify', 'http-proxy-3'] as const;
@@ -120,13 +123,20 @@ export const SCENARIOS: readonly Scenario[] = [
     contestants: ['tollgate', 'tollgate-console', 'tollgate-watched'],
     ...{ ...GET, ...ONE_KEY, connections: 32, fixedRate: true },
   },
+  {
+    name: FEATURES_NAME,
+    title: 'What each feature costs',
+    contestants: FEATURES.map(({ name }) => name),
+    // Each contestant has a load of its own; these are the keys of those that are admitted.
+    ...{ ...GET, ...ONE_KEY, connections: 32, fixedRate: true },
+  },
 ];
 
 /** Not a load: how long the gateway takes to serve, and what it holds when nobody asks. */
 export const START = 'start';
 
 /** What a load has to come to. */
-export function expectationOf({ keyKind }: Scenario): 'admitted' | 'refused' {
+export function expectationOf({ keyKind }: Pick<Scenario, 'keyKind'>): 'admitted' | 'refused' {
   return keyKind === 'good' ? 'admitted' : 'refused';
 }
 

@@ -12,7 +12,8 @@ import { localRedis } from '../../test/support/redis-binary.ts';
 import { REDIS_CACHE } from '../../test/support/redis-finder.ts';
 import { RedisProcess } from '../../test/support/redis-process.ts';
 import { type Ending, startProcess, untilListening } from './process.ts';
-import type { KeyKind, Scenario } from './scenarios.ts';
+import type { KeyKind } from './request.ts';
+import type { Scenario } from './scenarios.ts';
 
 /** Where what is downloaded is kept: node_modules/.cache. */
 export const CACHE = REDIS_CACHE;
@@ -49,6 +50,7 @@ export interface World {
   readonly tokensFile: string;
   /** The first of them alone. */
   readonly oneTokenFile: string;
+  readonly spentTokenFile: string;
   /** A Redis for one contestant alone, so that its commands can be counted. */
   redis(): Promise<RedisProcess>;
   /** Runs when the world is closed, the latest first. */
@@ -72,6 +74,8 @@ export async function openWorld(scenario: Scenario): Promise<World> {
     await writeTokens(tokensFile, tokensOf(scenario.keyKind, scenario.keys, keys));
     const oneTokenFile = join(folder, 'token');
     await writeTokens(oneTokenFile, tokensOf(scenario.keyKind, 1, { ...keys, good: keys.good.slice(0, 1) }));
+    const spentTokenFile = join(folder, 'spent-token');
+    await writeTokens(spentTokenFile, tokensOf('spent', 1, keys));
     const upstreamPort = await freePort();
     const server = join(import.meta.dirname, 'servers', 'upstream.ts');
     const args = [server, String(upstreamPort)];
@@ -84,7 +88,8 @@ export async function openWorld(scenario: Scenario): Promise<World> {
       return server;
     };
     const atEnd = (ending: Ending) => void endings.push(ending);
-    return { scenario, folder, upstreamPort, keys, tokensFile, oneTokenFile, redis, atEnd, close };
+    const files = { tokensFile, oneTokenFile, spentTokenFile };
+    return { scenario, folder, upstreamPort, keys, ...files, redis, atEnd, close };
   } catch (error) {
     await close();
     throw error;

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { type LoadRequest, messageOf } from './request.ts';
 import type { Tool } from './tools/debian.ts';
 
 const run = promisify(execFile);
@@ -11,13 +12,22 @@ export interface Load {
   readonly port: number;
   readonly connections: number;
   readonly seconds: number;
-  readonly method: 'GET' | 'POST';
-  readonly path: string;
-  readonly bodyBytes: number;
+  readonly request: LoadRequest;
+  /** What each answer is compared with; null: its status alone is counted. */
+  readonly expects: ExpectedAnswer | null;
   readonly tokensFile: string;
   readonly draw: Draw;
   /** Null: each connection asks again as soon as it has its answer. */
   readonly ratePerSecond: number | null;
+}
+
+/** An answer as it comes over the connection. */
+export interface ExpectedAnswer {
+  readonly status: number;
+  /** Null: any length. */
+  readonly bodyBytes: number | null;
+  /** Its name as the gateway writes it; null: any. */
+  readonly field: readonly [name: string, value: string] | null;
 }
 
 /** How a request gets its key: all in turn, each as likely as another, or few of them most of the time. */
@@ -34,15 +44,18 @@ export interface WrkReport {
   readonly read: number;
   readonly write: number;
   readonly timeout: number;
+  /** Answers that are not the expected one; 0 where none are compared. */
+  readonly wrong: number;
   readonly p50Us: number;
   readonly p99Us: number;
 }
 
-const NUMBERS = ['requests', 'durationUs', 'bytes', 'connect', 'read', 'write', 'status', 'timeout', 'p50Us', 'p99Us'];
+const ERRORS = ['connect', 'read', 'write', 'status', 'timeout', 'wrong'];
+const NUMBERS = ['requests', 'durationUs', 'bytes', ...ERRORS, 'p50Us', 'p99Us'];
 
 /** @throws Error where wrk did not report */
 export async function runWrk(wrk: Tool, load: Load, signal: AbortSignal): Promise<WrkReport> {
-  const { connections, seconds, port, method, path, bodyBytes, tokensFile, draw, ratePerSecond } = load;
+  const { connections, seconds, port, request, expects, tokensFile, draw, ratePerSecond } = load;
   const own = [
     '-t1',
     `-c${connections}`,
@@ -53,7 +66,10 @@ export async function runWrk(wrk: Tool, load: Load, signal: AbortSignal): Promis
     SCRIPT,
     `http://127.0.0.1:${port}`,
   ];
-  const told = [method, path, bodyBytes, tokensFile, draw, ratePerSecond ?? 0].map(String);
+  const told = [messageOf(request, port), tokensFile, draw, String(ratePerSecond ?? 0)];
+  if (expects !== null) {
+    told.push(String(expects.status), String(expects.bodyBytes ?? -1), ...(expects.field ?? ['', '']));
+  }
   const { stdout } = await run(wrk.path, [...own, '--', ...told], {
     env: { ...process.env, ...wrk.env },
     // Should it hang, the round is lost and not the run.
@@ -80,6 +96,7 @@ export function faultsOf(report: WrkReport, expects: 'admitted' | 'refused'): st
   for (const kind of ['connect', 'read', 'write', 'timeout'] as const) {
     if (report[kind] > 0) faults.push(`${report[kind]} ${kind} errors`);
   }
+  if (report.wrong > 0) faults.push(`${report.wrong} answers other than the expected one`);
   if (report.requests === 0) faults.push('no answers');
   if (expects === 'admitted' && report.status > 0) faults.push(`${report.status} answers with an error status`);
   const passed = report.requests - report.status;

@@ -4,7 +4,7 @@ import { faultsOf, parseReport, type WrkReport } from '../../../tools/bench/wrk.
 
 const REPORT: WrkReport = {
   ...{ requests: 5000, durationUs: 1_000_500, bytes: 2_000_000, status: 0 },
-  ...{ connect: 0, read: 0, write: 0, timeout: 0, p50Us: 900, p99Us: 4100 },
+  ...{ connect: 0, read: 0, write: 0, timeout: 0, wrong: 0, p50Us: 900, p99Us: 4100 },
 };
 const OUTPUT = `Running 1s test @ http://127.0.0.1:8080
   1 threads and 32 connections
@@ -31,6 +31,8 @@ describe('a measurement is worth nothing', () => {
     ['admitted', { status: 3 }, ['3 answers with an error status']],
     ['admitted', { read: 1, timeout: 2 }, ['1 read errors', '2 timeout errors']],
     ['admitted', { requests: 0 }, ['no answers']],
+    ['admitted', { wrong: 4 }, ['4 answers other than the expected one']],
+    ['refused', { status: 5000, wrong: 1 }, ['1 answers other than the expected one']],
     ['refused', { status: 5000 }, []],
     ['refused', { status: 4990 }, ['10 answers that were no refusal']],
   ] as const)('where %s and %j: %j', (expects, differs, faults) => {

@@ -5,7 +5,13 @@ import type { Contestant } from './contestant.ts';
 import { haproxy } from './haproxy.ts';
 import { nginx, nginxLua, nginxLuaWith2Workers } from './nginx.ts';
 import { fastify, httpProxy3 } from './node-servers.ts';
-import { tollgate, tollgateWatched, tollgateWith2Workers, tollgateWithConsole } from './tollgate.ts';
+import {
+  tollgate,
+  tollgateWatched,
+  tollgateWith2Workers,
+  tollgateWithConsole,
+  tollgateWithFeatures,
+} from './tollgate.ts';
 
 const ALL = [
   tollgate,
@@ -20,6 +26,7 @@ const ALL = [
   fastify,
   httpProxy3,
   bareNode,
+  ...tollgateWithFeatures,
 ];
 
 export const CONTESTANTS: ReadonlyMap<ContestantName, Contestant> = new Map(ALL.map((one) => [one.name, one]));

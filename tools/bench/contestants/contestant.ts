@@ -1,4 +1,5 @@
 import type { RedisProcess } from '../../../test/support/redis-process.ts';
+import type { LoadRequest, OwnLoad } from '../request.ts';
 import type { ContestantName } from '../scenarios.ts';
 import type { World } from '../world.ts';
 
@@ -15,11 +16,21 @@ export interface Contestant {
   readonly name: ContestantName;
   readonly title: string;
   readonly claims: Claims;
+  /** Where it has a load of its own; the others have the scenario's. */
+  readonly load?: OwnLoad;
+  /** Shows that what is measured is on. */
+  readonly proof?: Proof;
   /**
    * Starts it for one scenario.
    * @throws Error with the reason, where it is missing on this machine or does not come up
    */
   start(world: World, others: Others): Promise<Running>;
+}
+
+/** A request that only a gateway with the feature answers with this status. */
+export interface Proof {
+  readonly request: LoadRequest;
+  readonly status: number;
 }
 
 /** What a contestant needs to know of those that were started before it. */

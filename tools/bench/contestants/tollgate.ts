@@ -1,13 +1,14 @@
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { digestOf, newKeyId } from '../../../src/identify/api-key.ts';
 import type { StoredKey } from '../../../src/identify/key-store.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { freePort } from '../../../test/support/free-port.ts';
+import { FEATURES, type Settings } from '../features.ts';
 import { type Started, startProcess, untilListening } from '../process.ts';
 import { fillRedis } from '../redis.ts';
-import { type KeySet, LIMITS, pooledRandom, type World } from '../world.ts';
+import { type KeyLimits, type KeySet, LIMITS, pooledRandom, type World } from '../world.ts';
 import type { Contestant, Running } from './contestant.ts';
 
 export const TOLLGATE = join(import.meta.dirname, '..', '..', '..', 'bin', 'tollgate.js');
@@ -33,6 +34,13 @@ export const tollgateWatched = contestant('tollgate-watched', 'Tollgate, watched
   console: 'open',
 });
 
+/** One gateway for each feature, and one for each load without any. */
+export const tollgateWithFeatures: readonly Contestant[] = FEATURES.map(({ name, title, settings, load, proof }) => ({
+  ...contestant(name, title, { workers: 1, program: TOLLGATE, settings }),
+  load,
+  ...(proof === null ? {} : { proof }),
+}));
+
 /** The gateway of another checkout, whose dependencies are installed. */
 export function tollgateBefore(folder: string): Contestant {
   const program = join(folder, 'bin', 'tollgate.js');
@@ -45,6 +53,7 @@ interface Which {
   readonly program: string;
   /** `open`: somebody watches. Without it there is no admin token. */
   readonly console?: 'closed' | 'open';
+  readonly settings?: Settings;
 }
 
 function contestant(name: Contestant['name'], title: string, which: Which): Contestant {
@@ -52,23 +61,22 @@ function contestant(name: Contestant['name'], title: string, which: Which): Cont
   return { name, title, claims, start: (world) => start(world, name, which) };
 }
 
-async function start(world: World, name: string, { workers, program, console }: Which): Promise<Running> {
+async function start(world: World, name: string, { workers, program, console, settings }: Which): Promise<Running> {
   const redis = await world.redis();
   await fillRedis(redis.port, commandsOf(world.keys));
   const [port, adminPort] = [await freePort(), await freePort()];
-  const env = await writeSettings(world.folder, {
-    upstreamPort: world.upstreamPort,
-    port,
-    adminPort,
-    redisUrl: `redis://127.0.0.1:${redis.port}`,
-    workers,
-  });
+  // A folder of its own: a gateway reads its settings again when they change.
+  const folder = join(world.folder, name);
+  await mkdir(folder);
+  const { upstreamPort } = world;
+  const place = { upstreamPort, port, adminPort, redisUrl: `redis://127.0.0.1:${redis.port}`, workers };
+  const env = await writeSettings(folder, place, settings);
   const gateway = startProcess({
     name,
     command: process.execPath,
     args: [program, 'serve'],
     env: console === undefined ? env : { ...env, ADMIN_TOKEN },
-    folder: world.folder,
+    folder,
   });
   world.atEnd(gateway.end);
   await untilListening(gateway, port);
@@ -119,12 +127,16 @@ export interface Place {
 }
 
 /** Writes the two settings files. @returns the environment that goes with them */
-export async function writeSettings(folder: string, place: Place): Promise<Record<string, string>> {
+export async function writeSettings(
+  folder: string,
+  place: Place,
+  settings?: Settings,
+): Promise<Record<string, string>> {
   const { upstreamPort, port, adminPort, redisUrl, workers } = place;
   const gatewayFile = join(folder, 'gateway.yaml');
   const plansFile = join(folder, 'plans.yaml');
-  await writeFile(gatewayFile, gatewayYaml(upstreamPort));
-  await writeFile(plansFile, plansYaml());
+  await writeFile(gatewayFile, gatewayYaml(upstreamPort, settings));
+  await writeFile(plansFile, plansYaml(settings ?? {}));
   return {
     TOLLGATE_CONFIG: gatewayFile,
     TOLLGATE_PLANS: plansFile,
@@ -133,27 +145,48 @@ export async function writeSettings(folder: string, place: Place): Promise<Recor
     REDIS_URL: redisUrl,
     KEY_PEPPER: PEPPER,
     WORKERS: String(workers),
+    // The service takes the spans as well: it answers whatever comes.
+    ...(settings?.traces ? { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${upstreamPort}` } : {}),
   };
 }
+
+/** What the loads and proofs of features ask for besides. */
+const OF_FEATURES = ['/v1/pets/{petId}', '/v1/list', '/v1/silent', '/v1/needs/{field}'];
 
 /**
  * Every setting that the upstream does not need is left at what it is when nobody sets it, but for the queue: one key on
  * 512 connections has to fit into the share of one consumer, which is a quarter of it.
  */
-function gatewayYaml(upstreamPort: number): string {
-  return `
-upstreams: { store: { targets: ['http://127.0.0.1:${upstreamPort}'], maxQueue: 2048 } }
-routes:
-  - { path: /v1/pets, methods: [GET, POST], upstream: store }
-  - { path: /v1/large, methods: [GET], upstream: store }
-`;
+function gatewayYaml(upstreamPort: number, settings: Settings | undefined): string {
+  const { gateway, route, pathPrefix = '' } = settings ?? {};
+  const routeOf = (path: string, methods: readonly string[]) => ({
+    path: `${pathPrefix}${path}`,
+    methods,
+    upstream: 'store',
+    ...route,
+  });
+  const upstreams = { store: { targets: [`http://127.0.0.1:${upstreamPort}`], maxQueue: 2048 } };
+  const routes = [routeOf('/v1/pets', ['GET', 'POST']), routeOf('/v1/large', ['GET'])];
+  if (settings !== undefined) routes.push(...OF_FEATURES.map((path) => routeOf(path, ['GET'])));
+  // JSON is YAML.
+  return JSON.stringify({ ...gateway, upstreams, routes });
 }
 
 /** The day of a banned key is spent first, and then the tenth refusal bans it for longer than the bench takes. */
-function plansYaml(): string {
-  const plan = (name: keyof typeof LIMITS, bans: string) =>
-    `  ${name}: { limits: { minute: ${LIMITS[name].minute}, day: ${LIMITS[name].day} }${bans} }\n`;
-  return `plans:\n${plan('good', '')}${plan('tiny', ', bans: off')}${plan('spent', ', bans: off')}${plan('banned', ', bans: { first: 24h }')}`;
+function plansYaml({ windows, shadow }: Settings): string {
+  const limitsOf = ({ minute, day }: KeyLimits) => {
+    if (windows === undefined) return { minute, day };
+    // A minute has no calendar.
+    const isCalendar = windows.align !== undefined;
+    return { minute: isCalendar ? minute : { limit: minute, ...windows }, day: { limit: day, ...windows } };
+  };
+  const plans = {
+    good: { limits: limitsOf(LIMITS.good), ...(shadow ? { shadow: { minute: LIMITS.good.minute } } : {}) },
+    tiny: { limits: limitsOf(LIMITS.tiny), bans: 'off' },
+    spent: { limits: limitsOf(LIMITS.spent), bans: 'off' },
+    banned: { limits: limitsOf(LIMITS.banned), bans: { first: '24h' } },
+  };
+  return JSON.stringify({ plans });
 }
 
 /** The records that `tollgate keys create` makes, without a process for each. */

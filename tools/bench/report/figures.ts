@@ -1,4 +1,6 @@
+import { featureOf, PLAIN_GET } from '../features.ts';
 import { type Entry, entryOf, figureOf, ratioBetween, type ScenarioResult, type StartResult } from '../results.ts';
+import { FEATURES_NAME } from '../scenarios.ts';
 import type { Spread } from '../statistics.ts';
 
 /** One contestant in one scenario as a row of text, the same for the terminal and the report. */
@@ -7,7 +9,7 @@ export interface Row {
   readonly cells: readonly string[];
 }
 
-export const COLUMNS = [
+const COLUMNS = [
   'CPU µs',
   'min–max',
   '× Tollgate',
@@ -21,10 +23,45 @@ export const COLUMNS = [
   'MB',
 ] as const;
 
+const FEATURE_COLUMNS = [
+  'CPU µs',
+  'min–max',
+  '× without',
+  '× plain GET',
+  'requests/s',
+  'p50 ms',
+  'p99 ms',
+  'p99 ms fixed',
+] as const;
+
 const NONE = '–';
 
-/** A row for each contestant, those without a valid figure too. */
-export function rowsOf(result: ScenarioResult): Row[] {
+export interface Table {
+  readonly columns: readonly string[];
+  /** One for each contestant, those without a valid figure too. */
+  readonly rows: readonly Row[];
+}
+
+export function tableOf(result: ScenarioResult): Table {
+  if (result.scenario.name !== FEATURES_NAME) return { columns: COLUMNS, rows: rowsOf(result) };
+  return { columns: FEATURE_COLUMNS, rows: result.entries.map((entry) => featureRow(entry, result)) };
+}
+
+function featureRow(entry: Entry, result: ScenarioResult): Row {
+  const feature = featureOf(entry.name);
+  const without = feature?.plain ? entryOf(result, feature.plain) : undefined;
+  const [cpu, range, , perSecond, p50, p99, p99Fixed] = cellsOf(entry, undefined, 'open');
+  const against = (other: Entry | undefined) =>
+    median(ratioBetween(entry, other, 'cpuUs'), (ratio) => ratio.toFixed(2));
+  const ratios = [against(without), against(entryOf(result, PLAIN_GET))];
+  return {
+    // Those without a feature begin a group of rows.
+    name: feature?.plain ? `… ${entry.title}` : entry.title,
+    cells: [cpu!, range!, ...ratios, perSecond!, p50!, p99!, p99Fixed!],
+  };
+}
+
+function rowsOf(result: ScenarioResult): Row[] {
   const ours = entryOf(result, 'tollgate');
   return result.entries.flatMap((entry) => {
     const row = { name: entry.title, cells: cellsOf(entry, ours, 'open') };

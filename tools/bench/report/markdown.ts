@@ -1,13 +1,15 @@
 import type { Results, ScenarioResult } from '../results.ts';
-import { COLUMNS, rowsOf, startText } from './figures.ts';
+import { FEATURES_NAME } from '../scenarios.ts';
+import { startText, tableOf } from './figures.ts';
 import { targetsOf } from './targets.ts';
 
 /**
- * The report of a run as Markdown.
+ * The report of a run as Markdown, without the features (features.ts).
  * @param charts of each scenario, by its name: files beside the report
  */
 export function markdown(results: Results, charts: ReadonlyMap<string, readonly string[]>): string {
   const { start } = results;
+  const others = results.scenarios.filter(({ scenario }) => scenario.name !== FEATURES_NAME);
   return [
     '# What a request costs',
     preamble(results),
@@ -16,7 +18,7 @@ export function markdown(results: Results, charts: ReadonlyMap<string, readonly 
       ['', 'wanted', 'found', ''],
       targetsOf(results).map(({ name, wanted, found, met }) => [name, wanted, found, met]),
     ),
-    ...results.scenarios.flatMap((result) => sectionOf(result, charts.get(result.scenario.name) ?? [])),
+    ...others.flatMap((result) => sectionOf(result, charts.get(result.scenario.name) ?? [])),
     ...(start === null ? [] : ['## Start', `Tollgate is ${startText(start)}.`]),
     '',
   ].join('\n\n');
@@ -42,19 +44,21 @@ What was tried to get here, and where the time goes now, stands in [TUNING.md](T
 Contestants: ${contestants}.`;
 }
 
-function sectionOf(result: ScenarioResult, charts: readonly string[]): string[] {
+/** The parts of a section: its heading, what it was measured with, charts, the table, and what is missing or invalid. */
+export function sectionOf(result: ScenarioResult, charts: readonly string[]): string[] {
   const { scenario, entries, missing, ratePerSecond } = result;
   const faults = entries.flatMap(({ title, faults }) => faults.map((fault) => `- ${title}, invalid rounds: ${fault}`));
   const absent = missing.map(({ title, reason }) => `- ${title} is missing: ${reason}`);
   const notes = [...faults, ...absent];
+  const { columns, rows } = tableOf(result);
   const rate = ratePerSecond === null ? '' : `, fixed rate ${ratePerSecond.toLocaleString('en')}/s`;
   return [
     `## ${scenario.title}`,
     `\`${scenario.name}\`: ${scenario.connections} connections${rate}.`,
     ...charts.map((file) => `![${scenario.title}](${file})`),
     table(
-      ['', ...COLUMNS],
-      rowsOf(result).map(({ name, cells }) => [name, ...cells]),
+      ['', ...columns],
+      rows.map(({ name, cells }) => [name, ...cells]),
     ),
     ...(notes.length === 0 ? [] : [notes.join('\n')]),
   ];

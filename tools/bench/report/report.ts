@@ -1,8 +1,10 @@
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Entry, figureOf, type Results, type ScenarioResult } from '../results.ts';
+import { FEATURES_NAME } from '../scenarios.ts';
 import type { Spread } from '../statistics.ts';
 import { type Bar, barChart } from './chart.ts';
+import { featuresBlock, isFeaturesAlone, withBlock } from './features.ts';
 import { markdown } from './markdown.ts';
 
 const FOLDER = join(import.meta.dirname, '..');
@@ -13,12 +15,34 @@ interface Chart {
   readonly svg: string;
 }
 
-/** Writes the report and its charts in place of those before. @returns the path of the report */
+/**
+ * Writes the report and its charts in place of those before. A run of features alone replaces their table and nothing
+ * else, and a run without them keeps that table.
+ * @returns the path of the report
+ */
 export async function writeReport(results: Results, folder = FOLDER): Promise<string> {
+  const report = join(folder, 'REPORT.md');
+  const before = await readFile(report, 'utf8').catch(ifMissing);
+  const block = featuresBlock(results, before);
+  const rest =
+    before !== null && isFeaturesAlone(results) ? before : markdown(results, await writeCharts(results, folder));
+  await writeFile(report, withBlock(rest, block));
+  return report;
+}
+
+function ifMissing(error: NodeJS.ErrnoException): null {
+  if (error.code === 'ENOENT') return null;
+  throw error;
+}
+
+/** @returns the files of each scenario, by its name */
+async function writeCharts({ scenarios }: Results, folder: string): Promise<Map<string, string[]>> {
   await rm(join(folder, CHARTS), { recursive: true, force: true });
   await mkdir(join(folder, CHARTS), { recursive: true });
   const files = new Map<string, string[]>();
-  for (const result of results.scenarios) {
+  for (const result of scenarios) {
+    // Loads differ from feature to feature, so bars beside each other would say nothing.
+    if (result.scenario.name === FEATURES_NAME) continue;
     const charts = chartsOf(result);
     for (const { file, svg } of charts) await writeFile(join(folder, file), svg);
     files.set(
@@ -26,9 +50,7 @@ export async function writeReport(results: Results, folder = FOLDER): Promise<st
       charts.map(({ file }) => file),
     );
   }
-  const report = join(folder, 'REPORT.md');
-  await writeFile(report, markdown(results, files));
-  return report;
+  return files;
 }
 
 function chartsOf(result: ScenarioResult): Chart[] {

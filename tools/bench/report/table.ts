@@ -1,10 +1,10 @@
 import type { Results, ScenarioResult } from '../results.ts';
-import { COLUMNS, rowsOf, startText } from './figures.ts';
+import { startText, tableOf } from './figures.ts';
 import { targetsOf } from './targets.ts';
 
 /** All that a run has shown, for a terminal. */
 export function tables(results: Results): string {
-  const parts = results.scenarios.map(tableOf);
+  const parts = results.scenarios.map(textOf);
   const { start } = results;
   if (start !== null) parts.push(`start\n  ${startText(start)}\n`);
   const measured = targetsOf(results).filter(({ met }) => met !== 'not measured');
@@ -12,9 +12,10 @@ export function tables(results: Results): string {
   return `\n${parts.join('\n')}\ntargets\n${targets.join('')}`;
 }
 
-function tableOf(result: ScenarioResult): string {
+function textOf(result: ScenarioResult): string {
+  const table = tableOf(result);
   const { scenario, entries, missing, ratePerSecond } = result;
-  const rows = [['', ...COLUMNS], ...rowsOf(result).map(({ name, cells }) => [name, ...cells])];
+  const rows = [['', ...table.columns], ...table.rows.map(({ name, cells }) => [name, ...cells])];
   const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const lines = rows.map((row) =>
     row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!))).join('  '),

@@ -1,12 +1,16 @@
 import { createServer, type Socket } from 'node:net';
 
 // The service behind the contestants, as cheap as it can be: it looks for the end of each request and answers at once.
-// argv: port.
+// argv: port. Paths outside /v1 are 404; /v1/needs/NAME is 400 without the header field NAME; /v1/silent has no answer.
 const SMALL_BYTES = 284;
 const LARGE_BYTES = 100 * 1024;
+const LIST_BYTES = 10 * 1024;
 
 const HEAD_END = '\r\n\r\n';
 const small = answer('application/json', `[{"id":1,"name":"${'Biscuit'.padEnd(SMALL_BYTES - 20, '.')}"}]`);
+const list = answer('application/json', listOfPets());
+const notFound = answer('text/plain', 'not found', '404 Not Found');
+const bad = answer('text/plain', 'a header field is missing', '400 Bad Request');
 const large = Buffer.from(answer('application/octet-stream', 'x'.repeat(LARGE_BYTES)), 'latin1');
 
 createServer({ noDelay: true }, (socket) => {
@@ -25,8 +29,31 @@ createServer({ noDelay: true }, (socket) => {
 
 function reply(socket: Socket, request: string): void {
   const path = request.slice(request.indexOf(' ') + 1);
-  if (path.startsWith('/v1/large')) socket.write(large);
-  else socket.write(small, 'latin1');
+  if (path.startsWith('/v1/pets')) socket.write(small, 'latin1');
+  else if (path.startsWith('/v1/large')) socket.write(large);
+  else if (path.startsWith('/v1/list')) socket.write(list, 'latin1');
+  else if (path.startsWith('/v1/needs/')) socket.write(hasNeeded(request) ? small : bad, 'latin1');
+  else if (path.startsWith('/v1/silent')) return;
+  else socket.write(path.startsWith('/v1/') ? small : notFound, 'latin1');
+}
+
+function hasNeeded(request: string): boolean {
+  const name = /\/v1\/needs\/([\w-]+)/.exec(request)![1]!;
+  return request.slice(0, request.indexOf(HEAD_END)).toLowerCase().includes(`\r\n${name}: `);
+}
+
+/** Exactly LIST_BYTES of JSON whose entries differ, as those of a service do. */
+function listOfPets(): string {
+  const pets: string[] = [];
+  let random = 20260101;
+  for (let bytes = 2, id = 1; ; id++) {
+    // A linear congruential generator: the same list in every run.
+    random = (Math.imul(random, 1_664_525) + 1_013_904_223) >>> 0;
+    const pet = `{"id":${id},"name":"${random.toString(36)}","categoryId":${random % 7},"status":"available"}`;
+    if (bytes + pet.length + 1 > LIST_BYTES) return `[${pets.join(',')}]`.padEnd(LIST_BYTES);
+    pets.push(pet);
+    bytes += pet.length + 1;
+  }
 }
 
 /** Null while it has not come whole. */
@@ -44,6 +71,6 @@ function endOfRequest(text: string): number | null {
   return text.length < bodyEnd ? null : bodyEnd;
 }
 
-function answer(type: string, body: string): string {
-  return `HTTP/1.1 200 OK\r\nContent-Type: ${type}\r\nContent-Length: ${body.length}${HEAD_END}${body}`;
+function answer(type: string, body: string, status = '200 OK'): string {
+  return `HTTP/1.1 ${status}\r\nContent-Type: ${type}\r\nContent-Length: ${body.length}${HEAD_END}${body}`;
 }

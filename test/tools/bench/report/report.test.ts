@@ -102,6 +102,56 @@ test('the report has a table and charts for each scenario', async () => {
   for (const file of charts) expect(await readFile(join(folder, file), 'utf8')).toContain('&lt;tollgate&gt;');
 });
 
+describe('the table of features', () => {
+  const features = (gzipUs: number) =>
+    scenarioResult('features', [
+      entry('plain-get', [50, 50, 50]),
+      entry('plain-list', [100, 110, 100]),
+      entry('with-gzip', [gzipUs, gzipUs, gzipUs]),
+    ]);
+  const folderOf = async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'tollgate-test-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    return folder;
+  };
+
+  test('has the ratio to the same load without the feature, and to a plain GET', () => {
+    const text = tables(resultsWith(features(200)));
+    expect(text).toMatch(/× without +× plain GET/);
+    expect(text).toMatch(/ <plain-list> +100\.0 +100\.0–110\.0 +– +2\.00 /);
+    expect(text).toMatch(/ … <with-gzip> +200\.0 +200\.0–200\.0 +2\.00 +4\.00 /);
+  });
+
+  test('has no ratio to a row that was not measured', () => {
+    const alone = scenarioResult('features', [entry('with-gzip', [200])]);
+    expect(tables(resultsWith(alone))).toMatch(/ … <with-gzip> +200\.0 +200\.0–200\.0 +– +– /);
+  });
+
+  test('is replaced by a run of features alone, which leaves the rest of the report and its charts', async () => {
+    const folder = await folderOf();
+    await writeReport(resultsWith(ADMITTED), folder);
+    await writeReport(resultsWith(features(200)), folder);
+    const text = await readFile(await writeReport(resultsWith(features(300)), folder), 'utf8');
+    expect(text).toContain('| <tollgate> | 42.0 |');
+    expect(text).toContain('| … <with-gzip> | 300.0 |');
+    expect(text).not.toContain('200.0');
+    expect(text).not.toContain('Not measured');
+    expect(await readFile(join(folder, 'charts/admitted-get-cpu.svg'), 'utf8')).toContain('&lt;tollgate&gt;');
+  });
+
+  test('stays when a run did not measure features', async () => {
+    const folder = await folderOf();
+    await writeReport(resultsWith(ADMITTED, features(200)), folder);
+    const text = await readFile(await writeReport(resultsWith(ADMITTED), folder), 'utf8');
+    expect(text.match(/\| … <with-gzip> \| 200\.0 \|/g)).toHaveLength(1);
+  });
+
+  test('tells how it is measured while it has not been', async () => {
+    const text = await readFile(await writeReport(resultsWith(ADMITTED), await folderOf()), 'utf8');
+    expect(text).toContain('Not measured: `npm run bench -- --scenario features');
+  });
+});
+
 test('a chart draws each bar to scale', () => {
   const bar = (value: number) => ({ name: 'a & b', value, min: value, max: value, isOurs: false });
   const svg = barChart('"title"', 'µs', [bar(50), bar(100)]);

@@ -1,0 +1,54 @@
+import type { Results } from '../results.ts';
+import { FEATURES_NAME } from '../scenarios.ts';
+import { sectionOf } from './markdown.ts';
+
+/**
+ * The table of features is a block of the report that is written by itself: a run of them alone leaves the rest as it
+ * stands, and a run of the others leaves the block.
+ */
+const BEGIN = '<!-- features: begin -->';
+const END = '<!-- features: end -->';
+export const FEATURES_COMMAND = 'npm run bench -- --scenario features --rounds 4 --seconds 2 --report';
+
+/** Whether a run measured the features and nothing else. */
+export function isFeaturesAlone({ scenarios, start }: Results): boolean {
+  return start === null && scenarios.length > 0 && scenarios.every(({ scenario }) => scenario.name === FEATURES_NAME);
+}
+
+/**
+ * The block of a run.
+ * @param before the report that is to be replaced, whose block stays where the run did not measure features; null: none
+ */
+export function featuresBlock(results: Results, before: string | null): string {
+  const measured = results.scenarios.find(({ scenario }) => scenario.name === FEATURES_NAME);
+  if (measured === undefined)
+    return blockOf(before ?? '') ?? wrapped([`## Features`, `Not measured: \`${FEATURES_COMMAND}\`.`]);
+  const [heading, ...rest] = sectionOf(measured, []);
+  return wrapped([heading!, about(results), ...rest]);
+}
+
+/** The report with another block; it comes last where the report has none. */
+export function withBlock(report: string, block: string): string {
+  const old = blockOf(report);
+  return old === null ? `${report.trimEnd()}\n\n${block}\n` : report.replace(old, () => block);
+}
+
+function about({ date, machine, rounds, seconds }: Results): string {
+  return `${date}, ${machine}: ${rounds} rounds of ${seconds} s, written by \`${FEATURES_COMMAND}\`.
+
+Each row is a gateway of its own, all of them in turn: with one feature on and everything else as in \`admitted-get\`, or
+under the same load without the feature. "× without" is the ratio to that gateway, "× plain GET" to the first row. The
+feature is shown to be on before it is measured, where an answer can show it, and every answer of the load is compared
+with the one expected: a round with another answer counts for nothing. p99 "fixed" is at half of the slowest row's
+throughput.`;
+}
+
+function wrapped(parts: readonly string[]): string {
+  return [BEGIN, ...parts, END].join('\n\n');
+}
+
+function blockOf(report: string): string | null {
+  const from = report.indexOf(BEGIN);
+  const to = report.indexOf(END, from);
+  return from === -1 || to === -1 ? null : report.slice(from, to + END.length);
+}
