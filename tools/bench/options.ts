@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Failure } from '../../src/failure.ts';
 import { CONTESTANTS } from './contestants/all.ts';
+import { FEATURES, featureOf } from './features.ts';
 import { type ContestantName, SCENARIOS, type Scenario, START } from './scenarios.ts';
 
 export interface Options {
@@ -34,11 +35,15 @@ Usage: npm run bench -- [options]
 
 Options:
   --scenario NAME,…  ${[...SCENARIOS.map(({ name }) => name), START].join(', ')}. All of them, unless given.
-  --only NAME,…      ${[...CONTESTANTS.keys()].join(', ')}. All of a scenario, unless given.
-  --against FOLDER   Another checkout, its dependencies installed: its gateway is measured in turn with this one.
+  --only NAME,…      ${[...CONTESTANTS.keys()].filter((name) => featureOf(name) === undefined).join(', ')};
+                     in the scenario features ${FEATURES.map(({ name }) => name).join(', ')}.
+                     All of a scenario, unless given.
+  --against FOLDER   Another checkout, its dependencies installed: its gateway is measured in turn with this one,
+                     except in the scenario features.
   --rounds N         How often each contestant has its turn: 7, unless given.
   --seconds S        How long a turn lasts: 3, unless given.
-  --report           Writes tools/bench/REPORT.md and its charts.
+  --report           Writes tools/bench/REPORT.md and its charts. With the scenario features alone, only the table of
+                     features in it.
   --help             Shows this text.
 
 Tools and peers that are not installed are fetched into node_modules/.cache; those that cannot be had are named.
