@@ -8,7 +8,6 @@ import { sectionOf } from './markdown.ts';
  */
 const BEGIN = '<!-- features: begin -->';
 const END = '<!-- features: end -->';
-const FEATURES_COMMAND = 'npm run bench -- --scenario features --rounds 4 --seconds 2 --report';
 
 /** Whether a run measured the features and nothing else. */
 export function isFeaturesAlone({ scenarios, start }: Results): boolean {
@@ -22,7 +21,10 @@ export function isFeaturesAlone({ scenarios, start }: Results): boolean {
 export function featuresBlock(results: Results, before: string | null): string {
   const measured = results.scenarios.find(({ scenario }) => scenario.name === FEATURES_NAME);
   if (measured === undefined)
-    return blockOf(before ?? '') ?? wrapped(['## What each feature costs', `Not measured: \`${FEATURES_COMMAND}\`.`]);
+    return (
+      blockOf(before ?? '') ??
+      wrapped(['## What each feature costs', `Not measured: \`${commandOf({ rounds: 4, seconds: 2 })}\`.`])
+    );
   const [heading, ...rest] = sectionOf(measured, []);
   return wrapped([heading!, about(results), ...rest]);
 }
@@ -34,13 +36,18 @@ export function withBlock(report: string, block: string): string {
 }
 
 function about({ date, machine, rounds, seconds }: Results): string {
-  return `${date}, ${machine}: ${rounds} rounds of ${seconds} s, written by \`${FEATURES_COMMAND}\`.
+  return `${date}, ${machine}: ${rounds} rounds of ${seconds} s. Measured again by
+\`${commandOf({ rounds, seconds })}\`.
 
 Each row is a gateway of its own, all of them in turn: with one feature on and everything else as in \`admitted-get\`, or
 without any. "× without" is the ratio to the gateway without the feature under the same load, which differs only where the
 feature needs it (a key elsewhere, an Origin); "× plain GET" is the ratio to the first row. Before it is measured, each
 feature is shown to be on, where an answer can show it. Every answer of the load is compared with the one expected: a round
 with another answer counts for nothing. p99 "fixed" is at half of the slowest row's throughput.`;
+}
+
+function commandOf({ rounds, seconds }: Pick<Results, 'rounds' | 'seconds'>): string {
+  return `npm run bench -- --scenario features --rounds ${rounds} --seconds ${seconds} --report`;
 }
 
 function wrapped(parts: readonly string[]): string {
