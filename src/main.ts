@@ -1,5 +1,6 @@
-import { type Command, helpOf, inColumns, parseWords, type Terminal } from './cli/terminal/command.ts';
+import { type Command, helpOf, inColumns, parseWords, runParsed, type Terminal } from './cli/terminal/command.ts';
 import { meantBy } from './cli/terminal/did-you-mean.ts';
+import { styleFor, withTonedLead } from './cli/terminal/style.ts';
 import { type ExitCode, Failure } from './failure.ts';
 
 /** Every command by its name. The module of a command is imported only when the command runs. */
@@ -86,7 +87,7 @@ export async function main(args: readonly string[], terminal: Terminal): Promise
       terminal.out(helpOf(command));
       return 0;
     }
-    return await command.run(parseWords(command, found.rest), terminal);
+    return await runParsed(command, parseWords(command, found.rest), terminal);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     terminal.error(`${error.message}\n`);
@@ -216,10 +217,12 @@ export async function runProcess(): Promise<void> {
   });
   // A command keeps running when standard error is closed.
   process.stderr.on('error', () => {});
+  const errorStyle = styleFor(process.stderr, process.env);
   process.exitCode = await main(process.argv.slice(2), {
     env: process.env,
     out: (text) => process.stdout.write(text),
-    error: (text) => process.stderr.write(text),
+    error: (text) => process.stderr.write(withTonedLead(text, errorStyle)),
+    style: styleFor(process.stdout, process.env),
     flushed: () => flushed(process.stdout),
     isTerminal: process.stdout.isTTY === true,
     columns: process.stdout.columns || null,

@@ -3,8 +3,9 @@ import { type ChangeReport, differenceOf, listChanges } from '../operations/audi
 import type { Actor } from '../operations/audit-trail.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
-import type { Command } from './terminal/command.ts';
-import { table } from './terminal/output.ts';
+import type { Command, Terminal } from './terminal/command.ts';
+import { type Column, printTable } from './terminal/table.ts';
+import { momentText } from './terminal/time.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
 const DEFAULT_LIMIT = '50';
@@ -16,6 +17,7 @@ export const audit: Command = {
     'Lists the changes to keys and bans that were made or attempted: who, when, and with what outcome; newest first.',
   positionals: [],
   environment: OF_STORE,
+  printsTable: true,
   examples: ['tollgate audit', 'tollgate audit --json'],
   options: {
     limit: { type: 'string', value: 'N', about: `Lists at most this many changes; ${DEFAULT_LIMIT} by default.` },
@@ -53,18 +55,37 @@ export const audit: Command = {
       const page = { limit: Number(limit), before: null };
       const { changes } = await listChanges(store.audit, { key, actor, sinceMs }, page);
       if (options.json === true) terminal.out(`${JSON.stringify(changes, null, 2)}\n`);
-      else if (changes.length === 0) terminal.out('No changes are recorded.\n');
-      else terminal.out(table(['time', 'by', 'action', 'outcome', 'id', 'change'], changes.map(rowOf), terminal));
+      else {
+        const nowMs = Date.now();
+        const rows = changes.map((change) => rowOf(change, nowMs, terminal));
+        printTable(terminal, COLUMNS, rows, 'No changes are recorded.\n');
+      }
       return 0;
     };
     return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };
 
-function rowOf(change: ChangeReport): readonly string[] {
+const COLUMNS: readonly Column[] = [
+  { head: 'time', rank: 0 },
+  { head: 'by', rank: 4 },
+  { head: 'action', rank: 1 },
+  { head: 'outcome', rank: 3, isStatus: true },
+  { head: 'id', rank: 2, isWhole: true },
+  { head: 'change', rank: 5 },
+];
+
+function rowOf(change: ChangeReport, nowMs: number, terminal: Terminal): readonly string[] {
   const { time, actor, action, outcome, code, target } = change;
   const result = code === null ? outcome : `${outcome} (${code})`;
-  return [time, nameOf(actor), action, result, target ?? '-', differenceOf(change)];
+  return [
+    momentText(Date.parse(time), nowMs, terminal),
+    nameOf(actor),
+    action,
+    result,
+    target ?? '-',
+    differenceOf(change),
+  ];
 }
 
 function nameOf(actor: Actor): string {

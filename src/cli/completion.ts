@@ -1,5 +1,5 @@
 import { Failure } from '../failure.ts';
-import type { Command, Option } from './terminal/command.ts';
+import { type Command, type Option, optionsOf } from './terminal/command.ts';
 
 /** The shells for which `tollgate completion` writes a script. */
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
@@ -25,7 +25,7 @@ function secondWords(commands: readonly Command[], first: string): string[] {
   return commands.flatMap(({ name }) => (name.startsWith(`${first} `) ? [name.slice(first.length + 1)] : []));
 }
 
-const optionsOf = ({ options }: Command) => [...Object.keys(options).map((name) => `--${name}`), '--help'];
+const flagsOf = (command: Command) => [...Object.keys(optionsOf(command)).map((name) => `--${name}`), '--help'];
 
 /** The values of an option whose placeholder lists them: `csv|ndjson`. */
 function valuesOf({ value }: Option): string[] {
@@ -34,7 +34,7 @@ function valuesOf({ value }: Option): string[] {
 
 function choicesOf(commands: readonly Command[]) {
   return commands.flatMap((command) =>
-    Object.entries(command.options).flatMap(([name, option]) => {
+    Object.entries(optionsOf(command)).flatMap(([name, option]) => {
       const values = valuesOf(option);
       return values.length === 0 ? [] : [{ name: command.name, option: `--${name}`, values }];
     }),
@@ -66,7 +66,7 @@ ${choicesOf(commands)
   .join('')}    "completion completion") ${offer(SHELLS)}; return ;;
   esac
   case "$command" in
-${commands.map((command) => `    "${command.name}") options="${optionsOf(command).join(' ')}" ;;\n`).join('')}  esac
+${commands.map((command) => `    "${command.name}") options="${flagsOf(command).join(' ')}" ;;\n`).join('')}  esac
   if [[ "$cur" == -* ]]; then COMPREPLY=($(compgen -W "$options" -- "$cur")); return; fi
   if [ "$COMP_CWORD" -eq 2 ]; then
     case "$one" in
@@ -104,7 +104,7 @@ function zshScript(commands: readonly Command[]): string {
     return quotedText(`${option.multiple ? '*' : ''}--${name}[${plain(option.about)}]${value}`);
   };
   const branch = (command: Command) => {
-    const options = Object.entries(command.options).map(([name, option]) => specification(name, option));
+    const options = Object.entries(optionsOf(command)).map(([name, option]) => specification(name, option));
     const words = command.name === 'completion' ? `'1:SHELL:(${SHELLS.join(' ')})'` : "'*:FILE:_files'";
     return `    ${quotedText(command.name)}) _arguments ${[...options, "'--help[Shows the help]'", words].join(' ')} ;;\n`;
   };
@@ -159,7 +159,7 @@ function fishScript(commands: readonly Command[]): string {
         : seconds.length === 0
           ? after
           : `${after}; and not __fish_seen_subcommand_from ${seconds.join(' ')}`;
-    for (const [name, option] of Object.entries(command.options)) {
+    for (const [name, option] of Object.entries(optionsOf(command))) {
       const values = valuesOf(option);
       const value = option.type === 'boolean' ? '' : values.length > 0 ? ` -x -a '${values.join(' ')}'` : ' -r';
       lines.push(`complete -c tollgate -n '${isHere}' -l ${name}${value} -d ${text(option.about)}`);

@@ -3,7 +3,8 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { deprecationReports } from '../operations/deprecations.ts';
 import { deprecatedCallsOf, withStore } from '../serve/open-store.ts';
 import type { Command } from './terminal/command.ts';
-import { Progress, table } from './terminal/output.ts';
+import { Progress } from './terminal/output.ts';
+import { type Column, printTable } from './terminal/table.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
 const DEFAULT_DAYS = 30;
@@ -14,6 +15,7 @@ export const deprecations: Command = {
   about: 'Lists the deprecated routes and who still calls them.',
   positionals: [],
   environment: OF_STORE,
+  printsTable: true,
   examples: ['tollgate deprecations', 'tollgate deprecations --json'],
   options: {
     days: {
@@ -36,7 +38,6 @@ export const deprecations: Command = {
       const reports = await deprecationReports(store.settings.routes, from, { days, nowMs: Date.now(), onCaller });
       progress.end();
       if (options.json === true) terminal.out(`${JSON.stringify(reports, null, 2)}\n`);
-      else if (reports.length === 0) terminal.out('No route is deprecated.\n');
       else {
         const rows = reports.flatMap(({ route, sunset, callers }) =>
           callers.length === 0
@@ -51,12 +52,22 @@ export const deprecations: Command = {
                 lastDay,
               ]),
         );
-        terminal.out(table(['route', 'sunset', 'caller', 'name', 'plan', 'calls', 'last day'], rows, terminal));
+        printTable(terminal, COLUMNS, rows, 'No route is deprecated.\n');
       }
       return 0;
     });
   },
 };
+
+const COLUMNS: readonly Column[] = [
+  { head: 'route', rank: 0 },
+  { head: 'sunset', rank: 4 },
+  { head: 'caller', rank: 1, isWhole: true },
+  { head: 'name', rank: 3 },
+  { head: 'plan', rank: 6 },
+  { head: 'calls', rank: 2 },
+  { head: 'last day', rank: 5 },
+];
 
 function daysOf(given: unknown): number {
   if (given === undefined) return DEFAULT_DAYS;

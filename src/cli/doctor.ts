@@ -1,6 +1,8 @@
 import type { ExitCode } from '../failure.ts';
 import { examine, type Finding } from '../serve/doctor.ts';
-import type { Command } from './terminal/command.ts';
+import type { Command, Terminal } from './terminal/command.ts';
+import { tonedStatus } from './terminal/style.ts';
+import { wrapped } from './terminal/table.ts';
 import { OF_GATEWAY } from './terminal/variables.ts';
 
 /** `tollgate doctor`: looks at everything on which a gateway with these settings depends. */
@@ -24,7 +26,7 @@ export const doctor: Command = {
     const findings: Finding[] = [];
     for await (const finding of examine(terminal.env, () => Date.now())) {
       findings.push(finding);
-      if (options.json !== true) terminal.out(lineOf(finding));
+      if (options.json !== true) terminal.out(lineOf(finding, terminal));
     }
     const worst = (['fail', 'warn', 'ok'] as const).find((state) =>
       findings.some((finding) => finding.state === state),
@@ -35,7 +37,14 @@ export const doctor: Command = {
   },
 };
 
-/** A message may have several faults, each on a line of its own. */
-function lineOf({ check, state, message }: Finding): string {
-  return `${state.padEnd(4)}  ${check.padEnd(11)}  ${message.replaceAll('\n', `\n${' '.repeat(19)}`)}\n`;
+const INDENT = ' '.repeat(19);
+/** A terminal with less room for the message breaks the lines itself. */
+const LEAST_WIDTH = 20;
+
+/** A message may have several faults, each on a line of its own. On a terminal lines are broken between words, and indented. */
+function lineOf({ check, state, message }: Finding, { isTerminal, columns, style }: Terminal): string {
+  const room = (isTerminal && columns ? columns : 0) - INDENT.length;
+  const lines = message.split('\n').flatMap((line) => (room < LEAST_WIDTH ? [line] : wrapped(line, room)));
+  const shown = tonedStatus(state, style) + ' '.repeat(4 - state.length);
+  return `${shown}  ${check.padEnd(11)}  ${lines.join(`\n${INDENT}`)}\n`;
 }

@@ -2,8 +2,10 @@ import type { ExitCode } from '../failure.ts';
 import type { RefusedReport } from '../operations/refused-now.ts';
 import { withStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
-import type { Command } from './terminal/command.ts';
-import { Progress, table } from './terminal/output.ts';
+import type { Command, Terminal } from './terminal/command.ts';
+import { Progress } from './terminal/output.ts';
+import { type Column, printTable } from './terminal/table.ts';
+import { momentText } from './terminal/time.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
 /** `tollgate now`: who is refused or banned at present. */
@@ -12,6 +14,7 @@ export const now: Command = {
   about: 'Lists the keys whose requests are refused or banned right now, the first to end first.',
   positionals: [],
   environment: OF_STORE,
+  printsTable: true,
   examples: ['tollgate now', 'tollgate now --scan --json'],
   options: {
     scan: {
@@ -38,14 +41,30 @@ export const now: Command = {
       progress.end();
       refused.sort((a, b) => a.until - b.until);
       if (options.json === true) terminal.out(`${JSON.stringify(refused, null, 2)}\n`);
-      else if (refused.length === 0) terminal.out('Nobody is refused.\n');
-      else terminal.out(table(['id', 'name', 'plan', 'state', 'window', 'until'], refused.map(rowOf), terminal));
+      else {
+        const nowMs = Date.now();
+        const rows = refused.map((report) => rowOf(report, nowMs, terminal));
+        printTable(terminal, COLUMNS, rows, 'Nobody is refused.\n');
+      }
       return 0;
     });
   },
 };
 
-function rowOf({ id, name, plan, state, window, until, ban }: RefusedReport): readonly string[] {
+const COLUMNS: readonly Column[] = [
+  { head: 'id', rank: 0, isWhole: true },
+  { head: 'name', rank: 3 },
+  { head: 'plan', rank: 4 },
+  { head: 'state', rank: 1, isStatus: true },
+  { head: 'window', rank: 5 },
+  { head: 'ends', rank: 2 },
+];
+
+function rowOf(
+  { id, name, plan, state, window, until, ban }: RefusedReport,
+  nowMs: number,
+  terminal: Terminal,
+): readonly string[] {
   const shown = ban === null ? state : `ban ${ban}`;
-  return [id, name ?? '', plan ?? '', shown, window, new Date(until * 1000).toISOString()];
+  return [id, name ?? '', plan ?? '', shown, window, momentText(until * 1000, nowMs, terminal)];
 }

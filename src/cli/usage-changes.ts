@@ -9,6 +9,7 @@ import { withStore } from '../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from './operations.ts';
 import { outcomeOfDurability, recorded } from './recorded-change.ts';
 import type { Command, Terminal, Words } from './terminal/command.ts';
+import { momentText } from './terminal/time.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
 // The commands that change what a key has counted: `keys topup` and `usage reset`.
@@ -16,7 +17,7 @@ import { OF_STORE } from './terminal/variables.ts';
 const ID_OPTION = {
   type: 'string',
   value: 'ID',
-  about: 'Makes the change once: the same command with the same ID changes nothing for 24 hours.',
+  about: 'Makes the change once: the same command with the same ID changes nothing for 24 h.',
 } as const;
 
 /** `tollgate keys topup`: adds to one window of a key until that window ends. */
@@ -37,10 +38,10 @@ export const keysTopUp: Command = {
     return changeUsage(words, terminal, {
       action: 'keys.topup',
       change: (operations, id, once) => operations.topUp(id, topUp, once),
-      textOf: ({ id, limit, until }) =>
+      textOf: ({ id, limit, until }, ends) =>
         until === null
           ? `The top-up has ended: ${id} has ${limit} a ${topUp.window}.\n`
-          : `${id} has ${limit} a ${topUp.window} until ${timeText(until)}.\n`,
+          : `${id} has ${limit} a ${topUp.window}; the top-up ends ${ends(until)}.\n`,
     });
   },
 };
@@ -69,11 +70,11 @@ export const usageReset: Command = {
     return changeUsage(words, terminal, {
       action: 'usage.reset',
       change: (operations, id, once) => operations.resetUsage(id, windows, once),
-      textOf: ({ id, windows: reset, ban }) =>
+      textOf: ({ id, windows: reset, ban }, ends) =>
         `The usage of ${id} is reset: ${reset.join(', ')}.\n${
           ban === null
             ? ''
-            : `It is still banned until ${timeText(ban.until)}: \`tollgate bans lift ${id}\` ends the ban.\n`
+            : `It is still banned; the ban ends ${ends(ban.until)}. \`tollgate bans lift ${id}\` lifts it.\n`
         }`,
     });
   },
@@ -82,7 +83,8 @@ export const usageReset: Command = {
 interface UsageCommand<T> {
   readonly action: Action;
   readonly change: (operations: Operations, id: string, once: string | null) => Promise<UsageChange<T>>;
-  readonly textOf: (report: T) => string;
+  /** @param moment writes Unix seconds */
+  readonly textOf: (report: T, moment: (seconds: number) => string) => string;
 }
 
 async function changeUsage<T extends object>(
@@ -112,8 +114,9 @@ async function changeUsage<T extends object>(
         ...changed.states,
       }),
     });
+    const moment = (seconds: number) => momentText(seconds * 1000, Date.now(), terminal);
     if (kind === 'repeated') terminal.error('Nothing was changed: this change was made under this --id before.\n');
-    terminal.out(options.json === true ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
+    terminal.out(options.json === true ? `${JSON.stringify(report, null, 2)}\n` : textOf(report, moment));
     return exitCodeOf(durability, terminal);
   });
 }
@@ -132,8 +135,4 @@ function amountOf({ options }: Words): number {
   if (text !== undefined && /^[1-9][0-9]{0,14}$/.test(text) && amount <= UNBOUNDED) return amount;
   const was = text === undefined ? 'is missing' : `is '${visible(text)}'`;
   throw new Failure('bad_usage', `--amount ${was}; it must be a whole number from 1 to ${UNBOUNDED}.`);
-}
-
-function timeText(seconds: number): string {
-  return new Date(seconds * 1000).toISOString();
 }

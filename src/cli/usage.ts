@@ -5,7 +5,9 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { withStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
-import { barsOf, table } from './terminal/output.ts';
+import { barsOf } from './terminal/output.ts';
+import { table } from './terminal/table.ts';
+import { momentText } from './terminal/time.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
 /** `tollgate usage`: prints what a key has used in each window, or by hour or day. */
@@ -16,6 +18,7 @@ export const usage: Command = {
     'each of the last days or hours.',
   positionals: ['KEY_ID'],
   environment: OF_STORE,
+  printsTable: true,
   examples: ['tollgate usage KEY_ID', 'tollgate usage KEY_ID --days 30'],
   options: {
     plan: {
@@ -99,15 +102,16 @@ function asChart({ buckets }: HistoryReport, { step, fromMs, toMs }: LastSteps, 
   }
   const heads = [step, 'admitted', 'refused', 'banned'];
   if (!terminal.isTerminal) return table(heads, rows, terminal);
-  const bars = barsOf(admitted, WIDTH - widthOf(heads, rows));
+  const width = Math.min(terminal.columns ?? WIDTH, WIDTH) - widthOf(heads, rows);
+  const bars = barsOf(admitted, Math.max(width, 1));
   return table(
-    [...heads, ''],
+    [...heads, { head: '', rank: 5 }],
     rows.map((row, i) => [...row, bars[i]!]),
     terminal,
   );
 }
 
-/** Columns of the narrowest usual terminal. */
+/** Columns of the narrowest usual terminal. Longer bars are harder to compare. */
 const WIDTH = 80;
 const GAP = 2;
 
@@ -117,23 +121,22 @@ function widthOf(heads: readonly string[], rows: readonly (readonly string[])[])
   return widths.reduce((sum, width) => sum + width + GAP, 0);
 }
 
-function asText(report: UsageReport, terminal: { readonly isTerminal: boolean }): string {
-  const shadow = report.shadow === undefined ? '' : `watched only: ${watched(report.shadow)}\n`;
+function asText(report: UsageReport, terminal: Terminal): string {
+  const nowMs = Date.now();
+  const moment = (seconds: number) => momentText(seconds * 1000, nowMs, terminal);
+  const shadow = report.shadow === undefined ? '' : `watched only: ${watched(report.shadow, moment)}\n`;
   const rows = Object.entries(report.windows).map(([window, { limit, used, remaining, resetAt }]) => [
     window,
     String(limit),
     String(used),
     String(remaining),
-    new Date(resetAt * 1000).toISOString(),
+    moment(resetAt),
   ]);
-  const ban =
-    report.ban === null
-      ? 'not banned'
-      : `ban ${report.ban.number}, until ${new Date(report.ban.until * 1000).toISOString()}`;
+  const ban = report.ban === null ? 'not banned' : `ban ${report.ban.number}, ends ${moment(report.ban.until)}`;
   return `${report.id}, plan ${report.plan}\n${table(['window', 'limit', 'used', 'remaining', 'resets'], rows, terminal)}strikes: ${report.strikes}, ${ban}\n${shadow}`;
 }
 
-function watched({ windows, ban }: NonNullable<UsageReport['shadow']>): string {
+function watched({ windows, ban }: NonNullable<UsageReport['shadow']>, moment: (seconds: number) => string): string {
   const used = Object.entries(windows).map(([window, { limit, used }]) => `${window} ${used} of ${limit}`);
-  return `${used.join(', ')}${ban === null ? '' : `, would be banned until ${new Date(ban.until * 1000).toISOString()}`}`;
+  return `${used.join(', ')}${ban === null ? '' : `, would be banned; the ban would end ${moment(ban.until)}`}`;
 }

@@ -66,15 +66,24 @@ function numberFrom(value: string): Limit | undefined {
 const MOST_CHARACTERS = 100;
 
 /**
- * Makes untrusted text safe to quote in a message. A terminal would obey control characters, and invisible characters
- * would mislead the reader, so both are written as their code points. Long text is truncated.
+ * Makes untrusted text safe to quote in a message, as `escapedText` does. Long text is truncated.
  */
 export function visible(text: string): string {
   const characters = [...text];
-  const shown = characters
-    .slice(0, MOST_CHARACTERS)
-    .map((one) => (/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(one) ? escaped(one) : one));
-  return shown.join('') + (characters.length > MOST_CHARACTERS ? '…' : '');
+  const shown = escapedText(characters.slice(0, MOST_CHARACTERS).join(''));
+  return shown + (characters.length > MOST_CHARACTERS ? '…' : '');
+}
+
+/** Control, format and bidirectional characters, line ends, halves of characters, and what is invisible by definition. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}[\p{Default_Ignorable_Code_Point}--\p{Variation_Selector}]]/v;
+const EVERY_UNSEEN = new RegExp(UNSEEN, 'gv');
+
+/**
+ * Makes untrusted text safe to show. A terminal would obey control characters, and invisible characters would mislead the
+ * reader, so both are written as their code points, such as `\u{1b}`.
+ */
+export function escapedText(text: string): string {
+  return UNSEEN.test(text) ? text.replace(EVERY_UNSEEN, escaped) : text;
 }
 
 function escaped(character: string): string {

@@ -39,15 +39,22 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   });
 
   test('for people they are a table on a terminal, and elsewhere a line each', async () => {
-    expect(await run(env, 'bans', 'list')).toEqual({ code: 0, stdout: 'No key is banned.\n', stderr: '' });
+    const onTerminal = { ...env, TEST_TERMINAL: 'yes' };
+    const header = 'ID\tBAN\tWINDOW\tENDS\tPLAN\tNAME\n';
+    const none = 'No key is banned.\n';
+    expect(await run(onTerminal, 'bans', 'list')).toEqual({ code: 0, stdout: none, stderr: '' });
+    expect(await run(env, 'bans', 'list')).toEqual({ code: 0, stdout: header, stderr: none });
+    expect(await run(env, 'bans', 'list', '--no-header')).toEqual({ code: 0, stdout: '', stderr: none });
     expect((await run(env, 'bans', 'list', '--json')).stdout).toBe('[]\n');
     const id = await createKey(env, '--plan', 'pro', '--name', 'shop');
     await spend(env, id, hourly, 2);
     const moment = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
-    expect((await run(env, 'bans', 'list')).stdout).toMatch(new RegExp(`^${id}\t1\thour\t${moment}\tpro\tshop\n$`));
-    const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'bans', 'list');
+    const row = `${id}\t1\thour\t${moment}\tpro\tshop\n`;
+    expect((await run(env, 'bans', 'list')).stdout).toMatch(new RegExp(`^${header}${row}$`));
+    expect((await run(env, 'bans', 'list', '--no-header')).stdout).toMatch(new RegExp(`^${row}$`));
+    const { stdout } = await run(onTerminal, 'bans', 'list');
     expect(stdout).toMatch(
-      new RegExp(`^ID +BAN +WINDOW +UNTIL +PLAN +NAME\n${id}    1  hour    ${moment}  pro   shop\n$`),
+      new RegExp(`^ID +BAN +WINDOW +ENDS +PLAN +NAME\n${id}    1  hour    in 10 min  pro   shop\n$`),
     );
   });
 
@@ -72,7 +79,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { stdout } = await run(env, 'bans', 'lift', id);
     expect(stdout).toMatch(
       new RegExp(
-        `^The ban of ${id} is lifted\\.\nIts quota of the hour is spent until \\S+Z\\. \`tollgate keys topup ${id}\`.*\`tollgate usage reset ${id}\`.*\n$`,
+        `^The ban of ${id} is lifted\\.\nIts quota of the hour is spent and resets \\S+Z\\. \`tollgate keys topup ${id}\`.*\`tollgate usage reset ${id}\`.*\n$`,
       ),
     );
     await spend(env, id, hourly, 1);

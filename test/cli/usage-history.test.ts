@@ -25,10 +25,11 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { code, stderr, stdout } = await run(env, 'usage', id, '--days', '3');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const lines = stdout.split('\n').filter((line) => line !== '');
-    expect(lines).toHaveLength(3);
-    expect(lines[0]).toMatch(/^\d{4}-\d\d-\d\d\t0\t0\t0$/);
+    expect(lines).toHaveLength(4);
+    expect(lines[0]).toBe('DAY\tADMITTED\tREFUSED\tBANNED');
+    expect(lines[1]).toMatch(/^\d{4}-\d\d-\d\d\t0\t0\t0$/);
     expect(lines.some((line) => /^\d{4}-\d\d-\d\d\t7\t0\t0$/.test(line))).toBe(true);
-    expect(linesOf(await run(env, 'usage', id, '--hours', '48'))).toHaveLength(48);
+    expect(linesOf(await run(env, 'usage', id, '--hours', '48', '--no-header'))).toHaveLength(48);
     const json = JSON.parse((await run(env, 'usage', id, '--days', '3', '--json')).stdout);
     expect(json).toMatchObject({ step: 'day', buckets: [{ admitted: 7, refused: 0, banned: 0 }] });
   });

@@ -91,13 +91,13 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const moment = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
     expect((await run(env, 'usage', id)).stdout).toMatch(
       new RegExp(
-        `^${id}, plan free\nminute\t60\t2\t58\t${moment}\nday\t1000\t2\t998\t${moment}\nstrikes: 0, not banned\n$`,
+        `^${id}, plan free\nWINDOW\tLIMIT\tUSED\tREMAINING\tRESETS\nminute\t60\t2\t58\t${moment}\nday\t1000\t2\t998\t${moment}\nstrikes: 0, not banned\n$`,
       ),
     );
     const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'usage', id);
-    expect(stdout).toMatch(new RegExp(`^WINDOW +LIMIT +USED +REMAINING +RESETS\nminute +60 +2 +58 +${moment}$`, 'm'));
+    expect(stdout).toMatch(/^WINDOW +LIMIT +USED +REMAINING +RESETS\nminute +60 +2 +58 +in \d+ s$/m);
     await spend(env, id, allowance({ minute: 2 }, { after: 1 }), 1);
-    expect((await run(env, 'usage', id)).stdout).toMatch(new RegExp(`\nstrikes: 0, ban 1, until ${moment}\n$`));
+    expect((await run(env, 'usage', id)).stdout).toMatch(new RegExp(`\nstrikes: 0, ban 1, ends ${moment}\n$`));
   });
 
   test('an unknown key, and one whose plan is gone or lacks a number, are refused with a sentence', async () => {

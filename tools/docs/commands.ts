@@ -20,8 +20,9 @@ const INTRO = `# Commands
 gateway, which REDIS_URL, KEY_PEPPER and TOLLGATE_DATA name, whether or not a gateway runs. A running gateway obeys them
 within a second. Paths are relative to the folder that you are in.
 
-The exit code is 0 for done, 1 for refused or failed, 2 for wrong usage. Errors go to standard error. Tables appear on a
-terminal only; elsewhere each row is a line with tabs, for \`cut\`, and \`--json\` is for programs.
+The exit code is 0 for done, 1 for refused or failed, 2 for wrong usage. Errors go to standard error. On a terminal
+tables are aligned and cut to its width, and times are relative to now. Elsewhere each row is a line with tabs, for \`cut\`,
+under a header that \`--no-header\` leaves out, and times are ISO 8601 in UTC; \`--json\` is for programs.
 
 This page has the help text of each command.`;
 

@@ -1,4 +1,4 @@
-import { table } from '../../src/cli/terminal/output.ts';
+import { table } from '../../src/cli/terminal/table.ts';
 import { bansOf } from './judge/bans.ts';
 import { percentile } from './judge/harm.ts';
 import { CHECKS, type Check, type Finding } from './judge/notes.ts';

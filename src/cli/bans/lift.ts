@@ -3,7 +3,8 @@ import type { SpentWindow } from '../../operations/usage-changes.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { outcomeOfDurability, recorded } from '../recorded-change.ts';
-import type { Command } from '../terminal/command.ts';
+import type { Command, Terminal } from '../terminal/command.ts';
+import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 
 /** `tollgate bans lift`: ends a ban now. */
@@ -37,14 +38,17 @@ export const bansLift: Command = {
         }),
       });
       if (options.json === true) terminal.out(`${JSON.stringify({ id, lifted: true, spent })}\n`);
-      else terminal.out(`The ban of ${id} is lifted.\n${(spent ?? []).map((one) => spentText(id, one)).join('')}`);
+      else
+        terminal.out(
+          `The ban of ${id} is lifted.\n${(spent ?? []).map((one) => spentText(id, one, terminal)).join('')}`,
+        );
       return exitCodeOf(durability, terminal);
     };
     return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };
 
-function spentText(id: string, { window, resetAt }: SpentWindow): string {
-  const until = new Date(resetAt * 1000).toISOString();
-  return `Its quota of the ${window} is spent until ${until}. \`tollgate keys topup ${id}\` adds to it, \`tollgate usage reset ${id}\` resets it.\n`;
+function spentText(id: string, { window, resetAt }: SpentWindow, terminal: Terminal): string {
+  const resets = momentText(resetAt * 1000, Date.now(), terminal);
+  return `Its quota of the ${window} is spent and resets ${resets}. \`tollgate keys topup ${id}\` adds to it, \`tollgate usage reset ${id}\` resets it.\n`;
 }

@@ -3,8 +3,18 @@ import { banReport } from '../../operations/operations.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
-import { table } from '../terminal/output.ts';
+import { type Column, printTable } from '../terminal/table.ts';
+import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+
+const COLUMNS: readonly Column[] = [
+  { head: 'id', rank: 0, isWhole: true },
+  { head: 'ban', rank: 3 },
+  { head: 'window', rank: 4 },
+  { head: 'ends', rank: 1 },
+  { head: 'plan', rank: 5 },
+  { head: 'name', rank: 2 },
+];
 
 /** `tollgate bans list`: the bans in force. */
 export const bansList: Command = {
@@ -12,6 +22,7 @@ export const bansList: Command = {
   about: 'Lists the bans in force: the key, which ban it is, the window whose refusal made it, and when it ends.',
   positionals: [],
   environment: OF_STORE,
+  printsTable: true,
   examples: ['tollgate bans list', 'tollgate bans list --json'],
   options: {
     json: { type: 'boolean', about: 'Prints an array of {"id","number","window","until"}, times in Unix seconds.' },
@@ -22,16 +33,22 @@ export const bansList: Command = {
       const bans = [...inForce].sort((a, b) => a.ban.untilMs - b.ban.untilMs);
       if (options.json === true) {
         terminal.out(`${JSON.stringify(bans.map(banReport), null, 2)}\n`);
-      } else if (bans.length === 0) terminal.out('No key is banned.\n');
-      else {
+      } else {
+        const nowMs = Date.now();
         const rows: string[][] = [];
         for (const { consumerId, ban } of bans) {
           // A consumer that is identified by tokens has no key.
           const key = await store.keys.get(consumerId);
           const planAndName = [key?.plan ?? '', key?.name ?? ''];
-          rows.push([consumerId, String(ban.number), ban.window, new Date(ban.untilMs).toISOString(), ...planAndName]);
+          rows.push([
+            consumerId,
+            String(ban.number),
+            ban.window,
+            momentText(ban.untilMs, nowMs, terminal),
+            ...planAndName,
+          ]);
         }
-        terminal.out(table(['id', 'ban', 'window', 'until', 'plan', 'name'], rows, terminal));
+        printTable(terminal, COLUMNS, rows, 'No key is banned.\n');
       }
       return 0;
     };

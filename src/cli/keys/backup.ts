@@ -14,6 +14,7 @@ import { operationsOn } from '../operations.ts';
 import { outcomeOfError, recorded } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
+import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json } from './text-form.ts';
 
@@ -248,7 +249,7 @@ async function restore(backup: Backup, store: OpenStore, { options }: Words, ter
       `${refused} refused`,
     ];
     terminal.out(
-      `${parts.join(', ')}: ${keysText(backup.count)} of ${backup.madeAt}, into ${nameOfStore(store.settings)}.\n`,
+      `${parts.join(', ')}: ${keysText(backup.count)} made ${momentText(Date.parse(backup.madeAt), Date.now(), terminal)}, into ${nameOfStore(store.settings)}.\n`,
     );
   }
   if (failure !== null) throw failure;

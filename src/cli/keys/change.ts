@@ -6,7 +6,8 @@ import { keyReport, keyReportWithSecret, timeOf } from '../../operations/key-rep
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { outcomeOfDurability, recorded, resultOfKey } from '../recorded-change.ts';
-import type { Command, Words } from '../terminal/command.ts';
+import type { Command, Terminal, Words } from '../terminal/command.ts';
+import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, readDuration, readLimits, readMoment } from './text-form.ts';
 
@@ -63,7 +64,10 @@ export const keysUpdate: Command = {
       const report = keyReport(key, store.plans);
       if (words.options.json === true) terminal.out(json(report));
       else {
-        const ends = report.expiresAt === null ? 'never expires' : `expires ${report.expiresAt}`;
+        const ends =
+          report.expiresAt === null
+            ? 'never expires'
+            : `expires ${momentText(Date.parse(report.expiresAt), Date.now(), terminal)}`;
         terminal.out(`${id} is on plan ${report.plan} (${limitsText(report.limits)}) and ${ends}.\n`);
       }
       return exitCodeOf(durability, terminal);
@@ -118,7 +122,7 @@ export const keysRotate: Command = {
         });
         if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, store.plans)));
         else {
-          terminal.out(`${id} has a new secret; the old one ${oldSecretText(key)}.\n\n  ${secret}\n\n`);
+          terminal.out(`${id} has a new secret; the old one ${oldSecretText(key, terminal)}.\n\n  ${secret}\n\n`);
           terminal.out('This is the only time that it is shown. Keep it where you keep secrets.\n');
         }
         return exitCodeOf(durability, terminal);
@@ -129,10 +133,11 @@ export const keysRotate: Command = {
 };
 
 /** Until when the previous secret works. No secret works longer than its key. */
-function oldSecretText({ secrets, expiresAtMs }: StoredKey): string {
+function oldSecretText({ secrets, expiresAtMs }: StoredKey, terminal: Terminal): string {
   const [, old] = secrets;
   if (old === undefined) return 'no longer works';
-  return `works until ${timeOf(Math.min(old.expiresAtMs ?? Infinity, expiresAtMs ?? Infinity))}`;
+  const endsAtMs = Math.min(old.expiresAtMs ?? Infinity, expiresAtMs ?? Infinity);
+  return `stops working ${momentText(endsAtMs, Date.now(), terminal)}`;
 }
 
 /** `tollgate keys revoke`: ends a key for good. Running gateways obey within a second (contract section 1). */
@@ -156,7 +161,7 @@ export const keysRevoke: Command = {
       if (options.json === true)
         terminal.out(json({ ...keyReport(key, store.plans), revokedAt: timeOf(key.revokedAtMs) }));
       else if (before.revokedAtMs === null) terminal.out(`${id} is revoked.\n`);
-      else terminal.out(`${id} has been revoked since ${timeOf(key.revokedAtMs)}.\n`);
+      else terminal.out(`${id} was already revoked ${momentText(key.revokedAtMs!, Date.now(), terminal)}.\n`);
       return exitCodeOf(durability, terminal);
     };
     return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });

@@ -7,6 +7,7 @@ import { nameOfStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
+import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, readLimits, readMoment } from './text-form.ts';
 
@@ -65,7 +66,10 @@ export const keysCreate: Command = {
         const report = keyReportWithSecret(key, secret, store.plans);
         if (words.options.json === true) terminal.out(json(report));
         else {
-          const ends = report.expiresAt === null ? '' : `, until ${report.expiresAt}`;
+          const ends =
+            report.expiresAt === null
+              ? ''
+              : `, expires ${momentText(Date.parse(report.expiresAt), Date.now(), terminal)}`;
           terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
           terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
           terminal.out(`It is in ${nameOfStore(store.settings)}; gateways on another store do not know it.\n`);

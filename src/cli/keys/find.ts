@@ -30,7 +30,7 @@ export const keysFind: Command = {
       const nowMs = Date.now();
       if (options.json === true) terminal.out(json({ key: shownKey(key, store.plans, nowMs), isCurrent }));
       else {
-        terminal.out(keyText(key, store.plans, nowMs));
+        terminal.out(keyText(key, store.plans, nowMs, terminal));
         if (!isCurrent) terminal.out('This secret was rotated away or has expired: the key has another one.\n');
       }
       return 0;

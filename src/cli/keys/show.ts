@@ -3,12 +3,16 @@ import type { Plan, Plans } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { escapedText } from '../../operations/input-values.ts';
 import { type KeyReport, keyReport, timeOf, type WholeKeyReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
-import { Progress, table } from '../terminal/output.ts';
+import { Progress } from '../terminal/output.ts';
+import { tonedStatus } from '../terminal/style.ts';
+import { type Column, printTable } from '../terminal/table.ts';
+import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
 
@@ -24,6 +28,7 @@ export const keysList: Command = {
     'Lists the API keys, oldest first, without those that are revoked; with conditions, those that match all of them.',
   positionals: ['[TEXT]'],
   environment: OF_STORE,
+  printsTable: true,
   options: {
     search: {
       type: 'string',
@@ -70,9 +75,15 @@ export const keysList: Command = {
           ...lastUse,
         }));
         terminal.out(json(reports));
-      } else if (found.length > 0) terminal.out(tableOf(found, filter.unusedDays !== null, plans, terminal));
-      else if (Object.values(given).some((value) => value !== null)) terminal.out('No key matches.\n');
-      else terminal.out('There are no keys. `tollgate keys create --plan PLAN` makes one.\n');
+      } else {
+        const isFiltered = Object.values(given).some((value) => value !== null);
+        const none = isFiltered
+          ? 'No key matches.'
+          : 'There are no keys. `tollgate keys create --plan PLAN` makes one.';
+        const withLastUse = filter.unusedDays !== null;
+        const rows = rowsOf(found, withLastUse, plans, terminal);
+        printTable(terminal, withLastUse ? [...COLUMNS, LAST_USED] : COLUMNS, rows, `${none}\n`);
+      }
       return 0;
     });
   },
@@ -94,16 +105,31 @@ function givenFilter({ options, positionals: [word] }: Words): GivenFilter {
   };
 }
 
-function tableOf(found: readonly FoundKey[], withLastUse: boolean, plans: Plans, terminal: Terminal): string {
-  const rows = found.map(({ key, lastUsedOn }) => {
-    const { id, plan, name, owner, limits, createdAt, expiresAt } = keyReport(key, plans);
+const COLUMNS: readonly Column[] = [
+  { head: 'id', rank: 0, isWhole: true },
+  { head: 'secret', rank: 6 },
+  { head: 'plan', rank: 3 },
+  { head: 'name', rank: 2 },
+  { head: 'owner', rank: 5 },
+  { head: 'limits', rank: 8 },
+  { head: 'created', rank: 7 },
+  { head: 'expires', rank: 4 },
+  { head: 'state', rank: 1, isStatus: true },
+];
+const LAST_USED: Column = { head: 'last used', rank: 1.5 };
+
+function rowsOf(found: readonly FoundKey[], withLastUse: boolean, plans: Plans, terminal: Terminal): string[][] {
+  const nowMs = Date.now();
+  const moment = (atMs: number) => momentText(atMs, nowMs, terminal);
+  return found.map(({ key, lastUsedOn }) => {
+    const { id, plan, name, owner, limits } = keyReport(key, plans);
+    const expires = key.expiresAtMs === null ? 'never' : moment(key.expiresAtMs);
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
-    const state = stateOf(key, Date.now());
-    const row = [id, ends, plan, name ?? '-', owner ?? '-', limitsText(limits), createdAt, expiresAt ?? 'never', state];
+    const state = stateOf(key, nowMs);
+    const kept = [name ?? '-', owner ?? '-', limitsText(limits), moment(key.createdAtMs), expires, state];
+    const row = [id, ends, plan, ...kept];
     return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
   });
-  const heads = ['id', 'secret', 'plan', 'name', 'owner', 'limits', 'created', 'expires', 'state'];
-  return table(withLastUse ? [...heads, 'last used'] : heads, rows, terminal);
 }
 
 /** `tollgate keys show`: prints everything that the store holds about one key, except digests. */
@@ -122,7 +148,7 @@ export const keysShow: Command = {
       const key = await operationsOn(store).show(id);
       const nowMs = Date.now();
       if (options.json === true) terminal.out(json(shownKey(key, store.plans, nowMs)));
-      else terminal.out(keyText(key, store.plans, nowMs));
+      else terminal.out(keyText(key, store.plans, nowMs, terminal));
       return 0;
     });
   },
@@ -135,25 +161,26 @@ export function shownKey(key: StoredKey, plans: Plans, nowMs: number): Omit<Whol
 }
 
 /** A key in lines, one for each thing that is known of it. */
-export function keyText(key: StoredKey, plans: Plans, nowMs: number): string {
+export function keyText(key: StoredKey, plans: Plans, nowMs: number, terminal: Terminal): string {
+  const moment = (time: string) => momentText(Date.parse(time), nowMs, terminal);
   const report = shownKey(key, plans, nowMs);
   const rows: [string, string][] = [
     ['id', key.id],
-    ['state', stateOf(key, nowMs)],
+    ['state', tonedStatus(stateOf(key, nowMs), terminal.style)],
     ['plan', report.plan],
     ['limits', limitsText(report.limits)],
     ...kindsOf(report.limits, plans.plans.get(report.plan)),
-    ['name', report.name ?? '-'],
-    ['owner', report.owner ?? '-'],
+    ['name', escapedText(report.name ?? '-')],
+    ['owner', escapedText(report.owner ?? '-')],
     ...(report.notes === null
       ? []
       : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
-    ['created', report.createdAt],
-    ['expires', report.expiresAt ?? 'never'],
-    ...(report.revokedAt === null ? [] : ([['revoked', report.revokedAt]] as [string, string][])),
+    ['created', moment(report.createdAt)],
+    ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
+    ...(report.revokedAt === null ? [] : ([['revoked', moment(report.revokedAt)]] as [string, string][])),
     ...report.secrets.map(({ last4, createdAt, expiresAt }): [string, string] => [
       'secret',
-      `${secretLabelOf({ last4 })}, made ${createdAt}${expiresAt === null ? '' : `, until ${expiresAt}`}`,
+      `${secretLabelOf({ last4 })}, made ${moment(createdAt)}${expiresAt === null ? '' : `, ends ${moment(expiresAt)}`}`,
     ]),
   ];
   return rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join('');

@@ -3,7 +3,8 @@ import { changesBetween, isRefused, type PlansChange } from '../../operations/pl
 import { countLiveKeys } from '../../operations/plans-in-use.ts';
 import { withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
-import { Progress, table } from '../terminal/output.ts';
+import { Progress } from '../terminal/output.ts';
+import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { readPlansFile } from './file.ts';
 
@@ -13,6 +14,7 @@ export const plansDiff: Command = {
   about: 'Tells which limits and bans differ between two files of plans, and which keys that touches.',
   positionals: ['OLD', 'NEW'],
   environment: OF_STORE,
+  printsTable: true,
   examples: [
     'tollgate plans diff plans.yaml new-plans.yaml',
     'tollgate plans diff plans.yaml new-plans.yaml --against --json',
@@ -37,8 +39,7 @@ export const plansDiff: Command = {
     const live = options.against === true ? await liveKeys(now, terminal) : null;
     const changes = changesBetween(before, after, live);
     if (options.json === true) terminal.out(`${JSON.stringify({ old, new: now, changes }, null, 2)}\n`);
-    else if (changes.length === 0) terminal.out(`${old} and ${now} allow the same.\n`);
-    else terminal.out(table(['plan', 'what', 'change', 'from', 'to', 'live keys', ''], changes.map(cellsOf), terminal));
+    else printTable(terminal, COLUMNS, changes.map(cellsOf), `${old} and ${now} allow the same.\n`);
     return changes.some((change) => isRefused(change, after)) ? 1 : 0;
   },
 };
@@ -61,6 +62,16 @@ function liveKeys(plans: string, terminal: Terminal) {
     { warn: terminal.error },
   );
 }
+
+const COLUMNS: readonly Column[] = [
+  { head: 'plan', rank: 0 },
+  { head: 'what', rank: 1 },
+  { head: 'change', rank: 2 },
+  { head: 'from', rank: 4 },
+  { head: 'to', rank: 5 },
+  { head: 'live keys', rank: 6 },
+  { head: 'warning', rank: 3 },
+];
 
 function cellsOf({ plan, what, change, from, to, keys, breaks }: PlansChange): string[] {
   const warning = breaks && keys !== 0 ? 'could not be served any more' : '';

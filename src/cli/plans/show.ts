@@ -4,7 +4,8 @@ import { WINDOWS } from '../../admit/windows.ts';
 import { configurationFrom } from '../../config/settings.ts';
 import type { ExitCode } from '../../failure.ts';
 import type { Command } from '../terminal/command.ts';
-import { table } from '../terminal/output.ts';
+import { table } from '../terminal/table.ts';
+import { durationText } from '../terminal/time.ts';
 
 /** `tollgate plans show`: prints the plans that a gateway with these settings would apply. */
 export const plansShow: Command = {
@@ -12,6 +13,7 @@ export const plansShow: Command = {
   about: 'Shows the plans: their limits, bans, and whether they are enforced.',
   positionals: [],
   environment: ['TOLLGATE_CONFIG', 'TOLLGATE_PLANS'],
+  printsTable: true,
   examples: ['tollgate plans show', 'tollgate plans show --json'],
   options: {
     json: {
@@ -47,8 +49,7 @@ export const plansShow: Command = {
 
 function bansOf(rule: BanRule | null): string {
   if (rule === null) return 'off';
-  const seconds = (ms: number) => `${ms / 1_000} s`;
-  return `after ${rule.after} within ${seconds(rule.withinMs)}: ${seconds(rule.firstMs)} x ${rule.factor}, at most ${seconds(rule.longestMs)}`;
+  return `after ${rule.after} within ${durationText(rule.withinMs)}: ${durationText(rule.firstMs)} x ${rule.factor}, at most ${durationText(rule.longestMs)}`;
 }
 
 function watchedOf({ enforce, shadow, shadowForms }: Plan): string {

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import type { Plans } from '../../admit/plan.ts';
 import { reasonOf } from '../../config/read-file.ts';
 import { Failure } from '../../failure.ts';
-import { visible } from '../../operations/input-values.ts';
+import { escapedText, visible } from '../../operations/input-values.ts';
 import { reportPage } from '../../simulate/page.ts';
 import { Recording } from '../../simulate/recording.ts';
 import { type KeyReplay, type Replay, replay } from '../../simulate/replay.ts';
@@ -17,7 +17,8 @@ import {
 } from '../../simulate/report.ts';
 import type { Counts } from '../../simulate/tally.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
-import { Progress, table } from '../terminal/output.ts';
+import { Progress } from '../terminal/output.ts';
+import { type Column, table } from '../terminal/table.ts';
 import { readPlansFile } from './file.ts';
 import { FileRunStorage, findLogs, readLog, refuseToWrite } from './simulate-files.ts';
 
@@ -31,6 +32,7 @@ export const plansSimulate: Command = {
   about: 'Replays recorded requests under other plans: who would be refused or banned, compared with what happened.',
   positionals: [],
   environment: [],
+  printsTable: true,
   examples: [
     'tollgate plans simulate --log gateway.log --plans new-plans.yaml',
     'tollgate plans simulate --log gateway-1.log.gz --log gateway-2.log.gz --plans new-plans.yaml --html report.html',
@@ -144,8 +146,8 @@ async function printReport(
   if (json) printJson(report, replayed, terminal);
   else {
     terminal.out(simulationText(report, keys, terminal));
-    // A note may repeat a plan's name from the log, which may hold control characters for the terminal.
-    for (const note of report.notes) terminal.error(`note: ${note.replace(/\p{Cc}/gu, '?')}\n`);
+    // A note may repeat a plan's name from the log.
+    for (const note of report.notes) terminal.error(`note: ${escapedText(note)}\n`);
   }
 }
 
@@ -175,28 +177,37 @@ function* chunks<T>(items: Iterable<T>, size: number): Generator<T[]> {
 /**
  * The report as tables for a terminal. If standard output is not a terminal, each plan and each key is one line with tabs
  * between its cells: the word `plan` or `key`, the name, the number of keys of a plan or the plan of a key, and the counts
- * in the order of the heads. Names from the log are escaped, so that a terminal does not interpret control characters.
+ * in the order of the heads.
  */
 export function simulationText(report: Report, keys: readonly KeyReplay[], terminal: Terminal): string {
-  const plans = report.byPlan.map(({ plan, keys, counts }) => [visible(plan), String(keys), ...countCells(counts)]);
-  const keyRows = keys.map(({ id, plan, counts }) => [visible(id), visible(plan), ...countCells(counts)]);
+  const plans = report.byPlan.map(({ plan, keys, counts }) => [plan, String(keys), ...countCells(counts)]);
+  const keyRows = keys.map(({ id, plan, counts }) => [id, plan, ...countCells(counts)]);
   if (!terminal.isTerminal) {
     const rows = [...plans.map((row) => ['plan', ...row]), ...keyRows.map((row) => ['key', ...row])];
-    return table([], rows, terminal);
+    return table(['row', 'name', 'keys or plan', ...PIPED_HEADS], rows, terminal);
   }
   const { totals, byPlan } = report;
   const all = ['all', String(byPlan.reduce((sum, { keys }) => sum + keys, 0)), ...countCells(totals)];
   const { verdicts, bans } = report.differs;
   const parts = [
     `${report.logs.join(', ')} under ${report.plans}: ${report.from} to ${report.to}\n${byPlan.map(limitsLine).join('')}`,
-    table(['plan', 'keys', ...COUNT_HEADS], byPlan.length > 1 ? [...plans, all] : plans, terminal),
+    table(['plan', 'keys', ...COUNT_COLUMNS], byPlan.length > 1 ? [...plans, all] : plans, terminal),
     verdicts + bans === 0
       ? 'Every verdict and every ban is as it was.\n'
       : `${verdicts} of ${totals.requests} requests would get another verdict.\n`,
-    ...(keyRows.length === 0 ? [] : [table(['key', 'plan', ...COUNT_HEADS], keyRows, terminal)]),
+    ...(keyRows.length === 0
+      ? []
+      : [table([{ head: 'key', isWhole: true }, { head: 'plan', rank: 20 }, ...COUNT_COLUMNS], keyRows, terminal)]),
   ];
   return parts.join('\n');
 }
+
+/** In a narrow terminal what changes stays longest, and what was recorded goes first. */
+const RANKS = [9, 6, 3, 7, 4, 8, 5, 1, 2];
+const COUNT_COLUMNS: readonly Column[] = COUNT_HEADS.map((head, i) => ({ head, rank: 1 + RANKS[i]! }));
+
+/** Each head once, for programs that read columns by their names. */
+const PIPED_HEADS = COUNT_HEADS.map((head, i) => (head === 'would be' ? `${head} ${COUNT_HEADS[i - 1]}` : head));
 
 function limitsLine({ plan, limits }: Report['byPlan'][number]): string {
   return limits === null ? '' : `${visible(plan)}: ${limits}\n`;

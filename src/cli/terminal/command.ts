@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isOwnForm } from '../../identify/api-key.ts';
 import { meantBy } from './did-you-mean.ts';
+import type { Style } from './style.ts';
 import { VARIABLES, type Variable } from './variables.ts';
 
 /** One option of a command. Every option has a sentence for `--help`. */
@@ -28,12 +29,15 @@ export interface Terminal {
   /** Resolves when the reader has taken what was printed so far. A long export waits for it, so that memory is bounded. */
   flushed?(): Promise<void>;
   /**
-   * True if standard output is a terminal. Commands print tables and progress only there. They print no colours, so
-   * NO_COLOR changes nothing.
+   * True if standard output is a terminal. Commands align tables, draw progress and write times relative to now only there.
    */
   readonly isTerminal: boolean;
   /** How many characters fit into a line of it. Null or absent if that is unknown. */
   readonly columns?: number | null;
+  /** Gives what is printed its colours. Absent without any. */
+  readonly style?: Style;
+  /** False if tables have no header (`--no-header`). */
+  readonly hasHeader?: boolean;
   /**
    * Asks the person at the terminal and resolves to the answer, or to null if the person ended the input. Null or absent if standard
    * input is not a terminal.
@@ -59,7 +63,24 @@ export interface Command {
   readonly examples: readonly string[];
   /** The environment variables that it obeys. */
   readonly environment: readonly Variable[];
+  /** True for a command that prints a table: it has `--no-header`. */
+  readonly printsTable?: boolean;
   run(words: Words, terminal: Terminal): Promise<ExitCode>;
+}
+
+const NO_HEADER: Option = {
+  type: 'boolean',
+  about: 'Prints tables without their header.',
+};
+
+/** The options of a command, with those that it has in common with others. */
+export function optionsOf({ options, printsTable }: Command): Command['options'] {
+  return printsTable === true ? { ...options, 'no-header': NO_HEADER } : options;
+}
+
+/** Runs a command with arguments that `parseWords` has read. */
+export function runParsed(command: Command, words: Words, terminal: Terminal): Promise<ExitCode> {
+  return command.run(words, words.options['no-header'] === true ? { ...terminal, hasHeader: false } : terminal);
 }
 
 /**
@@ -73,7 +94,7 @@ export function parseWords(command: Command, args: readonly string[]): Words {
     parsed = parseArgs({
       args: [...args],
       options: Object.fromEntries(
-        Object.entries(command.options).map(([name, { type, multiple, short }]) => [
+        Object.entries(optionsOf(command)).map(([name, { type, multiple, short }]) => [
           name,
           { type, multiple: multiple ?? false, ...(short === undefined ? {} : { short }) },
         ]),
@@ -84,7 +105,7 @@ export function parseWords(command: Command, args: readonly string[]): Words {
   } catch (cause) {
     const sentence = (cause instanceof Error ? cause.message : String(cause)).split('. ')[0]!;
     const [, unknown] = /^Unknown option '--([^']+)'/.exec(sentence) ?? [];
-    const meant = unknown === undefined ? null : meantBy(unknown, [...Object.keys(command.options), 'help']);
+    const meant = unknown === undefined ? null : meantBy(unknown, [...Object.keys(optionsOf(command)), 'help']);
     throw new Failure('bad_usage', `${sentence}. ${meant === null ? '' : `Did you mean --${meant}? `}${help}`, cause);
   }
   const least = command.positionals.filter((name) => !name.startsWith('[')).length;
@@ -102,16 +123,21 @@ export function parseWords(command: Command, args: readonly string[]): Words {
   };
 }
 
+/** The variables that a command obeys. NO_COLOR is for those that print more than a text of their own: tables, states, warnings. */
+function variablesOf({ environment, printsTable }: Command): readonly Variable[] {
+  return environment.length > 0 || printsTable === true ? [...environment, 'NO_COLOR'] : environment;
+}
+
 /** The text of `tollgate COMMAND --help`. */
 export function helpOf(command: Command): string {
   const options: [string, string][] = [
-    ...Object.entries(command.options).map(([name, option]): [string, string] => [
+    ...Object.entries(optionsOf(command)).map(([name, option]): [string, string] => [
       `${option.short ? `-${option.short}, ` : ''}--${name}${option.type === 'string' ? ` ${option.value ?? 'VALUE'}` : ''}`,
       option.about,
     ]),
     ['--help', 'Shows this text.'],
   ];
-  const variables = command.environment.map((name): [string, string] => [name, VARIABLES[name]]);
+  const variables = variablesOf(command).map((name): [string, string] => [name, VARIABLES[name]]);
   const usage = ['tollgate', command.name, ...command.positionals, '[options]'].join(' ');
   return [
     `${command.about}\n\nUsage: ${usage}\n`,

@@ -17,6 +17,7 @@ export const VARIABLES = {
   OTEL_EXPORTER_OTLP_ENDPOINT: "Where traces are sent; OpenTelemetry's other variables apply as well.",
   PETS_PORT: 'The port of the pet service, 9000 unless set.',
   BACKUP_PASSPHRASE: 'The passphrase of the backup. BACKUP_PASSPHRASE_FILE names a file that holds it.',
+  NO_COLOR: 'If it is not empty, nothing is coloured. FORCE_COLOR=1 colours what is not on a terminal as well.',
 } as const;
 
 export type Variable = keyof typeof VARIABLES;

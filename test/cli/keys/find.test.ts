@@ -31,8 +31,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await listed('--owner', 'find me', '--expiring', '30d')).toEqual([one.id]);
     expect(await listed('--owner', 'find me', '--plan', 'free')).toEqual([]);
     expect(await listed('--owner', 'find me', '--unused', '30d')).toEqual([]);
-    expect(await run('keys', 'list', 'nothing like it')).toBe('No key matches.\n');
-    const table = await runCommand({ ...env, TEST_TERMINAL: 'yes' }, 'keys', 'list', two.id);
+    const onTerminal = { ...env, TEST_TERMINAL: 'yes' };
+    expect((await runCommand(onTerminal, 'keys', 'list', 'nothing like it')).stdout).toBe('No key matches.\n');
+    const table = await runCommand(onTerminal, 'keys', 'list', two.id);
     expect(table.stdout).toMatch(/^ID .*STATE\n.*shop of Ann.*\n$/);
   });
 

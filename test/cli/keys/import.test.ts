@@ -71,7 +71,7 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
     const shown = await run(env, 'keys', 'show', one.id, '--json');
     expect(JSON.parse(shown.stdout)).toMatchObject({ notes: 'two\nlines, and "quotes"', secrets: [{ last4: 'aaa1' }] });
     const ends = (await run(env, 'keys', 'list')).stdout.split('\n').map((line) => line.split('\t')[1]);
-    expect(ends.slice(0, 4)).toEqual(expect.arrayContaining(['…aaa1', '…wxyz', 'known by its hash']));
+    expect(ends.slice(0, 5)).toEqual(expect.arrayContaining(['SECRET', '…aaa1', '…wxyz', 'known by its hash']));
   });
 
   test('takes in NDJSON, which it knows by its first character or its name', async () => {

@@ -24,7 +24,7 @@ test('`plans show` prints the plans that a gateway would have, as a table and as
   const env = { TOLLGATE_PLANS: join(folder, 'plans.yaml') };
   const table = await runTollgate(['plans', 'show'], { env });
   expect(table.code).toBe(0);
-  expect(table.stdout).toContain('free\t\t60\t\t\t\t\tafter 10 within 60 s: 60 s x 2, at most 86400 s\tminute 30\n');
+  expect(table.stdout).toContain('free\t\t60\t\t\t\t\tafter 10 within 1 min: 1 min x 2, at most 1 d\tminute 30\n');
   expect(table.stdout).toContain('trial\t\t\t\t10\t\t\toff\tall\n');
   expect(table.stdout).toContain(
     'exact\t\t60 (sliding, 12 slices)\t\t900 (calendar, Europe/Berlin)\tunlimited\t9000 (calendar, UTC, from day 15)\t' +

@@ -88,6 +88,7 @@ describe('tollgate plans simulate', () => {
     expect(shown.stdout).toContain('\nfree: minute 4\n');
     const piped = await runCommand({}, ...words);
     expect(piped.stdout.split('\n').map((line) => line.split('\t').slice(0, 4))).toEqual([
+      ['ROW', 'NAME', 'KEYS OR PLAN', 'REQUESTS'],
       ['plan', 'free', '2', '15'],
       ['key', 'key_busy', 'free', '12'],
       [''],
@@ -169,7 +170,7 @@ describe('tollgate plans simulate', () => {
     await writeFile(log, `\uFEFF${linesOf('key_\u001b[31m\t\n1', free, calls).join('')}`);
     const { stdout, stderr } = await simulate('--log', log);
     expect(stdout).toContain('key\tkey_\\u{1b}[31m\\u{9}\\u{a}1\tfree\\u{1b}[2J\t9\t');
-    expect(stderr).toContain('the plan free?[2J is not in');
+    expect(stderr).toContain('the plan free\\u{1b}[2J is not in');
     expect(stdout + stderr).not.toContain('\u001b');
   });
 
