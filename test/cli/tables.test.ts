@@ -38,8 +38,8 @@ describe('a table on a terminal', () => {
   test.each([
     [57, 'ID                    NAME                           USED', 'a shop with a very long name      7'],
     [56, 'ID                    NAME                          USED', 'a shop with a very long na…      7'],
-    [37, 'ID                    NAME       USED', 'a shop …      7'],
-    [36, 'ID                     USED  …', '    7'],
+    [45, 'ID                    NAME               USED', 'a shop with a v…      7'],
+    [44, 'ID                     USED  …', '    7'],
     [30, 'ID                     USED  …', '    7'],
     [29, 'ID                    …', ''],
     [20, 'ID', ''],

@@ -7,11 +7,10 @@ export type Tone = 'bold' | 'green' | 'yellow' | 'red';
 export type Style = (tone: Tone, text: string) => string;
 
 /**
- * The style for what is written to a stream. Node's `styleText` decides whether the stream gets colours, by FORCE_COLOR, by TERM and by
- * whether it is a terminal. NO_COLOR decides before it unless it is empty (no-color.org); Node would prefer FORCE_COLOR, with a warning.
+ * The style for what is written to a stream. Node's `styleText` decides whether the stream gets colours: by FORCE_COLOR, by NO_COLOR
+ * unless it is empty, by TERM, and by whether it is a terminal.
  */
-export function styleFor(stream: NodeJS.WriteStream, env: NodeJS.ProcessEnv): Style {
-  if (env.NO_COLOR !== undefined && env.NO_COLOR !== '') return (_, text) => text;
+export function styleFor(stream: NodeJS.WriteStream): Style {
   return (tone, text) => (text === '' ? text : styleText(tone, text, { stream }));
 }
 

@@ -8,7 +8,7 @@ import { type Style, tonedStatus } from './style.ts';
 /** A column of a table. A text alone is the head of a column without further properties. */
 export interface Column {
   readonly head: string;
-  /** The column with the highest rank is left out first where not all fit. Without it, the position of the column. */
+  /** The column with the highest rank is left out first where not all fit, after the empty ones. Without it, the position. */
   readonly rank?: number;
   /** True for what people copy, such as an id: it is cut only where nothing else is left. */
   readonly isWhole?: boolean;
@@ -23,7 +23,7 @@ type Output = Pick<Terminal, 'isTerminal' | 'columns' | 'style' | 'hasHeader'>;
 /** Between two columns, in cells. */
 const GAP = 2;
 /** A column is not cut below this width, or that of its head; it is left out instead. */
-const LEAST_WIDTH = 8;
+const LEAST_WIDTH = 16;
 const CUT = '…';
 /** What the mark in the header takes where columns are left out. */
 const MARK_WIDTH = GAP + CUT.length;
@@ -73,7 +73,8 @@ function alignedText(specs: readonly Column[], heads: readonly string[] | null, 
   );
   const needs = specs.map(({ head, rank, isWhole }, i) => {
     const least = isWhole || isNumeric[i] ? natural[i]! : Math.max(LEAST_WIDTH, heads === null ? 0 : stringWidth(head));
-    return { natural: natural[i]!, least: Math.min(natural[i]!, least), rank: rank ?? i };
+    const isEmpty = rows.every((row) => (row[i] ?? '') === '');
+    return { natural: natural[i]!, least: Math.min(natural[i]!, least), rank: isEmpty ? Infinity : (rank ?? i) };
   });
   const widths = available === null ? natural : fitted(needs, available);
   const hasMark = available !== null && widths.includes(LEFT_OUT) && sumOf(widths) + MARK_WIDTH <= available;
