@@ -217,14 +217,12 @@ export async function runProcess(): Promise<void> {
   });
   // A command keeps running when standard error is closed.
   process.stderr.on('error', () => {});
-  // NO_COLOR decides (no-color.org). Node.js would prefer FORCE_COLOR.
-  if (process.env.NO_COLOR) delete process.env.FORCE_COLOR;
-  const errorStyle = styleFor(process.stderr);
+  const errorStyle = styleFor(process.stderr, process.env);
   process.exitCode = await main(process.argv.slice(2), {
     env: process.env,
     out: (text) => process.stdout.write(text),
     error: (text) => process.stderr.write(withTonedLead(text, errorStyle)),
-    style: styleFor(process.stdout),
+    style: styleFor(process.stdout, process.env),
     flushed: () => flushed(process.stdout),
     isTerminal: process.stdout.isTTY === true,
     columns: process.stdout.columns || null,

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { type Command, parseWords } from '../../src/cli/terminal/command.ts';
+import { type Command, optionsOf, parseWords } from '../../src/cli/terminal/command.ts';
 import { meantBy } from '../../src/cli/terminal/did-you-mean.ts';
 import { OF_STORE, VARIABLES } from '../../src/cli/terminal/variables.ts';
 import { allCommands, main } from '../../src/main.ts';
@@ -78,6 +78,28 @@ describe('every command', () => {
       );
     }
   });
+});
+
+test('a command that prints a table takes --no-header, and its help lists it and NO_COLOR', async () => {
+  const names = [
+    'keys list',
+    'plans show',
+    'plans diff',
+    'plans simulate',
+    'bans list',
+    'audit',
+    'usage',
+    'now',
+    'deprecations',
+  ];
+  const having = commands.filter((command) => 'no-header' in optionsOf(command)).map(({ name }) => name);
+  expect(having.toSorted()).toEqual(names.toSorted());
+  for (const name of names) {
+    const { stdout } = await runCommand({}, ...name.split(' '), '--help');
+    expect(stdout, name).toMatch(/^ {2}--no-header {2,}\S/m);
+    expect(stdout, name).toMatch(/^ {2}NO_COLOR {2,}\S/m);
+  }
+  expect((await runCommand({}, 'keys', 'show', 'KEY_ID', '--no-header')).code).toBe(2);
 });
 
 test('the variables of the help texts are those of the contract', () => {

@@ -7,10 +7,11 @@ export type Tone = 'bold' | 'green' | 'yellow' | 'red';
 export type Style = (tone: Tone, text: string) => string;
 
 /**
- * The style for what is written to a stream. Node's `styleText` decides whether the stream gets colours: by FORCE_COLOR, by NO_COLOR
- * unless it is empty, by TERM, and by whether it is a terminal.
+ * The style for what is written to a stream. NO_COLOR decides unless it is empty (no-color.org); after it Node's `styleText`, by
+ * FORCE_COLOR, by TERM, and by whether the stream is a terminal. Node alone would prefer FORCE_COLOR.
  */
-export function styleFor(stream: NodeJS.WriteStream): Style {
+export function styleFor(stream: NodeJS.WriteStream, { NO_COLOR = '' }: NodeJS.ProcessEnv): Style {
+  if (NO_COLOR !== '') return (_, text) => text;
   return (tone, text) => (text === '' ? text : styleText(tone, text, { stream }));
 }
 
