@@ -202,7 +202,7 @@ export function simulationText(report: Report, keys: readonly KeyReplay[], termi
   return parts.join('\n');
 }
 
-/** In a narrow terminal what changes stays longest, and what was recorded goes first. */
+/** In a narrow terminal what changes stays longest, then what would be, then what was recorded. */
 const RANKS = [9, 6, 3, 7, 4, 8, 5, 1, 2];
 const COUNT_COLUMNS: readonly Column[] = COUNT_HEADS.map((head, i) => ({ head, rank: 1 + RANKS[i]! }));
 
