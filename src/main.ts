@@ -226,6 +226,7 @@ export async function runProcess(): Promise<void> {
     flushed: () => flushed(process.stdout),
     isTerminal: process.stdout.isTTY === true,
     columns: process.stdout.columns || null,
+    size: () => ({ columns: process.stdout.columns || 80, rows: process.stdout.rows || 24 }),
     question: process.stdin.isTTY === true ? question : null,
     hiddenInput,
   });

@@ -3,6 +3,7 @@ import { Failure } from '../failure.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
 import type { Command } from './terminal/command.ts';
+import { JSON_LOG, withLog } from './terminal/log.ts';
 import { OF_GATEWAY } from './terminal/variables.ts';
 
 /** `tollgate serve`: runs the gateway alone (contract section 1). */
@@ -13,22 +14,27 @@ export const serve: Command = {
   environment: OF_GATEWAY,
   options: {
     check: { type: 'boolean', about: 'Checks all settings, as `tollgate gateway check` does, and starts nothing.' },
+    json: { ...JSON_LOG, about: `${JSON_LOG.about} With --check: prints the report as JSON.` },
     strict: { type: 'boolean', about: 'With --check: warnings make the exit code 1 too.' },
   },
   examples: [
     'tollgate serve',
     'REDIS_URL=redis://127.0.0.1:6379 KEY_PEPPER_FILE=pepper WORKERS=auto tollgate serve',
+    'tollgate serve --json',
     'tollgate serve --check',
   ],
-  async run({ options }, terminal) {
+  async run(words, terminal) {
+    const { options } = words;
     if (options.check === true) {
       const { printCheck } = await import('./gateway/check.ts');
-      return printCheck(terminal.env, { isStrict: options.strict === true, isJson: false }, terminal);
+      return printCheck(terminal.env, { isStrict: options.strict === true, isJson: options.json === true }, terminal);
     }
     if (options.strict === true)
       throw new Failure('bad_usage', '--strict belongs to --check. See `tollgate serve --help`.');
     const signalled = untilSignalled();
-    const gateway = await startGateway(configurationFrom(terminal.env), terminal.env);
-    return serveUntil(signalled, gateway);
+    const configuration = configurationFrom(terminal.env);
+    return withLog(terminal, words, configuration.settings, async (log) =>
+      serveUntil(signalled, await startGateway(configuration, terminal.env, { terminal: log })),
+    );
   },
 };

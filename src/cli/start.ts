@@ -10,12 +10,14 @@ import { Failure } from '../failure.ts';
 import { digestOf } from '../identify/api-key.ts';
 import { newKey } from '../operations/key-changes.ts';
 import { startPets } from '../pets/server.ts';
-import type { RunningGateway } from '../serve/gateway-process.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
+import type { LogRecord } from '../telemetry/terminal-line.ts';
+import { commandOf, type DemoKey, greetingOf, hintFor, reminderOf, type Surroundings } from './first-steps.ts';
 import { recorded, resultOfKey } from './recorded-change.ts';
-import type { Command, Terminal } from './terminal/command.ts';
+import type { Command } from './terminal/command.ts';
+import { JSON_LOG, withLog } from './terminal/log.ts';
 import { OF_GATEWAY } from './terminal/variables.ts';
 
 /**
@@ -30,9 +32,9 @@ export const start: Command = {
     'Before a service of yours run `tollgate serve`. Obeys PORT (8080), ADMIN_PORT (9090) and PETS_PORT (9000).',
   positionals: [],
   environment: [...OF_GATEWAY, 'PETS_PORT'],
-  examples: ['tollgate start', 'PORT=8081 ADMIN_PORT=9091 PETS_PORT=9001 tollgate start'],
-  options: {},
-  async run(_words, terminal) {
+  examples: ['tollgate start', 'tollgate start --json', 'PORT=8081 ADMIN_PORT=9091 PETS_PORT=9001 tollgate start'],
+  options: { json: JSON_LOG },
+  async run(words, terminal) {
     const signalled = untilSignalled();
     const given = terminal.env;
     const petsPort = portOf(given, 'PETS_PORT', 9000);
@@ -53,12 +55,33 @@ export const start: Command = {
       const { token, tokensFile } = configuration.settings.admin;
       // Without a token of the operator's own, the console would be off: an admin whom only the printed link signs in keeps it on.
       const hasSignInLinks = token === null && tokensFile === null;
-      const gateway = await startGateway(configuration, env, { hasSignInLinks });
-      const greeted = greet(terminal, gateway, pets.port, { env, replaced, areOurs: settings !== given });
-      return await serveUntil(
-        greeted.then(() => signalled),
-        gateway,
-      );
+      const command = commandOf(settings);
+      const hints = { ...configuration.settings, hintFor: (record: LogRecord) => hintFor(record, command) };
+      return await withLog(terminal, words, hints, async (log) => {
+        const gateway = await startGateway(configuration, env, { hasSignInLinks, terminal: log });
+        const greeted = demoKeys(env).then((keys) => {
+          const surroundings: Surroundings = {
+            origin: upstreamUrlOf(gateway.host, gateway.port, gateway.scheme),
+            adminOrigin: upstreamUrlOf(gateway.adminHost, gateway.adminPort, gateway.adminScheme),
+            petsPort: pets.port,
+            signInCode: gateway.signInCode(),
+            replaced,
+            ownSettings: settings === given ? null : filesOf(env),
+            keys,
+            plans: configuration.plans.plans,
+            env: settings,
+          };
+          const [upToKeys, steps] = greetingOf(surroundings);
+          const print = log === null ? terminal.out : (text: string) => log.print(text);
+          print(upToKeys);
+          log?.keepInSight((columns) => reminderOf(surroundings, columns));
+          print(steps);
+        });
+        return serveUntil(
+          greeted.then(() => signalled),
+          gateway,
+        );
+      });
     } finally {
       await pets.close();
     }
@@ -100,50 +123,10 @@ function replacedTargets(env: NodeJS.ProcessEnv): readonly string[] {
 
 const DEFAULT_PETS_ORIGIN = 'http://127.0.0.1:9000';
 
-async function greet(
-  terminal: Terminal,
-  gateway: RunningGateway,
-  petsPort: number,
-  { env, replaced, areOurs }: { env: NodeJS.ProcessEnv; replaced: readonly string[]; areOurs: boolean },
-) {
-  const keys = await demoKeys(env);
-  const width = Math.max(...keys.map(({ plan }) => plan.length));
-  const origin = upstreamUrlOf(gateway.host, gateway.port, gateway.scheme);
-  const adminOrigin = upstreamUrlOf(gateway.adminHost, gateway.adminPort, gateway.adminScheme);
-  const code = gateway.signInCode();
-  const lines = [
-    '',
-    `Tollgate   ${origin}`,
-    `admin      ${adminOrigin}  (/livez, /readyz, /metrics)`,
-    `console    ${adminOrigin}/console/${code === null ? '  (sign in with an admin token)' : `#code=${code}  (signs you in once, within 10 minutes)`}`,
-    `pets       http://127.0.0.1:${petsPort}  (asks for no key; only the gateway should reach it)`,
-    ...(replaced.length === 0
-      ? []
-      : [`           They stand for ${replaced.join(', ')} of gateway.yaml, which \`tollgate serve\` forwards to.`]),
-    ...(areOurs ? [`settings   ${filesOf(env).join(' and ')}  (this folder has none)`] : []),
-    '',
-    'A demo key for each plan:',
-    ...keys.map(({ plan, key }) => `  ${plan.padEnd(width)}  ${key}`),
-    '',
-    'Try it, and watch X-RateLimit-Remaining fall:',
-    `  curl -i -H 'Authorization: Bearer ${keys[0]?.key}' ${origin}/v1/pets`,
-    '',
-    'Ctrl-C stops it.',
-    '',
-    '',
-  ];
-  terminal.out(lines.join('\n'));
-}
-
 /** The URL of a listener for programs on this machine. A listener on every address is reached over loopback. */
 export function upstreamUrlOf(host: string, port: number, scheme: 'http' | 'https' = 'http'): string {
   const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
   return `${scheme}://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
-}
-
-export interface DemoKey {
-  readonly plan: string;
-  readonly key: string;
 }
 
 /** The limits of a demo key where its plan says `custom` (contract section 1: enterprise with 1000/100000). */

@@ -18,6 +18,7 @@ import type { Route } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
+import type { TerminalLog } from '../telemetry/terminal-log.ts';
 import {
   type AdminAccess,
   type AdminAddress,
@@ -57,6 +58,8 @@ export interface GatewayOptions {
   readonly hasSignInLinks?: boolean;
   /** False if the settings come from no files that could change. The process then keeps its own answer to SIGHUP. */
   readonly followsFiles?: boolean;
+  /** The terminal that shows the log. Null if standard output gets the log as JSON. The caller closes it. */
+  readonly terminal?: TerminalLog | null;
 }
 
 /** A gateway in this process. */
@@ -74,7 +77,7 @@ type Closer = () => Promise<void> | void;
 export async function runGateway(
   configuration: Configuration,
   env: NodeJS.ProcessEnv,
-  { context = null, hasSignInLinks = false, followsFiles = true }: GatewayOptions = {},
+  { context = null, hasSignInLinks = false, followsFiles = true, terminal = null }: GatewayOptions = {},
 ): Promise<OwnGateway> {
   const live = new LiveSettings(configuration);
   const { settings, warnings } = configuration;
@@ -85,6 +88,8 @@ export async function runGateway(
     nowMs: CLOCKS.wallMs,
     monotonicMs: CLOCKS.monotonicMs,
     onDrop: () => metricsRef.current?.logLineDropped(),
+    forTerminal: terminal !== null || context?.forTerminal === true,
+    ...(terminal === null ? {} : { stream: terminal }),
   });
   const log = context === null ? opened : { ...opened, logger: opened.logger.child({ worker: context.worker }) };
   for (const warning of warnings) log.logger.warn(warning);

@@ -17,7 +17,7 @@ const ONE_WORKER =
 export async function startGateway(
   configuration: Configuration,
   env: NodeJS.ProcessEnv,
-  options: Pick<GatewayOptions, 'hasSignInLinks'> = {},
+  options: Pick<GatewayOptions, 'hasSignInLinks' | 'terminal'> = {},
 ): Promise<RunningGateway> {
   const { workers, redis, listen } = configuration.settings;
   const lacking = await checkNodeInternals({ tls: listen.tls !== null, http2: listen.http2 !== null });

@@ -5,6 +5,8 @@ export interface LogOutputOptions {
   readonly fd: number;
   /** How many bytes of lines are held while the file accepts no writes. Further lines are dropped. */
   readonly maxBytes: number;
+  /** How long the first line of a write waits for others, in milliseconds; 500 unless told. */
+  readonly writeAfterMs?: number;
   /** Called for each line that will never be written. */
   readonly onDrop: () => void;
 }
@@ -72,6 +74,7 @@ class Piece {
  */
 export class LogOutput {
   readonly #options: LogOutputOptions;
+  readonly #writeAfterMs: number;
   readonly #writer: PieceWriter;
   /** Pieces that wait to be written, in order. */
   #held: Piece[] = [];
@@ -88,6 +91,7 @@ export class LogOutput {
 
   constructor(options: LogOutputOptions) {
     this.#options = options;
+    this.#writeAfterMs = options.writeAfterMs ?? WRITE_AFTER_MS;
     this.#writer = new PieceWriter(options.fd, {
       onWritten: () => this.#wrote(),
       onGone: () => this.#abandon(),
@@ -103,7 +107,7 @@ export class LogOutput {
     this.#heldBytes += this.#pieceFor(line).add(line);
     if (this.#writer.isBusy) return;
     if (this.#heldBytes >= WRITE_AT_BYTES) this.#writeSome();
-    else this.#timer ??= setTimeout(() => this.#writeSome(), WRITE_AFTER_MS).unref();
+    else this.#timer ??= setTimeout(() => this.#writeSome(), this.#writeAfterMs).unref();
   }
 
   /** Writes the held lines. Lines that the reader has not taken after a while are dropped and counted. */
@@ -147,7 +151,7 @@ export class LogOutput {
     if (piece.room === PIECE_BYTES) this.#spare = piece;
     this.#piece = null;
     if (this.#heldBytes >= WRITE_AT_BYTES || this.#idle !== null) this.#writeSome();
-    else if (this.#heldBytes > 0) this.#timer = setTimeout(() => this.#writeSome(), WRITE_AFTER_MS).unref();
+    else if (this.#heldBytes > 0) this.#timer = setTimeout(() => this.#writeSome(), this.#writeAfterMs).unref();
   }
 
   #abandon(): void {

@@ -34,8 +34,10 @@ export interface LogOptions {
   readonly monotonicMs: () => number;
   /** Returns a number of at least 0 and less than 1. */
   readonly random?: () => number;
-  /** Where the lines go; standard output by default. The supervisor and tests pass their own. */
+  /** Where the lines go; standard output by default. The supervisor, a terminal and tests pass their own. */
   readonly stream?: DestinationStream;
+  /** Whether a TerminalLog gets the lines. Those of refusals then have `retryAtMs` too, which it shows. */
+  readonly forTerminal?: boolean;
 }
 
 /**
@@ -43,7 +45,7 @@ export interface LogOptions {
  * only members of Exchange, which has no member for a secret, a query or a header.
  */
 export function openLog(options: LogOptions): GatewayLog {
-  const { level, onDrop, sample2xx, nowMs, monotonicMs, random = Math.random, stream } = options;
+  const { level, onDrop, sample2xx, nowMs, monotonicMs, random = Math.random, stream, forTerminal = false } = options;
   // Node.js makes a pipe non-blocking when `process.stdout` is first read. A write to a full pipe then fails instead of
   // blocking a thread.
   const out = new LogOutput({ fd: process.stdout.fd, maxBytes: MOST_HELD_BYTES, onDrop });
@@ -53,7 +55,9 @@ export function openLog(options: LogOptions): GatewayLog {
   const [hasInfo, hasWarnings] = [logger.isLevelEnabled('info'), logger.isLevelEnabled('warn')];
   const isWritten = (exchange: LoggedExchange) => (isServerError(exchange) ? hasWarnings : hasInfo);
   const write = (exchange: LoggedExchange, more: string, message: string) => {
-    if (isWritten(exchange)) sink.write(lines.lineOf(exchange, nowMs(), more, message));
+    if (!isWritten(exchange)) return;
+    const extra = forTerminal ? `,"retryAtMs":${exchange.retryAtMs ?? null}${more}` : more;
+    sink.write(lines.lineOf(exchange, nowMs(), extra, message));
   };
   const summaries = new Map<string, { exchange: Exchange; count: number }>();
   const flush = () => {

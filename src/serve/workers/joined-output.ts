@@ -3,6 +3,7 @@ import type { Readiness } from '../../admin/listener.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import type { JoinedMetrics, Snapshot } from '../../telemetry/joined-metrics.ts';
 import { PieceWriter } from '../../telemetry/log-output.ts';
+import type { TerminalLog } from '../../telemetry/terminal-log.ts';
 
 // What the workers tell, joined by the supervisor into what one gateway tells: their log lines, their readiness,
 // their metrics.
@@ -16,13 +17,23 @@ const CLOSE_WITHIN_MS = 500;
 const NEW_LINE = 10;
 const EMPTY = Buffer.alloc(0);
 
+/** Where the log lines of the workers and of the supervisor go. */
+export interface WorkerLines {
+  /** Copies the lines of a worker until its pipe ends. */
+  follow(source: Readable): void;
+  /** Writes one line of this process. */
+  write(line: string): void;
+  /** Writes the remaining lines of the workers, which have ended. */
+  close(): Promise<void>;
+}
+
 /**
  * Joins the log lines of several processes into one file. Writes to a pipe are atomic only up to 4 KiB, and a gateway writes
  * more at a time, so only one process may write to standard output: each worker writes to its own pipe, and the supervisor
  * copies whole lines from there. If the reader of the log is too slow, the workers' pipes fill up. Each worker then
  * continues to serve, and drops and counts the lines for which it has no room.
  */
-export class JoinedLines {
+export class JoinedLines implements WorkerLines {
   readonly #writer: PieceWriter;
   readonly #sources = new Set<Readable>();
   #held = new GrowingBuffer();
@@ -52,13 +63,7 @@ export class JoinedLines {
       }
       rest.add(bytes.subarray(end));
     };
-    this.#sources.add(source);
-    if (source instanceof SharedBufferSocket) source.taker = take;
-    source.on('data', take);
-    // The pipe is only read, so its end closes it.
-    source.once('end', () => source.destroy());
-    source.once('close', () => this.#sources.delete(source));
-    source.on('error', () => {});
+    readAll(source, this.#sources, take);
     if (this.#abandoned) source.destroy();
     else if (this.#isFull) source.pause();
   }
@@ -115,6 +120,53 @@ export class JoinedLines {
     for (const source of this.#sources) source.destroy();
     this.#idle?.();
   }
+}
+
+/** Shows the log lines of several processes on one terminal, which never makes a worker wait. The caller closes the terminal. */
+export class LinesToTerminal implements WorkerLines {
+  readonly #terminal: Pick<TerminalLog, 'write'>;
+  readonly #sources = new Set<Readable>();
+
+  constructor(terminal: Pick<TerminalLog, 'write'>) {
+    this.#terminal = terminal;
+  }
+
+  follow(source: Readable): void {
+    const rest = new GrowingBuffer();
+    const take = (bytes: Buffer) => {
+      let from = 0;
+      for (let end = bytes.indexOf(NEW_LINE) + 1; end > 0; end = bytes.indexOf(NEW_LINE, from) + 1) {
+        rest.add(bytes.subarray(from, end));
+        this.#terminal.write(rest.take().toString());
+        from = end;
+      }
+      rest.add(bytes.subarray(from));
+    };
+    readAll(source, this.#sources, take);
+  }
+
+  write(line: string): void {
+    this.#terminal.write(line);
+  }
+
+  async close(): Promise<void> {
+    const late = setTimeout(() => {
+      for (const source of this.#sources) source.destroy();
+    }, CLOSE_WITHIN_MS);
+    await Promise.all([...this.#sources].map((source) => new Promise((resolve) => source.once('close', resolve))));
+    clearTimeout(late);
+  }
+}
+
+/** Hands all bytes of a worker's pipe to `take`, and keeps the pipe in `sources` until it is closed. */
+function readAll(source: Readable, sources: Set<Readable>, take: (bytes: Buffer) => void): void {
+  sources.add(source);
+  if (source instanceof SharedBufferSocket) source.taker = take;
+  source.on('data', take);
+  // The pipe is only read, so its end closes it.
+  source.once('end', () => source.destroy());
+  source.once('close', () => sources.delete(source));
+  source.on('error', () => {});
 }
 
 /** A buffer that grows and is used again. New buffers for each write would burden the garbage collector. */

@@ -15,7 +15,14 @@ import type { GatewayOptions, RunningGateway } from '../gateway-process.ts';
 import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from '../live-parts.ts';
 import { LiveSettings, type LiveSettingsOptions } from '../live-settings.ts';
 import { Dispatcher } from './dispatcher.ts';
-import { countsOf, JoinedLines, joinReadiness, type WorkerReport } from './joined-output.ts';
+import {
+  countsOf,
+  JoinedLines,
+  joinReadiness,
+  LinesToTerminal,
+  type WorkerLines,
+  type WorkerReport,
+} from './joined-output.ts';
 import { shareOf } from './worker-context.ts';
 import { WorkerPool, type WorkerProcess } from './worker-pool.ts';
 import { WorkersAsOne } from './workers-as-one.ts';
@@ -34,10 +41,10 @@ export async function supervise(
   configuration: Configuration,
   workers: number,
   env: NodeJS.ProcessEnv,
-  { hasSignInLinks = false }: Pick<GatewayOptions, 'hasSignInLinks'> = {},
+  { hasSignInLinks = false, terminal = null }: Pick<GatewayOptions, 'hasSignInLinks' | 'terminal'> = {},
 ): Promise<RunningGateway> {
   const { settings, warnings } = configuration;
-  const lines = new JoinedLines(process.stdout.fd);
+  const lines = terminal === null ? new JoinedLines(process.stdout.fd) : new LinesToTerminal(terminal);
   const log = openLog({
     level: settings.logLevel,
     sample2xx: () => 1,
@@ -74,7 +81,18 @@ export async function supervise(
     warnings: [],
   });
   const { isOpen: isObserved } = access.authenticator;
-  const pool = poolOf({ workers, isObserved, env, dispatcher, metrics, lines, log, configuration: inForce });
+  const forTerminal = terminal !== null;
+  const pool = poolOf({
+    workers,
+    isObserved,
+    forTerminal,
+    env,
+    dispatcher,
+    metrics,
+    lines,
+    log,
+    configuration: inForce,
+  });
   const telemetry = { logger: log.logger, auditFailed: () => metrics.auditFailed() };
   const publicPort: { current?: AddressInfo } = {};
   const draining = { hasBegun: true };
@@ -195,9 +213,10 @@ function poolOf({
   lines,
   ...options
 }: Pick<SupervisorDeps, 'log' | 'metrics' | 'dispatcher'> & {
-  readonly lines: JoinedLines;
+  readonly lines: WorkerLines;
   readonly workers: number;
   readonly isObserved: boolean;
+  readonly forTerminal: boolean;
   readonly configuration: () => Configuration;
   readonly env: NodeJS.ProcessEnv;
 }): WorkerPool {

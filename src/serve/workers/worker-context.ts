@@ -23,6 +23,8 @@ export interface WorkerContext {
   readonly worker: number;
   /** Whether anybody can use the admin API, so that this worker remembers its recent requests. */
   readonly isObserved: boolean;
+  /** Whether the supervisor shows the log on a terminal: see LogOptions. */
+  readonly forTerminal: boolean;
   /** The worker's share of the whole gateway's settings: see `shareOf`. */
   share(settings: Settings): Settings;
   /** The connections that the supervisor hands over. */
@@ -72,11 +74,12 @@ export class SupervisorLink {
     });
   }
 
-  contextOf({ worker, workers, isObserved }: Pick<Begin, 'worker' | 'workers' | 'isObserved'>): WorkerContext {
+  contextOf({ worker, workers, isObserved, forTerminal }: Omit<Begin, 'kind' | 'configuration'>): WorkerContext {
     const shares = new WeakMap<Settings, Settings>();
     return {
       worker,
       isObserved,
+      forTerminal,
       share: (settings) => {
         const share = shares.get(settings) ?? shareOf(settings, worker, workers);
         shares.set(settings, share);
@@ -154,6 +157,7 @@ export type ToWorker =
       readonly worker: number;
       readonly workers: number;
       readonly isObserved: boolean;
+      readonly forTerminal: boolean;
       readonly configuration: Configuration;
     }
   /**

@@ -199,6 +199,7 @@ interface WorkerSetup {
   readonly worker: number;
   readonly workers: number;
   readonly isObserved: boolean;
+  readonly forTerminal: boolean;
   readonly configuration: Configuration;
   readonly env: NodeJS.ProcessEnv;
 }
@@ -272,7 +273,7 @@ export class WorkerProcess implements ConnectionTaker {
   #hasEnded = false;
   #servesSinceMs: number | null = null;
 
-  constructor({ worker, workers, isObserved, configuration, env }: WorkerSetup, events: WorkerEvents) {
+  constructor({ worker, workers, isObserved, forTerminal, configuration, env }: WorkerSetup, events: WorkerEvents) {
     this.worker = worker;
     this.#events = events;
     this.#child = forkWorker(worker, env, (error) => this.#broke(error));
@@ -281,7 +282,7 @@ export class WorkerProcess implements ConnectionTaker {
     this.#child?.on('message', (message: FromWorker) => this.#receive(message));
     // Not 'close', which waits until the pipe of the log is read to its end, and a stalled reader may never do that.
     this.#child?.once('exit', (code, signal) => this.#ended({ code, signal }));
-    this.#send({ kind: 'begin', worker, workers, isObserved, configuration });
+    this.#send({ kind: 'begin', worker, workers, isObserved, forTerminal, configuration });
   }
 
   get pid(): number | null {

@@ -46,7 +46,14 @@ async function told(env: NodeJS.ProcessEnv): Promise<string[]> {
       over.resolve();
     },
   } satisfies Partial<WorkerEvents> as unknown as WorkerEvents;
-  const setup = { worker: 1, workers: 2, isObserved: false, configuration: {} as Configuration, env };
+  const setup = {
+    worker: 1,
+    workers: 2,
+    forTerminal: false,
+    isObserved: false,
+    configuration: {} as Configuration,
+    env,
+  };
   const worker = new WorkerProcess(setup, events);
   expect(worker.pid).toBeNull();
   const silent = once(worker.output.resume(), 'end');

@@ -1,0 +1,46 @@
+import type { ExitCode } from '../../failure.ts';
+import type { TerminalLog, TerminalLogOptions } from '../../telemetry/terminal-log.ts';
+import { isColoured } from '../../telemetry/terminal-text.ts';
+import type { Option, Terminal, Words } from './command.ts';
+
+// How the commands that run a gateway print its log: as JSON, or on a terminal as rows for people.
+
+/** The option of both commands. */
+export const JSON_LOG: Option = {
+  type: 'boolean',
+  about:
+    'Prints the log as JSON on a terminal too, as it is printed elsewhere. Without it a terminal gets a row for each request.',
+};
+
+/** The levels at which every request has a line. */
+const LEVELS_OF_REQUESTS = ['trace', 'debug', 'info'];
+
+/**
+ * Runs a gateway and prints its log.
+ * @param run gets the terminal that shows the log, or null if standard output gets it as JSON. Its gateway has ended when it
+ *   resolves.
+ */
+export async function withLog(
+  { env, isTerminal, ...terminal }: Pick<Terminal, 'env' | 'isTerminal' | 'size'>,
+  { options }: Words,
+  { logLevel, hintFor = () => null }: { readonly logLevel: string } & Pick<TerminalLogOptions, 'hintFor'>,
+  run: (log: TerminalLog | null) => Promise<ExitCode>,
+): Promise<ExitCode> {
+  if (!isTerminal || options.json === true) return run(null);
+  const { TerminalLog } = await import('../../telemetry/terminal-log.ts');
+  const log = new TerminalLog({
+    fd: process.stdout.fd,
+    size: terminal.size ?? (() => ({ columns: 80, rows: 24 })),
+    isColoured: isColoured(env),
+    hasAllRequests: LEVELS_OF_REQUESTS.includes(logLevel),
+    monotonicMs: () => performance.now(),
+    hintFor,
+  });
+  try {
+    const code = await run(log);
+    await log.end();
+    return code;
+  } finally {
+    await log.close();
+  }
+}

@@ -1,0 +1,230 @@
+import { cut, type Paint, padded, printable, type Style, widthOf, wrapped } from './terminal-text.ts';
+
+// How a terminal shows a record of the log. Every text of the record goes through `printable` before it is measured or printed.
+
+/** A parsed line of the log (docs/reference/log.md). */
+export type LogRecord = Readonly<Record<string, unknown>>;
+
+/** The columns before a request's path: time, status, method, duration. */
+const METHOD_WIDTH = 7;
+const DURATION_WIDTH = 7;
+/** Between the path and what follows. */
+const GAP = '  ';
+/** The path is aligned to this share of the columns that it shares with the text after it, within these bounds. */
+const PATH_SHARE = 0.34;
+const LEAST_PATH = 12;
+const MOST_PATH = 36;
+/** The most rows of a record that is not a request. */
+const MOST_ROWS = 8;
+
+/** Whether a record is about requests: one, or several refusals. */
+export function isRequest({ msg }: LogRecord): boolean {
+  return msg === 'request' || msg === 'refusals';
+}
+
+/**
+ * Formats a record for a terminal.
+ * @param columns of the terminal; no row is as wide as that, because some terminals wrap a full row
+ * @returns the rows, without line feeds: one for a request, up to eight for another record
+ */
+export function rowsOf(record: LogRecord, columns: number, paint: Paint): string[] {
+  return isRequest(record) ? [requestRow(record, columns - 1, paint)] : eventRows(record, columns - 1, paint);
+}
+
+function requestRow(record: LogRecord, width: number, paint: Paint): string {
+  const status = numberOf(record.status);
+  const head = [
+    { style: 'dim', text: localTime(record.time) },
+    { style: styleOf(status), text: String(status).padStart(3) },
+    { style: 'plain', text: padded(cut(textOf(record.method), 12), METHOD_WIDTH) },
+    { style: 'dim', text: durationText(numberOf(record.totalMs)).padStart(DURATION_WIDTH) },
+  ] as const;
+  const room = width - head.reduce((sum, { text }) => sum + text.length + 1, 0);
+  const { path, detail } = placed(record.path === null ? '-' : textOf(record.path), detailsOf(record), room);
+  const whole = [...head, { style: 'plain', text: path }] as const;
+  if (room < LEAST_PATH) return cut([...whole.map(({ text }) => text), detail].join(' '), width);
+  const isBad = record.code !== null && status !== 499;
+  return `${whole.map(({ style, text }) => paint(style, text)).join(' ')}${paint(isBad ? styleOf(status) : 'dim', detail)}`;
+}
+
+/** Ways to say the same after the path, the longest first. */
+interface Details {
+  readonly texts: readonly string[];
+  /** The place of the shortest that still says what matters: for it the path gives up its alignment. */
+  readonly vital: number;
+}
+
+/** Fits a path and the text after it into `room` columns. */
+function placed(path: string, { texts, vital }: Details, room: number): { path: string; detail: string } {
+  const pathWidth = widthOf(path);
+  const aligned = Math.min(Math.max(Math.round(room * PATH_SHARE), LEAST_PATH), MOST_PATH);
+  const fitting = (column: number) =>
+    texts.slice(0, vital + 1).find((text) => widthOf(text) <= room - column - GAP.length);
+  for (const column of [Math.max(aligned, pathWidth), pathWidth]) {
+    const detail = fitting(column);
+    if (detail !== undefined) return { path: padded(path, column), detail: joined(detail) };
+  }
+  const short = cut(path, Math.max(LEAST_PATH, room - GAP.length - widthOf(texts.at(-1)!)));
+  const left = room - widthOf(short) - GAP.length;
+  return { path: short, detail: joined(texts.find((text) => widthOf(text) <= left) ?? cut(texts.at(-1)!, left)) };
+}
+
+const joined = (detail: string) => (detail === '' ? '' : `${GAP}${detail}`);
+
+/** What is to be said after the path. */
+function detailsOf(record: LogRecord): Details {
+  const count = numberOf(record.count);
+  const times = count > 1 ? ` ×${grouped(count)}` : '';
+  const consumer = record.consumerId === null ? '' : `  ${textOf(record.consumerId)}`;
+  const target = record.target === null ? '' : ` → ${textOf(record.target).replace(/^https?:\/\//, '')}`;
+  const plan = textOf(record.plan ?? '');
+  if (record.code !== null) {
+    const { texts, vital } = reasonsOf(record, plan);
+    const full = [`${texts[0]}${times}${consumer}${target}`, ...texts.map((reason) => `${reason}${times}${target}`)];
+    return { texts: [...full, `${texts.at(-1)}${times}`], vital: vital + 1 };
+  }
+  const window = textOf(record.window ?? '');
+  const left = numberIn(record.remaining, window);
+  const limit = numberIn(record.limits, window);
+  const shadow = shadowOf(record);
+  const standing = left === null || limit === null ? '' : `, ${grouped(left)} of ${grouped(limit)} a ${window} left`;
+  const brief = left === null ? '' : `, ${grouped(left)} left`;
+  const texts = [
+    `${plan}${standing}${shadow}${consumer}${times}${target}`,
+    `${plan}${standing}${shadow}${times}${target}`,
+    `${plan}${brief}${times}${target}`,
+    `${plan}${brief}${times}`,
+    `${plan}${times}`,
+  ];
+  return { texts: texts.map((text) => text.trimStart()), vital: texts.length - 1 };
+}
+
+/** Why a request was refused or failed. */
+function reasonsOf(record: LogRecord, plan: string): Details {
+  const { code, cause, imposedBan, window } = record;
+  const end = againIn(record);
+  const quota = `${textOf(window ?? '')} quota of plan ${plan}`;
+  if (code === 'rate_limit_exceeded') {
+    const left = numberIn(record.remaining, textOf(window ?? ''));
+    const whole = left === null ? `${quota}${end}` : `${quota}, ${grouped(left)} left${end}`;
+    return { texts: [whole, `${quota}${end}`, quota], vital: 1 };
+  }
+  if (code === 'api_key_banned') {
+    const ban = imposedBan === null ? 'banned' : `ban ${numberOf(imposedBan)} begins`;
+    const why = `${ban} for going on after the ${quota}${end}`;
+    return { texts: [why, `${ban}, ${textOf(window ?? '')} quota${end}`, `${ban}${end}`], vital: 2 };
+  }
+  const words = textOf(code).replaceAll('_', ' ').replace('api key', 'API key');
+  return cause === null ? { texts: [words], vital: 0 } : { texts: [`${words}: ${textOf(cause)}`, words], vital: 1 };
+}
+
+function shadowOf({ shadow }: LogRecord): string {
+  return shadow === 'refused' || shadow === 'banned' ? `, ${shadow} in shadow` : '';
+}
+
+function againIn({ retryAtMs, decidedAtMs }: LogRecord): string {
+  if (typeof retryAtMs !== 'number' || typeof decidedAtMs !== 'number') return '';
+  return `, again in ${spanText(retryAtMs - decidedAtMs)}`;
+}
+
+/** What is not a field of its own: it is in the row already, or only programs use it. */
+const UNSHOWN = new Set(['level', 'time', 'msg', 'err', 'requestId', 'before', 'after', 'v', 'pid']);
+
+function eventRows(record: LogRecord, width: number, paint: Paint): string[] {
+  const level = numberOf(record.level);
+  const [word, style]: [string, Style] =
+    level >= 50 ? ['error', 'broken'] : level >= 40 ? ['warn', 'refused'] : ['info', 'dim'];
+  const time = localTime(record.time);
+  const indent = ' '.repeat(time.length + 7);
+  const room = Math.max(width - indent.length, 1);
+  const [message, ...more] = wrapped(`${textOf(record.msg)}${errorOf(record.err)}${fieldsOf(record)}`, room, MOST_ROWS);
+  if (width <= indent.length + LEAST_PATH) return [cut(`${time} ${word} ${message}`, width)];
+  const first = `${paint('dim', time)} ${paint(style, word.padEnd(5))} ${message}`;
+  return [first, ...[...more, ...stackOf(record, room)].slice(0, MOST_ROWS - 1).map((row) => `${indent}${row}`)];
+}
+
+function fieldsOf(record: LogRecord): string {
+  const fields = Object.entries(record)
+    .filter(([name, value]) => !UNSHOWN.has(name) && value !== null)
+    .map(([name, value]) => `${textOf(name)} ${textOf(value)}`);
+  return fields.length === 0 ? '' : `: ${fields.join(', ')}`;
+}
+
+function errorOf(err: unknown): string {
+  return isRecord(err) ? ` (${textOf(err.message)})` : '';
+}
+
+/** Where an error came from: only a defect has a level of `error` and a stack worth reading. */
+function stackOf({ err, msg }: LogRecord, room: number): string[] {
+  if (!isRecord(err) || typeof err.stack !== 'string' || !String(msg).startsWith('a defect')) return [];
+  return err.stack
+    .split('\n')
+    .slice(1)
+    .map((row) => cut(printable(row.trim()), room));
+}
+
+function isRecord(value: unknown): value is LogRecord {
+  return typeof value === 'object' && value !== null;
+}
+
+/** A value of a record as printable text. */
+function textOf(value: unknown): string {
+  if (Array.isArray(value)) return value.map(textOf).join(' and ');
+  return printable(typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
+}
+
+function numberOf(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
+}
+
+function numberIn(values: unknown, name: string): number | null {
+  const value = isRecord(values) ? values[name] : null;
+  return typeof value === 'number' ? value : null;
+}
+
+function styleOf(status: number): Style {
+  if (status >= 500) return 'broken';
+  if (status >= 400) return 'refused';
+  return status >= 300 ? 'moved' : 'good';
+}
+
+const DIGITS = new Intl.NumberFormat('en-US');
+
+/** A whole number with commas between thousands. */
+export function grouped(amount: number): string {
+  return DIGITS.format(amount);
+}
+
+/** `hh:mm:ss` in the time zone of this machine. */
+function localTime(time: unknown): string {
+  const date = new Date(String(time));
+  const two = (part: number) => String(part).padStart(2, '0');
+  if (Number.isNaN(date.getTime())) return '--:--:--';
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+/** How long a request took, in at most seven characters for anything below 27 hours. */
+export function durationText(ms: number): string {
+  if (ms < 9.95) return `${ms.toFixed(1)} ms`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 59_950) return `${(ms / 1_000).toFixed(1)} s`;
+  return `${Math.round(ms / 60_000)} min`;
+}
+
+/** How long a caller waits, or the gateway ran: whole seconds, rounded up, in its two largest units. */
+export function spanText(ms: number): string {
+  const seconds = Math.max(0, Math.ceil(ms / 1_000));
+  const units: readonly [number, string][] = [
+    [Math.floor(seconds / 86_400), 'd'],
+    [Math.floor(seconds / 3_600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'min'],
+    [seconds % 60, 's'],
+  ];
+  const first = units.findIndex(([amount]) => amount > 0);
+  if (first === -1) return '0 s';
+  return units
+    .slice(first, first + 2)
+    .filter(([amount]) => amount > 0)
+    .map(([amount, unit]) => `${amount} ${unit}`)
+    .join(' ');
+}
