@@ -39,7 +39,7 @@ function requestRow(record: LogRecord, width: number, paint: Paint): string {
     { style: 'plain', text: padded(cut(textOf(record.method), 12), METHOD_WIDTH) },
     { style: 'dim', text: durationText(numberOf(record.totalMs)).padStart(DURATION_WIDTH) },
   ] as const;
-  const room = width - head.reduce((sum, { text }) => sum + text.length + 1, 0);
+  const room = width - head.reduce((sum, { text }) => sum + widthOf(text) + 1, 0);
   const { path, detail } = placed(record.path === null ? '-' : textOf(record.path), detailsOf(record), room);
   const whole = [...head, { style: 'plain', text: path }] as const;
   if (room < LEAST_PATH) return cut([...whole.map(({ text }) => text), detail].join(' '), width);
@@ -58,15 +58,14 @@ interface Details {
 function placed(path: string, { texts, vital }: Details, room: number): { path: string; detail: string } {
   const pathWidth = widthOf(path);
   const aligned = Math.min(Math.max(Math.round(room * PATH_SHARE), LEAST_PATH), MOST_PATH);
-  const fitting = (column: number) =>
-    texts.slice(0, vital + 1).find((text) => widthOf(text) <= room - column - GAP.length);
-  for (const column of [Math.max(aligned, pathWidth), pathWidth]) {
-    const detail = fitting(column);
-    if (detail !== undefined) return { path: padded(path, column), detail: joined(detail) };
+  for (const choices of [texts.slice(0, vital + 1), texts]) {
+    for (const column of [Math.max(aligned, pathWidth), pathWidth]) {
+      const detail = choices.find((text) => widthOf(text) <= room - column - GAP.length);
+      if (detail !== undefined) return { path: padded(path, column), detail: joined(detail) };
+    }
   }
   const short = cut(path, Math.max(LEAST_PATH, room - GAP.length - widthOf(texts.at(-1)!)));
-  const left = room - widthOf(short) - GAP.length;
-  return { path: short, detail: joined(texts.find((text) => widthOf(text) <= left) ?? cut(texts.at(-1)!, left)) };
+  return { path: short, detail: joined(cut(texts.at(-1)!, room - widthOf(short) - GAP.length)) };
 }
 
 const joined = (detail: string) => (detail === '' ? '' : `${GAP}${detail}`);
@@ -92,8 +91,8 @@ function detailsOf(record: LogRecord): Details {
   const texts = [
     `${plan}${standing}${shadow}${consumer}${times}${target}`,
     `${plan}${standing}${shadow}${times}${target}`,
-    `${plan}${brief}${times}${target}`,
-    `${plan}${brief}${times}`,
+    `${plan}${brief}${shadow}${times}${target}`,
+    `${plan}${brief}${shadow}${times}`,
     `${plan}${times}`,
   ];
   return { texts: texts.map((text) => text.trimStart()), vital: texts.length - 1 };
@@ -107,7 +106,7 @@ function reasonsOf(record: LogRecord, plan: string): Details {
   if (code === 'rate_limit_exceeded') {
     const left = numberIn(record.remaining, textOf(window ?? ''));
     const whole = left === null ? `${quota}${end}` : `${quota}, ${grouped(left)} left${end}`;
-    return { texts: [whole, `${quota}${end}`, quota], vital: 1 };
+    return { texts: [whole, `${quota}${end}`, `${textOf(window ?? '')} quota${end}`], vital: 1 };
   }
   if (code === 'api_key_banned') {
     const ban = imposedBan === null ? 'banned' : `ban ${numberOf(imposedBan)} begins`;
@@ -115,7 +114,7 @@ function reasonsOf(record: LogRecord, plan: string): Details {
     return { texts: [why, `${ban}, ${textOf(window ?? '')} quota${end}`, `${ban}${end}`], vital: 2 };
   }
   const words = textOf(code).replaceAll('_', ' ').replace('api key', 'API key');
-  return cause === null ? { texts: [words], vital: 0 } : { texts: [`${words}: ${textOf(cause)}`, words], vital: 1 };
+  return cause === null ? { texts: [words], vital: 0 } : { texts: [`${words}: ${textOf(cause)}`, words], vital: 0 };
 }
 
 function shadowOf({ shadow }: LogRecord): string {
@@ -211,9 +210,10 @@ export function durationText(ms: number): string {
   return `${Math.round(ms / 60_000)} min`;
 }
 
-/** How long a caller waits, or the gateway ran: whole seconds, rounded up, in its two largest units. */
+/** How long a caller waits, or the gateway ran: whole seconds, rounded up; from 100 s on in its two largest units. */
 export function spanText(ms: number): string {
   const seconds = Math.max(0, Math.ceil(ms / 1_000));
+  if (seconds < 100) return `${seconds} s`;
   const units: readonly [number, string][] = [
     [Math.floor(seconds / 86_400), 'd'],
     [Math.floor(seconds / 3_600) % 24, 'h'],
@@ -221,7 +221,6 @@ export function spanText(ms: number): string {
     [seconds % 60, 's'],
   ];
   const first = units.findIndex(([amount]) => amount > 0);
-  if (first === -1) return '0 s';
   return units
     .slice(first, first + 2)
     .filter(([amount]) => amount > 0)

@@ -1,6 +1,6 @@
 import { LogOutput } from './log-output.ts';
 import { grouped, type LogRecord, rowsOf, spanText } from './terminal-line.ts';
-import { COLOURED, cut, type Paint, PLAIN, printable, wrapped } from './terminal-text.ts';
+import { COLOURED, type Paint, PLAIN, printable, wrapped } from './terminal-text.ts';
 
 /** In a second so many requests, and so many other records, are printed: half of the screen. The others are counted. */
 const SHARE_A_SECOND = 0.5;
@@ -131,7 +131,8 @@ export class TerminalLog {
         ? 'no requests'
         : `${about}${grouped(requests)} ${requests === 1 ? 'request' : 'requests'}: ${parts}`;
     const summary = `Stopped after ${ran}${this.#options.hasAllRequests ? `, ${told}` : ''}.`;
-    this.#row(this.#paint('bold', cut(summary, this.#options.size().columns - 1)));
+    for (const row of wrapped(summary, Math.max(this.#options.size().columns - 1, 20), MOST_ROWS))
+      this.#row(this.#paint('bold', row));
     await this.close();
   }
 
@@ -162,11 +163,7 @@ export class TerminalLog {
     const hint = this.#options.hintFor?.(record) ?? null;
     if (hint === null || this.#given.has(hint.id)) return;
     this.#given.add(hint.id);
-    const rows = wrapped(
-      printable(hint.text),
-      Math.max(this.#options.size().columns - HINT.length - 1, 20),
-      MOST_HINT_ROWS,
-    );
+    const rows = wrapped(printable(hint.text), Math.max(this.#options.size().columns - HINT.length - 1, 20), MOST_ROWS);
     for (const row of rows) this.#row(`${HINT}${row}`);
     if (hint.command !== null) this.#row(`${HINT}  ${this.#paint('bold', printable(hint.command))}`);
   }
@@ -207,7 +204,11 @@ export class TerminalLog {
     this.#hiddenOthers = 0;
     this.#lostRows = 0;
     this.#printed = { requests: 0, others: 0 };
-    if (told.length > 0) this.#row(this.#paint('dim', cut(`         … ${told.join('; ')}`, columns - 1)));
+    const rows = wrapped(told.join('; '), Math.max(columns - HIDDEN.length - 1, 20), MOST_ROWS);
+    if (told.length > 0)
+      rows.forEach((row, i) => {
+        this.#row(this.#paint('dim', `${i === 0 ? HIDDEN : ' '.repeat(HIDDEN.length)}${row}`));
+      });
     this.#remind(isQuiet);
     if (!isQuiet || this.#second === null) return;
     clearInterval(this.#second);
@@ -231,9 +232,11 @@ export class TerminalLog {
   }
 }
 
+/** Before the sum of what a second has left out. */
+const HIDDEN = '         … ';
 /** Below the time of the row that the hint is about. */
 const HINT = '         ';
-const MOST_HINT_ROWS = 6;
+const MOST_ROWS = 6;
 
 const DRAINING = 'draining';
 const DRAINING_ADVICE = 'draining; Ctrl-C again ends at once';
