@@ -121,6 +121,7 @@ export class TerminalLog {
 
   /** Prints what is held, and one row about all requests. */
   async end(): Promise<void> {
+    this.#reminder = null;
     this.#endSecond();
     const ran = spanText(this.#options.monotonicMs() - this.#startedAtMs);
     const parts = partsOf(this.#total);
@@ -165,7 +166,9 @@ export class TerminalLog {
     this.#given.add(hint.id);
     const rows = wrapped(printable(hint.text), Math.max(this.#options.size().columns - HINT.length - 1, 20), MOST_ROWS);
     for (const row of rows) this.#row(`${HINT}${row}`);
-    if (hint.command !== null) this.#row(`${HINT}  ${this.#paint('bold', printable(hint.command))}`);
+    if (hint.command === null) return;
+    // The terminal may wrap it: a command that this program broke into rows could not be copied whole.
+    this.print(`${HINT}  ${this.#paint('bold', printable(hint.command))}\n`);
   }
 
   #printOther(line: string): void {
@@ -173,7 +176,7 @@ export class TerminalLog {
     const record = parsed(line);
     if (record === null || isOnlyForPrograms(record)) return;
     // The terminal has printed ^C where the row begins.
-    if (record.msg === 'draining') this.#output.write('\r');
+    if (record.msg === DRAINING) this.#output.write('\r');
     this.#rows(record.msg === DRAINING ? { ...record, msg: DRAINING_ADVICE } : record);
   }
 
@@ -223,10 +226,8 @@ export class TerminalLog {
     const nowMs = this.#options.monotonicMs();
     const isInSight = reminder.rowsSince + heightOf(texts, columns) < rows;
     if (isInSight || (!isQuiet && nowMs - reminder.printedAtMs < REMIND_EVERY_MS)) return;
-    texts.forEach((text, i) => {
-      this.#output.write(`${this.#paint(i === 0 ? 'bold' : 'plain', text)}
-`);
-    });
+    const [heading, ...keys] = texts;
+    this.#output.write(`${[this.#paint('bold', heading!), ...keys].join('\n')}\n`);
     reminder.printedAtMs = nowMs;
     reminder.rowsSince = 0;
   }
