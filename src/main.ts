@@ -1,7 +1,8 @@
 import { type Command, helpOf, inColumns, parseWords, runParsed, type Terminal } from './cli/terminal/command.ts';
 import { meantBy } from './cli/terminal/did-you-mean.ts';
-import { styleFor, withTonedLead } from './cli/terminal/style.ts';
+import { withTonedLead } from './cli/terminal/style.ts';
 import { type ExitCode, Failure } from './failure.ts';
+import { styleFor } from './io/terminal-text.ts';
 
 /** Every command by its name. The module of a command is imported only when the command runs. */
 const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {

@@ -1,11 +1,11 @@
 import { type ExitCode, Failure } from '../failure.ts';
+import { momentText } from '../io/time-text.ts';
 import { type ChangeReport, differenceOf, listChanges } from '../operations/audit-report.ts';
 import type { Actor } from '../operations/audit-trail.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { type Column, printTable } from './terminal/table.ts';
-import { momentText } from './terminal/time.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
 const DEFAULT_LIMIT = '50';

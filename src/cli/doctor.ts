@@ -1,8 +1,8 @@
 import type { ExitCode } from '../failure.ts';
+import { wrapped } from '../io/terminal-text.ts';
 import { examine, type Finding } from '../serve/doctor.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { tonedStatus } from './terminal/style.ts';
-import { wrapped } from './terminal/table.ts';
 import { OF_GATEWAY } from './terminal/variables.ts';
 
 /** `tollgate doctor`: looks at everything on which a gateway with these settings depends. */

@@ -1,11 +1,11 @@
 import type { ExitCode } from '../failure.ts';
+import { momentText } from '../io/time-text.ts';
 import type { RefusedReport } from '../operations/refused-now.ts';
 import { withStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { Progress } from './terminal/output.ts';
 import { type Column, printTable } from './terminal/table.ts';
-import { momentText } from './terminal/time.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
 /** `tollgate now`: who is refused or banned at present. */

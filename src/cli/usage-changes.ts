@@ -1,6 +1,7 @@
 import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { type ExitCode, Failure } from '../failure.ts';
+import { momentText } from '../io/time-text.ts';
 import type { Action } from '../operations/audit-trail.ts';
 import { isWindow, visible } from '../operations/input-values.ts';
 import type { Operations } from '../operations/operations.ts';
@@ -9,7 +10,6 @@ import { withStore } from '../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from './operations.ts';
 import { outcomeOfDurability, recorded } from './recorded-change.ts';
 import type { Command, Terminal, Words } from './terminal/command.ts';
-import { momentText } from './terminal/time.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
 // The commands that change what a key has counted: `keys topup` and `usage reset`.

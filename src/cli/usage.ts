@@ -2,12 +2,12 @@ import type { Step } from '../admit/history.ts';
 import { type HistoryReport, instantText, STEP_MS, STEPS_KEPT } from '../admit/history-report.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
 import { type ExitCode, Failure } from '../failure.ts';
+import { momentText } from '../io/time-text.ts';
 import { withStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { barsOf } from './terminal/output.ts';
 import { table } from './terminal/table.ts';
-import { momentText } from './terminal/time.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
 /** `tollgate usage`: prints what a key has used in each window, or by hour or day. */

@@ -1,6 +1,7 @@
 import { type Limit, UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { durationMs, instant } from '../config/values.ts';
+import { escapedText } from '../io/terminal-text.ts';
 
 /** Ten years. A longer duration is probably a mistake; a key that never expires has `never`. */
 const LONGEST_MS = 3_660 * 86_400_000;
@@ -72,20 +73,4 @@ export function visible(text: string): string {
   const characters = [...text];
   const shown = escapedText(characters.slice(0, MOST_CHARACTERS).join(''));
   return shown + (characters.length > MOST_CHARACTERS ? '…' : '');
-}
-
-/** Control, format and bidirectional characters, line ends, halves of characters, and what is invisible by definition. */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}[\p{Default_Ignorable_Code_Point}--\p{Variation_Selector}]]/v;
-const EVERY_UNSEEN = new RegExp(UNSEEN, 'gv');
-
-/**
- * Makes untrusted text safe to show. A terminal would obey control characters, and invisible characters would mislead the
- * reader, so both are written as their code points, such as `\u{1b}`.
- */
-export function escapedText(text: string): string {
-  return UNSEEN.test(text) ? text.replace(EVERY_UNSEEN, escaped) : text;
-}
-
-function escaped(character: string): string {
-  return `\\u{${character.codePointAt(0)!.toString(16)}}`;
 }

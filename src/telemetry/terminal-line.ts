@@ -1,6 +1,7 @@
-import { cut, type Paint, padded, printable, type Style, widthOf, wrapped } from './terminal-text.ts';
+import { escapedText, padded, type Style, shortened, type Tone, widthOf, wrapped } from '../io/terminal-text.ts';
+import { spanText } from '../io/time-text.ts';
 
-// How a terminal shows a record of the log. Every text of the record goes through `printable` before it is measured or printed.
+// How a terminal shows a record of the log. Every text of the record goes through `escapedText` before it is measured or printed.
 
 /** A parsed line of the log (docs/reference/log.md). */
 export type LogRecord = Readonly<Record<string, unknown>>;
@@ -27,24 +28,24 @@ export function isRequest({ msg }: LogRecord): boolean {
  * @param columns of the terminal; no row is as wide as that, because some terminals wrap a full row
  * @returns the rows, without line feeds: one for a request, up to eight for another record
  */
-export function rowsOf(record: LogRecord, columns: number, paint: Paint): string[] {
-  return isRequest(record) ? [requestRow(record, columns - 1, paint)] : eventRows(record, columns - 1, paint);
+export function rowsOf(record: LogRecord, columns: number, style: Style): string[] {
+  return isRequest(record) ? [requestRow(record, columns - 1, style)] : eventRows(record, columns - 1, style);
 }
 
-function requestRow(record: LogRecord, width: number, paint: Paint): string {
+function requestRow(record: LogRecord, width: number, style: Style): string {
   const status = numberOf(record.status);
   const head = [
-    { style: 'dim', text: localTime(record.time) },
-    { style: styleOf(status), text: String(status).padStart(3) },
-    { style: 'plain', text: padded(cut(textOf(record.method), 12), METHOD_WIDTH) },
-    { style: 'dim', text: durationText(numberOf(record.totalMs)).padStart(DURATION_WIDTH) },
+    { tone: 'dim', text: localTime(record.time) },
+    { tone: toneOf(status), text: String(status).padStart(3) },
+    { tone: null, text: padded(shortened(textOf(record.method), 12), METHOD_WIDTH) },
+    { tone: 'dim', text: tookText(numberOf(record.totalMs)).padStart(DURATION_WIDTH) },
   ] as const;
   const room = width - head.reduce((sum, { text }) => sum + widthOf(text) + 1, 0);
   const { path, detail } = placed(record.path === null ? '-' : textOf(record.path), detailsOf(record), room);
-  const whole = [...head, { style: 'plain', text: path }] as const;
-  if (room < LEAST_PATH) return cut([...whole.map(({ text }) => text), detail].join(' '), width);
+  const whole = [...head, { tone: null, text: path }] as const;
+  if (room < LEAST_PATH) return shortened([...whole.map(({ text }) => text), detail].join(' '), width);
   const isBad = record.code !== null && status !== 499;
-  return `${whole.map(({ style, text }) => paint(style, text)).join(' ')}${paint(isBad ? styleOf(status) : 'dim', detail)}`;
+  return `${whole.map(({ tone, text }) => (tone === null ? text : style(tone, text))).join(' ')}${style(isBad ? toneOf(status) : 'dim', detail)}`;
 }
 
 /** Ways to say the same after the path, the longest first. */
@@ -64,8 +65,8 @@ function placed(path: string, { texts, vital }: Details, room: number): { path: 
       if (detail !== undefined) return { path: padded(path, column), detail: joined(detail) };
     }
   }
-  const short = cut(path, Math.max(LEAST_PATH, room - GAP.length - widthOf(texts.at(-1)!)));
-  return { path: short, detail: joined(cut(texts.at(-1)!, room - widthOf(short) - GAP.length)) };
+  const short = shortened(path, Math.max(LEAST_PATH, room - GAP.length - widthOf(texts.at(-1)!)));
+  return { path: short, detail: joined(shortened(texts.at(-1)!, room - widthOf(short) - GAP.length)) };
 }
 
 const joined = (detail: string) => (detail === '' ? '' : `${GAP}${detail}`);
@@ -123,22 +124,26 @@ function shadowOf({ shadow }: LogRecord): string {
 
 function againIn({ retryAtMs, decidedAtMs }: LogRecord): string {
   if (typeof retryAtMs !== 'number' || typeof decidedAtMs !== 'number') return '';
-  return `, again in ${spanText(retryAtMs - decidedAtMs)}`;
+  return `, again in ${spanText(Math.max(0, retryAtMs - decidedAtMs), Math.ceil)}`;
 }
 
 /** What is not a field of its own: it is in the row already, or only programs use it. */
 const UNSHOWN = new Set(['level', 'time', 'msg', 'err', 'requestId', 'before', 'after', 'v', 'pid']);
 
-function eventRows(record: LogRecord, width: number, paint: Paint): string[] {
+function eventRows(record: LogRecord, width: number, style: Style): string[] {
   const level = numberOf(record.level);
-  const [word, style]: [string, Style] =
-    level >= 50 ? ['error', 'broken'] : level >= 40 ? ['warn', 'refused'] : ['info', 'dim'];
+  const [word, tone]: [string, Tone] =
+    level >= 50 ? ['error', 'red'] : level >= 40 ? ['warn', 'yellow'] : ['info', 'dim'];
   const time = localTime(record.time);
   const indent = ' '.repeat(time.length + 7);
   const room = Math.max(width - indent.length, 1);
-  const [message, ...more] = wrapped(`${textOf(record.msg)}${errorOf(record.err)}${fieldsOf(record)}`, room, MOST_ROWS);
-  if (width <= indent.length + LEAST_PATH) return [cut(`${time} ${word} ${message}`, width)];
-  const first = `${paint('dim', time)} ${paint(style, word.padEnd(5))} ${message}`;
+  const [message, ...more] = rowsWithin(
+    `${textOf(record.msg)}${errorOf(record.err)}${fieldsOf(record)}`,
+    room,
+    MOST_ROWS,
+  );
+  if (width <= indent.length + LEAST_PATH) return [shortened(`${time} ${word} ${message}`, width)];
+  const first = `${style('dim', time)} ${style(tone, word.padEnd(5))} ${message}`;
   return [first, ...[...more, ...stackOf(record, room)].slice(0, MOST_ROWS - 1).map((row) => `${indent}${row}`)];
 }
 
@@ -159,7 +164,7 @@ function stackOf({ err, msg }: LogRecord, room: number): string[] {
   return err.stack
     .split('\n')
     .slice(1)
-    .map((row) => cut(printable(row.trim()), room));
+    .map((row) => shortened(escapedText(row.trim()), room));
 }
 
 function isRecord(value: unknown): value is LogRecord {
@@ -169,7 +174,7 @@ function isRecord(value: unknown): value is LogRecord {
 /** A value of a record as printable text. */
 function textOf(value: unknown): string {
   if (Array.isArray(value)) return value.map(textOf).join(' and ');
-  return printable(typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
+  return escapedText(typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
 }
 
 function numberOf(value: unknown): number {
@@ -181,10 +186,10 @@ function numberIn(values: unknown, name: string): number | null {
   return typeof value === 'number' ? value : null;
 }
 
-function styleOf(status: number): Style {
-  if (status >= 500) return 'broken';
-  if (status >= 400) return 'refused';
-  return status >= 300 ? 'moved' : 'good';
+function toneOf(status: number): Tone {
+  if (status >= 500) return 'red';
+  if (status >= 400) return 'yellow';
+  return status >= 300 ? 'cyan' : 'green';
 }
 
 const DIGITS = new Intl.NumberFormat('en-US');
@@ -203,27 +208,31 @@ function localTime(time: unknown): string {
 }
 
 /** How long a request took, in at most seven characters for anything below 27 hours. */
-export function durationText(ms: number): string {
+export function tookText(ms: number): string {
   if (ms < 9.95) return `${ms.toFixed(1)} ms`;
   if (ms < 999.5) return `${Math.round(ms)} ms`;
   if (ms < 59_950) return `${(ms / 1_000).toFixed(1)} s`;
   return `${Math.round(ms / 60_000)} min`;
 }
 
-/** How long a caller waits, or the gateway ran: whole seconds, rounded up; from 100 s on in its two largest units. */
-export function spanText(ms: number): string {
-  const seconds = Math.max(0, Math.ceil(ms / 1_000));
-  if (seconds < 100) return `${seconds} s`;
-  const units: readonly [number, string][] = [
-    [Math.floor(seconds / 86_400), 'd'],
-    [Math.floor(seconds / 3_600) % 24, 'h'],
-    [Math.floor(seconds / 60) % 60, 'min'],
-    [seconds % 60, 's'],
-  ];
-  const first = units.findIndex(([amount]) => amount > 0);
-  return units
-    .slice(first, first + 2)
-    .filter(([amount]) => amount > 0)
-    .map(([amount, unit]) => `${amount} ${unit}`)
-    .join(' ');
+/**
+ * Breaks text into rows of at most `width` cells, between words where it can.
+ * @param most rows; the last one is cut
+ */
+export function rowsWithin(text: string, width: number, most: number): string[] {
+  const rows = wrapped(text, width).flatMap((line) => pieces(line, width));
+  return rows.length <= most ? rows : [...rows.slice(0, most - 1), shortened(rows.slice(most - 1).join(' '), width)];
+}
+
+function pieces(line: string, width: number): string[] {
+  const rows = [];
+  let row = '';
+  for (const character of line) {
+    if (row !== '' && widthOf(row + character) > width) {
+      rows.push(row);
+      row = '';
+    }
+    row += character;
+  }
+  return [...rows, row];
 }

@@ -1,6 +1,7 @@
+import { escapedText, type Style } from '../io/terminal-text.ts';
+import { spanText } from '../io/time-text.ts';
 import { LogOutput } from './log-output.ts';
-import { grouped, type LogRecord, rowsOf, spanText } from './terminal-line.ts';
-import { COLOURED, type Paint, PLAIN, printable, wrapped } from './terminal-text.ts';
+import { grouped, type LogRecord, rowsOf, rowsWithin } from './terminal-line.ts';
 
 /** In a second so many requests, and so many other records, are printed: half of the screen. The others are counted. */
 const SHARE_A_SECOND = 0.5;
@@ -26,7 +27,7 @@ export interface TerminalLogOptions {
   readonly fd: number;
   /** Returns the size of the terminal, which may change. */
   readonly size: () => { readonly columns: number; readonly rows: number };
-  readonly isColoured: boolean;
+  readonly style: Style;
   /** Whether the log has a line for every request: with LOG_LEVEL=warn it has not. */
   readonly hasAllRequests: boolean;
   /** Monotonic milliseconds. */
@@ -53,7 +54,7 @@ const emptyTally = (): Tally => ({ ok: 0, refused: 0, 'refused by the service': 
  */
 export class TerminalLog {
   readonly #options: TerminalLogOptions;
-  readonly #paint: Paint;
+  readonly #style: Style;
   readonly #output: LogOutput;
   readonly #startedAtMs: number;
   readonly #total = emptyTally();
@@ -76,7 +77,7 @@ export class TerminalLog {
 
   constructor(options: TerminalLogOptions) {
     this.#options = options;
-    this.#paint = options.isColoured ? COLOURED : PLAIN;
+    this.#style = options.style;
     this.#startedAtMs = options.monotonicMs();
     this.#output = new LogOutput({
       fd: options.fd,
@@ -123,7 +124,7 @@ export class TerminalLog {
   async end(): Promise<void> {
     this.#reminder = null;
     this.#endSecond();
-    const ran = spanText(this.#options.monotonicMs() - this.#startedAtMs);
+    const ran = spanText(this.#options.monotonicMs() - this.#startedAtMs, Math.ceil);
     const parts = partsOf(this.#total);
     const requests = sumOf(this.#total);
     const about = this.#isSampled ? 'about ' : '';
@@ -132,8 +133,8 @@ export class TerminalLog {
         ? 'no requests'
         : `${about}${grouped(requests)} ${requests === 1 ? 'request' : 'requests'}: ${parts}`;
     const summary = `Stopped after ${ran}${this.#options.hasAllRequests ? `, ${told}` : ''}.`;
-    for (const row of wrapped(summary, Math.max(this.#options.size().columns - 1, 20), MOST_ROWS))
-      this.#row(this.#paint('bold', row));
+    for (const row of rowsWithin(summary, Math.max(this.#options.size().columns - 1, 20), MOST_ROWS))
+      this.#row(this.#style('bold', row));
     await this.close();
   }
 
@@ -164,11 +165,15 @@ export class TerminalLog {
     const hint = this.#options.hintFor?.(record) ?? null;
     if (hint === null || this.#given.has(hint.id)) return;
     this.#given.add(hint.id);
-    const rows = wrapped(printable(hint.text), Math.max(this.#options.size().columns - HINT.length - 1, 20), MOST_ROWS);
+    const rows = rowsWithin(
+      escapedText(hint.text),
+      Math.max(this.#options.size().columns - HINT.length - 1, 20),
+      MOST_ROWS,
+    );
     for (const row of rows) this.#row(`${HINT}${row}`);
     if (hint.command === null) return;
     // The terminal may wrap it: a command that this program broke into rows could not be copied whole.
-    this.print(`${HINT}  ${this.#paint('bold', printable(hint.command))}\n`);
+    this.print(`${HINT}  ${this.#style('bold', escapedText(hint.command))}\n`);
   }
 
   #printOther(line: string): void {
@@ -181,7 +186,7 @@ export class TerminalLog {
   }
 
   #rows(record: LogRecord): void {
-    for (const row of rowsOf(record, this.#options.size().columns, this.#paint)) this.#row(row);
+    for (const row of rowsOf(record, this.#options.size().columns, this.#style)) this.#row(row);
   }
 
   #row(row: string): void {
@@ -207,10 +212,10 @@ export class TerminalLog {
     this.#hiddenOthers = 0;
     this.#lostRows = 0;
     this.#printed = { requests: 0, others: 0 };
-    const rows = wrapped(told.join('; '), Math.max(columns - HIDDEN.length - 1, 20), MOST_ROWS);
+    const rows = rowsWithin(told.join('; '), Math.max(columns - HIDDEN.length - 1, 20), MOST_ROWS);
     if (told.length > 0)
       rows.forEach((row, i) => {
-        this.#row(this.#paint('dim', `${i === 0 ? HIDDEN : ' '.repeat(HIDDEN.length)}${row}`));
+        this.#row(this.#style('dim', `${i === 0 ? HIDDEN : ' '.repeat(HIDDEN.length)}${row}`));
       });
     this.#remind(isQuiet);
     if (!isQuiet || this.#second === null) return;
@@ -227,7 +232,7 @@ export class TerminalLog {
     const isInSight = reminder.rowsSince + heightOf(texts, columns) < rows;
     if (isInSight || (!isQuiet && nowMs - reminder.printedAtMs < REMIND_EVERY_MS)) return;
     const [heading, ...keys] = texts;
-    this.#output.write(`${[this.#paint('bold', heading!), ...keys].join('\n')}\n`);
+    this.#output.write(`${[this.#style('bold', heading!), ...keys].join('\n')}\n`);
     reminder.printedAtMs = nowMs;
     reminder.rowsSince = 0;
   }

@@ -2,8 +2,9 @@ import { stripVTControlCharacters } from 'node:util';
 import fc from 'fast-check';
 import stringWidth from 'string-width';
 import { describe, expect, test } from 'vitest';
-import { type Style, withTonedLead } from '../../src/cli/terminal/style.ts';
-import { type Column, printTable, shortened, table, wrapped } from '../../src/cli/terminal/table.ts';
+import { withTonedLead } from '../../src/cli/terminal/style.ts';
+import { type Column, printTable, table } from '../../src/cli/terminal/table.ts';
+import { type Style, shortened } from '../../src/io/terminal-text.ts';
 
 const HEADS = ['id', 'name', 'used'];
 const ROWS = [
@@ -216,13 +217,4 @@ test('the header is bold, and of a status the word has its colour', () => {
   expect(text).toBe('<bold>STATE</>   <bold>NAME</>\n<green>active</>  active\nother   x\n');
   expect(withTonedLead('warning: x\n', (tone, it) => `<${tone}>${it}</>`)).toBe('<yellow>warning:</> x\n');
   expect(withTonedLead('a warning: x\n', coloured)).toBe('a warning: x\n');
-});
-
-test.each([
-  ['one two three', 7, ['one two', 'three']],
-  ['日本 日本', 5, ['日本', '日本']],
-  ['https://a.example/long', 5, ['https://a.example/long']],
-  ['', 5, ['']],
-])('%j in lines of %i cells is %j', (text, width, lines) => {
-  expect(wrapped(text, width)).toEqual(lines);
 });

@@ -60,7 +60,7 @@ describe('on a terminal tollgate start', () => {
     const requests = rows.filter((row) => /^\d\d:\d\d:\d\d \d{3} /.test(row));
     expect(requests.length).toBeGreaterThan(10);
     for (const row of requests) expect(row.length, row).toBeLessThan(80);
-    expect(running.stdout).toContain('\x1b[32m200\x1b[0m');
+    expect(running.stdout).toContain('\x1b[32m200\x1b[39m');
     expect(running.stdout).not.toMatch(/"msg"|secret/);
   });
 

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { closeSync, constants, openSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { PLAIN } from '../../src/io/terminal-text.ts';
 import { TerminalLog, type TerminalLogOptions } from '../../src/telemetry/terminal-log.ts';
 import { lineOf } from '../simulate/recorded.ts';
 import { atEnd } from '../support/endings.ts';
@@ -25,7 +26,7 @@ async function terminal(options: Partial<TerminalLogOptions> = {}) {
   const log = new TerminalLog({
     fd,
     size: () => ({ columns: 80, rows: 24 }),
-    isColoured: false,
+    style: PLAIN,
     hasAllRequests: true,
     monotonicMs: () => clock.nowMs,
     ...options,

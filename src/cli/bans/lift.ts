@@ -1,10 +1,10 @@
 import type { ExitCode } from '../../failure.ts';
+import { momentText } from '../../io/time-text.ts';
 import type { SpentWindow } from '../../operations/usage-changes.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { outcomeOfDurability, recorded } from '../recorded-change.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
-import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 
 /** `tollgate bans lift`: ends a ban now. */

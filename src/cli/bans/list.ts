@@ -1,10 +1,10 @@
 import type { ExitCode } from '../../failure.ts';
+import { momentText } from '../../io/time-text.ts';
 import { banReport } from '../../operations/operations.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { type Column, printTable } from '../terminal/table.ts';
-import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 
 const COLUMNS: readonly Column[] = [

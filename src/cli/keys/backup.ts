@@ -5,6 +5,7 @@ import { backupPassphraseOf, faultOfPassphrase } from '../../config/environment.
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isSameDigest } from '../../identify/api-key.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
+import { momentText } from '../../io/time-text.ts';
 import type { ChangeResult } from '../../operations/audit-trail.ts';
 import { type Backup, backupText, verifiedBackup } from '../../operations/backup/backup-keys.ts';
 import { type RestoredKey, restoreKeys } from '../../operations/backup/restore-keys.ts';
@@ -14,7 +15,6 @@ import { operationsOn } from '../operations.ts';
 import { outcomeOfError, recorded } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
-import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json } from './text-form.ts';
 

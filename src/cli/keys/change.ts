@@ -1,5 +1,6 @@
 import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { momentText } from '../../io/time-text.ts';
 import { keyStateOf } from '../../operations/audit-trail.ts';
 import type { KeyEdits } from '../../operations/key-changes.ts';
 import { keyReport, keyReportWithSecret, timeOf } from '../../operations/key-report.ts';
@@ -7,7 +8,6 @@ import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { outcomeOfDurability, recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
-import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, readDuration, readLimits, readMoment } from './text-form.ts';
 

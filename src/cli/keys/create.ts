@@ -2,12 +2,12 @@ import { existsSync } from 'node:fs';
 import type { Limits } from '../../admit/plan.ts';
 import { configurationFrom } from '../../config/settings.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { momentText } from '../../io/time-text.ts';
 import { keyReportWithSecret } from '../../operations/key-report.ts';
 import { nameOfStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
-import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, readLimits, readMoment } from './text-form.ts';
 

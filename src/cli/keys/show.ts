@@ -3,7 +3,8 @@ import type { Plan, Plans } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
-import { escapedText } from '../../operations/input-values.ts';
+import { escapedText } from '../../io/terminal-text.ts';
+import { momentText } from '../../io/time-text.ts';
 import { type KeyReport, keyReport, timeOf, type WholeKeyReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
 import { withStore } from '../../serve/open-store.ts';
@@ -12,7 +13,6 @@ import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
-import { momentText } from '../terminal/time.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
 

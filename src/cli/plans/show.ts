@@ -3,9 +3,9 @@ import type { BanRule, Plan } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { configurationFrom } from '../../config/settings.ts';
 import type { ExitCode } from '../../failure.ts';
+import { durationText } from '../../io/time-text.ts';
 import type { Command } from '../terminal/command.ts';
 import { table } from '../terminal/table.ts';
-import { durationText } from '../terminal/time.ts';
 
 /** `tollgate plans show`: prints the plans that a gateway with these settings would apply. */
 export const plansShow: Command = {

@@ -1,8 +1,8 @@
 import { parseArgs } from 'node:util';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isOwnForm } from '../../identify/api-key.ts';
+import type { Style } from '../../io/terminal-text.ts';
 import { meantBy } from './did-you-mean.ts';
-import type { Style } from './style.ts';
 import { VARIABLES, type Variable } from './variables.ts';
 
 /** One option of a command. Every option has a sentence for `--help`. */

@@ -1,6 +1,6 @@
 import type { ExitCode } from '../../failure.ts';
+import { PLAIN } from '../../io/terminal-text.ts';
 import type { TerminalLog, TerminalLogOptions } from '../../telemetry/terminal-log.ts';
-import { isColoured } from '../../telemetry/terminal-text.ts';
 import type { Option, Terminal, Words } from './command.ts';
 
 // How the commands that run a gateway print its log: as JSON, or on a terminal as rows for people.
@@ -21,7 +21,7 @@ const LEVELS_OF_REQUESTS = ['trace', 'debug', 'info'];
  *   resolves.
  */
 export async function withLog(
-  { env, isTerminal, ...terminal }: Pick<Terminal, 'env' | 'isTerminal' | 'size'>,
+  { isTerminal, ...terminal }: Pick<Terminal, 'isTerminal' | 'size' | 'style'>,
   { options }: Words,
   { logLevel, hintFor = () => null }: { readonly logLevel: string } & Pick<TerminalLogOptions, 'hintFor'>,
   run: (log: TerminalLog | null) => Promise<ExitCode>,
@@ -31,7 +31,7 @@ export async function withLog(
   const log = new TerminalLog({
     fd: process.stdout.fd,
     size: terminal.size ?? (() => ({ columns: 80, rows: 24 })),
-    isColoured: isColoured(env),
+    style: terminal.style ?? PLAIN,
     hasAllRequests: LEVELS_OF_REQUESTS.includes(logLevel),
     monotonicMs: () => performance.now(),
     hintFor,

@@ -1,5 +1,5 @@
+import { spanText } from '../../io/time-text.ts';
 import type { Terminal } from './command.ts';
-import { spanText } from './time.ts';
 
 // What commands draw on a terminal beside tables: bars, and the progress of long work.
 

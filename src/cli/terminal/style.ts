@@ -1,19 +1,4 @@
-import { styleText } from 'node:util';
-
-/** Colours that a terminal shows in its own palette, so that they fit light and dark ones. */
-export type Tone = 'bold' | 'green' | 'yellow' | 'red';
-
-/** Gives text a tone, or returns it as it is. The text says the same without. */
-export type Style = (tone: Tone, text: string) => string;
-
-/**
- * The style for what is written to a stream. NO_COLOR decides unless it is empty (no-color.org); after it Node's `styleText`, by
- * FORCE_COLOR, by TERM, and by whether the stream is a terminal. Node alone would prefer FORCE_COLOR.
- */
-export function styleFor(stream: NodeJS.WriteStream, { NO_COLOR = '' }: NodeJS.ProcessEnv): Style {
-  if (NO_COLOR !== '') return (_, text) => text;
-  return (tone, text) => (text === '' ? text : styleText(tone, text, { stream }));
-}
+import type { Style, Tone } from '../../io/terminal-text.ts';
 
 const TONES: Readonly<Record<string, Tone>> = {
   ok: 'green',

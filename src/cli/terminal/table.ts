@@ -1,7 +1,6 @@
-import stringWidth from 'string-width';
-import { escapedText } from '../../operations/input-values.ts';
+import { escapedText, PLAIN, type Style, shortened, widthOf } from '../../io/terminal-text.ts';
 import type { Terminal } from './command.ts';
-import { type Style, tonedStatus } from './style.ts';
+import { tonedStatus } from './style.ts';
 
 // Tables: aligned columns on a terminal, and elsewhere lines with tabs (contract section 1).
 
@@ -56,23 +55,23 @@ export function table(columns: Columns, rows: Rows, terminal: Output): string {
 }
 
 function tabbedText(specs: readonly Column[], heads: readonly string[] | null, rows: Rows, terminal: Output): string {
-  const { style = plain } = terminal;
+  const { style = PLAIN } = terminal;
   const line = (cells: readonly string[]) => `${cells.join('\t')}\n`;
   const styled = (row: readonly string[]) => row.map((cell, i) => tonedCell(specs[i], cell, cell, style));
   return (heads === null ? '' : line(heads.map((head) => style('bold', head)))) + rows.map(styled).map(line).join('');
 }
 
 function alignedText(specs: readonly Column[], heads: readonly string[] | null, rows: Rows, terminal: Output): string {
-  const { style = plain, columns: available = null } = terminal;
+  const { style = PLAIN, columns: available = null } = terminal;
   const natural = specs.map((_, i) =>
     // Math.max(...) would fail here: there may be more rows than a call takes arguments.
-    rows.reduce((width, row) => Math.max(width, stringWidth(row[i] ?? '')), stringWidth(heads?.[i] ?? '')),
+    rows.reduce((width, row) => Math.max(width, widthOf(row[i] ?? '')), widthOf(heads?.[i] ?? '')),
   );
   const isNumeric = specs.map(
     (_, i) => rows.some((row) => /[0-9]/.test(row[i] ?? '')) && rows.every((row) => NUMBER.test(row[i] ?? '')),
   );
   const needs = specs.map(({ head, rank, isWhole }, i) => {
-    const least = isWhole || isNumeric[i] ? natural[i]! : Math.max(LEAST_WIDTH, heads === null ? 0 : stringWidth(head));
+    const least = isWhole || isNumeric[i] ? natural[i]! : Math.max(LEAST_WIDTH, heads === null ? 0 : widthOf(head));
     const isEmpty = rows.every((row) => (row[i] ?? '') === '');
     return { natural: natural[i]!, least: Math.min(natural[i]!, least), rank: isEmpty ? Infinity : (rank ?? i) };
   });
@@ -89,7 +88,7 @@ function alignedText(specs: readonly Column[], heads: readonly string[] | null, 
     for (const [i, width] of widths.entries()) {
       if (width === LEFT_OUT) continue;
       const shown = isNumeric[i] ? wholeOrCut(row[i] ?? '', width) : shortened(row[i] ?? '', width);
-      const space = width - stringWidth(shown);
+      const space = width - widthOf(shown);
       put(shown === '' ? '' : toned(shown, i), isNumeric[i] ? space : 0, (isNumeric[i] ? 0 : space) + GAP);
     }
     put(end, 0, 0);
@@ -98,8 +97,6 @@ function alignedText(specs: readonly Column[], heads: readonly string[] | null, 
   const header = heads === null ? '' : line(heads, (shown) => style('bold', shown), hasMark ? CUT : '');
   return header + rows.map((row) => line(row, (shown, i) => tonedCell(specs[i], row[i]!, shown, style), '')).join('');
 }
-
-const plain: Style = (_, text) => text;
 
 /** @param shown the cell, or what is left of it */
 function tonedCell(spec: Column | undefined, cell: string, shown: string, style: Style): string {
@@ -152,29 +149,5 @@ function widen(widths: number[], needs: readonly Need[], room: number): void {
 
 /** A part of a number would be another number. */
 function wholeOrCut(text: string, width: number): string {
-  return stringWidth(text) <= width ? text : CUT;
-}
-
-const GRAPHEMES = new Intl.Segmenter();
-
-/** The beginning of a text, with `…` if it is not the whole, in at most `width` cells, of which there is at least one. */
-export function shortened(text: string, width: number): string {
-  if (stringWidth(text) <= width) return text;
-  let shown = '';
-  for (const { segment } of GRAPHEMES.segment(text)) {
-    if (stringWidth(shown + segment + CUT) > width) break;
-    shown += segment;
-  }
-  return shown + CUT;
-}
-
-/** Breaks a text between words into lines of at most `width` cells; a longer word has a line for itself. */
-export function wrapped(text: string, width: number): string[] {
-  const lines: string[] = [];
-  for (const word of text.split(' ')) {
-    const longer = lines.length === 0 ? word : `${lines.at(-1)} ${word}`;
-    if (lines.length > 0 && stringWidth(longer) <= width) lines[lines.length - 1] = longer;
-    else lines.push(word);
-  }
-  return lines;
+  return widthOf(text) <= width ? text : CUT;
 }

@@ -16,8 +16,6 @@ export const VARIABLES = {
   WORKERS: 'How many processes serve, or auto for one for each core.',
   OTEL_EXPORTER_OTLP_ENDPOINT: "Where traces are sent; OpenTelemetry's other variables apply as well.",
   PETS_PORT: 'The port of the pet service, 9000 unless set.',
-  NO_COLOR: 'If it is set, the log on a terminal has no colours.',
-  FORCE_COLOR: 'The log on a terminal has colours even with NO_COLOR or TERM=dumb; none if it is 0 or false.',
   BACKUP_PASSPHRASE: 'The passphrase of the backup. BACKUP_PASSPHRASE_FILE names a file that holds it.',
   NO_COLOR: 'If it is not empty, nothing is coloured. FORCE_COLOR=1 colours what is not on a terminal as well.',
 } as const;
@@ -46,5 +44,5 @@ export const OF_GATEWAY: readonly Variable[] = [
     'UPSTREAM_URL',
     'LOG_LEVEL',
   ] as const),
-  ...(['WORKERS', 'OTEL_EXPORTER_OTLP_ENDPOINT', 'NO_COLOR', 'FORCE_COLOR'] as const),
+  ...(['WORKERS', 'OTEL_EXPORTER_OTLP_ENDPOINT'] as const),
 ];

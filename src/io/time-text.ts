@@ -1,6 +1,5 @@
-import type { Terminal } from './command.ts';
-
-// How commands write times. Settings and options have their own notation for durations (`30m`), which `config/values.ts` reads.
+// How the output of commands and the log on a terminal write times. Settings and options have their own notation for durations
+// (`30m`), which `config/values.ts` reads.
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
@@ -13,7 +12,7 @@ const DAY_MS = 24 * HOUR_MS;
  * @param atMs Unix milliseconds
  * @param nowMs Unix milliseconds
  */
-export function momentText(atMs: number, nowMs: number, { isTerminal }: Pick<Terminal, 'isTerminal'>): string {
+export function momentText(atMs: number, nowMs: number, { isTerminal }: { readonly isTerminal: boolean }): string {
   if (!isTerminal) return new Date(atMs).toISOString();
   if (atMs > nowMs) return `in ${spanText(atMs - nowMs, Math.ceil)}`;
   return nowMs - atMs < SECOND_MS ? 'now' : `${spanText(nowMs - atMs, Math.floor)} ago`;

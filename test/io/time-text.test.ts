@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { durationText, momentText } from '../../src/cli/terminal/time.ts';
+import { durationText, momentText } from '../../src/io/time-text.ts';
 
 const NOW_MS = Date.UTC(2026, 0, 31, 12);
 const [S, MIN, H, D] = [1_000, 60_000, 3_600_000, 86_400_000];
