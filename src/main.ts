@@ -19,6 +19,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'keys delete': async () => (await import('./cli/keys/change.ts')).keysDelete,
   'keys update': async () => (await import('./cli/keys/change.ts')).keysUpdate,
   'keys topup': async () => (await import('./cli/usage-changes.ts')).keysTopUp,
+  'keys apply': async () => (await import('./cli/keys/apply.ts')).keysApply,
   'keys import': async () => (await import('./cli/keys/import.ts')).keysImport,
   'keys export': async () => (await import('./cli/keys/export.ts')).keysExport,
   'keys backup': async () => (await import('./cli/keys/backup.ts')).keysBackup,

@@ -14,7 +14,16 @@ const FIRST: Readonly<Record<string, readonly string[]>> = {
     ...['admin-api', 'migrate', 'containers', 'kubernetes', 'load-test'],
   ],
   operate: ['redis', 'workers', 'outages', 'alerts', 'observe', 'security', 'audit', 'backup', 'upgrade'],
-  reference: ['gateway-yaml', 'plans-yaml', 'commands', 'headers-and-errors', 'admin-api', 'metrics', 'log'],
+  reference: [
+    'gateway-yaml',
+    'plans-yaml',
+    'keys-yaml',
+    'commands',
+    'headers-and-errors',
+    'admin-api',
+    'metrics',
+    'log',
+  ],
   internals: ['way-of-a-request', 'source-map', 'simulated-fleet', 'libraries', 'performance', 'glossary'],
 };
 

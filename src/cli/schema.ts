@@ -7,7 +7,7 @@ import type { Command } from './terminal/command.ts';
 /** `tollgate schema`: generates the committed JSON Schemas from the schemas with which the gateway checks its settings. */
 export const schema: Command = {
   name: 'schema',
-  about: 'Writes the JSON Schemas of gateway.yaml and plans.yaml into config/.',
+  about: 'Writes the JSON Schemas of gateway.yaml, plans.yaml and keys.yaml into config/.',
   positionals: [],
   environment: [],
   examples: ['tollgate schema'],

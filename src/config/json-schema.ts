@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { gatewaySchema } from './gateway-schema.ts';
+import { keysSchema } from './keys-file.ts';
 import { plansSchema } from './plans.ts';
 
 /** The text of each JSON Schema (2020-12) by its file name in config/. Editors use them to complete and check settings. */
@@ -7,6 +8,7 @@ export function jsonSchemas(): ReadonlyMap<string, string> {
   return new Map([
     ['gateway.schema.json', textOf(gatewaySchema)],
     ['plans.schema.json', textOf(plansSchema)],
+    ['keys.schema.json', textOf(keysSchema)],
   ]);
 }
 

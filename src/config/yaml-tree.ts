@@ -54,7 +54,7 @@ export interface TreeBounds {
   readonly isForeign: boolean;
 }
 
-const OF_SETTINGS: TreeBounds = { depth: MAX_DEPTH, parts: MAX_PARTS, isForeign: false };
+export const OF_SETTINGS: TreeBounds = { depth: MAX_DEPTH, parts: MAX_PARTS, isForeign: false };
 
 /**
  * Reads YAML 1.2 text as one document of plain data, with positions.

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type Fault, inOrder, type Path, printPath, quoted } from './fault.ts';
-import { readTree, type Tree, type TreeFault } from './yaml-tree.ts';
+import { OF_SETTINGS, readTree, type Tree, type TreeFault } from './yaml-tree.ts';
 
 /** Records a fault or a warning at a path. @param part what the position points at; the value if left out */
 export type Note = (path: Path, message: string, part?: 'key' | 'value') => void;
@@ -12,6 +12,8 @@ export interface FileKind<Schema extends FileSchema> {
   readonly schema: Schema;
   /** Paths that a later version supports: `listen.tls`, `routes.*.auth`. */
   readonly later: readonly string[];
+  /** Names, values and marks that one file may have; as many as a file of settings if left out. */
+  readonly mostParts?: number;
   /**
    * Checks rules that involve several values. `raw` is the document before validation and may have faults anywhere, so
    * that an operator sees all faults at once.
@@ -39,7 +41,10 @@ export function parseYaml<Schema extends FileSchema>(
     path: printPath(fault.path),
     message: fault.message,
   });
-  const { tree, faults: broken } = readTree(text.startsWith('\uFEFF') ? text.slice(1) : text);
+  const { tree, faults: broken } = readTree(
+    text.startsWith('\uFEFF') ? text.slice(1) : text,
+    kind.mostParts === undefined ? OF_SETTINGS : { ...OF_SETTINGS, parts: kind.mostParts },
+  );
   if (tree === null) return { faults: inOrder(broken.map(placed)), warnings: [] };
   const foreign = foreignFault(tree, knownKeys(kind.schema));
   if (foreign !== null) return { faults: [placed(foreign)], warnings: [] };

@@ -14,6 +14,12 @@ export interface StoredSecret {
   readonly expiresAtMs: number | null;
 }
 
+/** An entry of keys.yaml: the name of the set, and the name of the entry in it. */
+export interface AppliedEntry {
+  readonly set: string;
+  readonly name: string;
+}
+
 /** One API key. Quota and bans belong to its `id`, whichever of its secrets is used. */
 export interface StoredKey {
   readonly id: string;
@@ -38,6 +44,8 @@ export interface StoredKey {
    * that an import does not bring the key back. Absent for other keys.
    */
   readonly deletedAtMs?: number;
+  /** The entry of keys.yaml that `tollgate keys apply` has made or adopted the key for; absent for other keys. */
+  readonly applied?: AppliedEntry;
   /** Recognises a repeated request for the same creation (operations/create-once.ts); absent if that is not possible. */
   readonly creation?: { readonly salt: string; readonly body: string };
 }
@@ -166,6 +174,7 @@ const STORED_KEY = z.looseObject({
   secrets: z.array(SECRET),
   retired: z.array(z.string()).optional(),
   deletedAtMs: moment.optional(),
+  applied: z.looseObject({ set: z.string(), name: z.string() }).optional(),
   creation: z.looseObject({ salt: z.string(), body: z.string() }).optional(),
 });
 

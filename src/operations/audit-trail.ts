@@ -192,9 +192,12 @@ export interface KeyState {
   readonly expiresAt: string | null;
   readonly revokedAt: string | null;
   readonly secrets: readonly string[];
+  /** The set and the entry of keys.yaml that manage the key, as `SET/ENTRY`; absent if none does. */
+  readonly entry?: string;
 }
 
-export function keyStateOf({ plan, limits, name, owner, expiresAtMs, revokedAtMs, secrets }: StoredKey): KeyState {
+export function keyStateOf(key: StoredKey): KeyState {
+  const { plan, limits, name, owner, expiresAtMs, revokedAtMs, secrets, applied } = key;
   return {
     plan,
     limits,
@@ -203,6 +206,7 @@ export function keyStateOf({ plan, limits, name, owner, expiresAtMs, revokedAtMs
     expiresAt: timeOf(expiresAtMs),
     revokedAt: timeOf(revokedAtMs),
     secrets: secrets.map(({ last4 }) => last4),
+    ...(applied === undefined ? {} : { entry: `${applied.set}/${applied.name}` }),
   };
 }
 

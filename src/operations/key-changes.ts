@@ -1,7 +1,7 @@
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
-import { digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
+import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
 import { visible } from './input-values.ts';
 
 /** The attributes of a new key. */
@@ -184,6 +184,8 @@ export interface KeyEdits {
   readonly notes?: string | null;
   readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
   readonly expiresAtMs?: number | null;
+  /** The entry of keys.yaml that manages the key from now on. */
+  readonly applied?: AppliedEntry;
 }
 
 /**
@@ -209,6 +211,7 @@ export function edited(
     name: edits.name === undefined ? key.name : label('name', edits.name),
     owner: edits.owner === undefined ? key.owner : label('owner', edits.owner),
     expiresAtMs: edits.expiresAtMs === undefined ? key.expiresAtMs : edits.expiresAtMs,
+    ...(edits.applied === undefined ? {} : { applied: edits.applied }),
   };
   // Operators can rename a key whose plan is no longer in plans.yaml. A new plan or limit is checked.
   if (edits.plan !== undefined || edits.limits !== undefined) refuseUnusable(next, plans);

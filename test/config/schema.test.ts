@@ -6,12 +6,14 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { jsonSchemas } from '../../src/config/json-schema.ts';
+import { parseKeysFile } from '../../src/config/keys-file.ts';
 import { MISTAKES } from './mistakes.ts';
 
 const ajv = new Ajv2020({ strict: true, strictTypes: false });
 const validate = {
   gateway: ajv.compile(JSON.parse(readFileSync('config/gateway.schema.json', 'utf8'))),
   plans: ajv.compile(JSON.parse(readFileSync('config/plans.schema.json', 'utf8'))),
+  keys: ajv.compile(JSON.parse(readFileSync('config/keys.schema.json', 'utf8'))),
 };
 
 describe('the JSON Schemas', () => {
@@ -26,6 +28,10 @@ describe('the JSON Schemas', () => {
     expect(plans.split('\n')[0]).toBe('# yaml-language-server: $schema=config/plans.schema.json');
     expect([validate.gateway(parse(gateway)), validate.gateway.errors]).toEqual([true, null]);
     expect([validate.plans(parse(plans)), validate.plans.errors]).toEqual([true, null]);
+    const keys = readFileSync('config/keys.yaml', 'utf8');
+    expect(keys.split('\n')[0]).toBe('# yaml-language-server: $schema=keys.schema.json');
+    expect([validate.keys(parse(keys)), validate.keys.errors]).toEqual([true, null]);
+    expect(parseKeysFile(keys, 'keys.yaml', ['pro'])).not.toHaveProperty('faults');
   });
 
   test.each(Object.entries(MISTAKES).filter(([, { schema }]) => schema !== 'unreadable'))(
@@ -65,7 +71,8 @@ test('tollgate schema writes what is not current, and --check exits with 1 until
   try {
     expect(run().status).toBe(1);
     mkdirSync(join(folder, 'config'));
-    cpSync('config/plans.schema.json', join(folder, 'config/plans.schema.json'));
+    for (const name of ['plans', 'keys'])
+      cpSync(`config/${name}.schema.json`, join(folder, `config/${name}.schema.json`));
     writeFileSync(join(folder, 'config/gateway.schema.json'), '{}\n');
     expect(run('--check')).toMatchObject({
       status: 1,

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { gatewaySchema } from '../../src/config/gateway-schema.ts';
+import { parseKeysFile } from '../../src/config/keys-file.ts';
 import { parsePlans, plansSchema } from '../../src/config/plans.ts';
 import { type CommandHelp, commandHelps } from '../../tools/docs/commands.ts';
 import { slugOf } from '../../tools/docs/slug.ts';
@@ -139,6 +140,7 @@ function faultsOf(text: string): readonly unknown[] {
     return faultsOf(`routes:\n${text.replace(/^/gm, '  ')}`);
   }
   const keys = content !== null && typeof content === 'object' && !Array.isArray(content) ? Object.keys(content) : [];
+  if (keys.includes('set') && keys.includes('keys')) return faultsIn(parseKeysFile(text, 'keys.yaml', ['pro']));
   const isPartOf = (schema: { readonly shape: object }) => keys.some((key) => key in schema.shape);
   if (isPartOf(plansSchema)) {
     const plans = keys.includes('plans') ? '' : 'plans: { some: { limits: { minute: 1 } } }\n';

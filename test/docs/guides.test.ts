@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import manifest from '../../package.json' with { type: 'json' };
+import { parseKeysFile } from '../../src/config/keys-file.ts';
 import { loadConfiguration } from '../../src/config/settings.ts';
 import { main } from '../../src/main.ts';
 import { ROOMS } from '../support/architecture.ts';
@@ -131,10 +132,14 @@ describe('each piece of YAML', () => {
 
   test('says whose it is', () => {
     expect(pieces.length).toBeGreaterThan(8);
-    for (const { page, text } of pieces) expect(text, page).toMatch(/^# (gateway|plans)\.yaml\n/);
+    for (const { page, text } of pieces) expect(text, page).toMatch(/^# (gateway|plans|keys)\.yaml\n/);
   });
 
   test.each(pieces)('of $page is accepted', async ({ text }) => {
+    if (text.startsWith('# keys.yaml')) {
+      expect(parseKeysFile(text, 'keys.yaml', ['pro', 'business'])).not.toHaveProperty('faults');
+      return;
+    }
     const folder = await temporaryFolder();
     const [gateway, plans] = [join(folder, 'gateway.yaml'), join(folder, 'plans.yaml')];
     const ours = readFileSync(join(ROOT, 'config/gateway.yaml'), 'utf8');

@@ -7,7 +7,7 @@ import { licencesPage } from './licences.ts';
 import { metricsPage } from './metrics.ts';
 import { reliabilityPage } from './reliability.ts';
 import { ROOT } from './root.ts';
-import { gatewayYamlPage, plansYamlPage } from './settings.ts';
+import { gatewayYamlPage, keysYamlPage, plansYamlPage } from './settings.ts';
 
 /** The text of each generated page by its path in the repository. */
 export async function generatedPages(): Promise<ReadonlyMap<string, string>> {
@@ -15,6 +15,7 @@ export async function generatedPages(): Promise<ReadonlyMap<string, string>> {
     ['docs/reliability.md', reliabilityPage(read('docs/reliability.md'))],
     ['docs/reference/gateway-yaml.md', gatewayYamlPage()],
     ['docs/reference/plans-yaml.md', plansYamlPage()],
+    ['docs/reference/keys-yaml.md', keysYamlPage()],
     ['docs/reference/commands.md', await commandsPage()],
     ['docs/reference/admin-api.md', adminApiPage()],
     ['docs/reference/metrics.md', metricsPage()],

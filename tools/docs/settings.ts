@@ -42,6 +42,13 @@ bans stay, and a raised limit helps a throttled key at once. The [contract](../c
   ]);
 }
 
+export function keysYamlPage(): string {
+  return page('keys.yaml', 'config/keys.schema.json', 'config/keys.yaml', [
+    `\`tollgate keys apply FILE\` makes and changes API keys so that they are as such a file says. No gateway reads it, and it holds no
+secrets. [The guide](../guides/keys.md#keys-in-a-file) says how apply works. A name in capitals stands for a name that you choose.`,
+  ]);
+}
+
 function page(name: string, schemaFile: string, exampleFile: string, intro: readonly string[]): string {
   const schema = JSON.parse(read(schemaFile)) as Schema;
   const sections = Object.entries(schema.properties ?? {}).map(([key, inner]) =>

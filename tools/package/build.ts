@@ -6,7 +6,7 @@ import { ROOT } from '../docs/root.ts';
 
 /** Files beside the compiled ones, as they lie in the repository. */
 const ALSO = ['LICENSE', 'README.md', 'CHANGELOG.md', 'plans.yaml', 'config/gateway.yaml'] as const;
-const SCHEMAS = ['config/gateway.schema.json', 'config/plans.schema.json'] as const;
+const SCHEMAS = ['config/gateway.schema.json', 'config/plans.schema.json', 'config/keys.schema.json'] as const;
 /** The page of the console goes as it is: the gateway removes its types when it serves it, in a clone as in the package. */
 const PAGE = join('src', 'admin', 'console', 'page');
 /** The module of the library, whose declarations go with it, and those of what its declarations name. */

@@ -87,7 +87,7 @@ export const keysCreate: Command = {
  * that no gateway uses.
  * @throws Failure `bad_usage`
  */
-function storeIn(env: NodeJS.ProcessEnv, { options }: Words): NodeJS.ProcessEnv {
+export function storeIn(env: NodeJS.ProcessEnv, { options }: Words): NodeJS.ProcessEnv {
   const data = options.data as string | undefined;
   if (data === '') throw new Failure('bad_usage', "--data is empty; it must be the embedded store's folder.");
   const named = data === undefined ? env : { ...env, TOLLGATE_DATA: data };

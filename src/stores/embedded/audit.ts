@@ -5,6 +5,13 @@ import { answering, FilesInPlace } from './database.ts';
 /** Most records that one addition removes after `keep` was lowered. The next additions remove the rest. */
 const MOST_REMOVED = 1_000;
 
+interface WaitingWrite {
+  readonly record: AuditRecord;
+  readonly options: PutOptions;
+  resolve(number: number): void;
+  reject(error: unknown): void;
+}
+
 export interface EmbeddedAuditOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
@@ -14,12 +21,15 @@ export interface EmbeddedAuditOptions {
 }
 
 /**
- * The record of changes in the embedded store. Each write is its own transaction and waits for the disk, as for keys. The
+ * The record of changes in the embedded store. A write waits for the disk, as for keys. Writes of one turn of the event loop share a
+ * transaction, because a command that makes thousands of changes would otherwise wait for the disk twice for each of them. The
  * table is not created by a migration, so that an earlier version can still open the file.
  */
 export class EmbeddedAudit implements AuditStore {
   readonly #options: EmbeddedAuditOptions;
   readonly #files: FilesInPlace;
+  /** The writes of this turn. */
+  readonly #waiting: WaitingWrite[] = [];
 
   constructor(options: EmbeddedAuditOptions) {
     this.#options = options;
@@ -32,34 +42,44 @@ export class EmbeddedAudit implements AuditStore {
     );
   }
 
-  async put({ id, revision, text }: AuditRecord, { keep }: PutOptions): Promise<number> {
-    const { db, wallMs, onFailedWrite } = this.#options;
-    const write = () => {
-      const there = db.prepare('SELECT number FROM audit WHERE id = ?').get(id);
-      if (there !== undefined) {
-        db.prepare('UPDATE audit SET text = ?, revision = ? WHERE id = ? AND revision <= ?').run(
-          text,
-          revision,
-          id,
-          revision,
-        );
-        return Number(there.number);
-      }
-      const added = db
-        .prepare('INSERT INTO audit (id, at_ms, revision, text) VALUES (?, ?, ?, ?)')
-        .run(id, wallMs(), revision, text);
-      const number = Number(added.lastInsertRowid);
-      db.prepare(
-        'DELETE FROM audit WHERE number IN (SELECT number FROM audit WHERE number <= ? ORDER BY number LIMIT ?)',
-      ).run(number - keep, MOST_REMOVED);
-      return number;
-    };
+  put(record: AuditRecord, options: PutOptions): Promise<number> {
+    if (this.#waiting.length === 0) setImmediate(() => this.#writeWaiting());
+    return new Promise((resolve, reject) => this.#waiting.push({ record, options, resolve, reject }));
+  }
+
+  #writeWaiting(): void {
+    const waiting = this.#waiting.splice(0);
     try {
-      return this.#files.write(write);
+      const numbers = this.#files.write(() => waiting.map(({ record, options }) => this.#write(record, options)));
+      for (const [i, { resolve }] of waiting.entries()) resolve(numbers[i]!);
     } catch (error) {
-      onFailedWrite?.(error);
-      throw error;
+      for (const { reject } of waiting) {
+        this.#options.onFailedWrite?.(error);
+        reject(error);
+      }
     }
+  }
+
+  #write({ id, revision, text }: AuditRecord, { keep }: PutOptions): number {
+    const { db, wallMs } = this.#options;
+    const there = db.prepare('SELECT number FROM audit WHERE id = ?').get(id);
+    if (there !== undefined) {
+      db.prepare('UPDATE audit SET text = ?, revision = ? WHERE id = ? AND revision <= ?').run(
+        text,
+        revision,
+        id,
+        revision,
+      );
+      return Number(there.number);
+    }
+    const added = db
+      .prepare('INSERT INTO audit (id, at_ms, revision, text) VALUES (?, ?, ?, ?)')
+      .run(id, wallMs(), revision, text);
+    const number = Number(added.lastInsertRowid);
+    db.prepare(
+      'DELETE FROM audit WHERE number IN (SELECT number FROM audit WHERE number <= ? ORDER BY number LIMIT ?)',
+    ).run(number - keep, MOST_REMOVED);
+    return number;
   }
 
   async list({

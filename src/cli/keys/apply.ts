@@ -1,0 +1,320 @@
+import { randomBytes } from 'node:crypto';
+import { WINDOWS } from '../../admit/windows.ts';
+import { printFault } from '../../config/fault.ts';
+import { type KeysFile, MOST_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
+import { readSettingsFile } from '../../config/read-file.ts';
+import { type ExitCode, Failure } from '../../failure.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
+import {
+  type ApplyDeps,
+  type ApplyOutcome,
+  applyKeys,
+  finishPrepared,
+  type MadeChange,
+} from '../../operations/apply/apply-keys.ts';
+import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/apply/plan-apply.ts';
+import { SecretFolder } from '../../operations/apply/secret-folder.ts';
+import { timeOf } from '../../operations/key-report.ts';
+import { type OpenStore, withStore } from '../../serve/open-store.ts';
+import { recorded, resultOfKey } from '../recorded-change.ts';
+import type { Command, Terminal, Words } from '../terminal/command.ts';
+import { Progress } from '../terminal/output.ts';
+import { OF_STORE } from '../terminal/variables.ts';
+import { storeIn } from './create.ts';
+import { json } from './text-form.ts';
+
+/** `tollgate keys apply`: makes the keys of the store what a file says (contract section 5). */
+export const keysApply: Command = {
+  name: 'keys apply',
+  about:
+    'Makes and changes API keys so that they are as FILE says, and nothing else. Applied again, it changes nothing; after an ' +
+    'interruption, apply it again. A file with a fault is not applied at all.',
+  positionals: ['FILE'],
+  environment: OF_STORE,
+  examples: [
+    'tollgate keys apply keys.yaml --dry-run',
+    'tollgate keys apply keys.yaml --secrets ./secrets',
+    'tollgate keys apply keys.yaml --secrets ./secrets --prune --yes',
+  ],
+  options: {
+    'dry-run': { type: 'boolean', about: 'Prints what would change, and writes nothing.' },
+    'exit-code': { type: 'boolean', about: 'With --dry-run: exits with 1 if something would change.' },
+    secrets: {
+      type: 'string',
+      value: 'FOLDER',
+      about:
+        'The folder for the secrets of new keys: a file SET.ENTRY for each, which only its owner may read. Nothing in it is ' +
+        'overwritten. Required where the file makes keys.',
+    },
+    prune: {
+      type: 'boolean',
+      about: "Revokes the keys that earlier applies of the file's set have made or taken over, and that FILE lacks.",
+    },
+    'allow-empty': { type: 'boolean', about: 'Lets --prune revoke every key of the set when FILE has no keys.' },
+    yes: {
+      type: 'boolean',
+      short: 'y',
+      about: 'Revokes without asking; required for --prune where there is no terminal to ask on.',
+    },
+    data: {
+      type: 'string',
+      value: 'FOLDER',
+      about: 'The folder of the embedded store, in place of TOLLGATE_DATA; it is made where it is missing.',
+    },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints {"set","dryRun","created","changed","revoked","unchanged","refused","unknown","keys"}; keys are those that differ, each with entry, id, action, outcome, changes and why.',
+    },
+  },
+  async run(words, terminal) {
+    const { options, positionals } = words;
+    const [file] = positionals as [string];
+    const isDry = options['dry-run'] === true;
+    if (options['exit-code'] === true && !isDry) throw new Failure('bad_usage', '--exit-code needs --dry-run.');
+    const env = storeIn(terminal.env, words);
+    const secrets = await secretsIn(words);
+    const { keysFile, plan } = await withStore(env, (store) => planned(file, store, words), { warn: terminal.error });
+    await prepareFolder(secrets, plan, isDry);
+    if (isDry) {
+      report(plan, [], file, words, terminal);
+      if (plan.ended.length > 0) return 1;
+      return options['exit-code'] === true && plan.changes.length > 0 ? 1 : 0;
+    }
+    if (!(await isConfirmed(plan, words, terminal))) {
+      terminal.error('Nothing was changed.\n');
+      return 1;
+    }
+    const makesKeys = plan.changes.some(({ kind }) => kind === 'create');
+    // The store is opened for writing only now: an unchanged file writes nothing.
+    return withStore(env, (store) => apply({ file, keysFile, plan, secrets }, store, words, terminal), {
+      makesSecrets: makesKeys,
+      warn: () => {},
+    });
+  },
+};
+
+/**
+ * Reads the file and compares it with the store.
+ * @throws Failure `bad_settings` with each fault of the file on a line of its own
+ */
+async function planned(file: string, { keys, plans }: OpenStore, { options }: Words) {
+  const read = readSettingsFile(file, 'Name a file that says which keys are to exist.', false, MOST_KEYS_FILE_BYTES);
+  if ('fault' in read) throw new Failure('bad_settings', printFault(read.fault));
+  const parsed = parseKeysFile(read.text, file, [...plans.plans.keys()]);
+  if ('faults' in parsed) throw new Failure('bad_settings', parsed.faults.map(printFault).join('\n'));
+  const prune = options.prune === true;
+  const keysFile = parsed.value;
+  if (prune && Object.keys(keysFile.keys).length === 0 && options['allow-empty'] !== true) {
+    throw new Failure(
+      'bad_usage',
+      `${file} has no keys, and --prune would revoke every key of the set ${keysFile.set}. If that is meant, add --allow-empty.`,
+    );
+  }
+  const plan = await planApply(keysFile, { keys, plans: plans.plans, prune, nowMs: Date.now() });
+  const faults = plan.faults.map(({ path, message }) => printFault({ ...parsed.locate(path), message }));
+  if (faults.length > 0) throw new Failure('bad_settings', faults.join('\n'));
+  return { keysFile, plan };
+}
+
+async function secretsIn({ options }: Words): Promise<SecretFolder | null> {
+  const folder = options.secrets as string | undefined;
+  if (folder === '') throw new Failure('bad_usage', '--secrets is empty; it must be a folder.');
+  return folder === undefined ? null : SecretFolder.read(folder);
+}
+
+/**
+ * Sees to it that the secrets of new keys can be written.
+ * @throws Failure `bad_usage` if keys are to be made and no folder is named; `refused` if it has files in their place
+ */
+async function prepareFolder(secrets: SecretFolder | null, { set, changes }: ApplyPlan, isDry: boolean): Promise<void> {
+  const created = changes.filter(({ kind }) => kind === 'create');
+  if (created.length === 0) return;
+  if (secrets === null) {
+    if (isDry) return;
+    const what = `${created.length} ${created.length === 1 ? 'key is' : 'keys are'} to be made`;
+    throw new Failure('bad_usage', `${what}: give --secrets FOLDER, where their secrets are to be written.`);
+  }
+  const taken = created.filter(({ name }) => secrets.has({ set, name }));
+  if (taken.length > 0) {
+    const first = secrets.fileOf({ set, name: taken[0]!.name });
+    const more = taken.length === 1 ? '' : ` (and ${taken.length - 1} more)`;
+    throw new Failure(
+      'refused',
+      `${first}${more} exists already, and the store has no such key: it may be the secret of a key in another store. Name another folder, or move it away.`,
+    );
+  }
+  if (!isDry) await secrets.make();
+}
+
+/** Asks before keys are revoked. @throws Failure `bad_usage` if there is no terminal to ask on */
+async function isConfirmed({ changes }: ApplyPlan, { options }: Words, terminal: Terminal): Promise<boolean> {
+  const revoked = changes.filter(({ kind }) => kind === 'revoke');
+  if (revoked.length === 0 || options.yes === true) return true;
+  const question = terminal.question ?? null;
+  if (question === null) {
+    throw new Failure(
+      'bad_usage',
+      `${keysText(revoked.length)} would be revoked for good. See which with --dry-run, then give --yes.`,
+    );
+  }
+  for (const change of revoked) terminal.error(`${lineOf(change)}\n`);
+  const answer = await question(`Revoke ${keysText(revoked.length)} for good? [y/N] `);
+  return /^\s*y(es)?\s*$/i.test(answer ?? '');
+}
+
+interface Work {
+  readonly file: string;
+  readonly keysFile: KeysFile;
+  readonly plan: ApplyPlan;
+  readonly secrets: SecretFolder | null;
+}
+
+/** @throws the error that ended the changes early, after the report of those that were made */
+async function apply(
+  { file, keysFile, plan, secrets }: Work,
+  store: OpenStore,
+  words: Words,
+  terminal: Terminal,
+): Promise<ExitCode> {
+  const deps: ApplyDeps = {
+    keys: store.keys,
+    plans: store.plans.plans,
+    peppers: store.peppers,
+    random: randomBytes,
+    nowMs: () => Date.now(),
+    secrets,
+    recorded: (change, work) =>
+      recorded(store, {
+        action: ACTIONS[change.kind],
+        target: change.id,
+        warn: terminal.error,
+        work,
+        resultOf: ({ before, after, durability, isSame }: MadeChange) =>
+          resultOfKey({ ...(before === null ? {} : { before }), key: after, durability }, isSame),
+      }),
+  };
+  if (secrets !== null) {
+    for (const warning of await finishPrepared(keysFile, { ...deps, secrets })) terminal.error(`warning: ${warning}\n`);
+  }
+  const outcomes: ApplyOutcome[] = [];
+  const progress = new Progress(terminal, () => performance.now());
+  let failure: { readonly error: unknown } | null = null;
+  try {
+    for await (const outcome of applyKeys(plan, deps)) {
+      outcomes.push(outcome);
+      progress.show('applying', outcomes.length, plan.changes.length, String);
+    }
+  } catch (error) {
+    failure = { error };
+  }
+  progress.end();
+  report(plan, outcomes, file, words, terminal);
+  if (failure !== null) throw failure.error;
+  return plan.ended.length > 0 || outcomes.some(({ kind }) => kind === 'refused' || kind === 'unknown') ? 1 : 0;
+}
+
+const ACTIONS = { create: 'key.create', update: 'key.update', revoke: 'key.revoke' } as const;
+const COUNTED = { create: 'created', update: 'changed', revoke: 'revoked' } as const;
+
+/** Prints what was done; with --dry-run, what would be. */
+function report(
+  plan: ApplyPlan,
+  outcomes: readonly ApplyOutcome[],
+  file: string,
+  { options }: Words,
+  terminal: Terminal,
+): void {
+  const isDry = options['dry-run'] === true;
+  const told = isDry ? plan.changes.map((change) => ({ change, kind: 'planned' as const, why: null })) : outcomes;
+  const [unchangedBefore, refusedBefore] = [plan.unchanged, plan.ended.length];
+  const counts = { created: 0, changed: 0, revoked: 0, unchanged: unchangedBefore, refused: refusedBefore, unknown: 0 };
+  for (const { kind, change } of told) {
+    if (kind === 'done' || kind === 'planned') counts[COUNTED[change.kind]]++;
+    else if (kind === 'same') counts.unchanged++;
+    else counts[kind]++;
+  }
+  if (options.json === true) {
+    const keys = [
+      ...told.map(({ change, kind, why }) => {
+        const { name, id } = change;
+        return { entry: name, id, action: change.kind, outcome: kind, changes: changesOf(change), why };
+      }),
+      ...plan.ended.map(({ name, id, why }) => ({
+        ...{ entry: name, id, action: null, outcome: 'refused', changes: {}, why },
+      })),
+    ];
+    terminal.out(json({ set: plan.set, dryRun: isDry, ...counts, keys }));
+    return;
+  }
+  for (const { change, kind, why } of told) {
+    if (kind !== 'same' && kind !== 'refused') terminal.out(`${lineOf(change)}\n`);
+    if (why !== null) terminal.error(`${change.name}: ${kind === 'refused' ? `refused: ${why}` : why}\n`);
+  }
+  for (const { name, why } of plan.ended) terminal.error(`${name}: ${why}\n`);
+  const { created, changed, revoked, unchanged, refused, unknown } = counts;
+  if (plan.changes.length + plan.ended.length === 0) {
+    terminal.out(`Nothing to do: ${keysText(unchanged)} of the set ${plan.set} as ${file} says.\n`);
+    return;
+  }
+  const would = isDry ? 'to be ' : '';
+  const parts = [
+    `${created} ${would}created`,
+    `${changed} ${would}changed`,
+    `${revoked} ${would}revoked`,
+    `${unchanged} unchanged`,
+    ...(unknown > 0 ? [`${unknown} perhaps not durable`] : []),
+    ...(refused > 0 ? [`${refused} refused`] : []),
+  ];
+  terminal.out(`${parts.join(', ')}.\n`);
+  if (created > 0 && !isDry) terminal.out(`The secrets of the new keys are in ${options.secrets as string}.\n`);
+}
+
+/** One line for a change: `~ acme key_…: plan: free → pro`. */
+function lineOf(change: PlannedChange): string {
+  const sign = { create: '+', update: '~', revoke: '-' }[change.kind];
+  const texts = Object.entries(changesOf(change)).map(([member, { from, to }]) =>
+    change.kind === 'create' ? `${member}: ${textOf(to)}` : `${member}: ${textOf(from)} → ${textOf(to)}`,
+  );
+  const what = change.kind === 'revoke' ? 'revoked' : texts.join(', ');
+  return `${sign} ${change.name} ${change.id}: ${what}`;
+}
+
+type Difference = Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>;
+
+/** What a change makes different, in the words of the file. */
+function changesOf(change: PlannedChange): Difference {
+  const before = change.kind === 'create' ? {} : membersOf(change.before);
+  const after = change.kind === 'revoke' ? { ...before, revoked: true } : membersOf(change.after);
+  const members = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  const different = members.filter((member) => JSON.stringify(before[member]) !== JSON.stringify(after[member]));
+  return Object.fromEntries(
+    different.map((member) => [member, { from: before[member] ?? null, to: after[member] ?? null }]),
+  );
+}
+
+function membersOf({ plan, name, owner, notes, limits, expiresAtMs, applied }: StoredKey): Record<string, unknown> {
+  const given = WINDOWS.filter((window) => limits[window] !== undefined);
+  const members: Record<string, unknown> = {
+    plan,
+    name,
+    owner,
+    notes,
+    limits: given.length === 0 ? null : Object.fromEntries(given.map((window) => [window, limits[window]])),
+    expires: timeOf(expiresAtMs),
+    entry: applied === undefined ? null : `${applied.set}/${applied.name}`,
+  };
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null && value !== undefined));
+}
+
+function textOf(value: unknown): string {
+  if (value === null) return '-';
+  if (typeof value !== 'object') return JSON.stringify(value).replace(/^"([\w.:+@-]+)"$/, '$1');
+  return Object.entries(value as object)
+    .map(([window, limit]) => `${window}=${limit}`)
+    .join(' ');
+}
+
+function keysText(count: number): string {
+  return `${count} ${count === 1 ? 'key' : 'keys'}`;
+}

@@ -1,0 +1,107 @@
+import { z } from 'zod';
+import { UNBOUNDED } from '../admit/plan.ts';
+import * as values from './values.ts';
+import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
+
+// keys.yaml, the file of `tollgate keys apply`: which keys are to exist, and what is said of each.
+
+const limitRule = `must be a whole number from 0 to ${UNBOUNDED} or \`unlimited\``;
+const limit = z
+  .union([z.int(limitRule).min(0, limitRule).max(UNBOUNDED, limitRule), z.literal('unlimited', limitRule)], limitRule)
+  .optional()
+  .describe("The key's own number of requests in this window, in place of its plan's. `unlimited`: no bound.");
+const text = (most: number) => {
+  const rule = `must be text of at most ${most} characters`;
+  return z.string(rule).refine((given) => [...given].length <= most, rule);
+};
+const idRule = 'must be the id of a key, such as key_7Hq2mZ0aB3xY9KpL';
+
+const entry = z.strictObject({
+  id: z
+    .string(idRule)
+    .regex(/^key_[0-9A-Za-z]{1,16}$/, idRule)
+    .optional()
+    .describe(
+      'The id of a key that exists, for example one that was imported or made by hand: the file manages it from then on. Left out, apply makes a key.',
+    ),
+  plan: z
+    .string('must be the name of a plan')
+    .optional()
+    .describe('The plan of the key, one of plans.yaml. Required unless `id` is given.'),
+  name: text(100)
+    .optional()
+    .describe('What to call the key, at most 100 characters. A new key has the name of its entry if it is left out.'),
+  owner: text(100).optional().describe('Whose the key is, at most 100 characters; an empty text takes the owner away.'),
+  notes: text(1_000)
+    .optional()
+    .describe('Notes for those who look after keys, at most 1000 characters; an empty text takes them away.'),
+  limits: z
+    .strictObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit })
+    .optional()
+    .describe(
+      "All limits of the key's own: a window that is left out has its plan's number. `{}` takes all of them away.",
+    ),
+  expires: z
+    .string('must be a date, a time or `never`')
+    .optional()
+    .describe(
+      'When the key ends: a date such as 2030-12-31 (midnight UTC), an RFC 3339 time, or `never`. A duration such as 90d would mean another day each time and is refused.',
+    ),
+});
+
+/** keys.yaml: the keys that `tollgate keys apply` makes and keeps as they stand here. */
+export const keysSchema = z
+  .strictObject({
+    set: values
+      .name()
+      .describe(
+        'The name of this set of keys, such as `partners`. Every file has its own: `--prune` revokes only keys of the same set. A key is known by its set and the name of its entry, so a set that is renamed makes new keys.',
+      ),
+    keys: z
+      .record(values.name(), entry)
+      .describe(
+        'The keys, each by a name that you choose and keep. What an entry leaves out is left as it is: apply changes only what stands here.',
+      ),
+  })
+  .meta({ title: 'Tollgate keys.yaml', description: 'The keys that `tollgate keys apply` makes and keeps.' });
+
+/** An entry of keys.yaml. */
+export type KeyEntry = z.output<typeof entry>;
+export type KeysFile = z.output<typeof keysSchema>;
+
+/** More than settings may have: 5,000 keys with everything that an entry can have. It takes some 200 MB while it is read. */
+const MOST_PARTS = 400_000;
+/** The size limit of keys.yaml, in bytes. */
+export const MOST_KEYS_FILE_BYTES = 4 * 1024 * 1024;
+
+/**
+ * Parses the text of keys.yaml.
+ * @param file its name in faults
+ * @param plans the names of the plans of plans.yaml, of which each entry must have one
+ */
+export function parseKeysFile(text: string, file: string, plans: readonly string[]): Parsed<KeysFile> {
+  const kind: FileKind<typeof keysSchema> = {
+    schema: keysSchema,
+    later: [],
+    mostParts: MOST_PARTS,
+    check(raw, fault) {
+      const known = new Set(plans);
+      const entryOf = new Map<string, string>();
+      const keys = field(raw, 'keys');
+      for (const [name, given] of isMapping(keys) ? Object.entries(keys) : []) {
+        if (!isMapping(given)) continue;
+        const [plan, id] = [field(given, 'plan'), field(given, 'id')];
+        if (typeof plan === 'string' && !known.has(plan)) {
+          fault(['keys', name, 'plan'], `is no plan of plans.yaml. The plans are: ${plans.join(', ')}.`);
+        } else if (plan === undefined && id === undefined) {
+          fault(['keys', name], 'has no `plan`. Give the plan of the key, or the `id` of a key that exists.');
+        }
+        if (typeof id !== 'string') continue;
+        const other = entryOf.get(id);
+        if (other === undefined) entryOf.set(id, name);
+        else fault(['keys', name, 'id'], `is the id of \`${other}\` as well; leave out one of the two.`);
+      }
+    },
+  };
+  return parseYaml(text, file, kind);
+}

@@ -1,0 +1,247 @@
+import { hash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import type { Limits, Plan } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
+import type { Path } from '../../config/fault.ts';
+import type { KeyEntry, KeysFile } from '../../config/keys-file.ts';
+import { Failure } from '../../failure.ts';
+import { newKeyId } from '../../identify/api-key.ts';
+import type { AppliedEntry, KeyStore, StoredKey } from '../../identify/key-store.ts';
+import { durationFrom, momentFrom } from '../input-values.ts';
+import { edited, type KeyAttributes, type KeyEdits, keyOf, validateAttributes } from '../key-changes.ts';
+import { timeOf } from '../key-report.ts';
+
+/** A change that makes the store more like keys.yaml. `name` is that of the entry. */
+export type PlannedChange = {
+  readonly name: string;
+  readonly id: string;
+} & (
+  | { readonly kind: 'create' /** Without a secret. */; readonly after: StoredKey }
+  | { readonly kind: 'update'; readonly entry: KeyEntry; readonly before: StoredKey; readonly after: StoredKey }
+  | { readonly kind: 'revoke'; readonly before: StoredKey }
+);
+
+export interface ApplyPlan {
+  readonly set: string;
+  readonly changes: readonly PlannedChange[];
+  /** How many entries the store has as they stand in the file. */
+  readonly unchanged: number;
+  /** Faults of the file that only the store shows, each with its place in the file: nothing may be applied. */
+  readonly faults: readonly { readonly path: Path; readonly message: string }[];
+  /** Entries whose key was revoked or deleted. They do not keep the others from being applied. */
+  readonly ended: readonly EndedEntry[];
+}
+
+/** An entry whose key is revoked or deleted; it is left so. */
+export interface EndedEntry {
+  readonly name: string;
+  readonly id: string;
+  readonly why: string;
+}
+
+export interface PlanOptions {
+  readonly keys: Pick<KeyStore, 'get' | 'scan'>;
+  readonly plans: ReadonlyMap<string, Plan>;
+  /** Whether keys of the set that have no entry in the file are revoked. */
+  readonly prune: boolean;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+/** Keys that are read from the store together. */
+const BATCH_KEYS = 100;
+/** Keys that one step of the search for keys to revoke looks at. */
+const SCANNED_AT_ONCE = 250;
+
+/**
+ * Compares keys.yaml with the store. It writes nothing.
+ * @throws Failure `store_unavailable`, `store_corrupt`
+ */
+export async function planApply({ set, keys: entries }: KeysFile, options: PlanOptions): Promise<ApplyPlan> {
+  const changes: PlannedChange[] = [];
+  const faults: { path: Path; message: string }[] = [];
+  const ended: EndedEntry[] = [];
+  const entryOf = new Map<string, string>();
+  const all = Object.entries(entries);
+  for (const [name, entry] of all) {
+    const id = idOf({ set, name }, entry);
+    const other = entryOf.get(id);
+    if (other === undefined) entryOf.set(id, name);
+    else faults.push({ path: ['keys', name], message: `is the same key as \`${other}\`; leave out one of the two.` });
+  }
+  for (let i = 0; i < all.length; i += BATCH_KEYS) {
+    const batch = all.slice(i, i + BATCH_KEYS);
+    const found = await Promise.all(
+      batch.map(([name, entry]) => options.keys.get(idOf({ set, name }, entry), { evenDeleted: true })),
+    );
+    for (const [j, [name, entry]] of batch.entries()) {
+      const as = { set, name };
+      const planned = planOne(as, entry, found[j] ?? null, options);
+      if (planned === null) continue;
+      if ('fault' in planned) faults.push({ path: ['keys', name, ...planned.at], message: planned.fault });
+      else if ('why' in planned) ended.push(planned);
+      else changes.push(planned);
+    }
+  }
+  const unchanged = all.length - changes.length - ended.length;
+  if (options.prune) changes.push(...(await toRevoke(set, entryOf, options)));
+  return { set, changes, unchanged, faults, ended };
+}
+
+/** The id of an entry's key. */
+export function idOf(as: AppliedEntry, { id }: Pick<KeyEntry, 'id'>): string {
+  return id ?? newKeyId(bytesFrom(['tollgate keys apply', as.set, as.name]));
+}
+
+/**
+ * The bytes that a text stands for, the same in every store: two applies at the same moment make one key, and a backup that is
+ * restored elsewhere has the keys under the ids that the file means. The id of a key is not a secret.
+ */
+function bytesFrom(parts: readonly string[]): (bytes: number) => Uint8Array {
+  let block = 0;
+  return (bytes) => {
+    const text = JSON.stringify([...parts, block++]);
+    return hash('sha512', text, 'buffer').subarray(0, bytes);
+  };
+}
+
+type PlannedEntry = PlannedChange | EndedEntry | { readonly fault: string; readonly at: Path } | null;
+
+function planOne(as: AppliedEntry, entry: KeyEntry, present: StoredKey | null, options: PlanOptions): PlannedEntry {
+  const { name } = as;
+  const id = idOf(as, entry);
+  try {
+    if (present === null) {
+      if (entry.id !== undefined) {
+        return { fault: 'is the id of no key in the store. Leave it out to make a key.', at: ['id'] };
+      }
+      return { kind: 'create', name, id, after: withoutSecret(as, id, entry, options) };
+    }
+    const end = endOf(present);
+    if (end !== null) return { name, id, why: end };
+    const after = appliedTo(present, as, entry, options);
+    return after === present ? null : { kind: 'update', name, id, entry, before: present, after };
+  } catch (error) {
+    if (error instanceof Refusal) return { fault: error.message, at: error.at };
+    if (error instanceof Failure && error.code === 'refused') return { fault: error.message, at: [] };
+    throw error;
+  }
+}
+
+/** A fault of an entry, with its place in the entry. */
+class Refusal extends Error {
+  readonly at: Path;
+
+  constructor(message: string, at: Path) {
+    super(message);
+    this.at = at;
+  }
+}
+
+/** Why an entry's key does not come back; null if it is neither revoked nor deleted. */
+export function endOf({ id, revokedAtMs, deletedAtMs }: StoredKey): string | null {
+  const advice = 'Take the entry out of the file, or give it another name for a new key.';
+  if (deletedAtMs !== undefined) return `${id} was deleted on ${timeOf(deletedAtMs)} and does not come back. ${advice}`;
+  return revokedAtMs === null ? null : `${id} was revoked on ${timeOf(revokedAtMs)} and does not come back. ${advice}`;
+}
+
+/** The key that an entry asks for, as yet without a secret. */
+function withoutSecret(as: AppliedEntry, id: string, entry: KeyEntry, { plans, nowMs }: PlanOptions): StoredKey {
+  const attributes: KeyAttributes = {
+    plan: entry.plan!,
+    limits: limitsOf(entry.limits ?? {}),
+    name: entry.name ?? as.name,
+    owner: entry.owner ?? null,
+    notes: entry.notes ?? null,
+    expiresAtMs: entry.expires === undefined ? null : endsAt(entry.expires, nowMs),
+  };
+  validateAttributes(attributes, { plans, nowMs });
+  const secret = { digest: '', last4: '', createdAtMs: nowMs, expiresAtMs: null };
+  return { ...keyOf(attributes, { id, createdAtMs: nowMs, secret }), secrets: [], applied: as };
+}
+
+/**
+ * The key as its entry says. What the entry leaves out stays.
+ * @returns the same object if nothing differs
+ * @throws Failure `refused` if the changed key could not be used, or if it is that of another entry; `conflict` if it is revoked
+ */
+export function appliedTo(
+  present: StoredKey,
+  as: AppliedEntry,
+  entry: KeyEntry,
+  { plans, nowMs }: Pick<PlanOptions, 'plans' | 'nowMs'>,
+): StoredKey {
+  const isAlready = isDeepStrictEqual(present.applied, as);
+  if (entry.id === undefined && !isAlready) {
+    const { id, applied } = present;
+    const owner =
+      applied === undefined ? 'that of no entry' : `that of \`${applied.name}\` in the set \`${applied.set}\``;
+    throw new Failure(
+      'refused',
+      `The key of this name, ${id}, is now ${owner}. Choose another name, or add \`id: ${id}\`.`,
+    );
+  }
+  const text = (member: 'name' | 'owner' | 'notes') => {
+    const wanted = entry[member];
+    return wanted === undefined || (present[member] ?? '') === wanted ? {} : { [member]: wanted };
+  };
+  const limits = entry.limits === undefined ? {} : limitEdits(present.limits, limitsOf(entry.limits));
+  const expiresAtMs = entry.expires === undefined ? present.expiresAtMs : endsAt(entry.expires, nowMs);
+  const edits: KeyEdits = {
+    ...(entry.plan === undefined || entry.plan === present.plan ? {} : { plan: entry.plan }),
+    ...text('name'),
+    ...text('owner'),
+    ...text('notes'),
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(expiresAtMs === present.expiresAtMs ? {} : { expiresAtMs }),
+    ...(isAlready ? {} : { applied: as }),
+  };
+  return Object.keys(edits).length === 0 ? present : edited(present, edits, { plans, nowMs });
+}
+
+function limitEdits(present: Limits, wanted: Limits): NonNullable<KeyEdits['limits']> {
+  const different = WINDOWS.filter((window) => present[window] !== wanted[window]);
+  return Object.fromEntries(different.map((window) => [window, wanted[window] ?? null]));
+}
+
+function limitsOf(given: NonNullable<KeyEntry['limits']>): Limits {
+  return Object.fromEntries(Object.entries(given).filter(([, limit]) => limit !== undefined)) as Limits;
+}
+
+function endsAt(text: string, nowMs: number): number | null {
+  if (text === 'never') return null;
+  const atMs = momentFrom(text, nowMs);
+  if (atMs !== null && durationFrom(text) === null) return atMs;
+  throw new Refusal(
+    'must be a date such as 2030-12-31, a time such as 2030-12-31T12:00:00Z, or `never`. A duration would mean another day each time.',
+    ['expires'],
+  );
+}
+
+/** The keys of the set that have no entry in the file, oldest first. */
+async function toRevoke(
+  set: string,
+  entryOf: ReadonlyMap<string, string>,
+  { keys }: Pick<PlanOptions, 'keys'>,
+): Promise<PlannedChange[]> {
+  const found: PlannedChange[] = [];
+  let cursor: string | null = null;
+  do {
+    const part = await keys.scan({
+      most: SCANNED_AT_ONCE,
+      cursor,
+      mayMatch: (record) => record.includes('"applied":'),
+    });
+    for (const { key } of part.found) {
+      if (!isPrunable(key, set) || entryOf.has(key.id)) continue;
+      found.push({ kind: 'revoke', name: key.applied!.name, id: key.id, before: key });
+    }
+    cursor = part.cursor;
+  } while (cursor !== null);
+  return found;
+}
+
+/** Whether a prune of the set may revoke the key. */
+export function isPrunable({ applied, revokedAtMs }: StoredKey, set: string): boolean {
+  return applied?.set === set && revokedAtMs === null;
+}

@@ -1,0 +1,167 @@
+import { randomBytes } from 'node:crypto';
+import { link, mkdir, open, readdir, readFile, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Failure } from '../../failure.ts';
+import { isWellFormed } from '../../identify/api-key.ts';
+import type { AppliedEntry } from '../../identify/key-store.ts';
+
+const PENDING = '.pending';
+/** Attempts to prepare a secret while concurrent commands do the same. */
+const MOST_ATTEMPTS = 50;
+
+/**
+ * The folder to which `tollgate keys apply` writes the secrets of new keys: a file for each, `SET.ENTRY`, that only its owner may
+ * read (0600).
+ *
+ * A secret is on the disk before the store has its key: it is written to `SET.ENTRY.pending`, and renamed when the key exists. A
+ * command that was killed in between has left the file, and the next one uses its secret. No file is ever overwritten: each is linked
+ * to its name, which fails if the name is taken. So two commands with one folder use the same secret.
+ */
+export class SecretFolder {
+  readonly #folder: string;
+  readonly #names: ReadonlySet<string>;
+
+  private constructor(folder: string, names: ReadonlySet<string>) {
+    this.#folder = folder;
+    this.#names = names;
+  }
+
+  /**
+   * Reads which files the folder has. Call it before the store is read: a key whose file is found exists by then, unless the file is
+   * of another store.
+   * @param folder a missing folder is taken for an empty one; `make` makes it
+   * @throws Failure `refused`
+   */
+  static async read(folder: string): Promise<SecretFolder> {
+    try {
+      return new SecretFolder(folder, new Set(await readdir(folder)));
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return new SecretFolder(folder, new Set());
+      throw SecretFolder.#cannot(folder, error);
+    }
+  }
+
+  /** Makes the folder (0700) if it is missing. @throws Failure `refused` */
+  async make(): Promise<void> {
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 }).catch((error) => {
+      throw SecretFolder.#cannot(this.#folder, error);
+    });
+  }
+
+  /** The file that has, or will have, the secret of an entry's key. */
+  fileOf({ set, name }: AppliedEntry): string {
+    return join(this.#folder, `${set}.${name}`);
+  }
+
+  /** Whether the folder had the secret of an entry's key when it was read. */
+  has({ set, name }: AppliedEntry): boolean {
+    return this.#names.has(`${set}.${name}`);
+  }
+
+  /** Whether an earlier command had prepared a secret for an entry's key when the folder was read. */
+  hasPending({ set, name }: AppliedEntry): boolean {
+    return this.#names.has(`${set}.${name}${PENDING}`);
+  }
+
+  /**
+   * Writes the secret of a key that is about to be made.
+   * @returns the secret to use: that of an earlier or concurrent command if there is one
+   * @throws Failure `refused`
+   */
+  async prepare(entry: AppliedEntry, secret: string): Promise<string> {
+    const file = this.fileOf(entry) + PENDING;
+    const draft = `${file}.${randomBytes(6).toString('hex')}.draft`;
+    try {
+      const handle = await open(draft, 'wx', 0o600);
+      try {
+        await handle.writeFile(`${secret}\n`);
+        await handle.sync();
+      } finally {
+        await handle.close();
+      }
+      try {
+        return await this.#linkOrRead(draft, { entry, file, secret });
+      } finally {
+        await unlink(draft);
+      }
+    } catch (error) {
+      throw error instanceof Failure ? error : SecretFolder.#cannot(file, error);
+    }
+  }
+
+  async #linkOrRead(
+    draft: string,
+    { entry, file, secret }: { readonly entry: AppliedEntry; readonly file: string; readonly secret: string },
+  ): Promise<string> {
+    for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+      try {
+        await link(draft, file);
+        return secret;
+      } catch (error) {
+        if (codeOf(error) !== 'EEXIST') throw error;
+      }
+      const there = await this.pending(entry);
+      if (there !== null) return there;
+      // A concurrent command has finished with its file between the two calls.
+    }
+    throw new Failure('refused', `${file} is being made and removed by others all the time. Apply again.`);
+  }
+
+  /** The secret that is prepared; null if there is none. @throws Failure `refused` */
+  async pending(entry: AppliedEntry): Promise<string | null> {
+    const file = this.fileOf(entry) + PENDING;
+    const text = await readFile(file, 'utf8').catch((error) => {
+      if (codeOf(error) === 'ENOENT') return null;
+      throw SecretFolder.#cannot(file, error);
+    });
+    if (text === null) return null;
+    const secret = text.replace(/\n$/, '');
+    if (isWellFormed(secret)) return secret;
+    throw new Failure('refused', `${file} holds no secret of Tollgate's form. Move it away, then apply again.`);
+  }
+
+  /** Makes what was prepared last through a loss of power. The keys are created only then. @throws Failure `refused` */
+  async sync(): Promise<void> {
+    try {
+      const handle = await open(this.#folder, 'r');
+      try {
+        await handle.sync();
+      } finally {
+        await handle.close();
+      }
+    } catch (error) {
+      throw SecretFolder.#cannot(this.#folder, error);
+    }
+  }
+
+  /** Gives a prepared secret its own name: the key exists. @throws Failure `refused` */
+  async keep(entry: AppliedEntry, secret: string): Promise<void> {
+    const file = this.fileOf(entry);
+    try {
+      await link(file + PENDING, file).catch(async (error) => {
+        // A concurrent command with the same folder has done the same.
+        const there = codeOf(error) === 'EEXIST' || codeOf(error) === 'ENOENT' ? await readFile(file, 'utf8') : null;
+        if (there !== `${secret}\n`) throw error;
+      });
+      await this.drop(entry);
+    } catch (error) {
+      throw SecretFolder.#cannot(file, error);
+    }
+  }
+
+  /** Removes a prepared secret that belongs to no key. */
+  async drop(entry: AppliedEntry): Promise<void> {
+    await unlink(this.fileOf(entry) + PENDING).catch((error) => {
+      if (codeOf(error) !== 'ENOENT') throw error;
+    });
+  }
+
+  static #cannot(file: string, cause: unknown): Failure {
+    const message = `${file} cannot be used (${codeOf(cause)}). --secrets must be a folder that this user can write to.`;
+    return new Failure('refused', message, cause);
+  }
+}
+
+function codeOf(error: unknown): string {
+  return (error as NodeJS.ErrnoException)?.code ?? 'unknown error';
+}
