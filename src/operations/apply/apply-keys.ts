@@ -161,8 +161,7 @@ async function create(
   const key = { ...withoutSecret, createdAtMs, secrets: [storedSecret(secret, peppers[0]!, createdAtMs)] };
   const outcome = await created.create(key);
   if (outcome === 'created') {
-    await secrets!.keep(as, secret);
-    return { before: null, after: key, durability: DURABLE, isSame: false, why: null };
+    return { before: null, after: key, durability: DURABLE, isSame: false, why: await kept(as, secret, secrets!) };
   }
   if (outcome === 'unknown') {
     // The secret stays prepared: if a failover undoes the key, the next apply makes it again with this secret.
@@ -176,6 +175,17 @@ async function create(
   await (isOurs ? secrets!.keep(as, secret) : secrets!.drop(as));
   const why = isOurs ? null : 'was made by another apply at the same moment, which has its secret.';
   return { before: present, after: present, durability: DURABLE, isSame: true, why };
+}
+
+/** @returns a sentence if the file of a secret could not get its name: the key is made all the same, and its secret is not lost */
+async function kept(as: AppliedEntry, secret: string, secrets: SecretFolder): Promise<string | null> {
+  try {
+    await secrets.keep(as, secret);
+    return null;
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    return `was made, and its secret stays in ${secrets.fileOf(as)}.pending: ${error.message}`;
+  }
 }
 
 const MAY_BE_UNDONE: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
