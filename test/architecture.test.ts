@@ -27,13 +27,14 @@ describe('the house', async () => {
     expect(rule(sources)).toEqual([]);
   });
 
-  test('loads what only some settings need when they ask for it: Redis, tokens, traces', () => {
+  test('loads what only some settings need when they ask for it: Redis, tokens, certificates, traces', () => {
     const imports = importsOf(sources).filter(({ typeOnly, dynamic }) => !typeOnly && !dynamic);
     const loaded = new Set(['src/main.ts', 'src/cli/serve.ts', 'src/serve/gateway-process.ts']);
     // A set goes on to what is added to it meanwhile.
     for (const file of loaded) for (const { from, to } of imports) if (from === file) loaded.add(to);
     expect(loaded).toContain('src/listen/public.ts');
-    for (const name of ['ioredis', 'jose', '@opentelemetry/sdk-trace-base']) expect(loaded).not.toContain(name);
+    for (const name of ['ioredis', 'jose', 'acme-client', '@opentelemetry/sdk-trace-base'])
+      expect(loaded).not.toContain(name);
   });
 
   test('depends on the packages that src imports and on no other', () => {
@@ -149,7 +150,7 @@ describe('the check of', () => {
       ['src/failure.ts', "import { a } from './admit/admit.ts';"],
       ['src/admit/admit.ts', "import { a } from './admit.ts';"],
     ],
-    'request and response objects are touched in listen, gateway, forward, http1, admin, pets and io/node-internals.ts only':
+    'request and response objects are touched in listen, certificates, gateway, forward, http1, admin, pets and io/node-internals.ts only':
       [
         ['src/io/a.ts', "import { Server } from 'node:http';"],
         ['src/identify/a.ts', "import type { IncomingMessage } from 'node:http';"],

@@ -10,7 +10,17 @@ const SITE = resolve(import.meta.dirname, '..');
 /** Pages of a folder that are read in this order; all others follow by name. */
 const FIRST: Readonly<Record<string, readonly string[]>> = {
   guides: [
-    ...['your-service', 'openapi', 'keys', 'callers', 'change-plans', 'usage-history', 'retire-a-route', 'tokens'],
+    ...[
+      'your-service',
+      'certificates',
+      'openapi',
+      'keys',
+      'callers',
+      'change-plans',
+      'usage-history',
+      'retire-a-route',
+      'tokens',
+    ],
     ...['admin-api', 'migrate', 'containers', 'kubernetes', 'load-test'],
   ],
   operate: ['redis', 'workers', 'outages', 'alerts', 'observe', 'security', 'audit', 'backup', 'upgrade'],

@@ -19,6 +19,8 @@ export interface Readiness {
   readonly pepper?: 'mismatch';
   /** `short`: the heap is nearly full, so the gateway accepts no new connections; absent otherwise. */
   readonly memory?: 'short';
+  /** `missing`: `listen.tls.acme` has no certificate yet, so no client can connect; absent otherwise. */
+  readonly certificate?: 'missing';
   /** The state of each worker; absent if the gateway is one process. */
   readonly workers?: readonly object[];
 }

@@ -370,6 +370,7 @@ function checkCors(cors: unknown, fault: Note): void {
 function checkStages(listen: unknown, fault: Note): void {
   const tls = field(listen, 'tls');
   checkTls(tls, 'listen', fault);
+  checkCertificateSource(tls, fault);
   const http2 = field(listen, 'http2');
   if (http2 !== undefined && http2 !== false && tls === undefined) {
     fault(['listen', 'http2'], 'needs `tls`: HTTP/2 is agreed on in the TLS handshake.');
@@ -382,6 +383,24 @@ function checkStages(listen: unknown, fault: Note): void {
 function checkTls(tls: unknown, of: 'listen' | 'admin', fault: Note): void {
   if (isMapping(tls) && field(tls, 'clientCertificate') !== undefined && field(tls, 'clientCa') === undefined) {
     fault([of, 'tls', 'clientCertificate'], 'needs `clientCa`, or no certificate of a client can be checked.');
+  }
+}
+
+/** The certificate of the public listener comes from two files or by ACME, not both. */
+function checkCertificateSource(tls: unknown, fault: Note): void {
+  if (!isMapping(tls)) return;
+  const at = ['listen', 'tls'];
+  const acme = field(tls, 'acme');
+  for (const file of ['cert', 'key'] as const) {
+    const isGiven = field(tls, file) !== undefined;
+    if (acme !== undefined && isGiven)
+      fault([...at, file], 'cannot stand beside `acme`, which orders the certificate itself.');
+    if (acme === undefined && !isGiven)
+      fault([...at, file], 'is missing: it must be the path of a file, unless `acme` orders the certificate.');
+  }
+  if (!isMapping(acme)) return;
+  if (field(acme, 'httpPort') !== undefined && field(acme, 'challenge') !== 'http-01') {
+    fault([...at, 'acme', 'httpPort'], 'needs `challenge: http-01`; the other challenge has no port of its own.');
   }
 }
 

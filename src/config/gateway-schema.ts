@@ -274,13 +274,16 @@ export const upstreamSchema = z.strictObject({
 
 const { duration, host, port, size, timeout, wholeNumber } = values;
 
-const tls = z.strictObject({
+const certificateFiles = {
   cert: values
     .file()
     .describe(
       'PEM file with the certificate, followed by its intermediate certificates. It is read again within a second or two of a change. If the new pair cannot be used or has expired, the gateway keeps the previous one and logs an error.',
     ),
   key: values.file().describe('PEM file with the private key, without a passphrase. It is read again when it changes.'),
+};
+
+const handshake = {
   clientCa: values
     .file()
     .optional()
@@ -297,7 +300,86 @@ const tls = z.strictObject({
     .enum(['TLSv1.2', 'TLSv1.3'])
     .prefault('TLSv1.2')
     .describe('The oldest TLS version that the gateway accepts.'),
+};
+
+const tls = z.strictObject({ ...certificateFiles, ...handshake });
+
+const TERMS =
+  "must be true: the certificate authority issues nothing unless you agree to its terms of service (of Let's Encrypt: https://letsencrypt.org/repository/)";
+
+const acme = z.strictObject({
+  domains: z
+    .array(values.provableDomain())
+    .min(1, 'must name at least one domain')
+    .max(100, 'must name at most 100 domains, as many as fit into a certificate')
+    .describe(
+      'The names by which clients reach the gateway. One certificate is ordered for all of them. Each must resolve to this gateway, or to the load balancer in front of it. With other domains, the next start orders another certificate.',
+    ),
+  email: z
+    .string('must be an e-mail address')
+    .max(254)
+    .regex(/^[!-?A-~]+@[A-Za-z0-9.-]+\.[A-Za-z0-9-]+$/, 'must be an e-mail address such as ops@example.com')
+    .optional()
+    .describe('Where the certificate authority may write about the account.'),
+  agreeToTerms: z
+    .literal(true, TERMS)
+    .describe(
+      '`true` agrees to the terms of service of the certificate authority. Without it, no account can be made.',
+    ),
+  directory: values
+    .directoryUrl()
+    .prefault('https://acme-v02.api.letsencrypt.org/directory')
+    .describe(
+      "The `https://` URL of the authority's directory. Try the first certificate with `https://acme-staging-v02.api.letsencrypt.org/directory`, whose limits are wide. Every URL that the directory names must have its origin, and redirects are not followed.",
+    ),
+  directoryCa: values
+    .file()
+    .optional()
+    .describe(
+      'PEM file with the certificate authorities that sign the certificate of the directory itself, for an authority of your own. Without it, those that Node.js trusts.',
+    ),
+  challenge: z
+    .enum(['tls-alpn-01', 'http-01'])
+    .prefault('tls-alpn-01')
+    .describe(
+      'How the gateway proves that a domain is its own. `tls-alpn-01`: the authority connects to port 443 of the domain, which must reach `listen.port` with TLS unopened. `http-01`: the authority sends a request to port 80 of the domain, which must reach `httpPort`.',
+    ),
+  httpPort: port()
+    .optional()
+    .describe(
+      'Port of the listener for `http-01`, 80 by default, on `listen.host`. It answers challenges, and redirects every other GET and HEAD for one of the domains to `https://` (308). Allowed only with `http-01`.',
+    ),
+  eab: z
+    .strictObject({
+      keyId: z
+        .string('must be the key id that the authority has given')
+        .regex(/^[!-~]{1,512}$/, 'must be the key id that the authority has given')
+        .describe('The key id.'),
+      hmacKeyFile: values.file().describe('File with the HMAC key, in base64url as the authority shows it.'),
+    })
+    .optional()
+    .describe(
+      'External account binding, which authorities such as ZeroSSL ask for: the account there that pays or is known.',
+    ),
 });
+
+const publicTls = z
+  .strictObject({
+    cert: certificateFiles.cert.optional(),
+    key: certificateFiles.key.optional(),
+    acme: acme
+      .optional()
+      .describe(
+        'Orders the certificate from a certificate authority by ACME (RFC 8555) and renews it, in place of `cert` and `key`.',
+      ),
+    ...handshake,
+  })
+  .meta({
+    oneOf: [
+      { properties: { cert: true, key: true }, required: ['cert', 'key'] },
+      { properties: { acme: true }, required: ['acme'] },
+    ],
+  });
 
 export const http2Schema = z.strictObject({
   maxStreams: wholeNumber(1, 1_000)
@@ -370,7 +452,7 @@ const listen = z
       .describe(
         "`true`: each connection from `trustedProxies` begins with a PROXY header, version 1 or 2, and the client is the one that the header names. That client's own X-Forwarded-* fields are trusted only if it is in `trustedProxies` too.",
       ),
-    tls: tls.optional().describe('Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only.'),
+    tls: publicTls.optional().describe('Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only.'),
     http2: z
       .union([z.boolean('must be `true`, `false` or a mapping of its settings'), http2Schema])
       .optional()

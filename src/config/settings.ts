@@ -122,7 +122,7 @@ export interface Settings {
 /** TLS and HTTP/2 on the public listener. */
 interface Encryption {
   /** Null: plain text. */
-  readonly tls: Tls | null;
+  readonly tls: PublicTls | null;
   /** Null: HTTP/1.1 alone. Always null without TLS. */
   readonly http2: { readonly maxStreams: number; readonly maxResets: number } | null;
 }
@@ -134,6 +134,28 @@ export interface Tls {
   readonly clientCa: string | null;
   readonly clientCertificate: 'none' | 'optional' | 'required';
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
+}
+
+/** TLS on the public listener: the certificate is in two files, or comes by ACME. */
+export type PublicTls = (Tls & { readonly acme: null }) | AcmeTls;
+
+export interface AcmeTls extends Omit<Tls, 'cert' | 'key'> {
+  readonly cert: null;
+  readonly key: null;
+  readonly acme: Acme;
+}
+
+/** Where the certificate is ordered, and for what. `directoryCa` and `hmacKeyFile` are absolute paths. */
+export interface Acme {
+  /** In lower case, each once, sorted; at least one. */
+  readonly domains: readonly string[];
+  readonly email: string | null;
+  readonly directory: string;
+  readonly directoryCa: string | null;
+  readonly challenge: 'tls-alpn-01' | 'http-01';
+  /** Of the listener for HTTP-01. */
+  readonly httpPort: number;
+  readonly eab: { readonly keyId: string; readonly hmacKeyFile: string } | null;
 }
 
 /** One service behind the gateway. */
@@ -414,15 +436,39 @@ function conflictsOf(
 
 function encryptionOf({ tls, http2 = true }: GatewayFile['listen']): Encryption {
   if (tls === undefined) return { tls: null, http2: null };
-  return { tls: tlsOf(tls), http2: http2 === true ? http2Schema.parse({}) : http2 || null };
+  return { tls: publicTlsOf(tls), http2: http2 === true ? http2Schema.parse({}) : http2 || null };
 }
 
-function tlsOf(tls: GatewayFile['listen']['tls']): Tls | null {
-  if (tls === undefined) return null;
-  const { cert, key, clientCa, clientCertificate = 'required', minVersion } = tls;
+function publicTlsOf(tls: NonNullable<GatewayFile['listen']['tls']>): PublicTls {
+  const { cert = '', key = '', acme } = tls;
+  if (acme === undefined) return { cert: resolve(cert), key: resolve(key), acme: null, ...handshakeOf(tls) };
+  return { cert: null, key: null, acme: acmeOf(acme), ...handshakeOf(tls) };
+}
+
+type AcmeEntry = NonNullable<NonNullable<GatewayFile['listen']['tls']>['acme']>;
+
+function acmeOf({ domains, email, directory, directoryCa, challenge, httpPort = 80, eab }: AcmeEntry): Acme {
   return {
-    cert: resolve(cert),
-    key: resolve(key),
+    domains: [...new Set(domains)].sort(),
+    email: email ?? null,
+    directory,
+    directoryCa: directoryCa === undefined ? null : resolve(directoryCa),
+    challenge,
+    httpPort,
+    eab: eab === undefined ? null : { keyId: eab.keyId, hmacKeyFile: resolve(eab.hmacKeyFile) },
+  };
+}
+
+function tlsOf(tls: GatewayFile['admin']['tls']): Tls | null {
+  return tls === undefined ? null : { cert: resolve(tls.cert), key: resolve(tls.key), ...handshakeOf(tls) };
+}
+
+function handshakeOf({
+  clientCa,
+  clientCertificate = 'required',
+  minVersion,
+}: Omit<NonNullable<GatewayFile['admin']['tls']>, 'cert' | 'key'>): Omit<Tls, 'cert' | 'key'> {
+  return {
     clientCa: clientCa === undefined ? null : resolve(clientCa),
     clientCertificate: clientCa === undefined ? 'none' : clientCertificate,
     minVersion,

@@ -202,6 +202,34 @@ export function serverName() {
     .meta({ title: 'DNS name' });
 }
 
+/**
+ * A domain that TLS-ALPN-01 and HTTP-01 can prove: a full DNS name. Those challenges cannot prove a wildcard, and authorities issue
+ * nothing to IP addresses and names without a dot.
+ */
+export function provableDomain() {
+  const message = 'must be a full domain name such as api.example.com';
+  return z
+    .string(message)
+    .superRefine((text, context) => {
+      const issue = (why: string) => context.addIssue({ code: 'custom', message: why });
+      if (text.startsWith('*.')) issue('must be one domain: neither tls-alpn-01 nor http-01 can prove a wildcard');
+      else if (isIP(text) !== 0) issue('must be a domain name: no certificate is ordered for an IP address');
+      else if (!HOST_NAME.test(text) || !/\.[A-Za-z][A-Za-z0-9-]*$/.test(text)) issue(message);
+    })
+    .transform((text) => text.toLowerCase())
+    .meta({ title: 'domain name' });
+}
+
+/** The URL of an ACME directory. */
+export function directoryUrl() {
+  const message = 'must be an https:// URL such as https://acme-v02.api.letsencrypt.org/directory';
+  return z
+    .string(message)
+    .regex(/^https:\/\/[^@\s#]{1,1000}$/, message)
+    .refine((text) => URL.canParse(text), message)
+    .meta({ title: 'https:// URL' });
+}
+
 /** The target of a health check: a path, with a query or without. */
 export function healthPath() {
   const message = 'must be a path such as /healthz';

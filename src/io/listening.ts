@@ -3,13 +3,13 @@ import { Failure } from '../failure.ts';
 
 /**
  * Listens on an address.
- * @param variable the environment variable that chooses another port
+ * @param variable the environment variable, or the setting, that chooses another port
  * @throws Failure `cannot_listen`, with the reason
  */
 export function listening(
   server: Server,
   { host, port }: { readonly host: string; readonly port: number },
-  variable: 'PORT' | 'ADMIN_PORT',
+  variable: 'PORT' | 'ADMIN_PORT' | 'listen.tls.acme.httpPort',
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {

@@ -9,7 +9,8 @@ import { comesFrom, Networks, oneForm, type Source, takeProxyHeader } from './cl
 import { Connections, type ReadConnection, StreamSlots } from './connections.ts';
 import { type BreakReason, Http2Sessions, type Http2Settings } from './http2/session.ts';
 import type { OpenFiles } from './open-files.ts';
-import { type Certificates, createTlsStage, type TlsSettings } from './tls.ts';
+import { type CertificateSource, createTlsStage, type TlsSettings } from './tls.ts';
+import { answerTlsChallenges, type TlsChallengeOptions } from './tls-challenge.ts';
 
 /** The source of connections when another process accepts them. */
 export interface ConnectionFeed {
@@ -27,6 +28,13 @@ export interface ConnectionHandler {
   closeIdle(): void;
 }
 
+/** The certificate of the public listener, and what proves its domains to a certificate authority. */
+export interface ListenerCertificates {
+  readonly certificates: CertificateSource;
+  /** For TLS-ALPN-01; null if the listener answers no such challenges. */
+  readonly challengeCertificateFor: TlsChallengeOptions['certificateFor'] | null;
+}
+
 /** Settings and events of the stages between a TCP connection and the requests on it. */
 export interface AcceptOptions {
   readonly host: string;
@@ -42,7 +50,7 @@ export interface AcceptOptions {
   /** Whether each trusted proxy begins its connections with a PROXY header that names the client. */
   readonly proxyProtocol: boolean;
   /** Null for plain TCP. */
-  readonly tls: (TlsSettings & { readonly certificates: Certificates }) | null;
+  readonly tls: (TlsSettings & ListenerCertificates) | null;
   /** Null for HTTP/1.1 only. Needs `tls`. */
   readonly http2: Http2Settings | null;
   readonly openFiles: OpenFiles;
@@ -273,7 +281,13 @@ class Stages {
       onFailure: onHandshakeFailure,
     });
     tls.certificates.onChange(stage.use);
-    return stage.take;
+    if (tls.challengeCertificateFor === null) return stage.take;
+    return answerTlsChallenges({
+      certificateFor: tls.challengeCertificateFor,
+      handshakeTimeoutMs: headersTimeoutMs,
+      pass: stage.take,
+      onFailure: onHandshakeFailure,
+    });
   }
 
   #secured(socket: TLSSocket, raw: Socket): void {

@@ -38,6 +38,14 @@ export interface Certificate {
   readonly digest: string;
 }
 
+/** Where a listener gets its certificate from. */
+export interface CertificateSource {
+  /** Null while there is none yet: every handshake then fails with an alert. */
+  readonly current: Certificate | null;
+  /** @param use called with each new certificate from now on */
+  onChange(use: (certificate: Certificate) => void): void;
+}
+
 interface CertificateEvents {
   /** A new certificate is in use. */
   readonly onLoaded: (certificate: Certificate) => void;
@@ -48,7 +56,8 @@ interface CertificateEvents {
   readonly onRefused: (why: string) => void;
 }
 
-interface Refused {
+/** `why` is a sentence for operators that quotes nothing from the contents. */
+export interface Refused {
   readonly why: string;
   readonly digest: string;
 }
@@ -61,7 +70,7 @@ const MAX_BYTES = 1024 * 1024;
  * an editor's rename and the swapped links of Kubernetes, which a watcher on a file or its folder misses on some
  * systems.
  */
-export class Certificates {
+export class Certificates implements CertificateSource {
   readonly #files: CertificateFiles;
   readonly #wallMs: () => number;
   #current: Certificate;
@@ -174,17 +183,28 @@ async function signatureOf({ cert, key, clientCa }: CertificateFiles): Promise<s
 }
 
 async function readCertificate(files: CertificateFiles): Promise<Certificate | Refused> {
-  const hash = createHash('sha256');
   const contents: (Buffer | null)[] = [];
   for (const file of [files.cert, files.key, files.clientCa]) {
     const content = file === null ? null : await contentOf(file);
     if (typeof content === 'string') return { why: content, digest: content };
-    hash.update(`${content?.length}:`).update(content ?? '');
     contents.push(content);
   }
   const [cert, key, clientCa] = contents as [Buffer, Buffer, Buffer | null];
+  return checkedCertificate(files, { cert, key, clientCa });
+}
+
+/**
+ * Reads PEM contents, and checks that they belong together and can be used for TLS.
+ * @param names what the contents are called in a message: the files
+ */
+export function checkedCertificate(
+  names: CertificateFiles,
+  { cert, key, clientCa }: Pick<Certificate, 'cert' | 'key' | 'clientCa'>,
+): Certificate | Refused {
+  const hash = createHash('sha256');
+  for (const content of [cert, key, clientCa]) hash.update(`${content?.length}:`).update(content ?? '');
   const digest = hash.digest('hex');
-  const leaf = check(files, { cert, key, clientCa });
+  const leaf = check(names, { cert, key, clientCa });
   return typeof leaf === 'string'
     ? { why: leaf, digest }
     : {
@@ -195,6 +215,16 @@ async function readCertificate(files: CertificateFiles): Promise<Certificate | R
         validFromMs: leaf.validFromDate.getTime(),
         expiresAtMs: leaf.validToDate.getTime(),
       };
+}
+
+/**
+ * Reads the authorities of client certificates.
+ * @returns a message about the fault as a string
+ */
+export async function readClientCa(file: string): Promise<Buffer | string> {
+  const content = await contentOf(file);
+  if (typeof content === 'string' || certificatesIn(content) !== null) return content;
+  return `${file} has no certificate in PEM form, or a broken one.`;
 }
 
 async function contentOf(file: string): Promise<Buffer | string> {
@@ -251,7 +281,7 @@ export interface TlsSettings {
 }
 
 interface TlsStageOptions extends TlsSettings {
-  readonly certificates: Certificates;
+  readonly certificates: CertificateSource;
   readonly handshakeTimeoutMs: number;
   /** Whether `h2` is offered. */
   readonly http2: boolean;
@@ -314,10 +344,10 @@ export function createTlsStage(options: TlsStageOptions): {
   };
 }
 
-function contextOptions({ cert, key, clientCa }: Certificate, { minVersion }: TlsSettings): SecureContextOptions {
+function contextOptions(certificate: Certificate | null, { minVersion }: TlsSettings): SecureContextOptions {
+  const { cert, key, clientCa } = certificate ?? { clientCa: null };
   return {
-    cert,
-    key,
+    ...(certificate === null ? {} : { cert, key }),
     ...(clientCa === null ? {} : { ca: clientCa }),
     minVersion,
     ciphers: CIPHERS,
@@ -327,8 +357,8 @@ function contextOptions({ cert, key, clientCa }: Certificate, { minVersion }: Tl
   };
 }
 
-/** The options of a server with this certificate. */
-export function serverOptionsOf(certificate: Certificate, settings: TlsSettings): TlsOptions {
+/** The options of a server with this certificate; null: it can complete no handshake. */
+export function serverOptionsOf(certificate: Certificate | null, settings: TlsSettings): TlsOptions {
   return {
     ...contextOptions(certificate, settings),
     requestCert: settings.clientCertificate !== 'none',

@@ -1,9 +1,9 @@
 import { X509Certificate } from 'node:crypto';
 import { readAdminTokens } from '../config/admin-tokens.ts';
 import type { Variables } from '../config/environment.ts';
-import { type Configuration, loadConfiguration, type Settings } from '../config/settings.ts';
+import { type AcmeTls, type Configuration, loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
-import { Certificates } from '../listen/tls.ts';
+import { Certificates, readClientCa } from '../listen/tls.ts';
 import { exposedFiles } from './exposed-files.ts';
 import { readUpstreamTls } from './upstreams.ts';
 
@@ -48,6 +48,7 @@ export async function checkSettings(env: Variables): Promise<CheckedSettings> {
     ] as const) {
       if (tls === null) continue;
       await noting(faults, async () => {
+        if (tls.cert === null) return checkAcmeFiles(tls);
         const { current } = await Certificates.open(tls, () => Date.now(), setting);
         const { validFromMs, expiresAtMs } = current;
         certificates.push({ setting, file: tls.cert, validFromMs, expiresAtMs });
@@ -64,6 +65,14 @@ export async function checkSettings(env: Variables): Promise<CheckedSettings> {
     warnings.push(...exposedFiles(env, settings));
   }
   return { faults, warnings, configuration: isFaulty ? null : read, settings, certificates };
+}
+
+/** @throws Failure `bad_settings` */
+async function checkAcmeFiles({ acme, clientCa }: AcmeTls): Promise<void> {
+  const { readAcmeFiles } = await import('../certificates/acme-certificates.ts');
+  await readAcmeFiles(acme);
+  const found = clientCa === null ? null : await readClientCa(clientCa);
+  if (typeof found === 'string') throw new Failure('bad_settings', `listen.tls: ${found}`);
 }
 
 async function noting(faults: string[], work: () => Promise<void>): Promise<void> {

@@ -67,6 +67,7 @@ export async function* examine(env: Variables, nowMs: () => number): AsyncGenera
     ? findingsOfEmbedded(settings)
     : findingsOfRedis(settings, settings.redis.url, nowMs);
   yield* findingsOfTargets(settings, nowMs());
+  yield* findingsOfOrders(settings, nowMs());
   for (const certificate of certificates) yield findingOfCertificate(certificate, nowMs());
   yield findingOfOpenFiles(settings);
 }
@@ -313,6 +314,47 @@ function findingOfCertificate({ setting, file, validFromMs, expiresAtMs }: Check
     state: 'ok',
     message: `${where} is valid until ${dayOf(expiresAtMs)}, in ${days} days.`,
   };
+}
+
+/** The certificate that is ordered by ACME, if it is, in either store. */
+async function* findingsOfOrders(
+  { listen, redis, dataFolder, peppers }: Settings,
+  nowMs: number,
+): AsyncGenerator<Finding> {
+  const acme = listen.tls?.acme ?? null;
+  if (acme === null) return;
+  const [{ findingsOfAcme }, { sealingUnder, UNSEALED }] = await Promise.all([
+    import('./acme-findings.ts'),
+    import('../certificates/records.ts'),
+  ]);
+  if (redis.url === null) {
+    const { EmbeddedCertificateStore } = await import('../stores/embedded/certificates.ts');
+    try {
+      const kept = { store: new EmbeddedCertificateStore(dataFolder), sealing: UNSEALED };
+      for await (const found of findingsOfAcme(acme, kept, nowMs)) yield { check: 'certificate', ...found };
+    } catch (error) {
+      yield failed('certificate', error);
+    }
+    return;
+  }
+  const client = connectRedis({ url: redis.url, connectTimeoutMs: CONNECT_WITHIN_MS });
+  const circuit = circuitFor(client, {
+    timeoutMs: CALL_WITHIN_MS,
+    failures: Number.POSITIVE_INFINITY,
+    probeEveryMs: CALL_WITHIN_MS,
+  });
+  try {
+    await untilReady(client, CONNECT_WITHIN_MS);
+    const { RedisCertificateStore } = await import('../stores/redis/certificates.ts');
+    const store = new RedisCertificateStore({ redis: client, circuit });
+    const kept = { store, sealing: sealingUnder(peppers) };
+    for await (const found of findingsOfAcme(acme, kept, nowMs)) yield { check: 'certificate', ...found };
+  } catch (error) {
+    yield failed('certificate', error);
+  } finally {
+    circuit.close();
+    client.disconnect();
+  }
 }
 
 function findingOfOpenFiles(settings: Settings): Finding {

@@ -11,7 +11,6 @@ import { CLOCKS } from '../io/clocks.ts';
 import { HeapGuard, type HeapUse } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
-import { Certificates } from '../listen/tls.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import type { Route } from '../routing/router.ts';
@@ -34,6 +33,7 @@ import { exposedFiles } from './exposed-files.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from './live-parts.ts';
 import { LiveSettings, type LiveSettingsOptions } from './live-settings.ts';
+import { openPublicCertificates } from './public-certificates.ts';
 import { Upstreams } from './upstreams.ts';
 import type { WorkerContext } from './workers/worker-context.ts';
 
@@ -132,8 +132,6 @@ async function start(
   const access =
     context === null ? await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }) : null;
   closers.push(() => access?.close());
-  const certificates = await openCertificates(settings.listen.tls);
-  closers.push(() => certificates?.close());
   const stores = await openGatewayStores(settings, {
     onStoreChange: (state, { reason, lastsMs }) => {
       if (state === 'away')
@@ -149,6 +147,12 @@ async function start(
     onWarning: (sentence) => log.logger.warn(sentence),
   });
   closers.push(() => stores.close());
+  const certificates = await openPublicCertificates(settings.listen, stores, {
+    log,
+    metrics: () => metricsRef.current,
+    listensForHttp: context === null || context.worker === 1,
+  });
+  closers.push(() => certificates?.close());
   // The store has created its files by now. One worker warns for all.
   if (context === null || context.worker === 1) for (const one of exposedFiles(env, settings)) log.logger.warn(one);
   const upstreams = new Upstreams(log, {
@@ -180,7 +184,7 @@ async function start(
     tokenKeysUp: () => tokens.keysUp,
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
     isPepperWrong: () => stores.pepperState() === 'mismatch',
-    certificateExpiresAtMs: () => certificates?.current.expiresAtMs ?? null,
+    certificateExpiresAtMs: () => certificates?.source.current?.expiresAtMs ?? null,
   });
   metricsRef.current = metrics;
   const draining = { hasBegun: false };
@@ -194,9 +198,13 @@ async function start(
   const deps = atOnce(gatewayDepsOf(live, services, opened.byName, surroundings));
   const served = new Gateway({ ...deps, jwt: tokens.verifierFor(settings.jwt) });
   gateway = served;
-  const readiness = () => readinessOf(live, stores, draining.hasBegun || listener === null, heap.isShort);
+  const lacks = () => ({
+    memory: heap.isShort,
+    certificate: certificates !== null && certificates.source.current === null,
+  });
+  const readiness = () => readinessOf(live, stores, draining.hasBegun || listener === null, lacks());
   const state = (): ProcessState => ({
-    certificateExpiresAtMs: certificates?.current.expiresAtMs ?? null,
+    certificateExpiresAtMs: certificates?.source.current?.expiresAtMs ?? null,
     connections: listener?.connections() ?? 0,
     inFlight: served.inFlight,
     upstreams: upstreams.states(),
@@ -238,7 +246,7 @@ async function start(
     ...ownShareOf(settings).listen,
     ...fitting,
     openFiles: new OpenFiles(limit),
-    tls: certificates === null ? null : { ...settings.listen.tls!, certificates },
+    tls: certificates === null ? null : { ...settings.listen.tls!, ...certificates.ofListener },
     wallMs: CLOCKS.wallMs,
     handler: served,
     breakOff: (socket, code) => served.breakOff(socket, code),
@@ -251,7 +259,11 @@ async function start(
     onSessionBroken: metrics.sessionBroken,
     feed: context?.feed ?? null,
   });
-  if (certificates !== null) followCertificates(certificates, log, metrics);
+  await certificates?.begin().catch(async (error) => {
+    listener?.stopAccepting();
+    await listener?.drained(0);
+    throw error;
+  });
   const { host, port, stopAccepting, drained } = listener;
   // One worker warns for all.
   if (context === null || context.worker === 1) {
@@ -293,6 +305,7 @@ async function start(
   else log.logger.info({ pid: process.pid, store }, 'worker serving');
   const drain = async () => {
     draining.hasBegun = true;
+    await certificates?.stopOrdering();
     liveParts?.streams.end(GATEWAY_STOPS);
     log.logger.info('draining');
     await (context === null ? delay(settings.listen.drainDelayMs) : context.leave());
@@ -336,46 +349,22 @@ function readinessOf(
   { settings: { redis }, isRefused }: LiveSettings,
   stores: GatewayStores,
   draining: boolean,
-  isShortOfMemory: boolean,
+  lacks: { readonly memory: boolean; readonly certificate: boolean },
 ): Readiness {
   const store = stores.state();
   const decides = store !== 'never_reached' && (store !== 'away' || redis.onFailure !== 'closed');
   const outage = stores.outage();
   const isPepperWrong = stores.pepperState() === 'mismatch';
   return {
-    ready: !draining && decides && !isShortOfMemory && !isPepperWrong,
+    ready: !draining && decides && !lacks.memory && !lacks.certificate && !isPepperWrong,
     store,
     draining,
     ...(outage === null ? {} : { outage }),
     ...(isRefused ? { settings: 'refused' } : {}),
     ...(isPepperWrong ? { pepper: 'mismatch' } : {}),
-    ...(isShortOfMemory ? { memory: 'short' } : {}),
+    ...(lacks.memory ? { memory: 'short' } : {}),
+    ...(lacks.certificate ? { certificate: 'missing' } : {}),
   };
-}
-
-/** @throws Failure `bad_settings` if the certificate and key cannot be used */
-export async function openCertificates(tls: Settings['listen']['tls']): Promise<Certificates | null> {
-  return tls === null ? null : Certificates.open(tls, () => Date.now());
-}
-
-/** Reloads the certificate when its files change; logs and counts each new one, and each one that cannot be used. */
-export function followCertificates(certificates: Certificates, { logger }: GatewayLog, metrics: GatewayMetrics): void {
-  const logExpiry = ({ expiresAtMs }: { expiresAtMs: number }) => {
-    const expires = new Date(expiresAtMs).toISOString();
-    if (expiresAtMs > Date.now()) logger.info({ expires }, 'the TLS certificate in force');
-    else logger.error({ expires }, 'the TLS certificate in force has expired');
-  };
-  logExpiry(certificates.current);
-  certificates.follow({
-    onLoaded: (certificate) => {
-      metrics.certificateRead('loaded');
-      logExpiry(certificate);
-    },
-    onRefused: (why) => {
-      metrics.certificateRead('refused');
-      logger.error({ why }, 'the new TLS certificate cannot be used, the one before stays in force');
-    },
-  });
 }
 
 const DAY_MS = 86_400_000;

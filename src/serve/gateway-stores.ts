@@ -3,6 +3,7 @@ import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
 import { shadowIdOf } from '../admit/plan.ts';
 import type { HistoryStore } from '../admit/refusals.ts';
 import type { DeprecatedCalls } from '../annotate/deprecation.ts';
+import type { CertificateStore } from '../certificates/store.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
@@ -25,6 +26,8 @@ export interface GatewayStores {
   readonly audit: AuditStore;
   /** Where the gateways on this store leave messages for each other. */
   readonly fleet: FleetStore;
+  /** The records of `listen.tls.acme`; null if that is not set. */
+  readonly certificates: CertificateStore | null;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   /** Whether the peppers are those of the store. Under a wrong pepper a key that is not found is not refused as unknown. */
@@ -153,6 +156,9 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     history: new RedisHistory({ redis, circuit }),
     audit: new RedisAudit({ redis, circuit, writes }),
     fleet: new RedisFleet({ redis, circuit }),
+    certificates: usesAcme(settings)
+      ? new (await import('../stores/redis/certificates.ts')).RedisCertificateStore({ redis, circuit })
+      : null,
     changes,
     peppers: settings.peppers,
     pepperState: () => pepperWatch.state,
@@ -203,10 +209,8 @@ function withoutCommand(error: Error): Error {
   return Object.assign(new Error(message), { stack }, 'code' in error ? { code: error.code } : {});
 }
 
-async function openEmbedded(
-  { dataFolder, peppers: given, redis }: Settings,
-  events: StoreEvents,
-): Promise<GatewayStores> {
+async function openEmbedded(settings: Settings, events: StoreEvents): Promise<GatewayStores> {
+  const { dataFolder, peppers: given, redis } = settings;
   const [
     { openDatabase, ownStore },
     { EmbeddedPepperRecord, peppersOf },
@@ -264,6 +268,9 @@ async function openEmbedded(
       history: new EmbeddedHistory({ db, wallMs: CLOCKS.wallMs, live: ledger.histories }),
       audit: new EmbeddedAudit({ db, wallMs: () => Date.now(), onFailedWrite: (error) => ledger.failed(error) }),
       fleet: new EmbeddedFleet({ wallMs: CLOCKS.wallMs }),
+      certificates: usesAcme(settings)
+        ? new (await import('../stores/embedded/certificates.ts')).EmbeddedCertificateStore(dataFolder)
+        : null,
       changes,
       peppers,
       pepperState: () => pepperWatch.state,
@@ -284,6 +291,10 @@ async function openEmbedded(
     owner.release();
     throw error;
   }
+}
+
+function usesAcme({ listen }: Settings): boolean {
+  return listen.tls !== null && listen.tls.acme !== null;
 }
 
 async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {

@@ -20,6 +20,8 @@ export interface ConnectionMetrics {
   connectionEvicted(reason: Shortage): void;
   /** The files of the certificate have changed: the new certificate is in force, or it cannot be used. */
   certificateRead(outcome: 'loaded' | 'refused'): void;
+  /** This process has ordered a certificate by ACME: it was issued, or the attempt failed. */
+  certificateOrdered(outcome: 'issued' | 'failed'): void;
   handshakeFailed(): void;
   /** A trusted proxy did not begin its connection with a PROXY header. */
   proxyHeaderRefused(): void;
@@ -55,6 +57,12 @@ export function connectionMetrics(
     labelNames: ['outcome'],
     registers,
   });
+  const orders = new Counter({
+    name: 'tollgate_acme_orders_total',
+    help: 'Orders of a certificate by ACME (listen.tls.acme): issued, or failed.',
+    labelNames: ['outcome'],
+    registers,
+  });
   const handshakes = new Counter({
     name: 'tollgate_tls_handshake_failures_total',
     help: 'TLS handshakes that failed or were late.',
@@ -87,11 +95,13 @@ export function connectionMetrics(
     evicted.inc({ reason }, 0);
   }
   for (const outcome of ['loaded', 'refused']) reloads.inc({ outcome }, 0);
+  for (const outcome of ['issued', 'failed']) orders.inc({ outcome }, 0);
   for (const reason of ['resets', 'overhead', 'protocol']) sessions.inc({ reason }, 0);
   return {
     connectionDropped: (reason) => dropped.inc({ reason }),
     connectionEvicted: (reason) => evicted.inc({ reason }),
     certificateRead: (outcome) => reloads.inc({ outcome }),
+    certificateOrdered: (outcome) => orders.inc({ outcome }),
     handshakeFailed: () => handshakes.inc(),
     proxyHeaderRefused: () => headers.inc(),
     sessionBroken: (reason) => sessions.inc({ reason }),

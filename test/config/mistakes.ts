@@ -21,6 +21,27 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
       '5:11: bombs.c[1]',
     ],
   },
+  'acme-and-files': {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: ['1:24: listen.tls.cert', '1:32: listen.tls.key'],
+  },
+  'acme-directory-without-tls': { kind: 'gateway', schema: 'refuses', faults: ['1:85: listen.tls.acme.directory'] },
+  'acme-domains': {
+    kind: 'gateway',
+    schema: 'accepts',
+    faults: [
+      '1:36: listen.tls.acme.domains[0]',
+      '1:53: listen.tls.acme.domains[1]',
+      '1:64: listen.tls.acme.domains[2]',
+    ],
+  },
+  'acme-http-port-without-challenge': {
+    kind: 'gateway',
+    schema: 'accepts',
+    faults: ['1:84: listen.tls.acme.httpPort'],
+  },
+  'acme-without-terms': { kind: 'gateway', schema: 'refuses', faults: ['1:24: listen.tls.acme.agreeToTerms'] },
   'allow-name-of-the-gateway': {
     kind: 'gateway',
     schema: 'accepts',

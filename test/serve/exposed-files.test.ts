@@ -65,7 +65,7 @@ describe('a gateway and its commands', () => {
       [0o700, data],
     ] as const)
       await chmod(file, mode);
-    expect((await gateway.command('keys', 'list')).stderr).toBe('');
+    expect((await gateway.command('keys', 'list', '--json')).stderr).toBe('');
   });
 });
 

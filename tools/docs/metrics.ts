@@ -23,6 +23,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   'tollgate_http2_sessions_broken_total reason':
     '`resets` (rapid reset), `overhead` (too much that is no request) or `protocol` (malformed).',
   'tollgate_tls_reloads_total outcome': '`loaded` or `refused`.',
+  'tollgate_acme_orders_total outcome': '`issued` or `failed`.',
   'tollgate_reloads_total outcome':
     '`loaded`, or `refused` because of a fault or because a plan that live keys use is missing.',
   'tollgate_upstream_retries_total outcome':

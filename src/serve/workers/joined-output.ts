@@ -229,6 +229,7 @@ export function joinReadiness(
     ...(answers.some(({ settings }) => settings === 'refused') ? { settings: 'refused' } : {}),
     ...(answers.some(({ pepper }) => pepper === 'mismatch') ? { pepper: 'mismatch' } : {}),
     ...(answers.some(({ memory }) => memory === 'short') ? { memory: 'short' } : {}),
+    ...(answers.some(({ certificate }) => certificate === 'missing') ? { certificate: 'missing' } : {}),
     ready: !draining && answers.some(({ ready }) => ready),
     draining,
     workers,

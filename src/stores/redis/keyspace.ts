@@ -57,6 +57,12 @@ export const keyspace = {
     /** String: a part of the recent requests of one gateway, for a simulation on another. A few dozen KiB; expires after 30 s. */
     part: (name: string) => `tg:{fleet}:record:${name}`,
   },
+  /**
+   * Strings of `listen.tls.acme`, by the names of certificates/store.ts: the account and the certificates (encrypted), failed
+   * attempts, the lease of the gateway that orders (60 s), and the answers to challenges (10 minutes). A certificate expires 30 days
+   * after its end.
+   */
+  certificates: (name: string) => `tg:{acme}:${name}`,
   /** String that is never read: written to test whether the server accepts writes. Expires after a second. */
   trial: 'tg:trial',
   /** String, integer: failed authentications of one client address (rate-limiter-flexible adds the address). */

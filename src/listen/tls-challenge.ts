@@ -1,0 +1,123 @@
+import type { Socket } from 'node:net';
+import { createSecureContext, createServer, type SecureContext, type Server } from 'node:tls';
+import { readClientHello } from './client-hello.ts';
+
+/** The certificate that proves a domain, and its key, in PEM form. */
+export interface ChallengeCertificate {
+  readonly cert: string;
+  readonly key: string;
+}
+
+export interface TlsChallengeOptions {
+  /**
+   * @param domain in lower case
+   * @returns null if no order for this domain is under way
+   */
+  readonly certificateFor: (domain: string) => Promise<ChallengeCertificate | null>;
+  readonly handshakeTimeoutMs: number;
+  /** Takes every connection that is not of a certificate authority, with all its bytes. */
+  readonly pass: (socket: Socket) => void;
+  readonly onFailure: () => void;
+}
+
+const PROTOCOL = 'acme-tls/1';
+/** How long the authority may take to close its connection after the handshake. */
+const CLOSE_WITHIN_MS = 1_000;
+
+/**
+ * Answers TLS-ALPN-01 (RFC 8737) on the public port. A connection is the authority's if its ClientHello offers `acme-tls/1` and
+ * nothing else, for a domain with an order under way. It gets a TLS server of its own, is closed after the handshake, and reaches
+ * no code of HTTP; every other connection never meets the challenge's certificate. Node.js asks for the certificate (SNICallback)
+ * before it tells the protocols (ALPNCallback), and before the first certificate no handshake gets that far, so the ClientHello is
+ * read before the handshake begins.
+ * @returns takes each new connection
+ */
+export function answerTlsChallenges(options: TlsChallengeOptions): (socket: Socket) => void {
+  const contexts = new WeakMap<ChallengeCertificate, SecureContext>();
+  const contextOf = (certificate: ChallengeCertificate) => {
+    const known = contexts.get(certificate) ?? createSecureContext({ ...certificate, minVersion: 'TLSv1.2' });
+    contexts.set(certificate, known);
+    return known;
+  };
+  const server = challengeServer(options, async (domain) => {
+    const certificate = await options.certificateFor(domain);
+    return certificate === null ? null : contextOf(certificate);
+  });
+  return (socket) => {
+    beforeHandshake(socket, options, async (serverName) => {
+      const certificate = serverName === null ? null : await options.certificateFor(serverName).catch(() => null);
+      if (socket.destroyed) return;
+      if (certificate === null) options.pass(socket);
+      else server.emit('connection', socket);
+    });
+  };
+}
+
+/** A server that never listens. */
+function challengeServer(
+  { handshakeTimeoutMs, onFailure }: TlsChallengeOptions,
+  contextFor: (domain: string) => Promise<SecureContext | null>,
+): Server {
+  const server = createServer({
+    ALPNProtocols: [PROTOCOL],
+    handshakeTimeout: handshakeTimeoutMs,
+    minVersion: 'TLSv1.2',
+    SNICallback: (domain, done) => {
+      contextFor(domain.toLowerCase()).then(
+        (context) => (context === null ? done(new Error('no order for this domain')) : done(null, context)),
+        (error) => done(error),
+      );
+    },
+  });
+  server.on('tlsClientError', (_error, socket) => {
+    onFailure();
+    socket.destroy();
+  });
+  server.on('secureConnection', (socket) => {
+    socket.on('error', () => socket.destroy());
+    const late = setTimeout(() => socket.destroy(), CLOSE_WITHIN_MS);
+    socket.once('close', () => clearTimeout(late));
+    socket.resume().end();
+  });
+  return server;
+}
+
+/**
+ * Reads the ClientHello and puts it back.
+ * @param done gets the server name if the client offers exactly `acme-tls/1`, else null
+ */
+function beforeHandshake(
+  socket: Socket,
+  { handshakeTimeoutMs, onFailure }: TlsChallengeOptions,
+  done: (serverName: string | null) => Promise<void>,
+): void {
+  let held: Buffer = Buffer.alloc(0);
+  const refuse = () => {
+    onFailure();
+    socket.destroy();
+  };
+  const late = setTimeout(refuse, handshakeTimeoutMs);
+  const leave = () => {
+    clearTimeout(late);
+    socket.removeListener('readable', look);
+    socket.removeListener('end', refuse);
+    socket.removeListener('close', leave);
+  };
+  const look = () => {
+    const chunk = socket.read() as Buffer | null;
+    if (chunk === null) return;
+    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+    const opening = readClientHello(held);
+    if (opening.kind === 'partial') return;
+    leave();
+    socket.unshift(held);
+    const isChallenge = opening.kind === 'hello' && opening.protocols.length === 1 && opening.protocols[0] === PROTOCOL;
+    // Node has to notice first that the last `readable` listener was removed.
+    process.nextTick(() => {
+      if (!socket.destroyed) void done(isChallenge ? opening.serverName : null);
+    });
+  };
+  socket.on('readable', look);
+  socket.once('end', refuse);
+  socket.once('close', leave);
+}

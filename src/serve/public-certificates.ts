@@ -1,0 +1,152 @@
+import type { AcmeCertificates, AcmeEvents } from '../certificates/acme-certificates.ts';
+import type { Acme, AcmeTls, Settings } from '../config/settings.ts';
+import { CLOCKS } from '../io/clocks.ts';
+import type { ListenerCertificates } from '../listen/accept.ts';
+import { type CertificateSource, Certificates } from '../listen/tls.ts';
+import type { GatewayLog } from '../telemetry/log.ts';
+import type { GatewayMetrics } from '../telemetry/metrics.ts';
+import type { GatewayStores } from './gateway-stores.ts';
+
+/** The certificate of the public listener, from files or by ACME. */
+export interface PublicCertificates {
+  readonly source: CertificateSource;
+  readonly ofListener: ListenerCertificates;
+  /**
+   * Follows the files, or orders and renews. Called when the public port is open.
+   * @throws Failure `cannot_listen` for the port of HTTP-01
+   */
+  begin(): Promise<void>;
+  /** The gateway stops: an order that is under way is left to other gateways. */
+  stopOrdering(): Promise<void>;
+  close(): Promise<void>;
+}
+
+interface Telling {
+  readonly log: GatewayLog;
+  /** The metrics are opened later than the certificates. */
+  readonly metrics: () => GatewayMetrics | undefined;
+  /** Whether this process has the listener of HTTP-01. Of several workers one has it. */
+  readonly listensForHttp: boolean;
+}
+
+/**
+ * @returns null without TLS
+ * @throws Failure `bad_settings` if a file cannot be used
+ */
+export async function openPublicCertificates(
+  { tls, host }: Settings['listen'],
+  stores: GatewayStores,
+  telling: Telling,
+): Promise<PublicCertificates | null> {
+  if (tls === null) return null;
+  if (tls.acme !== null) return openAcme(tls, host, stores, telling);
+  const certificates = await Certificates.open(tls, () => Date.now());
+  return {
+    source: certificates,
+    ofListener: { certificates, challengeCertificateFor: null },
+    begin: async () => followFiles(certificates, telling),
+    stopOrdering: async () => {},
+    close: async () => certificates.close(),
+  };
+}
+
+/** Reloads the certificate when its files change; logs and counts each new one, and each one that cannot be used. */
+function followFiles(certificates: Certificates, { log: { logger }, metrics }: Telling): void {
+  logExpiry(certificates.current, logger);
+  certificates.follow({
+    onLoaded: (certificate) => {
+      metrics()?.certificateRead('loaded');
+      logExpiry(certificate, logger);
+    },
+    onRefused: (why) => {
+      metrics()?.certificateRead('refused');
+      logger.error({ why }, 'the new TLS certificate cannot be used, the one before stays in force');
+    },
+  });
+}
+
+function logExpiry({ expiresAtMs }: { readonly expiresAtMs: number }, logger: GatewayLog['logger']): void {
+  const expires = new Date(expiresAtMs).toISOString();
+  if (expiresAtMs > Date.now()) logger.info({ expires }, 'the TLS certificate in force');
+  else logger.error({ expires }, 'the TLS certificate in force has expired');
+}
+
+async function openAcme(
+  { acme, clientCa }: AcmeTls,
+  host: string,
+  { certificates: store, peppers }: GatewayStores,
+  telling: Telling,
+): Promise<PublicCertificates> {
+  const [{ AcmeCertificates }, { ChallengeCertificates }, { sealingUnder, UNSEALED }] = await Promise.all([
+    import('../certificates/acme-certificates.ts'),
+    import('../certificates/challenge-certificates.ts'),
+    import('../certificates/records.ts'),
+  ]);
+  if (store === null) throw new Error('the store was opened without the records of ACME');
+  const certificates = await AcmeCertificates.open({
+    acme,
+    clientCa,
+    store,
+    sealing: store.isShared ? sealingUnder(peppers) : UNSEALED,
+    events: eventsOf(acme, telling),
+    wallMs: CLOCKS.wallMs,
+    random: Math.random,
+  });
+  const answerTo = (subject: string) => certificates.answerTo(subject);
+  const challenges =
+    acme.challenge === 'tls-alpn-01' ? new ChallengeCertificates(acme.domains, answerTo, CLOCKS.monotonicMs) : null;
+  const http: { close?: () => Promise<void> } = {};
+  return {
+    source: certificates,
+    ofListener: {
+      certificates,
+      challengeCertificateFor: challenges === null ? null : (domain) => challenges.certificateFor(domain),
+    },
+    begin: async () => {
+      if (acme.challenge === 'http-01' && telling.listensForHttp) {
+        const { listenForHttpChallenges } = await import('../listen/http-challenge.ts');
+        const { domains, httpPort } = acme;
+        const listener = await listenForHttpChallenges({ host, port: httpPort, domains, answerTo });
+        http.close = () => listener.close();
+        telling.log.logger.info({ host, port: listener.port }, 'answering HTTP-01 challenges');
+      }
+      logState(certificates, acme, telling);
+      certificates.begin();
+    },
+    stopOrdering: async () => {
+      // A worker that takes the place of this one listens on the same port.
+      await http.close?.();
+      delete http.close;
+      await certificates.close();
+    },
+    close: async () => {
+      await http.close?.();
+      await certificates.close();
+    },
+  };
+}
+
+function logState({ current }: AcmeCertificates, { domains, directory }: Acme, { log: { logger } }: Telling): void {
+  if (current === null)
+    logger.warn({ domains, directory }, 'no TLS certificate yet: handshakes fail until one is issued');
+}
+
+function eventsOf({ domains, directory }: Acme, { log: { logger }, metrics }: Telling): AcmeEvents {
+  return {
+    onLoaded: (certificate) => {
+      metrics()?.certificateRead('loaded');
+      logExpiry(certificate, logger);
+    },
+    onOrdering: () => logger.info({ domains, directory }, 'ordering a TLS certificate'),
+    onIssued: () => {
+      metrics()?.certificateOrdered('issued');
+      logger.info({ domains }, 'a TLS certificate was issued');
+    },
+    onFailed: ({ why, failures, nextTryAtMs }) => {
+      metrics()?.certificateOrdered('failed');
+      const nextTry = new Date(nextTryAtMs).toISOString();
+      logger.error({ why, failures, nextTry }, 'no TLS certificate was issued');
+    },
+    onTrouble: (why) => logger.error({ why }, 'the TLS certificate of the store cannot be followed'),
+  };
+}
