@@ -132,7 +132,7 @@ describe('a Redis that may drop bans to make room', () => {
   test('is not warned of while it has no bound that it could reach, or keeps all it has', async () => {
     for (const configArgs of [EVICTING.slice(2), [...EVICTING.slice(0, 2), '--maxmemory-policy', 'noeviction']]) {
       const { url } = await privateRedis({ configArgs });
-      const { code, stderr } = await runTollgate(['keys', 'list'], { env: { REDIS_URL: url, KEY_PEPPER } });
+      const { code, stderr } = await runTollgate(['keys', 'list', '--json'], { env: { REDIS_URL: url, KEY_PEPPER } });
       expect([code, stderr]).toEqual([0, '']);
     }
   });
@@ -176,5 +176,5 @@ test('under an ACL from before there were histories limits and bans hold, none i
     .poll(async () => JSON.parse((await gateway.command('now', '--json')).stdout), { timeout: 10_000 })
     .toMatchObject([{ id, state: 'banned' }]);
   await redisCommand(url, 'ACL', 'SETUSER', new URL(url).username, '+getrange', '+bitfield');
-  expect((await runTollgate(['bans', 'list'], { env })).stderr).toBe('');
+  expect((await runTollgate(['bans', 'list', '--json'], { env })).stderr).toBe('');
 });
