@@ -76,6 +76,11 @@ export const FEATURES: readonly Feature[] = [
     settings: { route: { timeouts: { response: '2s', body: '2s' } } },
     proof: { request: get('/v1/silent'), status: 504 },
   }),
+  feature('retries', 'retries, none of which is needed', {
+    settings: { route: { retries: { attempts: 2, on: ['connection', 503], attemptTimeout: '1s' } } },
+    // Both attempts are late.
+    proof: { request: get('/v1/silent'), status: 504 },
+  }),
   feature('key-in-header', 'keys.from: X-API-Key', {
     settings: { gateway: { keys: { from: [{ header: 'X-API-Key' }] } } },
     request: { ...GET, headers: { 'X-API-Key': KEY } },
