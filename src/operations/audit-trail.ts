@@ -3,7 +3,7 @@ import { Failure } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import type { AuditStore } from './audit-store.ts';
-import { timeOf } from './key-report.ts';
+import { entryText, timeOf } from './key-report.ts';
 import { isKeyId } from './operations.ts';
 
 /**
@@ -206,7 +206,7 @@ export function keyStateOf(key: StoredKey): KeyState {
     expiresAt: timeOf(expiresAtMs),
     revokedAt: timeOf(revokedAtMs),
     secrets: secrets.map(({ last4 }) => last4),
-    ...(applied === undefined ? {} : { entry: `${applied.set}/${applied.name}` }),
+    ...(applied === undefined ? {} : { entry: entryText(applied) }),
   };
 }
 

@@ -1,6 +1,6 @@
 import type { Limit, Limits, Plans } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
-import type { StoredKey } from '../identify/key-store.ts';
+import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 
 /** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
 export interface KeyReport {
@@ -19,6 +19,8 @@ export interface WholeKeyReport extends KeyReport {
   /** The key's own limits, which replace those of its plan. */
   readonly ownLimits: Limits;
   readonly revokedAt: string | null;
+  /** `SET/ENTRY` of the keys.yaml that manages the key (`keys apply`); absent if none does. */
+  readonly entry?: string;
   /** The secrets that work now, newest first. `last4` is null for a secret that was imported as a hash. */
   readonly secrets: readonly {
     readonly last4: string | null;
@@ -47,6 +49,7 @@ export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): Who
     notes: key.notes ?? null,
     ownLimits: inOrder(key.limits),
     revokedAt: timeOf(key.revokedAtMs),
+    ...(key.applied === undefined ? {} : { entry: entryText(key.applied) }),
     secrets: key.secrets
       .filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs)
       .map(({ last4, createdAtMs, expiresAtMs }) => ({
@@ -61,6 +64,11 @@ export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): Who
 export function keyReportWithSecret(key: StoredKey, secret: string, plans: Plans) {
   const { id, ...rest } = keyReport(key, plans);
   return { id, key: secret, ...rest };
+}
+
+/** How reports name the entry of a keys.yaml. */
+export function entryText({ set, name }: AppliedEntry): string {
+  return `${set}/${name}`;
 }
 
 /** Formats Unix milliseconds as RFC 3339; null stays null. */

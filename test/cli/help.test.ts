@@ -161,7 +161,9 @@ describe('completion', () => {
   function offered(script: string, line: string): string[] {
     const words = line.split(' ');
     const test = `COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tollgate; printf '%s\\n' "\${COMPREPLY[@]}"`;
-    const { stdout, stderr } = spawnSync('bash', ['--norc', '-uc', `${script}\n${test}`, 'bash', ...words], { encoding: 'utf8' });
+    const { stdout, stderr } = spawnSync('bash', ['--norc', '-uc', `${script}\n${test}`, 'bash', ...words], {
+      encoding: 'utf8',
+    });
     expect(stderr).toBe('');
     return stdout.split('\n').filter((word) => word !== '');
   }

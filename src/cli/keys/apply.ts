@@ -14,7 +14,7 @@ import {
 } from '../../operations/apply/apply-keys.ts';
 import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/apply/plan-apply.ts';
 import { SecretFolder } from '../../operations/apply/secret-folder.ts';
-import { timeOf } from '../../operations/key-report.ts';
+import { entryText, timeOf } from '../../operations/key-report.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { recorded, resultOfKey } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
@@ -302,7 +302,7 @@ function membersOf({ plan, name, owner, notes, limits, expiresAtMs, applied }: S
     notes,
     limits: given.length === 0 ? null : Object.fromEntries(given.map((window) => [window, limits[window]])),
     expires: timeOf(expiresAtMs),
-    entry: applied === undefined ? null : `${applied.set}/${applied.name}`,
+    entry: applied === undefined ? null : entryText(applied),
   };
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null && value !== undefined));
 }

@@ -175,6 +175,7 @@ export function keyText(key: StoredKey, plans: Plans, nowMs: number, terminal: T
     ...(report.notes === null
       ? []
       : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
+    ...(report.entry === undefined ? [] : ([['entry', `${report.entry}, of \`keys apply\``]] as [string, string][])),
     ['created', moment(report.createdAt)],
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
     ...(report.revokedAt === null ? [] : ([['revoked', moment(report.revokedAt)]] as [string, string][])),

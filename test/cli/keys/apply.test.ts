@@ -107,6 +107,7 @@ describe.each(Object.keys(STORES))('keys apply, on %s', (name) => {
     await apply(file, '--secrets', secrets);
     const [keys, changes] = [await everyKey(env), await audit(env)];
     expect(changes).toMatchObject([{ action: 'key.create', outcome: 'done', after: { entry: 'partners/shop' } }]);
+    expect((await run(env, 'keys', 'show', changes[0].target)).stdout).toContain('partners/shop, of `keys apply`');
     const again = await apply(file, '--prune');
     expect(again).toEqual({
       code: 0,
