@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { HeldBytesBudget } from '../io/held-bytes.ts';
+import { HeldBytes, type HeldBytesBudget } from '../io/held-bytes.ts';
 
 /** How reading a body ended. `no_room`: all bodies that are held have taken all the memory that there is for them. */
 export type HeldResult =
@@ -16,17 +16,15 @@ export type HeldResult =
 export class HeldBody {
   readonly #source: IncomingMessage;
   readonly #maxBytes: number;
-  readonly #budget: HeldBytesBudget;
+  readonly #held: HeldBytes;
   readonly #done: (result: HeldResult) => void;
-  #pieces: Buffer[] = [];
-  #bytes = 0;
   #isReading = true;
 
   /** @param done called once, unless reading is stopped before */
   constructor(source: IncomingMessage, maxBytes: number, budget: HeldBytesBudget, done: (result: HeldResult) => void) {
     this.#source = source;
     this.#maxBytes = maxBytes;
-    this.#budget = budget;
+    this.#held = new HeldBytes(budget, maxBytes);
     this.#done = done;
     source.on('data', this.#onData);
     source.once('end', this.#onEnd);
@@ -37,25 +35,15 @@ export class HeldBody {
   /** Gives the memory back, and reads nothing more. */
   release(): void {
     this.#stop();
-    this.#budget.release(this.#bytes);
-    this.#bytes = 0;
-    this.#pieces = [];
+    this.#held.drop();
   }
 
   readonly #onData = (piece: Buffer): void => {
-    if (this.#bytes + piece.length > this.#maxBytes) this.#end({ kind: 'too_large' });
-    else if (!this.#budget.take(piece.length)) this.#end({ kind: 'no_room' });
-    else {
-      this.#bytes += piece.length;
-      this.#pieces.push(piece);
-    }
+    if (this.#held.length + piece.length > this.#maxBytes) this.#end({ kind: 'too_large' });
+    else if (!this.#held.add(piece)) this.#end({ kind: 'no_room' });
   };
 
-  readonly #onEnd = (): void => {
-    const bytes = Buffer.concat(this.#pieces, this.#bytes);
-    this.#pieces = [];
-    this.#end({ kind: 'whole', bytes });
-  };
+  readonly #onEnd = (): void => this.#end({ kind: 'whole', bytes: this.#held.bytes });
 
   readonly #onBreak = (): void => this.#end({ kind: 'gone' });
 

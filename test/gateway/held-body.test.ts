@@ -1,8 +1,14 @@
+import { readFileSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
+import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 import { HeldBody, type HeldResult } from '../../src/gateway/held-body.ts';
 import { HeldBytesBudget } from '../../src/io/held-bytes.ts';
+import { startGateway } from '../support/gateway.ts';
+import { temporaryFolder } from '../support/processes.ts';
+import { rawExchange } from '../support/raw-http.ts';
+import { startUpstream } from '../support/upstream.ts';
 
 const MIB = 1024 * 1024;
 
@@ -18,14 +24,14 @@ async function held(budget: HeldBytesBudget, maxBytes: number, bytes: number, en
 
 test('all bodies that are held together have a bound, and give their memory back (reliability 174)', async () => {
   const budget = new HeldBytesBudget();
-  const first = await held(budget, 80 * MIB, 63 * MIB);
+  const first = await held(budget, 64 * MIB, 63 * MIB);
   expect(first.result.kind).toBe('whole');
-  expect((await held(budget, 80 * MIB, 2 * MIB)).result.kind).toBe('no_room');
+  expect((await held(budget, 64 * MIB, 2 * MIB)).result.kind).toBe('no_room');
   first.body.release();
   first.body.release();
-  const all = await held(budget, 80 * MIB, 64 * MIB);
+  const all = await held(budget, 64 * MIB, 64 * MIB);
   expect(all.result.kind).toBe('whole');
-  expect((await held(budget, 80 * MIB, 1)).result.kind).toBe('no_room');
+  expect((await held(budget, 64 * MIB, 1)).result.kind).toBe('no_room');
 });
 
 test('a body beyond its own bound takes no memory, nor one whose client left', async () => {
@@ -36,4 +42,38 @@ test('a body beyond its own bound takes no memory, nor one whose client left', a
   expect(gone.result.kind).toBe('gone');
   for (const { body } of [large, gone]) body.release();
   expect(budget.take(64 * MIB)).toBe(true);
+});
+
+const DESCRIPTION = `
+openapi: 3.0.3
+info: { title: Texts, version: '1' }
+paths:
+  /a:
+    post:
+      requestBody: { required: true, content: { application/json: { schema: { type: string } } } }
+      responses: { 200: { description: ok } }
+`;
+
+test('a body in chunks of one byte takes the memory of its bytes (reliability 192)', async () => {
+  const file = join(await temporaryFolder(), 'openapi.yaml');
+  writeFileSync(file, DESCRIPTION);
+  const upstream = await startUpstream(async (_request, response, { whole }) => {
+    if (await whole) response.end('ok');
+  });
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    routes: `\n  - { path: /a, methods: [POST], upstream: store, validate: ${file} }`,
+  });
+  const { key } = await gateway.createKey('endless');
+  const rssBytes = () =>
+    Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${gateway.process.pid}/status`, 'utf8'))?.[1]) * 1024;
+  const before = rssBytes();
+  const body = `"${'x'.repeat(500_000)}"`;
+  const head = `POST /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
+  const chunks = [...body].map((character) => `1\r\n${character}\r\n`).join('');
+  const { responses } = await rawExchange(gateway.port, `${head}Transfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`);
+  expect(responses[0]?.status).toBe(200);
+  expect(upstream.requests.at(-1)!.body.toString()).toBe(body);
+  // As objects of their own, the chunks took 170 MB.
+  expect(rssBytes() - before).toBeLessThan(100 * MIB);
 });
