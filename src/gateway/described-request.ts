@@ -1,5 +1,6 @@
 import { type ErrorResponse, errorResponse } from '../annotate/errors.ts';
 import type { Head } from '../http1/request-head.ts';
+import { MAX_TOTAL_BYTES } from '../io/held-bytes.ts';
 import type { Match } from '../routing/router.ts';
 import type { BodyCheck, Misfit } from '../validate/validator.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
@@ -11,6 +12,14 @@ import { targetFor } from './proxy-request.ts';
 
 /** The largest body that is checked, in bytes. It is held in memory until its request has ended. */
 export const MAX_CHECKED_BYTES = 1024 * 1024;
+
+/**
+ * The bytes of all bodies of one consumer that are held, at most.
+ * @param fairShare of the upstream
+ */
+export function heldBytesOfOne(fairShare: number): number {
+  return Math.max(MAX_CHECKED_BYTES, Math.floor(MAX_TOTAL_BYTES * fairShare));
+}
 
 /** A request that does not fit its description. */
 interface Unfit {

@@ -13,10 +13,10 @@ import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Consumer, Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { KeySources } from '../identify/key-sources.ts';
-import type { HeldBytesBudget } from '../io/held-bytes.ts';
 import type { Router } from '../routing/router.ts';
 import type { RequestValidator } from '../validate/validator.ts';
 import type { ClosedWebSocket, Exchange } from './exchange.ts';
+import type { HeldBodies } from './held-body.ts';
 import type { OpenWebSockets } from './open-web-sockets.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { Usage } from './usage.ts';
@@ -33,7 +33,7 @@ export interface GatewayDeps {
   /** The checks of requests, by the file of their description (`description` of a route). */
   readonly validators: ReadonlyMap<string, RequestValidator>;
   /** The memory for bodies that are held while they are checked. */
-  readonly heldBodies: HeldBytesBudget;
+  readonly heldBodies: HeldBodies;
   readonly identifier: Identifier;
   /** Where requests may have their key (`keys.from`); null if Authorization alone is read. */
   readonly keySources: KeySources | null;

@@ -1,10 +1,40 @@
 import type { IncomingMessage } from 'node:http';
-import { HeldBytes, type HeldBytesBudget } from '../io/held-bytes.ts';
+import { HeldBytes, HeldBytesBudget, type HeldMemory } from '../io/held-bytes.ts';
 
-/** How reading a body ended. `no_room`: all bodies that are held have taken all the memory that there is for them. */
+/** How reading a body ended. `no_room`: the bodies that are held have taken all the memory that there is for them. */
 export type HeldResult =
   | { readonly kind: 'whole'; readonly bytes: Buffer }
   | { readonly kind: 'too_large' | 'no_room' | 'gone' };
+
+/**
+ * The memory of all bodies that are held.
+ *
+ * Attack: one consumer sends many large bodies slowly, or with requests that the service answers late, until there is no
+ * memory left and the bodies of all others are refused. So one consumer has at most its part.
+ */
+export class HeldBodies {
+  readonly #all = new HeldBytesBudget();
+  /** The bytes of each consumer that holds some. */
+  readonly #held = new Map<string, number>();
+
+  /** The memory for one consumer. @param maxBytes of all its bodies together */
+  of(consumerId: string, maxBytes: number): HeldMemory {
+    return {
+      take: (bytes) => {
+        const held = (this.#held.get(consumerId) ?? 0) + bytes;
+        if (held > maxBytes || !this.#all.take(bytes)) return false;
+        this.#held.set(consumerId, held);
+        return true;
+      },
+      release: (bytes) => {
+        const held = (this.#held.get(consumerId) ?? 0) - bytes;
+        if (held > 0) this.#held.set(consumerId, held);
+        else this.#held.delete(consumerId);
+        this.#all.release(bytes);
+      },
+    };
+  }
+}
 
 /**
  * A body that is read whole and held in memory, until its request has ended.
@@ -21,10 +51,10 @@ export class HeldBody {
   #isReading = true;
 
   /** @param done called once, unless reading is stopped before */
-  constructor(source: IncomingMessage, maxBytes: number, budget: HeldBytesBudget, done: (result: HeldResult) => void) {
+  constructor(source: IncomingMessage, maxBytes: number, memory: HeldMemory, done: (result: HeldResult) => void) {
     this.#source = source;
     this.#maxBytes = maxBytes;
-    this.#held = new HeldBytes(budget, maxBytes);
+    this.#held = new HeldBytes(memory, maxBytes);
     this.#done = done;
     source.on('data', this.#onData);
     source.once('end', this.#onEnd);

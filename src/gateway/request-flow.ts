@@ -14,7 +14,7 @@ import { closeAfter } from '../io/graceful-close.ts';
 import { asksForUsage, type Match, type RouteReply } from '../routing/router.ts';
 import type { BodyCheck } from '../validate/validator.ts';
 import { callerOf, type Identified } from './caller.ts';
-import { checkBody, checkHead, MAX_CHECKED_BYTES, tooLargeToCheck } from './described-request.ts';
+import { checkBody, checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, tooLargeToCheck } from './described-request.ts';
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
@@ -279,7 +279,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     }
     if (!(this.#request instanceof IncomingMessage)) throw new Error('a body from a reader that takes none');
     if (head.expectsContinue) this.#response.writeContinue();
-    this.#held = new HeldBody(this.#request, maxBytes, this.#deps.heldBodies, (result) => {
+    const memory = this.#deps.heldBodies.of(this.#caller!.shareId, heldBytesOfOne(this.#upstream!.options.fairShare));
+    this.#held = new HeldBody(this.#request, maxBytes, memory, (result) => {
       try {
         if (result.kind === 'too_large') this.#refuse(tooLargeToCheck(maxBytes));
         else this.#onHeld(match, head, check, result);

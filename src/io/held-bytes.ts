@@ -2,13 +2,21 @@
  * How many bytes may be held for one connection, which its client sends before the response to its request is complete.
  */
 const MAX_BYTES = 64 * 1024;
-/** How many bytes may be held for all connections of a listener together. */
-const MAX_TOTAL_BYTES = 64 * 1024 * 1024;
+/** How many bytes may be held for all connections of a listener together, and for all bodies that are checked. */
+export const MAX_TOTAL_BYTES = 64 * 1024 * 1024;
 
 const NOTHING = Buffer.alloc(0);
 
+/** Memory that holders share. */
+export interface HeldMemory {
+  /** @returns false if there are not as many bytes left */
+  take(bytes: number): boolean;
+  /** Gives back what was taken. */
+  release(bytes: number): void;
+}
+
 /** The memory that all connections of a listener hold together. */
-export class HeldBytesBudget {
+export class HeldBytesBudget implements HeldMemory {
   #left = MAX_TOTAL_BYTES;
 
   take(bytes: number): boolean {
@@ -34,12 +42,12 @@ export class HeldBytesBudget {
  * 340 MB. So the bytes are copied.
  */
 export class HeldBytes {
-  readonly #budget: HeldBytesBudget;
+  readonly #budget: HeldMemory;
   readonly #maxBytes: number;
   #bytes: Buffer = NOTHING;
   #length = 0;
 
-  constructor(budget: HeldBytesBudget, maxBytes = MAX_BYTES) {
+  constructor(budget: HeldMemory, maxBytes = MAX_BYTES) {
     this.#budget = budget;
     this.#maxBytes = maxBytes;
   }

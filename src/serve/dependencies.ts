@@ -13,6 +13,7 @@ import { Compressors } from '../forward/compressed-response.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { Allowances, RequestIds } from '../gateway/gateway-deps.ts';
+import { HeldBodies } from '../gateway/held-body.ts';
 import { OpenWebSockets } from '../gateway/open-web-sockets.ts';
 import { Usage } from '../gateway/usage.ts';
 import { FieldNames } from '../http1/forwarded-fields.ts';
@@ -22,7 +23,6 @@ import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { KeySources } from '../identify/key-sources.ts';
 import { CLOCKS } from '../io/clocks.ts';
-import { HeldBytesBudget } from '../io/held-bytes.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { LogAndMetrics } from '../telemetry/closing-records.ts';
@@ -213,7 +213,7 @@ export function closeWebSocketsOfEndedKeys(
 /** Makes the checks of requests against OpenAPI descriptions. */
 export class Validators {
   /** For the bodies that are held while they are checked, through every reload. */
-  readonly heldBodies = new HeldBytesBudget();
+  readonly heldBodies = new HeldBodies();
   /** Null until settings have a description. */
   #module: typeof import('../validate/validator.ts') | null = null;
 

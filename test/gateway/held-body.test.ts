@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 import { HeldBody, type HeldResult } from '../../src/gateway/held-body.ts';
 import { HeldBytesBudget } from '../../src/io/held-bytes.ts';
-import { startGateway } from '../support/gateway.ts';
+import { type GatewaySetup, startGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -54,7 +54,8 @@ paths:
       responses: { 200: { description: ok } }
 `;
 
-test('a body in chunks of one byte takes the memory of its bytes (reliability 192)', async () => {
+/** A gateway that checks bodies of JSON, before a service that answers when it has the whole body. */
+async function start(upstreamSettings: GatewaySetup['upstreamSettings'] = {}) {
   const file = join(await temporaryFolder(), 'openapi.yaml');
   writeFileSync(file, DESCRIPTION);
   const upstream = await startUpstream(async (_request, response, { whole }) => {
@@ -62,18 +63,44 @@ test('a body in chunks of one byte takes the memory of its bytes (reliability 19
   });
   const gateway = await startGateway({
     upstream: upstream.origin,
+    upstreamSettings,
     routes: `\n  - { path: /a, methods: [POST], upstream: store, validate: ${file} }`,
   });
+  const head = (key: string) =>
+    `POST /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
+  return { upstream, gateway, head };
+}
+
+test('a body in chunks of one byte takes the memory of its bytes (reliability 192)', async () => {
+  const { upstream, gateway, head } = await start();
   const { key } = await gateway.createKey('endless');
   const rssBytes = () =>
     Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${gateway.process.pid}/status`, 'utf8'))?.[1]) * 1024;
   const before = rssBytes();
   const body = `"${'x'.repeat(500_000)}"`;
-  const head = `POST /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
   const chunks = [...body].map((character) => `1\r\n${character}\r\n`).join('');
-  const { responses } = await rawExchange(gateway.port, `${head}Transfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`);
+  const { responses } = await rawExchange(
+    gateway.port,
+    `${head(key)}Transfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`,
+  );
   expect(responses[0]?.status).toBe(200);
   expect(upstream.requests.at(-1)!.body.toString()).toBe(body);
   // As objects of their own, the chunks took 170 MB.
   expect(rssBytes() - before).toBeLessThan(100 * MIB);
+});
+
+test('one consumer holds at most its share of the memory, and another one is served (reliability 193)', async () => {
+  // A twentieth of 64 MiB has room for three bodies of 1 MiB.
+  const { gateway, head } = await start({ fairShare: 0.05 });
+  const greedy = await gateway.createKey('endless');
+  const other = await gateway.createKey('endless');
+  const unfinished = `${head(greedy.key)}Content-Length: ${MIB}\r\n\r\n"${'x'.repeat(MIB - 10)}`;
+  const refused = Promise.race([1, 2, 3, 4].map(() => rawExchange(gateway.port, unfinished)));
+  expect((await refused).responses.map(({ status }) => status)).toEqual([503]);
+  const text = `"${'x'.repeat(100_000)}"`;
+  const { responses } = await rawExchange(
+    gateway.port,
+    `${head(other.key)}Content-Length: ${text.length}\r\n\r\n${text}`,
+  );
+  expect(responses[0]?.status).toBe(200);
 });
