@@ -39,13 +39,24 @@ export function checkHead(
   const mark = target.indexOf('?');
   const [path, query] = mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
   const hasBody = head.body === 'chunked' || head.contentLength > 0;
-  const { method, fields } = head;
+  const { method } = head;
   const checked = deps.validators.get(description)!.checkHead(path, query, {
     method,
-    rawHeaders: fields.rawHeaders,
+    rawHeaders: passedFields(head),
     hasBody,
   });
   return 'rule' in checked ? unfit(checked) : checked;
+}
+
+/**
+ * The fields that are passed on.
+ *
+ * Attack: a client lists Content-Type in Connection, so that it is checked as text and the service, which then gets no
+ * type, reads it as JSON.
+ */
+function passedFields({ fields: { rawHeaders }, connectionNames }: Head): readonly string[] {
+  if (connectionNames.size === 0) return rawHeaders;
+  return rawHeaders.filter((_, i) => !connectionNames.has(rawHeaders[i - (i % 2)]!.toLowerCase()));
 }
 
 /** @returns null if the body fits */

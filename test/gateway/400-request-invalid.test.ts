@@ -161,6 +161,7 @@ describe('what is not JSON is checked by its media type alone', () => {
     ['none', '', 'Content-Type'],
     ['two', 'Content-Type: text/plain\r\nContent-Type: application/json\r\n', 'Content-Type'],
     ['JSON in another charset', 'Content-Type: application/json; charset=utf-16\r\n', 'Content-Type'],
+    ['one that Connection lists', 'Content-Type: text/plain\r\nConnection: content-type\r\n', 'Content-Type'],
     ['compressed JSON', 'Content-Type: application/json\r\nContent-Encoding: gzip\r\n', 'Content-Encoding'],
   ])('%s does not (reliability 175)', async (_what, fields, name) => {
     const seen = upstream.requests.length;
