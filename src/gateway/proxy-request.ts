@@ -20,7 +20,7 @@ import {
 } from '../http1/content-coding.ts';
 import { withoutDropped, withRules } from '../http1/field-rules.ts';
 import { linesOf, responseLinesOf, valuesOf } from '../http1/fields.ts';
-import { FieldNames, requestFields, responseFields } from '../http1/forwarded-fields.ts';
+import { FieldNames, type KeyPlaces, requestFields, responseFields } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
@@ -263,7 +263,7 @@ interface FieldsInput {
   readonly origin: ClientAddress;
   readonly via: string;
   readonly allowedNames: FieldNames;
-  readonly keyNames: FieldNames | null;
+  readonly keyPlaces: KeyPlaces | null;
   /** Whether the client's own trace fields are replaced. */
   readonly isTraced: boolean;
 }
@@ -274,8 +274,16 @@ function inputOf(
 ): FieldsInput {
   // A body that came in chunks, and was read whole, is sent with its length.
   const contentLength = checkedBody === null ? declaredLength(head) : String(checkedBody.length);
-  const keyNames = keySources?.fieldNames ?? null;
-  return { head, contentLength, caller, origin, via, allowedNames, keyNames, isTraced: traceFields !== null };
+  return {
+    head,
+    contentLength,
+    caller,
+    origin,
+    via,
+    allowedNames,
+    keyPlaces: keySources,
+    isTraced: traceFields !== null,
+  };
 }
 
 /**
@@ -311,14 +319,14 @@ function isSame(one: FieldsInput, other: FieldsInput): boolean {
     one.origin.httpVersion === other.origin.httpVersion &&
     one.via === other.via &&
     one.allowedNames === other.allowedNames &&
-    one.keyNames === other.keyNames &&
+    one.keyPlaces === other.keyPlaces &&
     one.isTraced === other.isTraced
   );
 }
 
 /** The fields that the next request may have too. */
 function repeatedFields(input: FieldsInput): string[] {
-  const { head, contentLength, caller, origin, via, allowedNames, keyNames, isTraced } = input;
+  const { head, contentLength, caller, origin, via, allowedNames, keyPlaces, isTraced } = input;
   return requestFields(head.fields.rawHeaders, head.connectionNames, contentLength, {
     isTraced,
     consumerId: caller.consumer?.id ?? null,
@@ -329,7 +337,7 @@ function repeatedFields(input: FieldsInput): string[] {
     trustedPeer: origin.trustedPeer,
     via,
     allowedNames,
-    keyNames,
+    keyPlaces,
     httpVersion: origin.httpVersion ?? head.httpVersion,
   });
 }

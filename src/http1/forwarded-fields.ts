@@ -55,8 +55,15 @@ export interface ForwardedAs {
   readonly httpVersion: string;
   /** Names with punctuation that are forwarded anyway (`headers.allow`). */
   readonly allowedNames: FieldNames;
-  /** Names of fields that may have an API key (`keys.from`), besides Authorization; null if there are none. */
-  readonly keyNames: FieldNames | null;
+  /** Null if Authorization alone may have an API key. */
+  readonly keyPlaces: KeyPlaces | null;
+}
+
+/** Where a request may have an API key besides Authorization (`keys.from`). */
+export interface KeyPlaces {
+  readonly fieldNames: FieldNames;
+  /** The query without the parameters that may have a key. @param query with its `?`; empty if there is none */
+  withoutKeys(query: string): string;
 }
 
 /** Names that belong to one hop and are never passed on (RFC 9110 section 7.6.1), whether Connection lists them or not. */
@@ -138,7 +145,7 @@ export function requestFields(
     const name = rawHeaders[i]!;
     const value = rawHeaders[i + 1]!;
     if (PUNCTUATION.test(name) && !as.allowedNames.has(name)) continue;
-    if (as.keyNames?.has(name)) continue;
+    if (as.keyPlaces?.fieldNames.has(name)) continue;
     if (isVia(name)) via += `${value}, `;
     else if (PROVENANCE.has(name) || beginsWith(name, PROVENANCE_PREFIX)) {
       if (!as.trustedPeer) continue;
@@ -148,7 +155,9 @@ export function requestFields(
       else if (lowerName === 'x-forwarded-host') host = value;
       else fields.push(name, value);
     } else if (as.isTraced && TRACE.has(name)) continue;
-    else if (isForwardable(name, connectionNames)) fields.push(name, value);
+    else if (isForwardable(name, connectionNames)) {
+      fields.push(name, as.keyPlaces !== null && isReferer(name) ? refererWithoutKeys(value, as.keyPlaces) : value);
+    }
   }
   fields.push('Via', `${via}${as.httpVersion} ${as.via}`);
   fields.push('X-Forwarded-For', `${forwardedFor}${as.peer}`, 'X-Forwarded-Proto', proto);
@@ -215,6 +224,22 @@ function isForwardable(name: string, listed: ReadonlySet<string>): boolean {
 
 function isVia(name: string): boolean {
   return name.length === 3 && name.toLowerCase() === 'via';
+}
+
+function isReferer(name: string): boolean {
+  return name.length === 7 && name.toLowerCase() === 'referer';
+}
+
+/**
+ * Attack: a browser that was given a page for `?api_key=…` sends this URL as the Referer of all that the page asks for,
+ * and the service has the key in its log.
+ */
+function refererWithoutKeys(url: string, places: KeyPlaces): string {
+  const mark = url.indexOf('?');
+  if (mark === -1) return url;
+  const hash = url.indexOf('#', mark);
+  const end = hash === -1 ? url.length : hash;
+  return url.slice(0, mark) + places.withoutKeys(url.slice(mark, end)) + url.slice(end);
 }
 
 export function isContentLength(name: string): boolean {

@@ -1,5 +1,5 @@
 import { valuesOf } from '../http1/fields.ts';
-import { FieldNames } from '../http1/forwarded-fields.ts';
+import { FieldNames, type KeyPlaces } from '../http1/forwarded-fields.ts';
 import { authorizationOf, type Credentials, isToken68, readAuthorization } from './bearer.ts';
 
 /** A place where a request may have its API key (`keys.from` in gateway.yaml). */
@@ -20,7 +20,7 @@ const AMBIGUOUS: Credentials = Object.freeze({ kind: 'ambiguous' });
  * request with two is refused, even if they are equal, and every place loses its field or parameter, whether a key was
  * read there or not.
  */
-export class KeySources {
+export class KeySources implements KeyPlaces {
   /** The fields that are not passed on. Authorization never is. */
   readonly fieldNames: FieldNames;
   /** The places in words, for messages. */

@@ -195,7 +195,7 @@ describe('a field whose name has more than letters, digits and dashes', () => {
     const own =
       /^(X_CONSUMER_.*|X_FORWARDED_.*|FORWARDED|X_REAL_IP|X_REQUEST_ID|VIA|HOST|AUTHORIZATION|CONTENT_LENGTH|TRANSFER_ENCODING|CONNECTION|KEEP_ALIVE|TE|TRAILER|UPGRADE|EXPECT|PROXY_(CONNECTION|AUTHORIZATION)|TRACEPARENT|TRACESTATE)$/;
     const from: Omit<ForwardedAs, 'allowedNames'> = {
-      keyNames: null,
+      keyPlaces: null,
       consumerId: null,
       plan: null,
       peer: '127.0.0.1',

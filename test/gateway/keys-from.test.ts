@@ -56,6 +56,17 @@ describe('a key', () => {
     }
   });
 
+  test('in the Referer of a page that was asked for with it does not reach the service (reliability 195)', async () => {
+    for (const [url, passed] of [
+      [`https://a/v1/pets?x=1&api_key=${one.key}&y`, 'https://a/v1/pets?x=1&y'],
+      [`https://a/v1/pets?api%5Fkey=${one.key}#top`, 'https://a/v1/pets#top'],
+      ['https://a/v1/pets?x=%5f&&y', 'https://a/v1/pets?x=%5f&&y'],
+    ] as const) {
+      const { seen } = await ask('/v1/pets/7', `X-API-Key: ${one.key}\r\nreferer: ${url}\r\n`);
+      expect(seen!.values('referer')).toEqual([passed]);
+    }
+  });
+
   test('beside another one is 400, equal or not, and nothing is counted or forwarded (reliability 178)', async () => {
     for (const [target, fields] of [
       ['/v1/pets/7', `Authorization: Bearer ${one.key}\r\nX-API-Key: ${other.key}\r\n`],
