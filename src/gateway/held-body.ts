@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { HeldBytes, HeldBytesBudget, type HeldMemory } from '../io/held-bytes.ts';
 
-/** How reading a body ended. `no_room`: the bodies that are held have taken all the memory that there is for them. */
+/** How reading a body ended. `no_room`: the bodies of its consumer, or all of them, have taken all their memory. */
 export type HeldResult =
   | { readonly kind: 'whole'; readonly bytes: Buffer }
   | { readonly kind: 'too_large' | 'no_room' | 'gone' };
