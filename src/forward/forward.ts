@@ -115,7 +115,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     this.#relay = new ResponseToClient(response);
     this.#hooks = hooks;
     this.#timeouts = hooks.timeouts ?? upstream.options;
-    this.#retries = hooks.retries === null ? null : retriesOf(hooks.retries, request, upstream);
+    this.#retries = hooks.retries === null ? null : retriesOf(hooks.retries, request, share, upstream);
   }
 
   begin(): void {
@@ -363,6 +363,11 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 }
 
 /** The attempts of a request; null if it must not be sent twice. */
-function retriesOf(rules: RetryRules, request: ForwardRequest, { retryBudget, deadlines, options }: Upstream) {
-  return Retries.of(rules, request, retryBudget, deadlines.nowMs(), options.onRetry ?? (() => {}));
+function retriesOf(
+  rules: RetryRules,
+  request: ForwardRequest,
+  share: ConsumerShare,
+  { retryBudget, deadlines, options }: Upstream,
+) {
+  return Retries.of(rules, request, retryBudget, share, deadlines.nowMs(), options.onRetry ?? (() => {}));
 }

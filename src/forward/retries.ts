@@ -20,19 +20,27 @@ export const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'
 export class Retries {
   readonly #rules: RetryRules;
   readonly #budget: RetryBudget;
+  readonly #consumer: object;
   readonly #onRetry: (outcome: RetryOutcome) => void;
   #attempts = 1;
   /** When all attempts together are late. */
   #deadlineAtMs = Number.POSITIVE_INFINITY;
   #isAnswered = false;
 
-  private constructor(rules: RetryRules, budget: RetryBudget, onRetry: (outcome: RetryOutcome) => void) {
+  private constructor(
+    rules: RetryRules,
+    budget: RetryBudget,
+    consumer: object,
+    onRetry: (outcome: RetryOutcome) => void,
+  ) {
     this.#rules = rules;
     this.#budget = budget;
+    this.#consumer = consumer;
     this.#onRetry = onRetry;
   }
 
   /**
+   * @param consumer the same object for all requests of a consumer
    * @param onRetry called with the outcome of each retry
    * @returns null if the request must not be sent twice, or cannot because its body is forwarded as it arrives
    */
@@ -40,12 +48,13 @@ export class Retries {
     rules: RetryRules,
     { method, body }: ForwardRequest,
     budget: RetryBudget,
+    consumer: object,
     nowMs: number,
     onRetry: (outcome: RetryOutcome) => void,
   ): Retries | null {
     if (!IDEMPOTENT.has(method) || (body !== null && body.framing !== 'whole')) return null;
     budget.countRequest(nowMs);
-    return new Retries(rules, budget, onRetry);
+    return new Retries(rules, budget, consumer, onRetry);
   }
 
   /** The number of the present attempt, from 1. */
@@ -74,7 +83,7 @@ export class Retries {
   /** Takes another attempt after one that failed. @returns false if there is none */
   take(nowMs: number): boolean {
     if (this.#attempts >= this.#rules.attempts || nowMs >= this.#deadlineAtMs) return false;
-    if (!this.#budget.take(nowMs)) {
+    if (!this.#budget.take(nowMs, this.#consumer)) {
       this.#onRetry('over_budget');
       return false;
     }

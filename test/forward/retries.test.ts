@@ -277,7 +277,7 @@ describe('a client that leaves (reliability 183)', () => {
 });
 
 describe('a service that is ill (reliability 181)', () => {
-  test('is hit by at most ten retries in ten seconds while there are few requests', async () => {
+  test('is hit by at most ten retries of one key in ten seconds while there are few requests', async () => {
     const { gateway, ask, seen } = await start([say(503, 'ill')], { retries: '{ attempts: 5 }' });
     const took = stopwatch();
     for (let i = 0; i < 30; i++) expect(await ask()).toMatchObject({ status: 503, body: 'ill' });

@@ -2,19 +2,21 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { RetryBudget } from '../../../src/forward/upstream/retry-budget.ts';
 
-/** How many of so many retries the budget allows. */
+const CONSUMERS = [{}, {}, {}, {}];
+
+/** How many of so many retries the budget allows, of many consumers in turn. */
 function taken(budget: RetryBudget, tries: number, nowMs: number): number {
   let count = 0;
-  for (let i = 0; i < tries; i++) if (budget.take(nowMs)) count++;
+  for (let i = 0; i < tries; i++) if (budget.take(nowMs, CONSUMERS[i % CONSUMERS.length]!)) count++;
   return count;
 }
 
 test.each([
-  ['no request', 0, 10],
-  ['fifty', 50, 10],
+  ['no request', 0, 20],
   ['a hundred', 100, 20],
+  ['two hundred', 200, 40],
   ['a thousand', 1_000, 200],
-])('after %s there are as many retries as a fifth, and at least ten', (_what, requests, most) => {
+])('after %s there are as many retries as a fifth, and at least twenty', (_what, requests, most) => {
   const budget = new RetryBudget();
   for (let i = 0; i < requests; i++) budget.countRequest(5_000 + i);
   expect(taken(budget, 2_000, 6_500)).toBe(most);
@@ -22,11 +24,22 @@ test.each([
 
 test('what is older than ten seconds counts no more, of the requests as of the retries', () => {
   const budget = new RetryBudget();
-  for (let i = 0; i < 100; i++) budget.countRequest(1_000);
-  expect(taken(budget, 50, 1_000)).toBe(20);
+  for (let i = 0; i < 200; i++) budget.countRequest(1_000);
+  expect(taken(budget, 50, 1_000)).toBe(40);
   expect(taken(budget, 50, 10_999)).toBe(0);
-  expect(taken(budget, 50, 11_000)).toBe(10);
-  expect(taken(budget, 50, 1_000_000)).toBe(10);
+  expect(taken(budget, 50, 11_000)).toBe(20);
+  expect(taken(budget, 50, 1_000_000)).toBe(20);
+});
+
+test('one consumer has at most half of the retries, and the others have the rest (reliability 196)', () => {
+  const budget = new RetryBudget();
+  const [greedy, other] = [{}, {}];
+  const takenBy = (consumer: object, nowMs: number) =>
+    Array.from({ length: 100 }, () => budget.take(nowMs, consumer)).filter(Boolean).length;
+  expect([takenBy(greedy, 1_000), takenBy(greedy, 9_000), takenBy(other, 9_000), takenBy({}, 9_000)]).toEqual([
+    10, 0, 10, 0,
+  ]);
+  expect([takenBy(greedy, 11_000), takenBy(other, 11_000)]).toEqual([10, 0]);
 });
 
 test('at no time are there more retries in ten seconds than the budget of those seconds (reliability 181)', () => {
@@ -48,8 +61,9 @@ test('at no time are there more retries in ten seconds than the budget of those 
           requests.push(nowMs);
         }
         for (let i = 0; i < step.retries; i++) {
-          const isAllowed = recent(retries) < Math.max(10, Math.floor(recent(requests) / 5));
-          expect(budget.take(nowMs)).toBe(isAllowed);
+          const isAllowed = recent(retries) < Math.max(20, Math.floor(recent(requests) / 5));
+          // Each of a consumer of its own.
+          expect(budget.take(nowMs, {})).toBe(isAllowed);
           if (isAllowed) retries.push(nowMs);
         }
       }
