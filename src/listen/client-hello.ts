@@ -20,6 +20,8 @@ const HANDSHAKE = 22;
 const CLIENT_HELLO = 1;
 /** A longer ClientHello is left to the TLS stack. Those with post-quantum key shares have 2 KiB. */
 const MOST_BYTES = 16 * 1024;
+/** One of more records is left to the TLS stack. Clients send one, or two where it is longer than a record. */
+const MOST_RECORDS = 16;
 const SERVER_NAME = 0;
 const ALPN = 16;
 
@@ -28,6 +30,9 @@ const ALPN = 16;
  *
  * Attack: lengths that point beyond their parent, or endless records. Every length is checked against its parent, and 16 KiB is
  * the most that is looked at.
+ *
+ * Attack: records of one byte, each in a packet of its own. The bytes are read again with each packet, and joining thousands of
+ * records took a quarter of a second each time. So 16 records are the most, and they are joined once.
  */
 export function readClientHello(bytes: Buffer): Opening {
   const message = handshakeIn(bytes);
@@ -56,7 +61,7 @@ function handshakeIn(bytes: Buffer): Buffer | Opening {
   const pieces: Buffer[] = [];
   let held = 0;
   for (let at = 0; ; ) {
-    if (at > MOST_BYTES) return OTHER;
+    if (at > MOST_BYTES || pieces.length === MOST_RECORDS) return OTHER;
     if (bytes.length > at && bytes[at] !== HANDSHAKE) return OTHER;
     if (bytes.length < at + RECORD_HEADER_BYTES) return PARTIAL;
     const length = bytes.readUInt16BE(at + 3);
@@ -65,10 +70,9 @@ function handshakeIn(bytes: Buffer): Buffer | Opening {
     if (pieces.length === 0 && piece.length > 0 && piece[0] !== CLIENT_HELLO) return OTHER;
     pieces.push(piece);
     held += piece.length;
-    const joined = held >= 4 ? Buffer.concat(pieces) : null;
-    const needed = joined === null ? Number.POSITIVE_INFINITY : 4 + joined.readUIntBE(1, 3);
-    if (joined !== null && needed > MOST_BYTES) return OTHER;
-    if (joined !== null && held >= needed) return joined.subarray(4, needed);
+    const needed = held >= 4 ? 4 + Buffer.concat(pieces, 4).readUIntBE(1, 3) : Number.POSITIVE_INFINITY;
+    if (held >= 4 && needed > MOST_BYTES) return OTHER;
+    if (held >= needed) return Buffer.concat(pieces, needed).subarray(4);
     if (piece.length < length) return PARTIAL;
     at += RECORD_HEADER_BYTES + length;
   }

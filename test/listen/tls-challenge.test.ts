@@ -141,6 +141,22 @@ test('a ClientHello is read whole, in pieces, and over several records', () => {
   }
 });
 
+test('a ClientHello in more than 16 records is not joined, but left to the TLS stack (reliability 197)', () => {
+  const content = hello().subarray(5);
+  const inRecords = (records: number) => {
+    const size = Math.ceil(content.length / records);
+    const pieces = Array.from({ length: records }, (_, i) => content.subarray(i * size, (i + 1) * size));
+    const record = (piece: Buffer) => Buffer.concat([Buffer.from([22, 3, 1, 0, piece.length]), piece]);
+    return Buffer.concat(pieces.filter(({ length }) => length > 0).map(record));
+  };
+  expect(readClientHello(inRecords(15)).kind).toBe('hello');
+  const single = inRecords(content.length);
+  expect(readClientHello(single).kind).toBe('other');
+  // Decided as soon as 16 records are there, so the rest is not read again with each packet.
+  expect(readClientHello(single.subarray(0, 16 * 6 - 1)).kind).toBe('partial');
+  expect(readClientHello(single.subarray(0, 16 * 6)).kind).toBe('other');
+});
+
 test('whatever bytes come, reading ends without an exception, and within 16 KiB (reliability 187)', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 400 }), fc.nat(hello().length - 1), fc.nat(255), (noise, at, value) => {
