@@ -5,7 +5,7 @@ import type { Acme } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { type Certificate, type CertificateSource, checkedCertificate, readClientCa } from '../listen/tls.ts';
 import { FORGET_AFTER_MS } from './challenge-certificates.ts';
-import { DirectoryError } from './directory.ts';
+import { DirectoryError, printable } from './directory.ts';
 import { type ChallengeAnswer, type OrderOptions, orderCertificate } from './order.ts';
 import {
   type Account,
@@ -25,8 +25,11 @@ export interface AcmeEvents {
   /** A certificate is in use: one that was stored, that another gateway has ordered, or that this one has. */
   readonly onLoaded: (certificate: Certificate) => void;
   readonly onOrdering: () => void;
-  /** This gateway has ordered a certificate. */
-  readonly onIssued: () => void;
+  /**
+   * This gateway has ordered a certificate.
+   * @param again not null if it is due for renewal at once: why, and when the next order is
+   */
+  readonly onIssued: (again: Failed | null) => void;
   readonly onFailed: (failed: Failed) => void;
   /** Something else went wrong, such as a store that does not answer. Called once for each sentence until the next success. */
   readonly onTrouble: (why: string) => void;
@@ -48,6 +51,12 @@ export interface AcmeOptions {
   readonly order?: (options: OrderOptions) => Promise<Issued>;
 }
 
+/** An issued certificate, and the reason to wait with the next order if it is due at once. */
+interface Unsaved {
+  readonly issued: Issued;
+  readonly again: Failed | null;
+}
+
 /** How often the store is looked at: other gateways use a new certificate within this time. */
 const LOOK_EVERY_MS = 1_000;
 const LEASE_MS = 60_000;
@@ -58,6 +67,9 @@ const CHALLENGE_KEPT_MS = 10 * 60_000;
 const DAY_MS = 86_400_000;
 const SAVE_ATTEMPTS = 10;
 const UNFINISHED = 'The gateway ended, or lost its store, before the attempt was finished.';
+const DUE_AT_ONCE = 'The certificate that was issued is to be renewed already. Check the clock of this machine.';
+/** The most characters of a stored reason. */
+const MOST_WHY = 500;
 
 /**
  * The certificate that a certificate authority issues by ACME: loaded from the store, ordered when there is none, and renewed in
@@ -66,6 +78,9 @@ const UNFINISHED = 'The gateway ended, or lost its store, before the attempt was
  *
  * An attempt is stored as failed before the authority hears of it, and removed after its success. So a gateway that crashes during
  * each order waits longer each time, like one that is refused, and does not use up the authority's limits.
+ *
+ * Fault: a clock that is months ahead, or an authority that issues certificates near their end, makes each new certificate due at
+ * once. Such a success is stored like a failure, so the next order waits as well.
  */
 export class AcmeCertificates implements CertificateSource {
   readonly #options: AcmeOptions;
@@ -84,7 +99,7 @@ export class AcmeCertificates implements CertificateSource {
   #seen = { text: null as string | null, clientCa: null as Buffer | null };
   #issued: Issued | null = null;
   /** Issued, but not stored yet, because the store did not answer. */
-  #unsaved: Issued | null = null;
+  #unsaved: Unsaved | null = null;
 
   private constructor(options: AcmeOptions) {
     const { acme } = options;
@@ -282,8 +297,9 @@ export class AcmeCertificates implements CertificateSource {
       await this.#failed(before, error, published);
       return;
     }
-    events.onIssued();
-    await this.#save(issued, published);
+    const again = this.#isDue ? this.#failedOf(before, 'refused', DUE_AT_ONCE, 0) : null;
+    events.onIssued(again);
+    await this.#save({ issued, again }, published);
   }
 
   /** Stores a failed attempt. Giving up because the gateway stops does not count, if the authority had no time to refuse. */
@@ -307,7 +323,9 @@ export class AcmeCertificates implements CertificateSource {
     // Failures of the other kind say nothing about this one.
     const failures = before?.kind === kind ? before.failures + 1 : 1;
     const atMs = wallMs();
-    return { failures, kind, why, atMs, nextTryAtMs: atMs + waitAfterMs({ failures, kind, retryAfterMs }, random()) };
+    const nextTryAtMs = atMs + waitAfterMs({ failures, kind, retryAfterMs }, random());
+    // The authority may have sent a text of any length, with control characters.
+    return { failures, kind, why: printable(why, MOST_WHY), atMs, nextTryAtMs };
   }
 
   #attempt(failed: Failed | null): RecordChange {
@@ -333,11 +351,11 @@ export class AcmeCertificates implements CertificateSource {
   }
 
   /** Stores an issued certificate, for as long as the lease lasts; after that, `#look` goes on. */
-  async #save(issued: Issued, published: readonly ChallengeAnswer[]): Promise<void> {
-    this.#unsaved = issued;
+  async #save(unsaved: Unsaved, published: readonly ChallengeAnswer[]): Promise<void> {
+    this.#unsaved = unsaved;
     for (let attempt = 1; ; attempt++) {
       try {
-        await this.#writeIssued(issued, published);
+        await this.#writeIssued(unsaved, published);
         return;
       } catch (error) {
         if (attempt === SAVE_ATTEMPTS || this.#ended.signal.aborted) throw error;
@@ -346,13 +364,13 @@ export class AcmeCertificates implements CertificateSource {
     }
   }
 
-  async #saveLater(issued: Issued): Promise<void> {
+  async #saveLater(unsaved: Unsaved): Promise<void> {
     // Another process has ordered a newer one meanwhile.
-    if (this.#issued !== issued) this.#unsaved = null;
-    else await this.#underLease(() => this.#writeIssued(issued, []));
+    if (this.#issued !== unsaved.issued) this.#unsaved = null;
+    else await this.#underLease(() => this.#writeIssued(unsaved, []));
   }
 
-  async #writeIssued(issued: Issued, published: readonly ChallengeAnswer[]): Promise<void> {
+  async #writeIssued({ issued, again }: Unsaved, published: readonly ChallengeAnswer[]): Promise<void> {
     const { sealing, wallMs } = this.#options;
     const keptMs = Math.max(this.#current!.expiresAtMs - wallMs(), 0) + 30 * DAY_MS;
     const own = NAMES.certificate(this.#id);
@@ -360,7 +378,7 @@ export class AcmeCertificates implements CertificateSource {
     await this.#write([
       { name: own, text: sealing.seal(own, text), keptMs },
       { name: NAMES.latest, text: sealing.seal(NAMES.latest, text), keptMs },
-      this.#attempt(null),
+      this.#attempt(again),
       ...published.map(({ subject }) => challenge(subject, null)),
     ]);
     this.#unsaved = null;

@@ -155,6 +155,11 @@ export class Directory {
         );
       });
       sent.on('error', fail);
+      // Without this listener Node.js closes the connection and the request never ends.
+      sent.on('upgrade', (_, socket) => {
+        socket.destroy();
+        reject(new DirectoryError(`${url} has answered with another protocol.`));
+      });
       sent.end(body);
     });
   }

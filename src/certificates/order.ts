@@ -61,7 +61,7 @@ export async function orderCertificate(options: OrderOptions): Promise<Issued> {
   };
   const client = await withAccount(options, clientOf, newKey);
   const identifiers = acme.domains.map((value) => ({ type: 'dns', value }));
-  let order = checkedOrder(await client.createOrder({ identifiers }));
+  let order = checkedOrder(await client.createOrder({ identifiers }), acme);
   await prove(client, order, options, directory);
   order = await settled(client, order, directory, options, (status) => status !== 'pending');
   const key = await newKey();
@@ -170,11 +170,11 @@ async function settled(
   client: Client,
   before: Order,
   directory: Directory,
-  { sleep, signal }: OrderOptions,
+  { acme, sleep, signal }: OrderOptions,
   isDone: (status: string) => boolean,
 ): Promise<Order> {
   for (let poll = 0; poll < MOST_POLLS; poll++) {
-    const order = checkedOrder(await client.getOrder(before));
+    const order = checkedOrder(await client.getOrder(before), acme);
     if (order.status === 'invalid') {
       const { error } = order as { readonly error?: { readonly detail?: unknown } };
       const detail = typeof error?.detail === 'string' ? printable(error.detail, 300) : 'no reason given';
@@ -192,7 +192,11 @@ function pauseOf(poll: number, { lastRetryAfterMs }: Directory): number {
   return Math.max(ownMs, Math.min(lastRetryAfterMs, LONGEST_RETRY_AFTER_MS));
 }
 
-function checkedOrder(order: Order): Order {
+/**
+ * Attack: an order with thousands of authorizations, which the library asks for all at once, each on a connection of its own, until
+ * the gateway has no file left for its callers. There is one for each domain (RFC 8555 section 7.1.3).
+ */
+function checkedOrder(order: Order, { domains }: Acme): Order {
   if (
     typeof order !== 'object' ||
     order === null ||
@@ -201,6 +205,8 @@ function checkedOrder(order: Order): Order {
   ) {
     throw new DirectoryError('The authority has answered with something that is no order.');
   }
+  if (order.authorizations.length > domains.length)
+    throw new DirectoryError('The authority asks for more proofs than domains were ordered.');
   return order;
 }
 

@@ -138,9 +138,12 @@ function eventsOf({ domains, directory }: Acme, { log: { logger }, metrics }: Te
       logExpiry(certificate, logger);
     },
     onOrdering: () => logger.info({ domains, directory }, 'ordering a TLS certificate'),
-    onIssued: () => {
+    onIssued: (again) => {
       metrics()?.certificateOrdered('issued');
       logger.info({ domains }, 'a TLS certificate was issued');
+      if (again === null) return;
+      const { why, nextTryAtMs } = again;
+      logger.warn({ why, nextTry: new Date(nextTryAtMs).toISOString() }, 'the next TLS certificate is ordered soon');
     },
     onFailed: ({ why, failures, nextTryAtMs }) => {
       metrics()?.certificateOrdered('failed');

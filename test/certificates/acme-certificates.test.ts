@@ -196,6 +196,34 @@ test('an issued certificate is used although the store is away, and stored when 
   expect(one.orders).toHaveLength(1);
 });
 
+test('a certificate that is due for renewal at once, as under a wrong clock, is used and not ordered again and again (reliability 198)', async () => {
+  const store = new MemoryStore();
+  // Certificates of 30 days, seen by a clock that is 25 days ahead.
+  clock.ms = Date.now() + 25 * DAY_MS;
+  const answers = [first, second];
+  const one = await gateway(store, async () => answers.shift()!);
+  await serves(one, first);
+  await eventually(() => expect(store.failed).toMatchObject({ failures: 1, nextTryAtMs: clock.ms + 120_000 }));
+  expect(store.failed!.why).toMatch(/is to be renewed already\. Check the clock/);
+  const { reads } = store;
+  await eventually(() => expect(store.reads).toBeGreaterThan(reads + 10));
+  expect(one.orders).toHaveLength(1);
+  clock.ms += 120_000;
+  await serves(one, second);
+  await eventually(() => expect(store.failed).toMatchObject({ failures: 2, nextTryAtMs: clock.ms + 240_000 }));
+  clock.ms = Date.now();
+});
+
+test('what an authority says is stored and told as one bounded line, whoever threw it', async () => {
+  const store = new MemoryStore();
+  const one = await gateway(store, async () => {
+    throw new Error(`\u001b[2Jbad\nnonce${'x'.repeat(200_000)}`);
+  });
+  await eventually(() => expect(one.failures).toHaveLength(1));
+  expect(one.failures[0]).toMatch(/^The order was given up: +\[2Jbad noncex+…$/);
+  expect(store.failed!.why.length).toBeLessThan(1_000);
+});
+
 test('sealed records open under their own name and an earlier pepper, and under nothing else', () => {
   const [before, after] = [sealingUnder(['old']), sealingUnder(['new', 'old'])];
   const sealed = before.seal('account.1', 'PRIVATE');

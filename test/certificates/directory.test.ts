@@ -69,9 +69,31 @@ test.each<[string, RequestListener, RegExp]>([
       response.setHeader('Content-Type', 'application/json').end('{"newNonce":"http://169.254.169.254/"}'),
     /outside of|Unable to locate/,
   ],
+  [
+    'another protocol',
+    ({ socket }) => socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'),
+    /another protocol/,
+  ],
 ])('a directory that answers %s is refused with a sentence (reliability 185)', async (_, answer, sentence) => {
   const { url } = await hostile(answer);
   await expect(orderAt(url)).rejects.toThrow(sentence);
+});
+
+test('an order with more authorizations than domains is refused, and none of them is asked for (reliability 199)', async () => {
+  const asked: string[] = [];
+  const { url } = await hostile(({ url: path = '' }, response) => {
+    asked.push(path);
+    const at = (name: string) => new URL(name, url).href;
+    const urls = ['newNonce', 'newAccount', 'newOrder'].map((name) => [name, at(`/${name}`)]);
+    const authorizations = Array.from({ length: 5_000 }, (_, i) => at(`/authorization/${i}`));
+    const body = path === '/dir' ? Object.fromEntries(urls) : { status: 'pending', authorizations };
+    response.writeHead(path === '/dir' || path === '/newNonce' ? 200 : 201, {
+      ...{ 'Content-Type': 'application/json', 'Replay-Nonce': 'nonce', Location: at(`${path}/1`) },
+    });
+    response.end(JSON.stringify(body));
+  });
+  await expect(orderAt(url)).rejects.toThrow('more proofs than domains');
+  expect(asked.at(-1)).toBe('/newOrder');
 });
 
 test('a redirect is not followed, and another origin is not asked (reliability 185)', async () => {
