@@ -1,3 +1,5 @@
+import { escapedText } from '../io/terminal-text.ts';
+
 /** A fault in a file or, as a warning, a probable one. Lines and columns count from 1. */
 export interface Fault {
   readonly file: string;
@@ -32,7 +34,7 @@ export function printPath(path: Path): string {
   return path
     .map((step, i) => {
       if (typeof step === 'number') return `[${step}]`;
-      if (!/^[\w-]{1,64}$/.test(step)) return `[${shorten(JSON.stringify(step))}]`;
+      if (!/^[\w-]{1,64}$/.test(step)) return `[${shorten(escapedText(JSON.stringify(step)))}]`;
       return i === 0 ? step : `.${step}`;
     })
     .join('');
@@ -44,7 +46,7 @@ export function quoted(value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list';
   if (typeof value === 'object') return 'a mapping of keys to values';
   if (typeof value === 'string' && value.includes('@')) return 'this text';
-  return shorten(JSON.stringify(value) ?? String(value));
+  return shorten(escapedText(JSON.stringify(value) ?? String(value)));
 }
 
 function shorten(text: string): string {

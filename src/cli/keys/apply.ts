@@ -5,6 +5,7 @@ import { type KeysFile, MOST_KEYS_FILE_BYTES, parseKeysFile } from '../../config
 import { readSettingsFile } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { escapedText } from '../../io/terminal-text.ts';
 import {
   type ApplyDeps,
   type ApplyOutcome,
@@ -309,7 +310,7 @@ function membersOf({ plan, name, owner, notes, limits, expiresAtMs, applied }: S
 
 function textOf(value: unknown): string {
   if (value === null) return '-';
-  if (typeof value !== 'object') return JSON.stringify(value).replace(/^"([\w.:+@-]+)"$/, '$1');
+  if (typeof value !== 'object') return escapedText(JSON.stringify(value)).replace(/^"([\w.:+@-]+)"$/, '$1');
   return Object.entries(value as object)
     .map(([window, limit]) => `${window}=${limit}`)
     .join(' ');

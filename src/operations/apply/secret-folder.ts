@@ -1,11 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import { link, mkdir, open, readdir, readFile, unlink } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { link, mkdir, open, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Failure } from '../../failure.ts';
 import { isWellFormed } from '../../identify/api-key.ts';
 import type { AppliedEntry } from '../../identify/key-store.ts';
 
 const PENDING = '.pending';
+/** A link is not followed, and a pipe is opened without a writer. Windows has neither. */
+const AS_IT_IS = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 /** Attempts to prepare a secret while concurrent commands do the same. */
 const MOST_ATTEMPTS = 50;
 
@@ -16,6 +19,9 @@ const MOST_ATTEMPTS = 50;
  * A secret is on the disk before the store has its key: it is written to `SET.ENTRY.pending`, and renamed when the key exists. A
  * command that was killed in between has left the file, and the next one uses its secret. No file is ever overwritten: each is linked
  * to its name, which fails if the name is taken. So two commands with one folder use the same secret.
+ *
+ * Attack: somebody else who can write to the folder plants a prepared secret, so that the key gets one that the attacker knows; or a
+ * link, or a pipe that is never written to. Only a file that this user has, and no other can read, is taken for a prepared one.
  */
 export class SecretFolder {
   readonly #folder: string;
@@ -110,11 +116,17 @@ export class SecretFolder {
   /** The secret that is prepared; null if there is none. @throws Failure `refused` */
   async pending(entry: AppliedEntry): Promise<string | null> {
     const file = this.fileOf(entry) + PENDING;
-    const text = await readFile(file, 'utf8').catch((error) => {
+    let text: string | null;
+    try {
+      text = await ownText(file);
+    } catch (error) {
       if (codeOf(error) === 'ENOENT') return null;
       throw SecretFolder.#cannot(file, error);
-    });
-    if (text === null) return null;
+    }
+    if (text === null) {
+      const message = `${file} is no file of mode 600 that belongs to this user: somebody else may have put it there. Move it away, then apply again.`;
+      throw new Failure('refused', message);
+    }
     const secret = text.replace(/\n$/, '');
     if (isWellFormed(secret)) return secret;
     throw new Failure('refused', `${file} holds no secret of Tollgate's form. Move it away, then apply again.`);
@@ -140,7 +152,7 @@ export class SecretFolder {
     try {
       await link(file + PENDING, file).catch(async (error) => {
         // A concurrent command with the same folder has done the same.
-        const there = codeOf(error) === 'EEXIST' || codeOf(error) === 'ENOENT' ? await readFile(file, 'utf8') : null;
+        const there = codeOf(error) === 'EEXIST' || codeOf(error) === 'ENOENT' ? await ownText(file) : null;
         if (there !== `${secret}\n`) throw error;
       });
       await this.drop(entry);
@@ -159,6 +171,24 @@ export class SecretFolder {
   static #cannot(file: string, cause: unknown): Failure {
     const message = `${file} cannot be used (${codeOf(cause)}). --secrets must be a folder that this user can write to.`;
     return new Failure('refused', message, cause);
+  }
+}
+
+/** @returns null if the file is a link, a pipe or the like, or another user has it or can read it */
+async function ownText(file: string): Promise<string | null> {
+  const handle = await open(file, AS_IT_IS).catch((error) => {
+    // ELOOP: a link. ENXIO: a socket.
+    if (['ELOOP', 'ENXIO'].includes(codeOf(error))) return null;
+    throw error;
+  });
+  if (handle === null) return null;
+  try {
+    const found = await handle.stat();
+    // Windows has neither owners nor modes of this kind.
+    const isOwn = process.getuid === undefined || (found.uid === process.getuid() && (found.mode & 0o077) === 0);
+    return found.isFile() && isOwn ? await handle.readFile('utf8') : null;
+  } finally {
+    await handle.close();
   }
 }
 

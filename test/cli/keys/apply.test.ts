@@ -100,6 +100,18 @@ describe.each(Object.keys(STORES))('keys apply, on %s', (name) => {
     }
   });
 
+  test('no character of a file or of a stored key moves the cursor or turns the text around (reliability 201)', async () => {
+    await applied({ shop: { plan: 'pro' } });
+    // Written by another program: a command refuses such a name.
+    const [key] = await everyKey(env);
+    await withStore(env, ({ keys }) => keys.update(key!.id, (present) => ({ ...present, name: '\u009b2J\u202eold' })));
+    const { stdout } = await apply(await fileOf({ shop: { plan: 'pro', name: 'new' } }), '--dry-run');
+    expect(stdout).toContain('name: "\\u{9b}2J\\u{202e}old" → new');
+    const faulty = await apply(await fileOf({ '\u009b2J\u202e': { plan: 'pro' } }), '--dry-run');
+    expect(faulty.stderr).toContain('keys["\\u{9b}2J\\u{202e}"]: is not a name');
+    expect(stdout + faulty.stderr).not.toMatch(/[\u007f-\u009f\u202e\u2066]/);
+  });
+
   test('applied again there is nothing to do: no write, no entry in the record of changes, exit code 0', async () => {
     const file = await fileOf({
       shop: { plan: 'pro', limits: { day: 'unlimited', minute: 7 }, expires: '2099-01-01' },

@@ -1,10 +1,11 @@
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chownSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parsePlans } from '../../../src/config/plans.ts';
 import { Failure } from '../../../src/failure.ts';
-import { digestOf } from '../../../src/identify/api-key.ts';
+import { digestOf, mint } from '../../../src/identify/api-key.ts';
 import type { StoredKey } from '../../../src/identify/key-store.ts';
 import { type ApplyDeps, applyKeys, finishPrepared } from '../../../src/operations/apply/apply-keys.ts';
 import { planApply } from '../../../src/operations/apply/plan-apply.ts';
@@ -91,4 +92,33 @@ test('a key whose file cannot get its name counts as made, and its secret is not
   expect(await apply(folder, store)).toEqual(['done']);
   expect(readFileSync(join(folder, 'partners.shop'), 'utf8')).toBe('of somebody else');
   expect([...keys.values()][0]!.secrets[0]!.digest).toBe(digestOf(secretIn(folder, 'partners.shop.pending'), PEPPER));
+});
+
+test.each<[string, (file: string, secret: string) => void]>([
+  ['that others can read', (file, secret) => writeFileSync(file, secret, { mode: 0o644 })],
+  [
+    'that is a link to a file',
+    (file, secret) => {
+      writeFileSync(`${file}.elsewhere`, secret, { mode: 0o600 });
+      symlinkSync(`${file}.elsewhere`, file);
+    },
+  ],
+  ['that is a link to nothing', (file) => symlinkSync(`${file}.missing`, file)],
+  ['that is a pipe to which nobody writes', (file) => execFileSync('mkfifo', ['-m', '600', file])],
+])('a prepared secret %s is not used: somebody else may have planted it (reliability 200)', async (_, plant) => {
+  const folder = await temporaryFolder();
+  plant(join(folder, 'partners.shop.pending'), `${mint(randomBytes)}\n`);
+  const { keys, store } = storeWith(() => 'created');
+  expect(await apply(folder, store)).toMatchObject({ code: 'refused', message: expect.stringMatching(/mode 600/) });
+  expect([...keys.keys()]).toEqual([]);
+});
+
+test.runIf(process.getuid?.() === 0)('nor is one that belongs to another user (reliability 200)', async () => {
+  const folder = await temporaryFolder();
+  const file = join(folder, 'partners.shop.pending');
+  writeFileSync(file, `${mint(randomBytes)}\n`, { mode: 0o600 });
+  chownSync(file, 65_534, 65_534);
+  const { keys, store } = storeWith(() => 'created');
+  expect(await apply(folder, store)).toMatchObject({ code: 'refused' });
+  expect(keys.size).toBe(0);
 });
