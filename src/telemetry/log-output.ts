@@ -1,4 +1,5 @@
-import { write } from 'node:fs';
+import { constants, openSync, write } from 'node:fs';
+import { isatty } from 'node:tty';
 
 export interface LogOutputOptions {
   /** An open file: 1 is standard output. */
@@ -199,7 +200,7 @@ export class PieceWriter {
 
   /** @param fd an open file: 1 is standard output */
   constructor(fd: number, events: PieceEvents) {
-    this.#fd = fd;
+    this.#fd = isatty(fd) ? terminalThatNeverWaits(fd) : fd;
     this.#events = events;
   }
 
@@ -246,5 +247,20 @@ export class PieceWriter {
   #retryLater(): void {
     this.#timer = setTimeout(() => this.#writeRest(), this.#retryMs).unref();
     this.#retryMs = Math.min(this.#retryMs * 2, LONGEST_RETRY_MS);
+  }
+}
+
+/**
+ * Opens a terminal once more, so that a write fails at once while the terminal takes nothing.
+ *
+ * Fault: after Ctrl-S a write to the terminal waits until Ctrl-Q, in a thread of libuv. The process waits for that thread when it
+ * ends, so neither Ctrl-C nor SIGTERM ended it.
+ * @returns `fd` itself where the terminal cannot be opened so: on another system than Linux, or because it is another user's
+ */
+function terminalThatNeverWaits(fd: number): number {
+  try {
+    return openSync(`/proc/self/fd/${fd}`, constants.O_WRONLY | constants.O_NONBLOCK | constants.O_NOCTTY);
+  } catch {
+    return fd;
   }
 }

@@ -69,6 +69,27 @@ describe.each([60, 80, 160])('on a terminal of %i cells', (columns) => {
   });
 });
 
+test('a gateway whose terminal takes nothing any more answers, and ends on SIGTERM (reliability 201)', async () => {
+  const env = { PORT: '0', ADMIN_PORT: '0', PETS_PORT: '0', NO_COLOR: '1', TOLLGATE_DATA: await temporaryFolder() };
+  const command = `echo "pid $$."; exec '${process.execPath}' '${join(ROOT, 'bin', 'tollgate.js')}' start`;
+  const running = startProcess('script', ['-qec', command, '/dev/null'], { env });
+  const [, pid] = await running.until(/pid (\d+)\./);
+  const [, origin] = await running.until(/(http:\/\/127\.0\.0\.1:\d+)\/v1\/pets/);
+  const ask = async () => expect((await fetch(`${origin}/v1/pets`)).status).toBeGreaterThan(400);
+  await ask();
+  await running.until(/ 401 GET/);
+  // Ctrl-S. What the gateway prints from now on stays in the gateway.
+  running.write('\x13');
+  for (let unseen = 0; unseen < 50; ) {
+    const before = running.stdout;
+    await ask();
+    unseen = running.stdout === before ? unseen + 1 : 0;
+  }
+  process.kill(Number(pid), 'SIGTERM');
+  expect(await running.exit).toEqual({ code: 0, signal: null });
+  expect(running.stdout).not.toContain('Stopped after');
+});
+
 describe('colours', () => {
   const list = (env: NodeJS.ProcessEnv) => shownOn(100, 'keys list', env);
   const stable = (text: string) => stripVTControlCharacters(text).replaceAll(/\d+ s ago */g, '');

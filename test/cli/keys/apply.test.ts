@@ -100,7 +100,7 @@ describe.each(Object.keys(STORES))('keys apply, on %s', (name) => {
     }
   });
 
-  test('no character of a file or of a stored key moves the cursor or turns the text around (reliability 201)', async () => {
+  test('no character of a file or of a stored key moves the cursor or turns the text around', async () => {
     await applied({ shop: { plan: 'pro' } });
     // Written by another program: a command refuses such a name.
     const [key] = await everyKey(env);
