@@ -1,6 +1,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { networkOf } from '../identify/failed-attempts.ts';
 import { listening } from '../io/listening.ts';
+import { oneForm } from './client-address.ts';
 
 export interface HttpChallengeOptions {
   readonly host: string;
@@ -28,7 +30,8 @@ const MOST_HEAD_BYTES = 8 * 1024;
  * for the domains to `https://`, and nothing else: it reads no bodies, looks up no files, and knows neither keys nor routes.
  *
  * Attack: slow clients keep all connections, so that the authority finds no room. A connection lives 5 s at most, and with 256 open
- * the oldest makes room for a new one.
+ * one makes room for a new one: the oldest of the address that has most. So an address that opens connections all the time closes
+ * its own, and not the authority's.
  * @throws Failure `cannot_listen`
  */
 export async function listenForHttpChallenges(options: HttpChallengeOptions): Promise<HttpChallengeListener> {
@@ -39,12 +42,11 @@ export async function listenForHttpChallenges(options: HttpChallengeOptions): Pr
     connectionsCheckingInterval: 1_000,
     keepAlive: false,
   });
-  // In the order of their arrival.
-  const open = new Set<Socket>();
+  /** With the network of each client, in the order of their arrival. */
+  const open = new Map<Socket, string>();
   server.on('connection', (socket) => {
-    const [oldest] = open;
-    if (open.size >= MOST_CONNECTIONS) oldest?.destroy();
-    open.add(socket);
+    if (open.size >= MOST_CONNECTIONS) oldestOfBusiest(open).destroy();
+    open.set(socket, networkOf(oneForm(socket.remoteAddress ?? '') ?? ''));
     const late = setTimeout(() => socket.destroy(), DEADLINE_MS);
     socket.once('close', () => {
       clearTimeout(late);
@@ -66,9 +68,16 @@ export async function listenForHttpChallenges(options: HttpChallengeOptions): Pr
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
-        for (const socket of open) socket.destroy();
+        for (const socket of open.keys()) socket.destroy();
       }),
   };
+}
+
+/** The oldest connection of the network that has most of them. @param open not empty */
+function oldestOfBusiest(open: ReadonlyMap<Socket, string>): Socket {
+  const ofEach = Map.groupBy(open, ([, network]) => network);
+  const [busiest] = [...ofEach.values()].toSorted((a, b) => b.length - a.length);
+  return busiest![0]![0];
 }
 
 async function answer(

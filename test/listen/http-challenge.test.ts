@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createConnection, type Socket } from 'node:net';
 import { beforeEach, expect, test } from 'vitest';
 import { listenForHttpChallenges } from '../../src/listen/http-challenge.ts';
+import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 
 const TOKEN = 'evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA';
@@ -24,8 +25,8 @@ beforeEach(async () => {
   port = listener.port;
 });
 
-async function connected(): Promise<Socket> {
-  const socket = createConnection({ host: '127.0.0.1', port });
+async function connected(localAddress = '127.0.0.1'): Promise<Socket> {
+  const socket = createConnection({ host: '127.0.0.1', port, localAddress });
   atEnd(() => socket.destroy());
   socket.on('error', () => {});
   await once(socket, 'connect');
@@ -92,10 +93,24 @@ test.each([
 test('with 256 open connections the oldest makes room for the authority (reliability 188)', async () => {
   const first = await connected();
   const firstClosed = once(first.resume(), 'close');
-  const others = await Promise.all(Array.from({ length: 255 }, connected));
+  const others = await Promise.all(Array.from({ length: 255 }, () => connected()));
   expect(await answerTo(request('GET', PATH + TOKEN))).toContain('200 OK');
   await firstClosed;
   expect(others.filter(({ destroyed }) => !destroyed).length).toBeGreaterThan(200);
+});
+
+test('an address that opens connections all the time closes its own, and not the one of the authority (reliability 188)', async () => {
+  const authority = await connected('127.0.0.2');
+  let answered = '';
+  authority.on('data', (piece) => {
+    answered += piece;
+  });
+  const flood = await Promise.all(Array.from({ length: 600 }, async () => (await connected('127.0.0.3')).resume()));
+  await eventually(() => expect(flood.filter(({ destroyed }) => destroyed).length).toBeGreaterThanOrEqual(600 - 256));
+  expect(authority.destroyed).toBe(false);
+  authority.write(request('GET', PATH + TOKEN));
+  await once(authority, 'close');
+  expect(answered).toContain('200 OK');
 });
 
 test('a connection is over after 5 s, however slowly its client writes (reliability 188)', async () => {
