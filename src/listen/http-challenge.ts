@@ -45,7 +45,12 @@ export async function listenForHttpChallenges(options: HttpChallengeOptions): Pr
   /** With the network of each client, in the order of their arrival. */
   const open = new Map<Socket, string>();
   server.on('connection', (socket) => {
-    if (open.size >= MOST_CONNECTIONS) oldestOfBusiest(open).destroy();
+    if (open.size >= MOST_CONNECTIONS) {
+      const evicted = oldestOfBusiest(open);
+      // Its `close` comes only after the other connections of this turn.
+      open.delete(evicted);
+      evicted.destroy();
+    }
     open.set(socket, networkOf(oneForm(socket.remoteAddress ?? '') ?? ''));
     const late = setTimeout(() => socket.destroy(), DEADLINE_MS);
     socket.once('close', () => {
