@@ -1,8 +1,10 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, isIP, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { TLSSocket } from 'node:tls';
 import { listening } from '../io/listening.ts';
+import { carrierOf } from '../io/node-internals.ts';
 import { type ConnectionLimits, Connections } from '../listen/connections.ts';
 import { type Certificates, serverOptionsOf, type TlsSettings, verifyClients } from '../listen/tls.ts';
 
@@ -60,19 +62,14 @@ export interface AdminListener {
  * balancers send many, and they reveal nothing that helps an attacker.
  *
  * Attack: somebody who reaches the listener opens connections until the gateway has no file left for its callers or its
- * store. So they are bounded, in total and for each address; one more is closed at once.
+ * store. So they are bounded, in total and for each address. For one more, the connection that has been idle
+ * longest is closed; if none is idle, the new one.
  * @throws Failure `cannot_listen`
  */
 export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
   const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
   const server = serverOf(options.tls);
-  const connections = new Connections(ADMIN_CONNECTIONS, () => performance.now());
-  server.on('connection', (socket: Socket) => {
-    const address = socket.remoteAddress ?? '';
-    if (connections.isFull || connections.isAtLimit(address)) return void socket.destroy();
-    connections.add(socket);
-    connections.enter(socket, address);
-  });
+  bound(server);
   const shared = { ...options, metrics: onceForAll(options.metrics) };
   server.on('request', (request, response) => {
     answer(request, response, shared, names).catch(() => {
@@ -93,6 +90,30 @@ export async function listenAdmin(options: AdminListenerOptions): Promise<AdminL
 
 /** Enough for a dozen operators with the console open, behind one proxy or not, and for probes and a scraper. */
 export const ADMIN_CONNECTIONS: ConnectionLimits = { maxConnections: 96, maxConnectionsPerAddress: 48 };
+
+/** Keeps the connections of a server within their bounds. */
+function bound(server: Server): void {
+  const connections = new Connections(ADMIN_CONNECTIONS, () => performance.now());
+  const readings = new WeakMap<Socket, { idleSinceMs: number | null }>();
+  server.on('connection', (socket: Socket) => {
+    const address = socket.remoteAddress ?? '';
+    if (connections.isAtLimit(address) && !connections.closeLongestIdle(address)) return void socket.destroy();
+    if (connections.isFull && !connections.closeLongestIdle(null)) return void socket.destroy();
+    const reading: { idleSinceMs: number | null } = { idleSinceMs: performance.now() };
+    readings.set(socket, reading);
+    connections.add(socket);
+    connections.enter(socket, address);
+    connections.reads(socket, reading);
+  });
+  server.on('request', ({ socket }, response) => {
+    const reading = readings.get(carrierOf(socket as TLSSocket) ?? socket);
+    if (reading === undefined) return;
+    reading.idleSinceMs = null;
+    response.once('close', () => {
+      reading.idleSinceMs = performance.now();
+    });
+  });
+}
 
 /**
  * Does work once for all who ask before it begins, one run at a time.

@@ -49,6 +49,8 @@ export interface AcmeOptions {
   /** @param ms milliseconds */
   readonly sleep?: (ms: number, signal: AbortSignal) => Promise<void>;
   readonly order?: (options: OrderOptions) => Promise<Issued>;
+  /** False while nothing may be ordered: under a wrong pepper, what is stored cannot be read and must not be replaced. */
+  readonly mayOrder?: () => boolean;
 }
 
 /** An issued certificate, and the reason to wait with the next order if it is due at once. */
@@ -172,7 +174,8 @@ export class AcmeCertificates implements CertificateSource {
   async #look(): Promise<void> {
     await this.#load();
     if (this.#unsaved !== null) await this.#saveLater(this.#unsaved);
-    if (this.#unsaved !== null || !this.#isDue || !(await this.#mayTry())) return;
+    if (this.#unsaved !== null || !this.#isDue || this.#options.mayOrder?.() === false) return;
+    if (!(await this.#mayTry())) return;
     await this.#underLease(async (signal) => {
       // Another gateway may have ordered, or failed, before this one got the lease.
       await this.#load();

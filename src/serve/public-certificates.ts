@@ -74,7 +74,7 @@ function logExpiry({ expiresAtMs }: { readonly expiresAtMs: number }, logger: Ga
 async function openAcme(
   { acme, clientCa }: AcmeTls,
   host: string,
-  { certificates: store, peppers }: GatewayStores,
+  { certificates: store, peppers, pepperState }: GatewayStores,
   telling: Telling,
 ): Promise<PublicCertificates> {
   const [{ AcmeCertificates }, { ChallengeCertificates }, { sealingUnder, UNSEALED }] = await Promise.all([
@@ -91,6 +91,7 @@ async function openAcme(
     events: eventsOf(acme, telling),
     wallMs: CLOCKS.wallMs,
     random: Math.random,
+    mayOrder: () => pepperState() !== 'mismatch',
   });
   const answerTo = (subject: string) => certificates.answerTo(subject);
   const challenges =

@@ -318,30 +318,42 @@ test('a response that breaks after it has begun is cut, and the gateway goes on'
   expect((await fetch(`${origin}/livez`)).status).toBe(200);
 });
 
-test('connections are bounded for each address: another one is still answered (reliability 191)', async () => {
-  const { port } = new URL(await listenerWith({ host: '::' }));
+describe('connections are bounded for each address (reliability 191)', () => {
   const { maxConnectionsPerAddress } = ADMIN_CONNECTIONS;
-  let closed = 0;
-  const crowd = Array.from({ length: maxConnectionsPerAddress + 10 }, () =>
-    connect(Number(port), '127.0.0.1')
-      .on('error', () => {})
-      .on('close', () => closed++),
-  );
-  atEnd(() => {
-    for (const socket of crowd) socket.destroy();
-  });
-  await eventually(() => expect(closed).toBe(10));
-  const isAnswered = async (localAddress: string) => {
-    const [response] = await once(
-      get({ host: '127.0.0.1', port, path: '/livez', localAddress, agent: false }),
-      'response',
-    );
+  const isAnswered = async (port: number, localAddress: string) => {
+    const request = get({ host: '127.0.0.1', port, path: '/livez', localAddress, agent: false });
+    const [response] = await once(request, 'response');
     return response.statusCode === 200;
   };
-  expect(await isAnswered('127.0.0.2')).toBe(true);
-  await expect(isAnswered('127.0.0.1')).rejects.toThrow();
-  for (const socket of crowd) socket.destroy();
-  await eventually(async () => expect(await isAnswered('127.0.0.1')).toBe(true));
+  const open = (port: number, count: number, bytes = '') => {
+    const crowd = Array.from({ length: count }, () => {
+      const socket = connect(port, '127.0.0.1', () => socket.write(bytes)).on('error', () => {});
+      return socket;
+    });
+    atEnd(() => {
+      for (const socket of crowd) socket.destroy();
+    });
+    return () => crowd.filter(({ destroyed }) => destroyed).length;
+  };
+
+  test('of idle ones those that have been idle longest are closed, and a further one is answered', async () => {
+    const port = Number(new URL(await listenerWith({ host: '::' })).port);
+    const closed = open(port, maxConnectionsPerAddress + 10);
+    await eventually(() => expect(closed()).toBe(10));
+    expect(await isAnswered(port, '127.0.0.1')).toBe(true);
+    expect(closed()).toBe(11);
+  });
+
+  test('of busy ones none is closed: a further one is, and another address is answered', async () => {
+    let busy = 0;
+    const api = async () => void busy++;
+    const port = Number(new URL(await listenerWith({ host: '::', api })).port);
+    const closed = open(port, maxConnectionsPerAddress, 'GET /admin/keys HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n');
+    await eventually(() => expect(busy).toBe(maxConnectionsPerAddress));
+    await expect(isAnswered(port, '127.0.0.1')).rejects.toThrow();
+    expect(await isAnswered(port, '127.0.0.2')).toBe(true);
+    expect(closed()).toBe(0);
+  });
 });
 
 test('metrics are collected once for all who ask meanwhile, and never before their requests came (reliability 168)', async () => {

@@ -183,6 +183,16 @@ test('a certificate of another key is refused: nothing is stored and the one bef
   clock.ms = Date.now();
 });
 
+test('under a wrong pepper nothing is ordered, so that what is stored under the right one stays (reliability 186)', async () => {
+  const store = new MemoryStore();
+  let isRight = false;
+  const one = await gateway(store, async () => first, { mayOrder: () => isRight });
+  await eventually(() => expect(store.reads).toBeGreaterThan(10));
+  expect([one.orders.length, store.records.size]).toEqual([0, 0]);
+  isRight = true;
+  await serves(one, first);
+});
+
 test('an issued certificate is used although the store is away, and stored when it is back', async () => {
   const store = new MemoryStore();
   const one = await gateway(store, async () => {
