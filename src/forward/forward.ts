@@ -46,6 +46,8 @@ export interface ForwardHooks {
   taken(target: string): void;
   /** An attempt has failed and another one begins. @param attempt its number, from 2 */
   retried(attempt: number): void;
+  /** An attempt has failed and no other one begins, because the retry budget of the upstream is used up. */
+  overRetryBudget(): void;
   /** Writes the head of the client's response, made from the head of the upstream's final response. Called once. */
   head(head: ResponseHead): void;
   /** A 103 (Early Hints) to forward. */
@@ -292,7 +294,11 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   /** Takes another attempt, if the client has received nothing yet and everything else allows one. */
   #takeRetry(): boolean {
     if (this.#settled || this.#isDropping || this.#wait !== 'head' || this.#hints > 0) return false;
-    return this.#upstream.canRetry && this.#retries!.take(this.#upstream.deadlines.nowMs());
+    if (!this.#upstream.canRetry) return false;
+    const retries = this.#retries!;
+    const isTaken = retries.take(this.#upstream.deadlines.nowMs());
+    if (retries.isOverBudget) this.#hooks.overRetryBudget();
+    return isTaken;
   }
 
   /**

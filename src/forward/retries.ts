@@ -26,6 +26,7 @@ export class Retries {
   /** When all attempts together are late. */
   #deadlineAtMs = Number.POSITIVE_INFINITY;
   #isAnswered = false;
+  #isOverBudget = false;
 
   private constructor(
     rules: RetryRules,
@@ -62,6 +63,11 @@ export class Retries {
     return this.#attempts;
   }
 
+  /** Whether an attempt that failed was the last one because the budget was used up. */
+  get isOverBudget(): boolean {
+    return this.#isOverBudget;
+  }
+
   get onConnection(): boolean {
     return this.#rules.onConnection;
   }
@@ -84,6 +90,7 @@ export class Retries {
   take(nowMs: number): boolean {
     if (this.#attempts >= this.#rules.attempts || nowMs >= this.#deadlineAtMs) return false;
     if (!this.#budget.take(nowMs, this.#consumer)) {
+      this.#isOverBudget = true;
       this.#onRetry('over_budget');
       return false;
     }

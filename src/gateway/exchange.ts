@@ -114,6 +114,8 @@ export interface Exchange {
   readonly target: string | null;
   /** How often the request was tried at the upstream, by `retries` of its route; 1 or absent if once or never. */
   readonly attempts?: number;
+  /** Whether a failed attempt was not retried because the retry budget of the upstream was used up; absent if not. */
+  readonly isOverRetryBudget?: boolean;
   /** Milliseconds from the head of the request to the end of the response. */
   readonly totalMs: number;
   /** Milliseconds of waiting for the store, for identification and admission together. */
@@ -154,6 +156,7 @@ export class ExchangeRecorder implements Exchange {
   upstream: string | null = null;
   target: string | null = null;
   attempts = 1;
+  isOverRetryBudget = false;
   totalMs = 0;
   storeMs = 0;
   upstreamMs = 0;

@@ -148,6 +148,10 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.#admitted.record.attempts = attempt;
   }
 
+  overRetryBudget(): void {
+    this.#admitted.record.isOverRetryBudget = true;
+  }
+
   head(head: ResponseHead): void {
     const [response, admitted] = [this.#response, this.#admitted];
     const { match, verdict, record } = admitted;

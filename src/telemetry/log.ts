@@ -147,6 +147,8 @@ export class AccessLines {
    */
   lineOf(exchange: LoggedExchange, nowMs: number, more: string, message: string): string {
     const { limits, remaining, attempts = 1 } = exchange;
+    let tried = attempts > 1 ? `,"attempts":${attempts}` : '';
+    if (exchange.isOverRetryBudget === true) tried += ',"retry":"over_budget"';
     let left = '';
     for (let i = 0; i < limits.length; i++) left += `${i === 0 ? '"' : ',"'}${limits[i]!.window}":${remaining[i]}`;
     return (
@@ -154,7 +156,7 @@ export class AccessLines {
       `,"traceId":${text(exchange.traceId)},"path":${text(exchange.path)},"clientAddress":${text(exchange.clientAddress)}` +
       `,"consumerId":${text(exchange.consumerId)}${this.#kindOf(exchange)}${this.#targetOf(exchange)}` +
       `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"bytesIn":${exchange.bytesIn},"bytesOut":${exchange.bytesOut}` +
-      `,"remaining":{${left}}${attempts > 1 ? `,"attempts":${attempts}` : ''},"totalMs":${thousandths(exchange.totalMs)},"storeMs":${thousandths(exchange.storeMs)}` +
+      `,"remaining":{${left}}${tried},"totalMs":${thousandths(exchange.totalMs)},"storeMs":${thousandths(exchange.storeMs)}` +
       `,"upstreamMs":${thousandths(exchange.upstreamMs)}${more},"msg":"${message}"}\n`
     );
   }

@@ -286,6 +286,14 @@ describe('a service that is ill (reliability 181)', () => {
     expect(seen.length).toBeGreaterThanOrEqual(40);
     const { failed, over_budget } = await retriesOf(gateway);
     expect({ failed, isOver: over_budget! >= 20 }).toEqual({ failed: seen.length - 30, isOver: true });
+    const lines = await eventually(() => {
+      const all = accessLines(gateway);
+      expect(all).toHaveLength(30);
+      return all;
+    });
+    expect(lines[0]).toMatchObject({ status: 503, attempts: 5 });
+    expect(lines.filter(({ retry }) => retry === 'over_budget')).toHaveLength(over_budget!);
+    expect(lines[0]).not.toHaveProperty('retry');
   });
 
   test('has a retry take the place of its request: none waits for it, and it waits for none', async () => {
