@@ -130,11 +130,14 @@ async function answerWithoutCommand(args: readonly string[], terminal: Terminal)
       : isGroup && !hasSecond
         ? `\`tollgate ${first}\` needs another word.`
         : `There is no command '${given}'.`;
+  const help = `See \`tollgate${isGroup ? ` ${first}` : ''} --help\`.`;
   const hint =
     meant === null
-      ? `The commands are: ${namesUnder(isGroup ? `${first} ` : '').join(', ')}.`
-      : `Did you mean \`tollgate ${meant}\`?`;
-  terminal.error(`${wrong} ${hint} See \`tollgate${isGroup ? ` ${first}` : ''} --help\`.\n`);
+      ? isGroup
+        ? `The commands are: ${namesUnder(`${first} `).join(', ')}. ${help}`
+        : '`tollgate help` lists the commands.'
+      : `Did you mean \`tollgate ${meant}\`? ${help}`;
+  terminal.error(`${wrong} ${hint}\n`);
   return 2;
 }
 

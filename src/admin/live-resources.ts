@@ -55,7 +55,7 @@ const TOO_MANY = 'The gateway looks for as many request ids as it may at a time.
 /** The form of request ids that the gateway takes from clients and makes. */
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 const NO_REFUSAL =
-  'No gateway remembers a refusal with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, until it ends; the log has the rest.';
+  'No gateway remembers a refusal with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, until it ends. The log may have it, but refusals from memory share one line, with the id of one of them.';
 
 /** The refusals with name and owner of their keys; null where the store does not answer, and for callers with tokens. */
 async function named(found: readonly FoundRefusal[], operations: Live['operations']): Promise<object[]> {
