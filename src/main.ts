@@ -216,7 +216,7 @@ export async function runProcess(): Promise<void> {
     // A full disk, for example. What is printed comes last: the change that it is about was made and recorded.
     process.stderr.write(
       `Standard output cannot be written, and output is lost: ${error.message}. ` +
-        'If the command was to change something, it has done so: see `tollgate audit`. A secret that is lost is replaced by `tollgate keys rotate`.\n',
+        'If the command was to change something, it has done so: see `tollgate audit`. A secret that is lost is replaced by `tollgate keys rotate KEY_ID`.\n',
     );
     process.exit(1);
   });

@@ -1,6 +1,6 @@
 import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
-import { type ChangeReport, differenceOf, listChanges } from '../operations/audit-report.ts';
+import { type ChangeReport, differenceOf, listChanges, nameOfKey } from '../operations/audit-report.ts';
 import type { Actor } from '../operations/audit-trail.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
@@ -68,11 +68,12 @@ export const audit: Command = {
 
 const COLUMNS: readonly Column[] = [
   { head: 'time', rank: 0 },
-  { head: 'by', rank: 4 },
+  { head: 'by', rank: 5 },
   { head: 'action', rank: 1 },
-  { head: 'outcome', rank: 3, isStatus: true },
+  { head: 'outcome', rank: 4, isStatus: true },
   { head: 'id', rank: 2, isWhole: true },
-  { head: 'change', rank: 5 },
+  { head: 'change', rank: 6 },
+  { head: 'name', rank: 3 },
 ];
 
 function rowOf(change: ChangeReport, nowMs: number, terminal: Terminal): readonly string[] {
@@ -80,14 +81,15 @@ function rowOf(change: ChangeReport, nowMs: number, terminal: Terminal): readonl
   const result = code === null ? outcome : `${outcome} (${code})`;
   return [
     momentText(Date.parse(time), nowMs, terminal),
-    nameOf(actor),
+    nameOfActor(actor),
     action,
     result,
     target ?? '-',
     differenceOf(change),
+    nameOfKey(change),
   ];
 }
 
-function nameOf(actor: Actor): string {
+function nameOfActor(actor: Actor): string {
   return 'name' in actor ? actor.name : `${actor.user}@${actor.host}`;
 }

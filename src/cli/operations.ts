@@ -10,7 +10,7 @@ export function exitCodeOf(durability: Durability, terminal: Terminal): ExitCode
   if (durability.kind === 'durable') return 0;
   terminal.error(
     'It was done, but Redis has not confirmed in time that its replicas have it: a failover may undo it. ' +
-      'Look at the replicas, then see whether it is still so (`tollgate keys show`, `tollgate bans list`).\n',
+      'Look at the replicas, then see whether it is still so (`tollgate keys show KEY_ID`, `tollgate bans list`).\n',
   );
   return 1;
 }

@@ -54,14 +54,23 @@ export async function listChanges(
   }
 }
 
-/** The difference between the states of a key before and after a change, as text: `plan: free → pro`. */
+/** What people call the key of a change: its entry in keys.yaml, or its name; `-` if the record has neither. */
+export function nameOfKey({ before, after }: Pick<RecordedChange, 'before' | 'after'>): string {
+  const { entry, name } = { ...membersOf(before), ...membersOf(after) };
+  return textOf(entry ?? name);
+}
+
+/**
+ * The difference between the states of a key before and after a change, as text: `plan: free → pro`. The window of a top-up
+ * is named although it is the same in both.
+ */
 export function differenceOf({ before, after }: Pick<RecordedChange, 'before' | 'after'>): string {
   const [was, is] = [membersOf(before), membersOf(after)];
   const names = [...new Set([...Object.keys(was), ...Object.keys(is)])];
   return names
-    .filter((name) => textOf(was[name]) !== textOf(is[name]))
+    .filter((name) => name === 'window' || textOf(was[name]) !== textOf(is[name]))
     .map((name) => {
-      if (before === null) return `${name}: ${textOf(is[name])}`;
+      if (before === null || name === 'window') return `${name}: ${textOf(is[name])}`;
       return after === null ? `${name}: ${textOf(was[name])}` : `${name}: ${textOf(was[name])} → ${textOf(is[name])}`;
     })
     .join(', ');

@@ -127,7 +127,7 @@ export function faultsOfLostPlans({ before, after, file }: PlansReplacement, liv
     const keys = live.get(name)?.keys ?? 0;
     if (keys === 0) return [];
     const [use, them] = keys === 1 ? ['1 live key uses', 'it'] : [`${keys} live keys use`, 'them'];
-    const ways = `Keep it; move ${them} (\`tollgate keys update ID --plan PLAN\`) and send SIGHUP; or name it in \`removed\``;
+    const ways = `Keep it; move ${them} (\`tollgate keys update KEY_ID --plan PLAN\`) and send SIGHUP; or name it in \`removed\``;
     return [
       `${file}: plans: lacks \`${name}\`, which ${use}. ${ways}, and ${them === 'it' ? 'it gets' : 'they get'} 500.`,
     ];

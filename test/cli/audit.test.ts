@@ -56,16 +56,27 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await run(env, 'keys', 'update', id, '--plan', 'free', '--limit', 'minute=7');
     const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'audit');
     const [heads, latest, first] = stdout.split('\n');
-    expect(heads).toMatch(/^TIME +BY +ACTION +OUTCOME +ID +CHANGE$/);
+    expect(heads).toMatch(/^TIME +BY +ACTION +OUTCOME +ID +CHANGE +NAME$/);
     const who = `${userInfo().username}@${hostname()}`;
     expect(latest).toMatch(
-      /^(?:now|\d+ s ago) +\S+ +key\.update +done +key_\w+ +plan: pro → free, limits: - → minute=7$/,
+      /^(?:now|\d+ s ago) +\S+ +key\.update +done +key_\w+ +plan: pro → free, limits: - → minute=7 +-$/,
     );
     expect(latest).toContain(` ${who} `);
     expect(first).toMatch(/key\.create +done +key_\w+ +plan: pro,/);
     const piped = await run(env, 'audit', '--limit', '1', '--no-header');
     expect(piped.stdout).toMatch(/^\d{4}-\d\d-\d\dT\S+Z\t/);
     expect(piped.stdout.split('\t')[1]).toBe(who);
+  });
+
+  test('a changed or revoked key is shown with its name, and a top-up with its window', async () => {
+    const id = await createKey(env, '--plan', 'pro', '--name', 'gamma');
+    await run(env, 'keys', 'topup', id, '--window', 'minute', '--amount', '50');
+    await run(env, 'keys', 'revoke', id);
+    const { stdout } = await run(env, 'audit', '--no-header');
+    const [revoke, topUp] = stdout.split('\n').map((line) => line.split('\t').slice(2));
+    expect(revoke).toEqual(['key.revoke', 'done', id, expect.stringMatching(/^revokedAt: - → \S+$/), 'gamma']);
+    expect(topUp!.slice(0, 3)).toEqual(['keys.topup', 'done', id]);
+    expect(topUp![3]).toMatch(/^window: minute, limit: 300 → 350, until: - → \S+$/);
   });
 
   test('an import is one record that names its keys, and a dry run none', async () => {

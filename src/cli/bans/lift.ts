@@ -50,5 +50,7 @@ export const bansLift: Command = {
 
 function spentText(id: string, { window, resetAt }: SpentWindow, terminal: Terminal): string {
   const resets = momentText(resetAt * 1000, Date.now(), terminal);
-  return `Its quota of the ${window} is spent and resets ${resets}. \`tollgate keys topup ${id}\` adds to it, \`tollgate usage reset ${id}\` resets it.\n`;
+  const topUp = `tollgate keys topup ${id} --window ${window} --amount N`;
+  const reset = `tollgate usage reset ${id} --window ${window}`;
+  return `Its quota of the ${window} is spent and resets ${resets}. \`${topUp}\` adds N requests to it, \`${reset}\` resets it.\n`;
 }

@@ -134,7 +134,7 @@ export class PlanDrafts {
     const { promise, resolve, reject } = Promise.withResolvers<Outcome<Results[T['kind']]>>();
     const isOver = new AbortController();
     const tooCostly = (why: string) => {
-      const message = `The draft was not ${task.kind === 'simulate' ? 'simulated' : 'checked'}: ${why}. Make it smaller, or use the command \`tollgate plans\`.`;
+      const message = `The draft was not ${task.kind === 'simulate' ? 'simulated' : 'checked'}: ${why}. Make it smaller, or use \`tollgate plans ${task.kind === 'sound' ? 'check' : task.kind}\`.`;
       resolve({ refusal: { code: 'too_costly', message } });
     };
     const timer = setTimeout(() => tooCostly(`that takes longer than ${withinMs / 1_000} s`), withinMs).unref();
