@@ -26,7 +26,7 @@ ${timesChart(times, 'simulated')}
 <h2>By plan</h2>
 ${plansChart(byPlan)}
 ${tableOf(
-  ['plan', 'new limits', 'keys', 'keys newly refused', 'keys banned', 'would be', ...COUNT_HEADS],
+  ['plan', 'new limits', 'keys', 'keys newly refused', 'keys banned', 'would be keys banned', ...COUNT_HEADS],
   byPlan.map(({ plan, limits, keys, keysNewlyRefused, keysBannedThen, keysBannedNow, counts }) => [
     plan,
     { text: limits ?? 'none: the plan is gone' },

@@ -151,11 +151,11 @@ function some(count: number, what: string): string {
 export const COUNT_HEADS = [
   'requests',
   'refused',
-  'would be',
+  'would be refused',
   'banned',
-  'would be',
+  'would be banned',
   'bans',
-  'would be',
+  'would be bans',
   'newly refused',
   'newly admitted',
 ];

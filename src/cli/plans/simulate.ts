@@ -57,7 +57,11 @@ export const plansSimulate: Command = {
       about: `How many keys are listed, the most changed first: ${DEFAULT_KEYS} unless told; --json lists all that were or would be refused.`,
     },
     html: { type: 'string', value: 'FILE', about: 'Writes a report with charts as one HTML file.' },
-    json: { type: 'boolean', about: 'Prints one JSON object: counts in all, by plan and by key.' },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints one JSON object: counts in all, by plan and by key. `differs` compares with the log; so does `baseline` for the plans of --from-plans themselves, or it is null.',
+    },
   },
   async run({ options }, terminal) {
     const { logs, sources, most } = parsedOptions(options);
@@ -72,8 +76,13 @@ export const plansSimulate: Command = {
     try {
       const recording = await record(files, storage, progress);
       const replayed = replay(recording, { plans, before, onProgress: showReplay(progress, recording) });
+      const baseline =
+        before === null
+          ? null
+          : replay(recording, { plans: before, before, onProgress: showReplay(progress, recording) }).differs;
       progress.end();
-      await printReport(replayed, plans, { sources, most, html, json: options.json === true }, terminal);
+      const json = options.json === true;
+      await printReport(replayed, plans, { sources, most, html, json, baseline }, terminal);
     } finally {
       progress.end();
       storage.close();
@@ -129,15 +138,18 @@ interface ReportOptions {
   readonly most: number;
   readonly html: string | undefined;
   readonly json: boolean;
+  /** How far a replay under the plans of --from-plans differs from the log; null without that option. */
+  readonly baseline: Replay['differs'] | null;
 }
 
 async function printReport(
   replayed: Replay,
   plans: Plans,
-  { sources, most, html, json }: ReportOptions,
+  { sources, most, html, json, baseline }: ReportOptions,
   terminal: Terminal,
 ): Promise<void> {
-  const report = reportOf(replayed, plans, sources);
+  const counted = reportOf(replayed, plans, sources);
+  const report = { ...counted, baseline, notes: [...counted.notes, ...notesOnBaseline(counted, baseline)] };
   const keys = mostChanged(replayed, most);
   if (html !== undefined) {
     await writeFile(html, reportPage(report, replayed.timeline, keys)).catch((error: unknown) => {
@@ -150,6 +162,14 @@ async function printReport(
     // A note may repeat a plan's name from the log.
     for (const note of report.notes) terminal.error(`note: ${escapedText(note)}\n`);
   }
+}
+
+/** What says that the log does not fit the plans of --from-plans, so that the counts cannot be trusted to the last request. */
+function notesOnBaseline({ fromPlans, totals }: Report, baseline: Replay['differs'] | null): readonly string[] {
+  if (baseline === null || baseline.verdicts + baseline.bans === 0) return [];
+  return [
+    `Under ${fromPlans} itself, the plans that were in force, ${baseline.verdicts} of ${totals.requests} requests get another verdict than they got, and ${baseline.bans} bans differ: requests are missing from the log, or other plans were in force.`,
+  ];
 }
 
 /** Prints the keys in chunks of a thousand: the text of a million keys would exceed the longest string. */
@@ -185,7 +205,7 @@ export function simulationText(report: Report, keys: readonly KeyReplay[], termi
   const keyRows = keys.map(({ id, plan, counts }) => [id, plan, ...countCells(counts)]);
   if (!terminal.isTerminal) {
     const rows = [...plans.map((row) => ['plan', ...row]), ...keyRows.map((row) => ['key', ...row])];
-    return table(['row', 'name', 'keys or plan', ...PIPED_HEADS], rows, terminal);
+    return table(['row', 'name', 'keys or plan', ...COUNT_HEADS], rows, terminal);
   }
   const { totals, byPlan } = report;
   const all = ['all', String(byPlan.reduce((sum, { keys }) => sum + keys, 0)), ...countCells(totals)];
@@ -195,7 +215,7 @@ export function simulationText(report: Report, keys: readonly KeyReplay[], termi
     table(['plan', 'keys', ...COUNT_COLUMNS], byPlan.length > 1 ? [...plans, all] : plans, terminal),
     verdicts + bans === 0
       ? 'Every verdict and every ban is as it was.\n'
-      : `${verdicts} of ${totals.requests} requests would get another verdict.\n`,
+      : `${verdicts} of ${totals.requests} requests would get another verdict${bans === 0 ? '' : `, and ${bans} ${bans === 1 ? 'ban differs' : 'bans differ'}`}.\n`,
     ...(keyRows.length === 0
       ? []
       : [table([{ head: 'key', isWhole: true }, { head: 'plan', rank: 20 }, ...COUNT_COLUMNS], keyRows, terminal)]),
@@ -206,9 +226,6 @@ export function simulationText(report: Report, keys: readonly KeyReplay[], termi
 /** In a narrow terminal what changes stays longest, then what would be, then what was recorded. */
 const RANKS = [9, 6, 3, 7, 4, 8, 5, 1, 2];
 const COUNT_COLUMNS: readonly Column[] = COUNT_HEADS.map((head, i) => ({ head, rank: 1 + RANKS[i]! }));
-
-/** Each head once, for programs that read columns by their names. */
-const PIPED_HEADS = COUNT_HEADS.map((head, i) => (head === 'would be' ? `${head} ${COUNT_HEADS[i - 1]}` : head));
 
 function limitsLine({ plan, limits }: Report['byPlan'][number]): string {
   return limits === null ? '' : `${visible(plan)}: ${limits}\n`;

@@ -79,10 +79,27 @@ describe('tollgate plans simulate', () => {
     expect(JSON.parse(piped.stdout).totals).toEqual(EXPECTED);
   });
 
+  test('says if the plans of --from-plans do not reproduce the log, in a note and in `baseline`', async () => {
+    await writeFile(
+      inFolder('unlike.yaml'),
+      'plans:\n  free: { limits: { minute: 10 }, bans: { after: 1, first: 1m } }\n',
+    );
+    const log = ['--log', inFolder('access.ndjson')];
+    const fits = await simulate(...log, '--from-plans', inFolder('old.yaml'), '--json');
+    expect(JSON.parse(fits.stdout)).toMatchObject({ baseline: { verdicts: 0, bans: 0 }, notes: [] });
+    const differs = await simulate(...log, '--from-plans', inFolder('unlike.yaml'));
+    expect(differs.stderr).toMatch(
+      /^note: Under \S+unlike\.yaml itself, .* [1-9] of 15 requests get another verdict than/m,
+    );
+    expect(JSON.parse((await simulate(...log, '--json')).stdout).baseline).toBeNull();
+  });
+
   test('is a table on a terminal, and a line for each plan and key elsewhere, with notes apart', async () => {
     const words = ['plans', 'simulate', '--plans', inFolder('new.yaml'), '--log', inFolder('access.ndjson')];
     const shown = await runCommand({ TEST_TERMINAL: 'yes' }, ...words);
-    expect(shown.stdout).toMatch(/^PLAN +KEYS +REQUESTS +REFUSED +WOULD BE/m);
+    expect(shown.stdout).toMatch(
+      /^PLAN +KEYS +REQUESTS +REFUSED +WOULD BE REFUSED +BANNED +WOULD BE BANNED +BANS +WOULD BE BANS +NEWLY/m,
+    );
     expect(shown.stdout).toMatch(/^free +2 +15 +2 +1 +0 +7 +0 +1 +6 +0$/m);
     expect(shown.stdout).toContain('another verdict');
     expect(shown.stdout).toContain('\nfree: minute 4\n');
