@@ -848,7 +848,7 @@ export const gatewaySchema = z
       .array(routeSchema, AT_LEAST_ONE_ROUTE)
       .min(1, AT_LEAST_ONE_ROUTE)
       .describe(
-        'What the gateway serves, and from which upstream. A route that would match `/usage` is a configuration error.',
+        'What the gateway serves, and from which upstream. `/usage` belongs to the gateway itself: a route with exactly this path is a configuration error, one such as `/{name}` gets a warning because it does not get `/usage`, and `/**` means all other paths.',
       ),
   })
   .meta({ title: 'Tollgate gateway.yaml', description: 'How the gateway runs.' });
