@@ -121,7 +121,10 @@ export class Directory {
         reject(
           signal.aborted
             ? signal.reason
-            : new DirectoryError(`${url} cannot be reached (${why}).`, { kind: 'unreachable', cause: error }),
+            : new DirectoryError(`${url} cannot be reached (${why})${adviceFor(why)}.`, {
+                kind: 'unreachable',
+                cause: error,
+              }),
         );
       };
       const headers = {
@@ -193,4 +196,18 @@ export function retryAfterOf(value: string | undefined, nowMs: number): number {
 export function printable(text: string, most: number): string {
   const line = text.replaceAll(/[^\p{L}\p{N}\p{P}\p{S} ]+/gu, ' ').trim();
   return line.length > most ? `${line.slice(0, most)}…` : line;
+}
+
+/** The codes of TLS for a chain that ends in no trusted authority. */
+const UNTRUSTED: readonly string[] = [
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+];
+
+function adviceFor(code: string): string {
+  if (!UNTRUSTED.includes(code)) return '';
+  return ': its certificate is not trusted; name its authority in `directoryCa`';
 }
