@@ -51,7 +51,7 @@ export async function* examine(env: Variables, nowMs: () => number): AsyncGenera
   for (const message of faults) yield { check: 'settings', state: 'fail', message };
   for (const message of warnings) yield { check: 'settings', state: 'warn', message };
   if (faults.length === 0 && configuration !== null) {
-    const counts = `${configuration.settings.routes.length} routes, ${configuration.plans.plans.size} plans`;
+    const counts = `${amountOf(configuration.settings.routes.length, 'route')}, ${amountOf(configuration.plans.plans.size, 'plan')}`;
     yield {
       check: 'settings',
       state: 'ok',
@@ -380,4 +380,9 @@ function failed(check: string, error: unknown): Finding {
 
 function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
+}
+
+/** `1 route`, `2 routes`. */
+function amountOf(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
 }

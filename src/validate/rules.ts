@@ -35,15 +35,15 @@ const WORDS: Readonly<Record<string, (params: Params) => string>> = {
   additionalProperties: () => 'is a property that is not allowed here',
   unevaluatedProperties: () => 'is a property that is not allowed here',
   propertyNames: () => 'has a name that is not allowed here',
-  additionalItems: ({ limit }) => `must not have more than ${limit} items`,
-  items: ({ limit }) => `must not have more than ${limit} items`,
-  unevaluatedItems: ({ len }) => `must not have more than ${len} items`,
-  minLength: ({ limit }) => `must have at least ${limit} characters`,
-  maxLength: ({ limit }) => `must have at most ${limit} characters`,
-  minItems: ({ limit }) => `must have at least ${limit} items`,
-  maxItems: ({ limit }) => `must have at most ${limit} items`,
-  minProperties: ({ limit }) => `must have at least ${limit} properties`,
-  maxProperties: ({ limit }) => `must have at most ${limit} properties`,
+  additionalItems: ({ limit }) => `must not have more than ${amountOf(limit, 'item')}`,
+  items: ({ limit }) => `must not have more than ${amountOf(limit, 'item')}`,
+  unevaluatedItems: ({ len }) => `must not have more than ${amountOf(len, 'item')}`,
+  minLength: ({ limit }) => `must have at least ${amountOf(limit, 'character')}`,
+  maxLength: ({ limit }) => `must have at most ${amountOf(limit, 'character')}`,
+  minItems: ({ limit }) => `must have at least ${amountOf(limit, 'item')}`,
+  maxItems: ({ limit }) => `must have at most ${amountOf(limit, 'item')}`,
+  minProperties: ({ limit }) => `must have at least ${amountOf(limit, 'property', 'properties')}`,
+  maxProperties: ({ limit }) => `must have at most ${amountOf(limit, 'property', 'properties')}`,
   contains: () => 'lacks an item that it must have',
   oneOf: ({ passingSchemas }) =>
     Array.isArray(passingSchemas)
@@ -54,6 +54,10 @@ const WORDS: Readonly<Record<string, (params: Params) => string>> = {
   if: () => 'does not fit a rule that depends on another value',
   'false schema': () => 'is not allowed here',
 };
+
+function amountOf(count: unknown, one: string, several = `${one}s`): string {
+  return `${count} ${count === 1 ? one : several}`;
+}
 
 const TYPES: Readonly<Record<string, string>> = {
   string: 'text',
