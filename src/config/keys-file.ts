@@ -14,6 +14,8 @@ const text = (most: number) => {
   const rule = `must be text of at most ${most} characters`;
   return z.string(rule).refine((given) => [...given].length <= most, rule);
 };
+const endRule =
+  'must be a date such as 2030-12-31, a time such as 2030-12-31T12:00:00Z, or `never`; a duration would mean another day each time';
 const idRule = 'must be the id of a key, such as key_7Hq2mZ0aB3xY9KpL';
 
 const entry = z.strictObject({
@@ -42,7 +44,8 @@ const entry = z.strictObject({
       "All limits of the key's own: a window that is left out has its plan's number. `{}` takes all of them away.",
     ),
   expires: z
-    .string('must be a date, a time or `never`')
+    .string(endRule)
+    .refine((given) => given === 'never' || values.momentOf(given) !== null, endRule)
     .optional()
     .describe(
       'When the key ends: a date such as 2030-12-31 (midnight UTC), an RFC 3339 time, or `never`. A duration such as 90d would mean another day each time and is refused.',

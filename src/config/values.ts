@@ -316,3 +316,18 @@ export function uriReference() {
     .refine((text) => URL.canParse(text, 'http://gateway.invalid'), message)
     .meta({ title: 'URL or path' });
 }
+
+/** The last moment that RFC 3339 can express, with its four-digit years. A time with an offset may be later in UTC. */
+const LAST_MS = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
+
+/**
+ * Reads a date (midnight UTC) or an RFC 3339 time.
+ * @returns Unix milliseconds; null for any other text
+ */
+export function momentOf(text: string): number | null {
+  // RFC 3339 allows a fraction of a second, and the times that Tollgate prints have one.
+  const [, seconds, fraction = '', zone = ''] = /^([^.]*)(?:(\.[0-9]{1,9})(Z|[+-].*))?$/.exec(text) ?? [];
+  if (seconds === undefined || !instant().safeParse(seconds + zone).success) return null;
+  const atMs = Date.parse(seconds + fraction + zone);
+  return atMs > LAST_MS ? null : atMs;
+}

@@ -1,13 +1,10 @@
 import { type Limit, UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
-import { durationMs, instant } from '../config/values.ts';
+import { durationMs, momentOf } from '../config/values.ts';
 import { escapedText } from '../io/terminal-text.ts';
 
 /** Ten years. A longer duration is probably a mistake; a key that never expires has `never`. */
 const LONGEST_MS = 3_660 * 86_400_000;
-
-/** The last moment that RFC 3339 can express, with its four-digit years. A time with an offset may be later in UTC. */
-const LAST_MS = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
 export const DURATION_RULE = 'must be a duration of at most 3660d, such as 30m, 24h or 90d';
 export const MOMENT_RULE =
@@ -28,12 +25,7 @@ export function durationFrom(text: string): number | null {
  */
 export function momentFrom(text: string, nowMs: number): number | null {
   const fromNowMs = durationFrom(text);
-  if (fromNowMs !== null) return nowMs + fromNowMs;
-  // RFC 3339 allows a fraction of a second, and the times that Tollgate prints have one.
-  const [, seconds, fraction = '', zone = ''] = /^([^.]*)(?:(\.[0-9]{1,9})(Z|[+-].*))?$/.exec(text) ?? [];
-  if (seconds === undefined || !instant().safeParse(seconds + zone).success) return null;
-  const atMs = Date.parse(seconds + fraction + zone);
-  return atMs > LAST_MS ? null : atMs;
+  return fromNowMs === null ? momentOf(text) : nowMs + fromNowMs;
 }
 
 /**

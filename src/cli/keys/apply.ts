@@ -65,7 +65,7 @@ export const keysApply: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints {"set","dryRun","created","changed","revoked","unchanged","refused","unknown","keys"}; keys are those that differ, each with entry, id, action, outcome, changes and why.',
+        'Prints {"set","dryRun","created","changed","revoked","unchanged","refused","unknown","notInFile","keys"}; notInFile names the keys of the set that FILE lacks and that stay without --prune; keys are those that differ, each with entry, id, action, outcome, changes and why.',
     },
   },
   async run(words, terminal) {
@@ -245,7 +245,7 @@ function report(
         ...{ entry: name, id, action: null, outcome: 'refused', changes: {}, why },
       })),
     ];
-    terminal.out(json({ set: plan.set, dryRun: isDry, ...counts, keys }));
+    terminal.out(json({ set: plan.set, dryRun: isDry, ...counts, notInFile: plan.unpruned, keys }));
     return;
   }
   for (const { change, kind, why } of told) {
@@ -255,7 +255,9 @@ function report(
   for (const { name, why } of plan.ended) terminal.error(`${name}: ${why}\n`);
   const { created, changed, revoked, unchanged, refused, unknown } = counts;
   if (plan.changes.length + plan.ended.length === 0) {
-    terminal.out(`Nothing to do: ${keysText(unchanged)} of the set ${plan.set} as ${file} says.\n`);
+    terminal.out(
+      `Nothing to do: ${keysText(unchanged)} of the set ${plan.set} as ${file} says.\n${unprunedText(plan)}`,
+    );
     return;
   }
   const would = isDry ? 'to be ' : '';
@@ -267,8 +269,20 @@ function report(
     ...(unknown > 0 ? [`${unknown} perhaps not durable`] : []),
     ...(refused > 0 ? [`${refused} refused`] : []),
   ];
-  terminal.out(`${parts.join(', ')}.\n`);
+  terminal.out(`${parts.join(', ')}.\n${unprunedText(plan)}`);
   if (created > 0 && !isDry) terminal.out(`The secrets of the new keys are in ${options.secrets as string}.\n`);
+}
+
+/** At most this many names of keys that the file lacks are printed; --json has all of them. */
+const MOST_NAMED = 10;
+
+/** The sentence about keys that the file lacks and that stay without --prune; empty if there are none. */
+function unprunedText({ unpruned }: ApplyPlan): string {
+  if (unpruned.length === 0) return '';
+  const more = unpruned.length - MOST_NAMED;
+  const names = `${unpruned.slice(0, MOST_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const [are, them] = unpruned.length === 1 ? ['is', 'it'] : ['are', 'them'];
+  return `${keysText(unpruned.length)} of this set ${are} not in the file (${names}); --prune revokes ${them}.\n`;
 }
 
 /** One line for a change: `~ acme key_…: plan: free → pro`. */

@@ -6,6 +6,9 @@ import { OF_STORE } from '../terminal/variables.ts';
 import { keyText, shownKey } from './show.ts';
 import { json } from './text-form.ts';
 
+/** What stands before the secret where a header field was pasted: `Authorization: Bearer tg_live_…`, or only its value. */
+const HEADER_FIELD = /^(?:authorization:\s*)?bearer\s+/i;
+
 /** `tollgate keys find` (contract section 5): the key that a secret belongs to. */
 export const keysFind: Command = {
   name: 'keys find',
@@ -22,7 +25,8 @@ export const keysFind: Command = {
   },
   examples: ['tollgate keys find', 'tollgate keys find < secret.txt'],
   async run({ options }, terminal) {
-    const secret = ((await terminal.hiddenInput?.('Paste the secret: ')) ?? '').trim();
+    const pasted = ((await terminal.hiddenInput?.('Paste the secret: ')) ?? '').trim();
+    const secret = pasted.replace(HEADER_FIELD, '');
     if (secret === '')
       throw new Failure('bad_usage', 'There is no secret on standard input. See `tollgate keys find --help`.');
     return withStore<ExitCode>(terminal.env, async (store) => {

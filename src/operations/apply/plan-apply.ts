@@ -4,10 +4,10 @@ import type { Limits, Plan } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import type { Path } from '../../config/fault.ts';
 import type { KeyEntry, KeysFile } from '../../config/keys-file.ts';
+import { momentOf } from '../../config/values.ts';
 import { Failure } from '../../failure.ts';
 import { newKeyId } from '../../identify/api-key.ts';
 import type { AppliedEntry, KeyStore, StoredKey } from '../../identify/key-store.ts';
-import { durationFrom, momentFrom } from '../input-values.ts';
 import { edited, type KeyAttributes, type KeyEdits, keyOf, validateAttributes } from '../key-changes.ts';
 import { timeOf } from '../key-report.ts';
 
@@ -26,6 +26,8 @@ export interface ApplyPlan {
   readonly changes: readonly PlannedChange[];
   /** How many entries the store has as they stand in the file. */
   readonly unchanged: number;
+  /** The names of the set's keys that the file lacks and that stay because `prune` is off: in the order of the store, the oldest first. */
+  readonly unpruned: readonly string[];
   /** Faults of the file that only the store shows, each with its place in the file: nothing may be applied. */
   readonly faults: readonly { readonly path: Path; readonly message: string }[];
   /** Entries whose key was revoked or deleted. They do not keep the others from being applied. */
@@ -42,7 +44,7 @@ export interface EndedEntry {
 export interface PlanOptions {
   readonly keys: Pick<KeyStore, 'get' | 'scan'>;
   readonly plans: ReadonlyMap<string, Plan>;
-  /** Whether keys of the set that have no entry in the file are revoked. */
+  /** Whether keys of the set that have no entry in the file are revoked; otherwise they are only named. */
   readonly prune: boolean;
   /** Unix milliseconds. */
   readonly nowMs: number;
@@ -50,7 +52,7 @@ export interface PlanOptions {
 
 /** Keys that are read from the store together. */
 const BATCH_KEYS = 100;
-/** Keys that one step of the search for keys to revoke looks at. */
+/** Keys that one step of the search for keys without an entry looks at. */
 const SCANNED_AT_ONCE = 250;
 
 /**
@@ -84,8 +86,9 @@ export async function planApply({ set, keys: entries }: KeysFile, options: PlanO
     }
   }
   const unchanged = all.length - changes.length - ended.length;
-  if (options.prune) changes.push(...(await toRevoke(set, entryOf, options)));
-  return { set, changes, unchanged, faults, ended };
+  const absent = await absentKeys(set, entryOf, options);
+  if (options.prune) changes.push(...absent);
+  return { set, changes, unchanged, unpruned: options.prune ? [] : absent.map(({ name }) => name), faults, ended };
 }
 
 /** The id of an entry's key. */
@@ -122,19 +125,8 @@ function planOne(as: AppliedEntry, entry: KeyEntry, present: StoredKey | null, o
     const after = appliedTo(present, as, entry, options);
     return after === present ? null : { kind: 'update', name, id, entry, before: present, after };
   } catch (error) {
-    if (error instanceof Refusal) return { fault: error.message, at: error.at };
     if (error instanceof Failure && error.code === 'refused') return { fault: error.message, at: [] };
     throw error;
-  }
-}
-
-/** A fault of an entry, with its place in the entry. */
-class Refusal extends Error {
-  readonly at: Path;
-
-  constructor(message: string, at: Path) {
-    super(message);
-    this.at = at;
   }
 }
 
@@ -153,7 +145,7 @@ function withoutSecret(as: AppliedEntry, id: string, entry: KeyEntry, { plans, n
     name: entry.name ?? as.name,
     owner: entry.owner ?? null,
     notes: entry.notes ?? null,
-    expiresAtMs: entry.expires === undefined ? null : endsAt(entry.expires, nowMs),
+    expiresAtMs: entry.expires === undefined ? null : endsAt(entry.expires),
   };
   validateAttributes(attributes, { plans, nowMs });
   const secret = { digest: '', last4: '', createdAtMs: nowMs, expiresAtMs: null };
@@ -186,7 +178,7 @@ export function appliedTo(
     return wanted === undefined || (present[member] ?? '') === wanted ? {} : { [member]: wanted };
   };
   const limits = entry.limits === undefined ? {} : limitEdits(present.limits, limitsOf(entry.limits));
-  const expiresAtMs = entry.expires === undefined ? present.expiresAtMs : endsAt(entry.expires, nowMs);
+  const expiresAtMs = entry.expires === undefined ? present.expiresAtMs : endsAt(entry.expires);
   const edits: KeyEdits = {
     ...(entry.plan === undefined || entry.plan === present.plan ? {} : { plan: entry.plan }),
     ...text('name'),
@@ -208,18 +200,13 @@ function limitsOf(given: NonNullable<KeyEntry['limits']>): Limits {
   return Object.fromEntries(Object.entries(given).filter(([, limit]) => limit !== undefined)) as Limits;
 }
 
-function endsAt(text: string, nowMs: number): number | null {
-  if (text === 'never') return null;
-  const atMs = momentFrom(text, nowMs);
-  if (atMs !== null && durationFrom(text) === null) return atMs;
-  throw new Refusal(
-    'must be a date such as 2030-12-31, a time such as 2030-12-31T12:00:00Z, or `never`. A duration would mean another day each time.',
-    ['expires'],
-  );
+/** @param text that keys.yaml accepts for `expires` */
+function endsAt(text: string): number | null {
+  return text === 'never' ? null : momentOf(text);
 }
 
-/** The keys of the set that have no entry in the file, oldest first. */
-async function toRevoke(
+/** The keys of the set that have no entry in the file, oldest first, as changes that revoke them. */
+async function absentKeys(
   set: string,
   entryOf: ReadonlyMap<string, string>,
   { keys }: Pick<PlanOptions, 'keys'>,

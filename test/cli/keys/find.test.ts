@@ -54,6 +54,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect((await find(`${key}\n`)).stdout).toMatch(new RegExp(`^id +${id}\nstate +active\n`));
     const shown = JSON.parse(await run('keys', 'show', id, '--json'));
     expect(JSON.parse((await find(key, '--json')).stdout)).toEqual({ key: shown, isCurrent: true });
+    for (const before of ['Bearer ', 'authorization: bearer ']) {
+      expect(JSON.parse((await find(`${before}${key}`, '--json')).stdout)).toEqual({ key: shown, isCurrent: true });
+    }
     await run('keys', 'rotate', id, '--overlap', '0s');
     const { code, stdout } = await find(key);
     expect([code, stdout]).toEqual([0, expect.stringMatching(/was rotated away or has expired/)]);
@@ -61,6 +64,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   });
 
   test('keys find says that no key has a secret, and needs one', async () => {
+    const field = await find(`Authorization: Bearer ${mint(randomBytes)}`);
+    expect(field.stderr).toBe('No key has this secret.\n');
+    expect((await find(mint(randomBytes).slice(0, -1))).stderr).toMatch(/^No key has this secret: it is incomplete or/);
     expect(await find(mint(randomBytes))).toEqual({ code: 1, stdout: '', stderr: 'No key has this secret.\n' });
     expect(await find(' \n')).toEqual({ code: 2, stdout: '', stderr: expect.stringMatching(/no secret on standard/) });
     const secret = mint(randomBytes);
