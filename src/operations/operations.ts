@@ -6,7 +6,7 @@ import type { HistoryStore } from '../admit/refusals.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import type { WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
-import { isOwnForm, isWellFormed, type KeyFormat, type Random } from '../identify/api-key.ts';
+import type { KeyFormat, Random } from '../identify/api-key.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import { type Created, createOnce } from './create-once.ts';
@@ -183,12 +183,7 @@ export class Operations {
     const { keys, peppers, keyFormats, nowMs } = this.#options;
     const found = await keyOfSecret(secret, { keys, peppers, formats: keyFormats(), nowMs: nowMs() });
     if (found !== null) return found;
-    throw new Failure(
-      'not_found',
-      isOwnForm(secret) && !isWellFormed(secret)
-        ? 'No key has this secret: it is incomplete or mistyped, because its checksum is wrong.'
-        : 'No key has this secret.',
-    );
+    throw new Failure('not_found', 'No key has this secret.');
   }
 
   /** The day on which a key was used last: `2026-11-21`, UTC; null if nothing is kept. */

@@ -1,4 +1,5 @@
 import { type ExitCode, Failure } from '../../failure.ts';
+import { isOwnForm, isWellFormed } from '../../identify/api-key.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
@@ -29,6 +30,12 @@ export const keysFind: Command = {
     const secret = pasted.replace(HEADER_FIELD, '');
     if (secret === '')
       throw new Failure('bad_usage', 'There is no secret on standard input. See `tollgate keys find --help`.');
+    if (isOwnForm(secret) && !isWellFormed(secret)) {
+      throw new Failure(
+        'not_found',
+        'No key has this secret: it is incomplete or mistyped, because its checksum is wrong.',
+      );
+    }
     return withStore<ExitCode>(terminal.env, async (store) => {
       const { key, isCurrent } = await operationsOn(store).find(secret);
       const nowMs = Date.now();
