@@ -114,7 +114,7 @@ export async function createGateway(options: CreateGatewayOptions): Promise<Embe
       ...options.env,
       ...(dataFolder === undefined ? {} : { TOLLGATE_DATA: dataFolder }),
     };
-    const configuration = checked(options, env);
+    const configuration = await checked(options, env);
     const { tls, http2 } = configuration.settings.listen;
     const lacking = await checkNodeInternals({ tls: tls !== null, http2: http2 !== null });
     const warnings = [...configuration.warnings, ...lacking];
@@ -127,8 +127,8 @@ export async function createGateway(options: CreateGatewayOptions): Promise<Embe
 }
 
 /** @throws Failure `bad_settings` */
-function checked({ gateway, plans }: CreateGatewayOptions, env: NodeJS.ProcessEnv): Configuration {
-  const configuration = configurationOf({ gateway: withFreePorts(gateway), plans }, env);
+async function checked({ gateway, plans }: CreateGatewayOptions, env: NodeJS.ProcessEnv): Promise<Configuration> {
+  const configuration = await configurationOf({ gateway: withFreePorts(gateway), plans }, env);
   const faults = 'faults' in configuration ? [...configuration.faults] : faultsOfEmbedding(configuration);
   if (faults.length > 0 || 'faults' in configuration) throw new Failure('bad_settings', faults.join('\n'));
   return configuration;

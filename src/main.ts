@@ -91,10 +91,22 @@ export async function main(args: readonly string[], terminal: Terminal): Promise
     }
     return await runParsed(command, parseWords(command, found.rest), terminal);
   } catch (error) {
-    if (!(error instanceof Failure)) throw error;
+    if (!(error instanceof Failure)) {
+      terminal.error(`${defectText(error)}\n`);
+      return 1;
+    }
     terminal.error(`${error.message}\n`);
     return error.code === 'bad_usage' ? 2 : 1;
   }
+}
+
+/** What a command prints for an error that it did not expect: the first line of it and where it arose, for a report. */
+function defectText(error: unknown): string {
+  const { message, stack = '' } = error instanceof Error ? error : { message: String(error) };
+  const place = /\/((?:src|node_modules)\/[^\s()]+:\d+:\d+)/.exec(stack.slice(stack.indexOf('\n    at ')))?.[1];
+  const at = place === undefined ? '' : ` (${place})`;
+  const reason = message.split('\n', 1)[0]!.replace(/[.\s]+$/, '');
+  return `Tollgate has a defect, and the command failed: ${reason}${at}. Please report this with the command and \`tollgate version\`.`;
 }
 
 function findCommand(args: readonly string[]) {

@@ -32,7 +32,7 @@ export const serve: Command = {
     if (options.strict === true)
       throw new Failure('bad_usage', '--strict belongs to --check. See `tollgate serve --help`.');
     const signalled = untilSignalled();
-    const configuration = configurationFrom(terminal.env);
+    const configuration = await configurationFrom(terminal.env);
     return withLog(terminal, words, configuration.settings, async (log) =>
       serveUntil(signalled, await startGateway(configuration, terminal.env, { terminal: log })),
     );

@@ -42,7 +42,7 @@ export const start: Command = {
     const dataFolder = resolve(given.TOLLGATE_DATA || 'data');
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
     const settings = withSettings(given, dataFolder);
-    const replaced = replacedTargets(settings);
+    const replaced = await replacedTargets(settings);
     const pets = await startPets({
       host: '127.0.0.1',
       port: petsPort.port,
@@ -51,7 +51,7 @@ export const start: Command = {
     });
     try {
       const env = { ...settings, UPSTREAM_URL: given.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
-      const configuration = configurationFrom(env);
+      const configuration = await configurationFrom(env);
       const { token, tokensFile } = configuration.settings.admin;
       // Without a token of the operator's own, the console would be off: an admin whom only the printed link signs in keeps it on.
       const hasSignInLinks = token === null && tokensFile === null;
@@ -110,9 +110,9 @@ function withSettings(env: NodeJS.ProcessEnv, dataFolder: string): NodeJS.Proces
  * The targets in gateway.yaml that the pet service replaces, without its own default address.
  * @throws Failure `bad_settings` if gateway.yaml has several upstreams, or faults
  */
-function replacedTargets(env: NodeJS.ProcessEnv): readonly string[] {
+async function replacedTargets(env: NodeJS.ProcessEnv): Promise<readonly string[]> {
   if (env.UPSTREAM_URL) return [];
-  const { upstreams } = configurationFrom(env).settings;
+  const { upstreams } = (await configurationFrom(env)).settings;
   if (upstreams.size > 1) {
     const names = [...upstreams.keys()].join(', ');
     const remedy = 'Run `tollgate serve`, which forwards to what gateway.yaml says.';

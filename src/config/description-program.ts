@@ -1,6 +1,8 @@
-import { createRequire } from 'node:module';
-import type { Code, KeywordCxt } from 'ajv';
-import type { NumberRules } from '../validate/checks.ts';
+import { _, type Code, type CodeOptions, type KeywordCxt, Name, stringify } from 'ajv';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import standalone from 'ajv/dist/standalone/index.js';
+import { Checks, type NumberRules, patternOf, RUNTIME, textOf } from '../validate/checks.ts';
+import { FORMATS } from '../validate/formats.ts';
 import type { Content, DescribedPath, Operation, Parameter, Program } from '../validate/program.ts';
 import {
   type DescribedOperation,
@@ -253,10 +255,10 @@ class Reader {
         setType(schema, value, raw.nullable === true && this.#description.version === '3.0', here);
         return;
       case 'enum':
-        schema['tg:enum'] = list(value, here).map(checksOf().textOf);
+        schema['tg:enum'] = list(value, here).map(textOf);
         return;
       case 'const':
-        schema['tg:enum'] = [checksOf().textOf(value)];
+        schema['tg:enum'] = [textOf(value)];
         return;
       case 'uniqueItems':
         if (value === true) schema['tg:unique'] = true;
@@ -265,11 +267,8 @@ class Reader {
         schema.pattern = this.#pattern(value, here);
         return;
       case 'format':
-        if (typeof value !== 'string' || !formatsOf().includes(value)) {
-          throw new DescriptionFault(
-            here,
-            `is not a format that is known; it must be one of ${formatsOf().join(', ')}.`,
-          );
+        if (typeof value !== 'string' || !FORMATS.includes(value)) {
+          throw new DescriptionFault(here, `is not a format that is known; it must be one of ${FORMATS.join(', ')}.`);
         }
         if (!NUMBER_FORMATS.has(value)) schema['tg:format'] = value;
         return;
@@ -312,7 +311,7 @@ class Reader {
   #pattern(value: unknown, here: string): string {
     if (typeof value !== 'string') return wrong(here);
     try {
-      checksOf().patternOf(value);
+      patternOf(value);
     } catch {
       throw new DescriptionFault(
         here,
@@ -436,17 +435,8 @@ function sameValueRefs(schema: Json): readonly string[] {
   return names;
 }
 
-// Loaded only for a gateway that checks requests: together they take 30 ms and 10 MB.
-const load = createRequire(import.meta.url);
-const checksOf = () => load('../validate/checks.ts') as typeof import('../validate/checks.ts');
-const formatsOf = () => (load('../validate/formats.ts') as typeof import('../validate/formats.ts')).FORMATS;
-
 /** The text of a CommonJS module that exports the checks. */
 function codeOf(defs: Readonly<Record<string, Json>>, checks: Readonly<Record<string, Json>>): string {
-  const { Ajv2020 } = load('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js');
-  const { _ } = load('ajv') as typeof import('ajv');
-  const standalone = (load('ajv/dist/standalone/index.js') as typeof import('ajv/dist/standalone/index.js')).default;
-  const { Checks, RUNTIME } = checksOf();
   const own = new Checks();
   const regExp = Object.assign((source: string) => own.pattern(source), { code: `require("${RUNTIME}").pattern` });
   const ajv = new Ajv2020({
@@ -460,7 +450,7 @@ function codeOf(defs: Readonly<Record<string, Json>>, checks: Readonly<Record<st
     unevaluated: true,
     messages: false,
     // The interface has one function for both kinds of expression; ours compares code points either way.
-    code: { source: true, esm: false, regExp: regExp as unknown as NonNullable<import('ajv').CodeOptions['regExp']> },
+    code: { source: true, esm: false, regExp: regExp as unknown as NonNullable<CodeOptions['regExp']> },
     logger: false,
   });
   for (const { keyword, method, shown } of KEYWORDS) {
@@ -483,11 +473,10 @@ function codeOf(defs: Readonly<Record<string, Json>>, checks: Readonly<Record<st
           }),
     });
   }
-  const { Name, stringify } = load('ajv') as typeof import('ajv');
   const stringified = (value: unknown): Code => stringify(value);
   ajv.addSchema({ $id: 'defs', $defs: defs }, 'defs');
   for (const [name, schema] of Object.entries(checks)) ajv.addSchema({ $id: name, allOf: [schema] }, name);
-  return standalone(ajv, Object.fromEntries(Object.keys(checks).map((name) => [name, name])));
+  return standalone.default(ajv, Object.fromEntries(Object.keys(checks).map((name) => [name, name])));
 }
 
 /** The keywords of our own, the functions that check them (`Checks`), and the name of their value in an error. */

@@ -2,7 +2,7 @@ import { type PathChange, patternAfter } from '../routing/path-template.ts';
 import { withHead } from '../routing/router.ts';
 import type { Program } from '../validate/program.ts';
 import { type Description, DescriptionFault, readDescription } from './description.ts';
-import { type Described, overlaps, programOf } from './description-program.ts';
+import type { Described } from './description-program.ts';
 import type { Fault, Path } from './fault.ts';
 import type { GatewayFile } from './gateway-file.ts';
 import { signatureOf } from './read-file.ts';
@@ -39,17 +39,20 @@ export function describedRequests({ routes, upstreams }: GatewayFile): readonly 
 }
 
 /** Reads the descriptions, each once. @param gateway the positions of gateway.yaml */
-export function readDescriptions(
+export async function readDescriptions(
   routes: readonly DescribedRoute[],
   gateway: { locate(path: Path): Fault },
   isReload: boolean,
-): ReadDescriptions {
+): Promise<ReadDescriptions> {
   const programs = new Map<string, Program>();
   const texts: string[] = [];
   const faults: Fault[] = [];
   const warnings: Fault[] = [];
   const files = [...new Set(routes.map(({ file }) => file))];
   const signature = signatureOf(files);
+  if (files.length === 0) return { programs, texts, signature, faults, warnings };
+  // Only for a gateway that checks requests: ajv and its kin take 30 ms and 10 MB.
+  const compiler = await import('./description-program.ts');
   for (const file of files) {
     const own = routes.filter((route) => route.file === file);
     const { line } = gateway.locate(own[0]!.at);
@@ -58,7 +61,7 @@ export function readDescriptions(
       faults.push(read.fault);
       continue;
     }
-    const made = madeOf(read, own);
+    const made = madeOf(read, own, compiler);
     if ('fault' in made) {
       faults.push(made.fault);
       continue;
@@ -67,14 +70,16 @@ export function readDescriptions(
     texts.push(read.text);
     warnings.push(...made.warnings);
     for (const route of own) {
-      const message = faultOfRoute(route, made.program);
+      const message = faultOfRoute(route, made.program, compiler);
       if (message !== null) faults.push({ ...gateway.locate(route.at), message });
     }
   }
   return { programs, texts, signature, faults, warnings };
 }
 
-function madeOf(description: Description, routes: readonly DescribedRoute[]) {
+type Compiler = typeof import('./description-program.ts');
+
+function madeOf(description: Description, routes: readonly DescribedRoute[], { programOf }: Compiler) {
   const at = (path: string, message: string): Fault => {
     return { file: description.file, line: 1, column: 1, path: path.slice(0, 300), message };
   };
@@ -90,7 +95,11 @@ function madeOf(description: Description, routes: readonly DescribedRoute[]) {
 }
 
 /** A route that the description lacks would refuse every request. */
-function faultOfRoute({ pattern, methods, file }: DescribedRoute, { paths }: Program): string | null {
+function faultOfRoute(
+  { pattern, methods, file }: DescribedRoute,
+  { paths }: Program,
+  { overlaps }: Compiler,
+): string | null {
   const described = paths.filter((path) => overlaps(pattern, path));
   if (described.length === 0) return `${file} describes no path that this route serves (${pattern}).`;
   if (pattern.endsWith('/**')) return null;

@@ -64,7 +64,7 @@ function* inPieces<T>(items: readonly T[]): Generator<readonly T[]> {
 }
 
 const { env, parts } = workerData as ThreadData;
-parentPort?.once('message', () => {
-  for (const part of partsOf(loadConfiguration(env, true))) parts.postMessage(part);
+parentPort?.once('message', async () => {
+  for (const part of partsOf(await loadConfiguration(env, true))) parts.postMessage(part);
   parentPort?.postMessage('read');
 });

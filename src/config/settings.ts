@@ -230,7 +230,7 @@ export function filesOf(env: Variables): readonly [gateway: string, plans: strin
  * @param isReload whether the process has read the files before: a pipe or a device is a fault then
  * @returns the configuration, or every fault
  */
-export function loadConfiguration(env: Variables, isReload = false): Configuration | Faulty {
+export async function loadConfiguration(env: Variables, isReload = false): Promise<Configuration | Faulty> {
   const files = filesOf(env);
   const signature = signatureOf(files);
   const read = readEnvironment(env, isReload ? rereadSecret : readSecret);
@@ -249,7 +249,7 @@ export interface GivenSettings {
  * As `loadConfiguration`, of values in place of files. Faults and warnings begin with `gateway: ` or `plans: ` and the path to
  * the value: `gateway: routes[0].path: …`. What JSON leaves out, such as `undefined`, counts as left out.
  */
-export function configurationOf(given: GivenSettings, env: Variables): Configuration | Faulty {
+export async function configurationOf(given: GivenSettings, env: Variables): Promise<Configuration | Faulty> {
   const gateway = parseValue(given.gateway, 'gateway', parseGatewayFile);
   const plans = parseValue(given.plans, 'plans', parsePlans);
   return joined({ read: readEnvironment(env), gateway, plans, signature: '', isReload: false }, printPlace);
@@ -266,17 +266,17 @@ interface Parts {
 
 type Versioned<T> = Parsed<T> & { readonly version: string };
 
-function joined(
+async function joined(
   { read, gateway, plans, signature, isReload }: Parts,
   print: (fault: Fault) => string,
-): Configuration | Faulty {
+): Promise<Configuration | Faulty> {
   const faults = [
     ...('faults' in read ? read.faults : []),
     ...('faults' in gateway ? gateway.faults : []).map(print),
     ...('faults' in plans ? plans.faults : []).map(print),
   ];
   if ('faults' in read || 'faults' in gateway) return { faults };
-  const described = readDescriptions(describedRequests(gateway.value), gateway, isReload);
+  const described = await readDescriptions(describedRequests(gateway.value), gateway, isReload);
   if (described.faults.length > 0) return { faults: [...described.faults.map(print), ...faults] };
   const settings = deepFreeze(settingsOf(gateway.value, read.environment, described));
   const conflicts = conflictsOf(settings, gateway, read.environment, print);
@@ -297,8 +297,8 @@ function versionWith(version: string, { texts }: ReadDescriptions): string {
 }
 
 /** As `loadConfiguration`. @throws Failure `bad_settings` with every fault on a line of its own */
-export function configurationFrom(env: NodeJS.ProcessEnv): Configuration {
-  const configuration = loadConfiguration(env);
+export async function configurationFrom(env: NodeJS.ProcessEnv): Promise<Configuration> {
+  const configuration = await loadConfiguration(env);
   if ('faults' in configuration) throw new Failure('bad_settings', configuration.faults.join('\n'));
   return configuration;
 }

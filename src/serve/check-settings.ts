@@ -32,7 +32,7 @@ export interface CheckedSettings {
  * that they name (certificates, keys, admin tokens).
  */
 export async function checkSettings(env: Variables): Promise<CheckedSettings> {
-  const read = loadConfiguration(env);
+  const read = await loadConfiguration(env);
   const isFaulty = 'faults' in read;
   const settings = read.settings ?? null;
   const faults: string[] = isFaulty ? [...read.faults] : [];

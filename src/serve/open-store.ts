@@ -81,16 +81,16 @@ const DURABLE_WITHIN_MS = 15_000;
  *   answer; `store_corrupt`; `pepper_mismatch`
  */
 export async function openStore(env: NodeJS.ProcessEnv, options: OpenOptions = {}): Promise<OpenStore> {
-  const { settings, plans, missing } = configurationFor(env, options);
+  const { settings, plans, missing } = await configurationFor(env, options);
   const writes = options.makesSecrets === true ? 'always' : 'never';
   const { url } = settings.redis;
   const store = url === null ? await openEmbedded(settings, writes) : await openRedis(settings, url, writes);
   return { settings, plans, ...store, warnings: [...missing, ...store.warnings, ...exposedFiles(env, settings)] };
 }
 
-function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: OpenOptions) {
-  if (needsPlans) return { ...configurationFrom(env), missing: [] };
-  const read = loadConfiguration(env);
+async function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: OpenOptions) {
+  if (needsPlans) return { ...(await configurationFrom(env)), missing: [] };
+  const read = await loadConfiguration(env);
   if (!('faults' in read)) return { ...read, missing: [] };
   if (read.settings === undefined) throw new Failure('bad_settings', read.faults.join('\n'));
   return { settings: read.settings, plans: NO_PLANS, missing: [WITHOUT_PLANS] };

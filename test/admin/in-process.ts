@@ -17,7 +17,7 @@ export async function adminApiWith(
 ) {
   const lines: Record<string, unknown>[] = [];
   const logger = pino({ level }, { write: (line) => lines.push(JSON.parse(line)) });
-  const configuration = loadConfiguration({ ADMIN_TOKEN: TOKEN });
+  const configuration = await loadConfiguration({ ADMIN_TOKEN: TOKEN });
   if ('faults' in configuration) throw new Error(configuration.faults.join());
   const settings = { ...configuration.settings, audit: { required, keep: 1_000 } };
   let failures = 0;

@@ -26,7 +26,7 @@ async function load(routes: string, text: string | null = description(9), upstre
   await writeFile(join(folder, 'gateway.yaml'), gateway.replaceAll('FILE', file));
   await writeFile(join(folder, 'plans.yaml'), PLANS);
   const env = { TOLLGATE_CONFIG: join(folder, 'gateway.yaml'), TOLLGATE_PLANS: join(folder, 'plans.yaml') };
-  const loaded = loadConfiguration(env);
+  const loaded = await loadConfiguration(env);
   const shortened = (lines: readonly string[]) => lines.map((line) => line.replaceAll(`${folder}/`, ''));
   return 'faults' in loaded
     ? { faults: shortened(loaded.faults), warnings: [], settings: null }

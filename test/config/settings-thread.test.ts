@@ -52,7 +52,7 @@ function unfrozenWithin(value: unknown): unknown {
 test('what the thread has read is what this thread would have read, and frozen', async () => {
   const reader = readerFor();
   const configuration = atOnce(reader.configuration(sound(await reader.read())));
-  const here = loadConfiguration(env) as Configuration;
+  const here = (await loadConfiguration(env)) as Configuration;
   expect(configuration).toEqual(here);
   expect(unfrozenWithin(configuration)).toBeUndefined();
   expect(() => (configuration.plans.plans as Map<string, unknown>).clear()).toThrow('frozen');

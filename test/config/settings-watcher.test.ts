@@ -26,8 +26,8 @@ let files: SettingsWatcher;
 
 const threads = () => process.getActiveResourcesInfo().filter((it) => it === 'Worker' || it === 'MessagePort').length;
 
-function filesUnder(variables: Readonly<Record<string, string | undefined>>): SettingsWatcher {
-  return new SettingsWatcher(variables, loaded(), {
+async function filesUnder(variables: Readonly<Record<string, string | undefined>>): Promise<SettingsWatcher> {
+  return new SettingsWatcher(variables, await loaded(), {
     onChange: async ({ configuration }) => {
       taken.push([...configuration.plans.plans.keys()]);
       await goesOn;
@@ -38,8 +38,8 @@ function filesUnder(variables: Readonly<Record<string, string | undefined>>): Se
   });
 }
 
-function loaded(): Configuration {
-  const read = loadConfiguration(env);
+async function loaded(): Promise<Configuration> {
+  const read = await loadConfiguration(env);
   if ('faults' in read) throw new Error(read.faults.join());
   return read;
 }
@@ -56,7 +56,7 @@ beforeEach(async () => {
 afterEach(() => files.close());
 
 test('what changes between the start and the first look is taken', async () => {
-  const before = loaded();
+  const before = await loaded();
   await writeFile(plans, HALF + REST);
   files = new SettingsWatcher(env, before, {
     onChange: async ({ configuration }) => taken.push([...configuration.plans.plans.keys()]) > 0,
@@ -68,7 +68,7 @@ test('what changes between the start and the first look is taken', async () => {
 });
 
 test('a signal in the middle of a write takes the whole file, and no half of it', async () => {
-  files = filesUnder(env);
+  files = await filesUnder(env);
   await writeFile(plans, HALF);
   files.readSoon();
   await appendFile(plans, REST);
@@ -77,7 +77,7 @@ test('a signal in the middle of a write takes the whole file, and no half of it'
 });
 
 test('a file that is written to while it is read is left for the next look', async () => {
-  files = filesUnder(env);
+  files = await filesUnder(env);
   await writeFile(plans, HALF);
   files.readSoon(Number.POSITIVE_INFINITY);
   writeFileSync(plans, HALF + REST);
@@ -89,7 +89,7 @@ test('a file that is written to while it is read is left for the next look', asy
 test('of changes that come while another is brought into force none is lost, and the last is in force', async () => {
   const going = Promise.withResolvers<void>();
   goesOn = going.promise;
-  files = filesUnder(env);
+  files = await filesUnder(env);
   await writeFile(plans, HALF);
   files.readSoon(Number.POSITIVE_INFINITY);
   await eventually(() => expect(taken).toEqual([['free']]));
@@ -104,7 +104,7 @@ test('of changes that come while another is brought into force none is lost, and
 });
 
 test('closed while it reads, it tells nothing more and leaves no thread behind', async () => {
-  files = filesUnder(env);
+  files = await filesUnder(env);
   await writeFile(plans, HALF);
   files.readSoon(Number.POSITIVE_INFINITY);
   expect(threads()).toBe(1);
@@ -115,7 +115,7 @@ test('closed while it reads, it tells nothing more and leaves no thread behind',
 });
 
 test('a thread is there for one reading, and for none where nothing has changed', async () => {
-  files = filesUnder(env);
+  files = await filesUnder(env);
   files.readSoon(Number.POSITIVE_INFINITY);
   await eventually(() => expect(same).toBe(1));
   await eventually(() => expect(threads()).toBe(0));

@@ -19,24 +19,24 @@ function fileWith(text: string | Uint8Array): string {
   return file;
 }
 
-function load(env: Variables): Configuration {
-  const loaded = loadConfiguration(env);
+async function load(env: Variables): Promise<Configuration> {
+  const loaded = await loadConfiguration(env);
   if ('faults' in loaded) throw new Error(loaded.faults.join('\n'));
   return loaded;
 }
 
-function faultsOf(env: Variables): readonly string[] {
-  const loaded = loadConfiguration(env);
+async function faultsOf(env: Variables): Promise<readonly string[]> {
+  const loaded = await loadConfiguration(env);
   return 'faults' in loaded ? loaded.faults : [];
 }
 
 describe('the committed files', () => {
-  test('are sound, without a warning', () => {
-    expect(load({}).warnings).toEqual([]);
+  test('are sound, without a warning', async () => {
+    expect((await load({})).warnings).toEqual([]);
   });
 
-  test('serve what the interface names, at the plans it names', () => {
-    const { settings, plans } = load({});
+  test('serve what the interface names, at the plans it names', async () => {
+    const { settings, plans } = await load({});
     expect(settings.routes.map(({ path, methods, upstream }) => `${methods} ${path} ${upstream}`)).toEqual([
       'GET,HEAD,POST /v1/pets store',
       'GET,HEAD /v1/pets/{petId} store',
@@ -57,9 +57,9 @@ describe('the committed files', () => {
     ]);
   });
 
-  test('write out the defaults: leaving them away changes nothing', () => {
-    const committed = load({}).settings;
-    const minimal = load({ TOLLGATE_CONFIG: fileWith(MINIMAL) }).settings;
+  test('write out the defaults: leaving them away changes nothing', async () => {
+    const committed = (await load({})).settings;
+    const minimal = (await load({ TOLLGATE_CONFIG: fileWith(MINIMAL) })).settings;
     expect({ ...minimal, routes: [], viaByDefault: '' }).toEqual({ ...committed, routes: [], viaByDefault: '' });
     expect(minimal.listen).toEqual({
       host: '127.0.0.1',
@@ -94,9 +94,9 @@ describe('the committed files', () => {
 });
 
 describe('settings', () => {
-  test('the environment beats the file', () => {
+  test('the environment beats the file', async () => {
     const file = fileWith(`listen: { host: ::1, port: 81 }\nadmin: { host: ::1, port: 82 }\n${MINIMAL}`);
-    expect(load({ TOLLGATE_CONFIG: file }).settings).toMatchObject({
+    expect((await load({ TOLLGATE_CONFIG: file })).settings).toMatchObject({
       listen: { host: '::1', port: 81 },
       admin: { host: '::1', port: 82, token: null },
     });
@@ -107,7 +107,7 @@ describe('settings', () => {
       ADMIN_HOST: 'localhost',
       ADMIN_TOKEN: 'let-me-in-if-you-can',
     };
-    const { settings } = load({
+    const { settings } = await load({
       ...env,
       TOLLGATE_CONFIG: file,
       UPSTREAM_URL: 'http://pets:9001/',
@@ -121,9 +121,9 @@ describe('settings', () => {
     expect(settings.upstreams.get('store')?.targets).toEqual(['http://pets:9001']);
   });
 
-  test('are read as numbers of milliseconds and bytes', () => {
+  test('are read as numbers of milliseconds and bytes', async () => {
     const text = `listen: { idleTimeout: 250ms, drainTimeout: 2m, maxBodyBytes: 3MiB, maxUrlBytes: 4096 }\n${MINIMAL}`;
-    expect(load({ TOLLGATE_CONFIG: fileWith(text) }).settings.listen).toMatchObject({
+    expect((await load({ TOLLGATE_CONFIG: fileWith(text) })).settings.listen).toMatchObject({
       idleTimeoutMs: 250,
       drainTimeoutMs: 120_000,
       maxBodyBytes: 3 * 1024 * 1024,
@@ -131,8 +131,8 @@ describe('settings', () => {
     });
   });
 
-  test('cannot be changed once they are read', () => {
-    const { settings } = load({});
+  test('cannot be changed once they are read', async () => {
+    const { settings } = await load({});
     expect(() => Object.assign(settings.listen, { port: 1 })).toThrow(TypeError);
     expect(() => (settings.routes as unknown[]).push({})).toThrow(TypeError);
     expect(() => (settings.routes[0]!.methods as string[]).push('PUT')).toThrow(TypeError);
@@ -140,13 +140,13 @@ describe('settings', () => {
     expect(() => (settings.upstreams.get('store')!.targets as string[]).push('x')).toThrow(TypeError);
   });
 
-  test('what is probably wrong is a warning with its position (reliability 117)', () => {
+  test('what is probably wrong is a warning with its position (reliability 117)', async () => {
     const file = fileWith(
       'listen: { headersTimeout: 31s, trustedProxies: [0.0.0.0/0] }\n' +
         'upstreams: { store: { targets: [http://127.0.0.1:9000] }, idle: { targets: [http://127.0.0.1:9001] } }\n' +
         'routes: [{ path: "/{page}", methods: [GET], upstream: store }]\n',
     );
-    expect(load({ TOLLGATE_CONFIG: file }).warnings.map((line) => line.slice(file.length))).toEqual([
+    expect((await load({ TOLLGATE_CONFIG: file })).warnings.map((line) => line.slice(file.length))).toEqual([
       ':1:27: listen.headersTimeout: leaves headersTimeout longer than requestTimeout, so that it never comes into effect.',
       ':1:49: listen.trustedProxies[0]: believes the X-Forwarded-For of everybody, who can then choose their address.',
       ':2:59: upstreams.idle: is used by no route.',
@@ -159,7 +159,7 @@ describe('retries of a route', () => {
   const routes = (...entries: string[]) =>
     `upstreams: { store: { targets: [http://127.0.0.1:9000] } }\nroutes:\n${entries.map((one) => `- { ${one} }\n`).join('')}`;
 
-  test('are null without the setting, and have two attempts for what is mostly a passing fault with it', () => {
+  test('are null without the setting, and have two attempts for what is mostly a passing fault with it', async () => {
     const file = fileWith(
       routes(
         'path: /a, methods: [GET], upstream: store',
@@ -167,14 +167,14 @@ describe('retries of a route', () => {
         'path: /c, methods: [GET], upstream: store, retries: { attempts: 4, on: [503], attemptTimeout: 1s }',
       ),
     );
-    expect(load({ TOLLGATE_CONFIG: file }).settings.routes.map(({ retries }) => retries)).toEqual([
+    expect((await load({ TOLLGATE_CONFIG: file })).settings.routes.map(({ retries }) => retries)).toEqual([
       null,
       { attempts: 2, onConnection: true, onStatus: [502, 503, 504], attemptTimeoutMs: null },
       { attempts: 4, onConnection: false, onStatus: [503], attemptTimeoutMs: 1_000 },
     ]);
   });
 
-  test('where they have no effect are a warning', () => {
+  test('where they have no effect are a warning', async () => {
     const file = fileWith(
       routes(
         'path: /a, methods: [GET], redirect: { to: /b }, retries: {}',
@@ -182,7 +182,7 @@ describe('retries of a route', () => {
         'path: /c, methods: [GET], upstream: store, websocket: true, retries: {}',
       ),
     );
-    const { warnings, settings } = load({ TOLLGATE_CONFIG: file });
+    const { warnings, settings } = await load({ TOLLGATE_CONFIG: file });
     expect(warnings.map((line) => line.slice(file.length))).toEqual([
       ':3:53: routes[0].retries: has no effect beside `redirect`; leave it out.',
       ':4:74: routes[1].retries: has no effect beside `respond`; leave it out.',
@@ -193,9 +193,9 @@ describe('retries of a route', () => {
 });
 
 describe('a route around another one is warned of (reliability 118)', () => {
-  const warned = (routes: string, upstreams = 'store: { targets: [http://127.0.0.1:9000] }') => {
+  const warned = async (routes: string, upstreams = 'store: { targets: [http://127.0.0.1:9000] }') => {
     const file = fileWith(`upstreams: { ${upstreams} }\nroutes:\n${routes.replace(/^ *- /gm, '- ').trim()}\n`);
-    return load({ TOLLGATE_CONFIG: file }).warnings.map((line) => line.slice(file.length + 1));
+    return (await load({ TOLLGATE_CONFIG: file })).warnings.map((line) => line.slice(file.length + 1));
   };
   const looser = (rules: string, place = '3:11: routes[0].path: /v1/** surrounds routes[1] (/v1/admin)') =>
     `${place} with looser rules (${rules}): a service that ignores \`;x\`, capitals or a trailing slash in a path serves that route under them, too.`;
@@ -221,17 +221,17 @@ describe('a route around another one is warned of (reliability 118)', () => {
       'cost: 2, deprecated: { since: 2025-01-01, sunset: 2030-01-01 }',
       'no key, cost 1 instead of 2, no sunset',
     ],
-  ])('where it is looser: %j around %j', (outer, inner, rules) => {
+  ])('where it is looser: %j around %j', async (outer, inner, rules) => {
     const line = (path: string, more: string) => `- { path: ${path}, ${common}${more && `, ${more}`} }\n`;
-    expect(warned(line('/v1/**', outer) + line('/v1/admin', inner))).toEqual([looser(rules)]);
+    expect(await warned(line('/v1/**', outer) + line('/v1/admin', inner))).toEqual([looser(rules)]);
   });
 
-  test('by each of the routes around it, each time', () => {
+  test('by each of the routes around it, each time', async () => {
     const routes = `
       - { path: /v1/admin, ${common}, cost: 5 }
       - { path: '/v1/{name}', ${common}, cost: 2 }
       - { path: '/v1/**', ${common} }`;
-    expect(warned(routes)).toEqual([
+    expect(await warned(routes)).toEqual([
       looser('cost 2 instead of 5', '4:11: routes[1].path: /v1/{name} surrounds routes[0] (/v1/admin)'),
       looser('cost 1 instead of 5', '5:11: routes[2].path: /v1/** surrounds routes[0] (/v1/admin)'),
       looser('cost 1 instead of 2', '5:11: routes[2].path: /v1/** surrounds routes[1] (/v1/{name})'),
@@ -243,53 +243,57 @@ describe('a route around another one is warned of (reliability 118)', () => {
     ['it is stricter', 'cost: 9, deprecated: { since: 2025-01-01, sunset: 2026-01-01 }', `cost: 2`],
     ['it asks for a key and the other does not', '', `${free} { minute: 60 }`],
     ['it allows other methods, a body and a WebSocket', 'body: true, websocket: true', ''],
-  ])('not where %s', (_why, outer, inner) => {
+  ])('not where %s', async (_why, outer, inner) => {
     const line = (path: string, more: string) => `- { path: ${path}, ${common}${more && `, ${more}`} }\n`;
-    expect(warned(line('/v1/**', outer) + line('/v1/admin', inner))).toEqual([]);
+    expect(await warned(line('/v1/**', outer) + line('/v1/admin', inner))).toEqual([]);
   });
 
-  test('not where another service is behind it, unless both upstreams have a target in common', () => {
+  test('not where another service is behind it, unless both upstreams have a target in common', async () => {
     const routes = `
       - { path: '/v1/**', methods: [GET], upstream: pages, ${free} { minute: 60 } }
       - { path: /v1/admin, methods: [GET], upstream: store }`;
     const upstreams = (target: string) =>
       `store: { targets: [http://127.0.0.1:9000] }, pages: { targets: [http://127.0.0.1:9001, ${target}] }`;
-    expect(warned(routes, upstreams('http://127.0.0.1:9002'))).toEqual([]);
-    expect(warned(routes, upstreams('http://127.0.0.1:9000'))).toEqual([looser('no key')]);
+    expect(await warned(routes, upstreams('http://127.0.0.1:9002'))).toEqual([]);
+    expect(await warned(routes, upstreams('http://127.0.0.1:9000'))).toEqual([looser('no key')]);
   });
 });
 
 describe('nothing is loaded from', () => {
-  test('a file that is absent, a directory, too large or not text, and all such faults come together (reliability 114)', () => {
+  test('a file that is absent, a directory, too large or not text, and all such faults come together (reliability 114)', async () => {
     const absent = join(folder, 'absent.yaml');
-    const faults = faultsOf({ TOLLGATE_CONFIG: absent, TOLLGATE_PLANS: folder, PORT: 'http' });
+    const faults = await faultsOf({ TOLLGATE_CONFIG: absent, TOLLGATE_PLANS: folder, PORT: 'http' });
     expect(faults).toHaveLength(3);
     expect(faults[0]).toMatch(/^environment: PORT: /);
     expect(faults[1]).toContain(`${absent}:1:1: (file): does not exist. Name another file in TOLLGATE_CONFIG`);
     expect(faults[2]).toContain(`${folder}:1:1: (file): is a directory, not a file.`);
     const large = fileWith(`${MINIMAL}# ${'x'.repeat(512 * 1024)}\n`);
-    expect(faultsOf({ TOLLGATE_CONFIG: large })[0]).toContain(`${large}:1:1: (file): is larger than 512 KiB`);
+    expect((await faultsOf({ TOLLGATE_CONFIG: large }))[0]).toContain(`${large}:1:1: (file): is larger than 512 KiB`);
     const binary = fileWith(new Uint8Array([0x61, 0x3a, 0x20, 0x31, 0x0a, 0x62, 0xc3, 0x28]));
-    expect(faultsOf({ TOLLGATE_CONFIG: binary })).toEqual([
+    expect(await faultsOf({ TOLLGATE_CONFIG: binary })).toEqual([
       `${binary}:2:2: (file): is not UTF-8 text. Save the file as UTF-8.`,
     ]);
   });
 
-  test('two listeners on one port, wherever the port comes from', () => {
+  test('two listeners on one port, wherever the port comes from', async () => {
     const same = fileWith(`listen: { port: 9090 }\n${MINIMAL}`);
-    expect(faultsOf({ TOLLGATE_CONFIG: same })[0]).toContain(': admin.port: is the port of both listeners, 9090');
-    expect(faultsOf({ PORT: '9090' })[0]).toContain('environment: PORT: is the port of both listeners');
-    expect(faultsOf({ ADMIN_PORT: '8080', HOST: '0.0.0.0' })[0]).toContain(
+    expect((await faultsOf({ TOLLGATE_CONFIG: same }))[0]).toContain(
+      ': admin.port: is the port of both listeners, 9090',
+    );
+    expect((await faultsOf({ PORT: '9090' }))[0]).toContain('environment: PORT: is the port of both listeners');
+    expect((await faultsOf({ ADMIN_PORT: '8080', HOST: '0.0.0.0' }))[0]).toContain(
       'environment: ADMIN_PORT: is the port of both',
     );
-    expect(faultsOf({ PORT: '0', ADMIN_PORT: '0' })).toEqual([]);
-    expect(faultsOf({ PORT: '9090', ADMIN_HOST: '127.0.0.2' })).toEqual([]);
+    expect(await faultsOf({ PORT: '0', ADMIN_PORT: '0' })).toEqual([]);
+    expect(await faultsOf({ PORT: '9090', ADMIN_HOST: '127.0.0.2' })).toEqual([]);
   });
 
-  test('UPSTREAM_URL with several upstreams: it would send all routes to one service', () => {
+  test('UPSTREAM_URL with several upstreams: it would send all routes to one service', async () => {
     const file = fileWith(
       `upstreams: { store: { targets: [http://127.0.0.1:9000] }, shop: { targets: [http://127.0.0.1:9001] } }\n${ROUTES}`,
     );
-    expect(faultsOf({ TOLLGATE_CONFIG: file, UPSTREAM_URL: 'http://127.0.0.1:9002' })[0]).toContain('UPSTREAM_URL');
+    expect((await faultsOf({ TOLLGATE_CONFIG: file, UPSTREAM_URL: 'http://127.0.0.1:9002' }))[0]).toContain(
+      'UPSTREAM_URL',
+    );
   });
 });

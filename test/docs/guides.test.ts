@@ -153,7 +153,7 @@ describe('each piece of YAML', () => {
       writeFileSync(gateway, stringify({ upstreams, routes, ...(parse(text) as object) }));
       writeFileSync(plans, oursPlans);
     }
-    expect(loadConfiguration({ TOLLGATE_CONFIG: gateway, TOLLGATE_PLANS: plans })).not.toHaveProperty('faults');
+    expect(await loadConfiguration({ TOLLGATE_CONFIG: gateway, TOLLGATE_PLANS: plans })).not.toHaveProperty('faults');
   });
 });
 

@@ -24,14 +24,14 @@ async function fileIn(folder: string, mode: number, name = 'secret'): Promise<st
 }
 
 /** What is warned of under an environment, on an embedded store in `data`. */
-function warningsOf(data: string, env: Readonly<Record<string, string>>): readonly string[] {
+async function warningsOf(data: string, env: Readonly<Record<string, string>>): Promise<readonly string[]> {
   const whole = {
     TOLLGATE_CONFIG: join(ROOT, 'config', 'gateway.yaml'),
     TOLLGATE_PLANS: join(ROOT, 'plans.yaml'),
     TOLLGATE_DATA: data,
     ...env,
   };
-  const read = loadConfiguration(whole);
+  const read = await loadConfiguration(whole);
   if ('faults' in read) throw new Error(read.faults.join('\n'));
   return exposedFiles(whole, read.settings);
 }
@@ -73,23 +73,23 @@ describe('a secret file', () => {
   test.each(['KEY_PEPPER_FILE', 'ADMIN_TOKEN_FILE'])('%s is warned of where every user can read it', async (name) => {
     const [own, others] = [await publicFolder(), await publicFolder()];
     const data = join(own, 'data');
-    expect(warningsOf(data, { [name]: await fileIn(own, 0o600) })).toEqual([]);
+    expect(await warningsOf(data, { [name]: await fileIn(own, 0o600) })).toEqual([]);
     const file = await fileIn(others, 0o604);
-    expect(warningsOf(data, { [name]: file })).toEqual([
+    expect(await warningsOf(data, { [name]: file })).toEqual([
       `Every user of this machine can read the file of ${name}, ${file}. Run \`chmod 600 ${file}\`.`,
     ]);
   });
 
   test('that a group reads is as it should be: Kubernetes gives it to the group of the pod (0440)', async () => {
     const folder = await publicFolder();
-    expect(warningsOf(join(folder, 'data'), { KEY_PEPPER_FILE: await fileIn(folder, 0o440) })).toEqual([]);
+    expect(await warningsOf(join(folder, 'data'), { KEY_PEPPER_FILE: await fileIn(folder, 0o440) })).toEqual([]);
   });
 
   test('in a folder that other users cannot enter is not exposed, whatever its own mode', async () => {
     const folder = await publicFolder();
     const inner = join(folder, 'private');
     await mkdir(inner, { mode: 0o700 });
-    expect(warningsOf(join(folder, 'data'), { KEY_PEPPER_FILE: await fileIn(inner, 0o644) })).toEqual([]);
+    expect(await warningsOf(join(folder, 'data'), { KEY_PEPPER_FILE: await fileIn(inner, 0o644) })).toEqual([]);
   });
 
   test('of a Kubernetes volume is cured by the mode of the volume, since chmod is not possible there', async () => {
@@ -100,7 +100,7 @@ describe('a secret file', () => {
     await symlink('..2026_11_22_10_00_00.123456789', join(folder, '..data_tmp'));
     await rename(join(folder, '..data_tmp'), join(folder, '..data'));
     await symlink(join('..data', 'key-pepper'), join(folder, 'key-pepper'));
-    const [warning, ...more] = warningsOf(join(folder, 'data'), { KEY_PEPPER_FILE: join(folder, 'key-pepper') });
+    const [warning, ...more] = await warningsOf(join(folder, 'data'), { KEY_PEPPER_FILE: join(folder, 'key-pepper') });
     expect(more).toEqual([]);
     expect(warning).toMatch(/Set `defaultMode: 0440` on its volume\.$/);
   });
@@ -114,9 +114,9 @@ describe('the data folder', () => {
       await mkdir(data);
       await chmod(data, 0o2775);
       await chown(data, 12_345, 12_345);
-      expect(warningsOf(data, {})).toEqual([]);
+      expect(await warningsOf(data, {})).toEqual([]);
       const file = await fileIn(data, 0o644, 'tollgate.db');
-      expect(warningsOf(data, {})).toEqual([
+      expect(await warningsOf(data, {})).toEqual([
         `Every user of this machine can read a file of the data folder, ${file}. Run \`chmod 600 ${file}\`.`,
       ]);
     },
@@ -134,9 +134,9 @@ describe('the data folder', () => {
 test('the file of named admin tokens is a secret file', async () => {
   const folder = await publicFolder();
   const tokens = await fileIn(folder, 0o644, 'tokens.yaml');
-  expect(warningsOf(join(folder, 'data'), { ADMIN_TOKENS_FILE: tokens })).toEqual([
+  expect(await warningsOf(join(folder, 'data'), { ADMIN_TOKENS_FILE: tokens })).toEqual([
     `Every user of this machine can read the file of ADMIN_TOKENS_FILE, ${tokens}. Run \`chmod 600 ${tokens}\`.`,
   ]);
   await chmod(tokens, 0o640);
-  expect(warningsOf(join(folder, 'data'), { ADMIN_TOKENS_FILE: tokens })).toEqual([]);
+  expect(await warningsOf(join(folder, 'data'), { ADMIN_TOKENS_FILE: tokens })).toEqual([]);
 });

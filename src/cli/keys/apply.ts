@@ -73,7 +73,7 @@ export const keysApply: Command = {
     const [file] = positionals as [string];
     const isDry = options['dry-run'] === true;
     if (options['exit-code'] === true && !isDry) throw new Failure('bad_usage', '--exit-code needs --dry-run.');
-    const env = storeIn(terminal.env, words);
+    const env = await storeIn(terminal.env, words);
     const secrets = await secretsIn(words);
     const { keysFile, plan } = await withStore(env, (store) => planned(file, store, words), { warn: terminal.error });
     await prepareFolder(secrets, plan, isDry);

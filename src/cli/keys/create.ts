@@ -52,7 +52,7 @@ export const keysCreate: Command = {
   async run(words, terminal) {
     // This throws for a wrong option before the store is opened.
     attributesOf(words, Date.now());
-    const env = storeIn(terminal.env, words);
+    const env = await storeIn(terminal.env, words);
     return withStore<ExitCode>(
       env,
       async (store) => {
@@ -87,11 +87,11 @@ export const keysCreate: Command = {
  * that no gateway uses.
  * @throws Failure `bad_usage`
  */
-export function storeIn(env: NodeJS.ProcessEnv, { options }: Words): NodeJS.ProcessEnv {
+export async function storeIn(env: NodeJS.ProcessEnv, { options }: Words): Promise<NodeJS.ProcessEnv> {
   const data = options.data as string | undefined;
   if (data === '') throw new Failure('bad_usage', "--data is empty; it must be the embedded store's folder.");
   const named = data === undefined ? env : { ...env, TOLLGATE_DATA: data };
-  const { redis, dataFolder } = configurationFrom(named).settings;
+  const { redis, dataFolder } = (await configurationFrom(named)).settings;
   if (redis.url !== null) {
     if (data === undefined) return env;
     throw new Failure('bad_usage', 'The keys are in Redis, as REDIS_URL says; leave --data out, or unset REDIS_URL.');

@@ -24,7 +24,7 @@ export const plansShow: Command = {
     },
   },
   async run({ options }, terminal): Promise<ExitCode> {
-    const { plans, versions } = configurationFrom(terminal.env);
+    const { plans, versions } = await configurationFrom(terminal.env);
     const all = [...plans.plans.values()];
     if (options.json === true) {
       const { failedAuthenticationPerMinute } = plans;

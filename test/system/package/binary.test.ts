@@ -8,6 +8,7 @@ import { buildBinary } from '../../../tools/package/binary.ts';
 import { eventually } from '../../support/conditions.ts';
 import { ROOT, type Running, startProcess, temporaryFolder } from '../../support/processes.ts';
 import { privateRedis } from '../../support/redis.ts';
+import { describedSettings, expectChecked } from './described-settings.ts';
 
 // The executable of `npm run build:binary`, started in a folder that has nothing else, and without Node.js on the PATH.
 
@@ -71,6 +72,13 @@ test('serve reads changed settings, and checks drafts, in its threads', async ()
   expect(await checked.json()).toMatchObject({ faults: [{ path: 'plans.small.limits.minute' }] });
   await writeFile(env.TOLLGATE_PLANS, `${await readFile(env.TOLLGATE_PLANS, 'utf8')}# changed\n`);
   await running.until(/"msg":"settings and plans in force"/);
+});
+
+test('serve checks requests against a description, which its thread reads again after a change', async () => {
+  const { env, description } = await describedSettings();
+  const checked = start(['gateway', 'check'], env);
+  expect([await checked.exit, checked.stderr]).toEqual([{ code: 0, signal: null }, '']);
+  await expectChecked(start(['serve'], env), description);
 });
 
 test('serve starts workers of its own kind, which count in one Redis, and whose processes have no debugger', async () => {

@@ -7,6 +7,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import manifest from '../../../package.json' with { type: 'json' };
 import { buildPackage } from '../../../tools/package/build.ts';
 import { ROOT, type Running, startProcess, temporaryFolder } from '../../support/processes.ts';
+import { describedSettings, expectChecked } from './described-settings.ts';
 
 // The package as people get it: built, packed, and installed from the tarball into a folder that has nothing else.
 
@@ -112,6 +113,24 @@ describe('tollgate serve of the package', () => {
     await running.until(/"msg":"serving"/, { withinMs: 30_000 });
     await writeFile(plansFile, `${contentOf('plans.yaml')}\n# changed\n`);
     await running.until(/"msg":"settings and plans in force"/);
+  });
+});
+
+describe('settings that load parts of the package on demand', () => {
+  const program = () => join(folder, 'node_modules', '.bin', 'tollgate');
+
+  test('with `validate` pass gateway check, and the gateway checks requests, after a reload too', async () => {
+    const { env, description } = await describedSettings();
+    const checked = start(program(), ['gateway', 'check'], { ...FREE, ...env });
+    expect([await checked.exit, checked.stderr]).toEqual([{ code: 0, signal: null }, '']);
+    await expectChecked(start(program(), ['serve'], { ...FREE, ...env }), description);
+  });
+
+  test('with a certificate from an ACME authority pass gateway check', async () => {
+    const acme = '{ domains: [api.example.com], email: ops@example.com, agreeToTerms: true }';
+    const { env } = await describedSettings(`{ tls: { acme: ${acme} } }`);
+    const checked = start(program(), ['gateway', 'check'], { ...FREE, ...env });
+    expect([await checked.exit, checked.stderr]).toEqual([{ code: 0, signal: null }, '']);
   });
 });
 

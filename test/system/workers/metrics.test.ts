@@ -125,8 +125,8 @@ test('it is ready while one worker is, and tells the worst of what they say of t
   expect(joinReadiness([], [], false)).toMatchObject({ ready: false, store: 'never_reached' });
 });
 
-test('the shares of all workers together are the whole, each is at least 1, and the rest is as it was', () => {
-  const configuration = loadConfiguration({});
+test('the shares of all workers together are the whole, each is at least 1, and the rest is as it was', async () => {
+  const configuration = await loadConfiguration({});
   if ('faults' in configuration) throw new Error(configuration.faults.join());
   const whole = configuration.settings;
   const shares = [1, 2, 3].map((worker) => shareOf(whole, worker, 3));

@@ -13,7 +13,7 @@ describe.each(FEATURES)('$name', ({ plain, settings, load }) => {
   test('has settings that the gateway accepts', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'tollgate-test-'));
     onTestFinished(() => rm(folder, { recursive: true }));
-    const found = loadConfiguration(await writeSettings(folder, PLACE, settings));
+    const found = await loadConfiguration(await writeSettings(folder, PLACE, settings));
     expect('faults' in found ? found.faults : []).toEqual([]);
   });
 
