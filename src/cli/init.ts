@@ -148,9 +148,11 @@ async function answersOf({ options }: Words, terminal: Terminal): Promise<Answer
   return { upstream, plans, redisUrl };
 }
 
+/** The address as a target. `localhost:3100` is taken for http, as curl takes it. @throws Failure `bad_usage` */
 function upstreamFrom(text: string): string {
-  const fault = faultOfTarget(text);
-  if (fault === null) return text;
+  const target = /^(?:[\w.-]+|\[[0-9a-f:.]+\]):[0-9]{1,5}$/i.test(text) ? `http://${text}` : text;
+  const fault = faultOfTarget(target);
+  if (fault === null) return target;
   throw new Failure('bad_usage', `The address of the service ${fault}.`);
 }
 

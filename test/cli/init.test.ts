@@ -48,6 +48,14 @@ test.each(['tiers', 'single', 'sliding', 'basic=60/minute,basic=500/day,big=1000
   },
 );
 
+test.each([
+  ['localhost:3100', 'http://localhost:3100'],
+  ['[::1]:3100', 'http://[::1]:3100'],
+])('the address %s without a scheme is one of http', async (given, target) => {
+  expect((await init('--upstream', given)).code).toBe(0);
+  expect(textOf('config/gateway.yaml')).toContain(`targets: ["${target}"]`);
+});
+
 test('three questions on a terminal, with defaults; a wrong answer is explained and asked again', async () => {
   const { code, questions, printed } = await initAnswering(['localhost', '', '', 'redis://:p%40ss@cache:6379']);
   expect([code, questions.length]).toEqual([0, 4]);
