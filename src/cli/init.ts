@@ -9,6 +9,7 @@ import { reasonOf } from '../config/read-file.ts';
 import { DEFAULT_GATEWAY_FILE, DEFAULT_PLANS_FILE } from '../config/settings.ts';
 import { faultOfTarget } from '../config/values.ts';
 import { type ExitCode, Failure } from '../failure.ts';
+import { commandOf } from './first-steps.ts';
 import type { Command, Terminal, Words } from './terminal/command.ts';
 
 // `tollgate init`: the settings files for a gateway before one's own service.
@@ -87,7 +88,14 @@ export const init: Command = {
     terminal.out(`${written.map((file) => `${file} is written.`).join('\n')}\n`);
     if (keepsEnv) terminal.out(`${places.env} was there and is kept, with its pepper.\n`);
     terminal.out(
-      nextText(folder, { hasEnv, isEmbedded: answers.redisUrl === null }, Object.keys(parsedPlans(plans))[0]!),
+      nextText(
+        folder,
+        { hasEnv, isEmbedded: answers.redisUrl === null },
+        {
+          plan: Object.keys(parsedPlans(plans))[0]!,
+          command: commandOf({ npm_lifecycle_event: terminal.env.npm_lifecycle_event }),
+        },
+      ),
     );
     return 0 satisfies ExitCode;
   },
@@ -267,14 +275,14 @@ function shellWord(text: string): string {
 function nextText(
   folder: string,
   { hasEnv, isEmbedded }: { readonly hasEnv: boolean; readonly isEmbedded: boolean },
-  plan: string,
+  { plan, command }: { readonly plan: string; readonly command: string },
 ): string {
   const lines = [
     ...(folder === '.' ? [] : [`cd ${shellWord(folder)}`]),
     ...(hasEnv ? [`set -a; . ./${ENV_FILE}; set +a`] : []),
-    'tollgate doctor',
-    `tollgate keys create --plan ${plan} --name "My first key"${isEmbedded ? ' --data ./data' : ''}`,
-    'tollgate serve',
+    `${command} doctor`,
+    `${command} keys create --plan ${plan} --name "My first key"${isEmbedded ? ' --data ./data' : ''}`,
+    `${command} serve`,
   ];
   return `\nNext:\n${lines.map((line) => `  ${line}\n`).join('')}`;
 }

@@ -56,6 +56,12 @@ test.each([
   expect(textOf('config/gateway.yaml')).toContain(`targets: ["${target}"]`);
 });
 
+test('the next commands are those of an installation that npx finds', async () => {
+  const env = { npm_lifecycle_event: 'npx' };
+  const { stdout } = await runCommand(env, 'init', folder, '--upstream', 'http://127.0.0.1:3000');
+  expect(stdout).toMatch(/ {2}npx tollgate doctor\n {2}npx tollgate keys create .*\n {2}npx tollgate serve\n$/);
+});
+
 test('three questions on a terminal, with defaults; a wrong answer is explained and asked again', async () => {
   const { code, questions, printed } = await initAnswering(['localhost', '', '', 'redis://:p%40ss@cache:6379']);
   expect([code, questions.length]).toEqual([0, 4]);
