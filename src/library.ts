@@ -118,7 +118,7 @@ export async function createGateway(options: CreateGatewayOptions): Promise<Embe
     const { tls, http2 } = configuration.settings.listen;
     const lacking = await checkNodeInternals({ tls: tls !== null, http2: http2 !== null });
     const warnings = [...configuration.warnings, ...lacking];
-    const running = await runGateway({ ...configuration, warnings }, env, { followsFiles: false });
+    const running = await runGateway({ ...configuration, warnings }, env, { followsFiles: false, followsDate: true });
     return embedded(running, { ...configuration, warnings }, removeTemporary);
   } catch (error) {
     removeTemporary();

@@ -8,3 +8,25 @@ export const CLOCKS = Object.freeze({
   /** Milliseconds of a monotonic clock. Setting the system clock does not change it. */
   monotonicMs: () => performance.now(),
 });
+
+/** A wall clock in whole milliseconds differs from a monotonic one by less than this unless it was set. */
+const LEAST_STEP_MS = 2;
+
+/**
+ * A monotonic clock that also passes the time by which the wall clock is set forward, as a test does that fakes `Date`. A wall
+ * clock that is set back changes nothing.
+ * @returns a clock, milliseconds
+ */
+export function clockWithSteps({ wallMs, monotonicMs }: typeof CLOCKS = CLOCKS): () => number {
+  let offsetMs = wallMs() - monotonicMs();
+  let aheadMs = 0;
+  return () => {
+    const nowMs = monotonicMs();
+    const stepMs = wallMs() - nowMs - offsetMs;
+    if (Math.abs(stepMs) >= LEAST_STEP_MS) {
+      offsetMs += stepMs;
+      aheadMs += Math.max(0, stepMs);
+    }
+    return nowMs + aheadMs;
+  };
+}

@@ -55,6 +55,8 @@ export function openServices(
   inForce: { readonly plans: Plans; readonly settings: Settings },
   stores: GatewayStores,
   metrics: GatewayMetrics,
+  /** The clock by which what is known of consumers ages: monotonic, milliseconds. */
+  accountsMs: () => number,
 ): Services {
   const onStoreFailure = () => metrics.storeFailed();
   const { onFailure, staleKeysMs, timeoutMs, url } = settings.redis;
@@ -77,7 +79,8 @@ export function openServices(
     onStoreFailure,
     onLocalDecision: metrics.decidedAlone,
     onReturned: metrics.givenBack,
-    ...CLOCKS,
+    wallMs: CLOCKS.wallMs,
+    monotonicMs: accountsMs,
   });
   const usage = new Usage({
     ledger: stores.ledger,

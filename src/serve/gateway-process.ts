@@ -7,7 +7,7 @@ import type { ExitCode } from '../failure.ts';
 import { Gateway } from '../gateway/gateway.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { passingTrace } from '../gateway/trace-context.ts';
-import { CLOCKS } from '../io/clocks.ts';
+import { CLOCKS, clockWithSteps } from '../io/clocks.ts';
 import { HeapGuard, type HeapUse } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
@@ -58,6 +58,8 @@ export interface GatewayOptions {
   readonly hasSignInLinks?: boolean;
   /** False if the settings come from no files that could change. The process then keeps its own answer to SIGHUP. */
   readonly followsFiles?: boolean;
+  /** Whether bans on the embedded store end when `Date` is set forward, as in a test that fakes it. */
+  readonly followsDate?: boolean;
   /** The terminal that shows the log. Null if standard output gets the log as JSON. The caller closes it. */
   readonly terminal?: TerminalLog | null;
 }
@@ -77,7 +79,13 @@ type Closer = () => Promise<void> | void;
 export async function runGateway(
   configuration: Configuration,
   env: NodeJS.ProcessEnv,
-  { context = null, hasSignInLinks = false, followsFiles = true, terminal = null }: GatewayOptions = {},
+  {
+    context = null,
+    hasSignInLinks = false,
+    followsFiles = true,
+    followsDate = false,
+    terminal = null,
+  }: GatewayOptions = {},
 ): Promise<OwnGateway> {
   const live = new LiveSettings(configuration);
   const { settings, warnings } = configuration;
@@ -98,7 +106,15 @@ export async function runGateway(
     for (const closer of closers.reverse()) await closer();
   };
   try {
-    const running = await start(live, log, { metricsRef, closers, env, context, hasSignInLinks, followsFiles });
+    const running = await start(live, log, {
+      metricsRef,
+      closers,
+      env,
+      context,
+      hasSignInLinks,
+      followsFiles,
+      followsDate,
+    });
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
     const stop = async (): Promise<ExitCode> => {
       await running.drain();
@@ -120,12 +136,13 @@ interface StartOptions {
   readonly context: WorkerContext | null;
   readonly hasSignInLinks: boolean;
   readonly followsFiles: boolean;
+  readonly followsDate: boolean;
 }
 
 async function start(
   live: LiveSettings,
   log: GatewayLog,
-  { metricsRef, closers, env, context, hasSignInLinks, followsFiles }: StartOptions,
+  { metricsRef, closers, env, context, hasSignInLinks, followsFiles, followsDate }: StartOptions,
 ) {
   const { settings } = live;
   const ownShareOf = (whole: Settings) => context?.share(whole) ?? whole;
@@ -188,7 +205,14 @@ async function start(
   });
   metricsRef.current = metrics;
   const draining = { hasBegun: false };
-  const services = openServices(settings, live, stores, metrics);
+  const services = openServices(
+    settings,
+    live,
+    stores,
+    metrics,
+    // The clock of a Redis is its own.
+    followsDate && settings.redis.url === null ? clockWithSteps() : CLOCKS.monotonicMs,
+  );
   closers.push(() => services.deprecatedCalls.close());
   closers.push(() => services.refusals.close());
   const traceOf = await tracing(env, closers);

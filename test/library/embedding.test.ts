@@ -89,6 +89,21 @@ describe('a gateway in the process of its caller', () => {
     expect(await call(key)).toBe(401);
   });
 
+  test('ends a ban when a faked Date has passed its end, also after the real time was back in between', async () => {
+    const { gateway, call } = await startGateway();
+    for (const ahead of [3_600_000, 0]) {
+      vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ahead });
+      const { id, key } = await gateway.createKey({ plan: 'small' });
+      for (let i = 0; i < 5; i += 1) await call(key);
+      expect((await gateway.usage(id)).ban).not.toBeNull();
+      expect(await call(key)).toBe(429);
+      vi.setSystemTime(Date.now() + 61_000);
+      expect((await gateway.usage(id)).ban).toBeNull();
+      expect(await call(key)).toBe(200);
+      vi.useRealTimers();
+    }
+  });
+
   test('throws one Failure with every fault of the objects and of env, each with the path to the value', async () => {
     const faulty = {
       gateway: { upstreams: { store: { targets: ['ftp://x'] } }, routes: [{ path: 'no-slash', upstream: 'other' }] },
