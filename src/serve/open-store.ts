@@ -15,7 +15,7 @@ import { EmbeddedDeprecatedCalls } from '../stores/embedded/deprecated-calls.ts'
 import { EmbeddedHistory } from '../stores/embedded/history.ts';
 import { EmbeddedChanges, EmbeddedKeys } from '../stores/embedded/keys.ts';
 import { EmbeddedLedgerView } from '../stores/embedded/ledger.ts';
-import { EmbeddedPepperRecord, peppersOf } from '../stores/embedded/pepper.ts';
+import { EmbeddedPepperRecord, peppersOf, presentPeppers } from '../stores/embedded/pepper.ts';
 import { RedisAudit } from '../stores/redis/audit.ts';
 import { RedisChanges } from '../stores/redis/changes.ts';
 import {
@@ -86,6 +86,15 @@ export async function openStore(env: NodeJS.ProcessEnv, options: OpenOptions = {
   const { url } = settings.redis;
   const store = url === null ? await openEmbedded(settings, writes) : await openRedis(settings, url, writes);
   return { settings, plans, ...store, warnings: [...missing, ...store.warnings, ...exposedFiles(env, settings)] };
+}
+
+/**
+ * The peppers with which the embedded store would be opened, and the file of its own pepper; null if the store is Redis. It
+ * makes no store. @throws Failure `bad_settings`, `store_corrupt`
+ */
+export async function embeddedPeppers(env: NodeJS.ProcessEnv) {
+  const { redis, dataFolder, peppers } = (await configurationFrom(env)).settings;
+  return redis.url === null ? presentPeppers(dataFolder, peppers) : null;
 }
 
 async function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: OpenOptions) {

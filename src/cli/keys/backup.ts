@@ -10,7 +10,7 @@ import type { ChangeResult } from '../../operations/audit-trail.ts';
 import { type Backup, backupText, verifiedBackup } from '../../operations/backup/backup-keys.ts';
 import { type RestoredKey, restoreKeys } from '../../operations/backup/restore-keys.ts';
 import { openSealed, sealed } from '../../operations/backup/sealed-file.ts';
-import { nameOfStore, type OpenStore, withStore } from '../../serve/open-store.ts';
+import { embeddedPeppers, nameOfStore, type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import { outcomeOfError, recorded } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
@@ -139,11 +139,18 @@ export const keysRestore: Command = {
     try {
       const passphrase = await knownPassphrase(terminal);
       const backup = await verifiedBackup(await openSealed((at, length) => readAt(handle, at, length), passphrase));
+      // A refused restore makes neither a store nor a new pepper for it.
+      const own = await embeddedPeppers(terminal.env);
+      if (own !== null) refuseOtherPeppers(backup, own, () => {});
       // The peppers are compared before the store is opened for writing, which would record those of the settings as its own.
       const warn = terminal.error;
-      await withStore(terminal.env, async ({ peppers }) => refuseOtherPeppers(backup, peppers, warn), {
-        warn: () => {},
-      });
+      await withStore(
+        terminal.env,
+        async ({ peppers }) => refuseOtherPeppers(backup, { peppers, file: own?.file ?? null }, warn),
+        {
+          warn: () => {},
+        },
+      );
       const options = { makesSecrets: words.options['dry-run'] !== true, warn };
       return await withStore(terminal.env, (store) => restore(backup, store, words, terminal), options);
     } finally {
@@ -166,14 +173,19 @@ async function readAt(handle: FileHandle, position: number, length: number): Pro
 }
 
 /** @throws Failure `pepper_mismatch` if no key of the backup could work in the store */
-function refuseOtherPeppers(backup: Backup, peppers: readonly string[], warn: (text: string) => void): void {
+function refuseOtherPeppers(
+  backup: Backup,
+  { peppers, file }: { readonly peppers: readonly string[]; readonly file: string | null },
+  warn: (text: string) => void,
+): void {
   const inUse = peppers.map(pepperCheckOf);
   const known = backup.peppers.filter((check) => inUse.some((one) => isSameDigest(one, check)));
   if (known.length === 0) {
     throw new Failure(
       'pepper_mismatch',
       'The keys of the backup were made under another pepper than that of this store, and none of them would work. ' +
-        'Set KEY_PEPPER to the pepper of that time, or to `new,old` if it was changed since.',
+        'Set KEY_PEPPER to the pepper of that time, or to `new,old` if it was changed since' +
+        (file === null ? '.' : `; or, if the store made its own pepper, copy its tollgate.pepper to ${file}.`),
     );
   }
   if (known.length < backup.peppers.length) {

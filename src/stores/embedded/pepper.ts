@@ -9,6 +9,13 @@ import { answering, transaction } from './database.ts';
 /** The file of the embedded store's own pepper, beside the database, mode 600. Neither is of use without the other. */
 const FILE = 'tollgate.pepper';
 
+/** The peppers that are there for a store, newest first, and the file of its own. It makes nothing, unlike `peppersOf`. */
+export function presentPeppers(dataFolder: string, given: readonly string[]) {
+  const file = join(dataFolder, FILE);
+  const own = readPepper(file);
+  return { file, peppers: own === null ? given : [...given, own] };
+}
+
 /**
  * The peppers of an embedded store, newest first: those of KEY_PEPPER, then the store's own. The store's own is made once,
  * if KEY_PEPPER is not set. It stays in use when KEY_PEPPER is set later, so that no key is lost.

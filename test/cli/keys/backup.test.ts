@@ -157,3 +157,18 @@ describe('the file and the passphrase', () => {
     expect([code, stderr]).toEqual([1, expect.stringMatching(/^The passphrase is wrong/)]);
   });
 });
+
+test('a restore without the pepper of the backup makes no store and no pepper, and names the file that it lacks', async () => {
+  const folder = await temporaryFolder();
+  const [file, before, data] = ['keys.backup', 'before', 'data'].map((name) => join(folder, name)) as [
+    string,
+    string,
+    string,
+  ];
+  await runCommand({ TOLLGATE_DATA: before }, 'keys', 'create', '--plan', 'pro');
+  const env = { BACKUP_PASSPHRASE };
+  expect(await runCommand({ ...env, TOLLGATE_DATA: before }, 'keys', 'backup', file)).toMatchObject({ code: 0 });
+  const refused = await runCommand({ ...env, TOLLGATE_DATA: data }, 'keys', 'restore', file);
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining(join(data, 'tollgate.pepper'))]);
+  expect(existsSync(data)).toBe(false);
+});
