@@ -37,7 +37,7 @@ export function isPastSunset({ sunsetMs }: DeprecationFields, nowMs: number): bo
 /** The calls of deprecated routes in the store, by day, route and consumer. `tollgate deprecations` reads them. */
 export interface DeprecatedCalls {
   /**
-   * Adds calls of one day (`2026-11-21`, UTC) to one route (its pattern), by consumer.
+   * Adds calls of one day (`2026-11-21`, UTC) to one route (`countedAs` of its deprecation), by consumer.
    * @throws Failure `store_unavailable`
    */
   add(day: string, route: string, calls: ReadonlyMap<string, number>): Promise<void>;
@@ -94,7 +94,7 @@ export class DeprecatedCallCounter {
     this.#timer = setInterval(() => void this.flush(), FLUSH_MS).unref();
   }
 
-  /** @param consumerId null on routes without keys */
+  /** @param route `countedAs` of its deprecation; @param consumerId null on routes without keys */
   count(route: string, consumerId: string | null): void {
     this.#add(`${dayOf(this.#options.wallMs())} ${route}`, consumerId ?? NOBODY, 1);
   }

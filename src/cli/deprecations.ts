@@ -25,7 +25,7 @@ export const deprecations: Command = {
     },
     json: {
       type: 'boolean',
-      about: 'Prints an array of {"route","since","sunset","successor","calls","callers"}.',
+      about: 'Prints an array of {"route","methods","since","sunset","successor","calls","callers"}.',
     },
   },
   async run({ options }, terminal) {
@@ -39,11 +39,12 @@ export const deprecations: Command = {
       progress.end();
       if (options.json === true) terminal.out(`${JSON.stringify(reports, null, 2)}\n`);
       else {
-        const rows = reports.flatMap(({ route, sunset, callers }) =>
+        const rows = reports.flatMap(({ route, methods, sunset, callers }) =>
           callers.length === 0
-            ? [[route, sunset?.slice(0, 10) ?? '', 'nobody', '', '', '0', '']]
+            ? [[route, methods.join(','), sunset?.slice(0, 10) ?? '', 'nobody', '', '', '0', '']]
             : callers.map(({ id, name, plan, calls, lastDay }) => [
                 route,
+                methods.join(','),
                 sunset?.slice(0, 10) ?? '',
                 id,
                 name ?? '',
@@ -61,12 +62,13 @@ export const deprecations: Command = {
 
 const COLUMNS: readonly Column[] = [
   { head: 'route', rank: 0 },
-  { head: 'sunset', rank: 4 },
+  { head: 'methods', rank: 3 },
+  { head: 'sunset', rank: 5 },
   { head: 'caller', rank: 1, isWhole: true },
-  { head: 'name', rank: 3 },
-  { head: 'plan', rank: 6 },
+  { head: 'name', rank: 4 },
+  { head: 'plan', rank: 7 },
   { head: 'calls', rank: 2 },
-  { head: 'last day', rank: 5 },
+  { head: 'last day', rank: 6 },
 ];
 
 function daysOf(given: unknown): number {

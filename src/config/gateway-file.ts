@@ -4,7 +4,15 @@ import { IDEMPOTENT } from '../forward/retries.ts';
 import { faultOfRequestField, faultOfResponseField } from '../http1/field-rules.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
 import { faultOfChange, faultOfTemplate, patternAfter } from '../routing/path-template.ts';
-import { findCollisions, findSurrounding, USAGE } from '../routing/router.ts';
+import {
+  areAlike,
+  type Collision,
+  findCollisions,
+  findSurrounding,
+  shapeOf,
+  USAGE,
+  withHead,
+} from '../routing/router.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema, upstreamSchema } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
 import { instant, redirectParts } from './values.ts';
@@ -45,12 +53,11 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
 function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
   const paths = raw.flatMap((entry, index) => {
     const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
-    return path.success ? [{ index, path: path.data }] : [];
+    return path.success ? [{ index, path: path.data, methods: methodsOf(entry) }] : [];
   });
-  for (const { index, with: other } of findCollisions(paths.map(({ path }) => path))) {
-    const [one, first] = [paths[index]!, paths[other]!];
-    const reason = `matches the same paths as routes[${first.index}] (${first.path}) and neither is more specific`;
-    fault(['routes', one.index, 'path'], `${reason}; join them into one route or change one of the patterns.`);
+  for (const collision of findCollisions(paths)) {
+    const [one, other] = [paths[collision.index]!, paths[collision.with]!];
+    fault(['routes', one.index, 'path'], collisionText(collision, `routes[${other.index}] (${other.path})`));
   }
   for (const { index, path } of paths) checkUsage(index, path, fault, warn);
   for (const [index, entry] of raw.entries()) {
@@ -62,6 +69,21 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
     checkReply(entry, index, fault);
     checkFieldRules(['routes', index], entry, fault);
   }
+}
+
+/** The methods of a route; none if they cannot be read, which is reported elsewhere. */
+function methodsOf(entry: unknown): readonly string[] {
+  const methods = routeSchema.shape.methods.safeParse(field(entry, 'methods'));
+  return methods.success ? methods.data : [];
+}
+
+/** @param other the earlier route */
+function collisionText({ method }: Collision, other: string): string {
+  if (method === null) {
+    return `matches the same paths as ${other}, with another percent-encoding; write both as in that route, or join them.`;
+  }
+  const implied = method === 'HEAD' ? ' (GET includes HEAD)' : '';
+  return `has ${method} for the same paths as ${other}${implied}; leave the method out of one of them, or change a path.`;
 }
 
 /** A rewrite must fit the route's path, and make nothing that the gateway would refuse from a client. */
@@ -183,7 +205,7 @@ function checkFieldRules(at: readonly (string | number)[], entry: unknown, fault
  */
 function checkUsage(index: number, path: string, fault: Note, warn: Note): void {
   const at = ['routes', index, 'path'];
-  if (findCollisions([USAGE.path, path]).length > 0) {
+  if (areAlike(USAGE.path, path)) {
     fault(at, 'is reserved: /usage belongs to the gateway itself. Give the route another path.');
   } else if (/^\/\{[^/]*\}$/.test(path)) {
     warn(at, 'also covers /usage, which the gateway answers itself and does not forward.');
@@ -194,15 +216,24 @@ function checkUsage(index: number, path: string, fault: Note, warn: Note): void 
  * Attack: a service treats `/v1/admin;x`, `/v1/Admin` or `/v1/admin/` as `/v1/admin`. A client that requests one of these
  * matches the surrounding route and reaches the service under that route's looser rules. To the gateway these are
  * different paths, so all it can do is warn. Paths are compared as the service gets them: with a rewrite, a route may
- * surround another although their own paths have nothing in common.
+ * surround another although their own paths have nothing in common. A method of the surrounding route is compared with
+ * the route that has it, and with each route of the path if none has it: that path refuses the method.
  */
 function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, warn: Note): void {
   const sound = raw.flatMap((entry, index) => {
     const route = routeSchema.safeParse(entry);
     return route.success ? [{ index, route: route.data }] : [];
   });
+  const served = new Map<string, Set<string>>();
+  for (const { route } of sound) {
+    const shape = shapeOf(route.path);
+    served.set(shape, new Set([...(served.get(shape) ?? []), ...withHead(route.methods)]));
+  }
   for (const { index, within } of findSurrounding(sound.map(({ route }) => atService(route)))) {
     const [inner, outer] = [sound[index]!, sound[within]!];
+    const own = withHead(inner.route.methods);
+    const others = served.get(shapeOf(inner.route.path))!;
+    if (!withHead(outer.route.methods).some((method) => own.includes(method) || !others.has(method))) continue;
     const looser = looserRules(outer.route, inner.route);
     if (outer.route.redirect !== undefined || outer.route.respond !== undefined) continue;
     if (looser.length === 0 || !reachOneService(outer.route.upstream, inner.route.upstream, upstreams)) continue;

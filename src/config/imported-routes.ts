@@ -1,5 +1,5 @@
 import { faultOfPattern } from '../routing/pattern.ts';
-import { findCollisions, USAGE } from '../routing/router.ts';
+import { areAlike, USAGE } from '../routing/router.ts';
 import { type DescribedOperation, type DescribedPathItem, type Description, pathItemsOf } from './description.ts';
 import { segmentsOf } from './description-program.ts';
 import { instant, method, uriReference } from './values.ts';
@@ -23,7 +23,8 @@ export interface ImportedRoutes {
 }
 
 /**
- * Makes routes of an OpenAPI description, in its order.
+ * Makes routes of an OpenAPI description, in its order: one for each path, and several where its operations are deprecated
+ * in different ways.
  *
  * Attack: a path or an extension of the description ends its line, and goes on as a setting of its own. So each value is
  * written as a JSON string, also in comments, or checked as the setting that it becomes.
@@ -32,6 +33,7 @@ export interface ImportedRoutes {
 export function importedRoutes(description: Description, options: ImportOptions): ImportedRoutes {
   const mapped: { readonly pattern: string; readonly item: DescribedPathItem }[] = [];
   const lines: string[] = [];
+  let routes = 0;
   let unmapped = 0;
   for (const item of pathItemsOf(description)) {
     const pattern = patternOf(item.template);
@@ -42,7 +44,10 @@ export function importedRoutes(description: Description, options: ImportOptions)
       continue;
     }
     mapped.push({ pattern: pattern!, item });
-    lines.push(...routeLines(pattern!, item, options));
+    for (const operations of routesOf(item)) {
+      lines.push(...routeLines(pattern!, operations, options));
+      routes++;
+    }
   }
   const { upstream, target, validates } = options;
   const head = [
@@ -53,7 +58,7 @@ export function importedRoutes(description: Description, options: ImportOptions)
     ...(validates ? [`    validate: ${quoted(description.file)}`] : []),
     'routes:',
   ];
-  return { text: `${[...head, ...lines].join('\n')}\n`, routes: mapped.length, unmapped };
+  return { text: `${[...head, ...lines].join('\n')}\n`, routes, unmapped };
 }
 
 /** The pattern of a route for a template, or null if a segment is only partly a parameter. */
@@ -93,8 +98,8 @@ function reasonAgainst(
   if (pattern === null) return 'a segment is only partly a parameter, and `{name}` takes a whole one.';
   const fault = faultOfPattern(pattern);
   if (fault !== null) return `it ${fault}.`;
-  if (findCollisions([USAGE.path, pattern]).length > 0) return '/usage belongs to the gateway itself.';
-  const same = before.find((other) => findCollisions([other.pattern, pattern]).length > 0);
+  if (areAlike(USAGE.path, pattern)) return '/usage belongs to the gateway itself.';
+  const same = before.find((other) => areAlike(other.pattern, pattern));
   if (same !== undefined) return `it matches the same paths as ${quoted(same.item.template)}.`;
   return methodsOf(item).length === 0 ? 'it has no method.' : null;
 }
@@ -105,10 +110,23 @@ function methodsOf({ operations }: DescribedPathItem): readonly string[] {
   return methods.filter((name) => !isImplied(name));
 }
 
-function routeLines(pattern: string, item: DescribedPathItem, { upstream, today }: ImportOptions): readonly string[] {
-  const { operations } = item;
-  const lines = [`  - path: ${quoted(pattern)}`];
-  lines.push(`    methods: [${methodsOf(item).join(', ')}]`, `    upstream: ${upstream}`);
+/** The operations of a path by what their routes must differ in: whether and how each is deprecated. */
+function routesOf(item: DescribedPathItem): readonly (readonly DescribedOperation[])[] {
+  const methods = methodsOf(item);
+  const operations = item.operations.filter((operation) => methods.includes(operation.method));
+  const groups = Map.groupBy(operations, ({ value }) =>
+    isDeprecated(value) ? JSON.stringify(DEPRECATION_EXTENSIONS.map((name) => value[name])) : '',
+  );
+  return [...groups.values()];
+}
+
+function routeLines(
+  pattern: string,
+  operations: readonly DescribedOperation[],
+  { upstream, today }: ImportOptions,
+): readonly string[] {
+  const methods = operations.map((operation) => operation.method).join(', ');
+  const lines = [`  - path: ${quoted(pattern)}`, `    methods: [${methods}]`, `    upstream: ${upstream}`];
   const bodiless = operations.filter(
     (operation) =>
       ['GET', 'HEAD', 'DELETE', 'OPTIONS'].includes(operation.method) && operation.value.requestBody !== undefined,
@@ -121,36 +139,33 @@ function routeLines(pattern: string, item: DescribedPathItem, { upstream, today 
       `    # By the description ${open.join(', ')} needs no key: \`auth: none\` with \`limits: { minute: 60 }\` does that for a route.`,
     );
   }
-  const ending = operations.filter(isDeprecated);
-  if (ending.length === 0) return lines;
-  if (ending.length < operations.length) {
-    const names = ending.map((operation) => operation.method).join(', ');
-    return [...lines, `    # By the description ${names} is deprecated; a route is deprecated with all its methods.`];
-  }
-  return [...lines, ...deprecationLines(ending, today)];
+  const { value } = operations[0]!;
+  return isDeprecated(value) ? [...lines, ...deprecationLines(value, today)] : lines;
 }
 
-function isDeprecated({ value }: DescribedOperation): boolean {
-  return value.deprecated === true || value['x-sunset'] !== undefined;
+type Operation = DescribedOperation['value'];
+
+const DEPRECATION_EXTENSIONS = ['x-deprecated-since', 'x-sunset', 'x-successor', 'x-deprecation-link'] as const;
+
+function isDeprecated(operation: Operation): boolean {
+  return operation.deprecated === true || operation['x-sunset'] !== undefined;
 }
 
-/** The earliest beginning and the latest sunset of the operations. */
-function deprecationLines(operations: readonly DescribedOperation[], today: string): readonly string[] {
+function deprecationLines(operation: Operation, today: string): readonly string[] {
   const lines = ['    deprecated:'];
   const remarks: string[] = [];
-  const timesOf = (name: string) =>
-    operations.flatMap(({ value }) => {
-      const text = value[name];
-      if (text === undefined) return [];
-      const time = instant().safeParse(text);
-      if (time.success) return [{ text: text as string, atMs: time.data }];
-      remarks.push(
-        `    # ${name} is left out: it must be a date such as 2030-12-05, or a time such as 2030-12-05T00:00:00Z.`,
-      );
-      return [];
-    });
-  const sunset = timesOf('x-sunset').toSorted((a, b) => b.atMs - a.atMs)[0];
-  const since = timesOf('x-deprecated-since').toSorted((a, b) => a.atMs - b.atMs)[0];
+  const timeOf = (name: string) => {
+    const text = operation[name];
+    if (text === undefined) return undefined;
+    const time = instant().safeParse(text);
+    if (time.success) return { text: text as string, atMs: time.data };
+    remarks.push(
+      `    # ${name} is left out: it must be a date such as 2030-12-05, or a time such as 2030-12-05T00:00:00Z.`,
+    );
+    return undefined;
+  };
+  const sunset = timeOf('x-sunset');
+  const since = timeOf('x-deprecated-since');
   const first = since ?? { text: today, atMs: Date.parse(today) };
   // The sunset must not be before the deprecation.
   const begins = sunset !== undefined && sunset.atMs < first.atMs ? sunset : first;
@@ -160,7 +175,7 @@ function deprecationLines(operations: readonly DescribedOperation[], today: stri
     ['successor', 'x-successor'],
     ['link', 'x-deprecation-link'],
   ] as const) {
-    const text = operations.map(({ value }) => value[name]).find((value) => value !== undefined);
+    const text = operation[name];
     if (text === undefined) continue;
     if (uriReference().safeParse(text).success) lines.push(`      ${setting}: ${quoted(text as string)}`);
     else remarks.push(`    # ${name} is left out: it must be a URL or path of visible ASCII.`);

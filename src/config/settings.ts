@@ -343,7 +343,9 @@ function parseValue<T>(value: unknown, name: string, parse: (text: string, file:
 function settingsOf(file: GatewayFile, environment: Environment, { programs }: ReadDescriptions): Settings {
   const { listen, admin, redis } = file;
   const upstreams = upstreamsOf(file, environment.upstreamUrl);
-  const routes = file.routes.map((entry) => routeOf(entry, file));
+  const deprecated = storeNamesOf(file.routes.filter((entry) => entry.deprecated !== undefined));
+  const keyless = storeNamesOf(file.routes.filter((entry) => entry.auth === 'none'));
+  const routes = file.routes.map((entry) => routeOf(entry, file, deprecated.get(entry), keyless.get(entry)));
   return {
     listen: {
       host: environment.host ?? listen.host,
@@ -477,7 +479,30 @@ function handshakeOf({
 
 type RouteEntry = GatewayFile['routes'][number];
 
-function routeOf(entry: RouteEntry, { upstreams }: GatewayFile): Route {
+/**
+ * The names under which the store counts for these routes: the pattern, so that counts stay while a route changes, and with
+ * the methods before it where several of them have that pattern.
+ */
+function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, string> {
+  const byPath = Map.groupBy(entries, ({ path }) => path);
+  return new Map(
+    entries.map((entry) => {
+      const { path, methods } = entry;
+      return [entry, byPath.get(path)!.length === 1 ? path : `${methods.toSorted().join(',')} ${path}`];
+    }),
+  );
+}
+
+/**
+ * @param deprecatedAs the name under which the store counts the calls of this route, if it is deprecated
+ * @param keylessAs the name under which the store counts the requests of each address, if the route needs no key
+ */
+function routeOf(
+  entry: RouteEntry,
+  { upstreams }: GatewayFile,
+  deprecatedAs: string | undefined,
+  keylessAs: string | undefined,
+): Route {
   const { path, methods, upstream = '', cost, body, websocket, deprecated } = entry;
   const reply = replyOf(entry);
   return {
@@ -487,11 +512,12 @@ function routeOf(entry: RouteEntry, { upstreams }: GatewayFile): Route {
     cost,
     allowsBody: body,
     allowsUpgrade: websocket && reply === null,
-    perAddress: perAddressOf(entry),
+    perAddress: keylessAs === undefined ? null : perAddressOf(entry, keylessAs),
     deprecated:
-      deprecated === undefined
+      deprecated === undefined || deprecatedAs === undefined
         ? null
         : {
+            countedAs: deprecatedAs,
             sinceMs: deprecated.since,
             sunsetMs: deprecated.sunset ?? null,
             successor: deprecated.successor ?? null,
@@ -551,9 +577,8 @@ function rewriteOf(pattern: string, change: PathChange | undefined): PathTemplat
 }
 
 /** Each route has limits of its own. The id under which the store counts them is the same on every replica. */
-function perAddressOf({ path, auth, limits = {} }: RouteEntry): Route['perAddress'] {
-  if (auth !== 'none') return null;
-  const id = `public-${createHash('sha256').update(path).digest('hex').slice(0, 12)}`;
+function perAddressOf({ limits = {} }: RouteEntry, name: string): Route['perAddress'] {
+  const id = `public-${createHash('sha256').update(name).digest('hex').slice(0, 12)}`;
   const allowance: Allowance = {
     plan: 'public',
     limits: WINDOWS.flatMap((window) => {

@@ -27,8 +27,8 @@ export class Gateway implements RequestCounter {
   }
 
   /** Whether a request asks for another protocol on its connection, in valid form and on a route that allows it. */
-  mayUpgrade({ upgrade, path }: Head): boolean {
-    return upgrade.kind === 'upgrade' && this.#deps.router.match(path)?.route?.allowsUpgrade === true;
+  mayUpgrade({ upgrade, path, method }: Head): boolean {
+    return upgrade.kind === 'upgrade' && this.#deps.router.match(path, method)?.route?.allowsUpgrade === true;
   }
 
   /**

@@ -92,7 +92,10 @@ export function routeRefusal(
     return { kind: 'error', error };
   }
   if (head.endsHere) {
-    const others = route.methods.filter((method) => method !== head.method).join(', ');
+    const others = allow
+      .split(', ')
+      .filter((method) => method !== head.method)
+      .join(', ');
     const message = 'Max-Forwards is 0, so this gateway has to answer, and it has no OPTIONS of its own.';
     return { kind: 'error', error: errorResponse('method_not_allowed', message, { fields: ['Allow', others] }) };
   }

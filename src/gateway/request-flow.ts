@@ -138,7 +138,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   /** @returns false if the request has been answered, because it is malformed or a preflight */
   #route(head: Head): boolean {
     const { router, via, cors } = this.#deps;
-    const found = router.match(head.path);
+    const found = router.match(head.path, head.method);
     const isAmbiguous = found?.route === null;
     const match = isAmbiguous ? null : found;
     this.#head = head;

@@ -6,6 +6,7 @@ import { timeOf } from './key-report.ts';
 /** A deprecated route and its recent callers. Times are RFC 3339 or null. */
 export interface DeprecationReport {
   readonly route: string;
+  readonly methods: readonly string[];
   readonly since: string | null;
   readonly sunset: string | null;
   readonly successor: string | null;
@@ -50,12 +51,12 @@ interface DeprecationSources {
 }
 
 async function reportOf(
-  { path, deprecated }: Route,
+  { path, methods, deprecated }: Route,
   { deprecatedCalls, keys }: DeprecationSources,
   days: readonly string[],
   onCaller?: () => void,
 ): Promise<DeprecationReport> {
-  const called = [...(await deprecatedCalls.of(days, path))].sort(([, a], [, b]) => b.calls - a.calls);
+  const called = [...(await deprecatedCalls.of(days, deprecated!.countedAs))].sort(([, a], [, b]) => b.calls - a.calls);
   const callers: Caller[] = [];
   for (const [id, { calls, lastDay }] of called) {
     const key = await keys.get(id);
@@ -71,6 +72,7 @@ async function reportOf(
   }
   return {
     route: path,
+    methods,
     since: timeOf(deprecated!.sinceMs),
     sunset: timeOf(deprecated!.sunsetMs),
     successor: deprecated!.successor,
@@ -106,7 +108,7 @@ export async function deprecatedCallsOfConsumer(
   for (const { path, methods, deprecated } of routes) {
     if (deprecated === null) continue;
     // One route at a time, so that a long list of routes does not delay callers.
-    const called = await deprecatedCalls.ofConsumer(lastDays(nowMs, days), path, id);
+    const called = await deprecatedCalls.ofConsumer(lastDays(nowMs, days), deprecated.countedAs, id);
     if (called === null) continue;
     const { sinceMs, sunsetMs, successor } = deprecated;
     found.push({ route: path, methods, since: timeOf(sinceMs), sunset: timeOf(sunsetMs), successor, ...called });

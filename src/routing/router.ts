@@ -62,6 +62,11 @@ export type RouteReply =
 
 /** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
 export interface Deprecation {
+  /**
+   * The name under which the store counts the calls: the pattern, with the methods before it if other deprecated routes
+   * have the same pattern.
+   */
+  readonly countedAs: string;
   readonly sinceMs: number;
   readonly sunsetMs: number | null;
   /** URI reference of what replaces the route. */
@@ -74,8 +79,17 @@ export interface Deprecation {
 
 export interface Match {
   readonly route: Route;
-  /** Value of the `Allow` field for a 405 (RFC 9110 section 10.2.1): `GET, HEAD, POST`. */
+  /**
+   * Value of the `Allow` field for a 405 (RFC 9110 section 10.2.1): `GET, HEAD, POST`. It has the methods of all routes
+   * that match the same paths.
+   */
   readonly allow: string;
+}
+
+/** The match of a pattern. */
+interface PatternMatch extends Match {
+  /** The matches of several routes with this pattern, by method. Null for one route, which is the match of every method. */
+  readonly byMethod: ReadonlyMap<string, Match> | null;
 }
 
 /** The path matches different routes as it was sent and when it is decoded, or only one of the two. It must be refused. */
@@ -87,11 +101,13 @@ interface AmbiguousPath {
 
 export interface Router {
   /**
-   * The most specific route for a path. It ignores the method: the caller checks `route.methods`.
+   * The route for a path and a method. The path alone decides which pattern matches; the method decides among the routes
+   * with that pattern. If none of them has the method, the match has the route whose rules hold for the 405: the first
+   * that needs a key and is not deprecated. So the caller checks `route.methods`.
    * @param path the raw request path without its query and not decoded. The caller must have refused dot segments and
    *   encoded slashes.
    */
-  match(path: string): Match | AmbiguousPath | null;
+  match(path: string, method: string): Match | AmbiguousPath | null;
 }
 
 /** A segment of a pattern: a literal, `{name}`, or a last `**`. */
@@ -109,7 +125,7 @@ interface Branch<T> {
 
 /**
  * Makes a router of the routes (contract section 2, gateway.yaml). It yields after each route, because ten thousand routes
- * at once would delay requests.
+ * at once would delay requests. Routes with the same pattern share one place in the trees.
  *
  * `{name}` matches one segment that is not empty. A last `/**` matches everything after that slash, so `/x/**` matches
  * `/x/`, `/x/a` and `/x/a/b` but not `/x`. If several patterns match, the first segment in which they differ decides: a
@@ -122,56 +138,96 @@ interface Branch<T> {
  *
  * A match visits every branch at most twice, splits off no more segments than the longest pattern has, and decodes no
  * segment that is too long for every literal. So the routes bound its cost, and the client's path does not.
- * @throws Failure `bad_settings` for a malformed pattern or two equally specific ones. The configuration check has
- *   reported both, with their positions, before.
+ * @throws Failure `bad_settings` for a malformed pattern or two routes that match the same requests. The configuration
+ *   check has reported both, with their positions, before.
  */
 export function* routerOf(routes: readonly Route[]): Generator<void, Router, void> {
-  const shapes = new Map<string, string>();
-  const exact = new Map<string, Match>();
-  const asSent = newBranch<Match>();
-  const decoded = newBranch<Match>();
+  const exact = new Map<string, PatternMatch>();
+  const asSent = newBranch<PatternMatch>();
+  const decoded = newBranch<PatternMatch>();
   let depth = 0;
   let longest = 0;
   // If a pattern encodes a character needlessly, a path without any encoding can have two readings as well.
   let mustDecodeAll = false;
-  for (const route of routes) {
-    assertSound(route.path, shapes);
-    const methods = withHead(route.methods);
-    const match = Object.freeze({
-      route: methods.length === route.methods.length ? route : Object.freeze({ ...route, methods }),
-      allow: methods.join(', '),
-    });
-    const segments = segmentsOf(route.path);
-    const literals = segments.filter(isLiteral);
-    if (literals.length === segments.length) exact.set(route.path, match);
-    longest = Math.max(longest, ...literals.map(({ literal }) => literal.length));
-    depth = Math.max(depth, plant(asSent, segments, match));
-    plant(decoded, decodedSegmentsOf(route.path), match);
-    mustDecodeAll ||= ENCODED_NEEDLESSLY.test(route.path);
+  for (const group of yield* groupsOf(routes)) {
+    const match = matchOf(group);
+    for (const { path } of group) {
+      const segments = segmentsOf(path);
+      const literals = segments.filter(isLiteral);
+      if (literals.length === segments.length) exact.set(path, match);
+      longest = Math.max(longest, ...literals.map(({ literal }) => literal.length));
+      depth = Math.max(depth, plant(asSent, segments, match));
+      plant(decoded, decodedSegmentsOf(path), match);
+      mustDecodeAll ||= ENCODED_NEEDLESSLY.test(path);
+    }
     yield;
   }
-  const match = (path: string) => {
+  const matchSegments = (path: string, method: string) => {
     const sent = cut(path, depth);
     const found = search(asSent, sent, 0);
-    if (!mustDecodeAll && !path.includes('%')) return found;
+    if (!mustDecodeAll && !path.includes('%')) return forMethod(found, method);
     // A character of a literal takes at most three characters of the path, `%61`.
     const segments = sent.segments.map((segment) => (segment.length > 3 * longest ? segment : decode(segment)));
     const other = search(decoded, { ...sent, segments }, 0);
-    if (other === found) return found;
-    return isWithoutKey(found) || isWithoutKey(other) ? AMBIGUOUS_WITHOUT_KEY : AMBIGUOUS_WITH_KEY;
+    if (other === found) return forMethod(found, method);
+    const isWithoutKey = [found, other].some((one) => (forMethod(one, method)?.route.perAddress ?? null) !== null);
+    return isWithoutKey ? AMBIGUOUS_WITHOUT_KEY : AMBIGUOUS_WITH_KEY;
   };
   return {
     // A literal pattern that equals the path is the most specific match under both readings.
-    match: (path) => exact.get(path) ?? (path.startsWith('/') ? match(path) : null),
+    match: (path, method) => {
+      const found = exact.get(path);
+      if (found !== undefined) return forMethod(found, method);
+      return path.startsWith('/') ? matchSegments(path, method) : null;
+    },
   };
+}
+
+/** The routes by pattern. @throws Failure as `routerOf` */
+function* groupsOf(routes: readonly Route[]): Generator<void, Iterable<readonly Route[]>> {
+  const collisions = new Collisions();
+  const groups = new Map<string, Route[]>();
+  for (const route of routes) {
+    const { path } = route;
+    const fault = faultOfPattern(path);
+    if (fault !== null) throw new Failure('bad_settings', `The route ${JSON.stringify(path)} ${fault}.`);
+    const collision = collisions.add(route);
+    if (collision !== null) {
+      const { path: other } = routes[collision.with]!;
+      throw new Failure('bad_settings', `The routes ${other} and ${path} match the same requests. Remove one of them.`);
+    }
+    const shape = shapeOf(path);
+    const group = groups.get(shape);
+    if (group === undefined) groups.set(shape, [route]);
+    else group.push(route);
+    yield;
+  }
+  return groups.values();
+}
+
+/** The match of routes with one pattern. */
+function matchOf(group: readonly Route[]): PatternMatch {
+  const routes = group.map((route) => {
+    const methods = withHead(route.methods);
+    return methods.length === route.methods.length ? route : Object.freeze({ ...route, methods });
+  });
+  const allow = routes.flatMap(({ methods }) => methods).join(', ');
+  // Attack: a caller without a key sends methods that no route has, to learn which methods the routes with a key have.
+  const rankOf = ({ perAddress, deprecated }: Route) => (perAddress === null ? 0 : 2) + (deprecated === null ? 0 : 1);
+  const route = routes.toSorted((a, b) => rankOf(a) - rankOf(b))[0]!;
+  if (routes.length === 1) return Object.freeze({ route, allow, byMethod: null });
+  const matches = routes.map((route): Match => Object.freeze({ route, allow }));
+  const byMethod = new Map(matches.flatMap((match) => match.route.methods.map((method) => [method, match] as const)));
+  return Object.freeze({ route, allow, byMethod });
+}
+
+function forMethod(match: PatternMatch | null, method: string): Match | null {
+  if (match === null || match.byMethod === null) return match;
+  return match.byMethod.get(method) ?? match;
 }
 
 const AMBIGUOUS_WITHOUT_KEY: AmbiguousPath = Object.freeze({ route: null, asksForKey: false });
 const AMBIGUOUS_WITH_KEY: AmbiguousPath = Object.freeze({ route: null, asksForKey: true });
-
-function isWithoutKey(match: Match | null): boolean {
-  return match !== null && match.route.perAddress !== null;
-}
 
 /** The methods, with HEAD after GET (contract section 2: GET brings HEAD). */
 export function withHead(methods: readonly string[]): readonly string[] {
@@ -179,40 +235,66 @@ export function withHead(methods: readonly string[]): readonly string[] {
   return Object.freeze(methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])));
 }
 
-/** The pairs of equally specific patterns, by index: `index` is the later one. */
-export function findCollisions(paths: readonly string[]): readonly { readonly index: number; readonly with: number }[] {
-  const seen = new Map<string, number>();
-  const collisions: { index: number; with: number }[] = [];
-  for (const [index, path] of paths.entries()) {
-    const shape = shapeOf(path);
-    const first = seen.get(shape);
-    if (first === undefined) seen.set(shape, index);
-    else collisions.push({ index, with: first });
+/** Two routes that match the same requests, by index: `index` is the later one. */
+export interface Collision {
+  readonly index: number;
+  readonly with: number;
+  /** A method that both have; null if the same paths are written with different percent-encoding. */
+  readonly method: string | null;
+}
+
+/** The routes that match the same requests as an earlier one. */
+export function findCollisions(routes: readonly Pick<Route, 'path' | 'methods'>[]): readonly Collision[] {
+  const collisions = new Collisions();
+  return routes.map((route) => collisions.add(route)).filter((collision) => collision !== null);
+}
+
+/** Finds the first collision of each route with those before it. */
+class Collisions {
+  #count = 0;
+  /** By shape, the first route's index and pattern without names, and the index of the first route with each method. */
+  readonly #seen = new Map<string, { first: number; written: string; byMethod: Map<string, number> }>();
+
+  add({ path, methods }: Pick<Route, 'path' | 'methods'>): Collision | null {
+    const index = this.#count++;
+    const [shape, written] = [shapeOf(path), JSON.stringify(segmentsOf(path))];
+    const seen = this.#seen.get(shape) ?? { first: index, written, byMethod: new Map<string, number>() };
+    this.#seen.set(shape, seen);
+    if (seen.written !== written) return { index, with: seen.first, method: null };
+    const all = withHead(methods);
+    const method = all.find((one) => seen.byMethod.has(one));
+    if (method !== undefined) return { index, with: seen.byMethod.get(method)!, method };
+    for (const one of all) seen.byMethod.set(one, index);
+    return null;
   }
-  return collisions;
+}
+
+/** Whether two patterns are equally specific and match the same paths. */
+export function areAlike(one: string, other: string): boolean {
+  return shapeOf(one) === shapeOf(other);
 }
 
 /**
  * A text that is the same for equally specific patterns: those that differ only in the names of their segments and in
  * percent-encoding.
  */
-function shapeOf(pattern: string): string {
+export function shapeOf(pattern: string): string {
   return JSON.stringify(decodedSegmentsOf(pattern));
 }
 
 /**
  * The pairs of a pattern and one that surrounds it, by index: `within` is less specific and matches some of the paths of
- * `index`, as they are or with a trailing slash. The pairs of one pattern are adjacent.
+ * `index`, as they are or with a trailing slash. The pairs of one pattern are adjacent. A pattern may be there several times.
  */
 export function findSurrounding(
   paths: readonly string[],
 ): readonly { readonly index: number; readonly within: number }[] {
-  const root = newBranch<number>();
-  const patterns = paths.map((path) => decodedSegmentsOf(path));
-  for (const [index, segments] of patterns.entries()) plant(root, segments, index);
-  return patterns.flatMap((segments, index) =>
-    surrounding(root, segments, true)
-      .map((within) => ({ index, within }))
+  const root = newBranch<readonly number[]>();
+  const alike = Map.groupBy(paths.keys(), (index) => shapeOf(paths[index]!));
+  for (const indices of alike.values()) plant(root, decodedSegmentsOf(paths[indices[0]!]!), indices);
+  return paths.flatMap((path, index) =>
+    surrounding(root, decodedSegmentsOf(path), true)
+      .flatMap((indices) => indices.map((within) => ({ index, within })))
       .toArray(),
   );
 }
@@ -253,18 +335,6 @@ function* allBelow<T>(branch: Branch<T>): Generator<T> {
 
 /** Encodings of visible ASCII characters such as %61 and %40, which a path may also contain unencoded. */
 const ENCODED_NEEDLESSLY = /%(?:2[1-9a-f]|[3-6][0-9a-f]|7[0-9a-e])/i;
-
-/** @param shapes the earlier patterns by their shape, to which this one is added */
-function assertSound(path: string, shapes: Map<string, string>): void {
-  const fault = faultOfPattern(path);
-  if (fault !== null) throw new Failure('bad_settings', `The route ${JSON.stringify(path)} ${fault}.`);
-  const shape = shapeOf(path);
-  const other = shapes.get(shape);
-  if (other !== undefined) {
-    throw new Failure('bad_settings', `The routes ${other} and ${path} match the same paths. Remove one of them.`);
-  }
-  shapes.set(shape, path);
-}
 
 function segmentsOf(pattern: string): readonly Segment[] {
   return pattern
@@ -330,7 +400,7 @@ function cut(path: string, most: number): Cut {
   return { segments, whole: false };
 }
 
-function search(branch: Branch<Match>, path: Cut, at: number): Match | null {
+function search(branch: Branch<PatternMatch>, path: Cut, at: number): PatternMatch | null {
   const segment = path.segments[at];
   if (segment === undefined) return path.whole ? branch.here : branch.rest;
   const literal = branch.literals.get(segment);

@@ -132,7 +132,10 @@ export function* gatewayDepsOf(
   const { deprecatedCalls, refusals, ...deciding } = services;
   const router = yield* routerOf([USAGE, ...settings.routes]);
   const checking = yield* validators.of(settings);
-  const deprecated = new Set(settings.routes.flatMap((route) => (route.deprecated === null ? [] : route.path)));
+  const deprecated = Map.groupBy(
+    settings.routes.filter((route) => route.deprecated !== null),
+    ({ path }) => path,
+  );
   return {
     router,
     validators: checking,

@@ -410,15 +410,18 @@ export function warnOfSunsets(
   /** By route, the sunset and the days left of the last warning. */
   const warned = new Map<string, string>();
   const check = () => {
-    for (const { path, deprecated } of routes()) {
-      const sunsetMs = deprecated?.sunsetMs ?? null;
-      if (sunsetMs === null) continue;
+    for (const { path, methods, deprecated } of routes()) {
+      if (deprecated === null || deprecated.sunsetMs === null) continue;
+      const { countedAs, sunsetMs } = deprecated;
       const days = Math.ceil((sunsetMs - wallMs()) / DAY_MS);
       if (days < 1 || days > NEAR_DAYS) continue;
       const sunset = new Date(sunsetMs).toISOString();
-      if (warned.get(path) === `${sunset} ${days}`) continue;
-      warned.set(path, `${sunset} ${days}`);
-      logger.warn({ route: path, sunset, days }, 'a route goes soon; `tollgate deprecations` tells who still calls it');
+      if (warned.get(countedAs) === `${sunset} ${days}`) continue;
+      warned.set(countedAs, `${sunset} ${days}`);
+      logger.warn(
+        { route: path, methods, sunset, days },
+        'a route goes soon; `tollgate deprecations` tells who still calls it',
+      );
     }
   };
   check();

@@ -2,6 +2,7 @@ import type { RefusalCounter } from '../admit/refusals.ts';
 import type { DeprecatedCallCounter } from '../annotate/deprecation.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { ClosingRecords } from '../gateway/gateway-deps.ts';
+import type { Route } from '../routing/router.ts';
 import type { GatewayLog } from './log.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import type { RecentRequests } from './recent-requests.ts';
@@ -11,7 +12,8 @@ export class LogAndMetrics implements ClosingRecords {
   readonly #log: GatewayLog;
   readonly #metrics: GatewayMetrics;
   readonly #deprecatedCalls: DeprecatedCallCounter;
-  readonly #deprecatedRoutes: ReadonlySet<string>;
+  /** By pattern. */
+  readonly #deprecatedRoutes: ReadonlyMap<string, readonly Route[]>;
   /** Null if no history is kept. */
   readonly #refusals: RefusalCounter | null;
   /** Null without an admin token. */
@@ -21,7 +23,7 @@ export class LogAndMetrics implements ClosingRecords {
     log: GatewayLog,
     metrics: GatewayMetrics,
     deprecatedCalls: DeprecatedCallCounter,
-    deprecatedRoutes: ReadonlySet<string>,
+    deprecatedRoutes: ReadonlyMap<string, readonly Route[]>,
     refusals: RefusalCounter | null,
     recent: RecentRequests | null,
   ) {
@@ -40,9 +42,9 @@ export class LogAndMetrics implements ClosingRecords {
       const { plan, window, cost, retryAtMs } = exchange;
       this.#refusals.count({ consumerId, plan: plan!, kind: judgement, window: window!, cost, untilMs: retryAtMs! });
     }
-    if (route !== null && judgement === 'admitted' && this.#deprecatedRoutes.has(route)) {
-      this.#deprecatedCalls.count(route, consumerId);
-    }
+    const deprecated = route === null || judgement !== 'admitted' ? undefined : this.#deprecatedRoutes.get(route);
+    const called = deprecated?.find(({ methods }) => methods.includes(exchange.method));
+    if (called !== undefined) this.#deprecatedCalls.count(called.deprecated!.countedAs, consumerId);
     this.#recent?.note(exchange);
     this.#log.access(exchange);
   }

@@ -73,7 +73,7 @@ describe('a fault says what is allowed', () => {
     ],
     ['form-kind-unknown', 'must be `fixed` or `sliding`, not "rolling"'],
     ['route-encoded-twice', 'matches the same paths as routes[0] (/v1/a)'],
-    ['route-equally-specific', 'matches the same paths as routes[0] (/v1/pets/{petId})'],
+    ['route-equally-specific', 'has PUT for the same paths as routes[0] (/v1/pets/{petId})'],
     ['share-above-one', 'must be a number above 0 and at most 1, not 25'],
     ['route-upstream-unknown', 'it must be store'],
     ['failure-mode-unknown', 'must be one of local, closed, open, not "shut"'],

@@ -43,6 +43,7 @@ describe('the committed files', () => {
       'GET,HEAD /v1/store/orders store',
     ]);
     expect(settings.routes[1]?.deprecated).toEqual({
+      countedAs: '/v1/pets/{petId}',
       sinceMs: Date.UTC(2025, 11, 5),
       sunsetMs: Date.UTC(2030, 11, 5),
       successor: '/v1/pets',
@@ -248,7 +249,20 @@ describe('a route around another one is warned of (reliability 118)', () => {
     expect(await warned(line('/v1/**', outer) + line('/v1/admin', inner))).toEqual([]);
   });
 
-  test('not where another service is behind it, unless both upstreams have a target in common', async () => {
+  test('by its methods: the rules of one count for the others only where the path inside refuses it', async () => {
+    const split = (path: string, more = '') => `
+      - { path: '${path}', methods: [GET], upstream: store }
+      - { path: '${path}', methods: [POST], upstream: store, cost: 5${more} }`;
+    const inner = (n: number) => `3:11: routes[0].path: /v1/** surrounds routes[${n}] (/v1/reports)`;
+    expect(await warned(split('/v1/**') + split('/v1/reports'))).toEqual([]);
+    expect(await warned(`- { path: /v1/**, methods: [GET, POST], upstream: store }${split('/v1/reports')}`)).toEqual([
+      looser('cost 1 instead of 5', inner(2)),
+    ]);
+    const posts = '- { path: /v1/reports, methods: [POST], upstream: store, cost: 5 }';
+    expect(await warned(`${split('/v1/**')}\n${posts}`)).toEqual([looser('cost 1 instead of 5', inner(2))]);
+  });
+
+    test('not where another service is behind it, unless both upstreams have a target in common', async () => {
     const routes = `
       - { path: '/v1/**', methods: [GET], upstream: pages, ${free} { minute: 60 } }
       - { path: /v1/admin, methods: [GET], upstream: store }`;

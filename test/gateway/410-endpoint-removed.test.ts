@@ -10,6 +10,7 @@ import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const SUNSET_MS = Date.UTC(2030, 11, 5);
 const DEPRECATED = {
+  countedAs: '/old',
   sinceMs: Date.UTC(2025, 11, 5),
   sunsetMs: SUNSET_MS,
   successor: '/v1/pets',
@@ -84,7 +85,7 @@ function served(deprecated: Deprecation, nowMs: number) {
     { method: 'GET', url: '/old', httpVersion: '1.1', fields: new FieldBlock(['Host', 'a']) },
     { maxUrlBytes: 100, maxHeaderBytes: 100, maxBodyBytes: 100 },
   ) as Head;
-  return routeRefusal(router.match('/old') as Match, head, nowMs);
+  return routeRefusal(router.match('/old', 'GET') as Match, head, nowMs);
 }
 
 test('what is served before the sunset is 410 from then on', () => {

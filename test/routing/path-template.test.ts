@@ -13,7 +13,8 @@ import {
 import { type Route, routerOf, USAGE } from '../../src/routing/router.ts';
 
 const routeOf = (path: string): Route => ({ ...USAGE, path });
-const matches = (pattern: string, path: string) => atOnce(routerOf([routeOf(pattern)])).match(path)?.route != null;
+const matches = (pattern: string, path: string) =>
+  atOnce(routerOf([routeOf(pattern)])).match(path, 'GET')?.route != null;
 const write = (pattern: string, change: PathChange, path: string) => {
   expect(faultOfChange(pattern, change)).toBeNull();
   return writePath(pathTemplateOf(pattern, patternAfter(pattern, change)), path);

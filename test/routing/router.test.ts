@@ -33,7 +33,7 @@ const routerFor = (routes: readonly Route[]) => atOnce(routerOf(routes));
 function matcher(...paths: string[]) {
   const router = routerFor(paths.map((path) => route(path)));
   return (path: string) => {
-    const found = router.match(path);
+    const found = router.match(path, 'GET');
     if (found === null) return null;
     return found.route === null ? 'ambiguous' : found.route.path;
   };
@@ -96,7 +96,7 @@ describe('a path finds', () => {
         fc.array(pattern, { maxLength: 12 }),
         fc.array(path, { minLength: 1, maxLength: 12 }),
         (given, paths) => {
-          const collided = new Set(findCollisions(given).map(({ index }) => index));
+          const collided = new Set(findCollisions(given.map((path) => route(path))).map(({ index }) => index));
           const patterns = given.filter((_, i) => !collided.has(i));
           const match = matcher(...patterns);
           for (const one of paths) expect(match(one), `${one} of ${patterns}`).toBe(naiveMatch(patterns, one));
@@ -181,7 +181,7 @@ describe('a path with percent-encodings', () => {
     const perAddress = { id: 'public', allowance: { plan: 'public', limits: [], unlimited: [], bans: null } };
     const asksForKey = (free: string | null, ...paths: string[]) => {
       const routes = paths.map((path) => ({ ...route(path), perAddress: path === free ? perAddress : null }));
-      return routerFor(routes).match('/a/%62');
+      return routerFor(routes).match('/a/%62', 'GET');
     };
     expect(asksForKey(null, '/a/**', '/a/b')).toEqual({ route: null, asksForKey: true });
     expect(asksForKey(null, '/a/b')).toEqual({ route: null, asksForKey: true });
@@ -209,7 +209,7 @@ describe('a path with percent-encodings', () => {
     let refused = 0;
     fc.assert(
       fc.property(cases, ({ given, picks, decodes }) => {
-        const collided = new Set(findCollisions(given).map(({ index }) => index));
+        const collided = new Set(findCollisions(given.map((path) => route(path))).map(({ index }) => index));
         const patterns = given.filter((_, i) => !collided.has(i));
         const match = matcher(...patterns);
         for (const { pick, spelling, filler, more } of picks) {
@@ -244,37 +244,102 @@ describe('a path with percent-encodings', () => {
 
 describe('methods', () => {
   test('GET brings HEAD, in the route and in Allow', () => {
-    const match = routerFor([route('/a', ['GET', 'POST'])]).match('/a');
+    const match = routerFor([route('/a', ['GET', 'POST'])]).match('/a', 'GET');
     expect(match).toMatchObject({ allow: 'GET, HEAD, POST', route: { methods: ['GET', 'HEAD', 'POST'] } });
-    expect(routerFor([route('/a', ['HEAD', 'GET'])]).match('/a')).toMatchObject({ allow: 'HEAD, GET' });
-    expect(routerFor([route('/a', ['DELETE'])]).match('/a')).toMatchObject({ allow: 'DELETE' });
+    expect(routerFor([route('/a', ['HEAD', 'GET'])]).match('/a', 'GET')).toMatchObject({ allow: 'HEAD, GET' });
+    expect(routerFor([route('/a', ['DELETE'])]).match('/a', 'GET')).toMatchObject({ allow: 'DELETE' });
   });
 
   test('a route is found whatever the method, so that 405 can name those it has', () => {
-    expect(routerFor([route('/a', ['POST'])]).match('/a')).toMatchObject({ allow: 'POST' });
+    expect(routerFor([route('/a', ['POST'])]).match('/a', 'GET')).toMatchObject({ allow: 'POST' });
+  });
+
+  test('decide among routes with one pattern; a method that none has gets all of theirs in Allow', () => {
+    const [reads, writes, deletes] = [
+      route('/v1/{x}', ['GET']),
+      route('/v1/{y}', ['POST', 'PUT']),
+      route('/v1/{x}', ['DELETE']),
+    ];
+    const router = routerFor([reads, writes, deletes, route('/v1/**', ['PATCH'])]);
+    const found = (path: string, method: string) => {
+      const match = router.match(path, method);
+      return match === null || match.route === null ? null : [match.route.path, ...match.route.methods].join(' ');
+    };
+    expect(found('/v1/a', 'GET')).toBe('/v1/{x} GET HEAD');
+    expect(found('/v1/a', 'HEAD')).toBe('/v1/{x} GET HEAD');
+    expect(found('/v1/%61', 'PUT')).toBe('/v1/{y} POST PUT');
+    expect(found('/v1/a', 'DELETE')).toBe('/v1/{x} DELETE');
+    expect(found('/v1/a/b', 'PATCH')).toBe('/v1/** PATCH');
+    // The path decides first: the wider route does not get the method that the narrower ones lack.
+    expect(found('/v1/a', 'PATCH')).toBe('/v1/{x} GET HEAD');
+    for (const method of ['GET', 'DELETE', 'PATCH']) {
+      expect(router.match('/v1/a', method)).toMatchObject({ allow: 'GET, HEAD, POST, PUT, DELETE' });
+    }
+  });
+
+  test('that no route has are refused under the rules of a route with a key that is not deprecated', () => {
+    const perAddress = { id: 'public-1', allowance: { plan: 'public', limits: [], unlimited: [], bans: null } };
+    const deprecated = { countedAs: '', sinceMs: 0, sunsetMs: 0, successor: null, link: null, brownouts: [] };
+    const open = { ...route('/a', ['GET']), perAddress };
+    const old = { ...route('/a', ['PUT']), deprecated };
+    const alive = route('/a', ['POST']);
+    const served = (...routes: Route[]) => routerFor(routes).match('/a', 'TRACE')?.route?.methods.join(' ');
+    expect(served(open, old, alive)).toBe('POST');
+    expect(served(open, old)).toBe('PUT');
+    expect(served(old, alive)).toBe('POST');
+    expect(served({ ...open, deprecated }, { ...open, methods: ['POST'] })).toBe('POST');
+  });
+
+  test('keep a path ambiguous whose decoded form is another pattern, and ask for a key where the method needs one', () => {
+    const perAddress = { id: 'public-1', allowance: { plan: 'public', limits: [], unlimited: [], bans: null } };
+    const router = routerFor([
+      route('/v1/**', ['GET', 'POST']),
+      { ...route('/v1/admin', ['GET']), perAddress },
+      route('/v1/admin', ['POST']),
+    ]);
+    expect(router.match('/v1/%61dmin', 'GET')).toEqual({ route: null, asksForKey: false });
+    expect(router.match('/v1/%61dmin', 'POST')).toEqual({ route: null, asksForKey: true });
   });
 });
 
 describe('routes are refused', () => {
-  test('that match the same paths, however their names are called', () => {
-    expect(findCollisions(['/a/{x}', '/a/b', '/a/{y}', '/a/b', '/a/**', '/{x}/b'])).toEqual([
-      { index: 2, with: 0 },
-      { index: 3, with: 1 },
+  test('that match the same paths and methods, however their names are called', () => {
+    const paths = ['/a/{x}', '/a/b', '/a/{y}', '/a/b', '/a/**', '/{x}/b'];
+    expect(findCollisions(paths.map((path) => route(path)))).toEqual([
+      { index: 2, with: 0, method: 'GET' },
+      { index: 3, with: 1, method: 'GET' },
     ]);
     expect(() => routerFor([route('/a/{x}'), route('/a/{y}')])).toThrow(Failure);
   });
 
-  test('that match the same paths when they are decoded, and no others', () => {
+  test('of one path only for a method that two of them have, HEAD by way of GET included', () => {
+    const routes = [
+      route('/a/{x}', ['GET']),
+      route('/a/{y}', ['POST', 'DELETE']),
+      route('/a/{x}', ['PUT', 'DELETE']),
+      route('/a/{x}', ['HEAD']),
+      route('/a/{x}', ['PUT']),
+    ];
+    expect(findCollisions(routes)).toEqual([
+      { index: 2, with: 1, method: 'DELETE' },
+      { index: 3, with: 0, method: 'HEAD' },
+    ]);
+    expect(() => routerFor(routes.slice(0, 3))).toThrow(Failure);
+    expect(() => routerFor([...routes.slice(0, 2), routes[4]!])).not.toThrow();
+  });
+
+  test('that match the same paths when they are decoded, whatever their methods, and no others', () => {
     const alike = ['/v1/a', '/v1/%61', '/%761/a', '/v1/caf%C3%A9', '/v1/caf%c3%a9', '/v1/@/{x}', '/v1/%40/{y}'];
-    expect(findCollisions(alike)).toEqual([
-      { index: 1, with: 0 },
-      { index: 2, with: 0 },
-      { index: 4, with: 3 },
-      { index: 6, with: 5 },
+    expect(findCollisions(alike.map((path, i) => route(path, i % 2 === 0 ? ['GET'] : ['POST'])))).toEqual([
+      { index: 1, with: 0, method: null },
+      { index: 2, with: 0, method: null },
+      { index: 4, with: 3, method: null },
+      { index: 6, with: 5, method: null },
     ]);
     // Decoded they read like a name, a rest, and two segments.
-    expect(findCollisions(['/{x}', '/%7Bx%7D', '/**', '/%2A%2A', '/a/b', '/a%2Fb', '/%2561', '/a'])).toEqual([]);
-    expect(() => routerFor([route('/v1/a'), route('/v1/%61')])).toThrow(Failure);
+    const different = ['/{x}', '/%7Bx%7D', '/**', '/%2A%2A', '/a/b', '/a%2Fb', '/%2561', '/a'];
+    expect(findCollisions(different.map((path) => route(path)))).toEqual([]);
+    expect(() => routerFor([route('/v1/a'), route('/v1/%61', ['POST'])])).toThrow(Failure);
   });
 
   test('whose pattern no request could mean', () => {
@@ -353,7 +418,7 @@ describe('a pattern lies within', () => {
     };
     fc.assert(
       fc.property(fc.array(pattern, { maxLength: 6 }), (given) => {
-        const collided = new Set(findCollisions(given).map(({ index }) => index));
+        const collided = new Set(findCollisions(given.map((path) => route(path))).map(({ index }) => index));
         const patterns = given.filter((_, i) => !collided.has(i));
         const naive = patterns.flatMap((inner) => {
           const isInner = regularExpressionOf(inner);
@@ -381,7 +446,7 @@ test('a hostile path costs no more than an ordinary one: what lies behind the lo
     ...['/%61'.repeat(2048), `/${'%61'.repeat(2730)}`, `/a/${'%61'.repeat(2730)}`],
   ];
   const tookMs = processorMs(() => {
-    for (let i = 0; i < 2_500; i += 1) for (const path of hostile) router.match(path);
+    for (let i = 0; i < 2_500; i += 1) for (const path of hostile) router.match(path, 'GET');
   });
   // 17,500 matches of 8 KiB each; a matcher that cuts, walks or decodes the whole path needs seconds.
   expect(tookMs).toBeLessThan(500);

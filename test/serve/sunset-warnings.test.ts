@@ -8,7 +8,10 @@ const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 
 const routeGoing = (path: string, sunsetMs: number | null) =>
-  ({ path, deprecated: { sinceMs: 0, sunsetMs, successor: null, link: null, brownouts: [] } }) as unknown as Route;
+  ({
+    path,
+    deprecated: { countedAs: path, sinceMs: 0, sunsetMs, successor: null, link: null, brownouts: [] },
+  }) as unknown as Route;
 
 let lines: string[];
 let routes: Route[];

@@ -24,7 +24,7 @@ paths:
   /files/{name}.{ending}: { get: {} }
   /old: { get: { deprecated: true, x-deprecated-since: 2025-12-05, x-sunset: 2030-12-05, x-successor: /v2/pets } }
   /older: { get: { deprecated: true }, delete: { deprecated: true, requestBody: {} } }
-  /mixed: { get: { deprecated: true }, put: {} }
+  /mixed: { get: { deprecated: true, security: [] }, head: {}, put: {}, post: { x-sunset: 2031-01-01 }, delete: {} }
   /open: { get: { security: [] } }
   /wrong: { get: { x-sunset: soon, x-successor: "/a>\\n  - path: /evil" } }
 components:
@@ -40,7 +40,7 @@ async function run(text: string, ...words: string[]) {
 
 test('paths, methods, base path and deprecations become routes that the gateway takes', async () => {
   const { code, stdout, stderr, file } = await run(DESCRIPTION, '--upstream', 'store', '--validate');
-  expect([code, stderr]).toEqual([0, '7 routes, 2 not mapped: see the comments.\n']);
+  expect([code, stderr]).toEqual([0, '9 routes, 2 not mapped: see the comments.\n']);
   expect(parseGatewayFile(stdout, 'gateway.yaml')).not.toHaveProperty('faults');
   const today = new Date().toISOString().slice(0, 10);
   expect(parse(stdout)).toEqual({
@@ -55,7 +55,9 @@ test('paths, methods, base path and deprecations become routes that the gateway 
         deprecated: { since: '2025-12-05', sunset: '2030-12-05', successor: '/v2/pets' },
       },
       { path: '/v1/older', methods: ['GET', 'DELETE'], upstream: 'store', body: true, deprecated: { since: today } },
-      { path: '/v1/mixed', methods: ['GET', 'PUT'], upstream: 'store' },
+      { path: '/v1/mixed', methods: ['GET'], upstream: 'store', deprecated: { since: today } },
+      { path: '/v1/mixed', methods: ['PUT', 'DELETE'], upstream: 'store' },
+      { path: '/v1/mixed', methods: ['POST'], upstream: 'store', deprecated: { since: today, sunset: '2031-01-01' } },
       { path: '/v1/open', methods: ['GET'], upstream: 'store' },
       { path: '/v1/wrong', methods: ['GET'], upstream: 'store', deprecated: { since: today } },
     ],
@@ -63,7 +65,6 @@ test('paths, methods, base path and deprecations become routes that the gateway 
   for (const comment of [
     '# "/v1/files/{name}.{ending}" is not mapped: a segment is only partly a parameter',
     '# "/v1/pets/{other}" is not mapped: it matches the same paths as "/v1/pets/{pet-id}".',
-    '# By the description GET is deprecated',
     '# By the description GET needs no key',
     '# x-sunset is left out',
     '# x-successor is left out',

@@ -43,7 +43,7 @@ export function Retiring() {
           ? html`<${Empty} title="No route is deprecated.">
               <p>A route with <code>deprecated</code> in gateway.yaml appears here with its callers.</p>
             </${Empty}>`
-          : html`${deprecations.map((one) => html`<${Route} key=${one.route} days=${days} ...${one} />`)}
+          : html`${deprecations.map((one) => html`<${Route} key=${`${one.methods} ${one.route}`} days=${days} ...${one} />`)}
             ${cursor !== null && html`<p class="muted">Only the first ${countText(deprecations.length)} routes are shown.</p>`}`}
     </${Shown}>
   </${Page}>`;
@@ -52,7 +52,7 @@ export function Retiring() {
 /** Rows of callers that are added at once. A route may have 10,000. */
 const STEP = 50;
 
-function Route({ route, since, sunset, successor, calls, callers, days }: Deprecation & { days: string }) {
+function Route({ route, methods, since, sunset, successor, calls, callers, days }: Deprecation & { days: string }) {
   const [shown, setShown] = useState(STEP);
   return html`<section class="panel" aria-label=${route}>
     <div class="card-head">
@@ -60,6 +60,8 @@ function Route({ route, since, sunset, successor, calls, callers, days }: Deprec
       <${Countdown} sunset=${sunset} isCalled=${calls > 0} />
     </div>
     <dl class="facts">
+      <dt>Methods</dt>
+      <dd>${methods.join(', ')}</dd>
       <dt>Ends</dt>
       <dd>${sunset === null ? 'no date is set' : html`<${Time} at=${sunset} />`}</dd>
       ${since !== null && html`<dt>Deprecated</dt><dd>since <${Time} at=${since} dayOnly=${true} /></dd>`}
@@ -108,10 +110,10 @@ function CallerName(caller: Caller) {
 
 function rowsOf(deprecations: readonly Deprecation[]) {
   return [
-    ['route', 'since', 'sunset', 'successor', 'caller', 'name', 'owner', 'plan', 'calls', 'lastDay'],
-    ...deprecations.flatMap(({ route, since, sunset, successor, callers }) =>
+    ['route', 'methods', 'since', 'sunset', 'successor', 'caller', 'name', 'owner', 'plan', 'calls', 'lastDay'],
+    ...deprecations.flatMap(({ route, methods, since, sunset, successor, callers }) =>
       (callers.length === 0 ? [null] : callers).map((one) => [
-        ...[route, since, sunset, successor],
+        ...[route, methods.join(' '), since, sunset, successor],
         ...(one === null
           ? [null, null, null, null, 0, null]
           : [one.id, one.name, one.owner, one.plan, one.calls, one.lastDay]),
