@@ -4,7 +4,7 @@ import type { Program } from '../validate/program.ts';
 import { type Description, DescriptionFault, readDescription } from './description.ts';
 import type { Described } from './description-program.ts';
 import type { Fault, Path } from './fault.ts';
-import type { GatewayFile } from './gateway-file.ts';
+import { type GatewayFile, methodsOf } from './gateway-file.ts';
 import { signatureOf } from './read-file.ts';
 
 /*
@@ -34,7 +34,7 @@ export function describedRequests({ routes, upstreams }: GatewayFile): readonly 
     if (file === undefined || file === false || redirect !== undefined || respond !== undefined) return [];
     const at: Path = validate === undefined ? ['upstreams', upstream, 'validate'] : ['routes', i, 'validate'];
     const pattern = rewrite === undefined ? path : patternAfter(path, rewrite as PathChange);
-    return [{ file, at, pattern, methods: withHead(methods) }];
+    return [{ file, at, pattern, methods: withHead(methodsOf({ methods })) }];
   });
 }
 

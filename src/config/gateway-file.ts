@@ -15,7 +15,7 @@ import {
 } from '../routing/router.ts';
 import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema, upstreamSchema } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
-import { instant, redirectParts } from './values.ts';
+import { instant, ROUTABLE_METHODS, redirectParts } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
 export type GatewayFile = z.output<typeof gatewaySchema>;
@@ -53,7 +53,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
 function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
   const paths = raw.flatMap((entry, index) => {
     const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
-    return path.success ? [{ index, path: path.data, methods: methodsOf(entry) }] : [];
+    return path.success ? [{ index, path: path.data, methods: soundMethodsOf(entry) }] : [];
   });
   for (const collision of findCollisions(paths)) {
     const [one, other] = [paths[collision.index]!, paths[collision.with]!];
@@ -71,10 +71,25 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
   }
 }
 
-/** The methods of a route; none if they cannot be read, which is reported elsewhere. */
-function methodsOf(entry: unknown): readonly string[] {
+/** The methods of a route that has passed `checkReply`, without the HEAD that GET brings. */
+export function methodsOf({
+  methods = ROUTABLE_METHODS,
+}: {
+  readonly methods?: readonly string[] | undefined;
+}): readonly string[] {
+  return methods;
+}
+
+/** The methods of a route; none if they are missing or cannot be read, which is reported elsewhere. */
+function soundMethodsOf(entry: unknown): readonly string[] {
   const methods = routeSchema.shape.methods.safeParse(field(entry, 'methods'));
-  return methods.success ? methods.data : [];
+  if (!methods.success || (methods.data === undefined && !hasReply(entry))) return [];
+  return methodsOf({ methods: methods.data });
+}
+
+/** Whether the gateway answers the requests of a route itself. */
+function hasReply(entry: unknown): boolean {
+  return field(entry, 'redirect') !== undefined || field(entry, 'respond') !== undefined;
 }
 
 /** @param other the earlier route */
@@ -101,11 +116,14 @@ function checkReply(entry: unknown, index: number, fault: Note): void {
   const [redirect, respond] = [field(entry, 'redirect'), field(entry, 'respond')];
   if (redirect !== undefined && respond !== undefined)
     fault([...at, 'respond'], 'cannot be beside `redirect`; leave one out.');
-  if (isMapping(entry) && redirect === undefined && respond === undefined && field(entry, 'upstream') === undefined) {
-    fault(
-      [...at, 'upstream'],
-      'is missing: it must be the name of one of `upstreams`, unless there is `redirect` or `respond`.',
-    );
+  if (isMapping(entry) && !hasReply(entry)) {
+    for (const [part, what] of [
+      ['upstream', 'the name of one of `upstreams`'],
+      ['methods', 'a list of methods such as [GET, POST]'],
+    ] as const) {
+      if (field(entry, part) === undefined)
+        fault([...at, part], `is missing: it must be ${what}, unless there is \`redirect\` or \`respond\`.`);
+    }
   }
   const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
   const to = routeSchema.shape.redirect.safeParse(redirect);
@@ -227,13 +245,13 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
   const served = new Map<string, Set<string>>();
   for (const { route } of sound) {
     const shape = shapeOf(route.path);
-    served.set(shape, new Set([...(served.get(shape) ?? []), ...withHead(route.methods)]));
+    served.set(shape, new Set([...(served.get(shape) ?? []), ...withHead(methodsOf(route))]));
   }
   for (const { index, within } of findSurrounding(sound.map(({ route }) => atService(route)))) {
     const [inner, outer] = [sound[index]!, sound[within]!];
-    const own = withHead(inner.route.methods);
+    const own = withHead(methodsOf(inner.route));
     const others = served.get(shapeOf(inner.route.path))!;
-    if (!withHead(outer.route.methods).some((method) => own.includes(method) || !others.has(method))) continue;
+    if (!withHead(methodsOf(outer.route)).some((method) => own.includes(method) || !others.has(method))) continue;
     const looser = looserRules(outer.route, inner.route);
     if (outer.route.redirect !== undefined || outer.route.respond !== undefined) continue;
     if (looser.length === 0 || !reachOneService(outer.route.upstream, inner.route.upstream, upstreams)) continue;

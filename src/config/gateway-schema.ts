@@ -686,7 +686,10 @@ export const routeSchema = z.strictObject({
   methods: z
     .array(values.method())
     .min(1, 'must be a list of at least one method')
-    .describe('Methods that the route serves. GET includes HEAD.'),
+    .optional()
+    .describe(
+      'Methods that the route serves. GET includes HEAD. Required without `redirect` and `respond`; beside one of them, a route without `methods` has all but CONNECT and TRACE.',
+    ),
   upstream: z
     .string('must be the name of one of `upstreams`')
     .optional()

@@ -14,7 +14,7 @@ import { describedRequests, type ReadDescriptions, readDescriptions } from './de
 import { type Environment, type LogLevel, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault, printPlace } from './fault.ts';
 import { deepFreeze } from './frozen.ts';
-import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
+import { type GatewayFile, methodsOf, parseGatewayFile } from './gateway-file.ts';
 import { corsOf, http2Schema } from './gateway-schema.ts';
 import {
   type JwtSettings,
@@ -487,8 +487,8 @@ function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, s
   const byPath = Map.groupBy(entries, ({ path }) => path);
   return new Map(
     entries.map((entry) => {
-      const { path, methods } = entry;
-      return [entry, byPath.get(path)!.length === 1 ? path : `${methods.toSorted().join(',')} ${path}`];
+      const { path } = entry;
+      return [entry, byPath.get(path)!.length === 1 ? path : `${methodsOf(entry).toSorted().join(',')} ${path}`];
     }),
   );
 }
@@ -503,11 +503,11 @@ function routeOf(
   deprecatedAs: string | undefined,
   keylessAs: string | undefined,
 ): Route {
-  const { path, methods, upstream = '', cost, body, websocket, deprecated } = entry;
+  const { path, upstream = '', cost, body, websocket, deprecated } = entry;
   const reply = replyOf(entry);
   return {
     path,
-    methods: withHead(methods),
+    methods: withHead(methodsOf(entry)),
     upstream,
     cost,
     allowsBody: body,

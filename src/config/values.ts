@@ -118,6 +118,9 @@ export function file() {
     .meta({ title: 'path of a file' });
 }
 
+/** The methods that a route may have. */
+export const ROUTABLE_METHODS: readonly string[] = METHODS.filter((name) => name !== 'CONNECT' && name !== 'TRACE');
+
 /**
  * A request method (RFC 9110 section 9.1). CONNECT and TRACE are never forwarded: CONNECT would open a tunnel, and the
  * answer to TRACE would echo the key.

@@ -223,6 +223,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'method-lower-case': { kind: 'gateway', schema: 'refuses', faults: ['4:15: routes[0].methods[0]'] },
   'method-twice': { kind: 'gateway', schema: 'accepts', faults: ['4:20: routes[0].methods[1]'] },
   'method-unknown': { kind: 'gateway', schema: 'accepts', faults: ['4:15: routes[0].methods[0]'] },
+  'methods-missing': { kind: 'gateway', schema: 'accepts', faults: ['3:5: routes[0].methods'] },
   'methods-empty': { kind: 'gateway', schema: 'refuses', faults: ['4:14: routes[0].methods'] },
   'nested-too-deeply': {
     kind: 'plans',

@@ -17,6 +17,8 @@ const ROUTES = `
     cost: 5
     respond: { status: 503, body: 'Zurück um 9', headers: { Retry-After: '600', X-Plan: '{plan}' } }
   - { path: /nothing, methods: [GET], auth: none, limits: { minute: 2 }, respond: { status: 204 } }
+  - { path: '/closed/**', respond: { status: 503 } }
+  - { path: '/left/**', redirect: { to: '/new/**' } }
   - { path: /gone, methods: [GET], respond: {}, deprecated: { since: 2020-01-01, sunset: 2021-01-01 } }
 `;
 
@@ -80,6 +82,15 @@ describe('respond', () => {
   test('needs the key of its route, and its methods', async () => {
     expect((await ask('GET /down', '\r\n', 'tg_live_none')).status).toBe(401);
     expect((await ask('DELETE /down')).status).toBe(405);
+  });
+
+  test('without methods it answers every method, and so does a redirect', async () => {
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND']) {
+      expect((await ask(`${method} /closed/a`)).status, method).toBe(503);
+      const moved = await ask(`${method} /left/a`);
+      expect([moved.status, moved.header('location')], method).toEqual([308, '/new/a']);
+    }
+    expect((await ask('TRACE /closed/a')).status).toBe(501);
   });
 
   test('has no body for HEAD, waits for no body of a request, and is plain HTTP for an upgrade', async () => {
