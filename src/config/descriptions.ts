@@ -1,7 +1,7 @@
 import { type PathChange, patternAfter } from '../routing/path-template.ts';
 import { withHead } from '../routing/router.ts';
 import type { Program } from '../validate/program.ts';
-import { type Description, DescriptionFault, readDescription } from './description.ts';
+import { type Description, DescriptionFault, pathItemsOf, readDescription } from './description.ts';
 import type { Described } from './description-program.ts';
 import type { Fault, Path } from './fault.ts';
 import { type GatewayFile, methodsOf } from './gateway-file.ts';
@@ -13,6 +13,8 @@ import { signatureOf } from './read-file.ts';
 
 /** A route whose requests are checked, and the file of the description. */
 export interface DescribedRoute extends Described {
+  /** The route's own path; `pattern` is what the service gets. */
+  readonly path: string;
   readonly file: string;
   /** Where the file is named. */
   readonly at: Path;
@@ -34,7 +36,7 @@ export function describedRequests({ routes, upstreams }: GatewayFile): readonly 
     if (file === undefined || file === false || redirect !== undefined || respond !== undefined) return [];
     const at: Path = validate === undefined ? ['upstreams', upstream, 'validate'] : ['routes', i, 'validate'];
     const pattern = rewrite === undefined ? path : patternAfter(path, rewrite as PathChange);
-    return [{ file, at, pattern, methods: withHead(methodsOf({ methods })) }];
+    return [{ file, at, path, pattern, methods: withHead(methodsOf({ methods })) }];
   });
 }
 
@@ -70,7 +72,7 @@ export async function readDescriptions(
     texts.push(read.text);
     warnings.push(...made.warnings);
     for (const route of own) {
-      const message = faultOfRoute(route, made.program, compiler);
+      const message = faultOfRoute(route, made.program, read, compiler);
       if (message !== null) faults.push({ ...gateway.locate(route.at), message });
     }
   }
@@ -96,15 +98,35 @@ function madeOf(description: Description, routes: readonly DescribedRoute[], { p
 
 /** A route that the description lacks would refuse every request. */
 function faultOfRoute(
-  { pattern, methods, file }: DescribedRoute,
+  route: DescribedRoute,
   { paths }: Program,
+  description: Description,
   { overlaps }: Compiler,
 ): string | null {
+  const { pattern, methods, file } = route;
   const described = paths.filter((path) => overlaps(pattern, path));
-  if (described.length === 0) return `${file} describes no path that this route serves (${pattern}).`;
+  if (described.length === 0) return noPathText(route, description);
   if (pattern.endsWith('/**')) return null;
   const has = (method: string) => described.some(({ operations }) => operations.has(method));
   const missing = methods.filter((method) => !has(method) && !(method === 'HEAD' && has('GET')));
   if (missing.length === 0) return null;
   return `${file} describes no ${missing.join(', ')} for ${pattern}; describe it, or leave the method out of the route.`;
+}
+
+/** How many paths of a description a message names. */
+const MOST_PATHS = 3;
+
+/** Says what the service gets and what is described, each whole, because `rewrite` and `servers` both change paths. */
+function noPathText({ path, pattern, file }: DescribedRoute, description: Description): string {
+  const templates = pathItemsOf(description).map(({ template }) => JSON.stringify(template).slice(1, -1));
+  const named = templates.slice(0, MOST_PATHS).join(', ').slice(0, 300);
+  const more = templates.length > MOST_PATHS ? ` and ${templates.length - MOST_PATHS} more` : '';
+  const { basePath } = description;
+  const server = basePath === '' ? '' : ` (with ${basePath} of its first server in front)`;
+  const rewritten = path === pattern ? '' : ` of ${path} by \`rewrite\``;
+  const all = templates.length === 0 ? 'no path' : `${named}${more}${server}`;
+  return (
+    `${file} describes no path that this route serves (${pattern}). The service gets ${pattern}${rewritten}, and the description has ` +
+    `${all}. Change the path or \`rewrite\` of the route, or \`servers\` of the description, so that both are the same.`
+  );
 }

@@ -51,6 +51,19 @@ describe('a route with a description that would refuse all its requests, or that
     expect((await load(routes)).faults).toEqual([expect.stringContaining(fault)]);
   });
 
+  test('with both paths where a rewrite takes away what the server of the description has', async () => {
+    const route =
+      '  - { path: /store/v1/pets, methods: [GET], upstream: store, rewrite: { stripPrefix: /store/v1 }, validate: FILE }';
+    const text = `servers: [{ url: https://api.example.com/store/v1 }]${description(9)}`;
+    expect((await load(route, text)).faults).toEqual([
+      expect.stringContaining(
+        'openapi.yaml describes no path that this route serves (/pets). The service gets /pets of /store/v1/pets by `rewrite`, and the description has ' +
+          '/store/v1/pets, /store/v1/pets/{id}, /store/v1/pets/{id}.json (with /store/v1 of its first server in front). ' +
+          'Change the path or `rewrite` of the route, or `servers` of the description, so that both are the same.',
+      ),
+    ]);
+  });
+
   test('with the place in the description, or without one at all', async () => {
     const route = '  - { path: /pets, methods: [GET], upstream: store, validate: FILE }';
     const faulty = description(9).replace('maximum: 9', 'maximun: 9');

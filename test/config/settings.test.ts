@@ -262,7 +262,7 @@ describe('a route around another one is warned of (reliability 118)', () => {
     expect(await warned(`${split('/v1/**')}\n${posts}`)).toEqual([looser('cost 1 instead of 5', inner(2))]);
   });
 
-    test('not where another service is behind it, unless both upstreams have a target in common', async () => {
+  test('not where another service is behind it, unless both upstreams have a target in common', async () => {
     const routes = `
       - { path: '/v1/**', methods: [GET], upstream: pages, ${free} { minute: 60 } }
       - { path: /v1/admin, methods: [GET], upstream: store }`;
