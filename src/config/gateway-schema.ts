@@ -681,7 +681,7 @@ export const routeSchema = z.strictObject({
   path: values
     .pattern()
     .describe(
-      'Path of the route. `{name}` matches one non-empty segment, and a final `/**` matches the rest of the path. Paths are compared exactly as sent and are case-sensitive. The more specific path wins, whatever the method: text before `{name}`, `{name}` before `/**`. Routes may have the same path if they have different methods. A path that would match another route once percent-decoded gets 400.',
+      'Path of the route. `{name}` matches one non-empty segment, and a final `/**` matches the rest of the path: `/beta/**` matches `/beta/` and `/beta/a` but not `/beta`, which needs a route of its own. Paths are compared exactly as sent and are case-sensitive. The more specific path wins, whatever the method: text before `{name}`, `{name}` before `/**`. Routes may have the same path if they have different methods. A path that would match another route once percent-decoded gets 400.',
     ),
   methods: z
     .array(values.method())

@@ -18,6 +18,7 @@ const ROUTES = `
     respond: { status: 503, body: 'Zurück um 9', headers: { Retry-After: '600', X-Plan: '{plan}' } }
   - { path: /nothing, methods: [GET], auth: none, limits: { minute: 2 }, respond: { status: 204 } }
   - { path: '/closed/**', respond: { status: 503 } }
+  - { path: '/free/**', auth: none, limits: { minute: 9 }, redirect: { to: '/new/**' } }
   - { path: '/left/**', redirect: { to: '/new/**' } }
   - { path: /gone, methods: [GET], respond: {}, deprecated: { since: 2020-01-01, sunset: 2021-01-01 } }
 `;
@@ -82,6 +83,14 @@ describe('respond', () => {
   test('needs the key of its route, and its methods', async () => {
     expect((await ask('GET /down', '\r\n', 'tg_live_none')).status).toBe(401);
     expect((await ask('DELETE /down')).status).toBe(405);
+  });
+
+  test('a redirect without a key takes nothing from the quota of a key, and is limited by address', async () => {
+    const { key: own } = await gateway.createKey('free');
+    const moved = await ask('GET /free/a', '\r\n', own);
+    expect([moved.status, moved.header('x-ratelimit-remaining')]).toEqual([308, '8']);
+    expect((await ask('GET /old/7/a', '\r\n', own)).header('x-ratelimit-remaining')).toBe('59');
+    expect((await ask('GET /free', '\r\n', own)).status).toBe(404);
   });
 
   test('without methods it answers every method, and so does a redirect', async () => {
