@@ -240,20 +240,19 @@ function checkUsage(index: number, path: string, fault: Note, warn: Note): void 
 function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, warn: Note): void {
   const sound = raw.flatMap((entry, index) => {
     const route = routeSchema.safeParse(entry);
-    return route.success ? [{ index, route: route.data }] : [];
+    return route.success ? [{ index, route: route.data, methods: withHead(methodsOf(route.data)) }] : [];
   });
   const served = new Map<string, Set<string>>();
-  for (const { route } of sound) {
+  for (const { route, methods } of sound) {
     const shape = shapeOf(route.path);
-    served.set(shape, new Set([...(served.get(shape) ?? []), ...withHead(methodsOf(route))]));
+    served.set(shape, new Set([...(served.get(shape) ?? []), ...methods]));
   }
   for (const { index, within } of findSurrounding(sound.map(({ route }) => atService(route)))) {
     const [inner, outer] = [sound[index]!, sound[within]!];
-    const own = withHead(methodsOf(inner.route));
-    const others = served.get(shapeOf(inner.route.path))!;
-    if (!withHead(methodsOf(outer.route)).some((method) => own.includes(method) || !others.has(method))) continue;
+    if (hasReply(outer.route)) continue;
     const looser = looserRules(outer.route, inner.route);
-    if (outer.route.redirect !== undefined || outer.route.respond !== undefined) continue;
+    const all = served.get(shapeOf(inner.route.path))!;
+    if (!outer.methods.some((method) => inner.methods.includes(method) || !all.has(method))) continue;
     if (looser.length === 0 || !reachOneService(outer.route.upstream, inner.route.upstream, upstreams)) continue;
     warn(
       ['routes', outer.index, 'path'],
