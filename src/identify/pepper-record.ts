@@ -85,7 +85,8 @@ function open(text: string, peppers: readonly string[]): PepperHistory {
     throw new Failure(
       'pepper_mismatch',
       'KEY_PEPPER is missing, or it is not the pepper under which the keys in this store are made: each of them would be refused. ' +
-        'Set KEY_PEPPER to that pepper. While it is being changed, KEY_PEPPER holds both: `old,new` first, then `new,old`.',
+        'Set KEY_PEPPER to that pepper; with the embedded store it may be in tollgate.pepper in the data folder of the gateways. ' +
+        'While it is being changed, KEY_PEPPER holds both: `old,new` first, then `new,old`.',
     );
   }
   return read(unseal(sealed, newest), HISTORY);

@@ -172,3 +172,15 @@ test('a restore without the pepper of the backup makes no store and no pepper, a
   expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining(join(data, 'tollgate.pepper'))]);
   expect(existsSync(data)).toBe(false);
 });
+
+test('--data names the embedded stores of a backup and a restore', async () => {
+  const [from, to] = [await temporaryFolder(), await temporaryFolder()];
+  const file = join(to, 'keys.backup');
+  const KEY_PEPPER = 'a pepper that only this test uses';
+  const run = (...words: string[]) => runCommand({ KEY_PEPPER, BACKUP_PASSPHRASE }, ...words);
+  await run('keys', 'create', '--plan', 'pro', '--data', from);
+  expect(await run('keys', 'backup', file, '--data', from)).toMatchObject({ code: 0, stderr: '' });
+  expect(JSON.parse((await run('keys', 'restore', file, '--data', to, '--json')).stdout)).toMatchObject({
+    restored: 1,
+  });
+});
