@@ -1,5 +1,5 @@
 import type { ExitCode } from '../failure.ts';
-import { wrapped } from '../io/terminal-text.ts';
+import { wrapped } from '../io/text-width.ts';
 import { examine, type Finding } from '../serve/doctor.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { tonedStatus } from './terminal/style.ts';

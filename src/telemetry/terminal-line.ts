@@ -1,4 +1,5 @@
-import { escapedText, padded, type Style, shortened, type Tone, widthOf, wrapped } from '../io/terminal-text.ts';
+import { escapedText, type Style, type Tone } from '../io/terminal-text.ts';
+import { padded, shortened, widthOf, wrapped } from '../io/text-width.ts';
 import { spanText } from '../io/time-text.ts';
 
 // How a terminal shows a record of the log. Every text of the record goes through `escapedText` before it is measured or printed.

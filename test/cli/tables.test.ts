@@ -4,7 +4,8 @@ import stringWidth from 'string-width';
 import { describe, expect, test } from 'vitest';
 import { withTonedLead } from '../../src/cli/terminal/style.ts';
 import { type Column, printTable, table } from '../../src/cli/terminal/table.ts';
-import { type Style, shortened } from '../../src/io/terminal-text.ts';
+import type { Style } from '../../src/io/terminal-text.ts';
+import { shortened } from '../../src/io/text-width.ts';
 
 const HEADS = ['id', 'name', 'used'];
 const ROWS = [

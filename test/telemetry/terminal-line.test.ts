@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { PLAIN, type Style, widthOf } from '../../src/io/terminal-text.ts';
+import { PLAIN, type Style } from '../../src/io/terminal-text.ts';
+import { widthOf } from '../../src/io/text-width.ts';
 import { rowsOf, rowsWithin, tookText } from '../../src/telemetry/terminal-line.ts';
 
 const before = process.env.TZ;

@@ -1,4 +1,5 @@
-import { escapedText, PLAIN, type Style, shortened, widthOf } from '../../io/terminal-text.ts';
+import { escapedText, PLAIN, type Style } from '../../io/terminal-text.ts';
+import { shortened, widthOf } from '../../io/text-width.ts';
 import type { Terminal } from './command.ts';
 import { tonedStatus } from './style.ts';
 

@@ -179,7 +179,7 @@ test('a plan that live keys use stays: the change is refused until they are move
   await gateway.process.until(/are not taken/);
   expect(refusals(gateway)).toEqual([
     `${gateway.env.TOLLGATE_PLANS}: plans: lacks \`large\`, which 1 live key uses. Keep it; move it (\`tollgate keys ` +
-      'update ID --plan PLAN`) and send SIGHUP; or name it in `removed`, and it gets 500.',
+      'update KEY_ID --plan PLAN`) and send SIGHUP; or name it in `removed`, and it gets 500.',
   ]);
   expect(await statusOf(gateway, key)).toBe(200);
   expect(await readinessOf(gateway)).toMatchObject({ status: 'ready', settings: 'refused' });

@@ -2,14 +2,14 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { digestOf } from '../../../src/identify/api-key.ts';
-import type { StoredKey } from '../../../src/identify/key-store.ts';
-import { withStore } from '../../../src/serve/open-store.ts';
-import { eventually } from '../../support/conditions.ts';
-import { startTollgate, temporaryFolder } from '../../support/processes.ts';
-import { privateRedis } from '../../support/redis.ts';
-import { runCommand as run } from '../../support/run-command.ts';
-import { createKey, STORES } from '../ledger-commands.ts';
+import { digestOf } from '../../../../src/identify/api-key.ts';
+import type { StoredKey } from '../../../../src/identify/key-store.ts';
+import { withStore } from '../../../../src/serve/open-store.ts';
+import { createKey, STORES } from '../../../cli/ledger-commands.ts';
+import { eventually } from '../../../support/conditions.ts';
+import { startTollgate, temporaryFolder } from '../../../support/processes.ts';
+import { privateRedis } from '../../../support/redis.ts';
+import { runCommand as run } from '../../../support/run-command.ts';
 
 type Entries = Readonly<Record<string, object>>;
 

@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { eventually } from '../../support/conditions.ts';
-import { freePort } from '../../support/free-port.ts';
-import { startGateway, type TestGateway } from '../../support/gateway.ts';
-import { stopwatch } from '../../support/stopwatch.ts';
-import { type RawUpstream, startRawUpstream } from '../../support/upstream.ts';
+import { eventually } from '../../../support/conditions.ts';
+import { freePort } from '../../../support/free-port.ts';
+import { startGateway, type TestGateway } from '../../../support/gateway.ts';
+import { stopwatch } from '../../../support/stopwatch.ts';
+import { type RawUpstream, startRawUpstream } from '../../../support/upstream.ts';
 import {
   asking,
   HANDSHAKE,
@@ -18,7 +18,7 @@ import {
   switching,
   WEBSOCKET_ROUTES,
   type WebSocketUpstream,
-} from '../../support/web-sockets.ts';
+} from '../../../support/web-sockets.ts';
 
 // What a tunnel carries, and what a gateway that joins two connections must not let pass. Attacks: see each test.
 

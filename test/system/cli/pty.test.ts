@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import stringWidth from 'string-width';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { ROOT, runTollgate, startProcess, temporaryFolder } from '../support/processes.ts';
-import { runCommand } from '../support/run-command.ts';
+import { ROOT, runTollgate, startProcess, temporaryFolder } from '../../support/processes.ts';
+import { runCommand } from '../../support/run-command.ts';
 
 // Commands as processes of their own, on a real terminal (`script` of util-linux opens a pseudo-terminal) and in a pipe.
 

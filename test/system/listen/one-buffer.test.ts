@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { createConnection, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
-import { listen } from '../support/listening.ts';
-import { startUpstream } from '../support/upstream.ts';
-import { asking, switching, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
+import { eventually } from '../../support/conditions.ts';
+import { startGateway, type TestGateway } from '../../support/gateway.ts';
+import { listen } from '../../support/listening.ts';
+import { startUpstream } from '../../support/upstream.ts';
+import { asking, switching, WEBSOCKET_ROUTES } from '../../support/web-sockets.ts';
 
 // All connections are read into one buffer. Attack: what is kept of it beyond the read turns into what the next client sends.
 

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { eventually } from '../support/conditions.ts';
-import type { TestGateway } from '../support/gateway.ts';
-import { ask, STORES, startWithAdmin } from './operator.ts';
+import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { eventually } from '../../support/conditions.ts';
+import type { TestGateway } from '../../support/gateway.ts';
 
 const PLANS = `
 plans:

@@ -4,14 +4,14 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { RESOURCES } from '../../src/admin/resources.ts';
-import { SESSION_METHODS } from '../../src/admin/sign-in.ts';
-import { eventually } from '../support/conditions.ts';
-import { PLANS, type TestGateway } from '../support/gateway.ts';
-import { type PrivateRedis, privateRedis, redisCommand } from '../support/redis.ts';
-import { ask, STORES, startWithAdmin, TOKEN, type Told } from './operator.ts';
+import { RESOURCES } from '../../../src/admin/resources.ts';
+import { SESSION_METHODS } from '../../../src/admin/sign-in.ts';
+import { ask, STORES, startWithAdmin, TOKEN, type Told } from '../../admin/operator.ts';
+import { eventually } from '../../support/conditions.ts';
+import { PLANS, type TestGateway } from '../../support/gateway.ts';
+import { type PrivateRedis, privateRedis, redisCommand } from '../../support/redis.ts';
 
-const committed = parse(readFileSync(new URL('../../src/admin/openapi.yaml', import.meta.url), 'utf8'));
+const committed = parse(readFileSync(new URL('../../../src/admin/openapi.yaml', import.meta.url), 'utf8'));
 
 interface Answered {
   readonly headers?: Readonly<Record<string, { required?: boolean; schema: object }>>;

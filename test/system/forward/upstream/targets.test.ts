@@ -4,13 +4,13 @@ import { createServer as createEncryptedServer } from 'node:https';
 import { createServer as createSilentServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { createAuthority } from '../../support/certificates.ts';
-import { eventually } from '../../support/conditions.ts';
-import { atEnd } from '../../support/endings.ts';
-import { startGateway, type TestGateway } from '../../support/gateway.ts';
-import { temporaryFolder } from '../../support/processes.ts';
-import { stopwatch } from '../../support/stopwatch.ts';
-import { startRawUpstream, startUpstream } from '../../support/upstream.ts';
+import { createAuthority } from '../../../support/certificates.ts';
+import { eventually } from '../../../support/conditions.ts';
+import { atEnd } from '../../../support/endings.ts';
+import { startGateway, type TestGateway } from '../../../support/gateway.ts';
+import { temporaryFolder } from '../../../support/processes.ts';
+import { stopwatch } from '../../../support/stopwatch.ts';
+import { startRawUpstream, startUpstream } from '../../../support/upstream.ts';
 
 const LIMITLESS = ['--limit', 'minute=1000000', '--limit', 'day=1000000'];
 

@@ -1,8 +1,8 @@
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { ROOT, type Running, startProcess, startTollgate, temporaryFolder } from '../support/processes.ts';
-import { testRedis } from '../support/redis.ts';
+import { ROOT, type Running, startProcess, startTollgate, temporaryFolder } from '../../support/processes.ts';
+import { testRedis } from '../../support/redis.ts';
 
 // Real processes on a real terminal: `script` of Debian's bsdutils, which every Debian has, runs a program in one.
 

@@ -1,9 +1,19 @@
 import { beforeAll, expect, test } from 'vitest';
-import { eventually } from '../../support/conditions.ts';
-import { askHttp2, metricsOf, openHttp2, startEncrypted } from '../../support/encrypted.ts';
-import { CODE, FLAG, fieldBlock, frame, PREFACE, pseudo, settings, TYPE, uint32 } from '../../support/http2-frames.ts';
-import { openRawSession } from '../../support/raw-http2.ts';
-import { startUpstream, type Upstream } from '../../support/upstream.ts';
+import { eventually } from '../../../support/conditions.ts';
+import { askHttp2, metricsOf, openHttp2, startEncrypted } from '../../../support/encrypted.ts';
+import {
+  CODE,
+  FLAG,
+  fieldBlock,
+  frame,
+  PREFACE,
+  pseudo,
+  settings,
+  TYPE,
+  uint32,
+} from '../../../support/http2-frames.ts';
+import { openRawSession } from '../../../support/raw-http2.ts';
+import { startUpstream, type Upstream } from '../../../support/upstream.ts';
 
 // A client that says GOAWAY, and what it sends behind it.
 

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { EventEmitter } from 'node:events';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
-import { eventually } from '../../support/conditions.ts';
-import { accessLines, askHttp2, metricsOf, openHttp2, startEncrypted } from '../../support/encrypted.ts';
+import { eventually } from '../../../support/conditions.ts';
+import { accessLines, askHttp2, metricsOf, openHttp2, startEncrypted } from '../../../support/encrypted.ts';
 import {
   CODE,
   FLAG,
@@ -15,10 +15,10 @@ import {
   TYPE,
   uint32,
   windowUpdate,
-} from '../../support/http2-frames.ts';
-import { openRawSession, type RawSession } from '../../support/raw-http2.ts';
-import { stopwatch } from '../../support/stopwatch.ts';
-import { startUpstream } from '../../support/upstream.ts';
+} from '../../../support/http2-frames.ts';
+import { openRawSession, type RawSession } from '../../../support/raw-http2.ts';
+import { stopwatch } from '../../../support/stopwatch.ts';
+import { startUpstream } from '../../../support/upstream.ts';
 
 // What one client may cost that sends frames nobody asked for. Each of these ends its session, and nobody else's: one gateway
 // lives through all of them that need no settings of their own.

@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { createConnection, type Socket } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
-import { rawExchange } from '../support/raw-http.ts';
-import { privateRedis } from '../support/redis.ts';
-import { startUpstream, type Upstream } from '../support/upstream.ts';
+import { eventually } from '../../support/conditions.ts';
+import { startGateway, type TestGateway } from '../../support/gateway.ts';
+import { rawExchange } from '../../support/raw-http.ts';
+import { privateRedis } from '../../support/redis.ts';
+import { startUpstream, type Upstream } from '../../support/upstream.ts';
 
 // Clients that go away, in every way there is. What they began is broken off and never completed, their requests are
 // logged as 499 and as no fault of anybody, and nothing stays behind. A client that closes its half is gone too: it is

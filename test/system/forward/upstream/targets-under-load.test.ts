@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { eventually } from '../../support/conditions.ts';
-import { startGateway } from '../../support/gateway.ts';
-import { startUpstream } from '../../support/upstream.ts';
+import { eventually } from '../../../support/conditions.ts';
+import { startGateway } from '../../../support/gateway.ts';
+import { startUpstream } from '../../../support/upstream.ts';
 
 // Of three targets one is killed, brought back, made to hang and slowed while requests run. What clients see then are
 // answers that the contract allows, few of them failures, and everything is as before when the trouble is over.

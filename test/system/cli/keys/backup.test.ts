@@ -1,9 +1,9 @@
 import { existsSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { STORES } from '../../admin/operator.ts';
-import { temporaryFolder } from '../../support/processes.ts';
-import { runCommand } from '../../support/run-command.ts';
+import { STORES } from '../../../admin/operator.ts';
+import { temporaryFolder } from '../../../support/processes.ts';
+import { runCommand } from '../../../support/run-command.ts';
 
 const BACKUP_PASSPHRASE = 'six random words make a passphrase';
 

@@ -1,14 +1,14 @@
 import { once } from 'node:events';
 import { createConnection, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { eventually } from '../support/conditions.ts';
-import { accessLines } from '../support/encrypted.ts';
-import { freePort } from '../support/free-port.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
-import { rawExchange } from '../support/raw-http.ts';
-import { stopwatch } from '../support/stopwatch.ts';
-import { type RawRequest, startRawUpstream } from '../support/upstream.ts';
-import { HANDSHAKE, metric } from '../support/web-sockets.ts';
+import { eventually } from '../../support/conditions.ts';
+import { accessLines } from '../../support/encrypted.ts';
+import { freePort } from '../../support/free-port.ts';
+import { startGateway, type TestGateway } from '../../support/gateway.ts';
+import { rawExchange } from '../../support/raw-http.ts';
+import { stopwatch } from '../../support/stopwatch.ts';
+import { type RawRequest, startRawUpstream } from '../../support/upstream.ts';
+import { HANDSHAKE, metric } from '../../support/web-sockets.ts';
 
 // `retries` of a route, between real sockets. Both targets of an upstream act by one script, a step for each request.
 
