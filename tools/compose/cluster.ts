@@ -59,8 +59,11 @@ async function run(composition: Composition, port: number, checks: Checks): Prom
     await composition.compose('--profile', 'cluster', 'down', '--timeout', '2');
     await up(composition);
     assert.equal(await usedToday(composition, user), 60);
-    const { status } = await ask(port, '/v1/pets', { key: user.key });
-    assert.ok(status === 200 || status === 429, String(status));
+    // HAProxy is ready with its first gateway, which may still be connecting to further nodes of the cluster.
+    await until(async () => {
+      const { status } = await ask(port, '/v1/pets', { key: user.key });
+      assert.ok(status === 200 || status === 429, String(status));
+    });
   });
 }
 
