@@ -2,6 +2,7 @@ import { isIPv4, isIPv6, type Socket } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import type { ClientAddress, ClientRequest } from '../http1/client.ts';
 import { valuesOf } from '../http1/fields.ts';
+import { takeFirstBytes } from './first-bytes.ts';
 
 /**
  * Finds the client's address: the address of the peer or, if the peer is a trusted proxy, the rightmost address in
@@ -207,35 +208,11 @@ export function takeProxyHeader(
   socket: Socket,
   { timeoutMs, refused, done }: { timeoutMs: number; refused: () => void; done: (source: Source | null) => void },
 ): void {
-  let held: Buffer = Buffer.alloc(0);
-  const refuse = () => {
-    refused();
-    socket.destroy();
-  };
-  const late = setTimeout(refuse, timeoutMs);
-  const leave = () => {
-    clearTimeout(late);
-    socket.removeListener('readable', look);
-    socket.removeListener('end', refuse);
-    socket.removeListener('close', leave);
-  };
-  const look = () => {
-    const chunk = socket.read() as Buffer | null;
-    if (chunk === null) return;
-    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+  const read = (held: Buffer) => {
     const header = readProxyHeader(held);
-    if (header.kind === 'partial') return;
-    leave();
-    if (header.kind === 'fault') return refuse();
-    if (header.bytes < held.length) socket.unshift(held.subarray(header.bytes));
-    // Node has to notice first that the last `readable` listener was removed.
-    process.nextTick(() => {
-      if (!socket.destroyed) done(header.source);
-    });
+    return header.kind === 'header' ? { value: header.source, bytes: header.bytes } : header.kind;
   };
-  socket.on('readable', look);
-  socket.once('end', refuse);
-  socket.once('close', leave);
+  takeFirstBytes(socket, { timeoutMs, refused, read, done });
 }
 
 /** Sets the remote address and port of a connection. */

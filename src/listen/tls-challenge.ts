@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { createSecureContext, createServer, type SecureContext, type Server } from 'node:tls';
 import { readClientHello } from './client-hello.ts';
+import { takeFirstBytes } from './first-bytes.ts';
 
 /** The certificate that proves a domain, and its key, in PEM form. */
 export interface ChallengeCertificate {
@@ -43,12 +44,18 @@ export function answerTlsChallenges(options: TlsChallengeOptions): (socket: Sock
     const certificate = await options.certificateFor(domain);
     return certificate === null ? null : contextOf(certificate);
   });
+  const take = async (socket: Socket, serverName: string | null) => {
+    const certificate = serverName === null ? null : await options.certificateFor(serverName).catch(() => null);
+    if (socket.destroyed) return;
+    if (certificate === null) options.pass(socket);
+    else server.emit('connection', socket);
+  };
   return (socket) => {
-    beforeHandshake(socket, options, async (serverName) => {
-      const certificate = serverName === null ? null : await options.certificateFor(serverName).catch(() => null);
-      if (socket.destroyed) return;
-      if (certificate === null) options.pass(socket);
-      else server.emit('connection', socket);
+    takeFirstBytes(socket, {
+      timeoutMs: options.handshakeTimeoutMs,
+      refused: options.onFailure,
+      read: readChallenge,
+      done: (serverName) => void take(socket, serverName),
     });
   };
 }
@@ -82,42 +89,10 @@ function challengeServer(
   return server;
 }
 
-/**
- * Reads the ClientHello and puts it back.
- * @param done gets the server name if the client offers exactly `acme-tls/1`, else null
- */
-function beforeHandshake(
-  socket: Socket,
-  { handshakeTimeoutMs, onFailure }: TlsChallengeOptions,
-  done: (serverName: string | null) => Promise<void>,
-): void {
-  let held: Buffer = Buffer.alloc(0);
-  const refuse = () => {
-    onFailure();
-    socket.destroy();
-  };
-  const late = setTimeout(refuse, handshakeTimeoutMs);
-  const leave = () => {
-    clearTimeout(late);
-    socket.removeListener('readable', look);
-    socket.removeListener('end', refuse);
-    socket.removeListener('close', leave);
-  };
-  const look = () => {
-    const chunk = socket.read() as Buffer | null;
-    if (chunk === null) return;
-    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
-    const opening = readClientHello(held);
-    if (opening.kind === 'partial') return;
-    leave();
-    socket.unshift(held);
-    const isChallenge = opening.kind === 'hello' && opening.protocols.length === 1 && opening.protocols[0] === PROTOCOL;
-    // Node has to notice first that the last `readable` listener was removed.
-    process.nextTick(() => {
-      if (!socket.destroyed) void done(isChallenge ? opening.serverName : null);
-    });
-  };
-  socket.on('readable', look);
-  socket.once('end', refuse);
-  socket.once('close', leave);
+/** The server name of a client that offers exactly `acme-tls/1`, else null. No byte is taken from the TLS that follows. */
+function readChallenge(held: Buffer) {
+  const opening = readClientHello(held);
+  if (opening.kind === 'partial') return opening.kind;
+  const isChallenge = opening.kind === 'hello' && opening.protocols.length === 1 && opening.protocols[0] === PROTOCOL;
+  return { value: isChallenge ? opening.serverName : null, bytes: 0 };
 }
