@@ -1,5 +1,6 @@
 import { defineConfig } from 'vitest/config';
 import { LongestFirst } from './test/support/longest-first.ts';
+import { ROOM } from './test/support/room.ts';
 
 // Where .ci/run reads the results from; nobody else needs the file.
 const report = process.env.TEST_REPORT;
@@ -13,8 +14,9 @@ export default defineConfig({
     // processor each. So a file leaves nothing behind: no fake timer, no variable of the environment, no spy.
     isolate: false,
     // Bounds for a machine that is slow and shared; only a test that fails takes so long.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 60_000 * ROOM,
+    hookTimeout: 60_000 * ROOM,
+    expect: { poll: { timeout: 5_000 * ROOM } },
     // Many tests wait for deadlines rather than for the processor: of two, these take what they have.
     maxWorkers: 5,
     sequence: { sequencer: LongestFirst },

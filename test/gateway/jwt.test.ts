@@ -15,6 +15,7 @@ import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
+import { ROOM } from '../support/room.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const settings = (jwks: string, more = '') =>
@@ -238,7 +239,7 @@ describe('503 identity_unavailable', () => {
     const token = await one.sign();
     expect((await gateway.get('/v1/pets', token)).status).toBe(503);
     await startJwksServer((_request, response) => response.end(jwksOf(one)), gone.port);
-    await expect.poll(async () => (await gateway.get('/v1/pets', token)).status, { timeout: 8_000 }).toBe(200);
+    await expect.poll(async () => (await gateway.get('/v1/pets', token)).status, { timeout: 8_000 * ROOM }).toBe(200);
     await gateway.process.until(/the keys of the tokens' issuer can be had again/);
   });
 
@@ -272,7 +273,7 @@ test('a reload brings an issuer, and one whose keys cannot be used leaves the on
   const token = await one.sign();
   expect((await gateway.get('/v1/pets', token)).status).toBe(401);
   await writeFile(file, `${before}\n${settings(await keyFile(one))}\n`);
-  await expect.poll(async () => (await gateway.get('/v1/pets', token)).status, { timeout: 8_000 }).toBe(200);
+  await expect.poll(async () => (await gateway.get('/v1/pets', token)).status, { timeout: 8_000 * ROOM }).toBe(200);
   await writeFile(file, `${before}\n${settings('/nowhere/jwks.json')}\n`);
   await gateway.process.until(/the changed settings are not taken/);
   expect((await gateway.get('/v1/pets', token)).status).toBe(200);

@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { privateRedis, redisCommand } from '../support/redis.ts';
+import { ROOM } from '../support/room.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 // GET /usage (contract section 4): where a caller stands, from the gateway itself, free of charge.
@@ -72,7 +73,7 @@ describe('a caller with a key', () => {
     // The embedded store shows others what is at most a second old.
     await expect
       .poll(async () => JSON.parse((await gateway.command('usage', id, '--json')).stdout).windows.minute, {
-        timeout: 5_000,
+        timeout: 5_000 * ROOM,
       })
       .toEqual((usage.windows as Record<string, unknown>).minute);
     expect(usage).toMatchObject({ windows: { day: { limit: 'unlimited', used: 0, remaining: 'unlimited' } } });
@@ -94,7 +95,7 @@ describe('a caller with a key', () => {
     expect(days).toMatchObject({ step: 'day', buckets: [{ admitted: expect.any(Number), refused: 0, banned: 0 }] });
     await expect
       .poll(async () => JSON.parse((await gateway.command('usage', id, '--hours', '2', '--json')).stdout), {
-        timeout: 5_000,
+        timeout: 5_000 * ROOM,
       })
       .toEqual(body);
   });
@@ -241,7 +242,7 @@ describe('on Redis', () => {
     const seconds = Math.ceil((performance.now() - beganAtMs) / 1000);
     expect((await scripts()) - before).toBeLessThanOrEqual(seconds + 1);
     await redis.kill();
-    await expect.poll(async () => (await onRedis.get('/usage', key)).status, { timeout: 5_000 }).toBe(503);
+    await expect.poll(async () => (await onRedis.get('/usage', key)).status, { timeout: 5_000 * ROOM }).toBe(503);
     const answer = await onRedis.get('/usage', key);
     expect(await answer.json()).toMatchObject({ code: 'store_unavailable' });
     expect(answer.headers.get('retry-after')).toBe('1');

@@ -9,6 +9,7 @@ import { keyStoreContract } from '../contracts/key-store.ts';
 import { someKey } from '../identify/some-key.ts';
 import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
 import { type PrivateCluster, privateCluster } from '../support/redis-cluster.ts';
+import { ROOM } from '../support/room.ts';
 import { gatewayOn } from './redis-connections.ts';
 
 describe('keys in Redis', () => {
@@ -54,7 +55,7 @@ describe('a search over keys in a Redis Cluster', () => {
   let cluster: PrivateCluster;
   beforeAll(async () => {
     cluster = await privateCluster();
-  }, 60_000);
+  });
 
   test('finds keys on every shard, a page at a time, and knows when they were used', async () => {
     const { redis, circuit, keys } = await gatewayOn(cluster.url);
@@ -266,14 +267,14 @@ describe('a Redis that is away', () => {
     const { key, digest } = someKey();
     await keys.create(key);
     await server.kill();
-    await expect.poll(() => redis.status, { timeout: 5_000 }).not.toBe('ready');
+    await expect.poll(() => redis.status, { timeout: 5_000 * ROOM }).not.toBe('ready');
     const startedMs = performance.now();
     await expect(keys.findByDigest(digest)).rejects.toMatchObject({ code: 'store_unavailable' });
     await expect(keys.create(someKey().key)).rejects.toMatchObject({ code: 'store_unavailable' });
     // Neither call waited for its deadline.
     expect(performance.now() - startedMs).toBeLessThan(1_000);
     await server.restart({ keepData: false });
-    await expect.poll(() => keys.findByDigest(digest).catch(() => 'away'), { timeout: 5_000 }).toBeNull();
+    await expect.poll(() => keys.findByDigest(digest).catch(() => 'away'), { timeout: 5_000 * ROOM }).toBeNull();
   });
 
   test('that is silent costs no call more than the deadline', async () => {
@@ -285,6 +286,6 @@ describe('a Redis that is away', () => {
     // A call that was made again would wait for another deadline.
     expect(performance.now() - startedMs).toBeLessThan(1_000 + 800);
     await server.resume();
-    await expect.poll(() => keys.findByDigest('a').catch(() => 'away'), { timeout: 5_000 }).toBeNull();
+    await expect.poll(() => keys.findByDigest('a').catch(() => 'away'), { timeout: 5_000 * ROOM }).toBeNull();
   });
 });

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { ROOM } from './room.ts';
 
 /** A pause that is longer than asked for by more than this was the machine's: what is waited for had no time to come true. */
 const OVERSLEPT_MS = 20;
@@ -8,8 +9,8 @@ const MOST_PATIENCE = 3;
 /**
  * Waits until `check` passes, that is neither throws nor gives `false`: for what comes true soon without saying when.
  *
- * @param withinMs how long it may take, 15000 unless given: only a failing test waits so long; stalls of this process do not
- *   count, up to twice that
+ * @param withinMs how long it may take, 15000 unless given, times {@link ROOM}: only a failing test waits so long; stalls of
+ *   this process do not count, up to twice that
  * @param everyMs pause between two looks, 10 unless given
  * @returns what `check` gave
  * @throws Error with the reason of the last look, when the time is over
@@ -18,16 +19,17 @@ export async function eventually<T>(
   check: () => T | Promise<T>,
   { withinMs = 15_000, everyMs = 10 }: { readonly withinMs?: number; readonly everyMs?: number } = {},
 ): Promise<Exclude<T, false>> {
-  const latestMs = performance.now() + MOST_PATIENCE * withinMs;
+  const patienceMs = ROOM * withinMs;
+  const latestMs = performance.now() + MOST_PATIENCE * patienceMs;
   let waitedMs = 0;
   for (;;) {
     const lookedAtMs = performance.now();
     const look = await lookOnce(check);
     if ('value' in look) return look.value;
     waitedMs += performance.now() - lookedAtMs;
-    if (waitedMs >= withinMs || performance.now() >= latestMs) {
+    if (waitedMs >= patienceMs || performance.now() >= latestMs) {
       const reason = look.error instanceof Error ? look.error.message : String(look.error);
-      throw new Error(`The condition did not come true within ${withinMs} ms. The last look: ${reason}`, {
+      throw new Error(`The condition did not come true within ${patienceMs} ms. The last look: ${reason}`, {
         cause: look.error,
       });
     }

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { endWithUs } from './end-with-us.ts';
 import { atEnd } from './endings.ts';
+import { ROOM } from './room.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 export { temporaryFolder } from './temporary-folder.ts';
@@ -9,7 +10,7 @@ export { temporaryFolder } from './temporary-folder.ts';
 /** The folder of this checkout. */
 export const ROOT = join(import.meta.dirname, '..', '..');
 
-const STOP_WITHIN_MS = 10_000;
+const STOP_WITHIN_MS = 10_000 * ROOM;
 /** Many processes start at once on few cores: the usual four helper threads of V8 in each cost a fifth of a start more. */
 const FEW_THREADS = '--v8-pool-size=1';
 const INHERITED = ['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR', 'NODE_EXTRA_CA_CERTS'];
@@ -45,13 +46,13 @@ export interface Running {
    * Waits until the output (standard output, then standard error) has what is looked for; output from before the call
    * counts too.
    * @returns the match of a regular expression, or the true value of a predicate
-   * @throws Error with all output, when the process ends first or after `withinMs` (10000 unless told)
+   * @throws Error with all output, when the process ends first or after `withinMs` (10000 unless given) times {@link ROOM}
    */
   until(found: RegExp, options?: { readonly withinMs?: number }): Promise<RegExpExecArray>;
   until<T>(found: (output: string) => T, options?: { readonly withinMs?: number }): Promise<T>;
   signal(signal: NodeJS.Signals): void;
   write(text: string): void;
-  /** SIGTERM, and SIGKILL to it and all that it started when it still runs after `withinMs`, 10000 unless told. */
+  /** SIGTERM, and SIGKILL to it and all that it started when it still runs after `withinMs`, 10000 times {@link ROOM} unless given. */
   stop(withinMs?: number): Promise<Exit>;
 }
 
@@ -146,7 +147,8 @@ class Started implements Running {
         if (result) settle(() => resolve(result as never));
         else if (this.#ended) fail(`The process ended before ${found} was printed`);
       };
-      const late = setTimeout(() => fail(`${found} was not printed within ${withinMs} ms`), withinMs);
+      const patienceMs = ROOM * withinMs;
+      const late = setTimeout(() => fail(`${found} was not printed within ${patienceMs} ms`), patienceMs);
       this.#looks.add(look);
       look();
     });

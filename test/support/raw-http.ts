@@ -1,6 +1,7 @@
 import { createConnection, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ParsedResponse, readResponses } from './http-response.ts';
+import { ROOM } from './room.ts';
 
 export type { ParsedResponse } from './http-response.ts';
 
@@ -42,7 +43,7 @@ export async function rawExchange(
   bytes: string | Uint8Array | readonly (string | Uint8Array)[],
   options: ExchangeOptions = {},
 ): Promise<RawExchange> {
-  const { until = 1, withinMs = 3_000, methods = [], host = '127.0.0.1' } = options;
+  const { until = 1, withinMs = 3_000 * ROOM, methods = [], host = '127.0.0.1' } = options;
   const socket = await connect(port, host);
   const received: Buffer[] = [];
   let closed = false;

@@ -33,7 +33,7 @@ export function ask(
         path,
         method,
         agent: agent ?? false,
-        timeout: 10_000,
+        timeout: 60_000,
         headers: {
           ...(key === undefined ? {} : { Authorization: `Bearer ${key}` }),
           ...(body === undefined
@@ -51,7 +51,7 @@ export function ask(
         );
       },
     );
-    sent.once('timeout', () => sent.destroy(new Error('no answer within 10 s')));
+    sent.once('timeout', () => sent.destroy(new Error('no answer within 60 s')));
     sent.once('error', reject);
     sent.end(body);
   });

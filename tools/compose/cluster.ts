@@ -1,6 +1,6 @@
 // Brings the profile `cluster` of docker-compose.yml up under a name of its own, holds it to what it promises, and removes
-// it again. `node tools/compose/cluster.ts`; needs a container engine, Compose and the base images. Ends within
-// four minutes.
+// it again. `node tools/compose/cluster.ts`; needs a container engine, Compose and the base images. It takes two
+// minutes on a quiet machine, and ends within twenty.
 import assert from 'node:assert/strict';
 import { setTimeout as delay } from 'node:timers/promises';
 import { freePort } from '../../test/support/free-port.ts';
@@ -10,7 +10,7 @@ import { Composition } from './composition.ts';
 import { standIns } from './images.ts';
 
 const PROJECT = 'tollgate-cluster-smoke';
-const WITHIN_MS = 220_000;
+const WITHIN_MS = 1_200_000;
 const NODES = [1, 2, 3, 4, 5, 6].map((number) => `cluster-${number}`);
 
 process.exitCode = await smoke();
@@ -69,7 +69,7 @@ async function run(composition: Composition, port: number, checks: Checks): Prom
 
 async function up(composition: Composition): Promise<void> {
   await composition.compose('--profile', 'cluster', 'up', '-d', 'cluster-haproxy');
-  await composition.untilHealthy('cluster-haproxy', 60_000);
+  await composition.untilHealthy('cluster-haproxy');
 }
 
 function remove(composition: Composition): Promise<string> {
@@ -116,7 +116,7 @@ async function usedToday(composition: Composition, { id }: MadeKey): Promise<num
 
 /** A failover takes a few seconds. */
 async function until(check: () => Promise<unknown>): Promise<void> {
-  const deadlineMs = performance.now() + 20_000;
+  const deadlineMs = performance.now() + 120_000;
   for (;;) {
     try {
       await check();

@@ -80,7 +80,7 @@ interface Rule {
 /** Grafana has read the provisioned dashboard and can ask Prometheus, without anybody logging in. */
 export async function grafanaShowsTheDashboard({ composition, grafanaPort }: Stage): Promise<void> {
   await composition.compose('--profile', 'observe', 'up', '-d', 'grafana');
-  await composition.untilHealthy('grafana', 60_000);
+  await composition.untilHealthy('grafana');
   const shown = await ask(grafanaPort, '/api/dashboards/uid/tollgate');
   assert.equal(shown.status, 200, shown.body);
   const asked = await ask(grafanaPort, '/api/datasources/proxy/uid/prometheus/api/v1/query?query=tollgate_store_up');

@@ -1,5 +1,6 @@
 // Brings docker-compose.yml up under a name of its own, holds it to what it promises, and removes it again.
-// `node tools/compose/smoke.ts`; needs a container engine, Compose and the base images. Ends within four minutes.
+// `node tools/compose/smoke.ts`; needs a container engine, Compose and the base images. It takes two or
+// three minutes on a quiet machine, and ends within twenty.
 import { freePort } from '../../test/support/free-port.ts';
 import { Checks } from './checks.ts';
 import { Composition } from './composition.ts';
@@ -10,7 +11,7 @@ import * as operation from './operation.ts';
 import { type MadeKey, makeKey, type Stage } from './stage.ts';
 
 const PROJECT = 'tollgate-smoke';
-const WITHIN_MS = 220_000;
+const WITHIN_MS = 1_200_000;
 const IMAGES = { prometheus: 'prom/prometheus:v3.5.0', grafana: 'grafana/grafana:12.1.0' };
 
 process.exitCode = await smoke();
@@ -62,7 +63,7 @@ async function run(stage: Stage, checks: Checks, rootAllowed: readonly string[])
   await checks.that('the image holds what runs, and nothing else', () => hardening.imageHoldsWhatRuns(stage, PROJECT));
   const up = () => composition.compose('--profile', 'observe', 'up', '-d', 'haproxy', 'prometheus');
   if ((await checks.that('everything comes up, in order', up)) === null) return;
-  await composition.untilHealthy('haproxy', 60_000);
+  await composition.untilHealthy('haproxy');
   const key = await checks.that('a key is made in a gateway', () => makeKey(stage, '--plan', 'free'));
   if (key === null) return;
   await checks.that('a request with it is metered and reaches the pets', () => operation.requestIsMetered(stage, key));
@@ -84,7 +85,7 @@ async function run(stage: Stage, checks: Checks, rootAllowed: readonly string[])
 }
 
 async function harden(stage: Stage, checks: Checks, rootAllowed: readonly string[]): Promise<void> {
-  await stage.composition.untilHealthy('prometheus', 30_000);
+  await stage.composition.untilHealthy('prometheus');
   await checks.that('no container runs as root', () => hardening.nobodyIsRoot(stage, rootAllowed));
   await checks.that('root filesystems are read-only, capabilities dropped', () => hardening.rootsAreReadOnly(stage));
   await checks.that('each is healthy and has limits of memory and processor', () =>

@@ -1,5 +1,6 @@
 import { defineConfig } from 'vitest/config';
 import base from '../../../vitest.config.ts';
+import { ROOM } from '../../support/room.ts';
 
 /** The tests against Debian's `pebble`, a small ACME server, which `npm test` does not need: `npm run test:acme`. */
 export default defineConfig({
@@ -7,7 +8,7 @@ export default defineConfig({
   test: {
     ...base.test,
     include: ['test/system/acme/*.acme.ts'],
-    testTimeout: 120_000,
+    testTimeout: 120_000 * ROOM,
     // Each has an authority and gateways, which all want the processor.
     maxWorkers: 2,
   },

@@ -4,6 +4,7 @@ import type axe from 'axe-core';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Stand, startStand } from '../../../tools/console/stand.ts';
+import { ROOM } from '../../support/room.ts';
 import { launchBrowser, screensOf, untilDriven, type Visit, visit } from './console-visit.ts';
 
 // The console by keyboard, by screen reader, on a phone, magnified, in the dark and without motion (WCAG 2.2 AA).
@@ -162,7 +163,7 @@ test('with the keyboard alone, an operator signs in, reaches Lift, confirms, and
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   // Its button goes with the row; the focus is at the heading then, and not at the top of the page.
   await page.getByRole('button', { name: "Lift the ban of Jo's pet shop" }).waitFor({ state: 'detached' });
-  await expect.poll(() => focused(page), { timeout: 15_000 }).toBe('Now');
+  await expect.poll(() => focused(page), { timeout: 15_000 * ROOM }).toBe('Now');
   await context.close();
 });
 
@@ -177,7 +178,7 @@ test('the focus stays where it is while live data come in', async () => {
   const name = await focused(page);
   const figure = page.locator('figure.chart .legend');
   const before = await figure.innerText();
-  await expect.poll(() => figure.innerText(), { timeout: 15_000 }).not.toBe(before);
+  await expect.poll(() => figure.innerText(), { timeout: 15_000 * ROOM }).not.toBe(before);
   expect(await focused(page)).toBe(name);
   await page.goto('/console/live');
   const caller = page

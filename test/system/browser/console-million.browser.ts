@@ -4,6 +4,7 @@ import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { type Stand, startStand } from '../../../tools/console/stand.ts';
+import { ROOM } from '../../support/room.ts';
 import { launchBrowser, type Visit, visit } from './console-visit.ts';
 
 // The screen Keys with a million keys in the store.
@@ -12,7 +13,7 @@ const KEYS = 1_000_000;
 const AT_ONCE = 50_000;
 const SHOWN_WITHIN_MS = 5_000;
 /** For a busy machine: the gateway answers a part of a search after a second at most. */
-const PATIENCE = { timeout: 15_000 };
+const PATIENCE = { timeout: 15_000 * ROOM };
 
 let browser: Browser;
 let stand: Stand;
@@ -67,7 +68,7 @@ test('a whole secret finds its key at once among a million', async () => {
 test('the last key by its age is found by a part of its name', async () => {
   const { page } = admin;
   await page.getByRole('searchbox', { name: 'Search' }).fill('The very last of all');
-  await page.getByRole('link', { name: 'The very last of all' }).waitFor({ timeout: 60_000 });
+  await page.getByRole('link', { name: 'The very last of all' }).waitFor({ timeout: 60_000 * ROOM });
 });
 
 /**

@@ -3,6 +3,7 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { type EmbeddedStand, startEmbeddedStand } from '../../../tools/console/stand.ts';
 import { listen } from '../../support/listening.ts';
+import { ROOM } from '../../support/room.ts';
 import { launchBrowser, REBOUND, type Visit, visit } from './console-visit.ts';
 
 // Attack: a signed-in admin opens a page of an attacker. It comes from another port of the same host, which browsers call
@@ -136,7 +137,7 @@ test('a link or an image of another origin gets no data of the API, and the cons
     await page.evaluate((href) => {
       document.body.append(Object.assign(document.createElement('a'), { href, textContent: 'A link' }));
     }, url);
-    const response = page.waitForResponse((one) => one.url() === url, { timeout: 30_000 });
+    const response = page.waitForResponse((one) => one.url() === url, { timeout: 30_000 * ROOM });
     await page.getByRole('link', { name: 'A link' }).click();
     return (await response).status();
   };

@@ -1,6 +1,7 @@
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Stand, startStand } from '../../../tools/console/stand.ts';
+import { ROOM } from '../../support/room.ts';
 import { launchBrowser, screensOf, untilDriven, type Visit, visit } from './console-visit.ts';
 
 // Redis is killed while every screen is open, and comes back. One story: each test begins where the one before it ended.
@@ -106,7 +107,8 @@ test('while Redis is away, a change is refused in words, and its dialog keeps wh
 
 test('when Redis is back, every screen recovers by itself and nothing typed is lost', async () => {
   await stand.redis.launchAgain({ keepData: true });
-  for (const page of pages.values()) await expect.poll(() => page.getByText(AWAY).count(), { timeout: 30_000 }).toBe(0);
+  for (const page of pages.values())
+    await expect.poll(() => page.getByText(AWAY).count(), { timeout: 30_000 * ROOM }).toBe(0);
   for (const { name, shown } of screensOf(stand)) {
     await shown(pages.get(name)!);
     const opened = pages.get(`${name}, opened in the outage`);

@@ -1,6 +1,7 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type EmbeddedStand, type Stand, startEmbeddedStand, startStand } from '../../../tools/console/stand.ts';
+import { ROOM } from '../../support/room.ts';
 import { launchBrowser, screensOf, untilDriven, type Visit, visit } from './console-visit.ts';
 
 // What each screen shows, loads and leaves out, in a real browser before real gateways.
@@ -84,7 +85,7 @@ describe.each([
       .getByRole('row', { name: /Paws & Claws/ })
       .waitFor();
     await expect
-      .poll(() => page.getByRole('listitem').filter({ hasText: 'In force' }).count(), { timeout: 15_000 })
+      .poll(() => page.getByRole('listitem').filter({ hasText: 'In force' }).count(), { timeout: 15_000 * ROOM })
       .toBe(gateways);
   });
 

@@ -4,6 +4,7 @@ import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { PEOPLE, type Stand, startStand } from '../../../tools/console/stand.ts';
 import { startTollgate } from '../../support/processes.ts';
+import { ROOM } from '../../support/room.ts';
 import { launchBrowser, signIn, visit } from './console-visit.ts';
 
 // Who comes in, and until when.
@@ -137,7 +138,7 @@ test('a token that is removed from the file ends the sessions that it began', as
   const { viewer, admin } = stand.tokens;
   const listed = `- { name: vera, role: viewer, token: ${viewer} }\n- { name: ada, role: admin, token: ${admin} }\n`;
   await writeFile(join(stand.folder, 'tokens.yaml'), listed, { mode: 0o600 });
-  await page.getByText('Your session has ended.').waitFor({ timeout: 30_000 });
+  await page.getByText('Your session has ended.').waitFor({ timeout: 30_000 * ROOM });
   await signIn(page, stand.tokens.operator);
   await page.getByRole('alert').waitFor();
   await context.close();

@@ -48,4 +48,4 @@ test('the history is the sum of what was admitted, over a kill -9 of Redis, an o
   await third.command('keys', 'revoke', id);
   await third.command('keys', 'delete', id, '--yes');
   expect(await stand.redisSays('EXISTS', name)).toBe(0);
-}, 60_000);
+});

@@ -8,6 +8,7 @@ import { buildBinary } from '../../../tools/package/binary.ts';
 import { eventually } from '../../support/conditions.ts';
 import { ROOT, type Running, startProcess, temporaryFolder } from '../../support/processes.ts';
 import { privateRedis } from '../../support/redis.ts';
+import { ROOM } from '../../support/room.ts';
 import { describedSettings, expectChecked } from './described-settings.ts';
 
 // The executable of `npm run build:binary`, started in a folder that has nothing else, and without Node.js on the PATH.
@@ -24,7 +25,7 @@ beforeAll(async () => {
   binary = join(await temporaryFolder(), 'a-name-of-its-own');
   await buildBinary(binary);
   folder = await temporaryFolder();
-}, 300_000);
+}, 300_000 * ROOM);
 
 function start(args: readonly string[], env: Record<string, string> = {}): Running {
   return startProcess(binary, args, { cwd: folder, env: { ...FREE, PATH: '/nowhere', ...env } });

@@ -7,6 +7,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import manifest from '../../../package.json' with { type: 'json' };
 import { buildPackage } from '../../../tools/package/build.ts';
 import { ROOT, type Running, startProcess, temporaryFolder } from '../../support/processes.ts';
+import { ROOM } from '../../support/room.ts';
 import { describedSettings, expectChecked } from './described-settings.ts';
 
 // The package as people get it: built, packed, and installed from the tarball into a folder that has nothing else.
@@ -30,7 +31,7 @@ beforeAll(async () => {
     env: { ...process.env, PATH },
   });
   installed = join(folder, 'node_modules', 'tollgate');
-}, 180_000);
+}, 180_000 * ROOM);
 
 function start(program: string, args: readonly string[], env: Record<string, string> = {}, cwd = folder): Running {
   return startProcess(program, args, { cwd, env: { PATH, ...env } });

@@ -5,6 +5,7 @@ import { startGateway } from '../../support/gateway.ts';
 import { listen } from '../../support/listening.ts';
 import { runTollgate, startTollgate, temporaryFolder } from '../../support/processes.ts';
 import { privateRedis, redisCommand } from '../../support/redis.ts';
+import { ROOM } from '../../support/room.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
 const KEY_PEPPER = 'a pepper that only the tests use';
@@ -97,7 +98,7 @@ test('a wrong password is said, and the gateway waits for the right one (reliabi
   expect(gateway.process.stdout).toMatch(/refuses us \(WRONGPASS\)\. Check user and password in REDIS_URL/);
   await redisCommand(url, 'CONFIG', 'SET', 'requirepass', 'wrong');
   await expect
-    .poll(async () => (await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`)).status, { timeout: 5_000 })
+    .poll(async () => (await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`)).status, { timeout: 5_000 * ROOM })
     .toBe(200);
 });
 
@@ -125,7 +126,7 @@ describe('a Redis that may drop bans to make room', () => {
     };
     const before = await looks();
     await redisCommand(url, 'CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-    await expect.poll(looks, { timeout: 5_000 }).toBeGreaterThan(before);
+    await expect.poll(looks, { timeout: 5_000 * ROOM }).toBeGreaterThan(before);
     expect(gateway.process.stdout.match(/Set `maxmemory-policy noeviction`/g)).toHaveLength(1);
   });
 
@@ -173,7 +174,7 @@ test('under an ACL from before there were histories limits and bans hold, none i
   ]);
   // The refusals are noted all the same.
   await expect
-    .poll(async () => JSON.parse((await gateway.command('now', '--json')).stdout), { timeout: 10_000 })
+    .poll(async () => JSON.parse((await gateway.command('now', '--json')).stdout), { timeout: 10_000 * ROOM })
     .toMatchObject([{ id, state: 'banned' }]);
   await redisCommand(url, 'ACL', 'SETUSER', new URL(url).username, '+getrange', '+bitfield');
   expect((await runTollgate(['bans', 'list', '--json'], { env })).stderr).toBe('');

@@ -60,4 +60,4 @@ test('a target that is killed, restarted, hung and slowed under load costs few r
   expect(failed / total()).toBeLessThan(0.02);
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
   expect(metrics).toMatch(/^tollgate_upstream_in_flight\{upstream="store"\} 0$/m);
-}, 90_000);
+});
