@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Role } from '../config/admin-tokens.ts';
+import { CONSOLE_COOKIE } from '../http1/console-cookies.ts';
 import type { TokenIdentity } from './admin-tokens.ts';
 import type { Identity } from './call.ts';
 
@@ -202,7 +203,7 @@ function digestOf(secret: string): string {
  * host of the domain can set it.
  */
 function cookieName(isTls: boolean): string {
-  return isTls ? '__Host-tollgate' : 'tollgate';
+  return isTls ? CONSOLE_COOKIE.encrypted : CONSOLE_COOKIE.plain;
 }
 
 /** The Set-Cookie field of a session. It has no Max-Age: the cookie also goes when the browser is closed. */

@@ -1,3 +1,5 @@
+import { setsConsoleCookie, withoutConsoleCookies } from './console-cookies.ts';
+
 /** A case-insensitive set of header field names. Most names outside it are ruled out by length and first letter alone. */
 export class FieldNames {
   readonly #names: ReadonlySet<string>;
@@ -155,7 +157,10 @@ export function requestFields(
       else if (lowerName === 'x-forwarded-host') host = value;
       else fields.push(name, value);
     } else if (as.isTraced && TRACE.has(name)) continue;
-    else if (isForwardable(name, connectionNames)) {
+    else if (isCookie(name)) {
+      const cookies = withoutConsoleCookies(value);
+      if (cookies !== '' && isForwardable(name, connectionNames)) fields.push(name, cookies);
+    } else if (isForwardable(name, connectionNames)) {
       fields.push(name, as.keyPlaces !== null && isReferer(name) ? refererWithoutKeys(value, as.keyPlaces) : value);
     }
   }
@@ -186,7 +191,8 @@ export function reservedByFolding(name: string): string | null {
 }
 
 /**
- * The upstream's fields that go to the client: hop-by-hop ones and those the gateway writes itself are dropped.
+ * The upstream's fields that go to the client: hop-by-hop ones, those the gateway writes itself, and cookies of the console
+ * are dropped.
  * @param fields names and values alternating, as they were received
  * @param alsoOwn names that the gateway also sets in this response
  * @param status a 1xx or 204 must not have Content-Length (RFC 9110 section 8.6), whatever the upstream sends
@@ -203,7 +209,8 @@ export function responseFields(fields: readonly string[], alsoOwn: FieldNames, s
     const name = fields[i]!;
     if (isContentLength(name)) {
       if (status < 200 || status === 204) continue;
-    } else if (REPLACED.has(name) || alsoOwn.has(name) || listed?.has(name.toLowerCase())) continue;
+    } else if (isSetCookie(name) && setsConsoleCookie(fields[i + 1]!)) continue;
+    else if (REPLACED.has(name) || alsoOwn.has(name) || listed?.has(name.toLowerCase())) continue;
     kept.push(name, fields[i + 1]!);
   }
   return kept;
@@ -224,6 +231,14 @@ function isForwardable(name: string, listed: ReadonlySet<string>): boolean {
 
 function isVia(name: string): boolean {
   return name.length === 3 && name.toLowerCase() === 'via';
+}
+
+function isCookie(name: string): boolean {
+  return name.length === 6 && name.toLowerCase() === 'cookie';
+}
+
+function isSetCookie(name: string): boolean {
+  return name.length === 10 && name.toLowerCase() === 'set-cookie';
 }
 
 function isReferer(name: string): boolean {

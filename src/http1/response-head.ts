@@ -1,3 +1,4 @@
+import { setsConsoleCookie } from './console-cookies.ts';
 import { TOKEN, TOKEN_CHARACTER, VALUE } from './fields.ts';
 import { FieldNames, RESPONSE_FIELDS_NOT_FORWARDED } from './forwarded-fields.ts';
 
@@ -143,7 +144,7 @@ const NONE: readonly string[] = Object.freeze([]);
 
 const [KEPT, DROPPED, ODD] = [0, 1, 2];
 /** The fields that are examined. All others are forwarded unexamined. */
-const EXAMINED = new FieldNames([...RESPONSE_FIELDS_NOT_FORWARDED, 'content-length', 'date', 'close']);
+const EXAMINED = new FieldNames([...RESPONSE_FIELDS_NOT_FORWARDED, 'content-length', 'date', 'close', 'set-cookie']);
 
 /**
  * Reads a head of the common form, whose field lines can be forwarded to the client as text. It accepts only heads that
@@ -232,6 +233,8 @@ class PlainHead implements ResponseHead, ResponseLines {
       case 'close':
         // `Connection: close` would list this field.
         return ODD;
+      case 'set-cookie':
+        return setsConsoleCookie(head.slice(colon + 2, end)) ? DROPPED : KEPT;
       case 'keep-alive':
         // Attack: collecting a thousand of these fields one by one would take quadratic time.
         if (this.keepAlive !== NONE) return ODD;

@@ -1,0 +1,35 @@
+/**
+ * The cookies of the console's sessions. Browsers separate cookies by host name, not by port, and SameSite does not separate
+ * ports either. So a browser that is signed in to the console sends its cookie to the public port of the same host as well.
+ *
+ * Attack: the gateway forwards that cookie, and the service, or whoever reads its logs, changes keys with it. Or the service
+ * sets a cookie of that name, and the operator's next sign-in is worth nothing.
+ *
+ * So no cookie of these names passes the gateway in either direction.
+ */
+export const CONSOLE_COOKIE = { plain: 'tollgate', encrypted: '__Host-tollgate' } as const;
+
+const NAMES: readonly string[] = Object.values(CONSOLE_COOKIE);
+/** In each of the names: most values are settled by it alone. */
+const COMMON = 'tollgate';
+/** A browser sends a cookie that was set without a name, as `=a=b`, in the form `a=b`. */
+const BEFORE_NAME = /^[=\s]+/;
+
+/** Whether a Set-Cookie field sets a cookie of the console. */
+export function setsConsoleCookie(value: string): boolean {
+  return value.includes(COMMON) && isConsoleCookie(value);
+}
+
+/** The Cookie field without the cookies of the console; empty if it has no others. */
+export function withoutConsoleCookies(value: string): string {
+  if (!value.includes(COMMON)) return value;
+  const pairs = value.split(';');
+  const kept = pairs.filter((pair) => !isConsoleCookie(pair));
+  return kept.length === pairs.length ? value : kept.join(';').trim();
+}
+
+/** @param pair a cookie, with what Set-Cookie may have behind it */
+function isConsoleCookie(pair: string): boolean {
+  const name = pair.replace(BEFORE_NAME, '').split(/[=;]/, 1)[0]!.trim();
+  return NAMES.includes(name);
+}
