@@ -38,6 +38,8 @@ export type FailureCode =
   | 'pepper_mismatch'
   /** The store holds something that this version cannot read. */
   | 'store_corrupt'
+  /** The embedded store lacks changes that it acknowledged. */
+  | 'store_rolled_back'
   /** The process cannot listen on an address. */
   | 'cannot_listen'
   /** None of a gateway's workers could be started. */

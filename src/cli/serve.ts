@@ -6,6 +6,13 @@ import type { Command } from './terminal/command.ts';
 import { JSON_LOG, withLog } from './terminal/log.ts';
 import { OF_GATEWAY } from './terminal/variables.ts';
 
+/** The option by which the embedded store is used although it lacks what it acknowledged. */
+export const ACCEPT_ROLLBACK = {
+  type: 'boolean',
+  about:
+    'Starts although the embedded store lacks changes that it acknowledged, because its -wal file was damaged or an older copy was put in its place. Once: from then on it counts as whole.',
+} as const;
+
 /** `tollgate serve`: runs the gateway alone (contract section 1). */
 export const serve: Command = {
   name: 'serve',
@@ -15,6 +22,7 @@ export const serve: Command = {
   options: {
     check: { type: 'boolean', about: 'Checks all settings, as `tollgate gateway check` does, and starts nothing.' },
     json: { ...JSON_LOG, about: `${JSON_LOG.about} With --check: prints the report as JSON.` },
+    'accept-rollback': ACCEPT_ROLLBACK,
     strict: { type: 'boolean', about: 'With --check: warnings make the exit code 1 too.' },
   },
   examples: [
@@ -34,7 +42,13 @@ export const serve: Command = {
     const signalled = untilSignalled();
     const configuration = await configurationFrom(terminal.env);
     return withLog(terminal, words, configuration.settings, async (log) =>
-      serveUntil(signalled, await startGateway(configuration, terminal.env, { terminal: log })),
+      serveUntil(
+        signalled,
+        await startGateway(configuration, terminal.env, {
+          terminal: log,
+          acceptsRollback: options['accept-rollback'] === true,
+        }),
+      ),
     );
   },
 };

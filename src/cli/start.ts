@@ -16,6 +16,7 @@ import { startGateway } from '../serve/start-gateway.ts';
 import type { LogRecord } from '../telemetry/terminal-line.ts';
 import { commandOf, type DemoKey, greetingOf, hintFor, reminderOf, type Surroundings } from './first-steps.ts';
 import { recorded, resultOfKey } from './recorded-change.ts';
+import { ACCEPT_ROLLBACK } from './serve.ts';
 import type { Command } from './terminal/command.ts';
 import { JSON_LOG, withLog } from './terminal/log.ts';
 import { OF_GATEWAY } from './terminal/variables.ts';
@@ -33,7 +34,7 @@ export const start: Command = {
   positionals: [],
   environment: [...OF_GATEWAY, 'PETS_PORT'],
   examples: ['tollgate start', 'tollgate start --json', 'PORT=8081 ADMIN_PORT=9091 PETS_PORT=9001 tollgate start'],
-  options: { json: JSON_LOG },
+  options: { json: JSON_LOG, 'accept-rollback': ACCEPT_ROLLBACK },
   async run(words, terminal) {
     const signalled = untilSignalled();
     const given = terminal.env;
@@ -58,7 +59,11 @@ export const start: Command = {
       const command = commandOf(settings);
       const hints = { ...configuration.settings, hintFor: (record: LogRecord) => hintFor(record, command) };
       return await withLog(terminal, words, hints, async (log) => {
-        const gateway = await startGateway(configuration, env, { hasSignInLinks, terminal: log });
+        const gateway = await startGateway(configuration, env, {
+          hasSignInLinks,
+          terminal: log,
+          acceptsRollback: words.options['accept-rollback'] === true,
+        });
         const greeted = demoKeys(env).then((keys) => {
           const surroundings: Surroundings = {
             origin: upstreamUrlOf(gateway.host, gateway.port, gateway.scheme),

@@ -12,6 +12,7 @@ import { addressOf, dial } from '../forward/upstream/dial.ts';
 import { checkPeppers } from '../identify/pepper-record.ts';
 import { checkNodeInternals } from '../io/node-internals.ts';
 import { openFilesLimit } from '../listen/open-files.ts';
+import { insistOnAcknowledged } from '../stores/embedded/acknowledged.ts';
 import { openDatabase } from '../stores/embedded/database.ts';
 import { EmbeddedPepperRecord, peppersOf } from '../stores/embedded/pepper.ts';
 import { connectRedis, describeAddress, readRedisUrl, untilReady } from '../stores/redis/connection.ts';
@@ -93,7 +94,9 @@ async function* findingsOfEmbedded({ dataFolder, peppers }: Settings): AsyncGene
   try {
     const db = openDatabase(dataFolder);
     try {
-      yield { check: 'store', state: 'ok', message: `The embedded store in ${dataFolder} can be opened.` };
+      const older = insistOnAcknowledged(db, false);
+      if (older !== null) yield { check: 'store', state: 'warn', message: older };
+      else yield { check: 'store', state: 'ok', message: `The embedded store in ${dataFolder} can be opened.` };
       const record = new EmbeddedPepperRecord(db);
       yield await findingOfPepper(record, peppersOf(dataFolder, db, peppers));
     } finally {

@@ -60,6 +60,8 @@ export interface GatewayOptions {
   readonly followsFiles?: boolean;
   /** Whether bans on the embedded store end when `Date` is set forward, as in a test that fakes it. */
   readonly followsDate?: boolean;
+  /** Whether the embedded store may lack changes that it acknowledged (`--accept-rollback`). */
+  readonly acceptsRollback?: boolean;
   /** The terminal that shows the log. Null if standard output gets the log as JSON. The caller closes it. */
   readonly terminal?: TerminalLog | null;
 }
@@ -84,6 +86,7 @@ export async function runGateway(
     hasSignInLinks = false,
     followsFiles = true,
     followsDate = false,
+    acceptsRollback = false,
     terminal = null,
   }: GatewayOptions = {},
 ): Promise<OwnGateway> {
@@ -114,6 +117,7 @@ export async function runGateway(
       hasSignInLinks,
       followsFiles,
       followsDate,
+      acceptsRollback,
     });
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
     const stop = async (): Promise<ExitCode> => {
@@ -137,32 +141,37 @@ interface StartOptions {
   readonly hasSignInLinks: boolean;
   readonly followsFiles: boolean;
   readonly followsDate: boolean;
+  readonly acceptsRollback: boolean;
 }
 
 async function start(
   live: LiveSettings,
   log: GatewayLog,
-  { metricsRef, closers, env, context, hasSignInLinks, followsFiles, followsDate }: StartOptions,
+  { metricsRef, closers, env, context, hasSignInLinks, followsFiles, followsDate, acceptsRollback }: StartOptions,
 ) {
   const { settings } = live;
   const ownShareOf = (whole: Settings) => context?.share(whole) ?? whole;
   const access =
     context === null ? await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }) : null;
   closers.push(() => access?.close());
-  const stores = await openGatewayStores(settings, {
-    onStoreChange: (state, { reason, lastsMs }) => {
-      if (state === 'away')
-        log.logger.error({ store: state, reason, onFailure: settings.redis.onFailure }, 'the store is away');
-      else log.logger.info({ store: state, reason, awayMs: lastsMs }, 'the store is back');
+  const stores = await openGatewayStores(
+    settings,
+    {
+      onStoreChange: (state, { reason, lastsMs }) => {
+        if (state === 'away')
+          log.logger.error({ store: state, reason, onFailure: settings.redis.onFailure }, 'the store is away');
+        else log.logger.info({ store: state, reason, awayMs: lastsMs }, 'the store is back');
+      },
+      onFailure: (error) => log.logger.error({ err: error }, 'the store failed'),
+      onFailedWrite: () => metricsRef.current?.storeFailed(),
+      onPepperMismatch: (failure) => {
+        if (failure !== null) log.logger.error({ pepper: 'mismatch', reason: failure.message }, 'the pepper is wrong');
+        else log.logger.info({ pepper: 'right' }, 'the pepper is right again');
+      },
+      onWarning: (sentence) => log.logger.warn(sentence),
     },
-    onFailure: (error) => log.logger.error({ err: error }, 'the store failed'),
-    onFailedWrite: () => metricsRef.current?.storeFailed(),
-    onPepperMismatch: (failure) => {
-      if (failure !== null) log.logger.error({ pepper: 'mismatch', reason: failure.message }, 'the pepper is wrong');
-      else log.logger.info({ pepper: 'right' }, 'the pepper is right again');
-    },
-    onWarning: (sentence) => log.logger.warn(sentence),
-  });
+    { acceptsRollback },
+  );
   closers.push(() => stores.close());
   const certificates = await openPublicCertificates(settings.listen, stores, {
     log,

@@ -64,11 +64,18 @@ export interface StoreEvents {
 /**
  * Opens the store that the settings name: Redis if REDIS_URL is set, else the embedded store, which only one gateway at a
  * time may own. Redis may be away (contract section 6).
- * @throws Failure `store_owned`, `store_corrupt`, `pepper_mismatch`, `bad_settings` (also for a Redis whose version or
+ * @param acceptsRollback whether the embedded store may lack writes that it acknowledged
+ * @throws Failure `store_owned`, `store_corrupt`, `store_rolled_back`, `pepper_mismatch`, `bad_settings` (also for a Redis whose version or
  *   settings make counts unreliable)
  */
-export async function openGatewayStores(settings: Settings, events: StoreEvents): Promise<GatewayStores> {
-  return settings.redis.url === null ? openEmbedded(settings, events) : openRedis(settings, settings.redis.url, events);
+export async function openGatewayStores(
+  settings: Settings,
+  events: StoreEvents,
+  { acceptsRollback = false }: { readonly acceptsRollback?: boolean } = {},
+): Promise<GatewayStores> {
+  return settings.redis.url === null
+    ? openEmbedded(settings, events, acceptsRollback)
+    : openRedis(settings, settings.redis.url, events);
 }
 
 /** After so many failed calls in a row no request waits for Redis until a probe succeeds (contract section 6). */
@@ -209,10 +216,13 @@ function withoutCommand(error: Error): Error {
   return Object.assign(new Error(message), { stack }, 'code' in error ? { code: error.code } : {});
 }
 
-async function openEmbedded(settings: Settings, events: StoreEvents): Promise<GatewayStores> {
+async function openEmbedded(settings: Settings, events: StoreEvents, acceptsRollback: boolean): Promise<GatewayStores> {
   const { dataFolder, peppers: given, redis } = settings;
   const [
-    { openDatabase, ownStore },
+    { damageIn, neverWait, openDatabase },
+    { ownStore },
+    { insistOnAcknowledged },
+    { Checkpoints },
     { EmbeddedPepperRecord, peppersOf },
     { EmbeddedChanges, EmbeddedKeys },
     { EmbeddedLedger },
@@ -223,6 +233,9 @@ async function openEmbedded(settings: Settings, events: StoreEvents): Promise<Ga
     { EmbeddedFleet },
   ] = await Promise.all([
     import('../stores/embedded/database.ts'),
+    import('../stores/embedded/owner.ts'),
+    import('../stores/embedded/acknowledged.ts'),
+    import('../stores/embedded/checkpoints.ts'),
     import('../stores/embedded/pepper.ts'),
     import('../stores/embedded/keys.ts'),
     import('../stores/embedded/ledger.ts'),
@@ -232,9 +245,11 @@ async function openEmbedded(settings: Settings, events: StoreEvents): Promise<Ga
     import('../stores/embedded/audit.ts'),
     import('../stores/embedded/fleet.ts'),
   ]);
-  const owner = ownStore(dataFolder);
+  const owner = await ownStore(dataFolder);
   try {
     const db = openDatabase(dataFolder);
+    const older = insistOnAcknowledged(db, acceptsRollback);
+    if (older !== null) events.onWarning?.(older);
     const peppers = peppersOf(dataFolder, db, given);
     const pepperWatch = new PepperWatch({
       record: new EmbeddedPepperRecord(db),
@@ -253,6 +268,7 @@ async function openEmbedded(settings: Settings, events: StoreEvents): Promise<Ga
       onChange: outages.changed,
       onFailedWrite: (error) => events.onFailedWrite?.(error),
       onLoss: events.onFailure,
+      insistOnOwner: owner.insist,
     });
     const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
     // A command may delete a key while the gateway runs. The gateway must then forget its counters, or the next snapshot
@@ -260,6 +276,8 @@ async function openEmbedded(settings: Settings, events: StoreEvents): Promise<Ga
     changes.subscribe(({ kind, keyId }) => {
       if (kind === 'key' && keyId !== null) void forgetIfDeleted(keyId, keys, ledger).catch(events.onFailure);
     });
+    const checkpoints = new Checkpoints(db);
+    neverWait(db);
     return {
       keys,
       ledger,
@@ -283,13 +301,14 @@ async function openEmbedded(settings: Settings, events: StoreEvents): Promise<Ga
         pepperWatch.close();
         changes.close();
         ledger.close();
+        checkpoints.close();
         db.close();
         owner.release();
       },
     };
   } catch (error) {
     owner.release();
-    throw error;
+    throw damageIn(error, dataFolder);
   }
 }
 

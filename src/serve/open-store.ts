@@ -9,8 +9,9 @@ import { Failure } from '../failure.ts';
 import type { KeyStore, StoreChange } from '../identify/key-store.ts';
 import { checkPeppers, type PepperHistory, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
+import { insistOnAcknowledged } from '../stores/embedded/acknowledged.ts';
 import { EmbeddedAudit } from '../stores/embedded/audit.ts';
-import { openDatabase } from '../stores/embedded/database.ts';
+import { damageIn, openDatabase } from '../stores/embedded/database.ts';
 import { EmbeddedDeprecatedCalls } from '../stores/embedded/deprecated-calls.ts';
 import { EmbeddedHistory } from '../stores/embedded/history.ts';
 import { EmbeddedChanges, EmbeddedKeys } from '../stores/embedded/keys.ts';
@@ -137,11 +138,12 @@ async function checkedPeppers(record: PepperStore, peppers: readonly string[], w
 async function openEmbedded({ dataFolder, peppers: given }: Settings, writes: Writes): Promise<Opened> {
   const db = openDatabase(dataFolder);
   try {
+    const older = insistOnAcknowledged(db, false);
     const peppers = peppersOf(dataFolder, db, given);
     const { pepperWarnings, ...pepper } = await checkedPeppers(new EmbeddedPepperRecord(db), peppers, writes);
     const changes = new EmbeddedChanges({ db });
     return {
-      warnings: pepperWarnings,
+      warnings: [...(older === null ? [] : [older]), ...pepperWarnings],
       ...pepper,
       keys: new EmbeddedKeys({ db, changes }),
       audit: new EmbeddedAudit({ db, wallMs: () => Date.now() }),
@@ -151,7 +153,7 @@ async function openEmbedded({ dataFolder, peppers: given }: Settings, writes: Wr
     };
   } catch (error) {
     db.close();
-    throw error;
+    throw damageIn(error, dataFolder);
   }
 }
 

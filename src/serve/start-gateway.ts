@@ -12,12 +12,12 @@ const ONE_WORKER =
  * one quota.
  *
  * The undocumented parts of Node that the gateway uses are tried here, once: workers run the same Node.js.
- * @throws Failure `store_owned`, `store_corrupt`, `cannot_listen`, `no_worker`, `bad_settings`, `unsupported_node`
+ * @throws Failure `store_owned`, `store_corrupt`, `store_rolled_back`, `cannot_listen`, `no_worker`, `bad_settings`, `unsupported_node`
  */
 export async function startGateway(
   configuration: Configuration,
   env: NodeJS.ProcessEnv,
-  options: Pick<GatewayOptions, 'hasSignInLinks' | 'terminal'> = {},
+  options: Pick<GatewayOptions, 'hasSignInLinks' | 'terminal' | 'acceptsRollback'> = {},
 ): Promise<RunningGateway> {
   const { workers, redis, listen } = configuration.settings;
   const lacking = await checkNodeInternals({ tls: listen.tls !== null, http2: listen.http2 !== null });

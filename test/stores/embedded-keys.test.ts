@@ -71,6 +71,7 @@ describe('keys in the embedded store', () => {
       'tollgate.db': '600',
       'tollgate.db-shm': '600',
       'tollgate.db-wal': '600',
+      'tollgate.db.acknowledged': '600',
       'tollgate.pepper': '600',
     });
   });

@@ -1,7 +1,7 @@
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
 import { bucketsOf } from '../../src/admit/history.ts';
-import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { neverWait, openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedHistory } from '../../src/stores/embedded/history.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { allowance } from '../support/allowance.ts';
@@ -14,6 +14,7 @@ test('refusals wait for no other process, and count once although they are repor
   const db = openDatabase(await temporaryFolder());
   const ledger = new EmbeddedLedger({ db, wallMs });
   const history = new EmbeddedHistory({ db, wallMs, live: ledger.histories });
+  neverWait(db);
   const other = new DatabaseSync(db.location()!);
   atEnd(() => {
     ledger.close();

@@ -5,9 +5,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { DURABLE, NothingDone } from '../../src/admit/ledger.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
-import { openDatabase, ownStore } from '../../src/stores/embedded/database.ts';
+import { neverWait, openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedChanges, EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { EmbeddedLedger, EmbeddedLedgerView } from '../../src/stores/embedded/ledger.ts';
+import { ownStore } from '../../src/stores/embedded/owner.ts';
 import { ledgerContract } from '../contracts/ledger.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
@@ -45,6 +46,7 @@ function gatewayIn(folder: string, wallMs = () => Date.now(), { isDeaf = false, 
     onFailedWrite: (error) => failedWrites.push(error),
     onLoss: (error) => complaints.push(error),
   });
+  neverWait(db);
   if (!isDeaf) changes.subscribe(() => ledger.applyChanges());
   let isClosed = false;
   const close = () => {
@@ -485,29 +487,29 @@ test('a log of writes that is cut off in the middle costs what was written last,
 describe('the owner of an embedded store', () => {
   test('is one at a time', async () => {
     const folder = await temporaryFolder();
-    const owner = ownStore(folder);
-    expect(() => ownStore(folder)).toThrow(
-      expect.objectContaining({ code: 'store_owned', message: expect.stringContaining('Another gateway owns') }),
-    );
+    const owner = await ownStore(folder);
+    await expect(ownStore(folder)).rejects.toMatchObject({
+      code: 'store_owned',
+      message: expect.stringContaining('Another gateway owns'),
+    });
     owner.release();
-    ownStore(folder).release();
+    (await ownStore(folder)).release();
   });
 
   test('is not blamed for a folder that cannot be written', async () => {
     const folder = await temporaryFolder();
     writeFileSync(join(folder, 'file'), '');
-    expect(() => ownStore(join(folder, 'file'))).toThrow(
-      expect.objectContaining({ code: 'store_unavailable', message: expect.stringContaining('TOLLGATE_DATA') }),
-    );
-    expect(() => ownStore(join(folder, 'file', 'below'))).toThrow(
-      expect.objectContaining({ code: 'store_unavailable' }),
-    );
+    await expect(ownStore(join(folder, 'file'))).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringContaining('TOLLGATE_DATA'),
+    });
+    await expect(ownStore(join(folder, 'file', 'below'))).rejects.toMatchObject({ code: 'store_unavailable' });
   });
 
   test('is not blamed for a lock file that is none', async () => {
     const folder = await temporaryFolder();
     writeFileSync(join(folder, 'owner.lock'), 'x'.repeat(8_192));
-    expect(() => ownStore(folder)).toThrow(expect.objectContaining({ code: 'store_unavailable' }));
+    await expect(ownStore(folder)).rejects.toMatchObject({ code: 'store_unavailable' });
   });
 });
 

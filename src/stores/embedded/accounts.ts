@@ -4,7 +4,7 @@ import { type AccountChange, changed } from '../../admit/account-changes.ts';
 import { type AccountState, UNSEEN } from '../../admit/decide.ts';
 import { type BanInForce, MADE_ONCE_MS } from '../../admit/ledger.ts';
 import { WINDOWS, windowLimit } from '../../admit/windows.ts';
-import { answering, transaction } from './database.ts';
+import { answering } from './database.ts';
 
 /** One row of the table of accounts. */
 export interface AccountRow {
@@ -71,54 +71,33 @@ export class AccountsTable {
   }
 
   /**
-   * Writes rows in one transaction.
+   * Writes rows. Only in a transaction.
    * @param ended consumers whose rows are removed
    * @param applied the number of the last change that the gateway has applied; changes up to it are removed. 0: none
-   * @param also called within the transaction
    */
-  save(rows: readonly AccountRow[], ended: readonly string[] = [], applied = 0, also: () => void = () => {}): void {
-    this.#saveWith(rows, ended, () => {
-      if (applied > 0) this.#db.prepare('DELETE FROM pending_changes WHERE number <= ?').run(applied);
-      also();
-    });
-  }
-
-  /** Writes an account that was changed, and the id under which it was. */
-  saveChanged(row: AccountRow, once: Once, nowMs: number): void {
-    this.#saveWith([row], [], () => this.#remember(row.consumerId, once, nowMs));
-  }
-
-  #saveWith(rows: readonly AccountRow[], ended: readonly string[], also: () => void): void {
+  save(rows: readonly AccountRow[], ended: readonly string[] = [], applied = 0): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)');
     const remove = this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?');
-    // NORMAL: a power cut may undo the last snapshots of counters, so these commits do not wait for the disk. Those of keys do.
-    this.#db.exec('PRAGMA synchronous = NORMAL');
-    try {
-      transaction(this.#db, () => {
-        for (const { consumerId, state, expiresAtMs } of rows) put.run(consumerId, JSON.stringify(state), expiresAtMs);
-        for (const consumerId of ended) remove.run(consumerId);
-        also();
-      });
-    } finally {
-      this.#db.exec('PRAGMA synchronous = FULL');
-    }
+    for (const { consumerId, state, expiresAtMs } of rows) put.run(consumerId, JSON.stringify(state), expiresAtMs);
+    for (const consumerId of ended) remove.run(consumerId);
+    if (applied > 0) this.#db.prepare('DELETE FROM pending_changes WHERE number <= ?').run(applied);
   }
 
+  /** Writes an account that was changed, and the id under which it was. Only in a transaction. */
+  saveChanged(row: AccountRow, once: Once, nowMs: number): void {
+    this.save([row]);
+    this.#remember(row.consumerId, once, nowMs);
+  }
+
+  /** Only in a transaction. */
   remove(consumerId: string): void {
-    transaction(this.#db, () => {
-      this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?').run(consumerId);
-      this.#db.prepare('DELETE FROM pending_changes WHERE consumer_id = ?').run(consumerId);
-    });
+    this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?').run(consumerId);
+    this.#db.prepare('DELETE FROM pending_changes WHERE consumer_id = ?').run(consumerId);
   }
 
   /** Removes the rows that have expired by `nowMs`. */
   dropEnded(nowMs: number): void {
     answering(() => this.#db.prepare('DELETE FROM accounts WHERE expires_at_ms <= ?').run(nowMs));
-  }
-
-  /** Runs `work` in a transaction that excludes other writers. */
-  inOneTransaction<T>(work: () => T): T {
-    return transaction(this.#db, work);
   }
 
   /** Writes a change for the gateway, running or not. Only in a transaction. @param once the id under which it is made */

@@ -1,6 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../operations/audit-store.ts';
-import { answering, FilesInPlace } from './database.ts';
+import { AcknowledgedWrites } from './acknowledged.ts';
+import { answering } from './database.ts';
 
 /** Most records that one addition removes after `keep` was lowered. The next additions remove the rest. */
 const MOST_REMOVED = 1_000;
@@ -27,13 +28,13 @@ export interface EmbeddedAuditOptions {
  */
 export class EmbeddedAudit implements AuditStore {
   readonly #options: EmbeddedAuditOptions;
-  readonly #files: FilesInPlace;
+  readonly #writes: AcknowledgedWrites;
   /** The writes of this turn. */
   readonly #waiting: WaitingWrite[] = [];
 
   constructor(options: EmbeddedAuditOptions) {
     this.#options = options;
-    this.#files = new FilesInPlace(options.db);
+    this.#writes = new AcknowledgedWrites(options.db);
     answering(() =>
       options.db.exec(`CREATE TABLE IF NOT EXISTS audit (
         number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at_ms INTEGER NOT NULL,
@@ -43,14 +44,16 @@ export class EmbeddedAudit implements AuditStore {
   }
 
   put(record: AuditRecord, options: PutOptions): Promise<number> {
-    if (this.#waiting.length === 0) setImmediate(() => this.#writeWaiting());
+    if (this.#waiting.length === 0) setImmediate(() => void this.#writeWaiting());
     return new Promise((resolve, reject) => this.#waiting.push({ record, options, resolve, reject }));
   }
 
-  #writeWaiting(): void {
+  async #writeWaiting(): Promise<void> {
     const waiting = this.#waiting.splice(0);
     try {
-      const numbers = this.#files.write(() => waiting.map(({ record, options }) => this.#write(record, options)));
+      const numbers = await this.#writes.write(() =>
+        waiting.map(({ record, options }) => this.#write(record, options)),
+      );
       for (const [i, { resolve }] of waiting.entries()) resolve(numbers[i]!);
     } catch (error) {
       for (const { reject } of waiting) {

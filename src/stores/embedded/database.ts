@@ -1,7 +1,8 @@
-import { chmodSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Failure } from '../../failure.ts';
+import { ensureFolder, ensureOwnFile, insistOnOwnFile } from './own-files.ts';
 
 /**
  * The migration to each version of the schema. Append, never edit: existing databases have run them. accounts.ts, audit.ts
@@ -23,6 +24,8 @@ const MIGRATIONS: readonly string[] = [
 const APPLICATION_ID = 0x546f6c6c;
 /** Gateway and commands use the file at the same time. Each locks it for milliseconds. */
 export const BUSY_TIMEOUT_MS = 2_000;
+/** Pause before another attempt at what another process has blocked. */
+const AGAIN_MS = 20;
 /** SQLITE_BUSY */
 const HELD_BY_ANOTHER = 5;
 
@@ -36,10 +39,10 @@ export function openDatabase(dataFolder: string): DatabaseSync {
   const file = join(dataFolder, 'tollgate.db');
   let db: DatabaseSync | null = null;
   try {
-    mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
-    // SQLite would create the file readable to all users. The files that it adds beside this one get the same mode.
-    closeSync(openSync(file, 'a', 0o600));
-    chmodSync(file, 0o600);
+    ensureFolder(dataFolder);
+    // The files that SQLite adds beside this one get its mode.
+    ensureOwnFile(file);
+    for (const suffix of ['-wal', '-shm']) insistOnOwnFile(file + suffix);
     db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
     // FULL: a revoked key stays revoked even after a power cut.
     db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL');
@@ -64,26 +67,38 @@ export function transaction<T>(db: DatabaseSync, work: () => T): T {
   }
 }
 
-/** Runs `work`. @throws Failure `store_unavailable` for errors of SQLite; other errors unchanged */
+/** Runs `work`. @throws Failure `store_corrupt` or `store_unavailable` for errors of SQLite; other errors unchanged */
 export function answering<T>(work: () => T): T {
   try {
     return work();
   } catch (error) {
-    if (!(error instanceof Error) || !('code' in error) || error.code !== 'ERR_SQLITE_ERROR') throw error;
+    if (!isOfSqlite(error)) throw error;
+    if (isDamage(error)) throw damaged('tollgate.db', error);
     throw new Failure('store_unavailable', `The embedded store does not do what was asked: ${error.message}.`, error);
   }
 }
 
 /**
- * Runs `work`, which fails at once if another process has locked the database. Attack: an import is suspended (Ctrl-Z) in the
- * middle of a transaction; SQLite would wait for it with the event loop, and all requests with that.
+ * From now on nothing on this connection waits for another process that has locked the database. Attack: an import is
+ * suspended (Ctrl-Z) in the middle of a transaction; SQLite would wait for it with the event loop, and all requests with that.
  */
-export function withoutWaiting<T>(db: DatabaseSync, work: () => T): T {
+export function neverWait(db: DatabaseSync): void {
   db.exec('PRAGMA busy_timeout = 0');
-  try {
-    return work();
-  } finally {
-    db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+}
+
+/**
+ * Repeats an attempt that failed because another process has locked the database, for up to two seconds, without holding the
+ * event loop. @throws what the last attempt threw
+ */
+export async function whenFree<T>(attempt: () => T): Promise<T> {
+  const untilMs = performance.now() + BUSY_TIMEOUT_MS;
+  for (;;) {
+    try {
+      return attempt();
+    } catch (error) {
+      if (!isHeldByAnother(error) || performance.now() > untilMs) throw error;
+    }
+    await delay(AGAIN_MS);
   }
 }
 
@@ -96,50 +111,6 @@ export function isHeldByAnother(error: unknown): boolean {
 /** Writes an unchanged value, to test whether the database accepts writes. */
 export function tryWrite(db: DatabaseSync): void {
   transaction(db, () => db.exec(`PRAGMA user_version = ${numberOf(db, 'user_version')}`));
-}
-
-/**
- * Detects that the files of an open database have been deleted or replaced. Fault: an operator deletes or moves the data
- * folder while the gateway runs. SQLite continues to write to files that the next start will not find.
- */
-export class FilesInPlace {
-  readonly #db: DatabaseSync;
-  readonly #database: string;
-  /** Device and inode of each file when it was first seen, by name. */
-  readonly #seen = new Map<string, string>();
-
-  constructor(db: DatabaseSync) {
-    this.#db = db;
-    this.#database = db.location()!;
-    this.insist();
-  }
-
-  /**
-   * Makes a change that is acknowledged: whole or not at all, and in the files that the next start finds.
-   * @throws Failure `store_unavailable`, also where the files went away meanwhile and the change with them; what `work` throws
-   */
-  write<T>(work: () => T): T {
-    this.insist();
-    const value = answering(() => transaction(this.#db, work));
-    this.insist();
-    return value;
-  }
-
-  /** @throws Failure `store_unavailable` if one of the files has been deleted or replaced */
-  insist(): void {
-    for (const file of [this.#database, `${this.#database}-wal`]) {
-      const found = statSync(file, { throwIfNoEntry: false });
-      const current = found === undefined ? undefined : `${found.dev} ${found.ino}`;
-      const seen = this.#seen.get(file) ?? current;
-      if (current !== seen) {
-        throw new Failure(
-          'store_unavailable',
-          `${file} has been deleted or replaced while the gateway runs. Put it back where it was; or restore a copy and start the gateway again.`,
-        );
-      }
-      if (current !== undefined) this.#seen.set(file, current);
-    }
-  }
 }
 
 function migrate(db: DatabaseSync, file: string): void {
@@ -169,17 +140,10 @@ function isEmpty(db: DatabaseSync): boolean {
   return db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() === undefined;
 }
 
-function openingFailure(error: unknown, file: string): Failure {
+/** The Failure of an error that was thrown while the store was opened. */
+export function openingFailure(error: unknown, file: string): Failure {
   if (error instanceof Failure) return error;
-  const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0;
-  // SQLITE_CORRUPT and SQLITE_NOTADB
-  if (code === 11 || code === 26) {
-    return new Failure(
-      'store_corrupt',
-      `${file} is broken or no database. Restore a copy of it, or move it away to begin anew.`,
-      error,
-    );
-  }
+  if (isOfSqlite(error) && isDamage(error)) return damaged(file, error);
   const reason = error instanceof Error ? error.message : String(error);
   return new Failure(
     'store_unavailable',
@@ -188,45 +152,24 @@ function openingFailure(error: unknown, file: string): Failure {
   );
 }
 
-/**
- * Makes this process the only gateway of an embedded store, until `release` or the end of the process. The operating system
- * holds the lock for an open file, so that a crash does not leave it behind.
- * @throws Failure `store_owned` if another gateway owns the store, `store_unavailable` if the lock cannot be made
- */
-export function ownStore(dataFolder: string): { release(): void } {
-  const file = join(dataFolder, 'owner.lock');
-  let lock: DatabaseSync | null = null;
-  try {
-    mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
-    // SQLite would create the file readable to all users.
-    closeSync(openSync(file, 'a', 0o600));
-    lock = new DatabaseSync(file);
-    lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
-  } catch (cause) {
-    lock?.close();
-    throw refusal(cause, dataFolder, file);
-  }
-  const held = lock;
-  return {
-    release: () => {
-      held.exec('ROLLBACK');
-      held.close();
-    },
-  };
+/** An error that was thrown while the contents of an open store were read: a Failure if it shows that the file is damaged. */
+export function damageIn(error: unknown, dataFolder: string): unknown {
+  return isOfSqlite(error) && isDamage(error) ? damaged(join(dataFolder, 'tollgate.db'), error) : error;
 }
 
-function refusal(cause: unknown, dataFolder: string, file: string): Failure {
-  if (isHeldByAnother(cause)) {
-    return new Failure(
-      'store_owned',
-      `Another gateway owns the embedded store in ${dataFolder}. Stop it, give this one a folder of its own with TOLLGATE_DATA, or let both share a Redis with REDIS_URL.`,
-      cause,
-    );
-  }
-  const reason = cause instanceof Error ? cause.message : String(cause);
+function isOfSqlite(error: unknown): error is Error {
+  return error instanceof Error && 'code' in error && error.code === 'ERR_SQLITE_ERROR';
+}
+
+/** SQLITE_CORRUPT or SQLITE_NOTADB. Damage may be found long after the opening, when its page is first read. */
+function isDamage(error: Error): boolean {
+  return 'errcode' in error && [11, 26].includes(Number(error.errcode) & 0xff);
+}
+
+function damaged(file: string, cause: Error): Failure {
   return new Failure(
-    'store_unavailable',
-    `${file} cannot be locked: ${reason}. TOLLGATE_DATA must name a folder that this user may write.`,
+    'store_corrupt',
+    `${file} is broken or no database. Restore a copy of the data folder, or move the file away to begin anew.`,
     cause,
   );
 }

@@ -7,7 +7,7 @@ import {
   MAX_CONSUMERS,
   OTHERS,
 } from '../../annotate/deprecation.ts';
-import { answering, transaction, withoutWaiting } from './database.ts';
+import { answering, transaction } from './database.ts';
 
 /** Calls of deprecated routes in the embedded store: a row for each day, route and consumer. */
 export class EmbeddedDeprecatedCalls implements DeprecatedCalls {
@@ -37,7 +37,7 @@ export class EmbeddedDeprecatedCalls implements DeprecatedCalls {
       this.#db.prepare(`DELETE FROM deprecated_calls WHERE day <= date(?, '-${KEPT_DAYS} days')`).run(day);
     };
     // The counter brings calls that cannot be written now again.
-    answering(() => withoutWaiting(this.#db, () => transaction(this.#db, write)));
+    answering(() => transaction(this.#db, write));
   }
 
   async of(days: readonly string[], route: string): Promise<ReadonlyMap<string, Called>> {

@@ -16,7 +16,7 @@ import {
   type RefusedConsumer,
 } from '../../admit/refusals.ts';
 import { WINDOWS } from '../../admit/windows.ts';
-import { answering, transaction, withoutWaiting } from './database.ts';
+import { answering, transaction } from './database.ts';
 
 /** Histories that stay in memory although they are written. */
 const REMEMBERED = 10_000;
@@ -57,10 +57,10 @@ export class Histories {
     return this.#dirty.size > 0;
   }
 
+  /** Forgets what is in memory. `removeHistory` removes the row. */
   forget(consumerId: string): void {
     this.#recent.delete(consumerId);
     this.#dirty.delete(consumerId);
-    removeHistory(this.#db, consumerId);
   }
 
   /**
@@ -145,10 +145,10 @@ export class EmbeddedHistory implements HistoryStore {
 
   async addRefusals(refusals: readonly Refusals[]): Promise<void> {
     const nowMs = this.#wallMs();
-    // One transaction that waits for no other process and no disk: all requests would wait with it.
+    // One transaction that does not wait for the disk: all requests would wait with it.
     this.#db.exec('PRAGMA synchronous = NORMAL');
     try {
-      answering(() => withoutWaiting(this.#db, () => transaction(this.#db, () => this.#note(refusals, nowMs))));
+      answering(() => transaction(this.#db, () => this.#note(refusals, nowMs)));
     } finally {
       this.#db.exec('PRAGMA synchronous = FULL');
     }

@@ -14,7 +14,8 @@ import {
   type StoredKey,
   type Updated,
 } from '../../identify/key-store.ts';
-import { answering, FilesInPlace } from './database.ts';
+import { AcknowledgedWrites } from './acknowledged.ts';
+import { answering, whenFree } from './database.ts';
 
 /*
  * API keys in the embedded store, and the table of changes from which gateways learn of what commands changed.
@@ -30,7 +31,7 @@ interface EmbeddedKeysOptions {
 /** API keys in the embedded store. Each change is one transaction: record, digests and the row for other processes. */
 export class EmbeddedKeys implements KeyStore {
   readonly #db: DatabaseSync;
-  readonly #files: FilesInPlace;
+  readonly #writes: AcknowledgedWrites;
   readonly #changes: EmbeddedChanges;
   readonly #onFailedWrite: EmbeddedKeysOptions['onFailedWrite'];
   readonly #byDigest: StatementSync;
@@ -39,7 +40,7 @@ export class EmbeddedKeys implements KeyStore {
 
   constructor({ db, changes, onFailedWrite }: EmbeddedKeysOptions) {
     this.#db = db;
-    this.#files = new FilesInPlace(db);
+    this.#writes = new AcknowledgedWrites(db);
     this.#changes = changes;
     this.#onFailedWrite = onFailedWrite;
     this.#byDigest = db.prepare(
@@ -99,7 +100,7 @@ export class EmbeddedKeys implements KeyStore {
   }
 
   async create(key: StoredKey): Promise<Durability> {
-    this.#change(() => {
+    await this.#change(() => {
       this.#insert(key);
       this.#changes.note({ kind: 'key', keyId: key.id });
     });
@@ -113,18 +114,18 @@ export class EmbeddedKeys implements KeyStore {
   }
 
   async update(id: string, change: (key: StoredKey) => StoredKey): Promise<Updated | null> {
-    const changed = this.#replace(id, (key) => (key.deletedAtMs === undefined ? change(key) : null));
+    const changed = await this.#replace(id, (key) => (key.deletedAtMs === undefined ? change(key) : null));
     return changed === null ? null : { key: changed.next, durability: DURABLE };
   }
 
   async delete(id: string, bury: (key: StoredKey) => StoredKey): Promise<Deleted | null> {
-    const changed = this.#replace(id, bury);
+    const changed = await this.#replace(id, bury);
     return changed === null ? null : { before: changed.key, durability: DURABLE };
   }
 
   /** @param change returns null to change nothing @returns null if there is no such key or nothing was changed */
-  #replace(id: string, change: (key: StoredKey) => StoredKey | null) {
-    const changed = this.#change(() => {
+  async #replace(id: string, change: (key: StoredKey) => StoredKey | null) {
+    const changed = await this.#change(() => {
       const key = keyOf(this.#byId.get(id));
       const next = key === null ? null : change(key);
       if (key === null || next === null) return null;
@@ -138,11 +139,11 @@ export class EmbeddedKeys implements KeyStore {
     return changed;
   }
 
-  #change<T>(work: () => T): T {
+  async #change<T>(work: () => T): Promise<T> {
     try {
-      return this.#files.write(work);
+      return await this.#writes.write(work);
     } catch (error) {
-      if (error instanceof Failure && error.code === 'store_unavailable') this.#onFailedWrite?.(error);
+      if (isOfStore(error)) this.#onFailedWrite?.(error);
       throw error;
     }
   }
@@ -197,6 +198,11 @@ function readableKeyOf(row: Row): StoredKey | null {
   }
 }
 
+/** Whether a change failed because of the store, and not because a rule refused it. */
+function isOfStore(error: unknown): boolean {
+  return error instanceof Failure && (error.code === 'store_unavailable' || error.code === 'store_corrupt');
+}
+
 function taken(what: 'id' | 'secret'): Failure {
   return new Failure('refused', `There is already a key with this ${what}.`);
 }
@@ -243,7 +249,7 @@ export class EmbeddedChanges implements ChangeFeed {
   }
 
   async publish(change: StoreChange): Promise<void> {
-    answering(() => this.note(change));
+    await whenFree(() => answering(() => this.note(change)));
     this.tell(change);
   }
 

@@ -17,7 +17,8 @@ import type { TopUp, WindowLimit, WindowName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import { AccountsTable, type Once, type PendingChange } from './accounts.ts';
-import { answering, BUSY_TIMEOUT_MS, FilesInPlace, isHeldByAnother, tryWrite, withoutWaiting } from './database.ts';
+import { AcknowledgedWrites } from './acknowledged.ts';
+import { answering, BUSY_TIMEOUT_MS, isHeldByAnother, tryWrite } from './database.ts';
 import { createHistoryTables, dropEndedHistories, Histories, removeHistory } from './history.ts';
 
 /** A crash loses the counts of at most this time. */
@@ -39,6 +40,8 @@ export interface EmbeddedLedgerOptions {
   readonly onChange?: (state: 'present' | 'away', reason?: string) => void;
   /** Called once per write that failed. */
   readonly onFailedWrite?: (error: unknown) => void;
+  /** Called before each snapshot. Throws if another gateway owns the store. */
+  readonly insistOnOwner?: () => void;
   /** Called with each loss: an account that cannot be read, or counts that could not be written before the end. */
   readonly onLoss?: (failure: Failure) => void;
 }
@@ -71,7 +74,7 @@ export class EmbeddedLedger implements Ledger {
   readonly #accounts = new Map<string, Account>();
   readonly #dirty = new Set<string>();
   readonly #timer: NodeJS.Timeout;
-  readonly #files: FilesInPlace;
+  readonly #writes: AcknowledgedWrites;
   #outage: Outage | null = null;
   /** Since when another process has locked the database, monotonic milliseconds; null if none has. */
   #heldSinceMs: number | null = null;
@@ -84,7 +87,7 @@ export class EmbeddedLedger implements Ledger {
     this.#options = options;
     this.#table = new AccountsTable(options.db);
     this.histories = new Histories(options.db);
-    this.#files = new FilesInPlace(options.db);
+    this.#writes = new AcknowledgedWrites(options.db);
     this.#load();
     this.applyChanges();
     this.#timer = setInterval(() => this.#tick(), SNAPSHOT_EVERY_MS);
@@ -117,12 +120,15 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async lift(consumerId: string): Promise<Durability | null> {
-    const nowMs = this.#options.wallMs();
-    const { ban } = this.#stateOf(consumerId);
-    if (ban === null || nowMs >= ban.untilMs) return null;
-    const lifted = this.#changed(consumerId, { kind: 'lift' }, nowMs);
-    this.#writeChange(consumerId, lifted, () => this.#table.save([{ consumerId, ...lifted }]));
-    return DURABLE;
+    const isBanned = () => this.#options.wallMs() < (this.#stateOf(consumerId).ban?.untilMs ?? 0);
+    if (!isBanned()) return null;
+    return this.#change(consumerId, () => {
+      const nowMs = this.#options.wallMs();
+      if (!isBanned()) return { value: null, account: null };
+      const account = this.#changed(consumerId, { kind: 'lift' }, nowMs);
+      this.#table.save([{ consumerId, ...account }]);
+      return { value: DURABLE, account };
+    });
   }
 
   async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
@@ -136,12 +142,17 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async forget(consumerId: string): Promise<void> {
-    answering(() => {
-      this.#table.remove(consumerId);
-      this.histories.forget(consumerId);
-    });
-    this.#accounts.delete(consumerId);
-    this.#dirty.delete(consumerId);
+    await this.#writes.write(
+      () => {
+        this.#table.remove(consumerId);
+        removeHistory(this.#options.db, consumerId);
+      },
+      () => {
+        this.histories.forget(consumerId);
+        this.#accounts.delete(consumerId);
+        this.#dirty.delete(consumerId);
+      },
+    );
   }
 
   async bans(): Promise<readonly BanInForce[]> {
@@ -166,7 +177,8 @@ export class EmbeddedLedger implements Ledger {
       this.#applied = [...this.#applied, ...pending];
       this.#write([]);
     } catch (error) {
-      this.failed(error);
+      // The next snapshot writes them as well.
+      if (!isHeldByAnother(error)) this.failed(error);
     }
     // Last of all: a listener may call this method again, and each change counts once.
     for (const { consumerId } of pending) this.#options.onAccountChange?.({ kind: 'ban', keyId: consumerId });
@@ -189,7 +201,6 @@ export class EmbeddedLedger implements Ledger {
     clearTimeout(this.#again);
     try {
       if (this.#dirty.size === 0 && !this.histories.isDirty) return;
-      this.#files.insist();
       this.#write([...this.#dirty], Number.POSITIVE_INFINITY);
     } catch (error) {
       this.failed(error);
@@ -228,31 +239,38 @@ export class EmbeddedLedger implements Ledger {
     change: AccountChange,
     id: string,
     resultOf: (state: AccountState, nowMs: number) => T,
-  ): MadeOnce<T> {
+  ): Promise<MadeOnce<T>> {
     this.applyChanges();
-    const nowMs = this.#options.wallMs();
-    const once = { id, words: wordsOf(change) };
-    const before = answering(() => madeBefore(this.#table, consumerId, once, nowMs));
-    if (before !== null) return before;
-    const value = resultOf(this.#stateOf(consumerId), nowMs);
-    const account = this.#changed(consumerId, change, nowMs);
-    this.#writeChange(consumerId, account, () => this.#table.saveChanged({ consumerId, ...account }, once, nowMs));
-    return { kind: 'made', value, durability: DURABLE };
+    return this.#change<MadeOnce<T>>(consumerId, () => {
+      const nowMs = this.#options.wallMs();
+      const once = { id, words: wordsOf(change) };
+      const before = madeBefore(this.#table, consumerId, once, nowMs);
+      if (before !== null) return { value: before, account: null };
+      const value = resultOf(this.#stateOf(consumerId), nowMs);
+      const account = this.#changed(consumerId, change, nowMs);
+      this.#table.saveChanged({ consumerId, ...account }, once, nowMs);
+      return { value: { kind: 'made', value, durability: DURABLE }, account };
+    });
   }
 
-  /** Writes a changed account to disk first. If that fails, the change is refused and the account stays as it was. */
-  #writeChange(consumerId: string, account: Account, write: () => void): void {
+  /**
+   * Writes a changed account to disk first. If that fails, the change is refused and the account stays as it was.
+   * @param make called within a transaction, again for each attempt, because requests are counted between two attempts;
+   *   returns the changed account, or null if nothing was changed
+   */
+  async #change<T>(consumerId: string, make: () => { value: T; account: Account | null }): Promise<T> {
     try {
-      this.#files.insist();
-      answering(write);
-      this.#files.insist();
+      const { value } = await this.#writes.write(make, ({ account }) => {
+        if (account === null) return;
+        this.#accounts.set(consumerId, account);
+        this.#dirty.delete(consumerId);
+        this.#options.onAccountChange?.({ kind: 'ban', keyId: consumerId });
+      });
+      return value;
     } catch (error) {
       this.failed(error);
       throw error;
     }
-    this.#accounts.set(consumerId, account);
-    this.#dirty.delete(consumerId);
-    this.#options.onAccountChange?.({ kind: 'ban', keyId: consumerId });
   }
 
   #keep(consumerId: string, account: Account): void {
@@ -262,7 +280,7 @@ export class EmbeddedLedger implements Ledger {
 
   #tick(): void {
     try {
-      withoutWaiting(this.#options.db, () => this.#snapshot());
+      this.#snapshot();
       this.#heldSinceMs = null;
       if (this.#dirty.size > 0 || this.histories.isDirty) setImmediate(() => this.#tick());
     } catch (error) {
@@ -272,7 +290,8 @@ export class EmbeddedLedger implements Ledger {
   }
 
   #snapshot(): void {
-    this.#files.insist();
+    this.#options.insistOnOwner?.();
+    this.#writes.insist();
     if (this.#dirty.size > 0 || this.#applied.length > 0 || this.histories.isDirty)
       this.#write(Iterator.from(this.#dirty).take(ROWS_PER_TURN).toArray());
     else if (this.#outage !== null) {
@@ -299,12 +318,11 @@ export class EmbeddedLedger implements Ledger {
       return account === undefined ? [] : [{ consumerId, ...account }];
     });
     const ended = ids.filter((id) => !this.#accounts.has(id));
-    let historiesWritten = () => {};
-    answering(() =>
-      this.#table.save(rows, ended, this.#applied.at(-1)?.number ?? 0, () => {
-        historiesWritten = this.histories.write(mostHistories, this.#options.wallMs());
-      }),
-    );
+    // A power cut may undo the last snapshots of counters, so these writes do not wait for the disk. Those of operators do.
+    const historiesWritten = this.#writes.writeNow(() => {
+      this.#table.save(rows, ended, this.#applied.at(-1)?.number ?? 0);
+      return this.histories.write(mostHistories, this.#options.wallMs());
+    }, false);
     historiesWritten();
     this.#applied = [];
     for (const id of ids) this.#dirty.delete(id);
@@ -344,12 +362,14 @@ export class EmbeddedLedger implements Ledger {
 export class EmbeddedLedgerView implements LedgerView {
   readonly #db: DatabaseSync;
   readonly #table: AccountsTable;
+  readonly #writes: AcknowledgedWrites;
   readonly #wallMs: () => number;
 
   constructor({ db, wallMs }: { readonly db: DatabaseSync; readonly wallMs: () => number }) {
     this.#db = db;
     createHistoryTables(db);
     this.#table = new AccountsTable(db);
+    this.#writes = new AcknowledgedWrites(db);
     this.#wallMs = wallMs;
   }
 
@@ -360,14 +380,12 @@ export class EmbeddedLedgerView implements LedgerView {
 
   async lift(consumerId: string): Promise<Durability | null> {
     const nowMs = this.#wallMs();
-    return answering(() =>
-      this.#table.inOneTransaction(() => {
-        const ban = this.#table.get(consumerId)?.ban ?? null;
-        if (ban === null || nowMs >= ban.untilMs) return null;
-        this.#table.addPending({ consumerId, change: { kind: 'lift' }, atMs: nowMs });
-        return DURABLE;
-      }),
-    );
+    return this.#writes.write(() => {
+      const ban = this.#table.get(consumerId)?.ban ?? null;
+      if (ban === null || nowMs >= ban.untilMs) return null;
+      this.#table.addPending({ consumerId, change: { kind: 'lift' }, atMs: nowMs });
+      return DURABLE;
+    });
   }
 
   async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
@@ -382,7 +400,7 @@ export class EmbeddedLedgerView implements LedgerView {
 
   /** A running gateway learns of the key's deletion from the change feed, and forgets the account (serve/gateway-stores.ts). */
   async forget(consumerId: string): Promise<void> {
-    answering(() => {
+    await this.#writes.write(() => {
       this.#table.remove(consumerId);
       removeHistory(this.#db, consumerId);
     });
@@ -397,20 +415,18 @@ export class EmbeddedLedgerView implements LedgerView {
     change: AccountChange,
     id: string,
     resultOf: (state: AccountState, nowMs: number) => T,
-  ): MadeOnce<T> {
+  ): Promise<MadeOnce<T>> {
     const nowMs = this.#wallMs();
     const once = { id, words: wordsOf(change) };
-    return answering(() =>
-      this.#table.inOneTransaction(() => {
-        const before = madeBefore(this.#table, consumerId, once, nowMs);
-        if (before !== null) return before;
-        const state = this.#table.get(consumerId);
-        if (state === null) throw foreignAccount(consumerId);
-        const value = resultOf(state, nowMs);
-        this.#table.addPending({ consumerId, change, atMs: nowMs }, once);
-        return { kind: 'made', value, durability: DURABLE };
-      }),
-    );
+    return this.#writes.write(() => {
+      const before = madeBefore(this.#table, consumerId, once, nowMs);
+      if (before !== null) return before;
+      const state = this.#table.get(consumerId);
+      if (state === null) throw foreignAccount(consumerId);
+      const value = resultOf(state, nowMs);
+      this.#table.addPending({ consumerId, change, atMs: nowMs }, once);
+      return { kind: 'made', value, durability: DURABLE };
+    });
   }
 }
 

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
 import type { PepperStore } from '../../identify/pepper-record.ts';
-import { answering, transaction } from './database.ts';
+import { answering, transaction, whenFree } from './database.ts';
+import { insistOnOwnFile } from './own-files.ts';
 
 /** The file of the embedded store's own pepper, beside the database, mode 600. Neither is of use without the other. */
 const FILE = 'tollgate.pepper';
@@ -57,11 +58,13 @@ export class EmbeddedPepperRecord implements PepperStore {
   }
 
   async replace(before: string | null, after: string): Promise<boolean> {
-    const { changes } = answering(() =>
-      transaction(this.#db, () =>
-        before === null
-          ? this.#db.prepare('INSERT INTO peppers VALUES (1, ?) ON CONFLICT DO NOTHING').run(after)
-          : this.#db.prepare('UPDATE peppers SET record = ? WHERE record = ?').run(after, before),
+    const { changes } = await whenFree(() =>
+      answering(() =>
+        transaction(this.#db, () =>
+          before === null
+            ? this.#db.prepare('INSERT INTO peppers VALUES (1, ?) ON CONFLICT DO NOTHING').run(after)
+            : this.#db.prepare('UPDATE peppers SET record = ? WHERE record = ?').run(after, before),
+        ),
       ),
     );
     return changes === 1;
@@ -77,6 +80,7 @@ function hasKeys(db: DatabaseSync): boolean {
 }
 
 function readPepper(file: string): string | null {
+  insistOnOwnFile(file);
   let text: string;
   try {
     text = readFileSync(file, 'utf8').trim();

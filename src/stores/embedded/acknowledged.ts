@@ -1,0 +1,166 @@
+import { closeSync, constants, fdatasyncSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
+import type { DatabaseSync } from 'node:sqlite';
+import { Failure } from '../../failure.ts';
+import { answering, transaction, whenFree } from './database.ts';
+import { insistOnOwnFile } from './own-files.ts';
+
+/** Beside tollgate.db: the number of the last write that this store has acknowledged, in two copies on one line. */
+const SUFFIX = '.acknowledged';
+const DIGITS = 16;
+const { O_WRONLY, O_CREAT, O_NOFOLLOW } = constants;
+
+/**
+ * The writes of a process to the embedded store, each of which is whole or not made, numbered, and in the files that the next
+ * start finds. There may be several for one database.
+ *
+ * Fault: an operator deletes or moves the data folder while the gateway runs. SQLite continues to write to files that the
+ * next start will not find. So a write is refused unless all files are in their places before it and after it.
+ *
+ * Fault: the write-ahead log (tollgate.db-wal) is damaged, cut off or missing after a crash. SQLite opens the database
+ * without the writes that it held, and says nothing: revoked keys would work again. So each write increases a number in the
+ * database, and then in a file of its own. `insistOnAcknowledged` compares the two.
+ */
+export class AcknowledgedWrites {
+  readonly #db: DatabaseSync;
+  readonly #database: string;
+  /** Device and inode of each file when it was first seen, by name. */
+  readonly #seen = new Map<string, string>();
+
+  constructor(db: DatabaseSync) {
+    this.#db = db;
+    this.#database = db.location()!;
+    answering(() => createAcknowledged(db));
+    this.insist();
+  }
+
+  /**
+   * Makes a change. If another process has locked the database, it waits up to two seconds, in which this process continues
+   * to serve.
+   * @param work called within a transaction, again for each attempt
+   * @param made called in the same turn of the event loop as the commit
+   * @throws Failure `store_unavailable`, also where the files went away meanwhile and the change with them; `store_corrupt`;
+   *   what `work` throws
+   */
+  write<T>(work: () => T, made: (value: T) => void = () => {}): Promise<T> {
+    return whenFree(() => {
+      const value = this.writeNow(work);
+      made(value);
+      return value;
+    });
+  }
+
+  /**
+   * Makes a change without waiting for another process.
+   * @param isFlushed false for what a power cut may undo: the write does not wait for the disk
+   * @throws as `write`
+   */
+  writeNow<T>(work: () => T, isFlushed = true): T {
+    this.insist();
+    if (!isFlushed) this.#db.exec('PRAGMA synchronous = NORMAL');
+    try {
+      const { value, number } = answering(() =>
+        transaction(this.#db, () => ({ value: work(), number: countWrite(this.#db) })),
+      );
+      this.insist();
+      noteAcknowledged(this.#database, number, isFlushed);
+      return value;
+    } finally {
+      if (!isFlushed) this.#db.exec('PRAGMA synchronous = FULL');
+    }
+  }
+
+  /** @throws Failure `store_unavailable` if one of the files has been deleted or replaced */
+  insist(): void {
+    for (const file of [this.#database, `${this.#database}-wal`]) {
+      const found = statSync(file, { throwIfNoEntry: false });
+      const current = found === undefined ? undefined : `${found.dev} ${found.ino}`;
+      const seen = this.#seen.get(file) ?? current;
+      if (current !== seen) {
+        throw new Failure(
+          'store_unavailable',
+          `${file} has been deleted or replaced while the gateway runs. Put it back where it was; or restore a copy and start the gateway again.`,
+        );
+      }
+      if (current !== undefined) this.#seen.set(file, current);
+    }
+  }
+}
+
+/** The table is not created by a migration, so that an earlier version can still open the file. */
+function createAcknowledged(db: DatabaseSync): void {
+  db.exec(
+    'CREATE TABLE IF NOT EXISTS acknowledged (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL) STRICT',
+  );
+}
+
+/**
+ * Compares what the database has with what was acknowledged.
+ * @param isAccepted whether an older database is used all the same; from then on it is what was acknowledged
+ * @returns a warning, or null
+ * @throws Failure `store_rolled_back` if the database lacks writes that were acknowledged
+ */
+export function insistOnAcknowledged(db: DatabaseSync, isAccepted: boolean): string | null {
+  const database = db.location()!;
+  const file = database + SUFFIX;
+  const number = answering(() => {
+    createAcknowledged(db);
+    return writesOf(db);
+  });
+  const acknowledged = readAcknowledged(file);
+  if (acknowledged === null) {
+    return number === 0
+      ? null
+      : `${file} was missing or unreadable, so it is unknown whether the last changes to keys are in ${database}. Check that keys that were revoked lately are refused.`;
+  }
+  if (number >= acknowledged) return null;
+  const lost = acknowledged - number;
+  if (!isAccepted) {
+    throw new Failure(
+      'store_rolled_back',
+      `${database} lacks the last ${lost} writes that were acknowledged: its -wal file was damaged or removed, or the file is an older copy. Keys that were revoked may work in it, and newer keys are missing. Restore the whole folder; or accept the loss with \`tollgate serve --accept-rollback\`.`,
+    );
+  }
+  noteAcknowledged(database, number, true);
+  return `${database} lacks the last ${lost} writes that were acknowledged, and this was accepted. Check which keys are revoked, and which are missing.`;
+}
+
+/** Within a transaction. @returns the number of this write */
+function countWrite(db: DatabaseSync): number {
+  const counted = db.prepare(
+    'INSERT INTO acknowledged VALUES (1, 1) ON CONFLICT DO UPDATE SET number = number + 1 RETURNING number',
+  );
+  return Number(counted.get()!.number);
+}
+
+function writesOf(db: DatabaseSync): number {
+  return Number(db.prepare('SELECT number FROM acknowledged').get()?.number ?? 0);
+}
+
+/**
+ * Writes the number over the one before, in one sector: a crash leaves the one or the other. Of two processes that write at the
+ * same time, the one with the lower number may be the last; the next write corrects that.
+ */
+function noteAcknowledged(database: string, number: number, isFlushed: boolean): void {
+  const file = database + SUFFIX;
+  const digits = String(number).padStart(DIGITS, '0');
+  const descriptor = openSync(file, O_WRONLY | O_CREAT | O_NOFOLLOW, 0o600);
+  try {
+    writeSync(descriptor, `${digits} ${digits}\n`, 0, 'latin1');
+    if (isFlushed) fdatasyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** @returns null if the file is missing or damaged */
+function readAcknowledged(file: string): number | null {
+  insistOnOwnFile(file);
+  let text: string;
+  try {
+    text = readFileSync(file, 'latin1');
+  } catch {
+    return null;
+  }
+  const [one, other] = text.trim().split(' ');
+  return one === other && one?.length === DIGITS && /^\d+$/.test(one) ? Number(one) : null;
+}

@@ -1,0 +1,134 @@
+import { hash } from 'node:crypto';
+import { statSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { Failure } from '../../failure.ts';
+import { isHeldByAnother, openingFailure } from './database.ts';
+import { ensureFolder, ensureOwnFile } from './own-files.ts';
+
+/** The store of a gateway, which no other gateway may use. */
+export interface StoreOwner {
+  /**
+   * Checks that the lock is still there. If its file was deleted or replaced, it is made and locked again.
+   * @throws Failure `store_owned` if another gateway has it now, `store_unavailable` if it cannot be made
+   */
+  insist(): void;
+  release(): void;
+}
+
+/**
+ * Makes this process the only gateway of an embedded store, until `release` or the end of the process. The operating system
+ * releases what is held when the process ends, so a crash leaves nothing behind. Three things are held:
+ *
+ * - The folder, in `OWNED`. The locks of a file belong to the process, not to a connection: two gateways of the library in
+ *   one process would both get them, and the one that is refused would release those of the other by closing the file.
+ * - On Linux an abstract socket, named by the database file. Attack: `owner.lock` is deleted while a gateway runs, and
+ *   a second gateway makes and locks a new one. This name has no file. Its scope is the network namespace, so it does not
+ *   replace the lock, which containers on one volume share.
+ * - The lock on `owner.lock`.
+ * @throws Failure `store_owned` if another gateway owns the store, `store_unavailable` if the lock cannot be made
+ */
+export async function ownStore(dataFolder: string): Promise<StoreOwner> {
+  const database = prepared(dataFolder);
+  const folder = identityOf(dataFolder)!;
+  if (OWNED.has(folder)) throw owned(dataFolder);
+  OWNED.add(folder);
+  let name: Server | null = null;
+  try {
+    name = await takeName(database, dataFolder);
+    let lock = lockFile(dataFolder);
+    const held = name;
+    return {
+      insist: () => {
+        if (lock.isInPlace()) return;
+        lock.release();
+        lock = lockFile(dataFolder);
+      },
+      release: () => {
+        lock.release();
+        held?.close();
+        OWNED.delete(folder);
+      },
+    };
+  } catch (error) {
+    name?.close();
+    OWNED.delete(folder);
+    throw error;
+  }
+}
+
+/** The folders that this process owns, by device and inode. */
+const OWNED = new Set<string>();
+
+function prepared(dataFolder: string): string {
+  const file = join(dataFolder, 'tollgate.db');
+  try {
+    ensureFolder(dataFolder);
+    return ensureOwnFile(file);
+  } catch (error) {
+    throw openingFailure(error, file);
+  }
+}
+
+/** Device and inode; null if there is no such file. */
+function identityOf(file: string): string | null {
+  const found = statSync(file, { throwIfNoEntry: false });
+  return found === undefined ? null : `${found.dev} ${found.ino}`;
+}
+
+/** @returns null where the system has no abstract sockets, or refuses one */
+function takeName(database: string, dataFolder: string): Promise<Server | null> {
+  if (process.platform !== 'linux') return Promise.resolve(null);
+  const { dev, ino, birthtimeNs } = statSync(database, { bigint: true });
+  // Other users cannot see the file, and so cannot take the name first.
+  const path = `\0tollgate-${hash('sha256', `${dev} ${ino} ${birthtimeNs}`)}`;
+  const server = createServer((socket) => socket.destroy()).unref();
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE') reject(owned(dataFolder, error));
+      else resolve(null);
+    });
+    server.listen({ path }, () => resolve(server));
+  });
+}
+
+function lockFile(dataFolder: string) {
+  const file = join(dataFolder, 'owner.lock');
+  let lock: DatabaseSync | null = null;
+  try {
+    ensureOwnFile(file);
+    lock = new DatabaseSync(file);
+    lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
+  } catch (error) {
+    lock?.close();
+    throw isHeldByAnother(error) ? owned(dataFolder, error) : unlockable(file, error);
+  }
+  const held = lock;
+  const identity = identityOf(file);
+  return {
+    isInPlace: () => identityOf(file) === identity,
+    release: () => {
+      held.exec('ROLLBACK');
+      held.close();
+    },
+  };
+}
+
+function unlockable(file: string, cause: unknown): Failure {
+  if (cause instanceof Failure) return cause;
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new Failure(
+    'store_unavailable',
+    `${file} cannot be locked: ${reason}. TOLLGATE_DATA must name a folder that this user may write.`,
+    cause,
+  );
+}
+
+function owned(dataFolder: string, cause?: unknown): Failure {
+  return new Failure(
+    'store_owned',
+    `Another gateway owns the embedded store in ${dataFolder}. Stop it, give this one a folder of its own with TOLLGATE_DATA, or let both share a Redis with REDIS_URL.`,
+    cause,
+  );
+}
