@@ -113,6 +113,13 @@ export interface KeyStore {
    */
   create(key: StoredKey): Promise<Durability>;
   /**
+   * Reserves an id for a name: two requests with the same name at the same time get the same id, through whichever gateways.
+   * @param name a digest
+   * @param forMs how long, by the store's clock
+   * @returns the id that was reserved for the name first
+   */
+  reserve(name: string, id: string, forMs: number): Promise<string>;
+  /**
    * Stores many new keys, each atomically. Gateways are not notified: they ask about unknown secrets again within a second.
    * @returns for each key, in order: `created`; `unknown` if it was stored and may not be durable; `taken` if another key
    *   has its id or a digest. If the call rejects, some of the keys may have been stored.

@@ -47,7 +47,7 @@ export async function createOnce(
   if (found !== null) return found;
   const attributes = attributesAt(deps.nowMs);
   validateAttributes(attributes, deps);
-  const [candidate] = candidatesOf(repeatable.name, deps.peppers, deps.nowMs) as [Candidate];
+  const candidate = await reserved(repeatable.name, deps);
   const salt = Buffer.from(deps.random(16)).toString('base64url');
   const made = make(repeatable, attributes, { ...candidate, salt, createdAtMs: deps.nowMs });
   try {
@@ -56,15 +56,34 @@ export async function createOnce(
   } catch (error) {
     if (!(error instanceof Failure) || error.code !== 'refused') throw error;
     // Another request, perhaps through another gateway, created the key at the same moment.
-    const other = await find(repeatable, attributesAt, deps);
+    const other = await find(repeatable, attributesAt, deps, candidate);
     if (other === null) throw error;
     return other;
   }
 }
 
-async function find(repeatable: Repeatable, attributesAt: AttributesAt, deps: CreateOnceDeps): Promise<Created | null> {
+/**
+ * The id under which the key is made. Requests that arrive on both sides of midnight would make two keys under the ids of two
+ * days, so all of them take the one that the store has reserved first.
+ */
+async function reserved(name: string, { keys, peppers, nowMs }: CreateOnceDeps): Promise<Candidate> {
+  const candidates = candidatesOf(name, peppers, nowMs);
+  const own = candidates[0]!;
+  const digest = Buffer.from(randomFrom(own.pepper, 'reserved', name)(16)).toString('hex');
+  const id = await keys.reserve(digest, own.id, RESERVED_MS);
+  return candidates.find((candidate) => candidate.id === id) ?? own;
+}
+
+/** @param reserved an id to look at first, if it is known */
+async function find(
+  repeatable: Repeatable,
+  attributesAt: AttributesAt,
+  deps: CreateOnceDeps,
+  reserved: Candidate | null = null,
+): Promise<Created | null> {
   const { keys, peppers, nowMs } = deps;
-  for (const candidate of candidatesOf(repeatable.name, peppers, nowMs)) {
+  const candidates = candidatesOf(repeatable.name, peppers, nowMs);
+  for (const candidate of reserved === null ? candidates : [reserved, ...candidates]) {
     const key = await keys.get(candidate.id, { evenDeleted: true });
     const isRecent = key !== null && key.createdAtMs > nowMs - REPEATABLE_MS;
     if (isRecent && key.deletedAtMs !== undefined) return { kind: 'ended', id: key.id, how: 'deleted' };
@@ -106,6 +125,8 @@ function make(
 
 /** How long a creation can be repeated (contract section 7, `Idempotency-Key`). */
 const REPEATABLE_MS = 86_400_000;
+/** A little less, so that no id is reserved any more when its key has become too old to be repeated. */
+const RESERVED_MS = REPEATABLE_MS - 60_000;
 
 /** A request to create a key that the client may repeat. */
 export interface Repeatable {

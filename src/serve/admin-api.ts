@@ -20,6 +20,7 @@ import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
 import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores, type PepperState } from './gateway-stores.ts';
+import type { StoreClock } from './store-clock.ts';
 
 /** The settings and plans in force. A reload replaces them, so they are read anew for each use. */
 export interface SettingsInForce {
@@ -33,7 +34,7 @@ export interface SettingsInForce {
 type Stores = Pick<
   GatewayStores,
   'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'history' | 'audit'
->;
+> & { readonly clock: Pick<StoreClock, 'nowMs'> };
 
 /** Reads the OpenAPI description at the first request for it, because it is long and rarely requested. */
 function apiDescription(): () => object {
@@ -76,7 +77,7 @@ export function adminApiOn(
   const plansAdmin = plansAdminOf(inForce, surroundings, nowMs);
   // Audit lines are written at every LOG_LEVEL but `silent`.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
-  const operationsOn = ({ keys, ledger, history, peppers, pepperState }: Stores) => {
+  const operationsOn = ({ keys, ledger, history, peppers, pepperState, clock }: Stores) => {
     refuseUnlessRight(pepperState());
     return new Operations({
       keys,
@@ -86,7 +87,7 @@ export function adminApiOn(
       peppers,
       keyFormats: () => inForce.settings.keyFormats,
       random: randomBytes,
-      nowMs,
+      nowMs: () => clock.nowMs,
     });
   };
   const operations = async () => operationsOn(await stores());
@@ -117,7 +118,7 @@ export function adminApiOn(
           deprecatedCallsOfConsumer(id, inForce.settings.routes, opened.deprecatedCalls, { days, nowMs: nowMs() }),
         plans: plansAdmin,
         keys: opened.keys,
-        nowMs,
+        nowMs: () => opened.clock.nowMs,
       };
     },
     live: live === null ? null : { ...live, operations, now: new NowFeed(live.fleet, operations, nowMs) },

@@ -67,7 +67,9 @@ export function openServices(
     formats: () => inForce.settings.keyFormats,
     staleKeysMs,
     onStoreFailure,
-    ...CLOCKS,
+    // Gateways whose own clocks differ agree on when a key expires.
+    wallMs: () => stores.clock.nowMs,
+    monotonicMs: CLOCKS.monotonicMs,
   });
   const admitter = new Admitter({
     ledger: stores.ledger,
@@ -176,7 +178,7 @@ const CHECK_EXPIRIES_EVERY_MS = 1_000;
  */
 export function closeWebSocketsOfEndedKeys(
   limits: () => { readonly maxPerKey: number; readonly max: number },
-  { keys, changes }: Pick<GatewayStores, 'keys' | 'changes'>,
+  { keys, changes, clock }: Pick<GatewayStores, 'keys' | 'changes' | 'clock'>,
 ): OpenWebSockets {
   const changed = new Set<string>();
   /** By key with open WebSockets, when it expires, in Unix milliseconds. */
@@ -206,7 +208,7 @@ export function closeWebSocketsOfEndedKeys(
     void checkChanged();
   });
   setInterval(() => {
-    const [nowMs, { keyIds }] = [Date.now(), webSockets];
+    const [{ nowMs }, { keyIds }] = [clock, webSockets];
     for (const [id, atMs] of expiries) {
       if (keyIds.has(id) && atMs > nowMs) continue;
       expiries.delete(id);

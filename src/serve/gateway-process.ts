@@ -28,7 +28,14 @@ import {
 } from './admin-access.ts';
 import { adminApiOn } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
-import { closeWebSocketsOfEndedKeys, gatewayDepsOf, openServices, TokenIssuers, Validators } from './dependencies.ts';
+import {
+  closeWebSocketsOfEndedKeys,
+  gatewayDepsOf,
+  openServices,
+  type Services,
+  TokenIssuers,
+  Validators,
+} from './dependencies.ts';
 import { exposedFiles } from './exposed-files.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from './live-parts.ts';
@@ -154,6 +161,7 @@ async function start(
   const access =
     context === null ? await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }) : null;
   closers.push(() => access?.close());
+  const servicesRef: { current?: Services } = {};
   const stores = await openGatewayStores(
     settings,
     {
@@ -167,6 +175,10 @@ async function start(
       onPepperMismatch: (failure) => {
         if (failure !== null) log.logger.error({ pepper: 'mismatch', reason: failure.message }, 'the pepper is wrong');
         else log.logger.info({ pepper: 'right' }, 'the pepper is right again');
+      },
+      onClockJump: () => {
+        log.logger.warn('the clock of the store was set; what was remembered by it is asked again');
+        servicesRef.current?.admitter.forget();
       },
       onWarning: (sentence) => log.logger.warn(sentence),
     },
@@ -210,6 +222,7 @@ async function start(
     tokenKeysUp: () => tokens.keysUp,
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
     isPepperWrong: () => stores.pepperState() === 'mismatch',
+    storeClockDiffersByMs: () => Math.abs(stores.clock.aheadMs),
     certificateExpiresAtMs: () => certificates?.source.current?.expiresAtMs ?? null,
   });
   metricsRef.current = metrics;
@@ -222,6 +235,7 @@ async function start(
     // The clock of a Redis is its own.
     followsDate && settings.redis.url === null ? clockWithSteps() : CLOCKS.monotonicMs,
   );
+  servicesRef.current = services;
   closers.push(() => services.deprecatedCalls.close());
   closers.push(() => services.refusals.close());
   const traceOf = await tracing(env, closers);
@@ -395,6 +409,7 @@ function readinessOf(
     ...(outage === null ? {} : { outage }),
     ...(isRefused ? { settings: 'refused' } : {}),
     ...(isPepperWrong ? { pepper: 'mismatch' } : {}),
+    ...(stores.clock.differs ? { clock: 'differs' } : {}),
     ...(lacks.memory ? { memory: 'short' } : {}),
     ...(lacks.certificate ? { certificate: 'missing' } : {}),
   };

@@ -12,6 +12,7 @@ import { checkPeppers, type PepperStore, UNVERIFIED } from '../identify/pepper-r
 import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { FleetStore } from '../operations/live/fleet-store.ts';
+import { StoreClock } from './store-clock.ts';
 
 /** The interfaces through which a running gateway uses its store, Redis or embedded. */
 export interface GatewayStores {
@@ -21,6 +22,8 @@ export interface GatewayStores {
   readonly reconciler: UsageReconciler | null;
   readonly attempts: AttemptCounter;
   readonly changes: ChangeFeed;
+  /** The clock by which the store counts. */
+  readonly clock: StoreClock;
   readonly deprecatedCalls: DeprecatedCalls;
   readonly history: HistoryStore;
   readonly audit: AuditStore;
@@ -57,6 +60,8 @@ export interface StoreEvents {
   readonly onFailedWrite?: (error: unknown) => void;
   /** Called when the peppers no longer match the store, and with null when they match again. A start throws instead. */
   readonly onPepperMismatch: (failure: Failure | null) => void;
+  /** Called when the clock of the store was set: what is remembered by it may have ended. */
+  readonly onClockJump?: () => void;
   /** Called once with each sentence about the store that an operator should know. */
   readonly onWarning?: (sentence: string) => void;
 }
@@ -102,6 +107,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     { RedisPepperRecord },
     { RedisAudit },
     { RedisFleet },
+    { serverClocks },
   ] = await Promise.all([
     import('../stores/redis/shards.ts'),
     import('../stores/redis/connection.ts'),
@@ -117,6 +123,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     import('../stores/redis/pepper-record.ts'),
     import('../stores/redis/audit.ts'),
     import('../stores/redis/fleet.ts'),
+    import('../stores/redis/server-clocks.ts'),
   ]);
   const errors = withoutRepeats(events.onFailure);
   const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: errors.report });
@@ -153,20 +160,22 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
   await pepperWatch.begin().catch(refuse);
   const changes = new RedisChanges({ redis, circuit });
   const publish = changes.publish.bind(changes);
+  const clock = storeClock(() => serverClocks(redis, circuit), events);
   const writes = new DurableWrites({ redis, ...settings.redis.durability });
   return {
     keys: new RedisKeys({ redis, circuit, publish, writes }),
-    ledger: new RedisLedger({ redis, circuit, publish, writes }),
-    reconciler: new RedisUsageReconciler({ redis, circuit }),
+    ledger: new RedisLedger({ redis, circuit, publish, writes, wallMs: CLOCKS.wallMs }),
+    reconciler: new RedisUsageReconciler({ redis, circuit, wallMs: CLOCKS.wallMs }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
-    history: new RedisHistory({ redis, circuit }),
+    history: new RedisHistory({ redis, circuit, wallMs: CLOCKS.wallMs }),
     audit: new RedisAudit({ redis, circuit, writes }),
     fleet: new RedisFleet({ redis, circuit }),
     certificates: usesAcme(settings)
       ? new (await import('../stores/redis/certificates.ts')).RedisCertificateStore({ redis, circuit })
       : null,
     changes,
+    clock,
     peppers: settings.peppers,
     pepperState: () => pepperWatch.state,
     state: () =>
@@ -176,6 +185,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     close: async () => {
       pepperWatch.close();
       changes.close();
+      clock.close();
       writes.close();
       circuit.close();
       redis.disconnect();
@@ -277,6 +287,8 @@ async function openEmbedded(settings: Settings, events: StoreEvents, acceptsRoll
       if (kind === 'key' && keyId !== null) void forgetIfDeleted(keyId, keys, ledger).catch(events.onFailure);
     });
     const checkpoints = new Checkpoints(db);
+    // The store's clock is this machine's.
+    const clock = storeClock(async () => [CLOCKS.wallMs()], events);
     neverWait(db);
     return {
       keys,
@@ -290,6 +302,7 @@ async function openEmbedded(settings: Settings, events: StoreEvents, acceptsRoll
         ? new (await import('../stores/embedded/certificates.ts')).EmbeddedCertificateStore(dataFolder)
         : null,
       changes,
+      clock,
       peppers,
       pepperState: () => pepperWatch.state,
       state: () => (outages.present() === null ? 'embedded' : 'away'),
@@ -302,6 +315,7 @@ async function openEmbedded(settings: Settings, events: StoreEvents, acceptsRoll
         changes.close();
         ledger.close();
         checkpoints.close();
+        clock.close();
         db.close();
         owner.release();
       },
@@ -310,6 +324,15 @@ async function openEmbedded(settings: Settings, events: StoreEvents, acceptsRoll
     owner.release();
     throw damageIn(error, dataFolder);
   }
+}
+
+function storeClock(read: () => Promise<readonly number[]>, { onClockJump, onWarning }: StoreEvents): StoreClock {
+  return new StoreClock({
+    read,
+    ...CLOCKS,
+    onJump: () => onClockJump?.(),
+    onWarning: (sentence) => onWarning?.(sentence),
+  });
 }
 
 function usesAcme({ listen }: Settings): boolean {

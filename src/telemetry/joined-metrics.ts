@@ -20,6 +20,7 @@ const NOT_SUMMED: readonly (readonly [RegExp, string])[] = [
   [/_timestamp_seconds$/, 'min'],
   [/_info$/, 'max'],
   [/_mismatch$/, 'max'],
+  [/_difference_seconds$/, 'max'],
 ];
 
 /**

@@ -34,6 +34,8 @@ export interface Gauges {
   readonly store: () => number;
   /** Whether the peppers differ from those of the store. */
   readonly isPepperWrong?: () => boolean;
+  /** By how many milliseconds the clocks of the store and of this machine differ. */
+  readonly storeClockDiffersByMs?: () => number;
   /** When the certificate in force expires, in Unix milliseconds; null or absent without TLS. */
   readonly certificateExpiresAtMs?: () => number | null;
   /** The versions of the settings and plans in force. */
@@ -221,12 +223,19 @@ function counter(registry: Registry, name: string, help: string): Counter {
   return new Counter({ name, help, registers: [registry] });
 }
 
-function addGauges(registry: Registry, { connections, inFlight, upstreams, store, isPepperWrong }: Gauges): void {
+function addGauges(registry: Registry, gauges: Gauges): void {
+  const { connections, inFlight, upstreams, store, isPepperWrong, storeClockDiffersByMs } = gauges;
   gauge(registry, 'tollgate_connections', 'Client connections that are open.', connections);
   gauge(registry, 'tollgate_in_flight', 'Requests that have not ended.', inFlight);
   gauge(registry, 'tollgate_store_up', '1 while the store answers, 0 while it is away.', store);
   gauge(registry, 'tollgate_pepper_mismatch', '1 while KEY_PEPPER is not the pepper of the store, else 0.', () =>
     isPepperWrong?.() === true ? 1 : 0,
+  );
+  gauge(
+    registry,
+    'tollgate_store_clock_difference_seconds',
+    'By how much the clock of the store and that of this machine differ.',
+    () => (storeClockDiffersByMs?.() ?? 0) / 1_000,
   );
   gauge(registry, 'tollgate_workers', 'Processes that serve.', () => 1);
   new Gauge({

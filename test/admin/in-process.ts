@@ -42,6 +42,11 @@ export async function adminApiWith(
     ledger: nothing,
     peppers: ['a pepper for the tests'],
     pepperState: () => 'right' as const,
+    clock: {
+      get nowMs() {
+        return Date.now();
+      },
+    },
     deprecatedCalls: nothing,
     history: { ...nothing, of: async () => null },
     audit,

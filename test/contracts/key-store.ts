@@ -25,6 +25,21 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
     }
   };
 
+  describe('an id that is reserved for a name', () => {
+    test('is the first one, for all that ask at the same time (reliability 257)', async () => {
+      const ids = await Promise.all(
+        [here, there, here, there].map((store, i) => store.reserve('some name', `key_${i}`, 60_000)),
+      );
+      expect(new Set(ids).size).toBe(1);
+      expect(await there.reserve('another name', 'key_other', 60_000)).toBe('key_other');
+    });
+
+    test('is free again when its time has passed', async () => {
+      expect(await here.reserve('short', 'key_a', 1)).toBe('key_a');
+      await expect.poll(() => there.reserve('short', 'key_b', 60_000)).toBe('key_b');
+    });
+  });
+
   describe('a key that was created', () => {
     test('is found whole by its digest and by its id, also elsewhere', async () => {
       const { key, digest } = someKey({

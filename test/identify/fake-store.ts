@@ -47,6 +47,10 @@ export class FakeStore implements KeyStore {
     return this.durability;
   }
 
+  async reserve(_name: string, id: string) {
+    return id;
+  }
+
   async createEach(keys: readonly StoredKey[]) {
     for (const key of keys) await this.create(key);
     return keys.map(() => 'created' as const);

@@ -228,6 +228,7 @@ export function joinReadiness(
     ...worst,
     ...(answers.some(({ settings }) => settings === 'refused') ? { settings: 'refused' } : {}),
     ...(answers.some(({ pepper }) => pepper === 'mismatch') ? { pepper: 'mismatch' } : {}),
+    ...(answers.some(({ clock }) => clock === 'differs') ? { clock: 'differs' } : {}),
     ...(answers.some(({ memory }) => memory === 'short') ? { memory: 'short' } : {}),
     ...(answers.some(({ certificate }) => certificate === 'missing') ? { certificate: 'missing' } : {}),
     ready: !draining && answers.some(({ ready }) => ready),

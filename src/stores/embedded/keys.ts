@@ -24,6 +24,8 @@ import { answering, whenFree } from './database.ts';
 interface EmbeddedKeysOptions {
   readonly db: DatabaseSync;
   readonly changes: EmbeddedChanges;
+  /** The store's clock: Unix milliseconds. Date.now by default. */
+  readonly wallMs?: () => number;
   /** Called with the error of each change that could not be written. Such a change has not been made. */
   readonly onFailedWrite?: (error: unknown) => void;
 }
@@ -33,13 +35,21 @@ export class EmbeddedKeys implements KeyStore {
   readonly #db: DatabaseSync;
   readonly #writes: AcknowledgedWrites;
   readonly #changes: EmbeddedChanges;
+  readonly #wallMs: () => number;
   readonly #onFailedWrite: EmbeddedKeysOptions['onFailedWrite'];
   readonly #byDigest: StatementSync;
   readonly #byId: StatementSync;
   readonly #afterPosition: StatementSync;
 
-  constructor({ db, changes, onFailedWrite }: EmbeddedKeysOptions) {
+  constructor({ db, changes, wallMs = Date.now, onFailedWrite }: EmbeddedKeysOptions) {
     this.#db = db;
+    this.#wallMs = wallMs;
+    // Not created by a migration, so that an earlier version can still open the file.
+    answering(() =>
+      db.exec(
+        'CREATE TABLE IF NOT EXISTS reserved (name TEXT PRIMARY KEY, id TEXT NOT NULL, until_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID',
+      ),
+    );
     this.#writes = new AcknowledgedWrites(db);
     this.#changes = changes;
     this.#onFailedWrite = onFailedWrite;
@@ -106,6 +116,15 @@ export class EmbeddedKeys implements KeyStore {
     });
     this.#changes.tell({ kind: 'key', keyId: key.id });
     return DURABLE;
+  }
+
+  async reserve(name: string, id: string, forMs: number): Promise<string> {
+    return this.#change(() => {
+      const nowMs = this.#wallMs();
+      this.#db.prepare('DELETE FROM reserved WHERE until_ms <= ?').run(nowMs);
+      this.#db.prepare('INSERT INTO reserved VALUES (?, ?, ?) ON CONFLICT DO NOTHING').run(name, id, nowMs + forMs);
+      return String(this.#db.prepare('SELECT id FROM reserved WHERE name = ?').get(name)!.id);
+    });
   }
 
   /** One transaction for all keys: each commit waits for the disk, so thousands of commits would take minutes. */

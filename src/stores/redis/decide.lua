@@ -8,6 +8,7 @@
 --       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
 --       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
 --       are those at which a few periods begin, and the end of the last. All times in milliseconds.
+--       Behind them, if a history is kept, the gateway's clock as in history.lua.
 -- reply numbers in one text, separated by spaces for the same reason: now; then for each key how many numbers follow for
 --       it (0: the hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
 --       many counts it has and, if any, the beginning of slice 0, the number of the first slice and the counts; then only if
@@ -269,7 +270,8 @@ local function decide(key, rule, n, cost, historyKey)
 end
 
 local rules = {}
-for i = 2, #ARGV do
+local arguments = readGatewayClock(time[1])
+for i = 2, arguments do
   rules[i] = readRule(ARGV[i])
   if rules[i] == nil then return string.format('%d', now) end
 end

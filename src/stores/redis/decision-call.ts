@@ -25,6 +25,8 @@ interface DecisionCallsOptions {
   readonly circuit: Calls;
   /** Left out: DECIDE_LUA. */
   readonly lua?: string | undefined;
+  /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock whatever it says. */
+  readonly wallMs?: (() => number) | undefined;
 }
 
 /** Calls of decide.lua, which describes the numbers that it takes and gives. */
@@ -33,8 +35,10 @@ export class DecisionCalls {
   readonly #circuit: Calls;
   readonly #script: Script;
   readonly #rules = new RuleTexts();
+  readonly #wallMs: (() => number) | undefined;
 
-  constructor({ redis, circuit, lua = DECIDE_LUA }: DecisionCallsOptions) {
+  constructor({ redis, circuit, lua = DECIDE_LUA, wallMs }: DecisionCallsOptions) {
+    this.#wallMs = wallMs;
     this.#redis = redis;
     this.#circuit = circuit;
     this.#script = new Script(lua);
@@ -47,7 +51,7 @@ export class DecisionCalls {
       keys.push(keyspace.account(consumerId));
       if (allowance.history !== undefined) keys.push(keyspace.history(consumerId));
     }
-    const attempts = new Attempts(requests, this.#rules);
+    const attempts = new Attempts(requests, this.#rules, this.#wallMs);
     try {
       const reply = await this.#circuit.run(() => this.#script.run(this.#redis, keys, attempts), keys[0]);
       const numbers = new Numbers(reply);
@@ -62,8 +66,17 @@ export class DecisionCalls {
   }
 }
 
+/** The clock of a gateway, as the last argument of a script that writes histories (described in history.lua). */
+export function gatewayClock(wallMs: (() => number) | undefined): string[] {
+  return wallMs === undefined ? [] : [`@${Math.floor(wallMs() / 1_000)}`];
+}
+
 /** The arguments of the script (described in decide.lua). Each rule is sent once: most requests of a turn share a few. */
-function argumentsOf(requests: readonly DecisionRequest[], texts: RuleTexts): string[] {
+function argumentsOf(
+  requests: readonly DecisionRequest[],
+  texts: RuleTexts,
+  wallMs: (() => number) | undefined,
+): string[] {
   const rules = new Map<Allowance, number>();
   let runs = '';
   for (let i = 0; i < requests.length; ) {
@@ -76,7 +89,12 @@ function argumentsOf(requests: readonly DecisionRequest[], texts: RuleTexts): st
     i = next;
   }
   const args = [runs];
-  for (const allowance of rules.keys()) args.push(texts.of(allowance));
+  let keepsHistory = false;
+  for (const allowance of rules.keys()) {
+    args.push(texts.of(allowance));
+    keepsHistory ||= allowance.history !== undefined;
+  }
+  if (keepsHistory) args.push(...gatewayClock(wallMs));
   return args;
 }
 
@@ -280,16 +298,18 @@ class Script {
 class Attempts {
   readonly #requests: readonly DecisionRequest[];
   readonly #rules: RuleTexts;
+  readonly #wallMs: (() => number) | undefined;
   #left = MOST_ATTEMPTS;
   isAwaited = true;
 
-  constructor(requests: readonly DecisionRequest[], rules: RuleTexts) {
+  constructor(requests: readonly DecisionRequest[], rules: RuleTexts, wallMs: (() => number) | undefined) {
     this.#requests = requests;
     this.#rules = rules;
+    this.#wallMs = wallMs;
   }
 
   args(): string[] {
-    return argumentsOf(this.#requests, this.#rules);
+    return argumentsOf(this.#requests, this.#rules, this.#wallMs);
   }
 
   /** The script has replied. If the reply is the store's clock alone, the next call has the periods around that. */

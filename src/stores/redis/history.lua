@@ -1,6 +1,20 @@
 -- The history of one consumer, a string of 1,000 bytes: the twin of src/admit/history.ts, which describes it. The scripts
 -- that follow it share these functions. A string that is no history stays as it is.
 -- Like what sliding windows need (windows.lua), these functions are made only if a call needs them.
+--
+-- A call brings the gateway's own clock in its last argument, as @SECONDS. `historyMoves` is false if the store's clock differs
+-- from it by more than an hour: one of them is wrong, and a history that followed it would lose up to 92 days. What is used
+-- meanwhile is recorded only where the history has its hour already.
+local historyMoves = true
+
+-- Returns how many arguments there are besides the clock.
+local function readGatewayClock(storeSeconds)
+  local seconds = string.match(ARGV[#ARGV] or '', '^@(%d+)$')
+  if not seconds then return #ARGV end
+  historyMoves = math.abs(tonumber(storeSeconds) - tonumber(seconds)) <= 3600
+  return #ARGV - 1
+end
+
 local function makeHistory()
   local parts = {}
   local HISTORY_BYTES = 1000
@@ -48,7 +62,7 @@ local function makeHistory()
   end
 
   -- Makes `hour` the last hour of a history, unless it has a later one that is not 48 hours later. False if the key holds
-  -- something else; the error if Redis refuses to write.
+  -- something else, or if histories do not move; the error if Redis refuses to write.
   local function reachHour(key, hour)
     local head = redis.pcall('GETRANGE', key, 0, 3)
     if type(head) == 'table' then return false end
@@ -58,6 +72,7 @@ local function makeHistory()
       local last = struct.unpack('>I4', head)
       if last >= hour and last - hour < HOURS_KEPT then return true end
     end
+    if not historyMoves then return false end
     local text
     if #head == 0 then
       text = struct.pack('>I4', hour) .. string.rep('\0', HISTORY_BYTES - 4)

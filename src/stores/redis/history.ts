@@ -12,14 +12,15 @@ import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { HISTORY_LUA } from './decision-call.ts';
+import { gatewayClock, HISTORY_LUA } from './decision-call.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 import { holdWrites } from './values.ts';
 
-/** KEYS: the history of one consumer. ARGV: refusals, ban answers. */
+/** KEYS: the history of one consumer. ARGV: refusals, ban answers, the gateway's clock. */
 const ADD_LUA = `${HISTORY_LUA}
 local time = redis.call('TIME')
+readGatewayClock(time[1])
 history().refused(KEYS[1], math.floor(time[1] / 3600), tonumber(ARGV[1]), tonumber(ARGV[2]))`;
 
 /** KEYS: the two names of the index. ARGV: most members, then for each consumer its id, when it ends and the rest. */
@@ -41,7 +42,7 @@ end
 return reply`;
 
 interface Scripted {
-  tollgateAddRefusals(history: string, refused: number, banned: number): Promise<null>;
+  tollgateAddRefusals(history: string, refused: number, banned: number, ...clock: string[]): Promise<null>;
   tollgateNoteRefused(ends: string, rest: string, ...args: (string | number)[]): Promise<number>;
   tollgateListRefused(ends: string, rest: string, most: number): Promise<string[]>;
 }
@@ -57,7 +58,19 @@ export class RedisHistory implements HistoryStore {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
 
-  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+  readonly #wallMs: (() => number) | undefined;
+
+  /** @param wallMs the gateway's own clock; left out: histories follow the store's clock whatever it says */
+  constructor({
+    redis,
+    circuit,
+    wallMs,
+  }: {
+    readonly redis: RedisClient;
+    readonly circuit: Calls;
+    readonly wallMs?: () => number;
+  }) {
+    this.#wallMs = wallMs;
     redis.defineCommand('tollgateAddRefusals', { lua: ADD_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateNoteRefused', { lua: NOTE_LUA, numberOfKeys: 2 });
     redis.defineCommand('tollgateListRefused', { lua: LIST_LUA, numberOfKeys: 2 });
@@ -118,7 +131,10 @@ export class RedisHistory implements HistoryStore {
       const held = holdWrites(this.#redis);
       const added = some.filter(isCounted).map(({ consumerId, refused, banned }) => {
         const name = keyspace.history(consumerId);
-        return this.#circuit.run(() => this.#redis.tollgateAddRefusals(name, refused, banned), name);
+        return this.#circuit.run(
+          () => this.#redis.tollgateAddRefusals(name, refused, banned, ...gatewayClock(this.#wallMs)),
+          name,
+        );
       });
       held.release();
       // The counts are approximate: what one consumer's part of a cluster does not take is not brought again.

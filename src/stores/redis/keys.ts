@@ -34,10 +34,16 @@ const DROP_LUA = `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`;
 
+/** Sets a value unless there is one. KEYS: its name. ARGV: the value, milliseconds until it expires. Reply: the value there. */
+const RESERVE_LUA = `
+redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+return redis.call('GET', KEYS[1])`;
+
 interface Scripted {
   tollgateReplace(record: string, changes: string, before: string, after: string, change: string): Promise<number>;
   tollgateRank(index: string, score: number, id: string): Promise<number>;
   tollgateDrop(key: string, expected: string): Promise<number>;
+  tollgateReserve(key: string, id: string, forMs: number): Promise<string>;
 }
 
 export interface RedisKeysOptions {
@@ -74,6 +80,7 @@ export class RedisKeys implements KeyStore {
     redis.defineCommand('tollgateReplace', { lua: REPLACE_LUA, numberOfKeys: 2 });
     redis.defineCommand('tollgateRank', { lua: RANK_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateDrop', { lua: DROP_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateReserve', { lua: RESERVE_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#values = new Values(redis);
     this.#lookUps = lookUpsOn({ redis, circuit, values: this.#values });
@@ -134,6 +141,11 @@ export class RedisKeys implements KeyStore {
     // The notification may fail: gateways ask about unknown secrets again within a second anyway.
     await this.#publish({ kind: 'key', keyId: key.id }).catch(() => {});
     return this.#settle(null, key, '');
+  }
+
+  async reserve(name: string, id: string, forMs: number): Promise<string> {
+    const key = keyspace.reserved(name);
+    return this.#circuit.run(() => this.#redis.tollgateReserve(key, id, forMs), key);
   }
 
   async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'unknown' | 'taken')[]> {

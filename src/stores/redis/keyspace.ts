@@ -11,6 +11,8 @@ export const keyspace = {
    * Sorted set and hash: the consumers that are refused now, by the end of their refusal. Bounded; expires with the last.
    */
   refusedNow: { ends: 'tg:{refused}:ends', rest: 'tg:{refused}:rest' },
+  /** String: the id that was reserved for a repeatable creation (`KeyStore.reserve`). Expires after less than a day. */
+  reserved: (name: string) => `tg:new:{${name}}`,
   /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**

@@ -38,6 +38,8 @@ interface RedisLedgerOptions {
   readonly publish: (change: StoreChange) => Promise<void>;
   /** Makes lifts, top-ups and resets durable. */
   readonly writes: DurableWrites;
+  /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock whatever it says. */
+  readonly wallMs?: () => number;
   /** Left out: DECIDE_LUA. */
   readonly decideLua?: string;
   /** Left out: USAGE_CHANGES_LUA. */
@@ -56,8 +58,8 @@ export class RedisLedger implements Ledger {
   readonly #decisions: DecisionCalls;
   readonly #usageChanges: UsageChanges;
 
-  constructor({ redis, circuit, publish, writes, decideLua, changesLua }: RedisLedgerOptions) {
-    this.#decisions = new DecisionCalls({ redis, circuit, lua: decideLua });
+  constructor({ redis, circuit, publish, writes, wallMs, decideLua, changesLua }: RedisLedgerOptions) {
+    this.#decisions = new DecisionCalls({ redis, circuit, lua: decideLua, wallMs });
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;

@@ -7,7 +7,7 @@
 -- ARGV    the present by the gateway's own clock if the ends below are by that clock, else 0; the number of windows; for each
 --         of them its index, its slices per length (0: it does not slide), 1 if it is a calendar window (else 0), the cost to
 --         add, when nothing of it counts any more. All times in milliseconds. Then for the history hours since 1970 and the
---         cost to add, in turn.
+--         cost to add, in turn, and the gateway's clock as in history.lua.
 -- reply   for each window 1 if the cost was added, 0 if the window has ended; or a string if the hash has foreign values
 --
 -- A window that has ended in the store or in the gateway is never opened again. If both are open and end at different
@@ -46,7 +46,7 @@ if #changes > 0 then
   if type(written) == 'table' and written.err then return written end
   redis.call('PEXPIREAT', KEYS[1], math.max(last, now + redis.call('PTTL', KEYS[1])))
 end
-for at = afterWindows, #ARGV, 2 do
+for at = afterWindows, readGatewayClock(time[1]), 2 do
   -- The middle of the hour, by the store's clock.
   local hour = floor((tonumber(ARGV[at]) * 3600000 + 1800000 + shift) / 3600000)
   local err = history().broughtLate(KEYS[2], hour, tonumber(ARGV[at + 1]), floor(now / 3600000))

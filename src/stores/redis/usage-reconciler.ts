@@ -4,7 +4,7 @@ import { WINDOWS } from '../../admit/windows.ts';
 import type { CircuitOptions } from './circuit.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { HISTORY_LUA, WINDOWS_LUA } from './decision-call.ts';
+import { gatewayClock, HISTORY_LUA, WINDOWS_LUA } from './decision-call.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 
@@ -13,7 +13,7 @@ export const RECONCILE_USAGE_LUA =
   WINDOWS_LUA + HISTORY_LUA + readFileSync(new URL('./reconcile-usage.lua', import.meta.url), 'utf8');
 
 interface ReconcileCommand {
-  tollgateReconcile(account: string, history: string, ...args: number[]): Promise<number[] | string>;
+  tollgateReconcile(account: string, history: string, ...args: (number | string)[]): Promise<number[] | string>;
 }
 
 /**
@@ -23,7 +23,19 @@ export class RedisUsageReconciler implements UsageReconciler {
   readonly #redis: RedisClient & ReconcileCommand;
   readonly #circuit: Calls;
 
-  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+  readonly #wallMs: (() => number) | undefined;
+
+  /** @param wallMs the gateway's own clock; left out: histories follow the store's clock whatever it says */
+  constructor({
+    redis,
+    circuit,
+    wallMs,
+  }: {
+    readonly redis: RedisClient;
+    readonly circuit: Calls;
+    readonly wallMs?: () => number;
+  }) {
+    this.#wallMs = wallMs;
     redis.defineCommand('tollgateReconcile', { lua: RECONCILE_USAGE_LUA, numberOfKeys: 2 });
     this.#redis = redis as RedisClient & ReconcileCommand;
     this.#circuit = circuit;
@@ -39,7 +51,7 @@ export class RedisUsageReconciler implements UsageReconciler {
       return [WINDOWS.indexOf(window) + 1, slices, calendar === undefined ? 0 : 1, spent, endsAtMs];
     });
     try {
-      const all = [ownNowMs ?? 0, windows.length, ...args, ...[...(hours ?? [])].flat()];
+      const all = [ownNowMs ?? 0, windows.length, ...args, ...[...(hours ?? [])].flat(), ...gatewayClock(this.#wallMs)];
       const reply = await this.#circuit.run(() => this.#redis.tollgateReconcile(key, history, ...all), key);
       // The hash holds values that Tollgate did not write, so nothing was added.
       if (typeof reply === 'string') return { kind: 'lost' };
