@@ -3,6 +3,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import standalone from 'ajv/dist/standalone/index.js';
 import { Checks, type NumberRules, patternOf, RUNTIME, textOf } from '../validate/checks.ts';
 import { FORMATS } from '../validate/formats.ts';
+import { PatternFault } from '../validate/pattern.ts';
 import type { Content, DescribedPath, Operation, Parameter, Program } from '../validate/program.ts';
 import {
   type DescribedOperation,
@@ -312,10 +313,11 @@ class Reader {
     if (typeof value !== 'string') return wrong(here);
     try {
       patternOf(value);
-    } catch {
+    } catch (error) {
+      if (error instanceof PatternFault) throw new DescriptionFault(here, `${error.message}.`);
       throw new DescriptionFault(
         here,
-        'is no pattern that RE2 can use in a time that is bounded: it must have no look-around (`(?=`, `(?!`), no back-reference and no fault.',
+        'is no pattern that RE2 can use: no more than 1,000 repetitions, and properties by their short names (`\\p{L}`, `\\p{Script=Greek}`).',
       );
     }
     return value;

@@ -170,6 +170,15 @@ describe('what is not JSON is checked by its media type alone', () => {
   });
 });
 
+test('a Content-Type of blanks and semicolons is judged at once (reliability 202)', async () => {
+  const body = '{"name":"Rex"}';
+  expect(
+    (await send('POST /v1/pets', json(body, `application/json${' ; '.repeat(60)}a="b" ;charset=utf-8`))).status,
+  ).toBe(200);
+  const response = await send('POST /v1/pets', json(body, `application/json${'; '.repeat(60)};@`));
+  expect(detailsOf(response)).toMatchObject({ in: 'header', name: 'Content-Type' });
+});
+
 test('a type that Connection lists counts as missing, because the service does not get it (reliability 194)', async () => {
   const seen = upstream.requests.length;
   const response = await send('POST /v1/pets', `Connection: content-type\r\n${json('{"name":7}', 'text/plain')}`);
