@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import type { Authorization, Client, Order } from 'acme-client';
 import type { Acme } from '../config/settings.ts';
+import { certificateBlocks } from '../listen/pem.ts';
 import { Directory, DirectoryError, printable } from './directory.ts';
 import type { Account, Issued } from './records.ts';
 
@@ -210,12 +211,11 @@ function checkedOrder(order: Order, { domains }: Acme): Order {
   return order;
 }
 
-const BLOCK = /-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----/g;
 const MOST_CERTIFICATES = 10;
 
 /** What makes an issued certificate unusable, the end of a sentence; null if nothing does. @param nowMs Unix milliseconds */
 export function faultOf({ cert, domains }: Issued, nowMs: number): string | null {
-  const blocks = cert.match(BLOCK) ?? [];
+  const blocks = certificateBlocks(cert);
   if (blocks.length === 0 || blocks.length > MOST_CERTIFICATES) return 'is no certificate in PEM form.';
   let leaf: X509Certificate;
   try {

@@ -3,6 +3,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import standalone from 'ajv/dist/standalone/index.js';
 import { Checks, type NumberRules, patternOf, RUNTIME, textOf } from '../validate/checks.ts';
 import { FORMATS } from '../validate/formats.ts';
+import { PatternFault } from '../validate/pattern.ts';
 import type { Content, DescribedPath, Operation, Parameter, Program } from '../validate/program.ts';
 import {
   type DescribedOperation,
@@ -127,19 +128,26 @@ class Reader {
 
   #operation(item: DescribedPathItem, { value, at }: DescribedOperation): Operation {
     const parameters = new Map<string, Parameter>();
+    const unchecked = new Set<string>();
     for (const [owner, where] of [
       [item.value, item.at],
       [value, at],
     ] as const) {
       for (const [i, raw] of asArray(owner.parameters).entries()) {
         const parameter = this.#parameter(raw, `${where}/parameters/${i}`, item.template);
-        if (parameter !== null) parameters.set(`${parameter.in} ${parameter.name}`, parameter);
+        if (typeof parameter === 'string') unchecked.add(parameter);
+        else if (parameter !== null) parameters.set(`${parameter.in} ${parameter.name}`, parameter);
       }
     }
-    return { parameters: [...parameters.values()], body: this.#body(value.requestBody, `${at}/requestBody`) };
+    return {
+      parameters: [...parameters.values()],
+      unchecked: [...unchecked],
+      body: this.#body(value.requestBody, `${at}/requestBody`),
+    };
   }
 
-  #parameter(raw: unknown, here: string, template: string): Parameter | null {
+  /** @returns the name of one in the query that is not checked; null for any other that is not */
+  #parameter(raw: unknown, here: string, template: string): Parameter | string | null {
     const { value, at } = resolved(this.#root, raw, here);
     const [place, name] = [field(value, 'in'), field(value, 'name')];
     if (typeof name !== 'string') throw new DescriptionFault(`${at}/name`, 'must be the name of a parameter.');
@@ -169,7 +177,7 @@ class Reader {
         at,
         message: 'is a parameter of a style that is not checked: an object, label or matrix.',
       });
-      return null;
+      return place === 'query' ? name : null;
     }
     const check = this.#check(schema, `${at}/schema`);
     if (!types.has('array')) return { ...common, style: 'one', reads: readsOf(types), check };
@@ -312,10 +320,11 @@ class Reader {
     if (typeof value !== 'string') return wrong(here);
     try {
       patternOf(value);
-    } catch {
+    } catch (error) {
+      if (error instanceof PatternFault) throw new DescriptionFault(here, `${error.message}.`);
       throw new DescriptionFault(
         here,
-        'is no pattern that RE2 can use in a time that is bounded: it must have no look-around (`(?=`, `(?!`), no back-reference and no fault.',
+        'is no pattern that RE2 can use: no more than 1,000 repetitions, and properties by their short names (`\\p{L}`, `\\p{Script=Greek}`).',
       );
     }
     return value;

@@ -95,7 +95,7 @@ function basePathOf(root: unknown): string | null {
   );
   const parsed = URL.parse(filled, 'http://server.invalid/');
   if (parsed === null || parsed.search !== '') return null;
-  return parsed.pathname.replace(/\/+$/, '');
+  return parsed.pathname.replace(/(?<!\/)\/+$/, '');
 }
 
 /** One method of one path of a description. */

@@ -199,7 +199,7 @@ export const keysSchema = z
       .max(8, 'must not have more than 8 places')
       .optional()
       .describe(
-        'Where a request may have its key: `authorization`, which is the default, `{ header: X-API-Key }` or `{ query: api_key }`, in the order in which messages name them. A request with more than one key gets 400, even if they are equal. None of these places is forwarded or logged, whether the key was read there or not; `Authorization` is never forwarded. A JSON Web Token is accepted in header fields only. Proxies, browsers and logs in front of the gateway keep queries, and shared caches protect responses to `Authorization` only, so prefer `authorization`.',
+        'Where a request may have its key: `authorization`, which is the default, `{ header: X-API-Key }` or `{ query: api_key }`, in the order in which messages name them. A request with more than one key gets 400, even if they are equal, and so does one with a parameter that a service may take for a listed one, such as `api_key[]` or `API_KEY`. None of these places is forwarded or logged, whether the key was read there or not; `Authorization` is never forwarded. A JSON Web Token is accepted in header fields only. Proxies, browsers and logs in front of the gateway keep queries, and shared caches protect responses to `Authorization` only, so prefer `authorization`.',
       ),
     formats: z
       .array(formatSchema, 'must be a list of formats')

@@ -44,8 +44,16 @@ export function readRequestTarget(url: string, method: string, host: string | nu
 
 const VISIBLE = /^[\x21-\x7e]+$/;
 /** Matches most paths: those without anything that needs a closer look. */
-const PLAIN_PATH = /^(?:\/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+\/?$/;
-const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:\/|;|%3b|$)/i;
+const PLAIN_PATH = /^(?:\/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+\/?$/;
+/**
+ * A segment that a service may take for an empty one, for `.` or for `..`.
+ *
+ * Attack: `/v1/users/;x` is `/v1/users/` to Tomcat, Jetty and Spring, which drop what follows a `;`, and so is
+ * `/v1/users/%20` to Spring before 4.3, which trims segments. Windows drops the blanks at the end of a name, so that
+ * `..%20` may climb. A name with more than these passes: whether `/v1/users/7;x` is another path is for the
+ * service to say.
+ */
+export const EMPTY_TO_SERVICES = /\/(?:;|%3b|(?:(?:%20)+|(?:%20)*(?:\.|%2e){1,2}(?:%20)*)(?:\/|;|%3b|$))/i;
 
 /** Why a path is refused, as a sentence; null if it is accepted. @param path visible ASCII that begins with a slash */
 export function faultOfPath(path: string): string | null {
@@ -54,7 +62,9 @@ export function faultOfPath(path: string): string | null {
   if (/%(?:2f|5c)|\\/i.test(path)) return 'The path must not have a backslash, nor an encoded slash or backslash.';
   if (/%(?:[01][0-9a-f]|7f)/i.test(path)) return 'The path must not have an encoded control character.';
   if (path.includes('//')) return 'The path must not have an empty segment.';
-  if (DOT_SEGMENT.test(path)) return 'The path must not have a segment `.` or `..`.';
+  if (EMPTY_TO_SERVICES.test(path)) {
+    return 'The path must not have a segment `.` or `..`, nor one of nothing but blanks or path parameters (`;…`).';
+  }
   return null;
 }
 

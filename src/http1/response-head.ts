@@ -40,7 +40,7 @@ const LENGTH_VALUE = /^[0-9]{1,15}$/;
  * A value that is only white space under RFC 9112, but that llhttp reads as a coding other than chunked, with a body
  * that ends with the connection.
  */
-const TAB_BEHIND_CODING = /\r\ntransfer-encoding:[\t ]*[^\t\r]*\t/i;
+const TAB_BEHIND_CODING = /\r\ntransfer-encoding:[^\t\r]*\t/i;
 
 /**
  * @param text the head without the empty line that ends it

@@ -1,5 +1,6 @@
 import { valuesOf } from '../http1/fields.ts';
 import { FieldNames, type KeyPlaces } from '../http1/forwarded-fields.ts';
+import { QueryNames } from '../http1/query-names.ts';
 import { authorizationOf, type Credentials, isToken68, readAuthorization } from './bearer.ts';
 
 /** A place where a request may have its API key (`keys.from` in gateway.yaml). */
@@ -29,6 +30,7 @@ export class KeySources implements KeyPlaces {
   /** In lower case. */
   readonly #fields: readonly string[];
   readonly #parameters: ReadonlySet<string>;
+  readonly #names: QueryNames;
 
   constructor(sources: readonly KeySource[]) {
     const names = (kind: 'header' | 'query') =>
@@ -36,6 +38,7 @@ export class KeySources implements KeyPlaces {
     this.#readsAuthorization = sources.some(({ kind }) => kind === 'authorization');
     this.#fields = names('header').map((name) => name.toLowerCase());
     this.#parameters = new Set(names('query'));
+    this.#names = new QueryNames(this.#parameters);
     this.fieldNames = new FieldNames(this.#fields);
     this.places = sources.map(inWords).join(' or ');
   }
@@ -51,11 +54,18 @@ export class KeySources implements KeyPlaces {
     return found;
   }
 
-  /** The key in the query. @param query with its `?`; empty if there is none */
+  /**
+   * The key in the query. Attack: `api_key[]=…` or `x=1;api_key=…` is no key here and one to the service, or stays in its
+   * log. So a parameter that a service may take for one of ours is refused like a second key.
+   * @param query with its `?`; empty if there is none
+   */
   inQuery(query: string): Credentials {
     let found: Credentials | null = null;
     for (const parameter of this.#parametersOf(query)) {
-      if (!this.#isKey(parameter)) continue;
+      if (!this.#isKey(parameter)) {
+        if (this.#names.misspelt(parameter) !== null) return AMBIGUOUS;
+        continue;
+      }
       if (found !== null) return AMBIGUOUS;
       const equals = parameter.indexOf('=');
       found = equals === -1 ? MISSING : credentialsOf(decoded(parameter.slice(equals + 1)));
@@ -66,7 +76,7 @@ export class KeySources implements KeyPlaces {
   /** The query without the parameters that may have a key; all other bytes stay as they are. */
   withoutKeys(query: string): string {
     const parameters = this.#parametersOf(query);
-    const kept = parameters.filter((parameter) => !this.#isKey(parameter));
+    const kept = parameters.filter((parameter) => !this.#isKey(parameter) && this.#names.misspelt(parameter) === null);
     if (kept.length === parameters.length) return query;
     return kept.length === 0 ? '' : `?${kept.join('&')}`;
   }

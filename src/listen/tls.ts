@@ -11,6 +11,7 @@ import {
 } from 'node:tls';
 import { Failure } from '../failure.ts';
 import { carrierOf } from '../io/node-internals.ts';
+import { certificateBlocks } from './pem.ts';
 
 /*
  * TLS on the listeners: the certificates, which may be replaced while the gateway runs, and the stage that decrypts on the
@@ -236,8 +237,6 @@ async function contentOf(file: string): Promise<Buffer | string> {
   }
 }
 
-const BLOCK = /-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g;
-
 /**
  * @returns the certificate that the server presents, or a message about the fault that quotes nothing from the files
  */
@@ -258,7 +257,7 @@ function check(files: CertificateFiles, { cert, key, clientCa }: Pick<Certificat
 }
 
 function certificatesIn(pem: Buffer): X509Certificate[] | null {
-  const blocks = pem.toString('latin1').match(BLOCK) ?? [];
+  const blocks = certificateBlocks(pem.toString('latin1'));
   return blocks.length === 0 ? null : attempt(() => blocks.map((block) => new X509Certificate(block)));
 }
 

@@ -244,7 +244,7 @@ function recordTestOf({ text, plan, owner, expiringMs }: KeyFilter): (record: st
   ];
   const tests = needles.map(({ needle, flags }) => {
     if (!PLAIN.test(needle)) return () => false;
-    const pattern = new RegExp(needle.replace(/[$()*+.?[\]^{|}/]/g, '\\$&'), flags);
+    const pattern = new RegExp(RegExp.escape(needle), flags);
     return (record: string) => pattern.test(record);
   });
   if (expiringMs !== null) tests.push((record) => ENDS.test(record));

@@ -1,3 +1,5 @@
+import { EMPTY_TO_SERVICES } from '../http1/request-line.ts';
+
 /*
  * The form of a route's pattern.
  */
@@ -25,7 +27,6 @@ const NAME = /^\{[A-Za-z_][A-Za-z0-9_]{0,63}\}$/;
 const COLON = /^:[A-Za-z_][A-Za-z0-9_]{0,63}/;
 // pchar of RFC 3986 section 3.3 without `*`, which is reserved for `/**`.
 const LITERAL = /^(?:[A-Za-z0-9._~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})*$/;
-const DOTS = /^(?:\.|%2e){1,2}$/i;
 
 function faultOfSegment(segment: string, last: boolean): string | null {
   if (segment === '**')
@@ -36,7 +37,9 @@ function faultOfSegment(segment: string, last: boolean): string | null {
   if (colon !== undefined) return `has \`:${colon}\`, which matches only itself; one segment is written \`{${colon}}\``;
   if (/[{}]/.test(segment)) return 'has braces that are not a whole segment `{name}` of letters, digits and `_`';
   if (segment === '' && !last) return 'has an empty segment `//`';
-  if (DOTS.test(segment)) return 'has a `.` or `..` segment, which no request can have when it is routed';
+  if (EMPTY_TO_SERVICES.test(`/${segment}`)) {
+    return 'has a segment `.` or `..`, or one of nothing but blanks or path parameters, which no request can have when it is routed';
+  }
   if (!LITERAL.test(segment)) return 'has a character that no path can have; percent-encode it as the client sends it';
   return null;
 }

@@ -1,5 +1,6 @@
 import { RE2JS } from 're2js';
 import { isOfFormat } from './formats.ts';
+import { translated } from './pattern.ts';
 
 /*
  * What the generated checks of a description call.
@@ -126,10 +127,11 @@ export class Checks {
  *
  * Attack: `^(a+)+$` takes a backtracking engine minutes for thirty characters. RE2 takes time in proportion to the text,
  * and refuses what it cannot do so: look-around and back-references.
+ * @throws PatternFault
  * @throws Error if RE2 cannot use it
  */
 export function patternOf(source: string): RE2JS {
-  return RE2JS.compile(RE2JS.translateRegExp(source));
+  return RE2JS.compile(translated(source));
 }
 
 /** A text that is the same for values that JSON Schema takes for equal. */

@@ -26,6 +26,8 @@ export interface DescribedPath {
 
 export interface Operation {
   readonly parameters: readonly Parameter[];
+  /** The names of the parameters in the query that are described and not checked. */
+  readonly unchecked: readonly string[];
   /** Null if the operation takes no body. */
   readonly body: { readonly isRequired: boolean; readonly contents: readonly Content[] } | null;
 }

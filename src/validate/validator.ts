@@ -1,4 +1,5 @@
-import { valuesOf } from '../http1/fields.ts';
+import { TOKEN_CHARACTER, valuesOf } from '../http1/fields.ts';
+import { QueryNames } from '../http1/query-names.ts';
 import { type Check, Checks, ExcessError, exportsOf } from './checks.ts';
 import { JsonFault, readJson } from './json.ts';
 import type { Content, DescribedPath, Operation, Parameter, Program } from './program.ts';
@@ -41,6 +42,7 @@ export class RequestValidator {
   readonly #paths: readonly DescribedPath[];
   readonly #checks = new Checks();
   readonly #exports: Readonly<Record<string, Check>>;
+  readonly #queryNames = new WeakMap<Operation, QueryNames>();
 
   constructor({ code, paths }: Program) {
     this.#paths = paths;
@@ -57,7 +59,7 @@ export class RequestValidator {
       const found = this.#operationOf(path, method);
       if ('rule' in found) return found;
       const { operation, segments } = found;
-      const misfit = this.#misfitOfParameters(operation, segments, query);
+      const misfit = this.#misfitOfNames(operation, query) ?? this.#misfitOfParameters(operation, segments, query);
       return misfit ?? this.#contentOf(operation, rawHeaders, hasBody);
     } catch (error) {
       if (error instanceof ExcessError) return { in: 'query', name: null, pointer: '', rule: TOO_MUCH };
@@ -88,6 +90,27 @@ export class RequestValidator {
       const values = parameter.in === 'path' ? [segments[parameter.segment]!] : (sent?.get(parameter.name) ?? []);
       const misfit = this.#misfitOf(parameter, values);
       if (misfit !== null) return misfit;
+    }
+    return null;
+  }
+
+  /**
+   * Attack: `limit=5&limit[$gt]=0` or `Limit=101`. The gateway checks the parameter that has the described name exactly,
+   * and the service uses the other one.
+   */
+  #misfitOfNames(operation: Operation, query: string): Misfit | null {
+    const { parameters, unchecked } = operation;
+    if (query === '' || !parameters.some((parameter) => parameter.in === 'query')) return null;
+    let names = this.#queryNames.get(operation);
+    if (names === undefined) {
+      const checked = parameters.flatMap((parameter) => (parameter.in === 'query' ? [parameter.name] : []));
+      names = new QueryNames(checked, unchecked);
+      this.#queryNames.set(operation, names);
+    }
+    for (const parameter of query.split('&')) {
+      const name = names.misspelt(parameter);
+      if (name !== null)
+        return { in: 'query', name, pointer: '', rule: 'must be written exactly as the description has it.' };
     }
     return null;
   }
@@ -243,8 +266,14 @@ interface Media {
   readonly charset: string | null;
 }
 
-const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
-const MEDIA = new RegExp(`^(${TOKEN}/${TOKEN})((?:[ \\t]*;[ \\t]*(?:${TOKEN}=(?:${TOKEN}|"[^"\\\\]*"))?)*)[ \\t]*$`);
+const TOKEN = `${TOKEN_CHARACTER}+`;
+/**
+ * A media type with its parameters (RFC 9110 section 8.3.1).
+ *
+ * Attack: where a blank between two `;` can belong to either of two repetitions, 60 of them are tried in 2^60 ways. So each
+ * blank belongs to what stands before it.
+ */
+const MEDIA = new RegExp(`^(${TOKEN}/${TOKEN})[ \\t]*((?:;[ \\t]*(?:${TOKEN}=(?:${TOKEN}|"[^"\\\\]*")[ \\t]*)?)*)$`);
 
 /** Null if the value is no media type, or has two charsets. */
 function mediaOf(value: string): Media | null {

@@ -21,6 +21,12 @@ paths:
       parameters:
         - { name: limit, in: query, schema: { type: integer, format: int64, minimum: 1, maximum: 100 } }
         - { name: kind, in: query, required: true, schema: { enum: [cat, dog] } }
+        - { name: user_id, in: query, schema: { type: string, pattern: '^[a-z0-9]+$' } }
+        - { name: 'ids[]', in: query, schema: { type: array, items: { type: integer } } }
+        - { name: filter, in: query, style: deepObject, schema: { type: object } }
+        - { name: owner.name, in: query, schema: { type: string, maxLength: 3 } }
+        - { name: Sort, in: query, schema: { enum: [up] } }
+        - { name: sort, in: query, schema: { enum: [name] } }
       responses: { 200: { description: ok } }
     post:
       requestBody:
@@ -170,6 +176,15 @@ describe('what is not JSON is checked by its media type alone', () => {
   });
 });
 
+test('a Content-Type of blanks and semicolons is judged at once (reliability 202)', async () => {
+  const body = '{"name":"Rex"}';
+  expect(
+    (await send('POST /v1/pets', json(body, `application/json${' ; '.repeat(60)}a="b" ;charset=utf-8`))).status,
+  ).toBe(200);
+  const response = await send('POST /v1/pets', json(body, `application/json${'; '.repeat(60)};@`));
+  expect(detailsOf(response)).toMatchObject({ in: 'header', name: 'Content-Type' });
+});
+
 test('a type that Connection lists counts as missing, because the service does not get it (reliability 194)', async () => {
   const seen = upstream.requests.length;
   const response = await send('POST /v1/pets', `Connection: content-type\r\n${json('{"name":7}', 'text/plain')}`);
@@ -208,6 +223,85 @@ describe('parameters', () => {
     expect(response.status).toBe(400);
     expect(detailsOf(response)).toMatchObject(details);
     expect(upstream.requests).toHaveLength(seen);
+  });
+
+  test.each([
+    ...[
+      'limit[]=101',
+      'limit[$gt]=0',
+      'limit%5B%5D=101',
+      'limit[0]=999',
+      'limit.$gt=0',
+      'limit(1i)=9',
+      '[limit]=9',
+      'Limit=101',
+    ],
+    ...[
+      'LIMIT=101',
+      '%20limit=101',
+      '+limit=101',
+      'limit%20=1e9',
+      'limit+=9',
+      'limit%09=9',
+      'limit%00=101',
+      'limit%00x=101',
+    ],
+    ...[
+      'a=1;limit=101',
+      'limit=5;limit=101',
+      'a;LIMIT=101',
+      '?limit=101',
+      '!limit=101',
+      'limit%ff=9',
+      '%u006cimit=9',
+      '%EF%BD%8Cimit=9',
+    ],
+  ])('a name that a service may take for a described one is refused: %s (reliability 205)', async (parameter) => {
+    const seen = upstream.requests.length;
+    const response = await send(`GET /v1/pets?kind=cat&${parameter}`);
+    expect([response.status, detailsOf(response)]).toMatchObject([400, { in: 'query', name: 'limit' }]);
+    expect(upstream.requests).toHaveLength(seen);
+  });
+
+  test.each([
+    ...[
+      'user.id=1',
+      'user%20id=1',
+      'user+id=1',
+      'user[id=1',
+      'USER_ID=1',
+      'user_id[$ne]=x',
+      'ids=1',
+      'ids[0]=1',
+      'ids[a]=1',
+    ],
+    ...['owner[name]=a', 'owner_name=a', 'SORT=name', 'sort[]=name', 'kind[]=cat', 'owner.name.first=a'],
+  ])('so is another spelling of a name with punctuation: %s (reliability 205)', async (parameter) => {
+    expect((await send(`GET /v1/pets?kind=cat&${parameter}`)).status).toBe(400);
+  });
+
+  test.each([
+    ...[
+      'user_id=a1',
+      'ids[]=1&ids[]=2',
+      'ids%5B%5D=1',
+      'filter[name]=x&filter[age][$gt]=1',
+      'filter=x',
+      'owner.name=abc',
+    ],
+    ...[
+      'sort=name&Sort=up',
+      'limits=1000',
+      '_limit=1000',
+      'offset[limit]=7',
+      'x;y=1',
+      'owner.other=1',
+      'page[limit]=1000',
+      'a%ffb=1',
+    ],
+  ])('a described name, and one that is no spelling of it, passes: %s (reliability 205)', async (parameters) => {
+    expect((await send(`GET /v1/pets?kind=cat&${parameters}`)).status).toBe(200);
+    expect(upstream.requests.at(-1)?.url).toBe(`/v1/pets?kind=cat&${parameters}`);
   });
 
   test('a WebSocket is refused before the service is asked', async () => {

@@ -84,6 +84,24 @@ describe('a key', () => {
     }
   });
 
+  test('under another spelling of the name is 400, and is in no Location, Referer and log line (reliability 206)', async () => {
+    for (const name of ['API_KEY', 'api.key', 'api+key', 'api_key[]', 'api_key%00', 'x=1;api_key']) {
+      for (const path of ['/v1/pets/7', '/open/7', '/moved/7']) {
+        const { response, text, seen } = await ask(`${path}?${name}=${one.key}`, `X-API-Key: ${one.key}\r\n`);
+        expect([response.status, seen], `${path}?${name}`).toEqual([400, undefined]);
+        expect(text).not.toContain(one.key);
+      }
+      const { seen } = await ask(
+        '/v1/pets/7',
+        `X-API-Key: ${one.key}\r\nReferer: https://a/b?y=1&${name}=${one.key}\r\n`,
+      );
+      expect(seen!.values('referer')).toEqual(['https://a/b?y=1']);
+    }
+    await ask('/v1/pets/last', `X-API-Key: ${one.key}\r\n`);
+    await eventually(() => expect(gateway.process.stdout).toContain('/v1/pets/last'));
+    expect(gateway.process.stdout + gateway.process.stderr).not.toContain(one.key);
+  });
+
   test('of another caller on the same connection, with the same fields, is that of the other caller', async () => {
     const before = upstream.requests.length;
     const line = (query: string) => `GET /v1/pets/7${query} HTTP/1.1\r\nHost: a\r\n\r\n`;

@@ -65,12 +65,16 @@ test.each([
   '/v1/%2fevil',
   '/v1/\\evil',
   '/store//x',
+  '/v1/;x/plain',
+  '/store/%3B/x',
+  '/old/;',
+  '/store/%20/x',
   '/store/../x',
   '/old/%2e%2e',
   '/old/..',
   '/%761/pets',
   '/v1/a%0d%0ab',
-])('%s is refused before it is rewritten, and reaches nobody (reliability 170)', async (path) => {
+])('%s is refused before it is rewritten, and reaches nobody (reliability 170, 204)', async (path) => {
   expect(await ask(path)).toEqual({ status: 400, seen: [] });
 });
 

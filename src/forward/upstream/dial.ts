@@ -39,7 +39,7 @@ export function addressOf(target: string): UpstreamAddress {
   const { protocol, hostname, port, host } = new URL(target);
   const kind = protocol === 'https:' ? 'https' : 'http';
   // As it was written: `URL` would change some characters.
-  const base = /^https?:\/\/[^/]+(.*?)\/?$/.exec(target)![1]!;
+  const base = target.replace(/^https?:\/\/[^/]+/, '').replace(/\/$/, '');
   const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
   return { kind, host: bare, port: Number(port) || (kind === 'https' ? 443 : 80), authority: host, base };
 }

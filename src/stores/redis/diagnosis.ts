@@ -149,7 +149,7 @@ async function deniedOn(server: Redis): Promise<readonly string[] | null> {
     const reply = await server.eval(DENIED_LUA, 0, JSON.stringify(NEEDED_COMMANDS));
     return Array.isArray(reply) ? reply.map(String) : null;
   } catch (error) {
-    if (error instanceof Error && /NOPERM.*eval/i.test(error.message)) return ['eval'];
+    if (error instanceof Error && /^NOPERM .*eval/i.test(error.message)) return ['eval'];
     if (error instanceof Error && /^(NOPERM|ERR)\b/.test(error.message)) return null;
     throw error;
   }
