@@ -35,6 +35,8 @@ export interface AdminListenerOptions {
   /** Names that Host may be, besides `host` and the names of loopback (`admin.hosts`). */
   readonly hosts: readonly string[];
   readonly readiness: () => Readiness | Promise<Readiness>;
+  /** Whether what serves callers still turns; absent if it is the thread that answers. */
+  readonly isTurning?: () => boolean;
   /** The metrics as text, with their content type. */
   readonly metrics: () => Promise<{ readonly text: string; readonly contentType: string }>;
   /** Answers everything under `/admin`. Never rejects. */
@@ -187,7 +189,10 @@ async function answer(
     response.setHeader('Allow', 'GET, HEAD');
     return sendError(response, 405, 'method_not_allowed', 'Use GET or HEAD.');
   }
-  if (path === '/livez') return sendJson(response, 200, { status: 'alive' });
+  if (path === '/livez') {
+    const isAlive = options.isTurning?.() ?? true;
+    return sendJson(response, isAlive ? 200 : 503, { status: isAlive ? 'alive' : 'stuck' });
+  }
   if (path === '/readyz') {
     const { ready, ...detail } = await options.readiness();
     return sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not_ready', ...detail });

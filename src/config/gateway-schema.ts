@@ -790,6 +790,7 @@ const websockets = z
   })
   .prefault({});
 
+const WATCHDOG_RULE = 'must be `off`, or a duration from 2s to 10m, such as 10s';
 const AT_LEAST_ONE_ROUTE = 'must be a list of at least one route';
 
 /** gateway.yaml (contract section 2). Durations are parsed to milliseconds, sizes to bytes, dates to Unix milliseconds. */
@@ -828,6 +829,13 @@ export const gatewaySchema = z
       .describe('Lets callers send a JSON Web Token from your identity provider instead of an API key.'),
     audit: audit.describe('The record of the changes that operators make to keys and bans.'),
     log: log.describe('The access log.'),
+    watchdog: z
+      // YAML 1.1 parsers read `off` as false.
+      .union([z.literal('off'), z.literal(false), duration('2s', '10m')], WATCHDOG_RULE)
+      .prefault('10s')
+      .describe(
+        'How long the main thread of a process of the gateway may go without a turn of its event loop. Then the process is killed, which is logged. A worker is replaced by its supervisor; a gateway of one process is restarted by its service manager. Time in which the whole machine or all processes stand still does not count, and nothing is killed while a debugger is open. `off` leaves a process that hangs as it is. Not for a gateway in the process of another program. Changes take effect at the next start.',
+      ),
     keys: keysSchema.describe('Where requests have their API key, and the formats of keys that were made elsewhere.'),
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),
     usage: z

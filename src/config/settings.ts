@@ -86,6 +86,8 @@ export interface Settings {
   };
   /** `sample2xx`: share of the 2xx answers that get an access line, 0 to 1. */
   readonly log: { readonly sample2xx: number };
+  /** How long a process may go without a turn of its main thread before it is killed; null: for ever. */
+  readonly watchdog: { readonly limitMs: number | null };
   /** Whether the store keeps a history of what each consumer uses. */
   readonly usageHistory: boolean;
   readonly websockets: {
@@ -391,6 +393,7 @@ function settingsOf(file: GatewayFile, environment: Environment, { programs }: R
     jwt: jwtOf(file.jwt),
     keyFormats: keyFormatsOf(file.keys),
     keysFrom: keySourcesOf(file.keys),
+    watchdog: { limitMs: typeof file.watchdog === 'number' ? file.watchdog : null },
     usageHistory: file.usage.history === 'on' || file.usage.history === true,
     websockets: {
       maxPerKey: file.websockets.maxPerKey,

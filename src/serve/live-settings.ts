@@ -8,7 +8,16 @@ import { ASK_AGAIN_MS, retentionOf } from '../operations/plans-in-use.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 
 /** The settings that a reload cannot change: ports, stores, and what is built on them. */
-const FIXED_AT_START = ['listen', 'admin', 'redis', 'dataFolder', 'peppers', 'logLevel', 'workers'] as const;
+const FIXED_AT_START = [
+  'listen',
+  'admin',
+  'redis',
+  'dataFolder',
+  'peppers',
+  'logLevel',
+  'workers',
+  'watchdog',
+] as const;
 
 export interface LiveSettingsOptions {
   readonly env: NodeJS.ProcessEnv;

@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import type { Configuration } from '../config/settings.ts';
 import { checkNodeInternals } from '../io/node-internals.ts';
+import { startWatchdog } from '../io/watchdog.ts';
 import type { GatewayOptions, RunningGateway } from './gateway-process.ts';
 
 const ONE_WORKER =
@@ -25,8 +26,26 @@ export async function startGateway(
   const wanted = workers === 'auto' ? availableParallelism() : workers;
   if (wanted > 1 && redis.url !== null) {
     const { supervise } = await import('./workers/supervisor.ts');
-    return supervise(checked, wanted, env, options);
+    return watched(await supervise(checked, wanted, env, options), configuration, options);
   }
   const { runGateway } = await import('./gateway-process.ts');
-  return runGateway(wanted > 1 ? { ...checked, warnings: [...checked.warnings, ONE_WORKER] } : checked, env, options);
+  const ofOne = wanted > 1 ? { ...checked, warnings: [...checked.warnings, ONE_WORKER] } : checked;
+  return watched(await runGateway(ofOne, env, options), configuration, options);
+}
+
+/**
+ * Watches the process of a gateway that serves, until the gateway has stopped. Nobody else notices when this process hangs.
+ * Not part of `runGateway`, because a gateway in another program's process must not end that.
+ */
+function watched(
+  gateway: RunningGateway,
+  { settings: { watchdog, logLevel } }: Configuration,
+  { terminal = null }: Pick<GatewayOptions, 'terminal'>,
+): RunningGateway {
+  if (watchdog.limitMs === null) return gateway;
+  const end = startWatchdog({
+    limitMs: watchdog.limitMs,
+    line: logLevel === 'silent' ? 'none' : terminal === null ? 'json' : 'sentence',
+  });
+  return { ...gateway, stop: () => gateway.stop().finally(end) };
 }

@@ -1,6 +1,6 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client';
 import { CONNECTIONS_DROPPED, type Shortage } from './connection-metrics.ts';
-import { AUDIT_FAILURES, WORKERS_LOST } from './metrics.ts';
+import { AUDIT_FAILURES, WORKERS_LOST, WORKERS_STUCK } from './metrics.ts';
 
 /** All metrics of one process at one moment, as plain data. */
 export type Snapshot = readonly object[];
@@ -32,6 +32,7 @@ export class JoinedMetrics {
   readonly #own = new Registry();
   readonly #dropped: Counter<string>;
   readonly #lost: Counter;
+  readonly #stuck: Counter;
   readonly #auditFailures: Counter;
   #ended: Promise<Snapshot> = Promise.resolve([]);
 
@@ -40,6 +41,7 @@ export class JoinedMetrics {
     const registers = [this.#own];
     this.#dropped = new Counter({ ...CONNECTIONS_DROPPED, registers });
     this.#lost = new Counter({ ...WORKERS_LOST, registers });
+    this.#stuck = new Counter({ ...WORKERS_STUCK, registers });
     this.#auditFailures = new Counter({ ...AUDIT_FAILURES, registers });
   }
 
@@ -51,6 +53,11 @@ export class JoinedMetrics {
   /** A worker stopped responding or ended without being told to. */
   workerLost(): void {
     this.#lost.inc();
+  }
+
+  /** A worker no longer turned, and is killed. */
+  workerStuck(): void {
+    this.#stuck.inc();
   }
 
   /** An operator's change was not recorded, or its outcome was not. */

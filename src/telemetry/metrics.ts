@@ -58,6 +58,11 @@ export const WORKERS_LOST = {
   name: 'tollgate_workers_lost_total',
   help: 'Workers that stopped or ended without being told to.',
 };
+/** The supervisor counts these too. Each of them is also a lost worker. */
+export const WORKERS_STUCK = {
+  name: 'tollgate_workers_stuck_total',
+  help: 'Workers that were killed because they no longer turned.',
+};
 /** With several workers the supervisor counts these, because it serves the admin API. */
 export const AUDIT_FAILURES = {
   name: 'tollgate_audit_failures_total',
@@ -79,6 +84,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   collectDefaultMetrics({ register: registry });
   const recorders = [recordRequests(registry), recordDurations(registry, gauges.upstreams), recordQuotas(registry)];
   counter(registry, WORKERS_LOST.name, WORKERS_LOST.help);
+  counter(registry, WORKERS_STUCK.name, WORKERS_STUCK.help);
   const storeFailures = counter(
     registry,
     'tollgate_store_failures_total',

@@ -354,6 +354,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'variable-in-braces': { kind: 'gateway', schema: 'unreadable', faults: ['1:41: (file)'] },
   'value-missing': { kind: 'gateway', schema: 'refuses', faults: ['1:8: listen'] },
   'via-no-token': { kind: 'gateway', schema: 'refuses', faults: ['1:16: listen.via'] },
+  'watchdog-too-short': { kind: 'gateway', schema: 'accepts', faults: ['1:11: watchdog'] },
   'window-unknown': { kind: 'plans', schema: 'refuses', faults: ['1:28: plans.free.limits.minuet'] },
   'websocket-without-get': { kind: 'gateway', schema: 'accepts', faults: ['6:16: routes[0].websocket'] },
   'websockets-none': { kind: 'gateway', schema: 'refuses', faults: ['1:26: websockets.maxPerKey'] },

@@ -84,6 +84,7 @@ export async function supervise(
   const forTerminal = terminal !== null;
   const pool = poolOf({
     workers,
+    silenceLimitMs: settings.watchdog.limitMs,
     isObserved,
     forTerminal,
     env,
@@ -164,6 +165,7 @@ async function start(
   const admin = await listenAdmin({
     ...settings.admin,
     readiness: () => readinessOf(pool, dispatcher, draining.hasBegun),
+    isTurning: () => pool.isTurning,
     metrics: () => countsOf(pool.running, metrics, ANSWER_WITHIN_MS),
     api,
     tls: access.tls,
@@ -215,6 +217,7 @@ function poolOf({
 }: Pick<SupervisorDeps, 'log' | 'metrics' | 'dispatcher'> & {
   readonly lines: WorkerLines;
   readonly workers: number;
+  readonly silenceLimitMs: number | null;
   readonly isObserved: boolean;
   readonly forTerminal: boolean;
   readonly configuration: () => Configuration;
@@ -228,6 +231,10 @@ function poolOf({
       metrics.workerLost();
       const how = end === null ? 'a worker stops by itself' : 'a worker ended';
       logger.error({ worker, pid, ...end, pauseMs }, `${how}, another takes its place`);
+    },
+    onStuck: ({ worker, pid }, silentMs) => {
+      metrics.workerStuck();
+      logger.error({ worker, pid, silentMs }, 'a worker no longer turns, and is killed');
     },
     onEnd: ({ lastMetrics }) => metrics.keep(lastMetrics),
   });

@@ -51,6 +51,7 @@ export class SupervisorLink {
   #facts: WorkerFacts | null = null;
   #isStopping = false;
   #endedConnections = 0;
+  #isBeating = false;
 
   constructor() {
     const begun = Promise.withResolvers<Begin>();
@@ -103,6 +104,15 @@ export class SupervisorLink {
   /** Sends the last metrics of this worker, so that the sums of the gateway do not fall when it has ended. */
   async sendLastMetrics(): Promise<void> {
     if (this.#facts !== null) await this.send({ kind: 'last', metrics: await this.#facts.metrics() });
+  }
+
+  /** Sends the supervisor a sign that this worker turns, unless the previous one is still on its way. */
+  beat(isDebugged: boolean): void {
+    if (this.#isBeating) return;
+    this.#isBeating = true;
+    void this.send({ kind: 'turning', isDebugged }).then(() => {
+      this.#isBeating = false;
+    });
   }
 
   /** Resolves when the message has been sent, or the supervisor has ended. */
@@ -186,6 +196,8 @@ export type FromWorker =
   | { readonly kind: 'taken' }
   /** How many of its connections have ended since the last such message. */
   | { readonly kind: 'ended'; readonly connections: number }
+  /** The heartbeat of a worker. `isDebugged`: a debugger is open, so the worker may stop at a breakpoint. */
+  | { readonly kind: 'turning'; readonly isDebugged: boolean }
   /** The worker stops by itself because of a defect. */
   | { readonly kind: 'leaving' }
   | { readonly kind: 'answer'; readonly number: number; readonly value: unknown }

@@ -1,4 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import type { Readiness } from '../../admin/listener.ts';
@@ -7,6 +8,8 @@ import { Failure } from '../../failure.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
 import { nodeOptions, programBeside } from '../../io/own-program.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
+import { Silence } from '../../io/silence.ts';
+import { turnEveryMs } from '../../io/watchdog.ts';
 import type { DecidedColumns, LiveQuestion, ProcessAnswer } from '../../operations/live/shapes.ts';
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 import type { ConnectionTaker, Dispatcher } from './dispatcher.ts';
@@ -16,6 +19,8 @@ import type { FromWorker, Question, ToWorker } from './worker-context.ts';
 // them.
 
 export interface WorkerPoolOptions extends Omit<WorkerSetup, 'worker' | 'configuration'> {
+  /** How long a worker that serves may be silent before it is killed, in milliseconds; null: for ever. */
+  readonly silenceLimitMs: number | null;
   /** Returns the configuration in force, for a worker that starts. */
   readonly configuration: () => Configuration;
   readonly dispatcher: Dispatcher<WorkerProcess>;
@@ -25,6 +30,8 @@ export interface WorkerPoolOptions extends Omit<WorkerSetup, 'worker' | 'configu
   readonly onFailed: (failed: WorkerProcess, failure: Failure) => void;
   /** Called when a worker stops by itself (`end` is null) or has ended. Another one is started after `pauseMs`. */
   readonly onLost: (lost: WorkerProcess, end: WorkerEnd | null, pauseMs: number) => void;
+  /** Called when a worker no longer turns, before it is killed. */
+  readonly onStuck: (stuck: WorkerProcess, silentMs: number) => void;
   /** Called when a worker has ended. */
   readonly onEnd: (ended: WorkerProcess, end: WorkerEnd) => void;
 }
@@ -50,6 +57,8 @@ export class WorkerPool {
   #isBroken = false;
   #onChange: () => void = () => {};
   #onFailure: ((failure: Failure) => void) | null = null;
+  #watch: NodeJS.Timeout | null = null;
+  #isTurning = true;
 
   constructor(options: WorkerPoolOptions) {
     const { workers, dispatcher } = options;
@@ -80,6 +89,11 @@ export class WorkerPool {
     return this.#running;
   }
 
+  /** False once no worker that serves has turned for `silenceLimitMs`. While the gateway stops it is true. */
+  get isTurning(): boolean {
+    return this.#isStopping || this.#isTurning;
+  }
+
   /**
    * Starts all workers. Resolves when at least one serves and each of the others serves or has ended.
    * @throws Failure of the first worker that reports why it cannot start; `no_worker` if none serves. All workers are ended
@@ -105,6 +119,7 @@ export class WorkerPool {
       this.#onFailure = null;
       this.#onChange = () => {};
     }
+    this.#watch = this.#watchWorkers();
   }
 
   /** Tells all workers that the gateway drains. They still take connections. */
@@ -130,11 +145,42 @@ export class WorkerPool {
       this.#onChange();
     });
     clearTimeout(late);
+    if (this.#watch !== null) clearInterval(this.#watch);
     return this.#isBroken;
   }
 
   kill(): void {
     for (const worker of this.#running) worker.kill();
+  }
+
+  /**
+   * Kills each worker that no longer turns; it is then replaced like any other that has ended. A worker that still starts is
+   * left alone: compiling and opening the store may keep its thread for seconds.
+   */
+  #watchWorkers(): NodeJS.Timeout | null {
+    const { silenceLimitMs: limitMs, dispatcher } = this.#options;
+    if (limitMs === null) return null;
+    const everyMs = turnEveryMs(limitMs);
+    const silences = new WeakMap<WorkerProcess, Silence>();
+    const silenceOfAll = new Silence(everyMs);
+    let turns = 0;
+    const look = () => {
+      const nowMs = performance.now();
+      for (const one of this.#running) {
+        if (one.state === 'starting' || one.isGivenUp) continue;
+        const silence = silences.get(one) ?? new Silence(everyMs);
+        silences.set(one, silence);
+        const silentMs = silence.look(one.turns, nowMs);
+        const isSilent = silentMs >= limitMs && !one.isDebugged && !isTraced(one);
+        if (silentMs === 0 || (silentMs >= limitMs && !isSilent)) turns++;
+        if (!isSilent) continue;
+        this.#options.onStuck(one, Math.round(silentMs));
+        dispatcher.retire(one);
+        one.giveUp();
+      }
+      this.#isTurning = silenceOfAll.look(turns, nowMs) < limitMs;
+    };
+    return setInterval(look, everyMs).unref();
   }
 
   #start(slot: Slot): WorkerProcess {
@@ -165,6 +211,15 @@ export class WorkerPool {
     const pauseMs = slot.pauses.after(lost.servedMs);
     this.#options.onLost(lost, end, pauseMs);
     slot.timer = setTimeout(() => this.#start(slot), pauseMs);
+  }
+}
+
+/** Whether a debugger of the system, such as gdb, holds the process. Only Linux says so. */
+function isTraced({ pid }: WorkerProcess): boolean {
+  try {
+    return /^TracerPid:\t[1-9]/m.test(readFileSync(`/proc/${pid}/status`, 'latin1'));
+  } catch {
+    return false;
   }
 }
 
@@ -264,6 +319,12 @@ export class WorkerProcess implements ConnectionTaker {
   state: 'starting' | 'serving' | 'leaving' = 'starting';
   /** The metrics that the worker sent last. */
   lastMetrics: Snapshot = [];
+  /** Grows with every message: each shows that the worker turns. */
+  turns = 0;
+  /** Whether a debugger was open at the worker's last heartbeat. */
+  isDebugged = false;
+  /** Whether it was killed because it no longer turned. */
+  isGivenUp = false;
   /** Null if the system could not start a process. */
   readonly #child: ChildProcess | null;
   readonly #output: Readable;
@@ -317,6 +378,12 @@ export class WorkerProcess implements ConnectionTaker {
 
   kill(): void {
     this.signal('SIGKILL');
+  }
+
+  /** Kills a worker that no longer turns. */
+  giveUp(): void {
+    this.isGivenUp = true;
+    this.kill();
   }
 
   signal(signal: NodeJS.Signals): void {
@@ -389,7 +456,9 @@ export class WorkerProcess implements ConnectionTaker {
 
   #receive(message: FromWorker): void {
     const events = this.#events;
-    if (message.kind === 'taken') events.onTaken(this);
+    this.turns++;
+    if (message.kind === 'turning') this.isDebugged = message.isDebugged;
+    else if (message.kind === 'taken') events.onTaken(this);
     else if (message.kind === 'ended') events.onConnectionsEnded(this, message.connections);
     else if (message.kind === 'answer') this.#questions.get(message.number)?.(message.value);
     else if (message.kind === 'serving') {

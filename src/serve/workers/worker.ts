@@ -2,6 +2,7 @@
 import { flushCompileCache } from 'node:module';
 import { deepFreeze } from '../../config/frozen.ts';
 import { Failure } from '../../failure.ts';
+import { startWatchdog } from '../../io/watchdog.ts';
 import { serveUntil } from '../run-until-signal.ts';
 import { SupervisorLink } from './worker-context.ts';
 
@@ -14,6 +15,16 @@ setTimeout(flushCompileCache, 5_000).unref();
 
 const link = new SupervisorLink();
 const begin = await link.begun;
+const { limitMs } = begin.configuration.settings.watchdog;
+if (limitMs !== null) {
+  startWatchdog({
+    limitMs,
+    // Its log is a pipe to the supervisor, which is gone.
+    line: 'none',
+    onlyOrphaned: true,
+    onTurn: (isDebugged) => link.beat(isDebugged),
+  });
+}
 process.exit(await run());
 
 async function run(): Promise<number> {

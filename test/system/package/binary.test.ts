@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { chmod, cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, chmod, cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeAll, expect, test } from 'vitest';
@@ -80,6 +80,16 @@ test('serve checks requests against a description, which its thread reads again 
   const checked = start(['gateway', 'check'], env);
   expect([await checked.exit, checked.stderr]).toEqual([{ code: 0, signal: null }, '']);
   await expectChecked(start(['serve'], env), description);
+});
+
+test('serve that hangs is ended by its watchdog, whose thread needs no file (reliability 213)', async () => {
+  const env = await settings();
+  await appendFile(env.TOLLGATE_CONFIG, '\nwatchdog: 2s\n');
+  const running = start(['serve'], { ...env, NODE_OPTIONS: `--import ${join(ROOT, 'test', 'support', 'hangs.ts')}` });
+  await running.until(/"msg":"serving"/, { withinMs: 30_000 });
+  running.signal('SIGUSR2');
+  expect(await running.exit).toEqual({ code: null, signal: 'SIGKILL' });
+  expect(running.stdout).toContain('"msg":"the main thread no longer turns: this process ends itself"');
 });
 
 test('serve starts workers of its own kind, which count in one Redis, and whose processes have no debugger', async () => {

@@ -99,21 +99,35 @@ describe('npx tollgate start, in an empty folder', () => {
 });
 
 describe('tollgate serve of the package', () => {
-  test('reads changed settings in its thread', async () => {
+  /** Starts it with the settings of the package. @returns it, and the path of its plans.yaml */
+  async function serve(more = '', variables: Record<string, string> = {}) {
     const settings = await temporaryFolder();
     const [gatewayFile, plansFile] = [join(settings, 'gateway.yaml'), join(settings, 'plans.yaml')];
-    await writeFile(gatewayFile, contentOf('config/gateway.yaml'));
+    await writeFile(gatewayFile, `${contentOf('config/gateway.yaml')}\n${more}`);
     await writeFile(plansFile, contentOf('plans.yaml'));
     const env = {
       ...FREE,
+      ...variables,
       TOLLGATE_CONFIG: gatewayFile,
       TOLLGATE_PLANS: plansFile,
       TOLLGATE_DATA: join(settings, 'data'),
     };
     const running = start(join(folder, 'node_modules', '.bin', 'tollgate'), ['serve'], env);
     await running.until(/"msg":"serving"/, { withinMs: 30_000 });
+    return { running, plansFile };
+  }
+
+  test('reads changed settings in its thread', async () => {
+    const { running, plansFile } = await serve();
     await writeFile(plansFile, `${contentOf('plans.yaml')}\n# changed\n`);
     await running.until(/"msg":"settings and plans in force"/);
+  });
+
+  test('is ended by its watchdog when it hangs (reliability 213)', async () => {
+    const NODE_OPTIONS = `--import ${join(ROOT, 'test', 'support', 'hangs.ts')}`;
+    const { running } = await serve('watchdog: 2s\n', { NODE_OPTIONS });
+    running.signal('SIGUSR2');
+    expect(await running.exit).toEqual({ code: null, signal: 'SIGKILL' });
   });
 });
 
