@@ -1,3 +1,4 @@
+import { messageOf } from '../io/connection-error.ts';
 import { LookupError } from '../io/resolver.ts';
 
 /*
@@ -87,5 +88,5 @@ export function faultOf(error: unknown): UpstreamFault {
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const code = 'code' in error && typeof error.code === 'string' ? `${error.code}: ` : '';
-  return `${code}${error.message}`;
+  return `${code}${messageOf(error)}`;
 }

@@ -2,6 +2,7 @@ import { constants, readFileSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { createLocalJWKSet, type JSONWebKeySet, type JWTVerifyGetKey } from 'jose';
 import { Failure } from '../failure.ts';
+import { messageOf } from '../io/connection-error.ts';
 import { exchange, LargeBodyError, MOST_BYTES } from '../io/http-exchange.ts';
 
 /** The issuer's keys. JwtKeys hands out the same object until a reading finds other keys. */
@@ -220,13 +221,15 @@ async function readText(path: string): Promise<string> {
 /** One GET that follows no redirect: only the server that the settings name may supply the issuer's keys. */
 async function fetchText(url: string): Promise<string> {
   const headers = { Accept: 'application/jwk-set+json, application/json' };
-  try {
-    const { status, text } = await exchange({ url, method: 'GET', headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
-    if (status !== 200) throw new Error(`the server of the JSON Web Key Set answered ${status}`);
-    return text;
-  } catch (error) {
-    throw error instanceof LargeBodyError ? tooLarge() : error;
-  }
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const server = 'the server of the JSON Web Key Set';
+  const { status, text } = await exchange({ url, method: 'GET', headers, signal }).catch((error: Error) => {
+    if (error instanceof LargeBodyError) throw tooLarge();
+    if (signal.aborted) throw new Error(`${server} did not answer within ${TIMEOUT_MS / 1000} s`, { cause: error });
+    throw new Error(`${server} cannot be reached: ${messageOf(error)}`, { cause: error });
+  });
+  if (status !== 200) throw new Error(`${server} answered ${status}`);
+  return text;
 }
 
 function tooLarge(): Error {

@@ -18,12 +18,12 @@ import { candidatesOf, parseHosts, parseResolvConf, WatchedFile } from './name-f
 export type Lookup = (host: string, options: LookupOptions, callback: LookupCallback) => void;
 type LookupCallback = (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family?: number) => void;
 
-/** What asks the name servers. */
+/** What asks name servers; the next one after another has been silent. */
 export type NameServers = Pick<Resolver, 'resolve4' | 'resolve6'>;
 
 interface ResolverOptions {
-  /** Opens sockets to the name servers of resolv.conf. Called again when that file has changed. */
-  readonly open?: () => NameServers;
+  /** Opens sockets to the name servers of resolv.conf, as `nameServers` does. Called again when that file has changed. */
+  readonly open?: () => readonly NameServers[];
   /** `dns.lookup`. */
   readonly system?: Lookup;
   /** Milliseconds of a monotonic clock. */
@@ -68,6 +68,8 @@ const MOST_NAMES = 1_000;
 
 /** The name servers say that there is no such name, or none with an address. */
 const ABSENT: readonly string[] = ['ENOTFOUND', 'ENODATA'];
+/** A name server answers that it cannot say. As glibc, the next one is asked. */
+const REFUSING: readonly string[] = ['ESERVFAIL', 'EREFUSED', 'ENOTIMP'];
 const LOOPBACK: readonly LookupAddress[] = [
   { address: '127.0.0.1', family: 4 },
   { address: '::1', family: 6 },
@@ -109,18 +111,18 @@ type Waiter = (error: LookupError | null, addresses: readonly LookupAddress[]) =
  * kept for its TTL, and an older one is used while the name servers fail.
  */
 export class NameResolver {
-  readonly #open: () => NameServers;
+  readonly #open: () => readonly NameServers[];
   readonly #system: Lookup;
   readonly #monotonicMs: () => number;
   readonly #hosts: WatchedFile<ReadonlyMap<string, readonly LookupAddress[]>>;
   readonly #rules: WatchedFile<ReturnType<typeof parseResolvConf>>;
   readonly #names = new LRUCache<string, KnownName>({ max: MOST_NAMES });
-  #servers: { readonly rules: object; readonly ask: NameServers } | null = null;
+  #servers: { readonly rules: object; readonly ask: readonly NameServers[] } | null = null;
   /** Whether a getaddrinfo is under way. */
   #isSystemBusy = false;
 
   constructor({
-    open = () => new Resolver(ASKING),
+    open = nameServers,
     system = lookup as Lookup,
     monotonicMs = () => performance.now(),
     hostsFile = '/etc/hosts',
@@ -239,8 +241,8 @@ export class NameResolver {
       try {
         return await addressesOf(candidate, servers);
       } catch (error) {
-        // As glibc: the server of one domain may fail for that domain alone. After silence nothing further is asked for.
-        if (codeOf(error) === 'ESERVFAIL') failed = error;
+        // The servers of one domain may fail for that domain alone. After silence nothing further is asked for, as by glibc.
+        if (REFUSING.includes(codeOf(error))) failed = error;
         else if (!ABSENT.includes(codeOf(error))) {
           failed = error;
           break;
@@ -300,6 +302,36 @@ function hostsOf(text: string): Map<string, readonly LookupAddress[]> {
   return new Map(entries.map(([name, list]) => [name, inOrder(list.map((it) => ({ address: it, family: isIP(it) })))]));
 }
 
+/**
+ * c-ares asks the next name server after silence alone, and not after one that answers that it cannot say. So there is one channel
+ * for all of them, one without the first, and so on.
+ * @param addresses those of resolv.conf if left out
+ */
+export function nameServers(addresses?: readonly string[]): NameServers[] {
+  const all = new Resolver(ASKING);
+  if (addresses !== undefined) all.setServers(addresses);
+  const known = all.getServers();
+  const others = known.slice(1).map((_, i) => {
+    const fewer = new Resolver(ASKING);
+    fewer.setServers(known.slice(i + 1));
+    return fewer;
+  });
+  return [all, ...others];
+}
+
+async function firstOf<T>(servers: readonly NameServers[], ask: (one: NameServers) => Promise<T>): Promise<T> {
+  let failed: unknown = null;
+  for (const one of servers) {
+    try {
+      return await ask(one);
+    } catch (error) {
+      if (!REFUSING.includes(codeOf(error))) throw error;
+      failed = error;
+    }
+  }
+  throw failed;
+}
+
 /** What the name servers say of one family. */
 interface Outcome {
   readonly addresses: readonly LookupAddress[];
@@ -312,9 +344,15 @@ interface Outcome {
  * Asks for the addresses of both families at once.
  * @throws Error with the code of c-ares if there is none
  */
-async function addressesOf(name: string, servers: NameServers): Promise<Found> {
-  const sixComes = outcomeOf(servers.resolve6(name, { ttl: true }), 6);
-  const four = await outcomeOf(servers.resolve4(name, { ttl: true }), 4);
+async function addressesOf(name: string, servers: readonly NameServers[]): Promise<Found> {
+  const sixComes = outcomeOf(
+    firstOf(servers, (one) => one.resolve6(name, { ttl: true })),
+    6,
+  );
+  const four = await outcomeOf(
+    firstOf(servers, (one) => one.resolve4(name, { ttl: true })),
+    4,
+  );
   // A name that does not exist has no address of the other family either (RFC 8020).
   if (four.error !== null && codeOf(four.error) === 'ENOTFOUND') throw four.error;
   const six = await (four.error === null ? Promise.race([sixComes, delay(GRACE_MS, null, { ref: false })]) : sixComes);

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { type Lookup, type LookupError, NameResolver } from '../../src/io/resolver.ts';
+import { type Lookup, type LookupError, NameResolver, nameServers } from '../../src/io/resolver.ts';
 import { eventually } from '../support/conditions.ts';
 import { type NameAnswer, startNameServer } from '../support/name-server.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -34,7 +34,7 @@ async function resolverWith({ zone = {}, hosts = '', resolvConf = '', system = u
       opened++;
       const ask = new Resolver({ timeout: 1_000, tries: 1 });
       ask.setServers([server.address]);
-      return ask;
+      return [ask];
     },
     ...{ system, monotonicMs: () => clock.nowMs, hostsFile, resolvConf: resolvConfFile },
   });
@@ -107,6 +107,23 @@ describe('a name', () => {
     expect(await all('redis')).toEqual(['10.0.0.2']);
     expect(opened()).toBe(2);
   });
+
+  test.each<NameAnswer>(['silent', 'failing', 'refused'])(
+    'of which the first name server is %s is asked of the second',
+    async (fault) => {
+      const first = await startNameServer(() => fault);
+      const second = await startNameServer(() => ({ addresses: ['10.0.0.1'] }));
+      const folder = await temporaryFolder();
+      const resolver = new NameResolver({
+        open: () => nameServers([first.address, second.address]),
+        hostsFile: join(folder, 'hosts'),
+        resolvConf: join(folder, 'resolv.conf'),
+      });
+      const answer = await new Promise((resolve) => resolver.lookup('pets.test', {}, (...it) => resolve(it)));
+      expect(answer).toEqual([null, '10.0.0.1', 4]);
+      expect(first.asked.get('pets.test')).toBeGreaterThan(0);
+    },
+  );
 
   test('with several addresses begins with another one each time, as its name server would', async () => {
     const { all } = await resolverWith({ zone: { 'pets.test': { addresses: ['10.0.0.1', '10.0.0.2', '10.0.0.3'] } } });

@@ -9,6 +9,7 @@ export type NameAnswer =
   | 'silent'
   | 'absent'
   | 'failing'
+  | 'refused'
   /** Answers for IPv4 alone. */
   | { readonly four: readonly string[] };
 
@@ -19,7 +20,7 @@ export interface NameServer {
   readonly asked: Map<string, number>;
 }
 
-const RCODES = { absent: 3, failing: 2 };
+const RCODES = { absent: 3, failing: 2, refused: 5 };
 
 /** A name server on 127.0.0.1 (RFC 1035), until the test ends. @param answerOf is given each name in lower case */
 export async function startNameServer(answerOf: (name: string) => NameAnswer): Promise<NameServer> {

@@ -40,7 +40,7 @@ admin: { port: 0 }
 redis: { timeout: 2s }
 jwt: { issuer: 'https://id.bad.test/', audience: pets, jwks: 'https://id.bad.test/jwks.json', algorithms: [ES256] }
 upstreams:
-  good: { targets: ['http://pets.good.test:${service.port}'] }
+  good: { targets: ['http://pets.good.test:${service.port}'], health: { path: / } }
   bad: { targets: ['http://pets.bad.test:9'], connectTimeout: 500ms }
 routes:
   - { path: /good, methods: [GET], upstream: good }
