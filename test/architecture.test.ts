@@ -130,7 +130,7 @@ describe('the check of', () => {
       ['src/simulate/a.ts', "import { readSync } from 'node:fs';"],
       ['src/simulate/b.ts', "import { parsePlans } from '../config/plans.ts';"],
     ],
-    'a store loads only itself, the interfaces that it implements, the decision and the history of admit, io/deadlines.ts and failure.ts':
+    'a store loads only itself, the interfaces that it implements, the decision and the history of admit, io/deadlines.ts, io/resolver.ts and failure.ts':
       [
         ['src/stores/redis/a.ts', "import { x } from '../embedded/keys.ts';"],
         ['src/stores/embedded/a.ts', "import { admit } from '../../admit/admit.ts';"],
@@ -150,7 +150,7 @@ describe('the check of', () => {
       ['src/failure.ts', "import { a } from './admit/admit.ts';"],
       ['src/admit/admit.ts', "import { a } from './admit.ts';"],
     ],
-    'request and response objects are touched in listen, certificates, gateway, forward, http1, admin, pets and io/node-internals.ts only':
+    'request and response objects are touched in listen, certificates, gateway, forward, http1, admin, pets, io/node-internals.ts and io/http-exchange.ts only':
       [
         ['src/io/a.ts', "import { Server } from 'node:http';"],
         ['src/identify/a.ts', "import type { IncomingMessage } from 'node:http';"],
@@ -169,6 +169,16 @@ describe('the check of', () => {
       ['src/listen/h.ts', 'socket.parser?.getCurrentBuffer?.();'],
       ['src/listen/i.ts', 'response.shouldKeepAlive = false;'],
       ['src/listen/j.ts', 'socket.destroySoon = () => {};'],
+    ],
+    'names of hosts are looked up by io/resolver.ts and nothing else': [
+      ['src/serve/a.ts', "import { lookup } from 'node:dns';"],
+      ['src/serve/b.ts', "import { Resolver } from 'node:dns/promises';"],
+      ['src/forward/c.ts', "import { connect } from 'node:net';\nconnect({ host, port });"],
+      ['src/forward/d.ts', "import { type Socket, connect as connectTls } from 'node:tls';"],
+      ['src/gateway/e.ts', "import { request } from 'node:http';"],
+      ['src/admin/f.ts', "import { Agent } from 'node:https';"],
+      ['src/identify/g.ts', 'const response = await fetch(url);'],
+      ['src/stores/redis/h.ts', "import { Redis } from 'ioredis';\nconst redis = new Redis(url);"],
     ],
     'no file or folder is named utils or helpers': [
       ['src/config/utils.ts', ''],

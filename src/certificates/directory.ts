@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { request } from 'node:https';
-import { urlToHttpOptions } from 'node:url';
+import { exchange, LargeBodyError, MOST_BYTES, OtherProtocolError } from '../io/http-exchange.ts';
 
 /*
  * HTTP to the certificate authority. The ACME library brings an HTTP client with it that follows redirects, reads bodies of any
@@ -54,7 +53,6 @@ interface DirectoryOptions {
 }
 
 const DEADLINE_MS = 15_000;
-const MOST_BYTES = 256 * 1024;
 /** A request that got no answer, or a 5xx, is repeated after these pauses. */
 const PAUSES_MS = [1_000, 3_000];
 const PROBLEM_PREFIX = 'urn:ietf:params:acme:error:';
@@ -111,60 +109,28 @@ export class Directory {
     throw new DirectoryError(printable(where, 400), { problem, retryAfterMs });
   }
 
-  #exchange(url: string, method: string, body: string) {
+  async #exchange(url: string, method: string, body: string) {
     const { ca, signal } = this.#options;
     const deadline = AbortSignal.timeout(DEADLINE_MS);
-    const either = AbortSignal.any([signal, deadline]);
-    return new Promise<{ status: number; headers: IncomingHttpHeaders; text: string }>((resolve, reject) => {
-      const fail = (error: NodeJS.ErrnoException) => {
-        const why = deadline.aborted ? `no answer within ${DEADLINE_MS / 1000} s` : (error.code ?? error.message);
-        reject(
-          signal.aborted
-            ? signal.reason
-            : new DirectoryError(`${url} cannot be reached (${why})${adviceFor(why)}.`, {
-                kind: 'unreachable',
-                cause: error,
-              }),
-        );
-      };
-      const headers = {
-        'User-Agent': 'tollgate',
-        ...(body === '' ? {} : { 'Content-Type': 'application/jose+json', 'Content-Length': Buffer.byteLength(body) }),
-      };
-      const options = {
-        ...urlToHttpOptions(new URL(url)),
-        method: method.toUpperCase(),
-        headers,
-        agent: false,
-        signal: either,
-      };
-      const sent = request({ ...options, ...(ca === null ? {} : { ca }) }, (response) => {
-        const pieces: Buffer[] = [];
-        let bytes = 0;
-        response.on('data', (piece: Buffer) => {
-          bytes += piece.length;
-          if (bytes > MOST_BYTES) {
-            reject(new DirectoryError(`${url} has answered with more than ${MOST_BYTES / 1024} KiB.`));
-            sent.destroy();
-          } else pieces.push(piece);
-        });
-        response.on('error', fail);
-        response.on('end', () =>
-          resolve({
-            status: response.statusCode ?? 0,
-            headers: response.headers,
-            text: Buffer.concat(pieces).toString(),
-          }),
-        );
+    const headers = {
+      'User-Agent': 'tollgate',
+      ...(body === '' ? {} : { 'Content-Type': 'application/jose+json', 'Content-Length': Buffer.byteLength(body) }),
+    };
+    try {
+      const either = AbortSignal.any([signal, deadline]);
+      return await exchange({ url, method: method.toUpperCase(), headers, body, ca, signal: either });
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      if (error instanceof LargeBodyError)
+        throw new DirectoryError(`${url} has answered with more than ${MOST_BYTES / 1024} KiB.`);
+      if (error instanceof OtherProtocolError) throw new DirectoryError(`${url} has answered with another protocol.`);
+      const { code, message } = error as NodeJS.ErrnoException;
+      const why = deadline.aborted ? `no answer within ${DEADLINE_MS / 1000} s` : (code ?? message);
+      throw new DirectoryError(`${url} cannot be reached (${why})${adviceFor(why)}.`, {
+        kind: 'unreachable',
+        cause: error,
       });
-      sent.on('error', fail);
-      // Without this listener Node.js closes the connection and the request never ends.
-      sent.on('upgrade', (_, socket) => {
-        socket.destroy();
-        reject(new DirectoryError(`${url} has answered with another protocol.`));
-      });
-      sent.end(body);
-    });
+    }
   }
 }
 

@@ -220,7 +220,7 @@ export const upstreamSchema = z.strictObject({
     .min(1, AT_LEAST_ONE_TARGET)
     .max(1_000, 'must not have more than 1000 addresses')
     .describe(
-      'Addresses of the service: scheme, host and port, or `unix:/path`. A base path, as in `http://10.0.0.7:9000/store`, is put in front of the path of each request, but not of `health.path`. A request goes to the target with the fewest requests in flight. A target that cannot be reached, or fails three times in a row to give a usable response, is left out for 1 s, then 2 s, up to 30 s, and let back in gradually. The only target of an upstream without `health` is never left out. When a target sends bytes that answer no request, the gateway logs an error and opens a new connection to it for each request during the next minute. Names are resolved for each new connection. If there is only one upstream, UPSTREAM_URL in the environment replaces its targets.',
+      'Addresses of the service: scheme, host and port, or `unix:/path`. A base path, as in `http://10.0.0.7:9000/store`, is put in front of the path of each request, but not of `health.path`. A request goes to the target with the fewest requests in flight. A target that cannot be reached, or fails three times in a row to give a usable response, is left out for 1 s, then 2 s, up to 30 s, and let back in gradually. The only target of an upstream without `health` is never left out. When a target sends bytes that answer no request, the gateway logs an error and opens a new connection to it for each request during the next minute. Names are resolved for each new connection; an answer is kept for its TTL. If there is only one upstream, UPSTREAM_URL in the environment replaces its targets.',
     ),
   connectTimeout: values
     .timeout()

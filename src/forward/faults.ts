@@ -1,3 +1,6 @@
+import { messageOf } from '../io/connection-error.ts';
+import { LookupError } from '../io/resolver.ts';
+
 /*
  * How forwarding ends: the results, the errors of its steps, and the fault that the log and the client get for an error.
  */
@@ -29,8 +32,10 @@ export type ClientBodyErrorCode = 'payload_too_large' | 'request_timeout' | 'inv
 export class DeadlineError extends Error {
   readonly wait: 'connection' | 'connect' | 'head' | 'body';
 
-  constructor(wait: DeadlineError['wait'], ms: number) {
-    super(`no ${wait} within ${ms} ms`);
+  /** @param unresolved the host whose name servers have not answered either */
+  constructor(wait: DeadlineError['wait'], ms: number, unresolved: string | null = null) {
+    const why = unresolved === null ? '' : `: the name servers have not answered for ${unresolved}`;
+    super(`no ${wait} within ${ms} ms${why}`);
     this.wait = wait;
   }
 }
@@ -75,11 +80,13 @@ export function faultOf(error: unknown): UpstreamFault {
   if (error instanceof DeadlineError) {
     return { code: error.wait === 'connection' ? 'overloaded' : 'upstream_timeout', cause };
   }
+  // A look-up that was not answered ends for all callers that share it. To a client it is the same wait.
+  if (error instanceof LookupError && error.code === 'ETIMEOUT') return { code: 'upstream_timeout', cause };
   return { code: 'upstream_unavailable', cause };
 }
 
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const code = 'code' in error && typeof error.code === 'string' ? `${error.code}: ` : '';
-  return `${code}${error.message}`;
+  return `${code}${messageOf(error)}`;
 }

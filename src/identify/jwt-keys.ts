@@ -2,6 +2,8 @@ import { constants, readFileSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { createLocalJWKSet, type JSONWebKeySet, type JWTVerifyGetKey } from 'jose';
 import { Failure } from '../failure.ts';
+import { messageOf } from '../io/connection-error.ts';
+import { exchange, LargeBodyError, MOST_BYTES } from '../io/http-exchange.ts';
 
 /** The issuer's keys. JwtKeys hands out the same object until a reading finds other keys. */
 export interface KeySet {
@@ -166,8 +168,8 @@ export type JwksSource =
   /** Absolute path. */
   | { readonly kind: 'file'; readonly path: string };
 
-/** Largest key set that is read; large issuers publish about 20 KB. */
-const MAX_BYTES = 262_144;
+/** Largest key set that is read from a file, as from a URL; large issuers publish about 20 KB. */
+const MAX_BYTES = MOST_BYTES;
 /** For the issuer's whole answer: requests may be waiting for it. */
 const TIMEOUT_MS = 3_000;
 
@@ -218,24 +220,16 @@ async function readText(path: string): Promise<string> {
 
 /** One GET that follows no redirect: only the server that the settings name may supply the issuer's keys. */
 async function fetchText(url: string): Promise<string> {
-  const response = await fetch(url, {
-    redirect: 'error',
-    signal: AbortSignal.timeout(TIMEOUT_MS),
-    headers: { Accept: 'application/jwk-set+json, application/json' },
+  const headers = { Accept: 'application/jwk-set+json, application/json' };
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const server = 'the server of the JSON Web Key Set';
+  const { status, text } = await exchange({ url, method: 'GET', headers, signal }).catch((error: Error) => {
+    if (error instanceof LargeBodyError) throw tooLarge();
+    if (signal.aborted) throw new Error(`${server} did not answer within ${TIMEOUT_MS / 1000} s`, { cause: error });
+    throw new Error(`${server} cannot be reached: ${messageOf(error)}`, { cause: error });
   });
-  if (response.status !== 200) {
-    await response.body?.cancel();
-    throw new Error(`the server of the JSON Web Key Set answered ${response.status}`);
-  }
-  const pieces: Uint8Array[] = [];
-  let length = 0;
-  // A throw out of the loop cancels the rest of the body.
-  for await (const piece of response.body ?? []) {
-    length += piece.length;
-    if (length > MAX_BYTES) throw tooLarge();
-    pieces.push(piece);
-  }
-  return Buffer.concat(pieces).toString('utf8');
+  if (status !== 200) throw new Error(`${server} answered ${status}`);
+  return text;
 }
 
 function tooLarge(): Error {

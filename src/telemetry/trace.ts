@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   type Context,
@@ -16,6 +17,7 @@ import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trac
 import type { Exchange } from '../gateway/exchange.ts';
 import { type RequestTrace, readTraceContext, type TraceContext } from '../gateway/trace-context.ts';
 import type { FieldBlock } from '../http1/field-block.ts';
+import { NAMES } from '../io/resolver.ts';
 
 export interface Tracing {
   begin(fields: FieldBlock): RequestTrace;
@@ -32,18 +34,40 @@ const CLOSE_WITHIN_MS = 2_000;
  * This file is imported only if tracing is configured; otherwise the gateway forwards a request's trace context unchanged.
  */
 export function openTracing(env: NodeJS.ProcessEnv, version: string): Tracing {
+  const exporter = new OTLPTraceExporter({ httpAgentOptions: agentOptions(env) });
   const provider = new BasicTracerProvider({
     resource: resourceFromAttributes({
       'service.name': env.OTEL_SERVICE_NAME || 'tollgate',
       'service.version': version,
     }),
-    spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())],
+    spanProcessors: [new BatchSpanProcessor(exporter)],
   });
   const tracer = provider.getTracer('tollgate');
   return {
     begin: (fields) => new SpansOfRequest(tracer, fields.derived(readTraceContext)),
     // The gateway shuts down even if the collector does not respond.
     close: () => Promise.race([provider.shutdown().catch(() => {}), delay(CLOSE_WITHIN_MS, undefined, { ref: false })]),
+  };
+}
+
+/** Those that the exporter would make of OpenTelemetry's variables, with our own look-up of names. */
+function agentOptions(env: NodeJS.ProcessEnv) {
+  const read = (what: string) => {
+    const path = env[`OTEL_EXPORTER_OTLP_TRACES_${what}`] || env[`OTEL_EXPORTER_OTLP_${what}`];
+    try {
+      return path ? readFileSync(path) : undefined;
+    } catch {
+      // As the exporter: a file that cannot be read counts as none.
+      return undefined;
+    }
+  };
+  const [ca, cert, key] = ['CERTIFICATE', 'CLIENT_CERTIFICATE', 'CLIENT_KEY'].map(read);
+  return {
+    keepAlive: true,
+    lookup: NAMES.lookup,
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
   };
 }
 

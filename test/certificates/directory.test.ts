@@ -110,6 +110,14 @@ test('a redirect is not followed, and another origin is not asked (reliability 1
   expect(asked).toBe(0);
 });
 
+// getaddrinfo does not know `*.localhost` (RFC 6761); the resolver of the process does.
+test('a directory is found by the resolver of the process', async () => {
+  const { url } = await hostile((_, response) => response.end());
+  const named = url.replace('localhost', 'acme.localhost');
+  // The certificate is that of localhost: the directory was reached.
+  await expect(directory(named).request(named, 'get')).rejects.toThrow('ERR_TLS_CERT_ALTNAME_INVALID');
+});
+
 test('a body without an end is cut off (reliability 185)', async () => {
   let isClosed = false;
   const { ask } = await hostile((_, response) => {

@@ -243,7 +243,7 @@ describe('a key set at a URL', () => {
   test.each<[string, Parameters<typeof startJwksServer>[0], string]>([
     ['an error', (_request, response) => response.writeHead(500).end('{"keys":[]}'), 'answered 500'],
     ['another success', (_request, response) => response.writeHead(203).end('{"keys":[]}'), 'answered 203'],
-    ['a redirect', (_request, response) => response.writeHead(302, { Location: '/jwks.json?' }).end(), 'fetch failed'],
+    ['a redirect', (_request, response) => response.writeHead(302, { Location: '/jwks.json?' }).end(), 'answered 302'],
     ['a broken body', (_request, response) => response.writeHead(200, { 'Content-Length': '9' }).end('{}'), ''],
     ['no key set', (_request, response) => response.end('{}'), 'JSON Web Key Set malformed'],
   ])('is none where the server answers %s', async (_what, answer, words) => {
@@ -256,6 +256,21 @@ describe('a key set at a URL', () => {
     expect(isAway(keys)).toBe(true);
     expect(troubles[0]).toContain(words);
     expect(server.asked).toBe(1);
+  });
+
+  // getaddrinfo does not know `*.localhost` (RFC 6761); the resolver of the process does.
+  test('is found by the resolver of the process', async () => {
+    const server = await startJwksServer((_request, response) => response.end(jwksOf(one)));
+    const { keys, troubles } = await read(`http://id.localhost:${server.port}/jwks.json`);
+    expect([isAway(keys), troubles]).toEqual([false, []]);
+  });
+
+  test('that its server keeps packed is unpacked', async () => {
+    const packed = gzipSync(jwksOf(one));
+    const server = await startJwksServer((_request, response) => {
+      response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(packed);
+    });
+    expect(isAway((await read(server.url)).keys)).toBe(false);
   });
 
   test('is not unpacked beyond 256 KiB', async () => {

@@ -44,6 +44,16 @@ const FOR_STORES = [
 ];
 
 const NODE_INTERNALS = 'src/io/node-internals.ts';
+const RESOLVER = 'src/io/resolver.ts';
+/** The requests that the gateway sends on its own behalf. */
+/** Functions of Node.js and ioredis that open connections to other hosts, and look names up by themselves if they are let. */
+const CONNECTING = [
+  { from: /^node:(?:net|tls|http2)$/, names: ['connect', 'createConnection'] },
+  { from: /^node:https?$/, names: ['request', 'get', 'Agent', 'ClientRequest'] },
+];
+/** They connect to nothing but themselves, or not at all. */
+const WITHOUT_NAMES = ['src/io/node-internals.ts', 'src/forward/websocket/upgrade.ts'];
+const HTTP_EXCHANGE = 'src/io/http-exchange.ts';
 /** How src would reach what Node does not document: members with an underscore, hidden symbols, and those known by name. */
 const UNDOCUMENTED = [
   /[\w)\]!]\??\._[a-z]\w*/,
@@ -101,7 +111,7 @@ export const RULES: Readonly<Record<string, Rule>> = {
       'it decides what was recorded: files, clocks and terminals are for cli, which hands them in',
     ),
 
-  'a store loads only itself, the interfaces that it implements, the decision and the history of admit, io/deadlines.ts and failure.ts':
+  'a store loads only itself, the interfaces that it implements, the decision and the history of admit, io/deadlines.ts, io/resolver.ts and failure.ts':
     (sources) =>
       offenders(
         sources,
@@ -149,7 +159,7 @@ export const RULES: Readonly<Record<string, Rule>> = {
       (circle) => `${circle.join(' → ')}: take out what they share, or turn one arrow round with an argument`,
     ),
 
-  'request and response objects are touched in listen, certificates, gateway, forward, http1, admin, pets and io/node-internals.ts only':
+  'request and response objects are touched in listen, certificates, gateway, forward, http1, admin, pets, io/node-internals.ts and io/http-exchange.ts only':
     (sources) =>
       offenders(
         sources,
@@ -157,7 +167,8 @@ export const RULES: Readonly<Record<string, Rule>> = {
           /^node:http(s|2)?$/.test(to) &&
           !names.every(isTable) &&
           !HOLDERS_OF_REQUESTS.includes(room(from)) &&
-          from !== NODE_INTERNALS,
+          from !== NODE_INTERNALS &&
+          from !== HTTP_EXCHANGE,
         'take plain values out of the request before calling it',
       ),
 
@@ -171,6 +182,24 @@ export const RULES: Readonly<Record<string, Rule>> = {
           : [`${path} has \`${found.trim()}\`: put it into ${NODE_INTERNALS}, with a self-test and a row of its page`];
       }),
 
+  'names of hosts are looked up by io/resolver.ts and nothing else': (sources) => [
+    ...offenders(
+      sources,
+      ({ from, to, typeOnly, names }) =>
+        (/^node:dns\b/.test(to) && !typeOnly && from !== RESOLVER) ||
+        (CONNECTING.some((it) => it.from.test(to) && !typeOnly && names.some((name) => it.names.includes(name))) &&
+          !WITHOUT_NAMES.includes(from) &&
+          !/\blookup\b/.test(withoutComments(sources.get(from)!))),
+      `one silent name server must not keep other names away: give the connection \`lookup\` of ${RESOLVER}`,
+    ),
+    ...[...sources]
+      .filter(([path, text]) => inSrc(path) && !path.startsWith('src/admin/console/page/') && usesOwnLookup(path, text))
+      .map(
+        ([path]) =>
+          `${path} calls \`fetch\`, or makes a client of ioredis without a connector: it would use dns.lookup`,
+      ),
+  ],
+
   'no file or folder is named utils or helpers': (sources) =>
     [...sources.keys()]
       .filter((path) => path.split('/').some((part) => /^_?(utils?|helpers?)$/i.test(basename(part, extname(part)))))
@@ -181,6 +210,13 @@ export const RULES: Readonly<Record<string, Rule>> = {
       .filter(([path, text]) => inSrc(path) && path.endsWith('.ts') && /^(export\s+)?(let|var)\b/m.test(text))
       .map(([path]) => `${path} has a module-level let or var: keep state in the object that owns it`),
 };
+
+function usesOwnLookup(path: string, source: string): boolean {
+  const text = withoutComments(source);
+  if (!path.endsWith('.ts')) return false;
+  const isClient = /\bnew (?:Redis|Cluster)\(/.test(text) && !/\bConnector\b|LinkOptions|node\.options/.test(text);
+  return isClient || /(?<![\w.])(?:globalThis\.)?fetch\(|\bnew (?:WebSocket|EventSource)\(/.test(text);
+}
 
 function offenders(sources: Sources, isWrong: (it: Import) => boolean, whatToDo: string): string[] {
   return importsOf(sources)
@@ -212,7 +248,7 @@ function isOwnRoom({ from, to }: Import): boolean {
 }
 
 function isForStores(path: string): boolean {
-  return [...FOR_STORES, 'src/io/deadlines.ts', 'src/failure.ts'].includes(path);
+  return [...FOR_STORES, 'src/io/deadlines.ts', RESOLVER, 'src/failure.ts'].includes(path);
 }
 
 /** Plain tables of words and numbers, which say nothing about any one request. */

@@ -29,7 +29,8 @@ async function startCollector() {
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   atEnd(() => server.close());
-  return { origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, spans };
+  const { port } = server.address() as AddressInfo;
+  return { origin: `http://127.0.0.1:${port}`, port, spans };
 }
 
 let upstream: Awaited<ReturnType<typeof startUpstream>>;
@@ -66,6 +67,18 @@ test('with a collector, the trace of the client goes on through the gateway, the
     'tollgate.plan': 'free',
     'tollgate.judgement': 'admitted',
   });
+});
+
+// getaddrinfo does not know `*.localhost` (RFC 6761); the resolver of the process does.
+test('a collector is found by the resolver of the process', async () => {
+  const { port, spans } = await startCollector();
+  const OTEL_EXPORTER_OTLP_ENDPOINT = `http://collector.localhost:${port}`;
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    env: { OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_BSP_SCHEDULE_DELAY: '50' },
+  });
+  await gateway.get('/v1/pets', (await gateway.createKey('free')).key);
+  await eventually(() => spans.length >= 3);
 });
 
 test('without a collector the context of the client passes through untouched, and its id stands in the log', async () => {

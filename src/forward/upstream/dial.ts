@@ -1,6 +1,7 @@
-import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
+import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import type { Intake } from '../../io/read-buffers.ts';
+import { type Lookup, NAMES } from '../../io/resolver.ts';
 import { DeadlineError } from '../faults.ts';
 
 /** How the gateway checks an upstream's certificate, and the certificate it presents itself. In PEM form. */
@@ -18,8 +19,8 @@ export interface DialOptions {
   readonly connectTimeoutMs: number;
   /** Null for Node's defaults, with verification. */
   readonly tls: UpstreamTls | null;
-  /** Resolves the host name of each new connection; Node's own lookup by default. */
-  readonly lookup?: LookupFunction;
+  /** Resolves the host name of each new connection; by default with the other names of this process. */
+  readonly lookup?: Lookup;
 }
 
 /** The address of a target, parsed from gateway.yaml. `base` comes in front of each path: `/store`, mostly empty. */
@@ -78,10 +79,11 @@ export function dial(
     removeListeners();
     connected(socket);
   };
-  const timer = setTimeout(
-    () => fail(new DeadlineError('connect', options.connectTimeoutMs)),
-    options.connectTimeoutMs,
-  );
+  const onLate = () => {
+    const host = address.kind === 'unix' ? '' : address.host;
+    fail(new DeadlineError('connect', options.connectTimeoutMs, NAMES.isAsking(host) ? host : null));
+  };
+  const timer = setTimeout(onLate, options.connectTimeoutMs);
   socket.on('error', fail);
   socket.on('close', onClose);
   socket.on(readyEvent, onReady);
@@ -91,11 +93,11 @@ export function dial(
   };
 }
 
-function open(address: UpstreamAddress, { tls, lookup }: DialOptions, intake: Intake | null): Socket {
+function open(address: UpstreamAddress, { tls, lookup = NAMES.lookup }: DialOptions, intake: Intake | null): Socket {
   const onread = intake === null ? {} : { onread: intake.onread };
   if (address.kind === 'unix') return connectTcp({ path: address.path, ...onread });
   const { host, port } = address;
-  const to = { host, port, noDelay: true, keepAlive: true, ...(lookup === undefined ? {} : { lookup }) };
+  const to = { host, port, noDelay: true, keepAlive: true, lookup };
   if (address.kind === 'http') return connectTcp({ ...to, ...onread });
   return connectTls({ ...to, ALPNProtocols: ['http/1.1'], ...tlsOptions(host, tls) });
 }

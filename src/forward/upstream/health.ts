@@ -1,5 +1,6 @@
 import { request as requestPlain } from 'node:http';
 import { request as requestEncrypted } from 'node:https';
+import { NAMES } from '../../io/resolver.ts';
 import { type DialOptions, tlsOptions } from './dial.ts';
 import type { UpstreamTarget } from './target.ts';
 
@@ -75,7 +76,10 @@ function check(
   { path, timeoutMs, tls }: HealthOptions,
   done: (fault: string | null) => void,
 ): void {
-  const location = address.kind === 'unix' ? { socketPath: address.path } : { host: address.host, port: address.port };
+  const location =
+    address.kind === 'unix'
+      ? { socketPath: address.path }
+      : { host: address.host, port: address.port, lookup: NAMES.lookup };
   const to = { ...location, path, agent: false, headers: { Host: address.authority, 'User-Agent': 'tollgate-health' } };
   const request =
     address.kind === 'https' ? requestEncrypted({ ...to, ...tlsOptions(address.host, tls) }) : requestPlain(to);

@@ -104,8 +104,7 @@ export class ClusterClient extends Cluster {
 
   /**
    * Connects to the nodes now and not with the first command, because all commands fail until the connection is open.
-   * Not to the nodes of REDIS_URL before one of them has named all nodes, because looking up the name of a server that
-   * is gone takes long, and only a few lookups run at once.
+   * Not to the nodes of REDIS_URL before one of them has named all nodes, because the cluster may name them otherwise.
    */
   #connectNodes(): void {
     if (this.slots.length === 0) return;

@@ -1,7 +1,7 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { Failure } from '../../failure.ts';
 import { ClusterClient, type HostAndPort, type LinkOptions } from './cluster.ts';
-import { HostNames, sentinelConnector, serverConnector } from './connectors.ts';
+import { sentinelConnector, serverConnector } from './connectors.ts';
 
 interface ConnectionOptions {
   /** Any form of REDIS_URL (contract section 2). */
@@ -42,9 +42,8 @@ export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptio
 }
 
 function linkOptions(address: RedisAddress, connectTimeoutMs: number): LinkOptions {
-  const names = new HostNames();
   return {
-    Connector: address.kind === 'sentinel' ? sentinelConnector(names) : serverConnector(names),
+    Connector: address.kind === 'sentinel' ? sentinelConnector() : serverConnector(),
     ...address.credentials,
     ...('isEncrypted' in address && address.isEncrypted ? { tls: {} } : {}),
     connectTimeout: connectTimeoutMs,

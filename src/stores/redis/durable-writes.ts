@@ -3,7 +3,7 @@ import { DURABLE, type Durability, type Settlement } from '../../admit/ledger.ts
 import { Failure } from '../../failure.ts';
 import { addressOfNode, ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { HostNames, serverConnector } from './connectors.ts';
+import { serverConnector } from './connectors.ts';
 
 /** A write that was made, and how to repeat it if a failover has undone it. */
 export interface LastingWrite {
@@ -217,7 +217,6 @@ export class Replication {
   readonly #links = new Map<string, Promise<ReplicaLink>>();
   readonly #made = new Set<ReplicaLink>();
   readonly #withoutWaitAof = new WeakSet<ReplicaLink>();
-  readonly #names = new HostNames();
 
   constructor({ client, wanted }: { readonly client: RedisClient; readonly wanted: WantedReplicas }) {
     this.#client = client;
@@ -316,7 +315,7 @@ export class Replication {
     for (const address of sentinels) {
       const sentinel = new Redis({
         ...ONCE,
-        Connector: serverConnector(this.#names),
+        Connector: serverConnector(),
         ...address,
         ...(sentinelUsername ? { username: sentinelUsername } : {}),
         ...(sentinelPassword ? { password: sentinelPassword } : {}),

@@ -1,0 +1,86 @@
+import { type IncomingHttpHeaders, request as requestPlain } from 'node:http';
+import { request as requestEncrypted } from 'node:https';
+import { promisify } from 'node:util';
+import { gunzip } from 'node:zlib';
+import { NAMES } from './resolver.ts';
+
+/** A request that the gateway sends on its own behalf, to a server that its settings name. */
+export interface OwnRequest {
+  /** http or https. */
+  readonly url: string;
+  readonly method: string;
+  readonly headers?: Readonly<Record<string, string | number>>;
+  readonly body?: string;
+  /** PEM: the authorities that may sign the server's certificate; null for those that Node.js trusts. */
+  readonly ca?: Buffer | null;
+  /** Ends the exchange. It is the only deadline, so it must have one. */
+  readonly signal: AbortSignal;
+}
+
+export interface OwnResponse {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+}
+
+/** Largest body that is read, packed or not. */
+export const MOST_BYTES = 256 * 1024;
+
+/** The body is larger than `MOST_BYTES`. */
+export class LargeBodyError extends Error {}
+/** The server has changed to a protocol other than HTTP. */
+export class OtherProtocolError extends Error {}
+
+const unpacked = promisify(gunzip);
+
+/**
+ * Sends one request and reads the whole response, on a connection of its own. Follows no redirect.
+ * @throws LargeBodyError, OtherProtocolError, or the error of the connection
+ */
+export function exchange({ url, method, headers, body = '', ca = null, signal }: OwnRequest): Promise<OwnResponse> {
+  const to = new URL(url);
+  const options = {
+    method,
+    headers: { ...headers, 'Accept-Encoding': 'identity', Connection: 'close' },
+    lookup: NAMES.lookup,
+    signal,
+    ...(ca === null ? {} : { ca }),
+  };
+  return new Promise((resolve, reject) => {
+    const request = to.protocol === 'https:' ? requestEncrypted : requestPlain;
+    const sent = request(to, options, (response) => {
+      const pieces: Buffer[] = [];
+      let bytes = 0;
+      response.on('data', (piece: Buffer) => {
+        bytes += piece.length;
+        if (bytes > MOST_BYTES) {
+          reject(new LargeBodyError(`more than ${MOST_BYTES} bytes`));
+          sent.destroy();
+        } else pieces.push(piece);
+      });
+      response.on('error', reject);
+      response.on('end', () => {
+        const { statusCode: status = 0, headers } = response;
+        textOf(Buffer.concat(pieces), headers).then((text) => resolve({ status, headers, text }), reject);
+      });
+    });
+    sent.on('error', reject);
+    // Without this listener Node.js closes the connection and the request never ends.
+    sent.on('upgrade', (_, socket) => {
+      socket.destroy();
+      reject(new OtherProtocolError('another protocol'));
+    });
+    sent.end(body);
+  });
+}
+
+/** Stores of files give a body that they keep packed to everybody, whatever was asked for. */
+async function textOf(body: Buffer, headers: IncomingHttpHeaders): Promise<string> {
+  if (headers['content-encoding'] !== 'gzip') return body.toString();
+  try {
+    return (await unpacked(body, { maxOutputLength: MOST_BYTES })).toString();
+  } catch (error) {
+    const isLarge = error instanceof RangeError;
+    throw isLarge ? new LargeBodyError(`more than ${MOST_BYTES} bytes`) : error;
+  }
+}
