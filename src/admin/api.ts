@@ -13,7 +13,7 @@ import {
   strangerLine,
 } from '../operations/audit-trail.ts';
 import { type AdminAuthenticator, type AdminRequest, roleRefusal } from './authenticator.ts';
-import { type Admin, type Call, type Handler, type Identity, readBody, readBytes } from './call.ts';
+import { type Admin, type Call, type Handler, type Identity, personOf, readBody, readBytes } from './call.ts';
 import type { EventResponse } from './event-streams.ts';
 import type { Live, LiveHandler } from './live-resources.ts';
 import { RESOURCES } from './resources.ts';
@@ -27,7 +27,7 @@ import {
   send,
   withJson,
 } from './response.ts';
-import { SESSION_METHODS, SIGN_IN_BYTES, showSession, signIn, signOut } from './sign-in.ts';
+import { SESSION_METHODS, SIGN_IN_BYTES, SIGN_IN_MS, showSession, signIn, signOut } from './sign-in.ts';
 
 export interface AdminApiOptions {
   readonly authenticator: AdminAuthenticator;
@@ -44,8 +44,12 @@ export interface AdminApiOptions {
   readonly onDefect: (error: unknown, requestId: string) => void;
 }
 
-/** Answers everything under `/admin` (contract section 7). Never rejects. */
-export type AdminApi = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+/**
+ * Answers everything under `/admin` (contract section 7). Never rejects.
+ * @param keepPlace called once the sender is authorised, so that the connection is not closed to make room for another. Returns
+ *   false if no further request may have a place
+ */
+export type AdminApi = (request: IncomingMessage, response: ServerResponse, keepPlace?: () => boolean) => Promise<void>;
 
 export function adminApi(options: AdminApiOptions): AdminApi {
   let described: AdminResponse | null = null;
@@ -53,12 +57,12 @@ export function adminApi(options: AdminApiOptions): AdminApi {
     described ??= withJson(jsonResponse(200, options.description()));
     return described;
   };
-  const means: Means = { lists: new SerialQueue(), bodies: new BodyRoom(), description };
-  return async (request, response) => {
+  const means: Means = { lists: new TurnQueue(), finds: new TurnQueue(), bodies: new BodyRoom(), description };
+  return async (request, response, keepPlace = () => true) => {
     const requestId = requestIdOf(request.rawHeaders) ?? randomUUID();
     let answer: AdminResponse | EventResponse;
     try {
-      answer = await answerTo(request, requestId, options, means);
+      answer = await recordedAnswerTo(request, { requestId, keepPlace }, options, means);
     } catch (error) {
       // A client that disconnected before it had sent its body is no defect, and gets no response.
       if (!response.destroyed) options.onDefect(error, requestId);
@@ -75,38 +79,99 @@ export function adminApi(options: AdminApiOptions): AdminApi {
 
 /** What requests share. */
 interface Means {
-  readonly lists: SerialQueue;
+  /** Lists read much of the store. */
+  readonly lists: TurnQueue;
+  /** Of two wrong secrets at the same time, each would be looked up before the other was counted. */
+  readonly finds: TurnQueue;
   readonly bodies: BodyRoom;
   /** The response with the OpenAPI description. It is long, so its JSON is made once. */
   readonly description: () => AdminResponse;
 }
 
-/** Handles one request: authenticates it, finds the handler, reads the body, runs the handler. */
-async function answerTo(
+/** An attempt to change something, as far as it is known; `null` members are not known yet. */
+interface Attempt {
+  readonly requestId: string;
+  readonly keepPlace: () => boolean;
+  identity: Identity | null;
+  /** Whether `runRecorded` writes the line and the record. */
+  isRecorded: boolean;
+}
+
+/**
+ * Handles one request. Every refusal of a change passes through here, whatever refuses it, so that each is a line and a record: also
+ * one of a page of another origin (CSRF), of a body that is no JSON, or of a path that does not exist.
+ */
+async function recordedAnswerTo(
   request: IncomingMessage,
-  requestId: string,
+  { requestId, keepPlace }: Pick<Attempt, 'requestId' | 'keepPlace'>,
   options: AdminApiOptions,
-  { lists, bodies, description }: Means,
+  means: Means,
 ): Promise<AdminResponse | EventResponse> {
+  const attempt: Attempt = { requestId, keepPlace, identity: null, isRecorded: false };
+  const asked = askedOf(request);
+  const answer = await answerTo(request, asked, attempt, options, means);
+  const { identity, isRecorded } = attempt;
+  if ('begin' in answer || answer.status < 400 || isRecorded || identity === null || asked.change === null)
+    return answer;
+  const call = { identity, ids: asked.match?.ids ?? [], clientAddress: asked.clientAddress, requestId };
+  options.audit(failedLine(call, asked.change, 'refused', codeOf(answer)));
+  const origin = { actor: actorOf(identity), clientAddress: asked.clientAddress, requestId };
+  // While the store is away there is the line alone.
+  const opened = await options.admin().catch(() => null);
+  await opened?.trail.refuse(origin, asked.change, call.ids[0] ?? null, codeOf(answer));
+  return answer;
+}
+
+/** What a request asks for. */
+interface Asked {
+  readonly clientAddress: string;
+  readonly method: string;
+  readonly path: string;
+  readonly query: URLSearchParams;
+  /** Null if there is nothing under this path. */
+  readonly match: ReturnType<typeof matchOf>;
+  /** The change that it would make; `admin.access` if it would be none of the named ones. Null for a request that only reads. */
+  readonly change: Action | 'admin.access' | null;
+}
+
+function askedOf(request: IncomingMessage): Asked {
   const clientAddress = (request.socket.remoteAddress ?? 'unknown').replace(/^::ffff:(?=[0-9.]+$)/, '');
   const [path = '', queryText = ''] = splitAt(request.url ?? '', '?');
   const query = new URLSearchParams(queryText);
   const method = request.method === 'HEAD' ? 'GET' : (request.method ?? '');
+  const match = matchOf(path);
+  const isQuestion = method === 'GET' || method === 'OPTIONS' || (method === 'POST' && match?.onlyAsks === true);
+  const change = isQuestion ? null : (match?.changes?.[method] ?? 'admin.access');
+  return { clientAddress, method, path, query, match, change };
+}
+
+/** Handles one request: authenticates it, finds the handler, reads the body, runs the handler. */
+async function answerTo(
+  request: IncomingMessage,
+  { clientAddress, method, path, query, match }: Asked,
+  attempt: Attempt,
+  options: AdminApiOptions,
+  { lists, finds, bodies, description }: Means,
+): Promise<AdminResponse | EventResponse> {
   const { authenticator, isTls } = options;
   const sent: AdminRequest = { method, path, rawHeaders: request.rawHeaders, address: clientAddress, isTls };
-  const origin = { clientAddress, requestId };
+  const origin = { clientAddress, requestId: attempt.requestId };
   if (method === 'POST' && path === '/admin/session' && authenticator.isOpen) {
     return answerToSignIn(request, sent, origin, options);
   }
   const authorised = await authenticator.authorise(sent);
+  attempt.identity = authorised.identity;
   if ('refusal' in authorised) return auditedRefusal(authorised.refusal, origin, options);
   const { identity } = authorised;
+  if (!attempt.keepPlace()) {
+    const message = 'This gateway serves as many requests to the admin API as it may at a time. Retry shortly.';
+    return errorResponse('busy', message, { 'Retry-After': '1' });
+  }
   if (path === '/admin/openapi.json') return method === 'GET' ? description() : wrongMethod(['GET']);
   if (path === '/admin/session') {
     if (method === 'GET') return showSession(authorised);
     return method === 'DELETE' ? signOut(authenticator, sent, query, identity) : wrongMethod(SESSION_METHODS);
   }
-  const match = matchOf(path);
   if (match === null)
     return errorResponse('not_found', 'There is nothing here. GET /admin/openapi.json describes the API.');
   const handler = Object.hasOwn(match.methods, method) ? match.methods[method] : undefined;
@@ -115,9 +180,10 @@ async function answerTo(
     return wrongMethod([...Object.keys(match.methods), ...Object.keys(match.live ?? {})]);
   }
   const tooLow = roleRefusal(identity, match.roles[method] ?? 'admin');
-  const mostBytes = tooLow === null ? (match.bodies?.[method] ?? null) : null;
+  if (tooLow !== null) return tooLow;
+  const mostBytes = match.bodies?.[method] ?? null;
   return bodies.hold(request, mostBytes, async () => {
-    const body = tooLow === null ? await bodyOf(request, method, mostBytes) : { value: undefined };
+    const body = await bodyOf(request, method, mostBytes);
     if ('refusal' in body) return body.refusal;
     const call: Call = {
       identity,
@@ -128,11 +194,12 @@ async function answerTo(
       ...origin,
     };
     const work = (): Promise<AdminResponse | EventResponse> => {
-      if (live !== undefined && tooLow === null) return runLive(live, call, options.live!);
-      const served = tooLow === null ? handler! : async () => tooLow;
-      return runRecorded(served, call, match.changes?.[method] ?? null, options);
+      if (live !== undefined) return runLive(live, call, options.live!);
+      attempt.isRecorded = true;
+      return runRecorded(handler!, call, match.changes?.[method] ?? null, options);
     };
-    return match.isList === true && method === 'GET' ? lists.run(() => unlessLeft(request, work)) : work();
+    const queue = match.isFind === true ? finds : match.isList === true && method === 'GET' ? lists : null;
+    return queue === null ? work() : queue.run(personOf(identity), () => unlessLeft(request, work));
   });
 }
 
@@ -174,7 +241,7 @@ async function answerToSignIn(
   origin: Origin,
   options: AdminApiOptions,
 ): Promise<AdminResponse> {
-  const body = await readBody(request, SIGN_IN_BYTES);
+  const body = await readBody(request, SIGN_IN_BYTES, SIGN_IN_MS);
   if ('refusal' in body) return body.refusal;
   const { response, identity } = await signIn(options.authenticator, sent, body.value);
   if (identity === null) return auditedRefusal(response, origin, options);
@@ -287,15 +354,44 @@ function splitAt(text: string, mark: string): [string, string] {
   return at === -1 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-/** Runs work one piece after the other, in the order of the calls. */
-class SerialQueue {
-  #last: Promise<unknown> = Promise.resolve();
+/** Pieces of work of one person that wait at a time. */
+const MOST_WAITING = 32;
 
-  /** @returns the result of the work. A failure does not affect the work before and after it. */
-  run<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#last.then(work);
-    this.#last = done.catch(() => {});
-    return done;
+/**
+ * Runs work one piece after the other, and lets the people who wait take turns.
+ *
+ * Attack: somebody who may only read asks for long lists on many connections. Everybody else waited for all of them.
+ */
+class TurnQueue {
+  /** By person, in the order of their turns. */
+  readonly #waiting = new Map<string, (() => Promise<void>)[]>();
+  #isRunning = false;
+
+  /** @returns the result of the work, or the response that refuses it. A failure does not affect the work before and after it. */
+  run<T>(person: string, work: () => Promise<T>): Promise<T | AdminResponse> {
+    const own = this.#waiting.get(person) ?? [];
+    if (own.length >= MOST_WAITING) {
+      const message = `There are ${MOST_WAITING} requests of this kind under way for you already. Retry shortly.`;
+      return Promise.resolve(errorResponse('busy', message, { 'Retry-After': '1' }));
+    }
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    own.push(() => work().then(resolve, reject));
+    this.#waiting.set(person, own);
+    if (!this.#isRunning) void this.#runAll();
+    return promise;
+  }
+
+  async #runAll(): Promise<void> {
+    this.#isRunning = true;
+    for (let next = this.#waiting.entries().next(); next.done !== true; next = this.#waiting.entries().next()) {
+      const [person, own] = next.value;
+      this.#waiting.delete(person);
+      const work = own.shift()!;
+      // The next turn of this person comes after those of all others.
+      if (own.length > 0) this.#waiting.set(person, own);
+      await work();
+    }
+    this.#isRunning = false;
   }
 }
 

@@ -34,10 +34,13 @@ export interface AdminRequest extends BrowserRequest {
   readonly address: string;
 }
 
-/** Who sent a request and until when that holds (Unix milliseconds; null: without end), or the response that refuses it. */
+/**
+ * Who sent a request and until when that holds (Unix milliseconds; null: without end), or the response that refuses it. `identity` of
+ * a refusal is the sender whose browser another page has made send the request; null if the sender is not identified.
+ */
 export type Authorised =
   | { readonly identity: Identity; readonly expiresAtMs: number | null }
-  | { readonly refusal: AdminResponse };
+  | { readonly refusal: AdminResponse; readonly identity: Identity | null };
 
 /**
  * Identifies operators by a token, the cookie of a session, or the token of an authenticating proxy (contract section 7), in
@@ -153,11 +156,11 @@ export class AdminAuthenticator {
 /** What a browser added by itself counts only if a page of this listener has sent the request. */
 function byBrowser(request: BrowserRequest, identity: Identity & { readonly expiresAtMs: number }): Authorised {
   const refusal = crossOriginRefusal(request);
-  return refusal === null ? { identity, expiresAtMs: identity.expiresAtMs } : { refusal };
+  return refusal === null ? { identity, expiresAtMs: identity.expiresAtMs } : { refusal, identity };
 }
 
 function refused(refusal: AdminResponse): Authorised {
-  return { refusal };
+  return { refusal, identity: null };
 }
 
 /** The response to everything while there is no way to be identified. */

@@ -15,6 +15,7 @@ import type { PlanDrafts } from '../operations/plans/drafts.ts';
 import type { PlansFile } from '../operations/plans/plans-file.ts';
 import type { PlansInForce } from '../operations/plans/write.ts';
 import type { NewTopUp } from '../operations/usage-changes.ts';
+import type { FindBudget } from './find-budget.ts';
 import { type AdminResponse, errorResponse } from './response.ts';
 
 // One request to the admin API, what its handler works on, and how its query and its body are read.
@@ -28,6 +29,11 @@ export interface Identity {
   readonly via: 'token' | 'session' | 'proxy';
   /** Aborted when the session ends or the token is no longer accepted. Never aborted for ADMIN_TOKEN. */
   readonly signal: AbortSignal;
+}
+
+/** A text that is different for each token and each person of a proxy, also where these have the same name. */
+export function personOf({ name, via }: Identity): string {
+  return `${via === 'proxy' ? 'person' : 'token'} ${name}`;
 }
 
 /** One authenticated request to the admin API. */
@@ -76,6 +82,8 @@ export interface Admin {
   readonly plans: PlansAdmin;
   /** The keys of the store, to count those that a change of plans touches. */
   readonly keys: Pick<KeyStore, 'list'>;
+  /** The look-ups of secrets that belong to no key. */
+  readonly finds: FindBudget;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
 }
@@ -88,19 +96,36 @@ const MAX_BODY_BYTES = 64 * 1024;
 /**
  * Reads the JSON body of a request.
  * @param mostBytes its size limit
+ * @param timeoutMs how long it may take; null: as long as any request
  * @returns its value, which is undefined if there is no body, or the response that refuses it
  */
 export async function readBody(
   request: IncomingMessage,
   mostBytes = MAX_BODY_BYTES,
+  timeoutMs: number | null = null,
 ): Promise<{ readonly value: unknown } | { readonly refusal: AdminResponse }> {
-  const read = await readBytes(request, mostBytes);
+  const bytes = readBytes(request, mostBytes);
+  const read = await (timeoutMs === null ? bytes : within(timeoutMs, bytes));
   if ('refusal' in read || read.value === undefined) return read;
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(read.value);
     return { value: text === '' ? undefined : JSON.parse(text) };
   } catch {
     return { refusal: errorResponse('invalid_request', 'The body is not valid JSON in UTF-8.') };
+  }
+}
+
+/** What is read, or the response that refuses the request because that took too long. */
+async function within<T>(timeoutMs: number, reading: Promise<T>): Promise<T | { readonly refusal: AdminResponse }> {
+  const { promise: late, resolve } = Promise.withResolvers<{ readonly refusal: AdminResponse }>();
+  const message = `The body did not arrive within ${timeoutMs / 1000} s.`;
+  const timer = setTimeout(() => resolve({ refusal: errorResponse('request_timeout', message) }), timeoutMs);
+  // The connection is closed after the response, and reading fails.
+  reading.catch(() => {});
+  try {
+    return await Promise.race([reading, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

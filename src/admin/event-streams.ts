@@ -3,6 +3,8 @@ import { type AdminResponse, errorResponse } from './response.ts';
 
 /** A response that goes on for as long as the client listens: server-sent events (text/event-stream). */
 export interface EventResponse {
+  /** Who watches, as `personOf` has it. */
+  readonly person: string;
   /** Ends the stream, as when the session of the client ends; left out without one. */
   readonly signal?: AbortSignal | undefined;
   /** Called when the stream is open. @returns a function that is called once it has ended */
@@ -74,9 +76,15 @@ export class EventStream {
   }
 }
 
-/** The open streams of a gateway, at most 20. */
+/**
+ * The open streams of a gateway, at most 20.
+ *
+ * Attack: somebody who may only read opens all of them, and nobody else sees anything for as long as that person likes. So for
+ * one more, the oldest stream of the person who has most ends, unless the new one would have no fewer then.
+ */
 export class EventStreams {
-  readonly #open = new Set<EventStream>();
+  /** With the person who watches, the oldest first. */
+  readonly #open = new Map<EventStream, string>();
   readonly #monotonicMs: () => number;
 
   readonly #endWithinMs: number;
@@ -90,10 +98,10 @@ export class EventStreams {
   serve(
     request: IncomingMessage,
     response: ServerResponse,
-    { begin, signal }: EventResponse,
+    { begin, signal, person }: EventResponse,
     requestId: string,
   ): AdminResponse | null {
-    if (this.#open.size >= MOST_STREAMS) {
+    if (this.#open.size >= MOST_STREAMS && !this.#makeRoomFor(person)) {
       const message = `This gateway has ${MOST_STREAMS} streams of events open, which is the most. Close one of them, or ask another gateway.`;
       return errorResponse('too_many_streams', message, { 'Retry-After': '5' });
     }
@@ -111,7 +119,7 @@ export class EventStreams {
     }
     response.flushHeaders();
     const stream = new EventStream(response, this.#monotonicMs, this.#endWithinMs);
-    this.#open.add(stream);
+    this.#open.set(stream, person);
     const comments = setInterval(() => stream.comment(), COMMENT_EVERY_MS).unref();
     const onAbort = () => stream.end('The session has ended.');
     signal?.addEventListener('abort', onAbort);
@@ -128,6 +136,19 @@ export class EventStreams {
 
   /** Ends all streams. */
   end(reason: string): void {
-    for (const stream of this.#open) stream.end(reason);
+    for (const stream of this.#open.keys()) stream.end(reason);
+  }
+
+  /** @returns whether a stream was ended */
+  #makeRoomFor(person: string): boolean {
+    const counts = new Map<string, number>();
+    for (const one of this.#open.values()) counts.set(one, (counts.get(one) ?? 0) + 1);
+    const most = Math.max(...counts.values());
+    if (most <= (counts.get(person) ?? 0) + 1) return false;
+    const [oldest] = [...this.#open].find(([, one]) => counts.get(one) === most)!;
+    // Its reader may be slow to read the end, and must not keep the place meanwhile.
+    this.#open.delete(oldest);
+    oldest.end('Another person needs one of the streams, and you have most of them.');
+    return true;
   }
 }

@@ -3,6 +3,7 @@ import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, isIP, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
+import { networkOf } from '../identify/failed-attempts.ts';
 import { listening } from '../io/listening.ts';
 import { carrierOf } from '../io/node-internals.ts';
 import { type ConnectionLimits, Connections } from '../listen/connections.ts';
@@ -39,8 +40,11 @@ export interface AdminListenerOptions {
   readonly isTurning?: () => boolean;
   /** The metrics as text, with their content type. */
   readonly metrics: () => Promise<{ readonly text: string; readonly contentType: string }>;
-  /** Answers everything under `/admin`. Never rejects. */
-  readonly api: RequestHandler;
+  /**
+   * Answers everything under `/admin`. Never rejects. Calls `keepPlace` once the sender is authorised; false means that the request
+   * has no place.
+   */
+  readonly api: (request: IncomingMessage, response: ServerResponse, keepPlace: () => boolean) => Promise<void>;
   /** Answers `/console` and everything under it; null while there is no admin token, which is then the response. */
   readonly console: RequestHandler | null;
   /** TLS of its own; null for plain HTTP. */
@@ -66,17 +70,17 @@ export interface AdminListener {
  * balancers send many, and they reveal nothing that helps an attacker.
  *
  * Attack: somebody who reaches the listener opens connections until the gateway has no file left for its callers or its
- * store. So they are bounded, in total and for each address. For one more, the connection that has been idle
- * longest is closed; if none is idle, the new one.
+ * store. So they are bounded, in total and for each address; see `Places`.
  * @throws Failure `cannot_listen`
  */
 export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
   const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
   const server = serverOf(options.tls);
-  bound(server);
+  const places = new Places(server);
   const shared = { ...options, metrics: onceForAll(options.metrics) };
   server.on('request', (request, response) => {
-    answer(request, response, shared, names).catch(() => {
+    const keepPlace = () => places.keep(request, response);
+    answer(request, response, keepPlace, shared, names).catch(() => {
       // A response that has begun cannot become an error any more.
       if (response.headersSent) response.destroy();
       else sendJson(response, 500, { status: 'error' });
@@ -94,29 +98,82 @@ export async function listenAdmin(options: AdminListenerOptions): Promise<AdminL
 
 /** Enough for a dozen operators with the console open, behind one proxy or not, and for probes and a scraper. */
 export const ADMIN_CONNECTIONS: ConnectionLimits = { maxConnections: 96, maxConnectionsPerAddress: 48 };
+/** How many of them may keep their places, because they serve requests of authorised senders. The others are for probes and for new ones. */
+export const KEPT_PLACES: ConnectionLimits = { maxConnections: 80, maxConnectionsPerAddress: 40 };
 
-/** Keeps the connections of a server within their bounds. */
-function bound(server: Server): void {
-  const connections = new Connections(ADMIN_CONNECTIONS, () => performance.now());
-  const readings = new WeakMap<Socket, { idleSinceMs: number | null }>();
-  server.on('connection', (socket: Socket) => {
+/** A connection as `Connections` sees it: idle unless it serves a request of an authorised sender. */
+interface Place {
+  readonly network: string;
+  idleSinceMs: number | null;
+  /** Requests of authorised senders that are being served. */
+  kept: number;
+}
+
+/**
+ * The connections of the listener, in total and for each address.
+ *
+ * Attack: two addresses without a token begin requests that they never end (a sign-in without its body, metrics that they do not
+ * read), until no connection is left for anybody else, and the probes of `/livez` fail until the gateway is restarted. So a connection
+ * may be closed to make room for a new one at any time until its sender is authorised, whatever it has sent: of the address that has
+ * most of such connections, the one that has been so longest. Part of the places is never kept, so a probe always finds one.
+ */
+class Places {
+  readonly #connections = new Connections(ADMIN_CONNECTIONS, () => performance.now());
+  readonly #places = new WeakMap<Socket, Place>();
+  readonly #kept = new Map<string, number>();
+  #allKept = 0;
+
+  constructor(server: Server) {
+    server.on('connection', (socket: Socket) => this.#enter(socket));
+    server.on('request', ({ socket }) => {
+      const place = this.#placeOf(socket);
+      if (place !== undefined && place.kept === 0) place.idleSinceMs = performance.now();
+    });
+  }
+
+  /** Keeps the connection of a request until it is answered. @returns false if as many are kept as may be */
+  keep({ socket }: IncomingMessage, response: ServerResponse): boolean {
+    const place = this.#placeOf(socket);
+    if (place === undefined || response.closed) return true;
+    const { network } = place;
+    const ofNetwork = this.#kept.get(network) ?? 0;
+    if (place.kept === 0) {
+      const { maxConnections, maxConnectionsPerAddress } = KEPT_PLACES;
+      if (this.#allKept >= maxConnections || ofNetwork >= maxConnectionsPerAddress) return false;
+      this.#allKept++;
+      this.#kept.set(network, ofNetwork + 1);
+    }
+    place.kept++;
+    place.idleSinceMs = null;
+    response.once('close', () => {
+      if (--place.kept === 0) this.#release(place);
+    });
+    return true;
+  }
+
+  #enter(socket: Socket): void {
     const address = socket.remoteAddress ?? '';
+    const connections = this.#connections;
     if (connections.isAtLimit(address) && !connections.closeLongestIdle(address)) return void socket.destroy();
-    if (connections.isFull && !connections.closeLongestIdle(null)) return void socket.destroy();
-    const reading: { idleSinceMs: number | null } = { idleSinceMs: performance.now() };
-    readings.set(socket, reading);
+    if (connections.isFull && !connections.closeIdleOfBusiest()) return void socket.destroy();
+    const place: Place = { network: networkOf(address), idleSinceMs: performance.now(), kept: 0 };
+    this.#places.set(socket, place);
     connections.add(socket);
     connections.enter(socket, address);
-    connections.reads(socket, reading);
-  });
-  server.on('request', ({ socket }, response) => {
-    const reading = readings.get(carrierOf(socket as TLSSocket) ?? socket);
-    if (reading === undefined) return;
-    reading.idleSinceMs = null;
-    response.once('close', () => {
-      reading.idleSinceMs = performance.now();
-    });
-  });
+    connections.reads(socket, place);
+  }
+
+  #placeOf(socket: Socket): Place | undefined {
+    return this.#places.get(carrierOf(socket as TLSSocket) ?? socket);
+  }
+
+  #release(place: Place): void {
+    place.idleSinceMs = performance.now();
+    this.#allKept--;
+    const rest = this.#kept.get(place.network)! - 1;
+    if (rest === 0) this.#kept.delete(place.network);
+    else this.#kept.set(place.network, rest);
+  }
 }
 
 /**
@@ -159,6 +216,7 @@ function serverOf(tls: AdminListenerOptions['tls']) {
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
+  keepPlace: () => boolean,
   options: AdminListenerOptions,
   names: ReadonlySet<string>,
 ): Promise<void> {
@@ -169,7 +227,7 @@ async function answer(
       'The admin listener does not answer to this Host. Use its IP address, or add the name to admin.hosts.';
     return sendError(response, 421, 'misdirected_request', message);
   }
-  if (path.startsWith('/admin/') || path === '/admin') return options.api(request, response);
+  if (path.startsWith('/admin/') || path === '/admin') return options.api(request, response, keepPlace);
   const isConsole = path.startsWith('/console/') || path === '/console';
   if (isConsole && options.console !== null) return options.console(request, response);
   const isRead = request.method === 'GET' || request.method === 'HEAD';

@@ -3,7 +3,7 @@ import { isTokenHolder } from '../identify/token-holder.ts';
 import type { Fleet, FoundRefusal, GatewayBatch } from '../operations/live/fleet.ts';
 import type { TailedRequest, TailFilter } from '../operations/live/shapes.ts';
 import type { Operations } from '../operations/operations.ts';
-import { type Call, invalidQuery, readQuery } from './call.ts';
+import { type Call, invalidQuery, personOf, readQuery } from './call.ts';
 import type { EventResponse, EventStream, EventStreams } from './event-streams.ts';
 import { type NowFeed, tellStore } from './now-feed.ts';
 import { type AdminResponse, errorResponse, jsonResponse } from './response.ts';
@@ -75,7 +75,7 @@ async function named(found: readonly FoundRefusal[], operations: Live['operation
 }
 
 export async function followNow(call: Call, { now }: Live): Promise<AdminResponse | EventResponse> {
-  return withoutQuery(call) ?? { signal: signalOf(call), begin: (stream) => now.watch(stream) };
+  return withoutQuery(call) ?? { ...watcherOf(call), begin: (stream) => now.watch(stream) };
 }
 
 export async function followRequests(call: Call, { fleet }: Live): Promise<AdminResponse | EventResponse> {
@@ -91,7 +91,7 @@ export async function followRequests(call: Call, { fleet }: Live): Promise<Admin
   for (const name of ['plan', 'key', 'route'] as const) {
     if ((given[name]?.length ?? 0) > 256) return invalidQuery(`${name} must have at most 256 characters.`).refusal;
   }
-  return { signal: signalOf(call), begin: (stream) => beginTail(stream, fleet, given) };
+  return { ...watcherOf(call), begin: (stream) => beginTail(stream, fleet, given) };
 }
 
 const VERDICTS: readonly string[] = [
@@ -127,9 +127,9 @@ function beginTail(stream: EventStream, fleet: Fleet, filter: TailFilter): () =>
   };
 }
 
-/** Ends the stream of a call when the session ends that it was authorised by. */
-function signalOf(call: Call): AbortSignal {
-  return call.identity.signal;
+/** Who watches, and the signal that ends the stream when the session ends that it was authorised by. */
+function watcherOf({ identity }: Call): Pick<EventResponse, 'person' | 'signal'> {
+  return { person: personOf(identity), signal: identity.signal };
 }
 
 function withoutQuery({ query }: Call): AdminResponse | null {

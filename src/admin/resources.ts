@@ -1,10 +1,11 @@
 import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { KEPT_DAYS } from '../annotate/deprecation.ts';
 import type { Role } from '../config/admin-tokens.ts';
+import { Failure } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import { listChanges } from '../operations/audit-report.ts';
-import { type Action, auditChange, doneLine, keyStateOf } from '../operations/audit-trail.ts';
+import { type Action, auditChange, doneLine, failedLine, keyStateOf } from '../operations/audit-trail.ts';
 import { bodyDigestOf } from '../operations/create-once.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { wholeKeyReport } from '../operations/key-report.ts';
@@ -19,6 +20,7 @@ import {
   type Handler,
   invalidQuery,
   linkToNext,
+  personOf,
   readCreation,
   readEdits,
   readFind,
@@ -66,8 +68,13 @@ export const RESOURCES: readonly {
   readonly onlyAsks?: true;
   /** The methods whose bodies are handed over as bytes, and their size limits. Another thread parses them. */
   readonly bodies?: Readonly<Record<string, number>>;
-  /** GET reads much of the store. Such reads run one at a time, so that they do not delay the requests of callers. */
+  /**
+   * GET reads much of the store. Such reads run one at a time, so that they do not delay the requests of callers, and people take
+   * turns.
+   */
   readonly isList?: true;
+  /** POST looks secrets up, which must not serve to guess them. They are looked up one at a time. */
+  readonly isFind?: true;
 }[] = [
   {
     path: ['keys'],
@@ -77,7 +84,7 @@ export const RESOURCES: readonly {
     isList: true,
   },
   // A POST, so that the secret stands in no URL. It changes nothing.
-  { path: ['keys', 'find'], onlyAsks: true, methods: { POST: findKey }, roles: { POST: 'viewer' } },
+  { path: ['keys', 'find'], onlyAsks: true, isFind: true, methods: { POST: findKey }, roles: { POST: 'viewer' } },
   {
     path: ['keys', ID],
     methods: { GET: showKey, PATCH: updateKey, DELETE: revokeKey },
@@ -183,12 +190,23 @@ async function listKeys({ query }: Call, admin: Admin): Promise<AdminResponse> {
   return jsonResponse(200, { keys: reports, cursor, searched }, linkToNext('/admin/keys', query, cursor));
 }
 
-/** Finds a key by its secret. */
-async function findKey({ body }: Call, { operations, nowMs }: Admin): Promise<AdminResponse> {
-  const secret = readFind(body);
+/** Finds a key by its secret. A secret that belongs to none is a line in the log, and counts against the budget of who sent it. */
+async function findKey(call: Call, { operations, finds, audit, nowMs }: Admin): Promise<AdminResponse> {
+  const secret = readFind(call.body);
   if ('fault' in secret) return errorResponse('invalid_request', secret.fault);
-  const { key, isCurrent } = await operations.find(secret.value);
-  return jsonResponse(200, { key: wholeKeyReport(key, operations.plans, nowMs()), isCurrent });
+  const sender = [personOf(call.identity), call.clientAddress] as const;
+  const refusal = finds.refusalOf(...sender);
+  if (refusal !== null) return refusal;
+  try {
+    const { key, isCurrent } = await operations.find(secret.value);
+    return jsonResponse(200, { key: wholeKeyReport(key, operations.plans, nowMs()), isCurrent });
+  } catch (error) {
+    if (error instanceof Failure && error.code === 'not_found') {
+      await finds.miss(...sender);
+      audit(failedLine(call, 'key.find', 'refused', 'not_found'));
+    }
+    throw error;
+  }
 }
 
 async function createKey(call: Call, admin: Admin): Promise<AdminResponse> {
@@ -425,13 +443,8 @@ async function listAudit({ query }: Call, { auditStore, nowMs }: Admin): Promise
   const { key, actor, since } = page.given;
   const sinceMs = since === null ? null : pastFrom(since, nowMs());
   if (since !== null && sinceMs === null) return invalidQuery(`since ${PAST_RULE}.`).refusal;
-  if (page.cursor !== null && !/^[1-9][0-9]{0,14}$/.test(page.cursor)) {
-    return invalidQuery('The cursor is none that this list has given out.').refusal;
-  }
-  const before = page.cursor === null ? null : Number(page.cursor);
-  const { changes, cursor } = await listChanges(auditStore, { key, actor, sinceMs }, { limit: page.limit, before });
-  const next = cursor === null ? null : String(cursor);
-  return jsonResponse(200, { changes, cursor: next }, linkToNext('/admin/audit', query, next));
+  const { changes, cursor } = await listChanges(auditStore, { key, actor, sinceMs }, page);
+  return jsonResponse(200, { changes, cursor }, linkToNext('/admin/audit', query, cursor));
 }
 
 async function guarded(

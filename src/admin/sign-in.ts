@@ -13,6 +13,8 @@ export const SESSION_METHODS = ['GET', 'POST', 'DELETE'] as const;
 
 /** The size limit of its body. Anybody may send one, so it is as small as a token with escapes allows. */
 export const SIGN_IN_BYTES = 8 * 1024;
+/** How long its body may take, milliseconds. */
+export const SIGN_IN_MS = 2_000;
 
 const SIGN_IN = z.union([
   z.strictObject({ token: z.string().min(1).max(1_024) }),

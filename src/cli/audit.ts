@@ -1,7 +1,6 @@
 import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
-import { type ChangeReport, differenceOf, listChanges, nameOfKey } from '../operations/audit-report.ts';
-import type { Actor } from '../operations/audit-trail.ts';
+import { actorText, type ChangeReport, differenceOf, firstChanges, nameOfKey } from '../operations/audit-report.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
 import type { Command, Terminal } from './terminal/command.ts';
@@ -14,7 +13,7 @@ const DEFAULT_LIMIT = '50';
 export const audit: Command = {
   name: 'audit',
   about:
-    'Lists the changes to keys and bans that were made or attempted: who, when, and with what outcome; newest first.',
+    'Lists the changes to keys and bans that were made or attempted: who, when, and with what outcome; newest first. Refused attempts of one minute are counted.',
   positionals: [],
   environment: OF_STORE,
   printsTable: true,
@@ -31,12 +30,13 @@ export const audit: Command = {
     actor: {
       type: 'string',
       value: 'NAME',
-      about: 'Only changes by this user of a shell, or by this token (ADMIN_TOKEN).',
+      about:
+        "Only changes by this token (ADMIN_TOKEN), person or user of a shell: the name alone, or as the column BY has it, such as 'jo (token)'.",
     },
     json: {
       type: 'boolean',
       about:
-        'Prints an array of {"id","time","action","outcome","code","target","actor","requestId","clientAddress","before","after"}.',
+        'Prints an array of {"id","time","action","outcome","code","target","actor","requestId","clientAddress","before","after","count","lastTime"}.',
     },
   },
   async run({ options }, terminal) {
@@ -52,8 +52,7 @@ export const audit: Command = {
     const sinceMs = since === null ? null : pastFrom(since, Date.now());
     if (since !== null && sinceMs === null) throw new Failure('bad_usage', `--since is '${since}'; it ${PAST_RULE}.`);
     const work = async (store: OpenStore): Promise<ExitCode> => {
-      const page = { limit: Number(limit), before: null };
-      const { changes } = await listChanges(store.audit, { key, actor, sinceMs }, page);
+      const changes = await firstChanges(store.audit, { key, actor, sinceMs }, Number(limit));
       if (options.json === true) terminal.out(`${JSON.stringify(changes, null, 2)}\n`);
       else {
         const nowMs = Date.now();
@@ -77,19 +76,15 @@ const COLUMNS: readonly Column[] = [
 ];
 
 function rowOf(change: ChangeReport, nowMs: number, terminal: Terminal): readonly string[] {
-  const { time, actor, action, outcome, code, target } = change;
-  const result = code === null ? outcome : `${outcome} (${code})`;
+  const { time, actor, action, outcome, code, target, count } = change;
+  const result = `${code === null ? outcome : `${outcome} (${code})`}${count === 1 ? '' : ` ×${count}`}`;
   return [
     momentText(Date.parse(time), nowMs, terminal),
-    nameOfActor(actor),
+    actorText(actor),
     action,
     result,
     target ?? '-',
     differenceOf(change),
     nameOfKey(change),
   ];
-}
-
-function nameOfActor(actor: Actor): string {
-  return 'name' in actor ? actor.name : `${actor.user}@${actor.host}`;
 }

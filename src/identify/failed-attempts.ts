@@ -35,6 +35,8 @@ export interface FailedAttemptsOptions {
   readonly wallMs: () => number;
   /** Most addresses that are remembered. */
   readonly addresses?: number;
+  /** Whose budget an address uses. Left out: that of its network. */
+  readonly keyOf?: (address: string) => string;
 }
 
 interface FailureCount {
@@ -56,12 +58,13 @@ const MINUTE_MS = 60_000;
 export class FailedAttempts {
   readonly #options: FailedAttemptsOptions;
   readonly #counts: LRUCache<string, FailureCount>;
-  readonly #networks: ClientNetworks;
+  readonly #keyOf: (address: string) => string;
 
   constructor(options: FailedAttemptsOptions) {
     this.#options = options;
     const max = options.addresses ?? 10_000;
-    this.#networks = new ClientNetworks(max);
+    const networks = new ClientNetworks(max);
+    this.#keyOf = options.keyOf ?? ((address) => networks.of(address));
     this.#counts = new LRUCache({
       max,
       dispose: (_count, address, reason) => {
@@ -79,7 +82,7 @@ export class FailedAttempts {
     const nowMs = this.#options.monotonicMs();
     // A limit of 0 allows nothing, so there is nothing to count (contract section 2).
     if (limit === 0) return this.#budget(0, { count: 1, endsAtMs: nowMs + MINUTE_MS }, nowMs);
-    const address = this.#networks.of(clientAddress);
+    const address = this.#keyOf(clientAddress);
     const current = this.#present(address, nowMs);
     if (current !== null && current.count >= limit) {
       return this.#budget(limit, { ...current, count: limit + 1 }, nowMs);
@@ -91,7 +94,7 @@ export class FailedAttempts {
   peek(clientAddress: string): Budget {
     const limit = this.#options.limit();
     const nowMs = this.#options.monotonicMs();
-    const current = this.#present(this.#networks.of(clientAddress), nowMs) ?? { count: 0, endsAtMs: nowMs };
+    const current = this.#present(this.#keyOf(clientAddress), nowMs) ?? { count: 0, endsAtMs: nowMs };
     return { ...this.#budget(limit, current, nowMs), allowed: current.count < limit };
   }
 

@@ -102,6 +102,21 @@ export class Connections {
     return this.#closeFirstOf(this.#candidates.get(network) ?? []) || this.#closeFirstOf(this.#scan(network));
   }
 
+  /**
+   * Closes, of the client address with most idle connections, the one that has been idle longest. It looks at every connection, so it
+   * is for listeners with few.
+   * @returns whether there was one
+   */
+  closeIdleOfBusiest(): boolean {
+    const idle = [...this.#open.values()].filter((open) => idleSince(open) !== null);
+    const perNetwork = Map.groupBy(idle, ({ network }) => network);
+    const most = Math.max(...[...perNetwork.values()].map(({ length }) => length));
+    const candidates = [...perNetwork.values()].find(({ length }) => length === most);
+    const longest = candidates?.toSorted((a, b) => idleSince(a)! - idleSince(b)!)[0];
+    if (longest !== undefined) this.#close(longest);
+    return longest !== undefined;
+  }
+
   /** Closes the connections that wait for a request. @returns how many there were */
   closeIdle(): number {
     const before = this.#open.size;

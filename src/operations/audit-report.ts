@@ -1,19 +1,25 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { AuditStore, KeptRecord } from './audit-store.ts';
-import type { RecordedChange } from './audit-trail.ts';
+import { Failure } from '../failure.ts';
+import type { AuditStore, KeptRecord, KeptRefusals } from './audit-store.ts';
+import type { Actor, RecordedChange } from './audit-trail.ts';
 import { timeOf } from './key-report.ts';
 
-/** A change as commands and the admin API show it. `time` is RFC 3339. */
+/** A change as commands and the admin API show it, or the refused attempts of one actor at one action in one minute. */
 export interface ChangeReport extends RecordedChange {
   readonly id: string;
+  /** RFC 3339; of refused attempts the first of them. */
   readonly time: string;
+  /** How many refused attempts this is; 1 for anything else. The other members are those of the last one. */
+  readonly count: number;
+  /** RFC 3339, the time of the last attempt. */
+  readonly lastTime: string;
 }
 
 /** Which changes to list. Null means any. */
 export interface ChangeFilter {
   /** The id of a key, or of a consumer that was banned. */
   readonly key: string | null;
-  /** The name of a token, or of the user of a shell. */
+  /** A name as in `actorText`, or without what tells tokens, people and users of a shell apart. */
   readonly actor: string | null;
   /** Unix milliseconds; earlier changes are left out. */
   readonly sinceMs: number | null;
@@ -21,37 +27,144 @@ export interface ChangeFilter {
 
 /** Records per read. The store serves the requests of callers between the reads of a long history. */
 const READ_AT_ONCE = 500;
+/** A page ends after so many records, which takes less than half a second. */
+const MOST_READ = 20_000;
+
+/** The end of a page: only older records and older refused attempts are on the next one. */
+interface Place {
+  /** The number of a record; null while all records are still to come. */
+  readonly before: number | null;
+  /** The first time and the id of refused attempts; null while all of them are still to come. */
+  readonly refusal: Pick<KeptRefusals, 'firstMs' | 'id'> | null;
+}
+
+/** `NUMBER`, as in earlier versions, or `NUMBER_MILLISECONDS_ID` with an empty NUMBER for null. */
+const CURSOR = /^(?=.)([1-9][0-9]{0,14})?(?:_([0-9]{1,15})_([\w-]{1,64}))?$/;
+
+function placeFrom(cursor: string): Place | null {
+  const [whole, number, firstMs, id] = CURSOR.exec(cursor) ?? [];
+  if (whole === undefined) return null;
+  return {
+    before: number === undefined ? null : Number(number),
+    refusal: firstMs === undefined ? null : { firstMs: Number(firstMs), id: id! },
+  };
+}
+
+function cursorOf({ before, refusal }: Place): string {
+  return `${before ?? ''}${refusal === null ? '' : `_${refusal.firstMs}_${refusal.id}`}`;
+}
 
 /**
- * Lists the changes that match a filter, the newest first.
- * @param page `before`: the number of a record, to list only older ones; null for the first page
- * @returns the changes, and as `cursor` the number of the last one, or null if there are no more
- * @throws Failure as the store does
+ * Lists the changes that match a filter, the newest first, and with them the refused attempts by the time of the first. A page ends
+ * after bounded work, so it may have fewer changes than `limit`, even none, although another page follows.
+ *
+ * Attack: an operator whose role allows no change asks for the changes of somebody who has made none. A single page read the whole
+ * record, and all other lists waited for it.
+ * @param page `cursor`: of the page before; null for the first page
+ * @returns the changes, and the `cursor` of the next page, or null if there are no more
+ * @throws Failure as the store does; `refused` for an unknown cursor
  */
 export async function listChanges(
   store: AuditStore,
   filter: ChangeFilter,
-  { limit, before }: { readonly limit: number; readonly before: number | null },
-): Promise<{ readonly changes: readonly ChangeReport[]; readonly cursor: number | null }> {
+  { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
+): Promise<{ readonly changes: readonly ChangeReport[]; readonly cursor: string | null }> {
+  let place: Place | null = cursor === null ? { before: null, refusal: null } : placeFrom(cursor);
+  if (place === null) throw new Failure('refused', 'The cursor is none that this list has given out.');
   const changes: ChangeReport[] = [];
-  let last = 0;
-  for (let next = before; ; ) {
-    const records = await store.list({ limit: READ_AT_ONCE, before: next });
-    const recent = records.filter(({ atMs }) => filter.sinceMs === null || atMs >= filter.sinceMs);
-    for (const record of recent) {
-      const change = reportOf(record);
-      if (change === null || !matches(change, filter)) continue;
-      // A match beyond the limit shows that there is another page.
-      if (changes.length === limit) return { changes, cursor: last };
-      changes.push(change);
-      last = record.number;
-    }
+  const refusals = refusalsFrom(await store.refusals(), place.refusal, filter);
+  const mayMatch = textTestOf(filter);
+  for (let read = 0; ; read += READ_AT_ONCE) {
+    if (read >= MOST_READ) return { changes, cursor: cursorOf(place) };
+    const records = await store.list({ limit: READ_AT_ONCE, before: place.before });
+    const recent = records.filter(({ atMs }) => isSince(atMs, filter));
     // While the store's clock was wrong, records got times before those of older ones: one early time does not end the search.
-    if (records.length < READ_AT_ONCE || recent.length === 0) return { changes, cursor: null };
-    next = records.at(-1)!.number;
+    const isLast = records.length < READ_AT_ONCE || recent.length === 0;
+    for (const record of recent) {
+      while (refusals.length > 0 && refusals[0]!.firstMs >= record.atMs) {
+        if (changes.length === limit) return { changes, cursor: cursorOf(place) };
+        place = { ...place, refusal: take(refusals, changes) };
+      }
+      const change = mayMatch(record.text) ? reportOf(record) : null;
+      if (change !== null && matches(change, filter)) {
+        // A match beyond the limit shows that there is another page.
+        if (changes.length === limit) return { changes, cursor: cursorOf(place) };
+        changes.push(change);
+      }
+      place = { ...place, before: record.number };
+    }
+    if (isLast) {
+      while (refusals.length > 0 && changes.length < limit) place = { ...place, refusal: take(refusals, changes) };
+      if (refusals.length === 0) return { changes, cursor: null };
+      return { changes, cursor: cursorOf({ ...place, before: place.before ?? 1 }) };
+    }
+    place = { ...place, before: records.at(-1)!.number };
     // The embedded store answers within the same turn.
     await nextTurn();
   }
+}
+
+/** All changes that match, up to a limit. Lets other work run between the pages. */
+export async function firstChanges(
+  store: AuditStore,
+  filter: ChangeFilter,
+  limit: number,
+): Promise<readonly ChangeReport[]> {
+  const found: ChangeReport[] = [];
+  for (let cursor: string | null = null; ; ) {
+    const page: Awaited<ReturnType<typeof listChanges>> = await listChanges(store, filter, {
+      limit: limit - found.length,
+      cursor,
+    });
+    found.push(...page.changes);
+    if (page.cursor === null || found.length === limit) return found;
+    cursor = page.cursor;
+  }
+}
+
+type FoundRefusals = KeptRefusals & { readonly report: ChangeReport };
+
+/** The refused attempts that match a filter and come after a place, the newest first. */
+function refusalsFrom(all: readonly KeptRefusals[], after: Place['refusal'], filter: ChangeFilter): FoundRefusals[] {
+  return all
+    .filter(({ lastMs }) => isSince(lastMs, filter))
+    .filter((one) => after === null || inOrder(after, one) < 0)
+    .toSorted(inOrder)
+    .flatMap((one) => {
+      const report = reportOf({ id: one.id, atMs: one.firstMs, text: one.text }, one);
+      return report !== null && matches(report, filter) ? [{ ...one, report }] : [];
+    });
+}
+
+function inOrder(a: Pick<KeptRefusals, 'firstMs' | 'id'>, b: Pick<KeptRefusals, 'firstMs' | 'id'>): number {
+  if (a.firstMs !== b.firstMs) return b.firstMs - a.firstMs;
+  return a.id === b.id ? 0 : a.id < b.id ? 1 : -1;
+}
+
+/** Moves the first of the refused attempts to the changes. */
+function take(refusals: FoundRefusals[], changes: ChangeReport[]): FoundRefusals {
+  const taken = refusals.shift()!;
+  changes.push(taken.report);
+  return taken;
+}
+
+function isSince(atMs: number, { sinceMs }: ChangeFilter): boolean {
+  return sinceMs === null || atMs >= sinceMs;
+}
+
+/** A quick test of a record's text: false only if the change certainly does not match. */
+function textTestOf({ key, actor }: ChangeFilter): (text: string) => boolean {
+  const escaped = (text: string) => JSON.stringify(text).slice(1, -1);
+  const names = actor === null ? null : [actor, actor.replace(KIND, ''), actor.replace(/@[^@]*$/, '')].map(escaped);
+  const id = key === null ? '' : escaped(key);
+  return (text) => text.includes(id) && (names === null || names.some((name) => text.includes(name)));
+}
+
+const KIND = / \((?:token|person)\)$/;
+
+/** The actor as text. A token, a person and the user of a shell may have the same name, so the text says which it is. */
+export function actorText(actor: Actor): string {
+  return 'name' in actor ? `${actor.name} (${actor.kind})` : `${actor.user}@${actor.host}`;
 }
 
 /** What people call the key of a change: its entry in keys.yaml, or its name; `-` if the record has neither. */
@@ -91,11 +204,14 @@ function textOf(value: unknown): string {
 }
 
 /** The change that a record holds; null if the record was not written by this or an earlier version of Tollgate. */
-function reportOf({ id, atMs, text }: KeptRecord): ChangeReport | null {
+function reportOf(
+  { id, atMs, text }: Omit<KeptRecord, 'number'>,
+  { count, lastMs }: Pick<KeptRefusals, 'count' | 'lastMs'> = { count: 1, lastMs: atMs },
+): ChangeReport | null {
   try {
     const change = JSON.parse(text) as RecordedChange;
     return typeof change.action === 'string' && typeof change.actor?.kind === 'string'
-      ? { id, time: timeOf(atMs), ...change }
+      ? { id, time: timeOf(atMs), ...change, count, lastTime: timeOf(lastMs) }
       : null;
   } catch {
     return null;
@@ -104,7 +220,7 @@ function reportOf({ id, atMs, text }: KeptRecord): ChangeReport | null {
 
 function matches({ target, actor, after }: ChangeReport, filter: ChangeFilter): boolean {
   const name = 'name' in actor ? actor.name : actor.user;
-  if (filter.actor !== null && name !== filter.actor) return false;
+  if (filter.actor !== null && name !== filter.actor && actorText(actor) !== filter.actor) return false;
   if (filter.key === null || target === filter.key) return true;
   const { keys } = membersOf(after);
   return Array.isArray(keys) && keys.includes(filter.key);

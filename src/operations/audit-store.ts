@@ -19,16 +19,40 @@ export interface KeptRecord extends Pick<AuditRecord, 'id' | 'text'> {
 export interface PutOptions {
   /** The number that the store gave the first revision; null for the first revision, or if the answer to it was lost. */
   readonly number: number | null;
-  /** How many records the store keeps, this one included. It removes the oldest ones beyond that. */
-  readonly keep: number;
+  /**
+   * How many records the store keeps, this one included. It removes the oldest ones beyond that. Null: it removes none, because
+   * the change may yet be refused, and a refusal must not remove the record of a change that was made.
+   */
+  readonly keep: number | null;
   /** True if the store must confirm that the record is durable. False if the change itself may still be undone. */
   readonly isLasting: boolean;
 }
 
+/** One refused attempt to change something, as the gateway gives it to the store. */
+export interface Refusal {
+  /** Becomes the id of the entry if this is the first attempt that it counts. */
+  readonly id: string;
+  /** Up to 64 letters, digits, `-` and `_` that are different for each actor. */
+  readonly actor: string;
+  readonly action: string;
+  /** JSON, without any secret or digest. The store keeps that of the last attempt. */
+  readonly text: string;
+}
+
+/** The refused attempts of one actor at one action in one minute, as a store keeps them. Times are Unix milliseconds by its clock. */
+export interface KeptRefusals extends Pick<Refusal, 'id' | 'text'> {
+  readonly count: number;
+  readonly firstMs: number;
+  readonly lastMs: number;
+}
+
+/** Entries of refused attempts that a store keeps. Beyond that the oldest of the actor that has most of them goes. */
+export const MOST_REFUSALS = 1_000;
+
 /**
  * The record of changes. It is in the same store as the keys, so that all gateways and commands on that store share one
  * history. stores/embedded and stores/redis implement it; test/contracts/audit-store.ts tests both.
- * Both methods reject with Failure `store_unavailable` if the store does not answer.
+ * All methods reject with Failure `store_unavailable` if the store does not answer.
  */
 export interface AuditStore {
   /**
@@ -40,4 +64,18 @@ export interface AuditStore {
   put(record: AuditRecord, options: PutOptions): Promise<number>;
   /** Lists records with a number below `before` (null: all), the newest first. Fewer than `limit` are the last ones. */
   list(page: { readonly limit: number; readonly before: number | null }): Promise<readonly KeptRecord[]>;
+  /**
+   * Removes the record of a change that was refused after it had been begun.
+   * @param number as for `put`
+   */
+  remove(id: string, number: number | null): Promise<void>;
+  /**
+   * Counts a refused attempt in the entry of its actor, its action and this minute. Such entries are apart from the records.
+   *
+   * Attack: an operator whose role allows no change tries thousands of them, each with a record, until the records of the changes
+   * that were made are gone.
+   */
+  refuse(refusal: Refusal): Promise<void>;
+  /** Lists all entries of refused attempts, in no order. */
+  refusals(): Promise<readonly KeptRefusals[]>;
 }

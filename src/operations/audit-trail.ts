@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { Durability } from '../admit/ledger.ts';
 import { Failure } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
@@ -22,8 +23,11 @@ export interface ChangeOrigin {
   readonly clientAddress: string | null;
 }
 
-/** The changes in the record: those of the admin API, and imports and restores, which only a command makes. */
-export type RecordedAction = Action | 'key.import' | 'key.restore';
+/**
+ * The actions in the record: those of the admin API, imports and restores, which only a command makes, and `admin.access`: a
+ * request with a method that changes something, which was refused and whose path or method names none of the others.
+ */
+export type RecordedAction = Action | 'key.import' | 'key.restore' | 'admin.access';
 
 /** The outcome of a change. */
 export interface ChangeResult {
@@ -39,7 +43,7 @@ export interface ChangeResult {
   readonly after: object | null;
 }
 
-/** One entry of the record of changes. The store keeps it as JSON. */
+/** One entry of the record of changes, or the last of the refused attempts that one entry counts. The store keeps it as JSON. */
 export interface RecordedChange extends ChangeResult, ChangeOrigin {
   readonly action: RecordedAction;
 }
@@ -56,7 +60,7 @@ export interface AuditTrailOptions {
 /**
  * Writes the record of changes. The gateway writes an entry with the outcome `unknown` before it makes a change, and writes
  * it again with the outcome before it answers the operator. If the process is killed in between, the entry with `unknown`
- * remains.
+ * remains. An attempt that was refused is removed from there and counted instead (`AuditStore.refuse`).
  */
 export class AuditTrail {
   readonly #options: AuditTrailOptions;
@@ -71,18 +75,9 @@ export class AuditTrail {
    * @throws Failure `audit_unavailable` if the write fails and `audit.required` is set; the change must then not be made
    */
   async begin(origin: ChangeOrigin, action: RecordedAction, target: string | null): Promise<AuditEntry> {
-    const known = target !== null && (isKeyId(target) || isTokenHolder(target)) ? target : null;
-    const entry = new AuditEntry(this.#options, {
-      action,
-      outcome: 'unknown',
-      code: null,
-      target: known,
-      ...origin,
-      before: null,
-      after: null,
-    });
+    const entry = this.#entry(origin, action, target);
     try {
-      await entry.write();
+      await entry.begin();
     } catch (error) {
       if (this.#options.settings().required) {
         throw new Failure(
@@ -94,6 +89,23 @@ export class AuditTrail {
       // `end` writes the entry again, and reports a second failure.
     }
     return entry;
+  }
+
+  /**
+   * Records an attempt that was refused before anything was asked of the store. Never rejects.
+   * @param target as for `begin`
+   * @param code of the error
+   */
+  async refuse(origin: ChangeOrigin, action: RecordedAction, target: string | null, code: string): Promise<void> {
+    const entry = this.#entry(origin, action, target);
+    entry.note({ outcome: 'refused', code, target, before: null, after: null });
+    await entry.end();
+  }
+
+  #entry(origin: ChangeOrigin, action: RecordedAction, target: string | null): AuditEntry {
+    const known = target !== null && (isKeyId(target) || isTokenHolder(target)) ? target : null;
+    const nothing = { outcome: 'unknown', code: null, before: null, after: null } as const;
+    return new AuditEntry(this.#options, { action, target: known, ...origin, ...nothing });
   }
 }
 
@@ -129,15 +141,29 @@ export class AuditEntry {
   /** Writes the outcome. Never rejects, because the change has been made and can no longer be refused. */
   async end(): Promise<void> {
     this.#hasEnded = true;
-    await this.write().catch((error) => this.#options.onFailure(error, this.#change));
+    const written =
+      this.#change.outcome === 'refused' ? this.#countRefusal() : this.#write(this.#options.settings().keep);
+    await written.catch((error) => this.#options.onFailure(error, this.#change));
   }
 
-  async write(): Promise<void> {
-    const { store, settings } = this.#options;
-    this.#number = await store.put(
+  /** Writes that the change is about to be made. Rejects as the store does. */
+  begin(): Promise<void> {
+    return this.#write(null);
+  }
+
+  async #write(keep: number | null): Promise<void> {
+    this.#number = await this.#options.store.put(
       { id: this.#id, revision: ++this.#revision, text: JSON.stringify(this.#change) },
-      { number: this.#number, keep: settings().keep, isLasting: LASTING_OUTCOMES.includes(this.#change.outcome) },
+      { number: this.#number, keep, isLasting: LASTING_OUTCOMES.includes(this.#change.outcome) },
     );
+  }
+
+  async #countRefusal(): Promise<void> {
+    const { store } = this.#options;
+    const { actor, action } = this.#change;
+    const digest = hash('sha256', JSON.stringify(actor), 'base64url').slice(0, 22);
+    await store.refuse({ id: this.#id, actor: digest, action, text: JSON.stringify(this.#change) });
+    if (this.#revision > 0) await store.remove(this.#id, this.#number);
   }
 }
 
@@ -157,7 +183,7 @@ export type Action =
  * holds a secret.
  */
 export interface AuditLine {
-  readonly action: Action | 'admin.access';
+  readonly action: Action | 'admin.access' | 'key.find';
   /**
    * - `done`: the change was made.
    * - `repeated`: a creation was repeated, and the admin API returned the first answer again, with the secret.
@@ -242,7 +268,7 @@ export function auditChange(audit: (line: AuditLine) => void, line: AuditLine, d
 /** The line of a change that was refused, or whose outcome is unknown. */
 export function failedLine(
   { identity, clientAddress, requestId, ids }: ChangeRequest & { readonly ids: readonly string[] },
-  action: Action,
+  action: AuditLine['action'],
   outcome: 'refused' | 'unknown',
   code: string,
 ): AuditLine {

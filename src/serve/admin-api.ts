@@ -5,6 +5,7 @@ import { parse } from 'yaml';
 import { type AdminApi, adminApi } from '../admin/api.ts';
 import type { PlansAdmin } from '../admin/call.ts';
 import type { EventStreams } from '../admin/event-streams.ts';
+import { FindBudget } from '../admin/find-budget.ts';
 import { NowFeed } from '../admin/now-feed.ts';
 import type { Plans } from '../admit/plan.ts';
 import type { Variables } from '../config/environment.ts';
@@ -18,6 +19,7 @@ import { recentRecordOf } from '../operations/live/recent-record.ts';
 import { Operations } from '../operations/operations.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
+import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
 import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores, type PepperState } from './gateway-stores.ts';
 import type { StoreClock } from './store-clock.ts';
@@ -75,6 +77,11 @@ export function adminApiOn(
 ): AdminApi {
   const nowMs = () => Date.now();
   const plansAdmin = plansAdminOf(inForce, surroundings, nowMs);
+  const finds = new FindBudget({
+    newCounter: () => new MemoryAttemptCounter(),
+    monotonicMs: () => performance.now(),
+    nowMs,
+  });
   // Audit lines are written at every LOG_LEVEL but `silent`.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
   const operationsOn = ({ keys, ledger, history, peppers, pepperState, clock }: Stores) => {
@@ -118,6 +125,7 @@ export function adminApiOn(
           deprecatedCallsOfConsumer(id, inForce.settings.routes, opened.deprecatedCalls, { days, nowMs: nowMs() }),
         plans: plansAdmin,
         keys: opened.keys,
+        finds,
         nowMs: () => opened.clock.nowMs,
       };
     },

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { get } from 'node:http';
+import { get, type ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { AdminTokens } from '../../src/admin/admin-tokens.ts';
 import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
-import { ADMIN_CONNECTIONS, type AdminListenerOptions, listenAdmin } from '../../src/admin/listener.ts';
+import { ADMIN_CONNECTIONS, type AdminListenerOptions, KEPT_PLACES, listenAdmin } from '../../src/admin/listener.ts';
 import { Sessions } from '../../src/admin/sessions.ts';
 import { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../../src/stores/embedded/failed-attempts.ts';
@@ -344,15 +344,40 @@ describe('connections are bounded for each address (reliability 191)', () => {
     expect(closed()).toBe(11);
   });
 
-  test('of busy ones none is closed: a further one is, and another address is answered', async () => {
-    let busy = 0;
-    const api = async () => void busy++;
+  const REQUEST = 'GET /admin/keys HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n';
+
+  test('of those that serve authorised senders none is closed, and some places stay for probes (reliability 245)', async () => {
+    const kept: boolean[] = [];
+    const api: AdminListenerOptions['api'] = async (_request, _response, keepPlace) => void kept.push(keepPlace());
     const port = Number(new URL(await listenerWith({ host: '::', api })).port);
-    const closed = open(port, maxConnectionsPerAddress, 'GET /admin/keys HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n');
-    await eventually(() => expect(busy).toBe(maxConnectionsPerAddress));
-    await expect(isAnswered(port, '127.0.0.1')).rejects.toThrow();
+    const closed = open(port, maxConnectionsPerAddress, REQUEST);
+    await eventually(() => expect(kept).toHaveLength(maxConnectionsPerAddress));
+    expect(kept.filter((isKept) => isKept)).toHaveLength(KEPT_PLACES.maxConnectionsPerAddress);
+    for (let i = 0; i < 20; i++) expect(await isAnswered(port, '127.0.0.1')).toBe(true);
     expect(await isAnswered(port, '127.0.0.2')).toBe(true);
-    expect(closed()).toBe(0);
+    await eventually(() => expect(closed()).toBeGreaterThan(0));
+    expect(closed()).toBeLessThanOrEqual(maxConnectionsPerAddress - KEPT_PLACES.maxConnectionsPerAddress);
+  });
+
+  test('a place is kept until the request is answered, and then it is free for the next (reliability 245)', async () => {
+    const kept: boolean[] = [];
+    const responses: ServerResponse[] = [];
+    const api: AdminListenerOptions['api'] = async (_request, response, keepPlace) => {
+      kept.push(keepPlace());
+      responses.push(response);
+    };
+    const port = Number(new URL(await listenerWith({ host: '::', api })).port);
+    const most = KEPT_PLACES.maxConnectionsPerAddress;
+    // Two requests on one connection keep one place.
+    open(port, most, REQUEST + REQUEST);
+    await eventually(() => expect(kept).toHaveLength(2 * most));
+    open(port, 1, REQUEST);
+    await eventually(() => expect(kept).toHaveLength(2 * most + 1));
+    expect(kept.indexOf(false)).toBe(2 * most);
+    for (const response of responses) response.end();
+    await eventually(() => expect(responses.every(({ closed }) => closed)).toBe(true));
+    open(port, 1, REQUEST);
+    await eventually(() => expect(kept.at(-1)).toBe(true));
   });
 });
 

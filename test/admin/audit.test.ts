@@ -1,11 +1,15 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { RESOURCES } from '../../src/admin/resources.ts';
+import type { RefusalCode } from '../../src/admin/response.ts';
 import { DURABLE, type Settlement } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
 import type { StoredKey } from '../../src/identify/key-store.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
 import { adminApiWith } from './in-process.ts';
+import { TOKEN } from './operator.ts';
+
+const VIEWER = 'the-token-of-a-viewer-1';
 
 /** A store that does what it is asked, and whose answer is lost. */
 class SilentStore extends FakeStore {
@@ -125,6 +129,117 @@ test('a wrong admin token is an audit line until the address is no longer listen
   };
   expect(lines).toEqual(Array(10).fill(expect.objectContaining({ ...line, clientAddress: '127.0.0.1', id: null })));
   expect(JSON.stringify(lines)).not.toContain('wrongtoken');
+});
+
+/** How each error refuses a change of somebody who is identified, or why it does not. The types demand an entry for each code. */
+const REFUSALS: Readonly<Record<RefusalCode, readonly Refused[] | string>> = {
+  invalid_request: [
+    { method: 'PATCH', path: '/admin/keys/ID', body: '{"limits":', action: 'key.update' },
+    { method: 'POST', path: '/admin/keys', body: { plan: 'none' }, action: 'key.create' },
+    { method: 'DELETE', path: '/admin/keys/ID', fields: { 'If-Match': 'x' }, action: 'key.revoke' },
+    { method: 'DELETE', path: '/admin/session?all=1', action: 'admin.access' },
+  ],
+  missing_admin_token: 'Nobody is identified.',
+  invalid_admin_token: 'Nobody is identified: the line of a stranger, and no record.',
+  forbidden: RESOURCES.flatMap(({ path, changes = {} }) =>
+    Object.entries(changes).map(([method, action]) => ({
+      ...{ method, action, path: `/admin/${path.join('/').replace(':id', 'ID')}` },
+      fields: { Authorization: `Bearer ${VIEWER}` },
+    })),
+  ),
+  cross_origin: [
+    { method: 'DELETE', path: '/admin/keys/ID', cookie: { 'Sec-Fetch-Site': 'cross-site' }, action: 'key.revoke' },
+    { method: 'POST', path: '/admin/keys/ID/rotate', cookie: { 'Sec-Fetch-Site': 'same-site' }, action: 'key.rotate' },
+    {
+      ...{ method: 'POST', path: '/admin/keys', body: 'plan=free', action: 'key.create' },
+      cookie: { 'Sec-Fetch-Site': 'same-origin', 'Content-Type': 'application/x-www-form-urlencoded' },
+    },
+  ],
+  not_found: [
+    { method: 'DELETE', path: '/admin/nothing', action: 'admin.access' },
+    { method: 'DELETE', path: '/admin/keys/none', action: 'key.revoke' },
+  ],
+  method_not_allowed: [
+    { method: 'PUT', path: '/admin/keys', action: 'admin.access' },
+    { method: 'DELETE', path: '/admin/now', action: 'admin.access' },
+    { method: 'POST', path: '/admin/openapi.json', action: 'admin.access' },
+    { method: 'PATCH', path: '/admin/session', action: 'admin.access' },
+  ],
+  request_timeout: 'Only of a sign-in.',
+  conflict: [{ method: 'POST', path: '/admin/keys/REVOKED/rotate', action: 'key.rotate' }],
+  precondition_failed: [
+    { method: 'DELETE', path: '/admin/keys/ID', fields: { 'If-Match': '"x"' }, action: 'key.revoke' },
+  ],
+  payload_too_large: [
+    { method: 'PATCH', path: '/admin/keys/ID', body: `"${'x'.repeat(70_000)}"`, action: 'key.update' },
+  ],
+  unsupported_media_type: [
+    {
+      ...{ method: 'POST', path: '/admin/keys', body: { plan: 'free' }, action: 'key.create' },
+      fields: { 'Content-Type': 'text/plain' },
+    },
+  ],
+  idempotency_key_reused: [
+    {
+      ...{ method: 'POST', path: '/admin/keys', body: { plan: 'small' }, action: 'key.create' },
+      fields: { 'Idempotency-Key': 'used' },
+    },
+  ],
+  invalid_plans: 'Of plans.yaml, as precondition_required: see plans-file.',
+  precondition_required: 'Of plans.yaml, which this API may not write: forbidden.',
+  too_costly: 'Only of questions.',
+  too_many_failed_attempts: 'Nobody is identified, or a secret was looked up.',
+  too_many_streams: 'Only of streams.',
+  internal_error: 'The outcome is unknown.',
+  audit_unavailable: 'Nothing can be recorded: a line alone.',
+  identity_unavailable: 'Nobody is identified.',
+  busy: 'No way to fill all places here. It passes through the same function as the others.',
+  store_unavailable: 'The outcome is unknown.',
+};
+
+interface Refused {
+  readonly method: string;
+  readonly path: string;
+  readonly action: string;
+  readonly body?: unknown;
+  readonly fields?: Readonly<Record<string, string>>;
+  /** Fields that come with the cookie of a session instead of a token. */
+  readonly cookie?: Readonly<Record<string, string>>;
+}
+
+describe('every refusal of a change is a line, and counted in the record (reliability 240)', () => {
+  const all = Object.entries(REFUSALS).flatMap(([code, them]) =>
+    typeof them === 'string' ? [] : them.map((one) => ({ code, ...one })),
+  );
+
+  test.each(all)('$code: $method $path', async ({ code, method, path, action, body, fields = {}, cookie }) => {
+    const { it, lines, audit } = await adminApiWith(new SilentStore(), { tokens: [{ name: 'vera', token: VIEWER }] });
+    const { id } = (await it('POST', '/admin/keys', { plan: 'free' }, { 'Idempotency-Key': 'used' })).body;
+    const revoked = (await it('POST', '/admin/keys', { plan: 'free' })).body.id;
+    await it('DELETE', `/admin/keys/${revoked}`);
+    const session = await it('POST', '/admin/session', { token: TOKEN }, { Authorization: '' });
+    const secret = session.headers.get('set-cookie')!.split(';')[0]!;
+    const before = { lines: lines.length, kept: audit.kept.length };
+    const sent = cookie === undefined ? fields : { ...cookie, Cookie: secret, Authorization: '' };
+    const at = path.replace('ID', id).replace('REVOKED', revoked);
+    const told = await it(method, at, body, sent);
+    expect(told.body.code).toBe(code);
+    const actor = 'Authorization' in fields ? 'vera' : 'ADMIN_TOKEN';
+    expect(lines.slice(before.lines)).toMatchObject([{ action, outcome: 'refused', code, who: 'admin', actor }]);
+    expect([...audit.refused.values()].map(({ count, text }) => [count, JSON.parse(text)])).toMatchObject([
+      [1, { action, outcome: 'refused', code, actor: { kind: 'token', name: actor }, clientAddress: '127.0.0.1' }],
+    ]);
+    // No record of a change that was made has gone, and none has come.
+    expect(audit.kept).toHaveLength(before.kept);
+  });
+
+  test('of questions, reads and preflights nothing is recorded', async () => {
+    const { it, lines, audit } = await api();
+    await it('GET', '/admin/keys/none');
+    await it('OPTIONS', '/admin/keys');
+    await it('POST', '/admin/plans/check', '{');
+    expect([lines, audit.refused.size, audit.kept]).toEqual([[], 0, []]);
+  });
 });
 
 test('each method that changes something has its name in the audit', () => {

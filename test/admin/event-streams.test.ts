@@ -1,7 +1,8 @@
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { expect, test } from 'vitest';
-import { type EventStream, EventStreams } from '../../src/admin/event-streams.ts';
+import { type EventStream, EventStreams, MOST_STREAMS } from '../../src/admin/event-streams.ts';
+import { send } from '../../src/admin/response.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { followEvents } from './event-reader.ts';
@@ -19,7 +20,8 @@ async function streamServer(signal?: AbortSignal) {
         ended++;
       };
     };
-    streams.serve(request, response, { begin, signal }, 'id');
+    const refusal = streams.serve(request, response, { begin, signal, person: request.url! }, 'id');
+    if (refusal !== null) send(request, response, refusal, 'id');
   });
   atEnd(() => {
     server.closeAllConnections();
@@ -114,4 +116,25 @@ test('an event that is sent after the end of a stream is dropped', async () => {
   server.open[0]!.end('again');
   await eventually(() => expect(reader.hasEnded()).toBe(true));
   expect(reader.events).toEqual([{ event: 'end', data: { reason: 'over' } }]);
+});
+
+test('one person cannot hold all streams: for another one the oldest of who has most ends (reliability 242)', async () => {
+  const { adminPort, open, ended } = await streamServer();
+  const many: Awaited<ReturnType<typeof followEvents>>[] = [];
+  for (let i = 0; i < MOST_STREAMS; i++) many.push(await followEvents({ adminPort }, '/many'));
+  expect((await followEvents({ adminPort }, '/many')).status).toBe(429);
+  const others: typeof many = [];
+  for (let i = 1; i < MOST_STREAMS / 2; i++) {
+    const other = await followEvents({ adminPort }, '/other');
+    others.push(other);
+    expect(other.status).toBe(200);
+    await eventually(() => expect(many[i - 1]!.hasEnded()).toBe(true));
+    expect(many[i - 1]!.events).toMatchObject([{ event: 'end', data: { reason: expect.stringMatching(/most/) } }]);
+  }
+  // The shares are equal with the next one, and after that nobody takes anything from the other.
+  expect((await followEvents({ adminPort }, '/other')).status).toBe(200);
+  for (const person of ['/many', '/other']) expect((await followEvents({ adminPort }, person)).status).toBe(429);
+  expect(others.some((other) => other.hasEnded())).toBe(false);
+  expect(open.filter(({ isOpen }) => isOpen)).toHaveLength(MOST_STREAMS);
+  expect(ended()).toBe(MOST_STREAMS / 2);
 });

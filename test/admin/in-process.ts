@@ -1,19 +1,30 @@
 import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import { join } from 'node:path';
 import { pino } from 'pino';
 import { loadConfiguration } from '../../src/config/settings.ts';
 import type { KeyStore } from '../../src/identify/key-store.ts';
 import { openAdminAccess } from '../../src/serve/admin-access.ts';
 import { adminApiOn } from '../../src/serve/admin-api.ts';
 import { atEnd } from '../support/endings.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { FakeAuditStore } from './fake-audit-store.ts';
 import { ask, TOKEN } from './operator.ts';
 
-/** The admin API in this process, on a store of the test's, and the lines that it has written into the log. */
+/**
+ * The admin API in this process, on a store of the test's, and the lines that it has written into the log.
+ * @param tokens of viewers, besides TOKEN
+ */
 export async function adminApiWith(
   keys: KeyStore,
-  { level = 'info', audit = new FakeAuditStore(), required = false } = {},
+  {
+    level = 'info',
+    audit = new FakeAuditStore(),
+    required = false,
+    tokens = [] as readonly { readonly name: string; readonly token: string }[],
+  } = {},
 ) {
   const lines: Record<string, unknown>[] = [];
   const logger = pino({ level }, { write: (line) => lines.push(JSON.parse(line)) });
@@ -51,7 +62,11 @@ export async function adminApiWith(
     history: { ...nothing, of: async () => null },
     audit,
   };
-  const access = await openAdminAccess(settings.admin, { logger, hasSignInLinks: false });
+  const tokensFile = tokens.length === 0 ? null : join(await temporaryFolder(), 'tokens.yaml');
+  // JSON is YAML.
+  const viewers = tokens.map((one) => ({ role: 'viewer', ...one }));
+  if (tokensFile !== null) await writeFile(tokensFile, JSON.stringify(viewers), { mode: 0o600 });
+  const access = await openAdminAccess({ ...settings.admin, tokensFile }, { logger, hasSignInLinks: false });
   atEnd(() => access.close());
   const telemetry = { logger, auditFailed: () => failures++ };
   const inForce = { ...configuration, settings, refusal: null };
@@ -60,6 +75,9 @@ export async function adminApiWith(
   atEnd(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port: adminPort } = server.address() as AddressInfo;
+  let arrived = 0;
+  server.on('request', () => void arrived++);
+  const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
   const it = (method: string, path: string, body?: unknown, headers = {}) =>
     ask({ adminPort }, method, path, body, headers);
   /** Sends a request and disconnects once the API has it. */
@@ -86,5 +104,5 @@ export async function adminApiWith(
     socket.write(`${head}\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n${body}`);
     return { socket, received: () => received };
   };
-  return { it, leave, begin, lines, audit, failures: () => failures };
+  return { it, bearer, arrived: () => arrived, leave, begin, lines, audit, failures: () => failures };
 }

@@ -9,6 +9,8 @@ import { adminApiWith } from './in-process.ts';
 
 const plan = { name: 'free', limits: { minute: 5 }, bans: null, enforce: true, shadow: {} };
 
+const VIEWER = 'the-token-of-a-viewer-1';
+
 /** A store that gives pages, and notes how much is asked of it at once. */
 class PagedStore extends FakeStore {
   underWay = 0;
@@ -101,3 +103,65 @@ function countTurns() {
   });
   return turns;
 }
+
+// Attack: a viewer asks for long lists on many connections, and the console of everybody else shows nothing.
+test('people take turns: whoever asks once waits for one list of somebody who asks for many (reliability 241)', async () => {
+  const order: string[] = [];
+  const gate = Promise.withResolvers<void>();
+  const audit = new (class extends FakeAuditStore {
+    override async refusals() {
+      order.push('flood');
+      await gate.promise;
+      return [];
+    }
+  })();
+  const keys = new (class extends FakeStore {
+    override async list(): Promise<KeyPage> {
+      order.push('other');
+      return { keys: [], cursor: null };
+    }
+  })();
+  const { it, bearer, arrived } = await adminApiWith(keys, { audit, tokens: [{ name: 'vera', token: VIEWER }] });
+  const flood = Array.from({ length: 60 }, () => it('GET', '/admin/audit', undefined, bearer(VIEWER)));
+  await eventually(() => expect(order).toEqual(['flood']));
+  // One runs and 32 wait.
+  const busy = await Promise.race(flood);
+  expect([busy.status, busy.body.code, busy.headers.get('retry-after')]).toEqual([503, 'busy', '1']);
+  await eventually(() => expect(arrived()).toBe(60));
+  const other = it('GET', '/admin/keys');
+  await eventually(() => expect(arrived()).toBe(61));
+  await turn();
+  gate.resolve();
+  expect((await other).status).toBe(200);
+  const told = await Promise.all(flood);
+  expect(told.map(({ status }) => status).sort()).toEqual([...Array(33).fill(200), ...Array(27).fill(503)]);
+  expect(order.indexOf('other')).toBeLessThanOrEqual(2);
+});
+
+test('a page of changes ends after bounded work, with a cursor from which the others follow (reliability 241)', async () => {
+  const text = (actor: string) => JSON.stringify({ action: 'key.update', actor: { kind: 'token', name: actor } });
+  const [RECORDS, MOST_READ] = [50_000, 20_000];
+  let read = 0;
+  const audit = new (class extends FakeAuditStore {
+    override async list({ limit, before }: { readonly limit: number; readonly before: number | null }) {
+      const from = Math.min(before ?? RECORDS + 1, RECORDS + 1) - 1;
+      const length = Math.min(limit, from);
+      read += length;
+      return Array.from({ length }, (_, i) => {
+        const number = from - i;
+        return { number, id: `r${number}`, atMs: number, text: text(number === 5 ? 'jo' : 'ann') };
+      });
+    }
+  })();
+  const { it } = await adminApiWith(new FakeStore(), { audit });
+  const pages: number[] = [];
+  for (let path = '/admin/audit?actor=jo'; ; ) {
+    const before = read;
+    const { body, headers } = await it('GET', path);
+    expect(read - before).toBeLessThanOrEqual(MOST_READ);
+    pages.push(body.changes.length);
+    if (body.cursor === null) break;
+    path = /^<(.*)>; rel="next"$/.exec(headers.get('link')!)![1]!;
+  }
+  expect(pages).toEqual([0, 0, 1]);
+});

@@ -77,12 +77,13 @@ describe('the identity of a person whom a proxy has signed in', () => {
     expect([made.status, made.body.code]).toEqual([403, 'forbidden']);
     const { body } = await send(`${origin}/admin/audit?actor=jo@example.com`, 'GET', identified);
     const person = { kind: 'person', name: 'jo@example.com' };
-    expect(body.changes.map(({ actor, outcome }: Record<string, unknown>) => [actor, outcome])).toEqual([
-      [person, 'refused'],
-      [person, 'done'],
+    expect(body.changes.map(({ actor, outcome, code }: Record<string, unknown>) => [actor, outcome, code])).toEqual([
+      [person, 'refused', 'forbidden'],
+      [person, 'done', null],
+      [person, 'refused', 'cross_origin'],
     ]);
     const { stdout } = await gateway.command('audit');
-    expect(stdout).toContain('jo@example.com');
+    expect(stdout).toContain('jo@example.com (person)');
     await eventually(() => expect(auditLines(gateway).map(({ actor }) => actor)).toContain('jo@example.com'));
     expect(gateway.process.stdout).not.toContain(identified[HEADER]!.split('.')[2]);
   });

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { AuditStore } from '../../src/operations/audit-store.ts';
+import { type AuditStore, MOST_REFUSALS } from '../../src/operations/audit-store.ts';
 
 const KEEP = { number: null, keep: 1_000, isLasting: true };
 
@@ -83,6 +83,75 @@ export function auditStoreContract(
       expect(await texts()).toEqual(['7', '6', '5', '4', '3']);
       await there.put({ id: 'last', revision: 1, text: 'last' }, { ...KEEP, keep: 2 });
       expect(await texts()).toEqual(['last', '7']);
+    });
+
+    test('that are begun remove none, and those that are removed leave the others their places', async () => {
+      const keep = { ...KEEP, keep: 3 };
+      for (let i = 0; i < 3; i++) await here.put({ id: `r${i}`, revision: 1, text: String(i) }, keep);
+      // Two gateways at the same time, so that none of the records is ever the last one.
+      let before = await there.put({ id: 'x', revision: 1, text: 'begun' }, { ...KEEP, keep: null });
+      for (let i = 0; i < 300; i++) {
+        const number = await here.put({ id: `x${i}`, revision: 1, text: 'begun' }, { ...KEEP, keep: null });
+        await there.remove(i === 0 ? 'x' : `x${i - 1}`, i % 2 ? before : null);
+        before = number;
+      }
+      expect(await texts()).toEqual(['begun', '2', '1', '0']);
+      await there.put({ id: 'x299', revision: 2, text: 'done' }, { ...keep, number: before });
+      expect(await texts()).toEqual(['done', '2', '1']);
+      expect(await texts({ limit: 1, before })).toEqual(['2']);
+      await here.put({ id: 'last', revision: 1, text: 'last' }, keep);
+      expect(await texts()).toEqual(['last', 'done', '2']);
+    });
+
+    test('of which the last ones are removed do not use their numbers up', async () => {
+      const first = await here.put({ id: 'a', revision: 1, text: 'a' }, KEEP);
+      for (let i = 0; i < 20; i++) {
+        const number = await here.put({ id: `x${i}`, revision: 1, text: 'begun' }, { ...KEEP, keep: null });
+        await here.remove(`x${i}`, number);
+      }
+      await here.remove('none', null);
+      expect(await texts()).toEqual(['a']);
+      expect(await there.put({ id: 'b', revision: 1, text: 'b' }, KEEP)).toBeGreaterThan(first);
+      expect(await texts()).toEqual(['b', 'a']);
+    });
+  });
+
+  describe('refused attempts', () => {
+    const refuse = (actor: string, action: string, id: string, text = id) => here.refuse({ id, actor, action, text });
+
+    test('of one actor at one action in a minute are one entry, with their count, their times and the text of the last', async () => {
+      const beforeMs = Date.now() - 1_000;
+      for (let i = 0; i < 50; i++) await refuse('jo', 'key.revoke', `id${i}`, `text ${i}\n🐟`);
+      await there.refuse({ id: 'other', actor: 'jo', action: 'key.update', text: 'u' });
+      await there.refuse({ id: 'else', actor: 'ann', action: 'key.revoke', text: 'a' });
+      const kept = await there.refusals();
+      const revoked = kept.filter(({ text }) => text.startsWith('text'));
+      // The minute may have turned meanwhile.
+      expect(revoked.length).toBeLessThanOrEqual(2);
+      expect(revoked.reduce((sum, { count }) => sum + count, 0)).toBe(50);
+      expect(revoked.map(({ text }) => text)).toContain('text 49\n🐟');
+      expect(revoked.map(({ id }) => id)).toContain('id0');
+      for (const { firstMs, lastMs } of kept) {
+        expect(firstMs).toBeGreaterThan(beforeMs);
+        expect(lastMs).toBeGreaterThanOrEqual(firstMs);
+        expect(lastMs).toBeLessThan(Date.now() + 1_000);
+      }
+      expect(kept.filter(({ count }) => count === 1).map(({ id }) => id)).toEqual(
+        expect.arrayContaining(['other', 'else']),
+      );
+      expect(await texts()).toEqual([]);
+    });
+
+    test('have a bound of their own: the actor with most entries loses one, and no record is removed', async () => {
+      await here.put({ id: 'a', revision: 1, text: 'made' }, { ...KEEP, keep: 3 });
+      await refuse('jo', 'key.revoke', 'jo1');
+      const actions = Array.from({ length: MOST_REFUSALS + 50 }, (_, i) => `action${i}`);
+      await Promise.all(actions.map((action) => refuse('flood', action, action)));
+      await refuse('ann', 'key.revoke', 'ann1');
+      const kept = await there.refusals();
+      expect(kept).toHaveLength(MOST_REFUSALS);
+      expect(kept.map(({ id }) => id)).toEqual(expect.arrayContaining(['jo1', 'ann1']));
+      expect(await texts()).toEqual(['made']);
     });
   });
 }

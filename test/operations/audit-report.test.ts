@@ -14,21 +14,22 @@ function historyOf(times: readonly number[]) {
       .slice(-limit)
       .toReversed();
   };
-  return { store: { list, put: async () => 0 }, reads };
+  const rest = { put: async () => 0, remove: async () => {}, refuse: async () => {}, refusals: async () => [] };
+  return { store: { list, ...rest }, reads };
 }
 
 const FILTER = { key: null, actor: null, sinceMs: 1_000 };
 
 test('changes since a moment include those before one that was recorded while the clock was behind', async () => {
   const { store } = historyOf([10, 1_001, 20, 1_003, 9_999, 1_005]);
-  const { changes, cursor } = await listChanges(store, FILTER, { limit: 10, before: null });
+  const { changes, cursor } = await listChanges(store, FILTER, { limit: 10, cursor: null });
   expect(changes.map(({ id }) => id)).toEqual(['r6', 'r5', 'r4', 'r2']);
   expect(cursor).toBeNull();
 });
 
 test('a history is read no further than a part that is older than the moment', async () => {
   const { store, reads } = historyOf([...Array(10_000).fill(10), 1_001]);
-  const { changes } = await listChanges(store, FILTER, { limit: 10, before: null });
+  const { changes } = await listChanges(store, FILTER, { limit: 10, cursor: null });
   expect(changes.map(({ id }) => id)).toEqual(['r10001']);
   expect(reads).toHaveLength(2);
 });

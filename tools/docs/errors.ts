@@ -244,6 +244,7 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   ],
   not_found: [404, 'There is no such path, key or ban.'],
   method_not_allowed: [405, 'The path has other methods, which `Allow` lists.'],
+  request_timeout: [408, 'The body of a sign-in did not arrive within two seconds.'],
   conflict: [
     409,
     'The state of the key does not allow it: a revoked key is changed, a key that still works is deleted. Or plans.yaml cannot be read or replaced, or live keys use a plan that it would lose.',
@@ -260,15 +261,18 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   precondition_required: [428, '`If-Match` is missing from a request that replaces plans.yaml.'],
   too_many_failed_attempts: [
     429,
-    'Ten wrong tokens came from the address within a minute. The right one still passes.',
+    'Ten wrong tokens came from the address within a minute; the right one still passes. Or the sender has looked up ten secrets of no key within a minute, or the address 60; everything else stays possible.',
   ],
-  too_many_streams: [429, 'The gateway has 20 streams of events open. Close one, or ask another gateway.'],
+  too_many_streams: [
+    429,
+    'The gateway has 20 streams of events open, and the sender has as many of them as anybody else. Close one, or ask another gateway.',
+  ],
   internal_error: [500, 'A defect, or something in the store that this version cannot read.'],
   audit_unavailable: [503, 'The change cannot be recorded, and `audit.required` asks for that. It was not made.'],
   identity_unavailable: [503, 'The keys that verify the token of the authenticating proxy cannot be had.'],
   busy: [
     503,
-    'Too many drafts of plans.yaml wait for this gateway already, large bodies take all the room, or 20 request ids are looked for.',
+    'Too many drafts of plans.yaml wait for this gateway already, large bodies take all the room, 20 request ids are looked for, 32 lists of the sender wait, or the gateway serves 80 requests to the API (40 of one address).',
   ],
   store_unavailable: [503, 'The store does not answer. The change may have been made.'],
 };

@@ -1,5 +1,13 @@
 import type { DatabaseSync } from 'node:sqlite';
-import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../operations/audit-store.ts';
+import {
+  type AuditRecord,
+  type AuditStore,
+  type KeptRecord,
+  type KeptRefusals,
+  MOST_REFUSALS,
+  type PutOptions,
+  type Refusal,
+} from '../../operations/audit-store.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering } from './database.ts';
 
@@ -7,8 +15,7 @@ import { answering } from './database.ts';
 const MOST_REMOVED = 1_000;
 
 interface WaitingWrite {
-  readonly record: AuditRecord;
-  readonly options: PutOptions;
+  readonly work: () => number;
   resolve(number: number): void;
   reject(error: unknown): void;
 }
@@ -24,13 +31,15 @@ export interface EmbeddedAuditOptions {
 /**
  * The record of changes in the embedded store. A write waits for the disk, as for keys. Writes of one turn of the event loop share a
  * transaction, because a command that makes thousands of changes would otherwise wait for the disk twice for each of them. The
- * table is not created by a migration, so that an earlier version can still open the file.
+ * tables are not created by a migration, so that an earlier version can still open the file.
  */
 export class EmbeddedAudit implements AuditStore {
   readonly #options: EmbeddedAuditOptions;
   readonly #writes: AcknowledgedWrites;
   /** The writes of this turn. */
   readonly #waiting: WaitingWrite[] = [];
+  /** How many records there are, and the number of the last that was added; null if they must be counted. */
+  #counted: { readonly records: number; readonly last: number } | null = null;
 
   constructor(options: EmbeddedAuditOptions) {
     this.#options = options;
@@ -39,23 +48,42 @@ export class EmbeddedAudit implements AuditStore {
       options.db.exec(`CREATE TABLE IF NOT EXISTS audit (
         number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at_ms INTEGER NOT NULL,
         revision INTEGER NOT NULL, text TEXT NOT NULL
+      ) STRICT;
+      CREATE TABLE IF NOT EXISTS audit_refused (
+        actor TEXT NOT NULL, action TEXT NOT NULL, minute INTEGER NOT NULL, id TEXT NOT NULL, first_ms INTEGER NOT NULL,
+        last_ms INTEGER NOT NULL, count INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (actor, action, minute)
       ) STRICT`),
     );
   }
 
   put(record: AuditRecord, options: PutOptions): Promise<number> {
+    return this.#soon(() => this.#write(record, options));
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.#soon(() => {
+      const removed = Number(this.#options.db.prepare('DELETE FROM audit WHERE id = ?').run(id).changes);
+      this.#addToCount(-removed);
+      return removed;
+    });
+  }
+
+  async refuse(refusal: Refusal): Promise<void> {
+    await this.#soon(() => this.#countRefusal(refusal));
+  }
+
+  #soon(work: () => number): Promise<number> {
     if (this.#waiting.length === 0) setImmediate(() => void this.#writeWaiting());
-    return new Promise((resolve, reject) => this.#waiting.push({ record, options, resolve, reject }));
+    return new Promise((resolve, reject) => this.#waiting.push({ work, resolve, reject }));
   }
 
   async #writeWaiting(): Promise<void> {
     const waiting = this.#waiting.splice(0);
     try {
-      const numbers = await this.#writes.write(() =>
-        waiting.map(({ record, options }) => this.#write(record, options)),
-      );
+      const numbers = await this.#writes.write(() => waiting.map(({ work }) => work()));
       for (const [i, { resolve }] of waiting.entries()) resolve(numbers[i]!);
     } catch (error) {
+      this.#counted = null;
       for (const { reject } of waiting) {
         this.#options.onFailedWrite?.(error);
         reject(error);
@@ -73,16 +101,74 @@ export class EmbeddedAudit implements AuditStore {
         id,
         revision,
       );
+      this.#trim(keep);
       return Number(there.number);
     }
     const added = db
       .prepare('INSERT INTO audit (id, at_ms, revision, text) VALUES (?, ?, ?, ?)')
       .run(id, wallMs(), revision, text);
     const number = Number(added.lastInsertRowid);
-    db.prepare(
-      'DELETE FROM audit WHERE number IN (SELECT number FROM audit WHERE number <= ? ORDER BY number LIMIT ?)',
-    ).run(number - keep, MOST_REMOVED);
+    if (this.#counted?.last === number - 1) this.#counted = { ...this.#counted, last: number };
+    this.#addToCount(1);
+    this.#trim(keep);
     return number;
+  }
+
+  #addToCount(records: number): void {
+    if (this.#counted !== null) this.#counted = { ...this.#counted, records: this.#counted.records + records };
+  }
+
+  /** Removes the oldest records beyond `keep`. Records that were removed leave gaps, so records are counted and not numbers. */
+  #trim(keep: number | null): void {
+    if (keep === null) return;
+    const { db } = this.#options;
+    const { first, last } = db
+      .prepare(
+        "SELECT (SELECT min(number) FROM audit) AS first, (SELECT seq FROM sqlite_sequence WHERE name = 'audit') AS last",
+      )
+      .get() as { first: number; last: number };
+    if (last - first < keep) return;
+    // Counting reads the whole index. It is done again only after another process has added records.
+    if (this.#counted?.last !== last) {
+      const { records } = db.prepare('SELECT count(*) AS records FROM audit').get() as { records: number };
+      this.#counted = { records, last };
+    }
+    const spare = this.#counted.records - keep;
+    if (spare <= 0) return;
+    const removed = db
+      .prepare('DELETE FROM audit WHERE number IN (SELECT number FROM audit ORDER BY number LIMIT ?)')
+      .run(Math.min(spare, MOST_REMOVED)).changes;
+    this.#addToCount(-Number(removed));
+  }
+
+  #countRefusal({ actor, action, id, text }: Refusal): number {
+    const { db, wallMs } = this.#options;
+    const nowMs = wallMs();
+    db.prepare(
+      `INSERT INTO audit_refused (actor, action, minute, id, first_ms, last_ms, count, text) VALUES (?, ?, ?, ?, ?, ?, 1, ?)
+       ON CONFLICT DO UPDATE SET last_ms = excluded.last_ms, count = count + 1, text = excluded.text`,
+    ).run(actor, action, Math.floor(nowMs / 60_000), id, nowMs, nowMs, text);
+    const { entries } = db.prepare('SELECT count(*) AS entries FROM audit_refused').get() as { entries: number };
+    if (entries > MOST_REFUSALS) {
+      db.exec(`DELETE FROM audit_refused WHERE rowid = (
+        SELECT rowid FROM audit_refused
+        WHERE actor = (SELECT actor FROM audit_refused GROUP BY actor ORDER BY count(*) DESC, min(minute) LIMIT 1)
+        ORDER BY minute LIMIT 1)`);
+    }
+    return entries;
+  }
+
+  async refusals(): Promise<readonly KeptRefusals[]> {
+    const rows = answering(() =>
+      this.#options.db.prepare('SELECT id, first_ms, last_ms, count, text FROM audit_refused').all(),
+    );
+    return rows.map(({ id, first_ms, last_ms, count, text }) => ({
+      id: String(id),
+      firstMs: Number(first_ms),
+      lastMs: Number(last_ms),
+      count: Number(count),
+      text: String(text),
+    }));
   }
 
   async list({

@@ -1,49 +1,121 @@
 import { Failure } from '../../failure.ts';
-import type { AuditRecord, AuditStore, KeptRecord, PutOptions } from '../../operations/audit-store.ts';
+import {
+  type AuditRecord,
+  type AuditStore,
+  type KeptRecord,
+  type KeptRefusals,
+  MOST_REFUSALS,
+  type PutOptions,
+  type Refusal,
+} from '../../operations/audit-store.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites, LastingWrite, ReplicaLink } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 
-/** Most records that one addition removes after `keep` was lowered. The next additions remove the rest. */
+/** Most numbers that one write goes through to remove records, after `keep` was lowered for example. The next ones go further. */
 const MOST_REMOVED = 1_000;
 /** How many of the latest records are searched for one whose number is not known or has changed. */
 const MOST_SEARCHED = 100;
+/** Most numbers that one read asks for where records were removed between others. */
+const LONGEST_READ = 5_000;
+
+/** Begins both scripts: reads the bounds of the hash of all records (KEYS[1]), and finds a record by its number and its id. */
+const FIND_LUA = `
+local first, last = unpack(redis.call('HMGET', KEYS[1], 'first', 'last'))
+first, last = tonumber(first or 1), tonumber(last or 0)
+local function isAt(number)
+  local value = redis.call('HGET', KEYS[1], number)
+  local id, at, revision = string.match(value or '', '^(%S+) (%d+) (%d+) ')
+  if id ~= ARGV[2] then return nil end
+  return { number = number, value = value, at = at, revision = tonumber(revision) }
+end
+local found = isAt(tonumber(ARGV[1]))
+for number = last, math.max(first, last - ${MOST_SEARCHED - 1}), -1 do
+  if found then break end
+  found = isAt(number)
+end`;
 
 /**
  * Writes a record, unless the hash has a later revision of it. KEYS: the hash of all records (fields: keyspace.ts). ARGV:
- * the record's number, 0 if it is not known; its id; its revision; its text; how many records are kept. Writes something
- * in any case. Replies the number.
+ * the record's number, 0 if it is not known; its id; its revision; its text; how many records are kept, 0 to remove none. Writes
+ * something in any case. Replies the number.
  */
-const PUT_LUA = `
-local function replaced(number)
-  local value = redis.call('HGET', KEYS[1], number)
-  local id, at, revision = string.match(value or '', '^(%S+) (%d+) (%d+) ')
-  if id ~= ARGV[2] then return false end
-  if tonumber(revision) <= tonumber(ARGV[3]) then value = id .. ' ' .. at .. ' ' .. ARGV[3] .. ' ' .. ARGV[4] end
-  redis.call('HSET', KEYS[1], number, value)
-  return true
+const PUT_LUA = `${FIND_LUA}
+local number
+if found then
+  number = found.number
+  if found.revision <= tonumber(ARGV[3]) then
+    found.value = ARGV[2] .. ' ' .. found.at .. ' ' .. ARGV[3] .. ' ' .. ARGV[4]
+  end
+  redis.call('HSET', KEYS[1], number, found.value)
+else
+  local time = redis.call('TIME')
+  local stamp = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  last = last + 1
+  number = last
+  redis.call('HSET', KEYS[1], number, ARGV[2] .. ' ' .. stamp .. ' ' .. ARGV[3] .. ' ' .. ARGV[4], 'first', first, 'last', last)
 end
-if replaced(ARGV[1]) then return tonumber(ARGV[1]) end
-local first, last = unpack(redis.call('HMGET', KEYS[1], 'first', 'last'))
-first, last = tonumber(first or 1), tonumber(last or 0)
-for number = last, math.max(first, last - ${MOST_SEARCHED - 1}), -1 do
-  if replaced(number) then return number end
+local keep = tonumber(ARGV[5])
+if keep > 0 then
+  -- Records that were removed leave numbers without one, so records are counted and not numbers.
+  local spare = redis.call('HLEN', KEYS[1]) - 2 - redis.call('HEXISTS', KEYS[1], 'at') - keep
+  local before = first
+  while spare > 0 and first <= last and first - before < ${MOST_REMOVED} do
+    spare = spare - redis.call('HDEL', KEYS[1], first)
+    first = first + 1
+  end
+  if first > before then redis.call('HSET', KEYS[1], 'first', first) end
 end
+return number`;
+
+/** Removes a record, and gives back the numbers at the end that have no record any more. KEYS and ARGV[1] and [2]: as for PUT_LUA. */
+const REMOVE_LUA = `${FIND_LUA}
+if not found then return 0 end
+redis.call('HDEL', KEYS[1], found.number)
+local before = last
+while last >= first and before - last < ${MOST_REMOVED} and redis.call('HEXISTS', KEYS[1], last) == 0 do last = last - 1 end
+if last < before then redis.call('HSET', KEYS[1], 'last', last) end
+return 1`;
+
+/**
+ * Counts a refused attempt. KEYS: the hash of refused attempts (fields: keyspace.ts). ARGV: the actor; the action; the id of a new
+ * entry; the text; how many entries are kept.
+ */
+const REFUSE_LUA = `
 local time = redis.call('TIME')
 local stamp = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-last = last + 1
-redis.call('HSET', KEYS[1], last, ARGV[2] .. ' ' .. stamp .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
-local before = first
-while first <= last - tonumber(ARGV[5]) and first - before < ${MOST_REMOVED} do
-  redis.call('HDEL', KEYS[1], first)
-  first = first + 1
+local field = ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. string.format('%.0f', math.floor(time[1] / 60))
+local kept = redis.call('HGET', KEYS[1], field)
+local id, first, count = string.match(kept or '', '^(%S+) (%d+) %d+ (%d+) ')
+local total = string.format('%.0f', (count or 0) + 1)
+redis.call('HSET', KEYS[1], field, table.concat({ id or ARGV[3], first or stamp, stamp, total, ARGV[4] }, ' '))
+if kept or redis.call('HLEN', KEYS[1]) <= tonumber(ARGV[5]) then return 1 end
+local entries, oldest, cursor = {}, {}, '0'
+repeat
+  local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 1000)
+  cursor = page[1]
+  for i = 1, #page[2], 2 do
+    local actor, minute = string.match(page[2][i], '^(%S+) %S+ (%d+)$')
+    if not actor then return redis.call('HDEL', KEYS[1], page[2][i]) end
+    entries[actor] = (entries[actor] or 0) + 1
+    if not oldest[actor] or tonumber(minute) < oldest[actor].minute then
+      oldest[actor] = { minute = tonumber(minute), field = page[2][i] }
+    end
+  end
+until cursor == '0'
+local most
+for actor, number in pairs(entries) do
+  if not most or number > entries[most] or (number == entries[most] and oldest[actor].minute < oldest[most].minute) then
+    most = actor
+  end
 end
-redis.call('HSET', KEYS[1], 'first', first, 'last', last)
-return last`;
+return redis.call('HDEL', KEYS[1], oldest[most].field)`;
 
 interface Scripted {
   tollgateAudit(log: string, ...args: (string | number)[]): Promise<number>;
+  tollgateAuditRemove(log: string, ...args: (string | number)[]): Promise<number>;
+  tollgateAuditRefuse(refusals: string, ...args: (string | number)[]): Promise<number>;
 }
 
 export interface RedisAuditOptions {
@@ -64,6 +136,8 @@ export class RedisAudit implements AuditStore {
 
   constructor({ redis, circuit, writes }: RedisAuditOptions) {
     redis.defineCommand('tollgateAudit', { lua: PUT_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateAuditRemove', { lua: REMOVE_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateAuditRefuse', { lua: REFUSE_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#writes = writes;
@@ -71,8 +145,10 @@ export class RedisAudit implements AuditStore {
 
   async put(record: AuditRecord, { number: earlier, keep, isLasting }: PutOptions): Promise<number> {
     const { id, revision, text } = record;
-    const put = () => this.#redis.tollgateAudit(keyspace.audit, earlier ?? 0, id, revision, text, keep);
+    const put = () => this.#redis.tollgateAudit(keyspace.audit, earlier ?? 0, id, revision, text, keep ?? 0);
     const number = await this.#run(put);
+    // Made again after a failover, the record of a change that was refused meanwhile would say `unknown` for ever.
+    if (keep === null) return number;
     const acknowledged = this.#writes.settle(putAgain(record, number, keep));
     if (isLasting) await acknowledged;
     return number;
@@ -89,8 +165,10 @@ export class RedisAudit implements AuditStore {
     const [first, last] = [Number(bounds[0] ?? 1), Number(bounds[1] ?? 0)];
     const found: KeptRecord[] = [];
     let next = Math.min(last, (before ?? Number.MAX_SAFE_INTEGER) - 1);
+    let most = limit;
     while (found.length < limit && next >= first) {
-      const length = Math.min(limit - found.length, next - first + 1);
+      const length = Math.min(most, next - first + 1);
+      const foundBefore = found.length;
       const numbers = Array.from({ length }, (_, i) => next - i);
       const values = await this.#run(() => this.#redis.hmget(keyspace.audit, ...numbers.map(String)));
       for (const [i, value] of values.entries()) {
@@ -98,12 +176,46 @@ export class RedisAudit implements AuditStore {
         if (id !== undefined) found.push({ number: numbers[i]!, id, atMs: Number(atMs), text: text! });
       }
       next -= length;
+      most = found.length === foundBefore ? Math.min(2 * most, LONGEST_READ) : limit - found.length;
     }
-    return found;
+    return found.slice(0, limit);
+  }
+
+  async remove(id: string, number: number | null): Promise<void> {
+    await this.#run(() => this.#redis.tollgateAuditRemove(keyspace.audit, number ?? 0, id));
+  }
+
+  async refuse({ actor, action, id, text }: Refusal): Promise<void> {
+    const name = keyspace.auditRefusals;
+    await this.#run(() => this.#redis.tollgateAuditRefuse(name, actor, action, id, text, MOST_REFUSALS), name);
+  }
+
+  async refusals(): Promise<readonly KeptRefusals[]> {
+    const name = keyspace.auditRefusals;
+    const found = new Map<string, KeptRefusals>();
+    let cursor = '0';
+    do {
+      const from = cursor;
+      const [next, values] = await this.#run(() => this.#redis.hscan(name, from, 'COUNT', MOST_REFUSALS), name);
+      cursor = next;
+      for (let i = 0; i < values.length; i += 2) {
+        const [, id, firstMs, lastMs, count, text] = /^(\S+) (\d+) (\d+) (\d+) (.*)$/s.exec(values[i + 1]!) ?? [];
+        if (id === undefined) continue;
+        // HSCAN may return a field twice.
+        found.set(values[i]!, {
+          id,
+          text: text!,
+          count: Number(count),
+          firstMs: Number(firstMs),
+          lastMs: Number(lastMs),
+        });
+      }
+    } while (cursor !== '0');
+    return [...found.values()];
   }
 
   /** A foreign value in place of the records, or an ACL that forbids them, fails this call but does not open the circuit. */
-  async #run<T>(call: () => Promise<T>): Promise<T> {
+  async #run<T>(call: () => Promise<T>, name: string = keyspace.audit): Promise<T> {
     const outcome = await this.#circuit.run<{ readonly value: T } | { readonly cause: Error }>(
       () =>
         call().then(
@@ -113,25 +225,25 @@ export class RedisAudit implements AuditStore {
             throw cause;
           },
         ),
-      keyspace.audit,
+      name,
     );
     if ('value' in outcome) return outcome.value;
     throw new Failure(
       'store_corrupt',
-      `The record of changes in Redis cannot be used: \`${keyspace.audit}\` is another program's, or this user may not use it.`,
+      `The record of changes in Redis cannot be used: \`${name}\` is another program's, or this user may not use it.`,
       outcome.cause,
     );
   }
 }
 
 /** After a failover has undone the record, it is added again, since another record may have its number. */
-function putAgain({ id, revision, text }: AuditRecord, first: number, keep: number): LastingWrite {
+function putAgain({ id, revision, text }: AuditRecord, first: number, keep: number | null): LastingWrite {
   let number = first;
   return {
     about: id,
     remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
       const link = await linkOf(keyspace.audit);
-      const there = Number(await link.eval(PUT_LUA, 1, keyspace.audit, number, id, revision, text, keep));
+      const there = Number(await link.eval(PUT_LUA, 1, keyspace.audit, number, id, revision, text, keep ?? 0));
       const outcome = there === number ? 'there' : 'remade';
       number = there;
       return outcome;

@@ -42,6 +42,11 @@ export const keyspace = {
    * versions also kept `at`, when the latest was added.
    */
   audit: 'tg:audit',
+  /**
+   * Hash: refused attempts to change something. Each field, `ACTOR ACTION MINUTE`, counts those of one actor at one action in one
+   * minute (Unix time): `ID FIRST LAST COUNT JSON`, both times in milliseconds. Has at most 1,000 fields. Never expires.
+   */
+  auditRefusals: 'tg:audit:refused',
   /** Hash: calls of a deprecated route in a day, by consumer. Expires `KEPT_DAYS` after the last of them. */
   deprecatedCalls: (day: string, route: string) => `tg:deprecated:{${day} ${route}}`,
   /**

@@ -28,6 +28,8 @@ export interface Change {
   readonly clientAddress: string | null;
   readonly before: Members | null;
   readonly after: Members | null;
+  /** How many refused attempts this is; 1 for anything else. */
+  readonly count: number;
 }
 
 type Members = Readonly<Record<string, unknown>>;
@@ -44,10 +46,12 @@ const ACTIONS: Readonly<Record<string, string>> = {
   'key.revoke': 'Revoke key',
   'key.delete': 'Delete key',
   'key.import': 'Import keys',
+  'key.restore': 'Restore keys',
   'ban.lift': 'Lift ban',
   'keys.topup': 'Top up',
   'usage.reset': 'Reset usage',
   'plans.write': 'Write plans',
+  'admin.access': 'Another request',
 };
 
 const OUTCOMES: Readonly<Record<string, readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> = {
@@ -81,7 +85,7 @@ export function Audit() {
         <input id="audit-key" name="key" pattern=${CALLER_PATTERN} title="key_… or jwt_…, not a secret" placeholder="key_…" autocomplete="off" spellcheck="false" />
       </${Field}>
       <${Field} id="audit-actor" label="Actor">
-        <input id="audit-actor" name="actor" placeholder="Name of a token or user" autocomplete="off" spellcheck="false" />
+        <input id="audit-actor" name="actor" placeholder="Name, or name (token)" autocomplete="off" spellcheck="false" />
       </${Field}>
       <${Choice} id="audit-since" name="since" label="Since" any="Any time" options=${SPANS} />
     </${Filters}>
@@ -95,7 +99,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
   const names = useNames(changes.map(({ target }) => target));
   return html`<${Shown} of=${first} what="the changes">
     ${() =>
-      changes.length === 0
+      changes.length === 0 && !more.hasMore
         ? html`<${Empty} title=${isFiltered ? 'No change matches these filters.' : 'No change was made yet.'}>
             <p>Changes to keys, bans and plans are recorded here, those by commands too.</p>
           </${Empty}>`
@@ -148,9 +152,10 @@ function Target({ id, name }: { id: string | null; name: unknown }) {
   return html`<${KeyName} id=${id} name=${typeof name === 'string' ? name : null} owner=${null} />`;
 }
 
-function Outcome({ outcome, code }: Change) {
+function Outcome({ outcome, code, count }: Change) {
   const [title, kind] = OUTCOMES[outcome] ?? [outcome, 'plain'];
-  return html`<span class="two-lines"><${Badge} kind=${kind}>${title}</${Badge}><span class="muted">${code !== null && html`<code>${code}</code>`}</span></span>`;
+  const times = count > 1 ? ` ×${countText(count)}` : '';
+  return html`<span class="two-lines"><${Badge} kind=${kind}>${title}${times}</${Badge}><span class="muted">${code !== null && html`<code>${code}</code>`}</span></span>`;
 }
 
 /** The members of the state that changed, with what they were before. */

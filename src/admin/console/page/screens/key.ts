@@ -77,7 +77,7 @@ export function KeyScreen({ id }: { id: string }) {
   const hours = useResource<History>(`${path}/history?step=hour`);
   const days = useResource<History>(`${path}/history?step=day`);
   const routes = useResource<{ routes: readonly DeprecatedRoute[] }>(`${path}/deprecations`);
-  const changes = useResource<{ changes: readonly Change[] }>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
+  const changes = useResource<LatestChanges>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
   // The screen shows an outage once, not in each section.
   const outage = [key, usage, hours, days, routes, changes].find(
     ({ error }) => error !== null && isPassing(error),
@@ -392,13 +392,19 @@ function Deprecated({ routes }: { routes: Resource<{ routes: readonly Deprecated
   </${Section}>`;
 }
 
-function Changes({ id, changes }: { id: string; changes: Resource<{ changes: readonly Change[] }> }) {
+/** The first page of the changes of a key. It may be empty although the record has older ones. */
+interface LatestChanges {
+  readonly changes: readonly Change[];
+  readonly cursor: string | null;
+}
+
+function Changes({ id, changes }: { id: string; changes: Resource<LatestChanges> }) {
   const all = html`<a href=${auditHref(id)}>All in Audit</a>`;
   return html`<${Section} title="Last changes" note=${all}>
     <${Shown} of=${changes} what="the changes">
-      ${({ changes }: { changes: readonly Change[] }) =>
+      ${({ changes, cursor }: LatestChanges) =>
         changes.length === 0
-          ? html`<${Empty} title="No change of it is recorded." />`
+          ? html`<${Empty} title=${cursor === null ? 'No change of it is recorded.' : 'None of the latest changes is one of it. Audit goes further back.'} />`
           : html`<${Table}
               caption="Last changes of this key"
               rows=${changes}
