@@ -26,6 +26,11 @@ interface Allowed {
   readonly hasObjects: boolean;
 }
 
+interface Expression {
+  readonly test: (text: string) => boolean;
+  readonly toString: () => string;
+}
+
 /** The functions that generated code uses, by the names under which it asks for them. One for each description. */
 export class Checks {
   readonly #patterns = new Map<string, RE2JS>();
@@ -77,8 +82,8 @@ export class Checks {
     return true;
   };
 
-  /** An expression as ajv uses one. */
-  readonly pattern = (source: string): { readonly test: (text: string) => boolean } => {
+  /** An expression as ajv uses one. By `toString` it knows two that are the same, and makes one of them. */
+  readonly pattern = (source: string): Expression => {
     let pattern = this.#patterns.get(source);
     if (pattern === undefined) {
       pattern = patternOf(source);
@@ -91,6 +96,7 @@ export class Checks {
         this.#spend(text.length);
         return compiled.test(text);
       },
+      toString: () => source,
     };
   };
 

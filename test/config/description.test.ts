@@ -136,6 +136,13 @@ describe('what differs between the versions', () => {
   });
 });
 
+test('each text is checked by its own pattern, of two in one description', async () => {
+  const check = await checkOf({ properties: { a: { pattern: '^a+$' }, b: { pattern: '^b+$' } } });
+  expect(check('{"a":"aa","b":"bb"}')).toBe('fits');
+  expect(check('{"a":"aa","b":"aa"}')).toBe('must match the pattern ^b+$.');
+  expect(check('{"a":"bb","b":"bb"}')).toBe('must match the pattern ^a+$.');
+});
+
 test('an int64 is within its range to the last digit', async () => {
   const check = await checkOf({ type: 'integer', format: 'int64' });
   fc.assert(
