@@ -104,9 +104,11 @@ describe('a description that is a bomb is a fault with a sentence (reliability 1
 describe('a body that would take long to check does not (reliability 176)', () => {
   const quickly = async (schema: object, schemas: object, body: string) => {
     const check = await checkOf(schema, schemas);
-    const begunAt = performance.now();
+    // The processor's time, because the machine may be busy with other tests.
+    const before = process.threadCpuUsage();
     const rule = check(body);
-    expect(performance.now() - begunAt).toBeLessThan(3_000);
+    const { user, system } = process.threadCpuUsage(before);
+    expect((user + system) / 1_000).toBeLessThan(3_000);
     return rule;
   };
 
