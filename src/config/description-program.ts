@@ -4,7 +4,9 @@ import standalone from 'ajv/dist/standalone/index.js';
 import { Checks, type NumberRules, patternOf, RUNTIME, textOf } from '../validate/checks.ts';
 import { FORMATS } from '../validate/formats.ts';
 import { PatternFault } from '../validate/pattern.ts';
+import { AutomatonBudget, costOf, hasSmallAutomaton, MOST_INSTRUCTIONS } from '../validate/pattern-cost.ts';
 import type { Content, DescribedPath, Operation, Parameter, Program } from '../validate/program.ts';
+import { Work } from '../validate/work.ts';
 import {
   type DescribedOperation,
   type DescribedPathItem,
@@ -85,6 +87,9 @@ class Reader {
   readonly #defs: Record<string, Json> = {};
   readonly #unread: { readonly pointer: string; readonly name: string }[] = [];
   readonly #checks: Record<string, Json> = {};
+  /** Whether each pattern that was read has a small automaton. */
+  readonly #patterns = new Map<string, boolean>();
+  readonly #automata = new AutomatonBudget();
   #schemas = 0;
 
   constructor(description: Description) {
@@ -103,7 +108,8 @@ class Reader {
       this.#defs[next.name] = this.#schema(value, at);
     }
     this.#refuseCircles();
-    return { program: { code: codeOf(this.#defs, this.#checks), paths }, warnings: this.#warnings };
+    const automata = [...this.#patterns].flatMap(([source, isSmall]) => (isSmall ? [source] : []));
+    return { program: { code: codeOf(this.#defs, this.#checks), automata, paths }, warnings: this.#warnings };
   }
 
   #path(item: DescribedPathItem, requests: readonly Described[]): DescribedPath | null {
@@ -233,7 +239,7 @@ class Reader {
     }
     if (typeof raw === 'boolean') return raw;
     if (!isMapping(raw)) throw new DescriptionFault(at, 'must be a schema.');
-    const schema: { [name: string]: unknown } = { 'tg:step': true };
+    const schema: { [name: string]: unknown } = { [entryOf(raw)]: namesOf(raw) };
     if (raw.$ref !== undefined) {
       if (typeof raw.$ref !== 'string') throw new DescriptionFault(`${at}/$ref`, 'must be text.');
       schema.$ref = this.#reference(raw.$ref, `${at}/$ref`);
@@ -263,7 +269,7 @@ class Reader {
         setType(schema, value, raw.nullable === true && this.#description.version === '3.0', here);
         return;
       case 'enum':
-        schema['tg:enum'] = list(value, here).map(textOf);
+        schema['tg:enum'] = list(value, here).map((allowed) => textOf(allowed));
         return;
       case 'const':
         schema['tg:enum'] = [textOf(value)];
@@ -318,8 +324,10 @@ class Reader {
 
   #pattern(value: unknown, here: string): string {
     if (typeof value !== 'string') return wrong(here);
+    if (this.#patterns.has(value)) return value;
+    let pattern: ReturnType<typeof patternOf>;
     try {
-      patternOf(value);
+      pattern = patternOf(value);
     } catch (error) {
       if (error instanceof PatternFault) throw new DescriptionFault(here, `${error.message}.`);
       throw new DescriptionFault(
@@ -327,7 +335,24 @@ class Reader {
         'is no pattern that RE2 can use: no more than 1,000 repetitions, and properties by their short names (`\\p{L}`, `\\p{Script=Greek}`).',
       );
     }
+    const isSmall = hasSmallAutomaton(pattern, this.#automata);
+    this.#patterns.set(value, isSmall);
+    if (!isSmall) this.#warnOfCost(here, costOf(pattern, false));
     return value;
+  }
+
+  /** Attack: `^.+@.{1,255}$` takes 500 times as long for each character as most patterns, 16 s for a body of a megabyte. */
+  #warnOfCost(here: string, { stepsPerCharacter, mostCharacters }: ReturnType<typeof costOf>): void {
+    const cost = `takes ${stepsPerCharacter} steps of work for each character, because it has too many states for an automaton`;
+    const advice =
+      'Use `maxLength` in the place of a counted repeat (`{1,255}`), or fewer characters in what stands before it (`[^@]+@` for `.+@`).';
+    if (stepsPerCharacter > MOST_INSTRUCTIONS) {
+      throw new DescriptionFault(here, `is a pattern that ${cost}, and may take ${MOST_INSTRUCTIONS}. ${advice}`);
+    }
+    this.#warnings.push({
+      at: here,
+      message: `is a pattern that ${cost}: texts of more than ${mostCharacters} characters are refused. ${advice}`,
+    });
   }
 
   #reference(ref: string, at: string): string {
@@ -391,6 +416,10 @@ const COUNTS: ReadonlySet<string> = new Set([
 const NUMBERS: ReadonlySet<string> = new Set([
   ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
 ]);
+const OF_ALL_MEMBERS: ReadonlySet<string> = new Set([
+  ...['additionalProperties', 'patternProperties', 'propertyNames', 'unevaluatedProperties'],
+  ...['minProperties', 'maxProperties'],
+]);
 const NUMBER_FORMATS: ReadonlySet<string> = new Set(['int32', 'int64', 'float', 'double']);
 const TYPES: ReadonlySet<unknown> = new Set(['string', 'number', 'integer', 'boolean', 'object', 'array', 'null']);
 
@@ -404,6 +433,19 @@ function list(value: unknown, at: string): readonly unknown[] {
 
 function count(value: unknown, at: string): number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : wrong(at);
+}
+
+/** The keyword that counts a schema as work: one of its own for what looks at each member of an object. */
+function entryOf(raw: Readonly<Record<string, unknown>>): 'tg:step' | 'tg:members' {
+  return Object.keys(raw).some((keyword) => OF_ALL_MEMBERS.has(keyword)) ? 'tg:members' : 'tg:step';
+}
+
+/** How many names a schema looks up in an object. */
+function namesOf(raw: Readonly<Record<string, unknown>>): number {
+  const { properties, required, dependentRequired, dependentSchemas } = raw;
+  const needed = Object.values(isMapping(dependentRequired) ? dependentRequired : {}).flat();
+  const named = [properties, dependentRequired, dependentSchemas].filter(isMapping).flatMap(Object.keys);
+  return named.length + needed.length + asArray(required).length;
 }
 
 function setType(schema: { [name: string]: unknown }, value: unknown, isNullable: boolean, at: string): void {
@@ -446,7 +488,7 @@ function sameValueRefs(schema: Json): readonly string[] {
 
 /** The text of a CommonJS module that exports the checks. */
 function codeOf(defs: Readonly<Record<string, Json>>, checks: Readonly<Record<string, Json>>): string {
-  const own = new Checks();
+  const own = new Checks(new Work(), []);
   const regExp = Object.assign((source: string) => own.pattern(source), { code: `require("${RUNTIME}").pattern` });
   const ajv = new Ajv2020({
     strict: true,
@@ -468,9 +510,8 @@ function codeOf(defs: Readonly<Record<string, Json>>, checks: Readonly<Record<st
       code(cxt: KeywordCxt) {
         const { gen, data, schema } = cxt;
         const call = gen.scopeValue('func', { ref: own[method], code: _`require(${RUNTIME}).${new Name(method)}` });
-        const argument =
-          shown === null ? _`` : _`, ${gen.scopeValue('schema', { ref: schema, code: stringified(schema) })}`;
-        cxt.pass(_`${call}(${data}${argument})`);
+        const value = gen.scopeValue('schema', { ref: schema, code: stringified(schema) });
+        cxt.pass(_`${call}(${data}, ${value})`);
       },
       ...(shown === null
         ? {}
@@ -491,6 +532,7 @@ function codeOf(defs: Readonly<Record<string, Json>>, checks: Readonly<Record<st
 /** The keywords of our own, the functions that check them (`Checks`), and the name of their value in an error. */
 const KEYWORDS = [
   { keyword: 'tg:step', method: 'step', shown: null },
+  { keyword: 'tg:members', method: 'members', shown: null },
   { keyword: 'tg:type', method: 'type', shown: 'types' },
   { keyword: 'tg:number', method: 'number', shown: 'rules' },
   { keyword: 'tg:enum', method: 'listed', shown: 'texts' },

@@ -1,8 +1,10 @@
-import { type ErrorResponse, errorResponse } from '../annotate/errors.ts';
+import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
 import type { Head } from '../http1/request-head.ts';
 import { MAX_TOTAL_BYTES } from '../io/held-bytes.ts';
 import type { Match } from '../routing/router.ts';
 import type { BodyCheck, Misfit } from '../validate/validator.ts';
+import { TOO_MUCH } from '../validate/work.ts';
+import type { Checked } from './body-checks.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { targetFor } from './proxy-request.ts';
 
@@ -59,10 +61,13 @@ function passedFields({ fields: { rawHeaders }, connectionNames }: Head): readon
   return rawHeaders.filter((_, i) => !connectionNames.has(rawHeaders[i - (i % 2)]!.toLowerCase()));
 }
 
-/** @returns null if the body fits */
-export function checkBody(check: BodyCheck, bytes: Buffer): Unfit | null {
-  const misfit = check(bytes);
-  return misfit === null ? null : unfit(misfit);
+/** The response to a body that has been checked. @returns null if it fits */
+export function refusalOfBody(checked: Checked): Unfit | null {
+  if (checked === null) return null;
+  if (checked === 'busy') return { error: plainError('overloaded'), cause: 'too many large bodies wait to be checked' };
+  if (checked === 'late') return { error: plainError('overloaded'), cause: 'the body was not checked in time' };
+  const fault = checked === 'too_much' ? { pointer: '', rule: TOO_MUCH } : checked;
+  return unfit({ in: 'body', name: null, ...fault });
 }
 
 /** 413 for a body that is more than is held to be checked. */

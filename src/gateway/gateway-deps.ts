@@ -15,6 +15,7 @@ import type { JwtVerifier } from '../identify/jwt.ts';
 import type { KeySources } from '../identify/key-sources.ts';
 import type { Router } from '../routing/router.ts';
 import type { RequestValidator } from '../validate/validator.ts';
+import type { BodyChecks } from './body-checks.ts';
 import type { ClosedWebSocket, Exchange } from './exchange.ts';
 import type { HeldBodies } from './held-body.ts';
 import type { OpenWebSockets } from './open-web-sockets.ts';
@@ -34,6 +35,7 @@ export interface GatewayDeps {
   readonly validators: ReadonlyMap<string, RequestValidator>;
   /** The memory for bodies that are held while they are checked. */
   readonly heldBodies: HeldBodies;
+  readonly bodyChecks: BodyChecks;
   readonly identifier: Identifier;
   /** Where requests may have their key (`keys.from`); null if Authorization alone is read. */
   readonly keySources: KeySources | null;

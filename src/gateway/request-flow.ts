@@ -13,8 +13,9 @@ import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import { asksForUsage, type Match, type RouteReply } from '../routing/router.ts';
 import type { BodyCheck } from '../validate/validator.ts';
+import type { Checked } from './body-checks.ts';
 import { callerOf, type Identified } from './caller.ts';
-import { checkBody, checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, tooLargeToCheck } from './described-request.ts';
+import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeToCheck } from './described-request.ts';
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
@@ -294,11 +295,20 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (result.kind === 'gone') this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
     else if (!this.clientStillWaiting(0)) return;
     else if (result.kind !== 'whole') this.#refuse(plainError('overloaded'), 'too many bodies are held to be checked');
-    else {
-      const refused = checkBody(check, result.bytes);
+    else this.#checkBody(match, head, check, result.bytes);
+  }
+
+  #checkBody(match: Match, head: Head, check: BodyCheck, bytes: Buffer): void {
+    const next = (checked: Checked) => {
+      if (!this.clientStillWaiting(0)) return;
+      const refused = refusalOfBody(checked);
       if (refused !== null) this.#refuse(refused.error, refused.cause);
-      else this.#forward(head, match, this.#caller!, this.#verdict!, result.bytes);
-    }
+      else this.#forward(head, match, this.#caller!, this.#verdict!, bytes);
+    };
+    const isWanted = () => this.clientStillWaiting(0);
+    const checked = this.#deps.bodyChecks.check(this.#caller!.shareId, check, bytes, isWanted);
+    if (checked instanceof Promise) checked.then(next).catch((error) => this.onDefect(error));
+    else next(checked);
   }
 
   // Forward

@@ -11,6 +11,7 @@ import type { Configuration, Settings } from '../config/settings.ts';
 import type { Steps } from '../config/steps.ts';
 import { Compressors } from '../forward/compressed-response.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
+import { BodyChecks } from '../gateway/body-checks.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { Allowances, RequestIds } from '../gateway/gateway-deps.ts';
 import { HeldBodies } from '../gateway/held-body.ts';
@@ -142,6 +143,7 @@ export function* gatewayDepsOf(
     router,
     validators: checking,
     heldBodies: validators.heldBodies,
+    bodyChecks: validators.bodyChecks,
     upstreams,
     ...deciding,
     ...surroundings,
@@ -222,6 +224,7 @@ export function closeWebSocketsOfEndedKeys(
 export class Validators {
   /** For the bodies that are held while they are checked, through every reload. */
   readonly heldBodies = new HeldBodies();
+  readonly bodyChecks = new BodyChecks();
   /** Null until settings have a description. */
   #module: typeof import('../validate/validator.ts') | null = null;
 

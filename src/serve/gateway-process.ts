@@ -204,6 +204,7 @@ async function start(
   const tokens = new TokenIssuers(log);
   await tokens.load(settings.jwt);
   const validators = new Validators();
+  closers.push(() => validators.bodyChecks.close());
   await validators.load(settings);
   let listener: PublicListener | null = null;
   let gateway: Gateway | null = null;

@@ -1,25 +1,20 @@
 import { RE2JS } from 're2js';
-import { isOfFormat } from './formats.ts';
+import { isOfFormat, stepsOfFormat } from './formats.ts';
 import { translated } from './pattern.ts';
+import { costOf, leaveOutAutomaton } from './pattern-cost.ts';
+import {
+  CHARACTERS_PER_STEP,
+  ExcessError,
+  MEMBER_STEPS,
+  NAME_STEPS,
+  SCHEMA_STEPS,
+  VALUE_STEPS,
+  type Work,
+} from './work.ts';
 
 /*
  * What the generated checks of a description call.
  */
-
-/** A check that took too much work. */
-export class ExcessError extends Error {}
-
-/**
- * How much work one request may cause: schemas that are entered, and characters that are compared with a pattern.
- *
- * Attack: alternatives (`oneOf`) within alternatives are tried one after the other, so that a small body that is nested
- * deeply in a recursive schema takes twice the time for each level.
- */
-const MAX_STEPS = 1_000_000;
-/** A schema that is entered. An alternative that fails takes a microsecond or two, a character with a pattern a fifth of it. */
-const SCHEMA_STEPS = 5;
-/** The longest text that is compared with a pattern. RE2 takes some milliseconds for as much. */
-const MAX_PATTERN_TEXT = 16_384;
 
 /** The values of an `enum`, in the form of `textOf`. */
 interface Allowed {
@@ -27,19 +22,37 @@ interface Allowed {
   readonly hasObjects: boolean;
 }
 
+interface Expression {
+  readonly test: (text: string) => boolean;
+  readonly toString: () => string;
+}
+
 /** The functions that generated code uses, by the names under which it asks for them. One for each description. */
 export class Checks {
+  readonly #work: Work;
+  readonly #automata: ReadonlySet<string>;
   readonly #patterns = new Map<string, RE2JS>();
   readonly #allowed = new WeakMap<readonly string[], Allowed>();
-  #left = 0;
 
-  /** Begins to count the work of a request anew. */
-  begin(): void {
-    this.#left = MAX_STEPS;
+  /** @param automata the patterns that have a small automaton (`Program`) */
+  constructor(work: Work, automata: readonly string[]) {
+    this.#work = work;
+    this.#automata = new Set(automata);
   }
 
-  readonly step = (): true => {
-    this.#spend(SCHEMA_STEPS);
+  /** A schema is entered. @param names how many names of properties it asks for */
+  readonly step = (_value: unknown, names: number): true => {
+    this.#work.spend(SCHEMA_STEPS + NAME_STEPS * names);
+    return true;
+  };
+
+  /** A schema is entered that looks at all members of an object. */
+  readonly members = (value: unknown, names: number): true => {
+    this.step(value, names);
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return true;
+    let members = 0;
+    for (const _ in value) members++;
+    this.#work.spend(VALUE_STEPS * members);
     return true;
   };
 
@@ -51,7 +64,7 @@ export class Checks {
 
   readonly format = (value: unknown, name: string): boolean => {
     if (typeof value !== 'string') return true;
-    this.#spend(value.length);
+    this.#work.spend(stepsOfFormat(value, name));
     return isOfFormat(value, name);
   };
 
@@ -63,7 +76,7 @@ export class Checks {
       this.#allowed.set(texts, allowed);
     }
     if (typeof value === 'object' && value !== null && !allowed.hasObjects) return false;
-    return allowed.texts.has(this.#textOf(value));
+    return allowed.texts.has(textOf(value, this.#work));
   };
 
   /** Whether all items of a list differ. The time it takes grows with the list, not with its square. */
@@ -71,32 +84,37 @@ export class Checks {
     if (!Array.isArray(value)) return true;
     const seen = new Set<string>();
     for (const item of value) {
-      const text = this.#textOf(item);
+      const text = textOf(item, this.#work);
       if (seen.has(text)) return false;
       seen.add(text);
     }
     return true;
   };
 
-  /** An expression as ajv uses one. */
-  readonly pattern = (source: string): { readonly test: (text: string) => boolean } => {
+  /** An expression as ajv uses one. By `toString` it knows two that are the same, and makes one of them. */
+  readonly pattern = (source: string): Expression => {
     let pattern = this.#patterns.get(source);
     if (pattern === undefined) {
       pattern = patternOf(source);
+      if (!this.#automata.has(source)) leaveOutAutomaton(pattern);
       this.#patterns.set(source, pattern);
     }
     const compiled = pattern;
+    const { stepsPerCharacter, mostCharacters } = costOf(pattern, this.#automata.has(source));
     return {
       test: (text) => {
-        if (text.length > MAX_PATTERN_TEXT) throw new ExcessError();
-        this.#spend(text.length);
+        if (text.length > mostCharacters) throw new ExcessError();
+        // Before it is compared, because nothing can stop it then.
+        this.#work.spend(VALUE_STEPS + stepsPerCharacter * (text.length + 1));
         return compiled.test(text);
       },
+      toString: () => source,
     };
   };
 
   /** The characters of a text, where a pair of surrogates is one. */
   readonly length = (text: string): number => {
+    this.#work.spend(Math.ceil(text.length / CHARACTERS_PER_STEP));
     let length = text.length;
     for (let i = 0; i < text.length - 1; i++) {
       const code = text.charCodeAt(i);
@@ -109,17 +127,6 @@ export class Checks {
     }
     return length;
   };
-
-  #textOf(value: unknown): string {
-    const text = textOf(value);
-    this.#spend(text.length >> 2);
-    return text;
-  }
-
-  #spend(steps: number): void {
-    this.#left -= steps;
-    if (this.#left < 0) throw new ExcessError();
-  }
 }
 
 /**
@@ -134,13 +141,25 @@ export function patternOf(source: string): RE2JS {
   return RE2JS.compile(translated(source));
 }
 
-/** A text that is the same for values that JSON Schema takes for equal. */
-export function textOf(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(textOf).join()}]`;
+/**
+ * A text that is the same for values that JSON Schema takes for equal.
+ * @param work of the request; null for what the operator has written
+ */
+export function textOf(value: unknown, work: Work | null = null): string {
+  const text = writtenOut(value, work);
+  // On each level, because the text of a list is made of those of its items.
+  work?.spend(VALUE_STEPS + Math.ceil(text.length / CHARACTERS_PER_STEP));
+  return text;
+}
+
+function writtenOut(value: unknown, work: Work | null): string {
+  if (Array.isArray(value)) return `[${value.map((item) => textOf(item, work)).join()}]`;
   if (typeof value === 'object' && value !== null) {
     const object = value as Record<string, unknown>;
     const members = Object.keys(object).sort();
-    return `{${members.map((name) => `${JSON.stringify(name)}:${textOf(object[name])}`).join()}}`;
+    // Sorting compares each with some others.
+    work?.spend(MEMBER_STEPS * members.length);
+    return `{${members.map((name) => `${JSON.stringify(name)}:${textOf(object[name], work)}`).join()}}`;
   }
   return typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? '');
 }

@@ -10,6 +10,8 @@ export interface Program {
    * (checks.ts).
    */
   readonly code: string;
+  /** The patterns that have a small automaton (pattern-cost.ts). To find it out takes too long where requests are served. */
+  readonly automata: readonly string[];
   readonly paths: readonly DescribedPath[];
 }
 

@@ -1,9 +1,11 @@
 import { TOKEN_CHARACTER, valuesOf } from '../http1/fields.ts';
 import { QueryNames } from '../http1/query-names.ts';
-import { type Check, Checks, ExcessError, exportsOf } from './checks.ts';
+import { type BodyFault, faultOfBody } from './body.ts';
+import { type Check, Checks, exportsOf } from './checks.ts';
 import { JsonFault, readJson } from './json.ts';
 import type { Content, DescribedPath, Operation, Parameter, Program } from './program.ts';
 import { ruleOf, shortened } from './rules.ts';
+import { ExcessError, OF_BODY_AT_ONCE, OF_HEAD, TOO_MUCH, Work } from './work.ts';
 
 /** Where a request does not fit its description. It repeats no value of the request. */
 export interface Misfit {
@@ -29,7 +31,14 @@ interface Fitting {
   readonly bodyCheck: BodyCheck | null;
 }
 
-export type BodyCheck = (body: Buffer) => Misfit | null;
+/** The check of a body of JSON. */
+export interface BodyCheck {
+  /** The program that has the check, and the name of its export. */
+  readonly program: Program;
+  readonly name: string;
+  /** Checks a body on this thread. @throws ExcessError if that takes too much work */
+  atOnce(body: Uint8Array): { readonly fault: BodyFault | null; readonly steps: number };
+}
 
 /**
  * Checks requests against an OpenAPI description.
@@ -39,14 +48,16 @@ export type BodyCheck = (body: Buffer) => Misfit | null;
  * in another encoding and a path that matches two templates are refused.
  */
 export class RequestValidator {
+  readonly #program: Program;
   readonly #paths: readonly DescribedPath[];
-  readonly #checks = new Checks();
+  readonly #work = new Work();
   readonly #exports: Readonly<Record<string, Check>>;
   readonly #queryNames = new WeakMap<Operation, QueryNames>();
 
-  constructor({ code, paths }: Program) {
-    this.#paths = paths;
-    this.#exports = exportsOf(code, this.#checks);
+  constructor(program: Program) {
+    this.#program = program;
+    this.#paths = program.paths;
+    this.#exports = exportsOf(program.code, new Checks(this.#work, program.automata));
   }
 
   /**
@@ -54,7 +65,7 @@ export class RequestValidator {
    * @param path and `query` as the service gets them; the query without its `?`
    */
   checkHead(path: string, query: string, { method, rawHeaders, hasBody }: RequestHead): Misfit | Fitting {
-    this.#checks.begin();
+    this.#work.begin(OF_HEAD);
     try {
       const found = this.#operationOf(path, method);
       if ('rule' in found) return found;
@@ -125,7 +136,7 @@ export class RequestValidator {
     if (sent.length > MOST_VALUES) return at('is there too often.');
     if (check === null || (first === '' && mayBeEmpty)) return null;
     const valid = this.#exports[check]!;
-    const candidates = candidatesOf(parameter, sent, first);
+    const candidates = candidatesOf(parameter, sent, first, this.#work);
     if ('rule' in candidates) return at(candidates.rule, candidates.pointer);
     for (const candidate of candidates) if (valid(candidate)) return null;
     valid(candidates[0]);
@@ -155,28 +166,16 @@ export class RequestValidator {
     if (encodings.some((coding) => coding.toLowerCase() !== 'identity')) {
       return at('Content-Encoding', 'must be left out: the body is checked here, and is not decompressed for that.');
     }
-    return { bodyCheck: (bytes) => this.#misfitOfBody(check, bytes) };
+    return { bodyCheck: { program: this.#program, name: check, atOnce: (bytes) => this.#checkAtOnce(check, bytes) } };
   }
 
-  #misfitOfBody(check: string, bytes: Buffer): Misfit | null {
-    const at = (rule: string, pointer = ''): Misfit => ({ in: 'body', name: null, pointer, rule });
-    this.#checks.begin();
-    try {
-      const value = readJson(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes));
-      const valid = this.#exports[check]!;
-      if (valid(value)) return null;
-      const { pointer, rule } = ruleOf(valid.errors);
-      return at(rule, pointer);
-    } catch (error) {
-      if (error instanceof JsonFault) return at(`${error.message}.`, shortened(error.pointer));
-      if (error instanceof ExcessError) return at(TOO_MUCH);
-      if (error instanceof TypeError && 'code' in error) return at('is not UTF-8.');
-      throw error;
-    }
+  #checkAtOnce(name: string, bytes: Uint8Array) {
+    this.#work.begin(OF_BODY_AT_ONCE);
+    const fault = faultOfBody(this.#exports[name]!, bytes, this.#work);
+    return { fault, steps: this.#work.spent };
   }
 }
 
-const TOO_MUCH = 'takes too much work to check. Send less, or nest it less deeply.';
 /** How often one parameter may be there. */
 const MOST_VALUES = 1_000;
 /** Decodes the percent-encoding of a segment or a value. Null if that is not UTF-8. */
@@ -234,10 +233,11 @@ function candidatesOf(
   { style, reads }: Parameter,
   sent: readonly string[],
   first: string,
+  work: Work,
 ): readonly unknown[] | { readonly rule: string; readonly pointer: string } {
   if (style === 'json') {
     try {
-      return [readJson(first)];
+      return [readJson(first, work)];
     } catch (error) {
       if (!(error instanceof JsonFault)) throw error;
       return { rule: `${error.message}.`, pointer: shortened(error.pointer) };

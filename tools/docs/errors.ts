@@ -196,7 +196,7 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
     example: plainError('identity_unavailable'),
   },
   overloaded: {
-    when: 'The connections and the queue of the upstream are full, or as many WebSockets are open as may be.',
+    when: 'The connections and the queue of the upstream are full, as many WebSockets are open as may be, or too many bodies wait to be checked (`validate`).',
     remedy: 'Try again as `Retry-After` says.',
     counted: 'yes',
     example: plainError('overloaded'),

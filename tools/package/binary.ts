@@ -8,7 +8,7 @@ import { buildPackage } from './build.ts';
 import { productionPackages } from './lock.ts';
 
 /** The programs that run in threads, which see no file of the executable. */
-const THREADS = ['src/config/settings-thread', 'src/operations/plans/draft-thread'] as const;
+const THREADS = ['src/config/settings-thread', 'src/gateway/body-thread', 'src/operations/plans/draft-thread'] as const;
 /** What no program reads at run time. */
 const UNREAD = /\.(?:map|md|markdown|d\.[cm]?ts|ts|flow)$/;
 
