@@ -265,7 +265,7 @@ export const upstreamSchema = z.strictObject({
       'OpenAPI description (3.0 or 3.1, YAML or JSON) that the requests of all routes to this upstream are checked against, as `validate` of a route says.',
     ),
   compression: compression.describe(
-    'Compresses responses that the service sends plain, for clients whose Accept-Encoding asks for it. Without it, nothing is compressed. Only text, JSON, XML, JavaScript and SVG; never a response with Set-Cookie, with `no-store`, `private` or `no-transform` in Cache-Control, with a strong ETag, a digest, or a part of a body, an event stream, or any response to a request with a Cookie, because the length of compressed bytes can betray a secret in them (BREACH). At most 64 responses at a time in each worker; any more are sent plain.',
+    'Compresses responses that the service sends plain, for clients whose Accept-Encoding asks for it. Without it, nothing is compressed. Only text, JSON, XML, JavaScript and SVG; never a response with Set-Cookie, with `no-store`, `private` or `no-transform` in Cache-Control, with a strong ETag, a digest, or a part of a body, an event stream, or any response to a request with a Cookie, because the length of compressed bytes can betray a secret in them (BREACH). At most 64 responses at a time in each worker, of one consumer at most the `fairShare` of them; any more are sent plain.',
   ),
   tls: upstreamTls
     .optional()
