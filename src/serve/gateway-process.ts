@@ -180,7 +180,7 @@ async function start(
   const opened = atOnce(upstreams.open(ownShareOf(settings).upstreams));
   opened.use();
   const webSockets = closeWebSocketsOfEndedKeys(() => ownShareOf(live.settings).websockets, stores);
-  const tokens = new TokenIssuers(log);
+  const tokens = new TokenIssuers(log, { peek: (address) => services.failedAttempts.peek(address) });
   await tokens.load(settings.jwt);
   const validators = new Validators();
   await validators.load(settings);

@@ -3,6 +3,7 @@ import { constants, performServerHandshake, type ServerHttp2Session, type Server
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../../annotate/errors.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';
+import { TokenBucket } from '../../io/token-bucket.ts';
 import type { ReadConnection, StreamSlot, StreamSlots } from '../connections.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
 import { StreamConnection } from './stream.ts';
@@ -55,7 +56,7 @@ class Http2Session implements ReadConnection {
   readonly #session: ServerHttp2Session;
   readonly #bornAtMs: number;
   readonly #overhead: OverheadBudget;
-  readonly #resets: Budget;
+  readonly #resets: TokenBucket;
   /** Streams that have not been closed. */
   #open = 0;
   /** Streams whose request the gateway has begun to read and has not finished answering. */
@@ -84,7 +85,7 @@ class Http2Session implements ReadConnection {
     this.#idleSinceMs = nowMs;
     this.#overhead = new OverheadBudget(nowMs);
     const { maxResets } = options.settings;
-    this.#resets = new Budget(maxResets, maxResets / 60, nowMs);
+    this.#resets = new TokenBucket(maxResets, maxResets / 60, nowMs);
     this.#session = performServerHandshake(socket, sessionOptions(options));
     this.#session.on('error', (error: NodeJS.ErrnoException) => {
       this.#hasFailed = true;
@@ -265,29 +266,6 @@ function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options)
   };
 }
 
-/** A token bucket that holds at most `burst` tokens and refills at `perSecond`. */
-class Budget {
-  readonly #burst: number;
-  readonly #perSecond: number;
-  #left: number;
-  #atMs: number;
-
-  constructor(burst: number, perSecond: number, nowMs: number) {
-    this.#burst = burst;
-    this.#perSecond = perSecond;
-    this.#left = burst;
-    this.#atMs = nowMs;
-  }
-
-  /** Takes this many tokens. @returns false if that was more than there were */
-  spend(count: number, nowMs: number): boolean {
-    const filled = this.#left + ((nowMs - this.#atMs) / 1000) * this.#perSecond;
-    this.#atMs = nowMs;
-    this.#left = Math.min(filled, this.#burst) - count;
-    return this.#left >= 0;
-  }
-}
-
 /** The bytes that one session has transferred so far. */
 interface Traffic {
   /** Everything received. */
@@ -310,11 +288,11 @@ const WRITTEN_PER_READ = 100;
  * counted, whatever the frame: those received, less those of requests, less an allowance for acknowledging responses.
  */
 class OverheadBudget {
-  readonly #budget: Budget;
+  readonly #budget: TokenBucket;
   #before: Traffic = { read: 0, payload: 0, written: 0 };
 
   constructor(nowMs: number) {
-    this.#budget = new Budget(BURST_BYTES, BYTES_PER_SECOND, nowMs);
+    this.#budget = new TokenBucket(BURST_BYTES, BYTES_PER_SECOND, nowMs);
   }
 
   /** @returns false if too many bytes were received that belong to no request */
