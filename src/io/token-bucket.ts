@@ -25,6 +25,10 @@ export class TokenBucket {
     return this.#leftAt(nowMs) >= 1;
   }
 
+  isFull(nowMs: number): boolean {
+    return this.#leftAt(nowMs) >= this.#burst;
+  }
+
   #leftAt(nowMs: number): number {
     return Math.min(this.#left + ((nowMs - this.#atMs) / 1000) * this.#perSecond, this.#burst);
   }
