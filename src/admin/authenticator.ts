@@ -130,7 +130,7 @@ export class AdminAuthenticator {
     // Attack: a client sends the field itself, and the proxy adds its own instead of replacing it.
     if (tokens.length > 1)
       return refused(errorResponse('invalid_request', 'The field with the token of the proxy comes more than once.'));
-    const outcome = await proxy.identify(tokens[0]!);
+    const outcome = await proxy.identify(tokens[0]!, request.address);
     switch (outcome.kind) {
       case 'person':
         return byBrowser(request, outcome.identity);

@@ -20,9 +20,9 @@ export interface Readiness {
   readonly settings?: 'refused';
   /** `mismatch`: KEY_PEPPER is not the pepper of the store; absent otherwise. */
   readonly pepper?: 'mismatch';
-  /** `differs`: the clock of the store and this machine's differ by more than a minute; absent otherwise. */
+/** `differs`: the clock of the store and this machine's differ by more than a minute; absent otherwise. */
   readonly clock?: 'differs';
-  /** `short`: the heap is nearly full, so the gateway accepts no new connections; absent otherwise. */
+  /** `short`: the heap or the container is nearly full, so the gateway accepts no new connections; absent otherwise. */
   readonly memory?: 'short';
   /** `missing`: `listen.tls.acme` has no certificate yet, so no client can connect; absent otherwise. */
   readonly certificate?: 'missing';

@@ -1,13 +1,19 @@
+import { hash } from 'node:crypto';
 import type { JWTPayload } from 'jose';
 import { ROLES, type Role } from '../config/admin-tokens.ts';
 import type { ProxyIdentitySettings } from '../config/identification.ts';
-import { expiryOf, MAX_JWT_LENGTH, TOLERANCE_SECONDS, verifyClaims } from '../identify/jwt.ts';
+import { expiryOf, MAX_JWT_LENGTH, RememberedTokens, TOLERANCE_SECONDS, verifyClaims } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
+import type { Verifications } from '../identify/verifications.ts';
 import type { Identity } from './call.ts';
 
 export interface ProxyIdentityOptions {
   readonly settings: ProxyIdentitySettings;
   readonly keys: JwtKeys;
+  /** They wait when an address has sent too many wrong tokens: the right token always passes (contract section 7). */
+  readonly verifications: Verifications;
+  /** A monotonic clock, milliseconds. */
+  readonly monotonicMs: () => number;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
 }
@@ -25,6 +31,8 @@ export type ProxyOutcome =
 const LONGEST_NAME = 256;
 /** Values of the role claim that are looked at. */
 const MOST_VALUES = 1_000;
+/** Most tokens of people that are remembered. */
+const REMEMBERED = 1_000;
 /** Longest delay of a Node timer. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
@@ -35,9 +43,12 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
  */
 export class ProxyIdentities {
   readonly #options: ProxyIdentityOptions;
+  /** So that a person who is at work never waits behind wrong tokens. */
+  readonly #people: RememberedTokens<ProxyIdentity>;
 
   constructor(options: ProxyIdentityOptions) {
     this.#options = options;
+    this.#people = new RememberedTokens(REMEMBERED, options.monotonicMs);
   }
 
   /** The name of the field that has the token, in lower case. */
@@ -46,18 +57,23 @@ export class ProxyIdentities {
   }
 
   /** Never rejects. */
-  async identify(token: string): Promise<ProxyOutcome> {
-    const { settings, keys, nowMs } = this.#options;
+  async identify(token: string, clientAddress: string): Promise<ProxyOutcome> {
+    const { settings, keys, nowMs, verifications } = this.#options;
     if (token.length > MAX_JWT_LENGTH) return { kind: 'refused' };
     const set = await keys.current();
     if ('retryAfterMs' in set) return { kind: 'unavailable', ...set };
-    const options = { rules: settings, keys, requiredClaims: ['exp'], wallMs: nowMs };
+    const sha = hash('sha256', token);
+    const known = this.#people.get(sha, set);
+    if (known !== null) return known.expiresAtMs > nowMs() ? { kind: 'person', identity: known } : { kind: 'refused' };
+    const options = { rules: settings, keys, requiredClaims: ['exp'], wallMs: nowMs, verifications, clientAddress };
     const verified = await verifyClaims(token, set, options);
     if ('retryAfterMs' in verified) return { kind: 'unavailable', ...verified };
-    if ('why' in verified) return { kind: 'refused' };
+    if (!('claims' in verified)) return { kind: 'refused' };
     const expiresAtMs = expiryOf(verified.claims, nowMs() / 1000 + TOLERANCE_SECONDS);
     if (typeof expiresAtMs === 'string' || expiresAtMs <= nowMs()) return { kind: 'refused' };
-    return personOf(verified.claims, settings, { expiresAtMs, nowMs });
+    const person = personOf(verified.claims, settings, { expiresAtMs, nowMs });
+    if (person.kind === 'person') this.#people.keep(sha, verified.set, person.identity, expiresAtMs - nowMs());
+    return person;
   }
 }
 
@@ -65,7 +81,7 @@ function personOf(
   claims: JWTPayload,
   { nameClaim, roleClaim, roles }: ProxyIdentitySettings,
   times: Pick<ProxyIdentity, 'expiresAtMs'> & { readonly nowMs: () => number },
-): ProxyOutcome {
+): Extract<ProxyOutcome, { kind: 'person' | 'forbidden' }> {
   const name = Object.hasOwn(claims, nameClaim) ? claims[nameClaim] : undefined;
   if (
     typeof name !== 'string' ||

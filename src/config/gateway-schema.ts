@@ -265,7 +265,7 @@ export const upstreamSchema = z.strictObject({
       'OpenAPI description (3.0 or 3.1, YAML or JSON) that the requests of all routes to this upstream are checked against, as `validate` of a route says.',
     ),
   compression: compression.describe(
-    'Compresses responses that the service sends plain, for clients whose Accept-Encoding asks for it. Without it, nothing is compressed. Only text, JSON, XML, JavaScript and SVG; never a response with Set-Cookie, with `no-store`, `private` or `no-transform` in Cache-Control, with a strong ETag, a digest, or a part of a body, an event stream, or any response to a request with a Cookie, because the length of compressed bytes can betray a secret in them (BREACH). At most 64 responses at a time in each worker; any more are sent plain.',
+    'Compresses responses that the service sends plain, for clients whose Accept-Encoding asks for it. Without it, nothing is compressed. Only text, JSON, XML, JavaScript and SVG; never a response with Set-Cookie, with `no-store`, `private` or `no-transform` in Cache-Control, with a strong ETag, a digest, or a part of a body, an event stream, or any response to a request with a Cookie, because the length of compressed bytes can betray a secret in them (BREACH). At most 64 responses at a time in each worker, of one consumer at most the `fairShare` of them; any more are sent plain.',
   ),
   tls: upstreamTls
     .optional()
@@ -452,7 +452,11 @@ const listen = z
       .describe(
         "`true`: each connection from `trustedProxies` begins with a PROXY header, version 1 or 2, and the client is the one that the header names. That client's own X-Forwarded-* fields are trusted only if it is in `trustedProxies` too.",
       ),
-    tls: publicTls.optional().describe('Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only.'),
+    tls: publicTls
+      .optional()
+      .describe(
+        'Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only. One client address may begin 100 handshakes a second in each process; further ones wait until `headersTimeout`.',
+      ),
     http2: z
       .union([z.boolean('must be `true`, `false` or a mapping of its settings'), http2Schema])
       .optional()

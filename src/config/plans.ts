@@ -173,7 +173,7 @@ export const plansSchema = z
         minute: wholeNumber(0, UNBOUNDED)
           .prefault(30)
           .describe(
-            'Number of failed authentications per minute. Beyond it the address gets 429 `too_many_failed_attempts`; a good key from the same address still passes.',
+            'Number of failed authentications per minute. Beyond it the address gets 429 `too_many_failed_attempts`; a good key from the same address still passes, and so does a good token that was verified lately. Of other tokens ten signatures a second may fail; beyond that they are refused without being verified.',
           ),
       })
       .prefault({})

@@ -1,6 +1,7 @@
 import { constants, createBrotliCompress, createGzip, createZstdCompress } from 'node:zlib';
 import type { ClientRequest, ResponseBody } from '../http1/client.ts';
 import type { Coding } from '../http1/content-coding.ts';
+import { FairShares, partOf, type Share } from '../io/fair-shares.ts';
 
 /** How many responses are compressed at a time; each takes up to 2 MB. */
 const MOST_RESPONSES = 64;
@@ -16,51 +17,62 @@ interface Compressing {
   onThread(): void;
 }
 
+/** The responses of one consumer that are compressed, and those that wait for a thread. */
+export type CompressionShare = Share<Compressing>;
+
 /**
  * Bounds what compression may cost.
  *
  * Attack: many clients ask for compressed responses at once, until all processors and the thread pool do nothing else. So
  * responses beyond `MOST_RESPONSES` are sent as they are, and few threads compress.
+ *
+ * Attack: one consumer asks for large responses on all the connections that it may have. It took every place, and small
+ * responses of others waited behind all of its pieces. So it has at most its share of the places, and the threads serve
+ * consumers in turn.
  */
 export class Compressors {
+  /** Of the threads. A single consumer may use all of them while nobody else waits. */
+  readonly #threads = new FairShares<Compressing>({
+    maxConnections: MOST_THREADS,
+    maxQueue: MOST_RESPONSES,
+    fairShare: 1,
+  });
   #responses = 0;
-  #threads = 0;
-  readonly #waiting = new Set<Compressing>();
 
-  /** @returns false if there is no room for one more response; otherwise call `leave` */
-  enter(): boolean {
-    if (this.#responses >= MOST_RESPONSES) return false;
+  /**
+   * @param fairShare the part of all places that one consumer may have, above 0 and at most 1
+   * @returns null if there is no room for one more response of this consumer; otherwise call `leave`
+   */
+  enter(consumerId: string, fairShare: number): CompressionShare | null {
+    if (this.#responses >= MOST_RESPONSES) return null;
+    const share = this.#threads.reserve(consumerId)!;
+    if (share.reserved > partOf(MOST_RESPONSES, fairShare)) {
+      share.release();
+      return null;
+    }
     this.#responses++;
-    return true;
+    return share;
   }
 
-  leave(): void {
+  leave(share: CompressionShare): void {
+    share.release();
     this.#responses--;
   }
 
-  /** Calls `onThread`, now or once a thread is free; then call `threadDone`. */
-  wantThread(one: Compressing): void {
-    this.#waiting.add(one);
-    this.#serve();
+  /** Calls `onThread`, now or once a thread is free and it is the consumer's turn; then call `threadDone`. */
+  wantThread(share: CompressionShare, one: Compressing): void {
+    if (this.#threads.take(share)) one.onThread();
+    else this.#threads.queue(share, one);
   }
 
   /** It no longer waits for a thread. */
-  forget(one: Compressing): void {
-    this.#waiting.delete(one);
+  forget(share: CompressionShare, one: Compressing): void {
+    this.#threads.withdraw(share, one);
   }
 
-  threadDone(): void {
-    this.#threads--;
-    this.#serve();
-  }
-
-  #serve(): void {
-    for (const one of this.#waiting) {
-      if (this.#threads >= MOST_THREADS) return;
-      this.#waiting.delete(one);
-      this.#threads++;
-      one.onThread();
-    }
+  threadDone(share: CompressionShare): void {
+    this.#threads.release(share);
+    this.#threads.takeForNext()?.onThread();
   }
 }
 
@@ -95,7 +107,11 @@ type Call = () => void;
 export class CompressedResponse implements ResponseBody, Compressing {
   readonly #response: ResponseBody;
   readonly #compressors: Compressors;
+  readonly #consumerId: string;
+  readonly #fairShare: number;
   #encoder: ReturnType<typeof encoderOf> | null = null;
+  /** Null until it has a place. */
+  #share: CompressionShare | null = null;
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #state: 'idle' | 'waiting' | 'busy' | 'over' = 'idle';
@@ -106,12 +122,23 @@ export class CompressedResponse implements ResponseBody, Compressing {
   #owesDrain = false;
   #onDrain: Call | null = null;
 
-  constructor(response: ResponseBody, compressors: Compressors) {
+  /** @param fairShare the part of all places that its consumer may have, above 0 and at most 1 */
+  constructor(response: ResponseBody, compressors: Compressors, consumerId: string, fairShare: number) {
     this.#response = response;
     this.#compressors = compressors;
+    this.#consumerId = consumerId;
+    this.#fairShare = fairShare;
   }
 
-  /** Compresses what is written from now on. Call it before anything of the body is written, and once `enter` was true. */
+  /** Takes a place among the responses that are compressed. @returns false if there is none for its consumer */
+  takePlace(): boolean {
+    this.#share = this.#compressors.enter(this.#consumerId, this.#fairShare);
+    return this.#share !== null;
+  }
+
+  /**
+   * Compresses what is written from now on. Call it before anything of the body is written, and once `takePlace` was true.
+   */
   compress(coding: Coding): void {
     const encoder = encoderOf(coding);
     this.#encoder = encoder;
@@ -202,13 +229,13 @@ export class CompressedResponse implements ResponseBody, Compressing {
   #advance(): void {
     if (this.#state !== 'idle' || (this.#waiting.length === 0 && !this.#isEnding)) return;
     this.#state = 'waiting';
-    this.#compressors.wantThread(this);
+    this.#compressors.wantThread(this.#share!, this);
   }
 
   readonly #onPiece = (error?: Error | null): void => {
     if (this.#state === 'over' || error) return;
     this.#state = 'idle';
-    this.#compressors.threadDone();
+    this.#compressors.threadDone(this.#share!);
     this.#advance();
     this.#drain();
   };
@@ -246,8 +273,8 @@ export class CompressedResponse implements ResponseBody, Compressing {
     this.#waiting = [];
     this.#response.removeListener('close', this.#onClose);
     if (this.#isBlocked) this.#response.removeListener('drain', this.#unblock);
-    this.#compressors.forget(this);
-    this.#compressors.leave();
-    if (before === 'busy') this.#compressors.threadDone();
+    this.#compressors.forget(this.#share!, this);
+    this.#compressors.leave(this.#share!);
+    if (before === 'busy') this.#compressors.threadDone(this.#share!);
   }
 }

@@ -33,7 +33,9 @@ export type Identified =
       readonly kind: 'unavailable';
       readonly code: 'store_unavailable' | 'identity_unavailable';
       readonly retryAfterMs: number;
-    };
+    }
+  /** The token was not verified, because the client address has spent its failed attempts. */
+  | { readonly kind: 'unverified' };
 
 /** The content of a request's Authorization fields, with everything derived from them alone. */
 export interface Authorization {
@@ -128,7 +130,7 @@ export function callerOf(
     return { kind: 'caller', caller: { id, shareId: network, allowance, consumer: null, tokenExpiresAtMs: null } };
   }
   if (credentials.kind !== 'token') return withoutToken(credentials);
-  if (isJwt && deps.jwt !== null) return ofToken(deps, deps.jwt, credentials.token, sha!);
+  if (isJwt && deps.jwt !== null) return ofToken(deps, deps.jwt, credentials.token, sha!, origin.address);
   const identity = deps.identifier.identify(credentials.token, isJwt ? null : sha);
   return identity instanceof Promise
     ? identity.then((found) => fromIdentity(deps, found))
@@ -151,14 +153,21 @@ function fromIdentity(deps: GatewayDeps, identity: Identity): Identified {
   return callerWith(key, allowance, null);
 }
 
-function ofToken(deps: GatewayDeps, jwt: JwtVerifier, token: string, sha: string): Identified | Promise<Identified> {
-  const identity = jwt.identify(token, sha);
+function ofToken(
+  deps: GatewayDeps,
+  jwt: JwtVerifier,
+  token: string,
+  sha: string,
+  clientAddress: string,
+): Identified | Promise<Identified> {
+  const identity = jwt.identify(token, sha, clientAddress);
   return identity instanceof Promise ? identity.then((found) => fromToken(deps, found)) : fromToken(deps, identity);
 }
 
 function fromToken(deps: GatewayDeps, identity: JwtIdentity): Identified {
   if (identity.kind === 'refused') return { kind: 'unknown', code: identity.code, token: identity.why };
   if (identity.kind === 'unavailable') return { ...identity, code: 'identity_unavailable' };
+  if (identity.kind === 'unverified') return identity;
   const { key, expiresAtMs } = identity;
   const allowance = deps.allowances.of(key);
   // The token names the plan. If that plan does not exist, or expects each key to set its limits, the token is refused.

@@ -83,7 +83,7 @@ export function proxyRequest(
   response: ClientResponse,
   admitted: Admitted,
 ) {
-  const compressed = compressedFor(deps, response, admitted);
+  const compressed = compressedFor(deps, upstream, response, admitted);
   const passing = new Passing(deps, request, response, compressed, admitted);
   return forward(upstream, share, passing, compressed ?? response, passing);
 }
@@ -91,15 +91,16 @@ export function proxyRequest(
 /** The response in the form that may be compressed; null if the route or the client wants none of it. */
 function compressedFor(
   { compressors }: GatewayDeps,
+  upstream: Upstream,
   response: ClientResponse,
-  { head, match }: Admitted,
+  { head, match, caller }: Admitted,
 ): CompressedResponse | null {
   const rules = match.route.compression;
   if (rules === null || head.method === 'HEAD' || head.httpVersion !== '1.1') return null;
   const { coding } = codingFor(head.fields.derived(acceptedCodings), rules);
   // See `mayBeCompressed` for the cookie.
   if (coding === null || valuesOf(head.fields.rawHeaders, 'cookie').length > 0) return null;
-  return new CompressedResponse(response, compressors);
+  return new CompressedResponse(response, compressors, caller.shareId, upstream.options.fairShare);
 }
 
 class Passing implements ForwardRequest, ForwardHooks {
@@ -185,7 +186,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     if (this.#compressed === null) return null;
     const { coding, refusesPlain } = codingFor(this.#admitted.head.fields.derived(acceptedCodings), rules);
     const isSmall = framing === 'length' && length < rules.minBytes && !refusesPlain;
-    return isSmall || coding === null || !this.#deps.compressors.enter() ? null : coding;
+    return isSmall || coding === null || !this.#compressed.takePlace() ? null : coding;
   }
 
   earlyHints(fields: readonly string[]): void {

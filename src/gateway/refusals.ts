@@ -29,7 +29,7 @@ export interface Refusal {
 
 /**
  * Makes the refusal of a request whose caller is not identified (contract section 4): 401, or 429 if the client address
- * has used up its failed-authentication budget; 400 for two Authorization fields or two keys; 503 if the gateway cannot find out
+ * has used up its failed-authentication budget, with or without a look at its token; 400 for two Authorization fields or two keys; 503 if the gateway cannot find out
  * who the caller is, and 500 if plans.yaml has no plan for the key. Neither 503 nor 500 counts as a failed
  * authentication.
  * @param waitedMs how long the request has already waited for the store
@@ -55,16 +55,22 @@ export function notIdentified(
     const cause = `plans.yaml has no usable plan '${identified.plan}' for ${identified.id}`;
     return { judgement: 'undecided', error: plainError('internal_error'), limitFields: null, cause };
   }
-  const { code, token, cause } = identified;
   const answer = (budget: Budget): Refusal => {
     const nowMs = wallMs();
+    const limitFields = rateLimitFields.ofBudget(budget, nowMs);
+    if (identified.kind === 'unknown' && budget.allowed) {
+      const { code, token, cause } = identified;
+      const error = unauthorized(code, token, keySources?.places);
+      return { judgement: 'unauthenticated', error, limitFields, cause };
+    }
     // An address without budget left also loses its connection. A trusted proxy does not, because its connection
     // carries the requests of other clients.
-    const error = budget.allowed
-      ? unauthorized(code, token, keySources?.places)
-      : { ...tooManyFailedAttempts(budget, nowMs), closes: !trustedPeer, endsSession: !trustedPeer };
-    return { judgement: 'unauthenticated', error, limitFields: rateLimitFields.ofBudget(budget, nowMs), cause };
+    const error = { ...tooManyFailedAttempts(budget, nowMs), closes: !trustedPeer, endsSession: !trustedPeer };
+    const cause = identified.kind === 'unknown' ? identified.cause : 'the signature of the token was not verified';
+    return { judgement: 'unauthenticated', error, limitFields, cause };
   };
+  // It may be valid, so it is not counted.
+  if (identified.kind === 'unverified') return answer(failedAttempts.peek(address));
   const budget = failedAttempts.fail(address, waitedMs);
   return budget instanceof Promise ? budget.then(answer) : answer(budget);
 }

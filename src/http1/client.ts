@@ -14,6 +14,12 @@ export interface ClientAddress {
   readonly httpVersion: string | null;
 }
 
+/** A connection that knows when its client has read the response: an HTTP/2 stream, whose client says how much it takes. */
+export interface ReadConfirming {
+  /** @returns false if nothing of the response is left to be read; otherwise `onRead` is called once */
+  confirmRead(reader: { onRead(): void }): boolean;
+}
+
 /**
  * A received request: the part of node:http's interface that the gateway uses, so that another reader can implement it.
  */
@@ -24,7 +30,7 @@ export interface ClientRequest {
   /** Names and values alternating, as they were received. */
   readonly rawHeaders: readonly string[];
   readonly headers: NodeJS.Dict<string | string[]>;
-  readonly socket: Socket;
+  readonly socket: Socket & Partial<ReadConfirming>;
   /** Whether the whole request has been read. */
   readonly complete: boolean;
   /**

@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { Consumer } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
 import { jwtConsumerId } from './token-holder.ts';
+import { NotVerified, type Verifications } from './verifications.ts';
 
 /** The rules that a token must meet (contract section 5). */
 export interface JwtRules {
@@ -21,7 +22,9 @@ export type JwtIdentity =
   | { readonly kind: 'consumer'; readonly key: Consumer; readonly expiresAtMs: number }
   | JwtRefused
   /** The issuer's keys are not available: 503, not 401, or clients would discard good tokens. */
-  | { readonly kind: 'unavailable'; readonly retryAfterMs: number };
+  | { readonly kind: 'unavailable'; readonly retryAfterMs: number }
+  /** The client address has spent its failed attempts, and the few signatures a second that are verified for it all the same. */
+  | { readonly kind: 'unverified' };
 
 export interface JwtRefused {
   readonly kind: 'refused';
@@ -32,6 +35,7 @@ export interface JwtRefused {
 export interface JwtVerifierOptions {
   readonly rules: JwtRules;
   readonly keys: JwtKeys;
+  readonly verifications: Verifications;
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
   /** Unix milliseconds. */
@@ -40,12 +44,27 @@ export interface JwtVerifierOptions {
   readonly remembered?: number;
 }
 
-interface Verified {
-  readonly identity: Extract<JwtIdentity, { kind: 'consumer' }>;
-  /** The keys with which it was verified. With other keys it must be verified again. */
-  readonly set: KeySet;
-  /** Monotonic milliseconds. */
-  readonly untilMs: number;
+/** What verifying tokens has found, by the SHA-256 of each. */
+export class RememberedTokens<T> {
+  readonly #monotonicMs: () => number;
+  readonly #found: LRUCache<string, { readonly value: T; readonly set: KeySet; readonly untilMs: number }>;
+
+  /** @param most how many are kept */
+  constructor(most: number, monotonicMs: () => number) {
+    this.#monotonicMs = monotonicMs;
+    this.#found = new LRUCache({ max: most });
+  }
+
+  /** @param set the keys in force: what was found with other keys counts no longer */
+  get(sha: string, set: KeySet): T | null {
+    const entry = this.#found.get(sha);
+    return entry !== undefined && entry.set === set && this.#monotonicMs() < entry.untilMs ? entry.value : null;
+  }
+
+  /** @param leftMs how long the token is valid, if that is shorter than it may be remembered */
+  keep(sha: string, set: KeySet, value: T, leftMs = REMEMBER_MS): void {
+    this.#found.set(sha, { value, set, untilMs: this.#monotonicMs() + Math.min(leftMs, REMEMBER_MS) });
+  }
 }
 
 /** Longer tokens are refused before they are parsed, so that a stranger's token costs no more than a request. */
@@ -54,6 +73,21 @@ export const MAX_JWT_LENGTH = 8_192;
 export const TOLERANCE_SECONDS = 10;
 /** How long a verified token is accepted before its signature is verified again. */
 const REMEMBER_MS = 300_000;
+/** How long a wrong token is refused before its signature is verified again: not long, because the clock may have been wrong. */
+const REFUSE_MS = 60_000;
+/** Most wrong tokens that are remembered. They have a table of their own, so that a flood of them evicts no good token. */
+const REFUSED = 4_096;
+/** Why a token is refused for good, while its issuer's keys stay the same. */
+const LASTING: ReadonlySet<JwtRefusal> = new Set([
+  'signature',
+  'issuer',
+  'audience',
+  'expired',
+  'no_expiry',
+  'subject',
+]);
+/** When to retry after too many signatures were to be verified at once. */
+const BUSY_RETRY_MS = 1_000;
 /** Most keys with the same `kid` that are tried. An issuer has one, or two for a moment. */
 const MOST_KEYS = 4;
 
@@ -66,61 +100,71 @@ const MOST_KEYS = 4;
  */
 export class JwtVerifier {
   readonly #options: JwtVerifierOptions;
-  readonly #verified: LRUCache<string, Verified>;
+  readonly #verified: RememberedTokens<Extract<JwtIdentity, { kind: 'consumer' }>>;
+  readonly #refused: RememberedTokens<JwtRefused>;
   readonly #underWay = new Map<string, Promise<JwtIdentity>>();
 
   constructor(options: JwtVerifierOptions) {
     this.#options = options;
-    this.#verified = new LRUCache({ max: options.remembered ?? 50_000 });
+    this.#verified = new RememberedTokens(options.remembered ?? 50_000, options.monotonicMs);
+    this.#refused = new RememberedTokens(REFUSED, options.monotonicMs);
   }
 
   /**
    * The identity: synchronously if the token was verified lately, else when the keys have been read and the signature has
    * been verified. Never rejects.
    * @param sha the SHA-256 of the token, under which it is remembered
+   * @param clientAddress whose limits apply if the signature has to be verified
    */
-  identify(token: string, sha: string): JwtIdentity | Promise<JwtIdentity> {
+  identify(token: string, sha: string, clientAddress: string): JwtIdentity | Promise<JwtIdentity> {
     if (token.length > MAX_JWT_LENGTH) return refused('too_long');
     const keys = this.#options.keys.current();
     return keys instanceof Promise
-      ? keys.then((keySet) => this.#identify(token, sha, keySet))
-      : this.#identify(token, sha, keys);
+      ? keys.then((keySet) => this.#identify(token, sha, keySet, clientAddress))
+      : this.#identify(token, sha, keys, clientAddress);
   }
 
-  #identify(token: string, sha: string, keys: KeySet | KeysAway): JwtIdentity | Promise<JwtIdentity> {
+  #identify(
+    token: string,
+    sha: string,
+    keys: KeySet | KeysAway,
+    clientAddress: string,
+  ): JwtIdentity | Promise<JwtIdentity> {
     if ('retryAfterMs' in keys) return { kind: 'unavailable', ...keys };
-    const entry = this.#verified.get(sha);
-    if (entry !== undefined && entry.set === keys && this.#options.monotonicMs() < entry.untilMs) {
-      return this.#options.wallMs() >= entry.identity.expiresAtMs ? refused('expired') : entry.identity;
-    }
-    return this.#verifyOnce(token, sha, keys);
+    const identity = this.#verified.get(sha, keys);
+    if (identity !== null) return this.#options.wallMs() >= identity.expiresAtMs ? refused('expired') : identity;
+    return this.#refused.get(sha, keys) ?? this.#verifyOnce(token, sha, keys, clientAddress);
   }
 
   /** Requests with the same token share one verification. */
-  #verifyOnce(token: string, sha: string, set: KeySet): Promise<JwtIdentity> {
+  #verifyOnce(token: string, sha: string, set: KeySet, clientAddress: string): Promise<JwtIdentity> {
     const underWay = this.#underWay.get(sha);
     if (underWay !== undefined) return underWay;
-    const verification = this.#verify(token, sha, set).finally(() => this.#underWay.delete(sha));
+    const verification = this.#verify(token, sha, set, clientAddress).finally(() => this.#underWay.delete(sha));
     this.#underWay.set(sha, verification);
     return verification;
   }
 
-  async #verify(token: string, sha: string, set: KeySet): Promise<JwtIdentity> {
-    const { keys, rules, wallMs } = this.#options;
-    const verified = await verifyClaims(token, set, { keys, rules, wallMs, requiredClaims: ['exp', 'sub'] });
-    if ('claims' in verified) return this.#accept(verified.claims, sha, verified.set);
-    return 'why' in verified ? refused(verified.why) : { kind: 'unavailable', ...verified };
+  async #verify(token: string, sha: string, set: KeySet, clientAddress: string): Promise<JwtIdentity> {
+    const { keys, rules, wallMs, verifications } = this.#options;
+    const options = { keys, rules, wallMs, requiredClaims: ['exp', 'sub'], verifications, clientAddress };
+    const verified = await verifyClaims(token, set, options);
+    if ('retryAfterMs' in verified) return { kind: 'unavailable', ...verified };
+    if ('isSpent' in verified) return { kind: 'unverified' };
+    const identity = 'why' in verified ? refused(verified.why) : this.#accept(verified.claims, sha, verified.set);
+    if (identity.kind === 'refused' && LASTING.has(identity.why)) this.#refused.keep(sha, set, identity, REFUSE_MS);
+    return identity;
   }
 
-  #accept(claims: JWTPayload, sha: string, set: KeySet): JwtIdentity {
-    const { rules, wallMs, monotonicMs } = this.#options;
+  #accept(claims: JWTPayload, sha: string, set: KeySet): JwtRefused | Extract<JwtIdentity, { kind: 'consumer' }> {
+    const { rules, wallMs } = this.#options;
     const read = consumerOfClaims(claims, rules, wallMs() / 1000 + TOLERANCE_SECONDS);
     if (typeof read === 'string') return refused(read);
     const { consumer, expiresAtMs } = read;
     const leftMs = expiresAtMs - wallMs();
     if (leftMs <= 0) return refused('expired');
     const identity = Object.freeze({ kind: 'consumer' as const, key: consumer, expiresAtMs });
-    this.#verified.set(sha, { identity, set, untilMs: monotonicMs() + Math.min(leftMs, REMEMBER_MS) });
+    this.#verified.keep(sha, set, identity, leftMs);
     return identity;
   }
 }
@@ -131,21 +175,32 @@ export interface ClaimsOptions {
   readonly requiredClaims: readonly string[];
   /** Unix milliseconds. */
   readonly wallMs: () => number;
+  readonly verifications: Verifications;
+  readonly clientAddress: string;
 }
 
 /**
  * Verifies the signature and the registered claims of a token. Never rejects.
  * @param set the keys to begin with; if they lack the token's key, newer ones are read
- * @returns the claims and the keys that verified them; why the token is refused; or, if the issuer's keys are not
- *   available, when to retry
+ * @returns the claims and the keys that verified them; why the token is refused; `isSpent` if the signature was not
+ *   verified, because the address may have no more failures; or when to retry, if the issuer's keys are not available or
+ *   too many signatures wait
  */
 export async function verifyClaims(
   token: string,
   set: KeySet,
   options: ClaimsOptions,
-): Promise<{ readonly claims: JWTPayload; readonly set: KeySet } | { readonly why: JwtRefusal } | KeysAway> {
+): Promise<
+  | { readonly claims: JWTPayload; readonly set: KeySet }
+  | { readonly why: JwtRefusal }
+  | { readonly isSpent: true }
+  | KeysAway
+> {
   const { keys } = options;
   const refusal = (error: unknown, by: KeySet) => {
+    if (error instanceof NotVerified) {
+      return error.why === 'spent' ? { isSpent: true as const } : { retryAfterMs: BUSY_RETRY_MS };
+    }
     const why = refusalOf(error);
     // An unusable key is a fault of the issuer, not of the caller.
     return why === null ? keys.unusable(by, error) : { why };
@@ -168,7 +223,7 @@ export async function verifyClaims(
 async function claimsOf(
   token: string,
   { find }: KeySet,
-  { rules: { issuer, audience, algorithms }, requiredClaims, wallMs }: ClaimsOptions,
+  { rules: { issuer, audience, algorithms }, requiredClaims, wallMs, verifications, clientAddress }: ClaimsOptions,
 ): Promise<JWTPayload> {
   const options = {
     issuer,
@@ -178,7 +233,8 @@ async function claimsOf(
     clockTolerance: TOLERANCE_SECONDS,
     currentDate: new Date(wallMs()),
   };
-  const verify = async (key: JWTVerifyGetKey) => (await jwtVerify(token, key, options)).payload;
+  const verify = (key: JWTVerifyGetKey) =>
+    verifications.of(clientAddress, async () => (await jwtVerify(token, key, options)).payload);
   let several: errors.JWKSMultipleMatchingKeys;
   try {
     return await verify(find);

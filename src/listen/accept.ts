@@ -7,6 +7,7 @@ import { watchDeadlines } from '../io/node-internals.ts';
 import { SharedBufferSocket } from '../io/read-buffers.ts';
 import { comesFrom, Networks, oneForm, type Source, takeProxyHeader } from './client-address.ts';
 import { Connections, type ReadConnection, StreamSlots } from './connections.ts';
+import { HandshakeTurns } from './handshake-turns.ts';
 import { type BreakReason, Http2Sessions, type Http2Settings } from './http2/session.ts';
 import type { OpenFiles } from './open-files.ts';
 import { type CertificateSource, createTlsStage, type TlsSettings } from './tls.ts';
@@ -281,11 +282,18 @@ class Stages {
       onFailure: onHandshakeFailure,
     });
     tls.certificates.onChange(stage.use);
-    if (tls.challengeCertificateFor === null) return stage.take;
+    const turns = new HandshakeTurns({
+      timeoutMs: headersTimeoutMs,
+      begin: stage.take,
+      onFailure: onHandshakeFailure,
+      nowMs: () => performance.now(),
+    });
+    const take = (socket: Socket) => turns.take(socket, this.#addressOf(socket));
+    if (tls.challengeCertificateFor === null) return take;
     return answerTlsChallenges({
       certificateFor: tls.challengeCertificateFor,
       handshakeTimeoutMs: headersTimeoutMs,
-      pass: stage.take,
+      pass: take,
       onFailure: onHandshakeFailure,
     });
   }

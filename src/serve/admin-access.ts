@@ -46,7 +46,6 @@ export async function openAdminAccess(
   const read = tokensFile === null ? { tokens: null } : readAdminTokens(tokensFile);
   if ('faults' in read) throw new Failure('bad_settings', read.faults.join('\n'));
   const tokens = new AdminTokens({ adminToken: token, tokens: read.tokens, hasLinks: hasSignInLinks });
-  const proxy = identity === null ? null : await openProxyIdentities(identity, logger);
   const certificates = tls === null ? null : await Certificates.open(tls, nowMs, 'admin.tls');
   const sessions = new Sessions({ random: randomBytes, nowMs });
   const attempts = new FailedAttempts({
@@ -55,6 +54,7 @@ export async function openAdminAccess(
     monotonicMs: () => performance.now(),
     wallMs: nowMs,
   });
+  const proxy = identity === null ? null : await openProxyIdentities(identity, attempts, logger);
   const stopFollowing = tokensFile === null ? () => {} : follow(tokensFile, signature, tokens, logger);
   if (certificates !== null) followCertificates(certificates, logger);
   const sweeping = setInterval(() => sessions.sweep(), SWEEP_EVERY_MS).unref();
@@ -93,10 +93,15 @@ function followCertificates(certificates: Certificates, logger: Logger): void {
 }
 
 /** Imports the modules that verify tokens only if they are needed. */
-async function openProxyIdentities(settings: ProxyIdentitySettings, logger: Logger): Promise<ProxyIdentities> {
-  const [{ ProxyIdentities: Identities }, { openJwtKeys }] = await Promise.all([
+async function openProxyIdentities(
+  settings: ProxyIdentitySettings,
+  attempts: FailedAttempts,
+  logger: Logger,
+): Promise<ProxyIdentities> {
+  const [{ ProxyIdentities: Identities }, { openJwtKeys }, { Verifications }] = await Promise.all([
     import('../admin/proxy-identity.ts'),
     import('../identify/jwt-keys.ts'),
+    import('../identify/verifications.ts'),
   ]);
   const { jwks } = settings;
   const at = jwks.kind === 'url' ? jwks.url : jwks.path;
@@ -104,8 +109,10 @@ async function openProxyIdentities(settings: ProxyIdentitySettings, logger: Logg
     if (error === null) logger.info({ jwks: at }, 'the keys of the authenticating proxy can be had again');
     else logger.error({ jwks: at, err: error }, 'the keys of the authenticating proxy cannot be had or used');
   };
-  const keys = openJwtKeys(jwks, { monotonicMs: () => performance.now(), onTrouble }, 'admin.identity.jwks');
-  return new Identities({ settings, keys, nowMs: () => Date.now() });
+  const monotonicMs = () => performance.now();
+  const keys = openJwtKeys(jwks, { monotonicMs, onTrouble }, 'admin.identity.jwks');
+  const verifications = new Verifications({ attempts, whenSpent: 'wait', monotonicMs });
+  return new Identities({ settings, keys, verifications, monotonicMs, nowMs: () => Date.now() });
 }
 
 export interface AdminAddress {

@@ -255,6 +255,7 @@ export class Validators {
 interface JwtModules {
   readonly JwtVerifier: typeof import('../identify/jwt.ts').JwtVerifier;
   readonly openJwtKeys: typeof import('../identify/jwt-keys.ts').openJwtKeys;
+  readonly Verifications: typeof import('../identify/verifications.ts').Verifications;
 }
 
 /**
@@ -269,8 +270,11 @@ export class TokenIssuers {
   /** Null until the settings accept tokens. */
   #modules: JwtModules | null = null;
 
-  constructor(log: GatewayLog) {
+  readonly #attempts: Pick<FailedAttempts, 'peek'>;
+
+  constructor(log: GatewayLog, attempts: Pick<FailedAttempts, 'peek'>) {
     this.#log = log;
+    this.#attempts = attempts;
   }
 
   /**
@@ -294,7 +298,9 @@ export class TokenIssuers {
       if (this.#modules === null) throw new Error('the modules that verify tokens have not been loaded');
       const { jwks, ...rules } = settings;
       const keys = this.#modules.openJwtKeys(jwks, { monotonicMs, onTrouble: this.#troubleAt(jwks) });
-      this.#verifier = new this.#modules.JwtVerifier({ rules, keys, monotonicMs, wallMs: () => Date.now() });
+      const { JwtVerifier, Verifications } = this.#modules;
+      const verifications = new Verifications({ attempts: this.#attempts, whenSpent: 'refuse', monotonicMs });
+      this.#verifier = new JwtVerifier({ rules, keys, verifications, monotonicMs, wallMs: () => Date.now() });
       this.#keys = keys;
     }
     this.#settings = settings;
@@ -307,11 +313,12 @@ export class TokenIssuers {
   }
 
   async #load(): Promise<void> {
-    const [{ JwtVerifier }, { openJwtKeys }] = await Promise.all([
+    const [{ JwtVerifier }, { openJwtKeys }, { Verifications }] = await Promise.all([
       import('../identify/jwt.ts'),
       import('../identify/jwt-keys.ts'),
+      import('../identify/verifications.ts'),
     ]);
-    this.#modules = { JwtVerifier, openJwtKeys };
+    this.#modules = { JwtVerifier, openJwtKeys, Verifications };
   }
 
   #troubleAt(jwks: JwtSettings['jwks']): (error: Error | null) => void {

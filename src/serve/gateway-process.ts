@@ -8,7 +8,7 @@ import { Gateway } from '../gateway/gateway.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { passingTrace } from '../gateway/trace-context.ts';
 import { CLOCKS, clockWithSteps } from '../io/clocks.ts';
-import { HeapGuard, type HeapUse } from '../listen/heap-guard.ts';
+import { HeapGuard, type MemoryUse, memoriesOf } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
@@ -201,17 +201,20 @@ async function start(
   const opened = atOnce(upstreams.open(ownShareOf(settings).upstreams));
   opened.use();
   const webSockets = closeWebSocketsOfEndedKeys(() => ownShareOf(live.settings).websockets, stores);
-  const tokens = new TokenIssuers(log);
+  const tokens = new TokenIssuers(log, { peek: (address) => services.failedAttempts.peek(address) });
   await tokens.load(settings.jwt);
   const validators = new Validators();
   closers.push(() => validators.bodyChecks.close());
   await validators.load(settings);
   let listener: PublicListener | null = null;
   let gateway: Gateway | null = null;
-  const heap = new HeapGuard({
-    onChange: (isShort, use) => reportMemory(log, isShort, use),
-    onShort: () => listener?.closeIdle(),
-  });
+  const heap = new HeapGuard(
+    {
+      onChange: (isShort, use) => reportMemory(log, isShort, use),
+      onShort: () => listener?.closeIdle(),
+    },
+    memoriesOf(context?.workers ?? 1),
+  );
   closers.push(() => heap.close());
   const metrics = createMetrics({
     connections: () => listener?.connections() ?? 0,
@@ -372,10 +375,11 @@ function loadBoth(one: Promise<void> | null, other: Promise<void> | null): Promi
   return one === null || other === null ? (one ?? other) : Promise.all([one, other]).then(() => {});
 }
 
-function reportMemory({ logger }: GatewayLog, isShort: boolean, { usedBytes, limitBytes }: HeapUse): void {
+function reportMemory({ logger }: GatewayLog, isShort: boolean, { of, usedBytes, limitBytes }: MemoryUse): void {
   const mib = { usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
-  if (isShort) logger.error(mib, 'the heap is nearly full: no new connections, idle ones are closed');
-  else logger.info(mib, 'the heap has room again: connections are taken');
+  const what = of === 'heap' ? 'the heap' : 'the memory of the container';
+  if (isShort) logger.error(mib, `${what} is nearly full: no new connections, idle ones are closed`);
+  else logger.info(mib, `${what} has room again: connections are taken`);
 }
 
 const MIB = 1024 * 1024;

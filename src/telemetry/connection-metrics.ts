@@ -26,7 +26,7 @@ export interface ConnectionMetrics {
   /** A trusted proxy did not begin its connection with a PROXY header. */
   proxyHeaderRefused(): void;
   /** An HTTP/2 session was closed because of what its client sent. */
-  sessionBroken(reason: 'resets' | 'overhead' | 'protocol'): void;
+  sessionBroken(reason: 'resets' | 'overhead' | 'protocol' | 'unread'): void;
 }
 
 /** @param expiresAtMs when the certificate in force expires, in Unix milliseconds; null without TLS */
@@ -45,7 +45,7 @@ export function connectionMetrics(
   });
   new Gauge({
     name: 'tollgate_memory_short',
-    help: '1 while the gateway takes no new connections because its heap is nearly full.',
+    help: '1 while the gateway takes no new connections because its heap, or the memory of its container, is nearly full.',
     registers,
     collect() {
       this.set(isShortOfMemory() ? 1 : 0);
@@ -75,7 +75,7 @@ export function connectionMetrics(
   });
   const sessions = new Counter({
     name: 'tollgate_http2_sessions_broken_total',
-    help: 'HTTP/2 connections broken off: too many resets, too much that was no request, or malformed.',
+    help: 'HTTP/2 connections broken off: too many resets, too much that was no request, malformed, or not read.',
     labelNames: ['reason'],
     registers,
   });
@@ -96,7 +96,7 @@ export function connectionMetrics(
   }
   for (const outcome of ['loaded', 'refused']) reloads.inc({ outcome }, 0);
   for (const outcome of ['issued', 'failed']) orders.inc({ outcome }, 0);
-  for (const reason of ['resets', 'overhead', 'protocol']) sessions.inc({ reason }, 0);
+  for (const reason of ['resets', 'overhead', 'protocol', 'unread']) sessions.inc({ reason }, 0);
   return {
     connectionDropped: (reason) => dropped.inc({ reason }),
     connectionEvicted: (reason) => evicted.inc({ reason }),

@@ -27,7 +27,7 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, Set
 export interface Gauges {
   readonly connections: () => number;
   readonly inFlight: () => number;
-  /** Whether the gateway accepts no new connections because its heap is nearly full; absent if nothing watches the heap. */
+  /** Whether the gateway accepts no new connections because its heap or its container is nearly full; absent if nothing watches them. */
   readonly isShortOfMemory?: () => boolean;
   readonly upstreams: () => Iterable<UpstreamState>;
   /** 1 present, 0 away. */

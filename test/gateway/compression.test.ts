@@ -72,8 +72,8 @@ beforeAll(async () => {
   ({ key } = await gateway.createKey('endless'));
 });
 
-const requestFor = (path: string, fields: string, method = 'GET', version = '1.1') =>
-  `${method} ${path} HTTP/${version}\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${fields}\r\n`;
+const requestFor = (path: string, fields: string, method = 'GET', version = '1.1', own = key) =>
+  `${method} ${path} HTTP/${version}\r\nHost: a\r\nAuthorization: Bearer ${own}\r\n${fields}\r\n`;
 
 async function ask(path: string, fields = 'Accept-Encoding: gzip, br, zstd\r\n', method = 'GET', version = '1.1') {
   const { responses } = await rawExchange(gateway.port, requestFor(path, fields, method, version), {
@@ -231,17 +231,20 @@ test('a client that does not read holds the service up, and one that leaves ends
   await left.promise;
 });
 
+/** Asks the slow service on a connection of its own, compressed. */
+function askSlow(port: number, own: string) {
+  const socket = createConnection(port, '127.0.0.1');
+  let text = '';
+  socket.on('data', (bytes: Buffer) => {
+    text += bytes.toString('latin1');
+  });
+  socket.write(requestFor('/big/slow', 'Accept-Encoding: gzip\r\n', 'GET', '1.1', own));
+  return { socket, text: () => text };
+}
+
 test('more responses than may be compressed at a time are plain, and when some have ended there is room again (reliability 180)', async () => {
   goOn = Promise.withResolvers();
-  const slow = Array.from({ length: 70 }, () => {
-    const socket = createConnection(gateway.port, '127.0.0.1');
-    let text = '';
-    socket.on('data', (bytes: Buffer) => {
-      text += bytes.toString('latin1');
-    });
-    socket.write(requestFor('/big/slow', 'Accept-Encoding: gzip\r\n'));
-    return { socket, text: () => text };
-  });
+  const slow = Array.from({ length: 70 }, () => askSlow(gateway.port, key));
   await eventually(() => expect(slow.every(({ text }) => text().includes('\r\n\r\n'))).toBe(true));
   const compressed = () => slow.filter(({ text }) => /^content-encoding: gzip/im.test(text())).length;
   expect(compressed()).toBe(64);
@@ -251,6 +254,24 @@ test('more responses than may be compressed at a time are plain, and when some h
   await eventually(() => expect(slow.slice(35).every(({ text }) => text().endsWith('0\r\n\r\n'))).toBe(true));
   await eventually(async () => expect((await ask('/big/x')).header('content-encoding')).toBe('zstd'));
   for (const { socket } of slow) socket.destroy();
+});
+
+test('one consumer has its share of the compressed responses, and another one is compressed beside it (reliability 223)', async () => {
+  goOn = Promise.withResolvers();
+  const shared = await startGateway({
+    upstream: upstream.origin,
+    upstreamSettings: { compression: '{}' },
+    routes: ROUTES,
+  });
+  const [hog, other] = [await shared.createKey('endless'), await shared.createKey('endless')];
+  const slow = Array.from({ length: 40 }, () => askSlow(shared.port, hog.key));
+  const heads = (all: typeof slow) => all.filter(({ text }) => text().includes('\r\n\r\n'));
+  await eventually(() => expect(heads(slow).length).toBe(40));
+  expect(heads(slow).filter(({ text }) => /^content-encoding: gzip/im.test(text())).length).toBe(16);
+  const beside = askSlow(shared.port, other.key);
+  await eventually(() => expect(beside.text()).toMatch(/^content-encoding: gzip/im));
+  goOn.resolve();
+  for (const { socket } of [...slow, beside]) socket.destroy();
 });
 
 test('over HTTP/2 it is the same', async () => {

@@ -284,3 +284,36 @@ test('a file of keys that cannot be used is a fault at the start', async () => {
   await writeFile(path, '{"keys":7}');
   await expect(gatewayWith(path)).rejects.toThrow(/cannot be read as a JSON Web Key Set/);
 });
+
+test('signatures of an address that has spent its failed attempts are hardly verified, and a known token passes (reliability 224)', async () => {
+  const plans = PLANS.replace('minute: 1000', 'minute: 5');
+  const gateway = await startGateway({
+    upstream: upstream.origin,
+    plans,
+    more: settings(await keyFile(one)),
+    listen: { trustedProxies: '[127.0.0.1]' },
+  });
+  const ask = (token: string, address: string) =>
+    gateway.get('/v1/pets', token, { headers: { 'X-Forwarded-For': address } });
+  const send = async (token: string, address = '192.0.2.1') => (await ask(token, address)).status;
+  const known = await one.sign();
+  expect(await send(known)).toBe(200);
+  // A valid token that the gateway has not seen is refused only because nothing more is verified for the address.
+  let [round, fresh] = [0, ''];
+  await eventually(async () => {
+    round++;
+    const pairs = Array.from({ length: 40 }, async (_, i) => {
+      const jti = `${round} ${i}`;
+      const [wrong, valid] = await Promise.all([two.sign({ jti }, { kid: 'one' }), one.sign({ sub: jti })]);
+      const [refused, answer] = await Promise.all([send(wrong), ask(valid, '192.0.2.1')]);
+      expect([401, 429]).toContain(refused);
+      return { valid, code: answer.status === 200 ? null : await codeOf(answer) };
+    });
+    const found = (await Promise.all(pairs)).find(({ code }) => code === 'too_many_failed_attempts');
+    expect(found).toBeDefined();
+    fresh = found!.valid;
+  });
+  expect(await send(known)).toBe(200);
+  expect(await send(await one.sign({ sub: 'eve' }), '192.0.2.2')).toBe(200);
+  await eventually(async () => expect(await send(fresh)).toBe(200));
+});

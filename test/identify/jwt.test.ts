@@ -4,6 +4,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { JwtVerifier } from '../../src/identify/jwt.ts';
 import { JwtKeys } from '../../src/identify/jwt-keys.ts';
 import { jwtConsumerId } from '../../src/identify/token-holder.ts';
+import { Verifications } from '../../src/identify/verifications.ts';
 import { AUDIENCE, ISSUER, jwksOf, rawToken, type SigningKey, signingKey } from './jwt-issuer.ts';
 
 let es: SigningKey;
@@ -27,7 +28,7 @@ function verifierOf(
   first: string,
   { algorithms = ['ES256'], remembered = 100 }: { algorithms?: string[]; remembered?: number } = {},
 ) {
-  const clock = { monotonicMs: 1_000, aheadMs: 0, reads: 0, published: first };
+  const clock = { monotonicMs: 1_000, aheadMs: 0, reads: 0, published: first, isSpent: false };
   const keys = new JwtKeys({
     first,
     read: async () => {
@@ -43,24 +44,30 @@ function verifierOf(
   const verifier = new JwtVerifier({
     rules: { issuer: ISSUER, audience: [AUDIENCE], algorithms, planClaim: 'plan' },
     keys,
+    verifications: new Verifications({
+      attempts: { peek: () => ({ limit: 0, remaining: 0, resetAtMs: 0, allowed: !clock.isSpent }) },
+      whenSpent: 'refuse',
+      monotonicMs: () => clock.monotonicMs,
+    }),
     monotonicMs: () => clock.monotonicMs,
     wallMs: () => Date.now() + clock.aheadMs,
     remembered,
   });
   const told = async (token: string) => {
-    const identity = await verifier.identify(token, hash('sha256', token));
+    const identity = await verifier.identify(token, hash('sha256', token), ADDRESS);
     if (identity.kind === 'consumer') return identity.key.id;
-    return identity.kind === 'refused' ? `${identity.code}: ${identity.why}` : 'unavailable';
+    return identity.kind === 'refused' ? `${identity.code}: ${identity.why}` : identity.kind;
   };
   return { verifier, clock, told };
 }
 
+const ADDRESS = '192.0.2.1';
 const ANN = jwtConsumerId(ISSUER, 'ann');
 
 describe('a token of the issuer', () => {
   test('names its holder and the plan, and nothing of it can be mistaken for an API key', async () => {
     const token = await es.sign();
-    const identity = await verifierOf(jwksOf(es)).verifier.identify(token, 'sha');
+    const identity = await verifierOf(jwksOf(es)).verifier.identify(token, 'sha', ADDRESS);
     expect(identity).toEqual({
       kind: 'consumer',
       key: { id: ANN, plan: 'free', limits: {}, name: null, owner: null },
@@ -256,12 +263,12 @@ describe('a verified token', () => {
   test('is believed at once when it comes again, and verified again after five minutes', async () => {
     const { verifier, clock } = verifierOf(jwksOf(es));
     const token = await es.sign({ exp: nowSeconds() + 100_000 });
-    const first = await verifier.identify(token, 'sha');
-    expect(verifier.identify(token, 'sha')).toBe(first);
+    const first = await verifier.identify(token, 'sha', ADDRESS);
+    expect(verifier.identify(token, 'sha', ADDRESS)).toBe(first);
     clock.monotonicMs += 299_000;
-    expect(verifier.identify(token, 'sha')).toBe(first);
+    expect(verifier.identify(token, 'sha', ADDRESS)).toBe(first);
     clock.monotonicMs += 2_000;
-    expect(verifier.identify(token, 'sha')).toBeInstanceOf(Promise);
+    expect(verifier.identify(token, 'sha', ADDRESS)).toBeInstanceOf(Promise);
   });
 
   test('is not believed once its key is no longer published', async () => {
@@ -277,7 +284,7 @@ describe('a verified token', () => {
   test('is verified once, however many requests bring it at the same time', async () => {
     const { verifier } = verifierOf(jwksOf(es));
     const token = await es.sign();
-    const both = [verifier.identify(token, 'sha'), verifier.identify(token, 'sha')];
+    const both = [verifier.identify(token, 'sha', ADDRESS), verifier.identify(token, 'sha', ADDRESS)];
     expect(both[0]).toBe(both[1]);
     await Promise.all(both);
   });
@@ -285,9 +292,46 @@ describe('a verified token', () => {
   test('does not fill the memory: the least recently used is forgotten', async () => {
     const { verifier } = verifierOf(jwksOf(es), { remembered: 1 });
     const [one, two] = [await es.sign({ jti: '1' }), await es.sign({ jti: '2' })];
-    await verifier.identify(one, '1');
-    await verifier.identify(two, '2');
-    expect(verifier.identify(two, '2')).not.toBeInstanceOf(Promise);
-    expect(verifier.identify(one, '1')).toBeInstanceOf(Promise);
+    await verifier.identify(one, '1', ADDRESS);
+    await verifier.identify(two, '2', ADDRESS);
+    expect(verifier.identify(two, '2', ADDRESS)).not.toBeInstanceOf(Promise);
+    expect(verifier.identify(one, '1', ADDRESS)).toBeInstanceOf(Promise);
+  });
+});
+
+describe('the token of an address that has spent its failed attempts (reliability 224)', () => {
+  /** Uses up the failures that are verified all the same. */
+  async function spent(...keys: SigningKey[]) {
+    const all = verifierOf(jwksOf(...keys));
+    all.clock.isSpent = true;
+    for (let i = 0; i < 10; i++) await all.told(`${await other.sign({ jti: String(i) }, { kid: 'one' })}`);
+    return all;
+  }
+
+  test('is not verified beyond a few failures a second, and is neither refused for good nor accepted', async () => {
+    const { told, clock } = await spent(es);
+    const good = await es.sign();
+    expect(await told(await other.sign({}, { kid: 'one' }))).toBe('unverified');
+    expect(await told(good)).toBe('unverified');
+    clock.monotonicMs += 1_000;
+    expect(await told(good)).toBe(ANN);
+  });
+
+  test('passes if it was verified before, because nothing is verified', async () => {
+    const { told, clock, verifier } = verifierOf(jwksOf(es));
+    const good = await es.sign();
+    expect(await told(good)).toBe(ANN);
+    clock.isSpent = true;
+    for (let i = 0; i < 20; i++) await told(await other.sign({ jti: String(i) }, { kid: 'one' }));
+    expect(verifier.identify(good, hash('sha256', good), ADDRESS)).toMatchObject({ kind: 'consumer' });
+  });
+
+  test('that is wrong and comes again is refused without being verified, until a minute has passed', async () => {
+    const { verifier, clock } = verifierOf(jwksOf(es));
+    const wrong = await other.sign({}, { kid: 'one' });
+    expect(await verifier.identify(wrong, 'sha', ADDRESS)).toMatchObject({ why: 'signature' });
+    expect(verifier.identify(wrong, 'sha', ADDRESS)).toMatchObject({ why: 'signature' });
+    clock.monotonicMs += 61_000;
+    expect(verifier.identify(wrong, 'sha', ADDRESS)).toBeInstanceOf(Promise);
   });
 });

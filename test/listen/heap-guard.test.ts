@@ -1,6 +1,6 @@
 import { createConnection, type Socket } from 'node:net';
-import { expect, test } from 'vitest';
-import { HeapGuard } from '../../src/listen/heap-guard.ts';
+import { expect, test, vi } from 'vitest';
+import { HeapGuard, memoriesOf } from '../../src/listen/heap-guard.ts';
 import { eventually } from '../support/conditions.ts';
 import { startGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -8,14 +8,63 @@ import { startUpstream } from '../support/upstream.ts';
 test('a heap is short from the second look that finds 90 % of it used, until one finds less than 80 %', () => {
   let used = 0;
   const told: (string | boolean)[] = [];
-  const guard = new HeapGuard({ onChange: (isShort) => told.push(isShort), onShort: () => told.push('shed') }, () => ({
-    usedBytes: used,
-    limitBytes: 100,
-  }));
+  const guard = new HeapGuard({ onChange: (isShort) => told.push(isShort), onShort: () => told.push('shed') }, [
+    () => ({ of: 'heap', usedBytes: used, limitBytes: 100 }),
+  ]);
   for (used of [50, 95, 50, 90, 89, 90, 91, 85, 80, 79, 90, 79, 90, 90]) guard.look();
   guard.close();
   expect(told).toEqual([true, 'shed', 'shed', 'shed', false, true, 'shed']);
   expect(guard.isShort).toBe(true);
+});
+
+test('the memory of a container that stays nearly full for 5 s is short again only when it grows (reliability 228)', () => {
+  let used = 0;
+  const told: boolean[] = [];
+  const guard = new HeapGuard({ onChange: (isShort) => told.push(isShort), onShort: () => {} }, [
+    () => ({ of: 'heap', usedBytes: 10, limitBytes: 100 }),
+    () => ({ of: 'container', usedBytes: used, limitBytes: 100 }),
+  ]);
+  const look = (times: number, at: number) => {
+    used = at;
+    for (let i = 0; i < times; i++) guard.look();
+  };
+  look(2, 92);
+  expect(told).toEqual([true]);
+  look(200, 92);
+  expect(told).toEqual([true, false]);
+  look(2, 95);
+  expect(told).toEqual([true, false, true]);
+  look(1, 70);
+  look(2, 91);
+  guard.close();
+  expect(told).toEqual([true, false, true, false, true]);
+});
+
+test('each of several processes has its part of the limit of their container (reliability 228)', () => {
+  const limited = vi.spyOn(process, 'constrainedMemory').mockReturnValue(512 * 1024 * 1024);
+  const container = memoriesOf(4)[1]!();
+  expect(container).toMatchObject({ of: 'container', limitBytes: 128 * 1024 * 1024 });
+  expect(container.usedBytes).toBeGreaterThan(1024 * 1024);
+  limited.mockReturnValue(2 ** 64);
+  expect(memoriesOf(4).length).toBe(1);
+  limited.mockRestore();
+});
+
+// Attack: TLS sessions, or responses that nobody reads, fill the container while the heap is nearly empty.
+test('a gateway whose container is nearly full sheds load before the kernel ends it, and recovers (reliability 228)', async () => {
+  const upstream = await startUpstream();
+  const filler = new URL('./fill-container.ts', import.meta.url).href;
+  const gateway = await startGateway({ upstream: upstream.origin, env: { NODE_OPTIONS: `--import=${filler}` } });
+  const { key } = await gateway.createKey('endless');
+  const idle = createConnection(gateway.port, '127.0.0.1')
+    .on('error', () => {})
+    .resume();
+  gateway.process.signal('SIGUSR2');
+  await eventually(() => expect(idle.closed).toBe(true));
+  await gateway.process.until(/the memory of the container is nearly full/);
+  gateway.process.signal('SIGUSR2');
+  await gateway.process.until(/the memory of the container has room again/);
+  await eventually(async () => expect((await gateway.get('/v1/pets', key)).status).toBe(200));
 });
 
 // Attack: more connections than the heap has room for, each of which holds what it may.

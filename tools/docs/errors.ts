@@ -146,7 +146,7 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
     }),
   },
   too_many_failed_attempts: {
-    when: 'The address has used up `failed-authentication`. A good key from the same address still passes.',
+    when: 'The address has used up `failed-authentication`. A good key from the same address still passes, and so does a good token that was verified lately.',
     remedy: 'Send a valid key, or wait as long as `Retry-After` says.',
     counted: 'no',
     closes: true,

@@ -17,11 +17,11 @@ export const LABELS: Readonly<Record<string, string>> = {
   window: '`second`, `minute`, `hour`, `day`, `week` or `month`.',
   rung: 'Which ban of the caller it is: `1` to `4`, and `5+` for the fifth and later.',
   'tollgate_connections_dropped_total reason':
-    '`connections` (`listen.maxConnections`), `address` (`listen.maxConnectionsPerAddress`), `memory` (the heap is nearly full) or ' +
+    '`connections` (`listen.maxConnections`), `address` (`listen.maxConnectionsPerAddress`), `memory` (the heap, or the container, is nearly full) or ' +
     '`descriptors` (nearly all files that the process may open are in use).',
   'tollgate_connections_evicted_total reason': 'As in `tollgate_connections_dropped_total`.',
   'tollgate_http2_sessions_broken_total reason':
-    '`resets` (rapid reset), `overhead` (too much that is no request) or `protocol` (malformed).',
+    '`resets` (rapid reset), `overhead` (too much that is no request), `protocol` (malformed) or `unread` (too much that the client does not read).',
   'tollgate_tls_reloads_total outcome': '`loaded` or `refused`.',
   'tollgate_acme_orders_total outcome': '`issued` or `failed`.',
   'tollgate_reloads_total outcome':

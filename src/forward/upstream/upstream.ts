@@ -1,10 +1,10 @@
 import { Deadlines } from '../../io/deadlines.ts';
+import { FairShares, type Share } from '../../io/fair-shares.ts';
 import { Buffers } from '../../io/read-buffers.ts';
 import { EndOfTurn } from '../../io/writes.ts';
 import { NoUpstreamError } from '../faults.ts';
 import type { UpstreamConnection } from './connection.ts';
 import type { DialOptions, UpstreamAddress } from './dial.ts';
-import { FairShares, type Share } from './fair-shares.ts';
 import { RetryBudget, type RetryOutcome } from './retry-budget.ts';
 import { UpstreamTarget, type UpstreamTargetEvents } from './target.ts';
 

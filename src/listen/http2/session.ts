@@ -2,7 +2,10 @@ import type { Server } from 'node:http';
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../../annotate/errors.ts';
+import { networkOf } from '../../identify/failed-attempts.ts';
+import { MAX_TOTAL_BYTES } from '../../io/held-bytes.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';
+import { TokenBucket } from '../../io/token-bucket.ts';
 import type { ReadConnection, StreamSlot, StreamSlots } from '../connections.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
 import { StreamConnection } from './stream.ts';
@@ -32,7 +35,7 @@ interface Http2Options {
 }
 
 /** Why the gateway closed a session. */
-export type BreakReason = 'resets' | 'overhead' | 'protocol';
+export type BreakReason = 'resets' | 'overhead' | 'protocol' | 'unread';
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = constants;
 const { NGHTTP2_CANCEL, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
@@ -55,15 +58,19 @@ class Http2Session implements ReadConnection {
   readonly #session: ServerHttp2Session;
   readonly #bornAtMs: number;
   readonly #overhead: OverheadBudget;
-  readonly #resets: Budget;
+  readonly #resets: TokenBucket;
   /** Streams that have not been closed. */
-  #open = 0;
+  readonly #open = new Set<ServerHttp2Stream>();
   /** Streams whose request the gateway has begun to read and has not finished answering. */
   readonly #served = new Set<StreamConnection>();
   #idleSinceMs: number;
   /** How many bytes had passed at the last `look`, and when that number was last seen to grow. */
   #passed = 0;
   #passedAtMs: number;
+  #unreadBytes = 0;
+  #stillSinceMs = 0;
+  /** Bytes written when `#stillSinceMs` was set. */
+  #writtenBefore = 0;
   #isLeaving = false;
   #hasFailed = false;
   #hadStream = false;
@@ -84,7 +91,7 @@ class Http2Session implements ReadConnection {
     this.#idleSinceMs = nowMs;
     this.#overhead = new OverheadBudget(nowMs);
     const { maxResets } = options.settings;
-    this.#resets = new Budget(maxResets, maxResets / 60, nowMs);
+    this.#resets = new TokenBucket(maxResets, maxResets / 60, nowMs);
     this.#session = performServerHandshake(socket, sessionOptions(options));
     this.#session.on('error', (error: NodeJS.ErrnoException) => {
       this.#hasFailed = true;
@@ -102,6 +109,26 @@ class Http2Session implements ReadConnection {
     this.#socket.once('close', listener);
   }
 
+  /** The client address that its bytes count towards; null for a trusted proxy. */
+  get address(): string | null {
+    return this.#address;
+  }
+
+  /** Bytes of responses that the client had yet to read at the last `look`. Node keeps them outside the heap. */
+  get unreadBytes(): number {
+    return this.#unreadBytes;
+  }
+
+  /** Since when the client has had something to read, and has hardly read. */
+  get stillSinceMs(): number {
+    return this.#stillSinceMs;
+  }
+
+  /** Ends the session, because its client does not read. */
+  endUnread(): void {
+    this.#breakOff('unread');
+  }
+
   get idleSinceMs(): number | null {
     return this.#served.size === 0 ? this.#idleSinceMs : null;
   }
@@ -109,22 +136,31 @@ class Http2Session implements ReadConnection {
   /** Called regularly. Ends the session if it waits too long, or sends too much besides requests. */
   look(nowMs: number): void {
     const { bytesRead: read, bytesWritten: written } = this.#socket;
+    this.#lookAtUnread(written, nowMs);
     if (read + written !== this.#passed) {
       this.#passed = read + written;
       this.#passedAtMs = nowMs;
     }
-    if (this.#hasFailed || this.#session.destroyed || (this.#session.closed && this.#open === 0)) {
+    if (this.#hasFailed || this.#session.destroyed || (this.#session.closed && this.#open.size === 0)) {
       this.#overSinceMs ??= nowMs;
       if (nowMs - this.#overSinceMs >= CLOSE_WITHIN_MS) this.#socket.destroy();
     } else if (this.#isStuck(nowMs)) this.#cut();
     else if (!this.#overhead.look({ read, written, payload: this.#payload }, nowMs)) this.#breakOff('overhead');
-    else if (this.#open === 0) {
+    else if (this.#open.size === 0) {
       const { headersTimeoutMs, idleTimeoutMs } = this.#options;
       const isLate = this.#hadStream
         ? nowMs - this.#idleSinceMs >= idleTimeoutMs
         : nowMs - this.#bornAtMs >= Math.min(headersTimeoutMs, idleTimeoutMs);
       if (isLate) this.#session.close();
     }
+  }
+
+  #lookAtUnread(written: number, nowMs: number): void {
+    this.#unreadBytes = 0;
+    for (const stream of this.#open) this.#unreadBytes += stream.writableLength;
+    if (this.#unreadBytes > 0 && written - this.#writtenBefore < READS_BYTES) return;
+    this.#writtenBefore = written;
+    this.#stillSinceMs = nowMs;
   }
 
   /**
@@ -135,7 +171,7 @@ class Http2Session implements ReadConnection {
    * more on it, and Node reports none of this: the streams, the session and the socket would never close.
    */
   #isStuck(nowMs: number): boolean {
-    if (this.#open === 0) return false;
+    if (this.#open.size === 0) return false;
     for (const { waitsForClient } of this.#served) if (!waitsForClient || !this.#isLeaving) return false;
     const { writeTimeoutMs } = this.#options;
     return nowMs - this.#passedAtMs >= (this.#isLeaving ? Math.min(LEAVING_STILL_MS, writeTimeoutMs) : writeTimeoutMs);
@@ -199,10 +235,10 @@ class Http2Session implements ReadConnection {
     };
     const options = { writeTimeoutMs, onBytes, endSession, onBegun };
     const connection: StreamConnection = new StreamConnection(stream, request, this.#socket, options);
-    this.#open++;
+    this.#open.add(stream);
     stream.once('close', () => {
       slot.release();
-      this.#onStreamClose(connection);
+      this.#onStreamClose(stream, connection);
     });
     connection.once('close', () => {
       slot.setServed(false);
@@ -213,8 +249,9 @@ class Http2Session implements ReadConnection {
     connection.begin();
   }
 
-  #onStreamClose(connection: StreamConnection): void {
-    if (--this.#open === 0) this.#idleSinceMs = this.#options.nowMs();
+  #onStreamClose(stream: ServerHttp2Stream, connection: StreamConnection): void {
+    this.#open.delete(stream);
+    if (this.#open.size === 0) this.#idleSinceMs = this.#options.nowMs();
     if (connection.endedBy === 'client') this.#spendReset();
   }
 
@@ -265,29 +302,6 @@ function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options)
   };
 }
 
-/** A token bucket that holds at most `burst` tokens and refills at `perSecond`. */
-class Budget {
-  readonly #burst: number;
-  readonly #perSecond: number;
-  #left: number;
-  #atMs: number;
-
-  constructor(burst: number, perSecond: number, nowMs: number) {
-    this.#burst = burst;
-    this.#perSecond = perSecond;
-    this.#left = burst;
-    this.#atMs = nowMs;
-  }
-
-  /** Takes this many tokens. @returns false if that was more than there were */
-  spend(count: number, nowMs: number): boolean {
-    const filled = this.#left + ((nowMs - this.#atMs) / 1000) * this.#perSecond;
-    this.#atMs = nowMs;
-    this.#left = Math.min(filled, this.#burst) - count;
-    return this.#left >= 0;
-  }
-}
-
 /** The bytes that one session has transferred so far. */
 interface Traffic {
   /** Everything received. */
@@ -310,11 +324,11 @@ const WRITTEN_PER_READ = 100;
  * counted, whatever the frame: those received, less those of requests, less an allowance for acknowledging responses.
  */
 class OverheadBudget {
-  readonly #budget: Budget;
+  readonly #budget: TokenBucket;
   #before: Traffic = { read: 0, payload: 0, written: 0 };
 
   constructor(nowMs: number) {
-    this.#budget = new Budget(BURST_BYTES, BYTES_PER_SECOND, nowMs);
+    this.#budget = new TokenBucket(BURST_BYTES, BYTES_PER_SECOND, nowMs);
   }
 
   /** @returns false if too many bytes were received that belong to no request */
@@ -327,6 +341,33 @@ class OverheadBudget {
 }
 
 const LOOK_EVERY_MS = 100;
+
+/** Of all sessions of one client address; of all addresses together `MAX_TOTAL_BYTES`. */
+const MOST_UNREAD_BYTES_OF_ADDRESS = MAX_TOTAL_BYTES / 4;
+
+/** A client that reads so little in this long does not read. */
+const STILL_MS = 1_000;
+const READS_BYTES = 16 * 1024;
+
+function sumOf(unread: readonly Http2Session[]): number {
+  return unread.reduce((sum, { unreadBytes }) => sum + unreadBytes, 0);
+}
+
+/** Ends sessions, the first ones first, until the others have no more than this. @returns the others */
+function endBeyond(most: number, unread: readonly Http2Session[]): readonly Http2Session[] {
+  let bytes = sumOf(unread);
+  let ended = 0;
+  for (; bytes > most; ended++) {
+    const session = unread[ended]!;
+    bytes -= session.unreadBytes;
+    session.endUnread();
+  }
+  return unread.slice(ended);
+}
+
+function networkOfClient(address: string | null): string | null {
+  return address === null ? null : networkOf(address);
+}
 
 /** All HTTP/2 sessions of the listener. */
 export class Http2Sessions {
@@ -366,5 +407,25 @@ export class Http2Sessions {
   #look(): void {
     const nowMs = this.#options.nowMs();
     for (const session of this.#sessions) session.look(nowMs);
+    this.#endUnread(nowMs);
+  }
+
+  /**
+   * Attack: a client opens many sessions and reads none of its responses. They wait outside the heap, up to 64 KiB for each
+   * stream. So they are bounded for each address and in all, and beyond that the sessions end whose clients have not read
+   * for longest. A client that reads slowly keeps its session.
+   */
+  #endUnread(nowMs: number): void {
+    const unread: Http2Session[] = [];
+    for (const session of this.#sessions) {
+      if (session.unreadBytes > 0 && nowMs - session.stillSinceMs >= STILL_MS) unread.push(session);
+    }
+    if (unread.length === 0 || sumOf(unread) <= MOST_UNREAD_BYTES_OF_ADDRESS) return;
+    unread.sort((a, b) => a.stillSinceMs - b.stillSinceMs);
+    let kept: Http2Session[] = [];
+    for (const [address, own] of Map.groupBy(unread, (session) => networkOfClient(session.address))) {
+      kept = kept.concat(address === null ? own : endBeyond(MOST_UNREAD_BYTES_OF_ADDRESS, own));
+    }
+    endBeyond(MAX_TOTAL_BYTES, kept);
   }
 }

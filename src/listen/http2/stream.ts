@@ -1,5 +1,6 @@
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import { Duplex } from 'node:stream';
+import type { ReadConfirming } from '../../http1/client.ts';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
 import { type StreamRequest, streamFields } from './fields.ts';
 
@@ -35,7 +36,7 @@ const { NGHTTP2_NO_ERROR, NGHTTP2_CANCEL } = constants;
  * The connection ends when the response is complete, and at once when the client resets the stream. If a response
  * breaks off, the stream is reset, so that the client does not take the response for complete.
  */
-export class StreamConnection extends Duplex implements ResponseHandler {
+export class StreamConnection extends Duplex implements ResponseHandler, ReadConfirming {
   readonly encrypted = true;
   /** The protocol version for Via and the log. The request line that is written here has 1.1. */
   readonly httpVersion = '2.0';
@@ -91,6 +92,19 @@ export class StreamConnection extends Duplex implements ResponseHandler {
   /** Which side ended the stream: the gateway, if it completed the response or broke it off, otherwise the client. */
   get endedBy(): 'gateway' | 'client' {
     return this.#answered || this.#brokenOff ? 'gateway' : 'client';
+  }
+
+  confirmRead(reader: { onRead(): void }): boolean {
+    const stream = this.#stream;
+    if (stream.closed || stream.destroyed || stream.writableLength === 0) return false;
+    const read = () => {
+      stream.removeListener('finish', read);
+      stream.removeListener('close', read);
+      reader.onRead();
+    };
+    stream.once('finish', read);
+    stream.once('close', read);
+    return true;
   }
 
   /** Starts to deliver the request. Its reader must be attached already. */

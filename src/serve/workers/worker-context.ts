@@ -21,6 +21,8 @@ export interface WorkerFacts {
 export interface WorkerContext {
   /** From 1. */
   readonly worker: number;
+  /** How many there are. */
+  readonly workers: number;
   /** Whether anybody can use the admin API, so that this worker remembers its recent requests. */
   readonly isObserved: boolean;
   /** Whether the supervisor shows the log on a terminal: see LogOptions. */
@@ -79,6 +81,7 @@ export class SupervisorLink {
     const shares = new WeakMap<Settings, Settings>();
     return {
       worker,
+      workers,
       isObserved,
       forTerminal,
       share: (settings) => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { FairShares, type FairSharesOptions, type Share } from '../../../src/forward/upstream/fair-shares.ts';
+import { FairShares, type FairSharesOptions, type Share } from '../../src/io/fair-shares.ts';
 
 const CONSUMERS = ['a', 'b', 'c', 'd'] as const;
 

@@ -26,7 +26,7 @@ export class Share<T> {
 const KEPT_SHARES = 1_024;
 
 /**
- * Divides the connections of an upstream, and the queue for them, among its consumers.
+ * Divides the connections of an upstream, or the threads that compress, and the queue for them, among consumers.
  *
  * Attack: one consumer sends slow requests until it holds every connection and fills the queue, so that the requests of
  * all others wait as long as its own take. One consumer therefore holds at most its share of the connections and of the
@@ -149,7 +149,8 @@ export class FairShares<T> {
   }
 }
 
-function partOf(whole: number, share: number): number {
+/** At least 1. */
+export function partOf(whole: number, share: number): number {
   return Math.max(1, Math.floor(whole * share));
 }
 

@@ -1,0 +1,53 @@
+import { expect, test } from 'vitest';
+import { type CompressionShare, Compressors } from '../../src/forward/compressed-response.ts';
+
+/** Pieces that compress at once when they get a thread, in the order in which they get one. */
+function order(compressors: Compressors) {
+  const served: string[] = [];
+  const busy: CompressionShare[] = [];
+  return {
+    served,
+    want: (name: string, share: CompressionShare) =>
+      compressors.wantThread(share, {
+        onThread: () => {
+          served.push(name);
+          busy.push(share);
+        },
+      }),
+    /** One thread has finished its piece. */
+    done: () => compressors.threadDone(busy.shift()!),
+  };
+}
+
+test('one consumer has at most its share of the places, and gives each back (reliability 223)', () => {
+  const compressors = new Compressors();
+  const taken: CompressionShare[] = [];
+  for (let share = compressors.enter('hog', 0.25); share !== null; share = compressors.enter('hog', 0.25)) {
+    taken.push(share);
+  }
+  expect(taken.length).toBe(16);
+  expect(compressors.enter('other', 0.25)).not.toBeNull();
+  compressors.leave(taken.pop()!);
+  expect(compressors.enter('hog', 0.25)).not.toBeNull();
+  expect(compressors.enter('hog', 0.25)).toBeNull();
+});
+
+test('all consumers together have 64 places', () => {
+  const compressors = new Compressors();
+  const taken = Array.from({ length: 100 }, (_, i) => compressors.enter(`consumer ${i}`, 0.25));
+  expect(taken.filter((share) => share !== null).length).toBe(64);
+});
+
+test('a piece waits for one piece of each other consumer, however many they have (reliability 223)', () => {
+  const compressors = new Compressors();
+  const { served, want, done } = order(compressors);
+  const hog = Array.from({ length: 16 }, () => compressors.enter('hog', 0.25)!);
+  for (const share of hog) want('hog', share);
+  want('small', compressors.enter('other', 0.25)!);
+  expect(served).toEqual(['hog', 'hog']);
+  done();
+  done();
+  expect(served.slice(0, 4)).toContain('small');
+  for (let left = 13; left > 0; left--) done();
+  expect(served.length).toBe(17);
+});
