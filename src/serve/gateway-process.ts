@@ -26,7 +26,7 @@ import {
   openAdminAccess,
   shareSignOuts,
 } from './admin-access.ts';
-import { adminApiOn } from './admin-api.ts';
+import { adminApiOn, reportLoss } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
 import { closeWebSocketsOfEndedKeys, gatewayDepsOf, openServices, TokenIssuers, Validators } from './dependencies.ts';
 import { exposedFiles } from './exposed-files.ts';
@@ -161,6 +161,12 @@ async function start(
       if (failure !== null) log.logger.error({ pepper: 'mismatch', reason: failure.message }, 'the pepper is wrong');
       else log.logger.info({ pepper: 'right' }, 'the pepper is right again');
     },
+    onReplicas: (trouble) => {
+      for (const reason of trouble) log.logger.warn({ replicas: 'away', reason }, 'a replica is away');
+      if (trouble.length === 0) log.logger.info({ replicas: 'in_sync' }, 'every replica is in sync again');
+    },
+    onLostChanges: (loss) =>
+      reportLoss(loss, { logger: log.logger, changesLost: () => metricsRef.current?.changesLost() }),
     onWarning: (sentence) => log.logger.warn(sentence),
   });
   closers.push(() => stores.close());
@@ -201,6 +207,7 @@ async function start(
     tokenKeysUp: () => tokens.keysUp,
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
     isPepperWrong: () => stores.pepperState() === 'mismatch',
+    replicasAway: () => stores.replicaTrouble().length,
     certificateExpiresAtMs: () => certificates?.source.current?.expiresAtMs ?? null,
   });
   metricsRef.current = metrics;
@@ -250,7 +257,7 @@ async function start(
     : null;
   if (access !== null && liveParts !== null) shareSignOuts(access, liveParts.fleet);
   closers.push(async () => liveParts?.fleet.close());
-  const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed };
+  const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed, changesLost: metrics.changesLost };
   const known = { env, live: liveParts };
   const api = (access: AdminAccess) => adminApiOn(live, async () => stores, access, telemetry, known);
   const admin =
@@ -379,6 +386,7 @@ function readinessOf(
   const decides = store !== 'never_reached' && (store !== 'away' || redis.onFailure !== 'closed');
   const outage = stores.outage();
   const isPepperWrong = stores.pepperState() === 'mismatch';
+  const replicas = stores.replicaTrouble();
   return {
     ready: !draining && decides && !lacks.memory && !lacks.certificate && !isPepperWrong,
     store,
@@ -386,6 +394,7 @@ function readinessOf(
     ...(outage === null ? {} : { outage }),
     ...(isRefused ? { settings: 'refused' } : {}),
     ...(isPepperWrong ? { pepper: 'mismatch' } : {}),
+    ...(replicas.length > 0 ? { replicas } : {}),
     ...(lacks.memory ? { memory: 'short' } : {}),
     ...(lacks.certificate ? { certificate: 'missing' } : {}),
   };

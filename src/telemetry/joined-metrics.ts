@@ -1,6 +1,6 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client';
 import { CONNECTIONS_DROPPED, type Shortage } from './connection-metrics.ts';
-import { AUDIT_FAILURES, WORKERS_LOST } from './metrics.ts';
+import { AUDIT_FAILURES, CHANGES_LOST, WORKERS_LOST } from './metrics.ts';
 
 /** All metrics of one process at one moment, as plain data. */
 export type Snapshot = readonly object[];
@@ -20,6 +20,7 @@ const NOT_SUMMED: readonly (readonly [RegExp, string])[] = [
   [/_timestamp_seconds$/, 'min'],
   [/_info$/, 'max'],
   [/_mismatch$/, 'max'],
+  [/_away$/, 'max'],
 ];
 
 /**
@@ -32,6 +33,7 @@ export class JoinedMetrics {
   readonly #dropped: Counter<string>;
   readonly #lost: Counter;
   readonly #auditFailures: Counter;
+  readonly #changesLost: Counter;
   #ended: Promise<Snapshot> = Promise.resolve([]);
 
   constructor() {
@@ -40,6 +42,7 @@ export class JoinedMetrics {
     this.#dropped = new Counter({ ...CONNECTIONS_DROPPED, registers });
     this.#lost = new Counter({ ...WORKERS_LOST, registers });
     this.#auditFailures = new Counter({ ...AUDIT_FAILURES, registers });
+    this.#changesLost = new Counter({ ...CHANGES_LOST, registers });
   }
 
   /** The supervisor closed a connection without a response: too many connections, or too few file descriptors left. */
@@ -55,6 +58,11 @@ export class JoinedMetrics {
   /** An operator's change was not recorded, or its outcome was not. */
   auditFailed(): void {
     this.#auditFailures.inc();
+  }
+
+  /** The store has lost acknowledged changes. */
+  changesLost(): void {
+    this.#changesLost.inc();
   }
 
   /** Keeps the last counts of a process that has ended. */

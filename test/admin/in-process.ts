@@ -48,7 +48,7 @@ export async function adminApiWith(
   };
   const access = await openAdminAccess(settings.admin, { logger, hasSignInLinks: false });
   atEnd(() => access.close());
-  const telemetry = { logger, auditFailed: () => failures++ };
+  const telemetry = { logger, auditFailed: () => failures++, changesLost: () => {} };
   const inForce = { ...configuration, settings, refusal: null };
   const surroundings = { env: {}, live: null };
   const server = createServer(adminApiOn(inForce, async () => stores, access, telemetry, surroundings));
