@@ -20,8 +20,10 @@ export interface Readiness {
   readonly settings?: 'refused';
   /** `mismatch`: KEY_PEPPER is not the pepper of the store; absent otherwise. */
   readonly pepper?: 'mismatch';
-/** `differs`: the clock of the store and this machine's differ by more than a minute; absent otherwise. */
+  /** `differs`: the clock of the store and this machine's differ by more than a minute; absent otherwise. */
   readonly clock?: 'differs';
+  /** What is wrong with replicas of the store and what to do: no change to a key is acknowledged meanwhile; absent otherwise. */
+  readonly replicas?: readonly string[];
   /** `short`: the heap or the container is nearly full, so the gateway accepts no new connections; absent otherwise. */
   readonly memory?: 'short';
   /** `missing`: `listen.tls.acme` has no certificate yet, so no client can connect; absent otherwise. */

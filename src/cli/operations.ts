@@ -9,8 +9,9 @@ import type { Terminal } from './terminal/command.ts';
 export function exitCodeOf(durability: Durability, terminal: Terminal): ExitCode {
   if (durability.kind === 'durable') return 0;
   terminal.error(
-    'It was done, but Redis has not confirmed in time that its replicas have it: a failover may undo it. ' +
-      'Look at the replicas, then see whether it is still so (`tollgate keys show KEY_ID`, `tollgate bans list`).\n',
+    'It was done and is in force, but a replica of Redis lacks it or has not confirmed it in time: a failover may undo it. ' +
+      'No gateway makes it again, because this command has made it. `tollgate doctor` names the replica and says what to do. ' +
+      'Then see whether it is still so (`tollgate keys show KEY_ID`, `tollgate bans list`).\n',
   );
   return 1;
 }

@@ -530,12 +530,12 @@ const redis = z
           })
           .prefault('all')
           .describe(
-            'How many replicas must have a change to a key, or a lifted ban, before it is acknowledged: `all`, or a number (if there are fewer replicas, all of them). With fewer than all, a failover may undo an acknowledged change. 0 waits for none.',
+            'How many replicas must have a change to a key, or a lifted ban, before it is acknowledged: `all`, or a number (if there are fewer replicas, all of them). `all` includes replicas that Sentinels or the cluster know and that are away: until they are back or removed, changes are answered with 202. With fewer than all, a failover may undo an acknowledged change. 0 waits for none.',
           ),
         timeout: duration('1ms', '1m')
           .prefault('2s')
           .describe(
-            'How long the gateway waits for the replicas. Then the response is 202 with `"durability": "unknown"`.',
+            'How long the gateway waits for the replicas. Then, or at once if a replica is known to be down, the response is 202 with `"durability": "unknown"`.',
           ),
       })
       .prefault({})

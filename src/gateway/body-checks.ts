@@ -1,6 +1,6 @@
 import type { Worker } from 'node:worker_threads';
-import { FairShares, type Share } from '../forward/upstream/fair-shares.ts';
 import { compileCacheVariables } from '../io/compile-cache.ts';
+import { FairShares, type Share } from '../io/fair-shares.ts';
 import { startThread } from '../io/own-program.ts';
 import type { Program } from '../validate/program.ts';
 import type { BodyCheck } from '../validate/validator.ts';

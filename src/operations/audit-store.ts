@@ -56,8 +56,8 @@ export const MOST_REFUSALS = 1_000;
  */
 export interface AuditStore {
   /**
-   * Appends a record, or replaces its earlier revision. The record is as durable as a change to a key: the embedded store
-   * syncs it to the disk; with Redis it reaches the replicas that `redis.durability` asks for, and is written again if a
+   * Appends a record, or replaces its earlier revision. A lasting record is as durable as a change to a key: the embedded
+   * store syncs it to the disk; with Redis it reaches the replicas that `redis.durability` asks for, and is written again if a
    * failover has undone it.
    * @returns the number of the record
    */

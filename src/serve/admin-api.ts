@@ -20,6 +20,7 @@ import { Operations } from '../operations/operations.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
 import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
+import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores, type PepperState } from './gateway-stores.ts';
 import type { StoreClock } from './store-clock.ts';
@@ -51,6 +52,8 @@ export interface AdminApiTelemetry {
   readonly logger: Logger;
   /** Counts a change whose record is missing or lacks the outcome. */
   readonly auditFailed: () => void;
+  /** Counts that the store has lost acknowledged changes. */
+  readonly changesLost: () => void;
 }
 
 /** What the admin API knows of the gateway besides its settings and its stores. */
@@ -161,6 +164,16 @@ export function refuseUnlessRight(pepper: PepperState): void {
   if (pepper === 'unchecked') throw new Failure('store_unavailable', 'KEY_PEPPER has not been checked yet.');
 }
 
+/** The store has lost acknowledged changes: an error line and a count. */
+export function reportLoss(loss: LostChanges, { logger, changesLost }: Omit<AdminApiTelemetry, 'auditFailed'>): void {
+  logger.error({ ...loss, advice: AFTER_A_LOSS }, 'the store has lost acknowledged changes');
+  changesLost();
+}
+
+const AFTER_A_LOSS =
+  'The store has fewer changes to keys and bans than this gateway has acknowledged: a failover, a crash or a restored backup has ' +
+  'undone some. The gateway makes its revocations of the last ten minutes again. Compare the log and the record of changes with the keys.';
+
 /**
  * The admin API of a supervisor, which serves no requests of callers and so has no stores open. It opens them at the first
  * request to the API, or at once if there is an admin token.
@@ -183,7 +196,8 @@ export function adminApiAlone(
     opened ??= openGatewayStores(inForce.settings, {
       onStoreChange: () => {},
       onFailure: (error) => telemetry.logger.error({ err: error }, 'the store failed'),
-      // The workers log it.
+      onLostChanges: (loss) => reportLoss(loss, telemetry),
+      // The workers log it, and replicas that are away.
       onPepperMismatch: () => {},
       onWarning: () => {},
     });

@@ -19,6 +19,8 @@ import { connectRedis, describeAddress, readRedisUrl, untilReady } from '../stor
 import { diagnose, type ServerDiagnosis } from '../stores/redis/diagnosis.ts';
 import { inspect } from '../stores/redis/inspection.ts';
 import { RedisPepperRecord } from '../stores/redis/pepper-record.ts';
+import { troubleOf } from '../stores/redis/replica-watch.ts';
+import { Replication } from '../stores/redis/replication.ts';
 import { circuitFor } from '../stores/redis/shards.ts';
 import { type CheckedCertificate, checkSettings } from './check-settings.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
@@ -113,7 +115,7 @@ async function* findingsOfEmbedded({ dataFolder, peppers }: Settings): AsyncGene
 }
 
 async function* findingsOfRedis(
-  { peppers, usageHistory }: Settings,
+  { peppers, usageHistory, redis: { durability } }: Settings,
   url: string,
   nowMs: () => number,
 ): AsyncGenerator<Finding> {
@@ -131,6 +133,7 @@ async function* findingsOfRedis(
     for (const message of warnings) yield { check: 'redis', state: 'warn', message };
     for (const server of await circuit.run(() => diagnose(redis, nowMs))) yield* findingsOfServer(server);
     if (faults.length > 0) return;
+    yield* await findingsOfReplicas(new Replication({ client: redis, wanted: durability.replicas }), where);
     yield await findingOfPepper(new RedisPepperRecord({ redis, circuit }), peppers, where);
   } catch (error) {
     yield failed('redis', error);
@@ -138,6 +141,15 @@ async function* findingsOfRedis(
     circuit.close();
     redis.disconnect();
   }
+}
+
+/** With `replicas: 0` nothing waits for them. */
+async function findingsOfReplicas(replication: Replication, where: string): Promise<readonly Finding[]> {
+  if (replication.wanted === 0) return [];
+  const trouble = (await troubleOf(replication)) ?? [];
+  const check = 'replicas';
+  if (trouble.length > 0) return trouble.map((message) => ({ check, state: 'warn', message }));
+  return [{ check, state: 'ok', message: `Every replica of Redis at ${where} that may be promoted is connected.` }];
 }
 
 /** Commands without which a gateway still decides exactly; what it lacks then is said by the docs of Redis. */

@@ -26,7 +26,7 @@ import {
   openAdminAccess,
   shareSignOuts,
 } from './admin-access.ts';
-import { adminApiOn } from './admin-api.ts';
+import { adminApiOn, reportLoss } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
 import {
   closeWebSocketsOfEndedKeys,
@@ -180,6 +180,12 @@ async function start(
         log.logger.warn('the clock of the store was set; what was remembered by it is asked again');
         servicesRef.current?.admitter.forget();
       },
+      onReplicas: (trouble) => {
+        for (const reason of trouble) log.logger.warn({ replicas: 'away', reason }, 'a replica is away');
+        if (trouble.length === 0) log.logger.info({ replicas: 'in_sync' }, 'every replica is in sync again');
+      },
+      onLostChanges: (loss) =>
+        reportLoss(loss, { logger: log.logger, changesLost: () => metricsRef.current?.changesLost() }),
       onWarning: (sentence) => log.logger.warn(sentence),
     },
     { acceptsRollback },
@@ -227,6 +233,7 @@ async function start(
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
     isPepperWrong: () => stores.pepperState() === 'mismatch',
     storeClockDiffersByMs: () => Math.abs(stores.clock.aheadMs),
+    replicasAway: () => stores.replicaTrouble().length,
     certificateExpiresAtMs: () => certificates?.source.current?.expiresAtMs ?? null,
   });
   metricsRef.current = metrics;
@@ -277,7 +284,7 @@ async function start(
     : null;
   if (access !== null && liveParts !== null) shareSignOuts(access, liveParts.fleet);
   closers.push(async () => liveParts?.fleet.close());
-  const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed };
+  const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed, changesLost: metrics.changesLost };
   const known = { env, live: liveParts };
   const api = (access: AdminAccess) => adminApiOn(live, async () => stores, access, telemetry, known);
   const admin =
@@ -407,6 +414,7 @@ function readinessOf(
   const decides = store !== 'never_reached' && (store !== 'away' || redis.onFailure !== 'closed');
   const outage = stores.outage();
   const isPepperWrong = stores.pepperState() === 'mismatch';
+  const replicas = stores.replicaTrouble();
   return {
     ready: !draining && decides && !lacks.memory && !lacks.certificate && !isPepperWrong,
     store,
@@ -415,6 +423,7 @@ function readinessOf(
     ...(isRefused ? { settings: 'refused' } : {}),
     ...(isPepperWrong ? { pepper: 'mismatch' } : {}),
     ...(stores.clock.differs ? { clock: 'differs' } : {}),
+    ...(replicas.length > 0 ? { replicas } : {}),
     ...(lacks.memory ? { memory: 'short' } : {}),
     ...(lacks.certificate ? { certificate: 'missing' } : {}),
   };

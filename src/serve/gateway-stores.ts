@@ -12,6 +12,7 @@ import { checkPeppers, type PepperStore, UNVERIFIED } from '../identify/pepper-r
 import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { FleetStore } from '../operations/live/fleet-store.ts';
+import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import { StoreClock } from './store-clock.ts';
 
 /** The interfaces through which a running gateway uses its store, Redis or embedded. */
@@ -38,6 +39,8 @@ export interface GatewayStores {
   state(): StoreState;
   /** Why the store is away and for how long; null while it is not away. */
   outage(): Outage | null;
+  /** A sentence for each replica that is away or behind, with what to do. Meanwhile no change to a key is acknowledged. */
+  replicaTrouble(): readonly string[];
   /** Applies what commands have changed in accounts of the embedded store. With Redis such a change needs no further step. */
   applyChanges(): void;
   close(): Promise<void>;
@@ -62,6 +65,10 @@ export interface StoreEvents {
   readonly onPepperMismatch: (failure: Failure | null) => void;
   /** Called when the clock of the store was set: what is remembered by it may have ended. */
   readonly onClockJump?: () => void;
+  /** Called when replicas go away, come back or fall behind (`GatewayStores.replicaTrouble`). */
+  readonly onReplicas?: (trouble: readonly string[]) => void;
+  /** Called when the store has lost changes that were acknowledged. */
+  readonly onLostChanges: (loss: LostChanges) => void;
   /** Called once with each sentence about the store that an operator should know. */
   readonly onWarning?: (sentence: string) => void;
 }
@@ -104,6 +111,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     { RedisDeprecatedCalls },
     { RedisHistory },
     { DurableWrites },
+    { ReplicaWatch },
     { RedisPepperRecord },
     { RedisAudit },
     { RedisFleet },
@@ -120,6 +128,7 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     import('../stores/redis/deprecated-calls.ts'),
     import('../stores/redis/history.ts'),
     import('../stores/redis/durable-writes.ts'),
+    import('../stores/redis/replica-watch.ts'),
     import('../stores/redis/pepper-record.ts'),
     import('../stores/redis/audit.ts'),
     import('../stores/redis/fleet.ts'),
@@ -161,7 +170,13 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
   const changes = new RedisChanges({ redis, circuit });
   const publish = changes.publish.bind(changes);
   const clock = storeClock(() => serverClocks(redis, circuit), events);
-  const writes = new DurableWrites({ redis, ...settings.redis.durability });
+  const { durability } = settings.redis;
+  const writes = new DurableWrites({ redis, ...durability, onLoss: events.onLostChanges });
+  const { onReplicas } = events;
+  const replicas =
+    onReplicas === undefined || durability.replicas === 0
+      ? null
+      : new ReplicaWatch({ redis, wanted: durability.replicas, onChange: onReplicas });
   return {
     keys: new RedisKeys({ redis, circuit, publish, writes }),
     ledger: new RedisLedger({ redis, circuit, publish, writes, wallMs: CLOCKS.wallMs }),
@@ -181,8 +196,10 @@ async function openRedis(settings: Settings, url: string, events: StoreEvents): 
     state: () =>
       circuit.state === 'present' && circuit.reached ? 'present' : circuit.reached ? 'away' : 'never_reached',
     outage: outages.present,
+    replicaTrouble: () => replicas?.trouble ?? [],
     applyChanges: () => {},
     close: async () => {
+      replicas?.close();
       pepperWatch.close();
       changes.close();
       clock.close();
@@ -309,6 +326,7 @@ async function openEmbedded(settings: Settings, events: StoreEvents, acceptsRoll
       // The embedded ledger itself writes what it decided during an outage.
       reconciler: null,
       outage: outages.present,
+      replicaTrouble: () => [],
       applyChanges: () => ledger.applyChanges(),
       close: async () => {
         pepperWatch.close();

@@ -1,6 +1,6 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client';
 import { CONNECTIONS_DROPPED, type Shortage } from './connection-metrics.ts';
-import { AUDIT_FAILURES, WORKERS_LOST, WORKERS_STUCK } from './metrics.ts';
+import { AUDIT_FAILURES, CHANGES_LOST, WORKERS_LOST, WORKERS_STUCK } from './metrics.ts';
 
 /** All metrics of one process at one moment, as plain data. */
 export type Snapshot = readonly object[];
@@ -21,6 +21,7 @@ const NOT_SUMMED: readonly (readonly [RegExp, string])[] = [
   [/_info$/, 'max'],
   [/_mismatch$/, 'max'],
   [/_difference_seconds$/, 'max'],
+  [/_away$/, 'max'],
 ];
 
 /**
@@ -34,6 +35,7 @@ export class JoinedMetrics {
   readonly #lost: Counter;
   readonly #stuck: Counter;
   readonly #auditFailures: Counter;
+  readonly #changesLost: Counter;
   #ended: Promise<Snapshot> = Promise.resolve([]);
 
   constructor() {
@@ -43,6 +45,7 @@ export class JoinedMetrics {
     this.#lost = new Counter({ ...WORKERS_LOST, registers });
     this.#stuck = new Counter({ ...WORKERS_STUCK, registers });
     this.#auditFailures = new Counter({ ...AUDIT_FAILURES, registers });
+    this.#changesLost = new Counter({ ...CHANGES_LOST, registers });
   }
 
   /** The supervisor closed a connection without a response: too many connections, or too few file descriptors left. */
@@ -63,6 +66,11 @@ export class JoinedMetrics {
   /** An operator's change was not recorded, or its outcome was not. */
   auditFailed(): void {
     this.#auditFailures.inc();
+  }
+
+  /** The store has lost acknowledged changes. */
+  changesLost(): void {
+    this.#changesLost.inc();
   }
 
   /** Keeps the last counts of a process that has ended. */

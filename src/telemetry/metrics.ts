@@ -20,6 +20,8 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, Set
   storeFailed(): void;
   /** The record of an operator's change is missing or lacks the outcome. */
   auditFailed(): void;
+  /** The store has lost acknowledged changes. */
+  changesLost(): void;
   logLineDropped(): void;
 }
 
@@ -36,6 +38,8 @@ export interface Gauges {
   readonly isPepperWrong?: () => boolean;
   /** By how many milliseconds the clocks of the store and of this machine differ. */
   readonly storeClockDiffersByMs?: () => number;
+  /** How many replicas of the store are away or behind. */
+  readonly replicasAway?: () => number;
   /** When the certificate in force expires, in Unix milliseconds; null or absent without TLS. */
   readonly certificateExpiresAtMs?: () => number | null;
   /** The versions of the settings and plans in force. */
@@ -68,6 +72,11 @@ export const AUDIT_FAILURES = {
   name: 'tollgate_audit_failures_total',
   help: 'Changes by operators that are not recorded, or not as they ended.',
 };
+/** Like those: the process that serves the admin API makes the changes. */
+export const CHANGES_LOST = {
+  name: 'tollgate_changes_lost_total',
+  help: 'Times that the store had lost changes to keys and bans that this gateway had acknowledged.',
+};
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx'];
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 /** An admitted request that leaves at most this fraction of its window is near the limit. */
@@ -91,6 +100,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     'Calls to the store that failed or were late.',
   );
   const auditFailures = counter(registry, AUDIT_FAILURES.name, AUDIT_FAILURES.help);
+  const changesLost = counter(registry, CHANGES_LOST.name, CHANGES_LOST.help);
   const logDrops = counter(registry, 'tollgate_log_lines_dropped_total', 'Log lines dropped because nobody took them.');
   const unparsed = new Counter({
     name: 'tollgate_unparsed_requests_total',
@@ -115,6 +125,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     retried: (upstream, outcome) => retries.inc({ upstream, outcome }),
     storeFailed: () => storeFailures.inc(),
     auditFailed: () => auditFailures.inc(),
+    changesLost: () => changesLost.inc(),
     ...outageMetrics(registry),
     logLineDropped: () => logDrops.inc(),
   };
@@ -230,7 +241,7 @@ function counter(registry: Registry, name: string, help: string): Counter {
 }
 
 function addGauges(registry: Registry, gauges: Gauges): void {
-  const { connections, inFlight, upstreams, store, isPepperWrong, storeClockDiffersByMs } = gauges;
+  const { connections, inFlight, upstreams, store, isPepperWrong, storeClockDiffersByMs, replicasAway } = gauges;
   gauge(registry, 'tollgate_connections', 'Client connections that are open.', connections);
   gauge(registry, 'tollgate_in_flight', 'Requests that have not ended.', inFlight);
   gauge(registry, 'tollgate_store_up', '1 while the store answers, 0 while it is away.', store);
@@ -242,6 +253,12 @@ function addGauges(registry: Registry, gauges: Gauges): void {
     'tollgate_store_clock_difference_seconds',
     'By how much the clock of the store and that of this machine differ.',
     () => (storeClockDiffersByMs?.() ?? 0) / 1_000,
+  );
+  gauge(
+    registry,
+    'tollgate_replicas_away',
+    'Replicas of the store that are away or behind. Meanwhile no change to a key is acknowledged.',
+    () => replicasAway?.() ?? 0,
   );
   gauge(registry, 'tollgate_workers', 'Processes that serve.', () => 1);
   new Gauge({

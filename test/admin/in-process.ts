@@ -68,7 +68,7 @@ export async function adminApiWith(
   if (tokensFile !== null) await writeFile(tokensFile, JSON.stringify(viewers), { mode: 0o600 });
   const access = await openAdminAccess({ ...settings.admin, tokensFile }, { logger, hasSignInLinks: false });
   atEnd(() => access.close());
-  const telemetry = { logger, auditFailed: () => failures++ };
+  const telemetry = { logger, auditFailed: () => failures++, changesLost: () => {} };
   const inForce = { ...configuration, settings, refusal: null };
   const surroundings = { env: {}, live: null };
   const server = createServer(adminApiOn(inForce, async () => stores, access, telemetry, surroundings));

@@ -10,7 +10,9 @@ test('a command whose change a failover may undo has failed, and says on standar
   const terminal = { env: {}, out: () => {}, error: (text: string) => void told.push(text), isTerminal: false };
   expect([exitCodeOf(DURABLE, terminal), told]).toEqual([0, []]);
   expect(exitCodeOf({ kind: 'unknown', settled: Promise.resolve('given_up') }, terminal)).toBe(1);
-  expect(told.join('')).toMatch(/^It was done, but Redis has not confirmed .* a failover may undo it\..*\n$/);
+  expect(told.join('')).toMatch(
+    /^It was done and is in force, but .* a failover may undo it\. .*`tollgate doctor`.*\n$/,
+  );
 });
 
 test('a line whose key a failover may undo is told apart from those that are imported for good', async () => {

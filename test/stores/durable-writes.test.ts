@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Durability, MadeOnce } from '../../src/admit/ledger.ts';
@@ -6,13 +7,14 @@ import { deleted, edited, revoked, rotated } from '../../src/operations/key-chan
 import {
   DurableWrites,
   type DurableWritesOptions,
-  type ReplicaLink,
-  Replication,
+  type LostChanges,
+  type WriteKind,
 } from '../../src/stores/redis/durable-writes.ts';
 import { madeAgain } from '../../src/stores/redis/key-writes.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { type ReplicaLink, Replication } from '../../src/stores/redis/replication.ts';
 import { someKey } from '../identify/some-key.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
@@ -122,6 +124,27 @@ describe('a change that no replica has acknowledged', () => {
     expect(await settled(durability)).toBe('durable');
     expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
     await eventually(() => expect(told).toContain(key.id));
+  });
+
+  test('is made again however many changes are refused meanwhile (reliability 235)', async () => {
+    const { keys, key, maker, durability } = await changed((before) => revoked(before, 5));
+    const records = Array.from({ length: 1_100 }, (_, i) => ({ id: `refused ${i}`, revision: 1, text: '{}' }));
+    const options = { number: null, keep: 9, isLasting: false };
+    await Promise.all(records.map((record) => maker.audit.put(record, options)));
+    await undo(key.id, key);
+    expect(await settled(durability)).toBe('durable');
+    expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
+  });
+
+  test('is kept however often it is asked for, and displaces no other (reliability 235)', async () => {
+    const { keys, key, maker, durability } = await changed((before) => ({ ...before, plan: 'business' }));
+    const again = async () =>
+      (await maker.keys.update(key.id, (before) => ({ ...before, plan: 'business' })))!.durability;
+    const answers = await Promise.all(Array.from({ length: 1_100 }, again));
+    expect(new Set(answers.map(({ kind }) => kind))).toEqual(new Set(['unknown']));
+    await undo(key.id, key);
+    expect(await settled(durability)).toBe('durable');
+    expect((await keys.get(key.id))!.plan).toBe('business');
   });
 
   test('is not made again over a later change that took it back', async () => {
@@ -275,11 +298,12 @@ describe('a change that no replica has acknowledged', () => {
     expect(await ledger.topUp('day', day, 4, 'one')).toEqual({ kind: 'repeated', durability: { kind: 'durable' } });
   });
 
-  test('is given up after a while, and so is the oldest of too many', async () => {
+  test('is given up if no server can be asked for too long, unless it is a revocation; and so is the oldest of too many of its kind', async () => {
     const redis = new Redis(primary.url);
     atEnd(() => redis.disconnect());
-    const write = (about: string) => ({
+    const write = (about: string, kind: WriteKind = 'change') => ({
       about,
+      kind,
       remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
         await (await linkOf(about)).set(`tg:test:${about}`, 1, 'PX', 5_000);
         return 'there' as const;
@@ -290,12 +314,24 @@ describe('a change that no replica has acknowledged', () => {
       atEnd(() => writes.close());
       return writes;
     };
-    expect(await settlementOf(await open({ keptMs: 200 }).settle(write('a')))).toBe('given_up');
+    const unseen = (kind: WriteKind) => ({ ...write('a', kind), remake: () => Promise.reject(new Error('away')) });
+    const short = open({ keptUnseenMs: 200 });
+    const [change, revocation] = [short.settle(unseen('change')), short.settle(unseen('revocation'))];
+    expect(await settlementOf(await change)).toBe('given_up');
+    const isKept = Promise.race([settlementOf(await revocation), Promise.resolve('kept')]);
+    expect(await isKept).toBe('kept');
     const full = open({});
+    const first = full.settle(write('first', 'revocation'));
     const all = Array.from({ length: 1_001 }, (_, i) => full.settle(write(String(i))));
-    expect(await settlementOf(await all[0]!)).toBe('given_up');
+    const records = Array.from({ length: 1_001 }, (_, i) => full.settle(write(`record ${i}`, 'record')));
+    expect(await Promise.all([all[0]!, records[0]!].map(async (one) => settlementOf(await one)))).toEqual([
+      'given_up',
+      'given_up',
+    ]);
+    const others = [first, all[1]!, records[1]!].map(async (one) => settlementOf(await one));
+    expect(await Promise.race([...others, Promise.resolve('kept')])).toBe('kept');
     full.close();
-    expect(await settlementOf(await all[1_000]!)).toBe('given_up');
+    expect(await Promise.all(others)).toEqual(['given_up', 'given_up', 'given_up']);
   });
 
   test('waits for no more replicas than the settings say', async () => {
@@ -307,7 +343,7 @@ describe('a change that no replica has acknowledged', () => {
       atEnd(() => replication.drop());
       const link = await replication.of('x');
       await link.set('tg:test:x', 1, 'PX', 5_000);
-      return replication.isDurable(link, 50);
+      return replication.round(50).isAcknowledged(link);
     };
     expect([await isDurable('all'), await isDurable(1), await isDurable(0)]).toEqual([false, false, true]);
   });
@@ -328,6 +364,45 @@ describe('a server by itself', () => {
     await eventually(isAlone);
     const { keys } = await gatewayOn(old.url, { durableWithinMs: 200 });
     expect((await keys.create(someKey().key)).kind).toBe('unknown');
+  });
+});
+
+describe('a store that has lost acknowledged changes (reliability 236)', () => {
+  test.each([
+    { replicas: 'all' as const, what: 'waits for all replicas' },
+    { replicas: 0, what: 'waits for none' },
+  ])('is reported once by a gateway that $what, which makes its revocations again', async ({ replicas }) => {
+    const server = await privateRedis();
+    const losses: LostChanges[] = [];
+    const { redis, circuit, changes, keys } = await gatewayOn(server.url);
+    const writes = new DurableWrites({ redis, replicas, timeoutMs: 2_000, onLoss: (loss) => losses.push(loss) });
+    atEnd(() => writes.close());
+    const maker = new RedisKeys({ redis, circuit, publish: (change) => changes.publish(change), writes });
+    const { key } = someKey();
+    await maker.create(key);
+    expect((await maker.update(key.id, (before) => revoked(before, 5)))!.durability.kind).toBe('durable');
+    // As a crash leaves it that has lost the revocation.
+    const operator = (...words: [string, ...(string | number)[]]) => redisCommand(server.url, ...words);
+    const acknowledged = Number(await operator('GET', keyspace.changes));
+    await operator('SET', keyspace.apiKey(key.id), JSON.stringify(key));
+    await operator('DEL', keyspace.changesTo(key.id));
+    await operator('SET', keyspace.changes, 1);
+    await eventually(() => expect(losses).toHaveLength(1));
+    expect(losses[0]!.count).toBe(1);
+    expect(losses[0]!.acknowledged).toBeGreaterThan(1);
+    expect(losses[0]!.acknowledged).toBeLessThanOrEqual(acknowledged);
+    await eventually(async () => (await keys.get(key.id))!.revokedAtMs === 5);
+    // Its own changes raise the number again; what was lost is not reported twice.
+    const other = someKey().key;
+    await maker.create(other);
+    await delay(1_500);
+    expect(losses).toHaveLength(1);
+    // An operator who empties the store gets back nothing.
+    await maker.update(other.id, (before) => revoked(before, 5));
+    await redisCommand(asOperator(server.url), 'FLUSHALL');
+    await eventually(() => expect(losses).toHaveLength(2));
+    await delay(1_000);
+    expect(await keys.get(other.id)).toBeNull();
   });
 });
 
@@ -354,9 +429,9 @@ describe('WAITAOF', () => {
   test('decides where the server has it and writes an append-only file', async () => {
     const it = await replication();
     const [synced, not] = [linkWith(() => [1, 0]), linkWith(() => [0, 0])];
-    expect(await it.isDurable(synced.link, 500)).toBe(true);
+    expect(await it.round(500).isAcknowledged(synced.link)).toBe(true);
     expect(synced.asked).toEqual([['WAITAOF', 1, 0, expect.any(Number)]]);
-    expect(await it.isDurable(not.link, 500)).toBe(false);
+    expect(await it.round(500).isAcknowledged(not.link)).toBe(false);
   });
 
   test('is done without where the server does not know it, and asked for once', async () => {
@@ -364,7 +439,8 @@ describe('WAITAOF', () => {
     const { link, asked } = linkWith(() => {
       throw new Error("ERR unknown command 'WAITAOF', with args beginning with: '1' '0'");
     });
-    expect([await it.isDurable(link, 500), await it.isDurable(link, 500)]).toEqual([true, true]);
+    const ask = () => it.round(500).isAcknowledged(link);
+    expect([await ask(), await ask()]).toEqual([true, true]);
     expect(asked).toHaveLength(1);
   });
 });

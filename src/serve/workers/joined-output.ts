@@ -222,6 +222,7 @@ export function joinReadiness(
   draining: boolean,
 ): Readiness & { readonly workers: readonly WorkerReport[] } {
   const badness = ({ store }: Readiness) => STORE_STATES.indexOf(store);
+  const replicas = [...new Set(answers.flatMap((answer) => answer.replicas ?? []))];
   const [worst] = answers.toSorted((a, b) => badness(a) - badness(b));
   return {
     store: 'never_reached',
@@ -229,6 +230,7 @@ export function joinReadiness(
     ...(answers.some(({ settings }) => settings === 'refused') ? { settings: 'refused' } : {}),
     ...(answers.some(({ pepper }) => pepper === 'mismatch') ? { pepper: 'mismatch' } : {}),
     ...(answers.some(({ clock }) => clock === 'differs') ? { clock: 'differs' } : {}),
+    ...(replicas.length > 0 ? { replicas } : {}),
     ...(answers.some(({ memory }) => memory === 'short') ? { memory: 'short' } : {}),
     ...(answers.some(({ certificate }) => certificate === 'missing') ? { certificate: 'missing' } : {}),
     ready: !draining && answers.some(({ ready }) => ready),

@@ -94,7 +94,11 @@ export async function supervise(
     log,
     configuration: inForce,
   });
-  const telemetry = { logger: log.logger, auditFailed: () => metrics.auditFailed() };
+  const telemetry = {
+    logger: log.logger,
+    auditFailed: () => metrics.auditFailed(),
+    changesLost: () => metrics.changesLost(),
+  };
   const publicPort: { current?: AddressInfo } = {};
   const draining = { hasBegun: true };
   const adminApi = adminApiAlone(live, access, telemetry, (store) => {

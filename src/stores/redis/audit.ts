@@ -9,8 +9,9 @@ import {
   type Refusal,
 } from '../../operations/audit-store.ts';
 import type { RedisClient } from './connection.ts';
-import type { DurableWrites, LastingWrite, ReplicaLink } from './durable-writes.ts';
+import type { DurableWrites, LastingWrite } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
+import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 
 /** Most numbers that one write goes through to remove records, after `keep` was lowered for example. The next ones go further. */
@@ -147,10 +148,8 @@ export class RedisAudit implements AuditStore {
     const { id, revision, text } = record;
     const put = () => this.#redis.tollgateAudit(keyspace.audit, earlier ?? 0, id, revision, text, keep ?? 0);
     const number = await this.#run(put);
-    // Made again after a failover, the record of a change that was refused meanwhile would say `unknown` for ever.
-    if (keep === null) return number;
-    const acknowledged = this.#writes.settle(putAgain(record, number, keep));
-    if (isLasting) await acknowledged;
+    // Others are not kept: anybody who may send a change that is refused could displace those that must be made again.
+    if (isLasting) await this.#writes.settle(putAgain(record, number, keep));
     return number;
   }
 
@@ -241,6 +240,7 @@ function putAgain({ id, revision, text }: AuditRecord, first: number, keep: numb
   let number = first;
   return {
     about: id,
+    kind: 'record',
     remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
       const link = await linkOf(keyspace.audit);
       const there = Number(await link.eval(PUT_LUA, 1, keyspace.audit, number, id, revision, text, keep ?? 0));

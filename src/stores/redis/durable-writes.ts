@@ -1,14 +1,14 @@
-import { Redis } from 'ioredis';
 import { DURABLE, type Durability, type Settlement } from '../../admit/ledger.ts';
-import { Failure } from '../../failure.ts';
-import { addressOfNode, ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { serverConnector } from './connectors.ts';
+import { keyspace } from './keyspace.ts';
+import { type ReplicaLink, Replication, type ReplicationRound, type WantedReplicas } from './replication.ts';
 
 /** A write that was made, and how to repeat it if a failover has undone it. */
 export interface LastingWrite {
   /** The id of the changed record. Writes to the same record are repeated in their original order. */
   readonly about: string;
+  /** Of each kind a number of its own is kept. A revocation ends access: a key, a secret. */
+  readonly kind: WriteKind;
   /**
    * Repeats the write if the server does not have it. In any case it writes something to each server that holds a part of
    * the write, because WAIT waits for the last write on its own connection. Must be safe to repeat.
@@ -16,7 +16,16 @@ export interface LastingWrite {
    *   replaced it, so it was not made again
    */
   remake(linkOf: (name: string) => Promise<ReplicaLink>): Promise<'there' | 'remade' | 'superseded'>;
+  /**
+   * What is to be made again if the store has lost the write after it was acknowledged; null for nothing. An operator may have
+   * emptied the store, or restored a backup: so nothing is made that is gone altogether.
+   */
+  afterLoss?(): LastingWrite | null;
+  /** Whether this write changed nothing, because an earlier one had left the record as this one wants it. */
+  isCoveredBy?(earlier: LastingWrite): boolean;
 }
+
+export type WriteKind = 'record' | 'change' | 'revocation';
 
 export interface DurableWritesOptions {
   readonly redis: RedisClient;
@@ -24,60 +33,120 @@ export interface DurableWritesOptions {
   readonly replicas: WantedReplicas;
   /** How long a caller waits, milliseconds. */
   readonly timeoutMs: number;
-  /** How long a write that may not be durable is kept, milliseconds; 10 minutes if left out. */
-  readonly keptMs?: number;
+  /** How long a write that is no revocation is kept while no server can be asked about it, milliseconds; 50 minutes if left out. */
+  readonly keptUnseenMs?: number;
+  /** Called when the number of changes in Redis has fallen below one that was acknowledged: acknowledged changes are undone. */
+  readonly onLoss?: (loss: LostChanges) => void;
 }
 
-/** Most writes that are kept; beyond that the oldest is given up. */
-const MOST_KEPT = 1_000;
-const KEPT_MS = 600_000;
+/** The number of changes in Redis, and the number that it had when the last of them was acknowledged. */
+export interface LostChanges {
+  readonly count: number;
+  readonly acknowledged: number;
+}
+
+/** Most writes of a kind that are kept; beyond that the oldest of the kind is given up. */
+const MOST_KEPT: Readonly<Record<WriteKind, number>> = { record: 1_000, change: 1_000, revocation: 5_000 };
+/** Below the hour for which the store knows the id of a change (`REMEMBERED_MS`): later, it could be made over a newer one. */
+const KEPT_UNSEEN_MS = 3_000_000;
+/** A write that waits for a replica is repeated this often, so that the store does not forget the ids of changes. */
+const REFRESH_MS = 600_000;
+/** For so long, and so many, acknowledged revocations are made again if the store has lost them. */
+const REMEMBERED_MS = 600_000;
+const MOST_REMEMBERED = 1_000;
 const ROUND_PAUSE_MS = 250;
+/** While every write waits for a replica that is away, and after many rounds without a new write. */
+const LONG_PAUSE_MS = 2_000;
+const MOST_SHORT = 80;
+/** How often the number of changes is compared with the acknowledged one. */
+const COMPARE_EVERY_MS = 1_000;
 /** Longest wait for the replicas of one server in a round. The next round may find another primary. */
 const ROUND_MS = 2_000;
 /** Added to that, because a stopped server does not keep the deadline of its own WAIT. */
 const GRACE_MS = 500;
 
-interface Pending {
+/** A write that is kept, to be made again if a failover undoes it. */
+interface Kept {
   readonly write: LastingWrite;
-  readonly sinceMs: number;
+  readonly settled: Promise<Settlement>;
+  /** After the first call nothing happens. */
   settle(settlement: Settlement): void;
+  /** Fulfilled when it is known that the write will not be settled in time. */
+  readonly postponed: Promise<void>;
+  postpone(): void;
+  isAcknowledged: boolean;
+  /** When a server was last seen to have it. */
+  seenAtMs: number;
+  /** For each name that the write uses, the history (`Standing`) of the server that had it then; null: not seen yet. */
+  histories: ReadonlyMap<string, string | null> | null;
 }
 
 /**
  * Delays the acknowledgement of a write until it is on all replicas, and repeats the write if a failover has undone it.
  *
- * A primary that has been replaced accepts writes for more than a second and then discards them. Without this class, a
- * key whose revocation was acknowledged could work again.
+ * A primary that has been replaced accepts writes for more than a second and then discards them, and a replica that was away
+ * may be promoted before it has the writes made meanwhile. Without this class, a key whose revocation was acknowledged could
+ * work again.
  *
- * Writes that are not settled are processed in rounds: each round repeats the missing writes, and one WAIT on each primary
- * serves all of them. So many simultaneous changes cost no more than one.
+ * Writes that are not on all replicas are processed in rounds: each round repeats the missing writes, and one WAIT on each
+ * primary serves all of them. So many simultaneous changes cost no more than one. While a replica is away, a round only asks
+ * whether it is back, and whether another server has taken over.
  */
 export class DurableWrites {
+  readonly #redis: RedisClient;
   readonly #replication: Replication;
   readonly #isOff: boolean;
   readonly #timeoutMs: number;
-  readonly #keptMs: number;
-  readonly #pending = new Set<Pending>();
+  readonly #keptUnseenMs: number;
+  readonly #onLoss: (loss: LostChanges) => void;
+  /** In the order in which they were made. */
+  readonly #kept = new Set<Kept>();
+  readonly #keptOf: Readonly<Record<WriteKind, Set<Kept>>> = {
+    record: new Set(),
+    change: new Set(),
+    revocation: new Set(),
+  };
+  /** Revocations that are on all replicas, oldest first. */
+  readonly #remembered: { readonly write: LastingWrite; readonly atMs: number }[] = [];
+  /** The highest number of changes that was acknowledged; 0 before the first. */
+  #acknowledged = 0;
+  #comparing: NodeJS.Timeout | null = null;
   #isRunning = false;
   #isClosed = false;
+  #hasNew = false;
   #wakeUp: (() => void) | null = null;
 
-  constructor({ redis, replicas, timeoutMs, keptMs = KEPT_MS }: DurableWritesOptions) {
+  constructor({ redis, replicas, timeoutMs, keptUnseenMs = KEPT_UNSEEN_MS, onLoss = () => {} }: DurableWritesOptions) {
+    this.#redis = redis;
     this.#replication = new Replication({ client: redis, wanted: replicas });
     this.#isOff = replicas === 0;
     this.#timeoutMs = timeoutMs;
-    this.#keptMs = keptMs;
+    this.#keptUnseenMs = keptUnseenMs;
+    this.#onLoss = onLoss;
+    // After a failover, what it has undone is made again at once.
+    redis.on('ready', () => {
+      this.#wakeUp?.();
+      void this.#compare();
+    });
   }
 
-  /** Waits until a write is durable, at most for the timeout. Never rejects. */
+  /** Waits until a write is acknowledged, at most for the timeout. Never rejects. */
   settle(write: LastingWrite): Promise<Durability> {
-    if (this.#isOff) return Promise.resolve(DURABLE);
+    if (this.#isOff) {
+      this.#remember(write);
+      void numberOf(this.#redis).then((number) => this.#acknowledge(number));
+      return Promise.resolve(DURABLE);
+    }
     return new Promise((resolve) => {
-      const settled = new Promise<Settlement>((settle) => this.#add({ write, sinceMs: performance.now(), settle }));
-      const timer = setTimeout(() => resolve({ kind: 'unknown', settled }), this.#timeoutMs);
-      settled.then((settlement) => {
+      // An operator may repeat a change until it is acknowledged. That must not displace others.
+      const kept = this.#coveringOf(write) ?? this.#keep(write);
+      const unknown = () => resolve({ kind: 'unknown', settled: kept.settled });
+      const timer = setTimeout(unknown, this.#timeoutMs);
+      kept.postponed.then(unknown);
+      kept.settled.then((settlement) => {
         clearTimeout(timer);
-        resolve(settlement === 'durable' ? DURABLE : { kind: 'unknown', settled });
+        if (settlement === 'durable') resolve(DURABLE);
+        else unknown();
       });
     });
   }
@@ -85,296 +154,221 @@ export class DurableWrites {
   /** Gives up the writes that are not settled. */
   close(): void {
     this.#isClosed = true;
+    if (this.#comparing !== null) clearInterval(this.#comparing);
     this.#replication.drop();
-    for (const pending of [...this.#pending]) this.#end(pending, 'given_up');
+    for (const kept of [...this.#kept]) this.#end(kept, 'given_up');
     this.#wakeUp?.();
   }
 
-  #add(pending: Pending): void {
+  #coveringOf(write: LastingWrite): Kept | null {
+    if (write.isCoveredBy === undefined) return null;
+    const last = [...this.#kept].findLast((kept) => kept.write.about === write.about);
+    return last !== undefined && write.isCoveredBy(last.write) ? last : null;
+  }
+
+  #keep(write: LastingWrite): Kept {
+    const { promise: settled, resolve: settle } = Promise.withResolvers<Settlement>();
+    const { promise: postponed, resolve: postpone } = Promise.withResolvers<void>();
+    const seenAtMs = performance.now();
+    const kept = { write, settled, settle, postponed, postpone, isAcknowledged: false, seenAtMs, histories: null };
     if (this.#isClosed) {
-      pending.settle('given_up');
-      return;
+      settle('given_up');
+      return kept;
     }
-    const [oldest] = this.#pending;
-    if (oldest !== undefined && this.#pending.size >= MOST_KEPT) this.#end(oldest, 'given_up');
-    this.#pending.add(pending);
+    const alike = this.#keptOf[write.kind];
+    const [oldest] = alike;
+    if (oldest !== undefined && alike.size >= MOST_KEPT[write.kind]) this.#end(oldest, 'given_up');
+    alike.add(kept);
+    this.#kept.add(kept);
+    this.#hasNew = true;
     this.#wakeUp?.();
     if (!this.#isRunning) void this.#run();
+    return kept;
   }
 
-  #end(pending: Pending, settlement: Settlement): void {
-    if (this.#pending.delete(pending)) pending.settle(settlement);
+  #end(kept: Kept, settlement: Settlement): void {
+    this.#kept.delete(kept);
+    this.#keptOf[kept.write.kind].delete(kept);
+    kept.settle(settlement);
   }
 
   async #run(): Promise<void> {
     this.#isRunning = true;
     // The writes of one turn of the event loop go into one round.
     await new Promise((resolve) => setImmediate(resolve));
-    while (this.#pending.size > 0) {
-      const batch = [...this.#pending];
-      await this.#round(batch);
-      const nowMs = performance.now();
-      for (const pending of batch) if (nowMs - pending.sinceMs > this.#keptMs) this.#end(pending, 'given_up');
-      if (batch.some((pending) => this.#pending.has(pending))) await this.#pause();
+    let fruitless = 0;
+    while (this.#kept.size > 0) {
+      this.#hasNew = false;
+      const pauseMs = await this.#round([...this.#kept]);
+      this.#giveUpUnseen();
+      // Revocations are kept through an outage of any length.
+      fruitless = this.#hasNew ? 0 : fruitless + 1;
+      if (this.#kept.size > 0 && !this.#hasNew) await this.#pause(fruitless > MOST_SHORT ? LONG_PAUSE_MS : pauseMs);
     }
     this.#isRunning = false;
   }
 
-  async #round(batch: readonly Pending[]): Promise<void> {
+  /** @returns the pause until the next round, milliseconds */
+  async #round(batch: readonly Kept[]): Promise<number> {
     const roundMs = Math.min(this.#timeoutMs, ROUND_MS);
     const late = setTimeout(() => this.#replication.drop(), roundMs + GRACE_MS);
     late.unref();
+    const round = this.#replication.round(roundMs);
     try {
-      const links = new Map<Pending, ReadonlySet<ReplicaLink>>();
+      // First, so that on a connection that the writes use too, one WAIT serves it as well.
+      const counted = this.#count();
+      const used = new Map<Kept, ReadonlySet<ReplicaLink>>();
+      let waiting = 0;
       const remade = [...Map.groupBy(batch, ({ write }) => write.about).values()].map(async (group) => {
-        for (const pending of group) {
-          const used = await this.#remake(pending);
-          if (used === null) return;
-          links.set(pending, used);
+        for (const kept of group) {
+          if (await this.#waitsForReplica(kept, round)) waiting++;
+          else {
+            const links = await this.#remake(kept, round);
+            if (links === null) return;
+            used.set(kept, links);
+          }
         }
       });
       await Promise.all(remade);
-      const all = new Set([...links.values()].flatMap((used) => [...used]));
-      const durable = new Set<ReplicaLink>();
-      await Promise.all(
-        [...all].map(async (link) => {
-          if (await this.#replication.isDurable(link, roundMs).catch(() => false)) durable.add(link);
-        }),
-      );
-      for (const [pending, used] of links) {
-        if ([...used].every((link) => durable.has(link) && link.status === 'ready')) this.#end(pending, 'durable');
-      }
+      void counted.then(async (count) => {
+        const isSafe = count !== null && (await round.isAcknowledged(count.link).catch(() => false));
+        if (isSafe) this.#acknowledge(count.number);
+      });
+      await Promise.all([...used].map(([kept, links]) => this.#settleIfSafe(kept, links, round)));
       // A connection may lead to a former primary: the next round looks up the primaries again.
-      if (durable.size < all.size || links.size < batch.length) this.#replication.drop();
+      if (batch.some((kept) => this.#kept.has(kept))) this.#replication.drop();
+      return waiting === batch.length ? LONG_PAUSE_MS : ROUND_PAUSE_MS;
     } finally {
       clearTimeout(late);
     }
   }
 
+  /** Whether nothing can be done: the same servers as before have the write, and one of them lacks a replica. */
+  async #waitsForReplica(kept: Kept, round: ReplicationRound): Promise<boolean> {
+    const { histories, seenAtMs, isAcknowledged } = kept;
+    if (histories === null || performance.now() - seenAtMs > REFRESH_MS) return false;
+    const needsAll = isAcknowledged || this.#replication.wanted === 'all';
+    let lacksReplica = false;
+    for (const [name, before] of histories) {
+      const standing = await this.#replication
+        .of(name)
+        .then((link) => round.standingOf(link))
+        .catch(() => null);
+      if (standing === null || before === null || !standing.isPrimary || standing.history !== before) return false;
+      if (standing.away.length > 0 && needsAll) lacksReplica = true;
+    }
+    return lacksReplica;
+  }
+
   /** @returns the connections used; null if an error occurred, so that later writes to the same record must wait too */
-  async #remake(pending: Pending): Promise<ReadonlySet<ReplicaLink> | null> {
+  async #remake(kept: Kept, round: ReplicationRound): Promise<ReadonlySet<ReplicaLink> | null> {
     const used = new Set<ReplicaLink>();
+    const histories = new Map<string, string | null>();
     try {
-      const outcome = await pending.write.remake(async (name) => {
+      const outcome = await kept.write.remake(async (name) => {
         const link = await this.#replication.of(name);
+        const { isPrimary, history, away } = await round.standingOf(link);
+        histories.set(name, isPrimary ? history : null);
+        // Such a replica will not be back in time.
+        if (this.#replication.wanted === 'all' && away.some(({ isDown }) => isDown)) kept.postpone();
         used.add(link);
         return link;
       });
-      if (outcome === 'superseded') this.#end(pending, 'superseded');
+      if (outcome === 'superseded') this.#end(kept, 'superseded');
+      kept.histories = histories;
+      kept.seenAtMs = performance.now();
       return used;
     } catch {
       return null;
     }
   }
 
-  /** Waits until the next round is due or another write arrives. */
-  #pause(): Promise<void> {
+  async #settleIfSafe(kept: Kept, links: ReadonlySet<ReplicaLink>, round: ReplicationRound): Promise<void> {
+    const areAll = async (ask: (link: ReplicaLink) => Promise<boolean>) =>
+      (await Promise.all([...links].map((link) => ask(link).catch(() => false)))).every(Boolean) &&
+      [...links].every(({ status }) => status === 'ready');
+    if (!this.#kept.has(kept) || !(await areAll((link) => round.isAcknowledged(link)))) return;
+    kept.isAcknowledged = true;
+    kept.settle('durable');
+    if (!(await areAll((link) => round.isEverywhere(link)))) return;
+    this.#end(kept, 'durable');
+    this.#remember(kept.write);
+  }
+
+  #giveUpUnseen(): void {
+    const beforeMs = performance.now() - this.#keptUnseenMs;
+    for (const kept of [...this.#kept])
+      if (kept.seenAtMs < beforeMs && kept.write.kind !== 'revocation') this.#end(kept, 'given_up');
+  }
+
+  /** Reads the number of changes, and writes it, so that a WAIT afterwards says whether it is safe. Null: it cannot be read. */
+  async #count(): Promise<{ readonly link: ReplicaLink; readonly number: number } | null> {
+    const acknowledged = this.#acknowledged;
+    try {
+      const link = await this.#replication.of(keyspace.changes);
+      const number = Number(await link.incrby(keyspace.changes, 0));
+      this.#notice(number, acknowledged);
+      return { link, number };
+    } catch {
+      return null;
+    }
+  }
+
+  #acknowledge(number: number | null): void {
+    if (this.#isClosed || number === null || !Number.isSafeInteger(number)) return;
+    this.#acknowledged = Math.max(this.#acknowledged, number);
+    this.#comparing ??= setInterval(() => void this.#compare(), COMPARE_EVERY_MS);
+    this.#comparing.unref();
+  }
+
+  /** The number may have been acknowledged while the question was under way, so it is compared with the one before. */
+  async #compare(): Promise<void> {
+    const acknowledged = this.#acknowledged;
+    if (acknowledged === 0 || this.#isClosed) return;
+    const number = await numberOf(this.#redis);
+    if (number !== null) this.#notice(number, acknowledged);
+  }
+
+  /**
+   * Fault: the store has lost acknowledged changes: a replica came back without its data and was promoted, a crash lost the last
+   * second, or a backup was restored. The revocations that this process remembers are made again.
+   */
+  #notice(count: number, acknowledged: number): void {
+    if (this.#isClosed || !(count < Math.min(acknowledged, this.#acknowledged))) return;
+    this.#acknowledged = count;
+    this.#onLoss({ count, acknowledged });
+    for (const { write } of this.#remembered.splice(0)) {
+      const again = write.afterLoss?.();
+      if (again) this.#keep(again);
+    }
+  }
+
+  #remember(write: LastingWrite): void {
+    if (write.kind !== 'revocation') return;
+    const nowMs = performance.now();
+    this.#remembered.push({ write, atMs: nowMs });
+    const first = this.#remembered.findIndex(({ atMs }) => nowMs - atMs < REMEMBERED_MS);
+    this.#remembered.splice(0, Math.max(first, this.#remembered.length - MOST_REMEMBERED));
+  }
+
+  /** Waits until the next round is due, another write arrives or the connection is new. */
+  #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const wakeUp = () => {
         clearTimeout(timer);
         this.#wakeUp = null;
         resolve();
       };
-      const timer = setTimeout(wakeUp, ROUND_PAUSE_MS);
+      const timer = setTimeout(wakeUp, ms);
       timer.unref();
       this.#wakeUp = wakeUp;
     });
   }
 }
 
-/** How many replicas must have a write before it counts as durable: all, or a number (all, if there are fewer). */
-type WantedReplicas = 'all' | number;
-
-/**
- * One connection to one server. It never reconnects, so that a write and the WAIT after it reach the same server. A new
- * connection might lead to another server.
- */
-export type ReplicaLink = Redis;
-
-/** A replica that the Sentinels have not reached for this long can no longer be promoted. */
-const AWAY_MS = 60_000;
-
-/** A connection fails at once if it cannot be made, and no command waits for it. */
-const ONCE = {
-  lazyConnect: true,
-  enableOfflineQueue: false,
-  maxRetriesPerRequest: 0,
-  retryStrategy: () => null,
-  sentinelRetryStrategy: () => null,
-  reconnectOnError: () => false,
-  // The main client has one, and emits `ready` after a failover.
-  failoverDetector: false,
-  replyMapping: 'legacy',
-} as const;
-
-/**
- * Finds out whether writes have reached the replicas of the servers behind a client. It has its own connections to the
- * primaries, because WAIT delays all later commands on its connection, and requests wait for those of the main client.
- */
-export class Replication {
-  readonly #client: RedisClient;
-  readonly #wanted: WantedReplicas;
-  readonly #links = new Map<string, Promise<ReplicaLink>>();
-  readonly #made = new Set<ReplicaLink>();
-  readonly #withoutWaitAof = new WeakSet<ReplicaLink>();
-
-  constructor({ client, wanted }: { readonly client: RedisClient; readonly wanted: WantedReplicas }) {
-    this.#client = client;
-    this.#wanted = wanted;
-    // After a failover the server may be another one. A connection to the former primary would wait for replicas it has lost.
-    client.on('ready', () => this.drop());
-  }
-
-  /** A connection to the primary that holds a name in Redis. Rejects if it cannot be made. */
-  async of(name: string): Promise<ReplicaLink> {
-    const client = this.#client;
-    const address = client instanceof ClusterClient ? client.primaryOf(name) : '';
-    const node = client instanceof ClusterClient ? client.nodeAt(address ?? '') : client;
-    if (address === null || node === null) throw new Failure('store_unavailable', 'No primary is known for this name.');
-    const known = this.#links.get(address);
-    if (known !== undefined) return known;
-    const link = new Redis({ ...node.options, ...ONCE });
-    // The failing commands report the error.
-    link.on('error', () => {});
-    this.#made.add(link);
-    link.on('end', () => {
-      this.#made.delete(link);
-      if (this.#links.get(address) === connected) this.#links.delete(address);
-    });
-    const connected = link.connect().then(
-      () => link,
-      (error) => {
-        this.#forget(address, connected, link);
-        throw error;
-      },
-    );
-    this.#links.set(address, connected);
-    return connected;
-  }
-
-  #forget(address: string, connected: Promise<ReplicaLink>, link: ReplicaLink): void {
-    if (this.#links.get(address) === connected) this.#links.delete(address);
-    this.#made.delete(link);
-    link.disconnect();
-  }
-
-  /** Closes the connections and rejects their commands. The next connections are made to the primaries of that time. */
-  drop(): void {
-    this.#links.clear();
-    for (const link of this.#made) link.disconnect();
-    if (this.#client instanceof ClusterClient) this.#client.refreshSoon();
-  }
-
-  /**
-   * Whether all writes on a link so far survive, whichever server becomes the next primary.
-   *
-   * Every replica must have them, because any of them may be promoted. The Sentinels and the cluster still count a replica
-   * that has just been promoted, and it no longer acknowledges anything to the old primary. So writes that the old primary
-   * accepts in its last second never count as durable. A replica that acknowledged before its promotion has the write.
-   */
-  async isDurable(link: ReplicaLink, withinMs: number): Promise<boolean> {
-    const untilMs = performance.now() + withinMs;
-    // WAIT with a timeout of 0 waits for ever.
-    const leftMs = () => Math.max(Math.ceil(untilMs - performance.now()), 1);
-    const [replication, persistence] = await Promise.all([infoOf(link, 'replication'), infoOf(link, 'persistence')]);
-    if (replication !== null && !/^role:master\r?$/m.test(replication)) return false;
-    const replicas = Math.max(connectedTo(replication ?? ''), await this.#others(link, replication));
-    const needed = this.#wanted === 'all' ? replicas : Math.min(this.#wanted, replicas);
-    if (needed > 0 && Number(await link.call('WAIT', needed, leftMs())) < needed) return false;
-    return !/^aof_enabled:1\r?$/m.test(persistence ?? '') || this.#isOnDisk(link, leftMs());
-  }
-
-  /** Whether the primary's append-only file is on disk. Before Redis 7.2, which has WAITAOF, this cannot be known: true. */
-  async #isOnDisk(link: ReplicaLink, withinMs: number): Promise<boolean> {
-    if (this.#withoutWaitAof.has(link)) return true;
-    try {
-      const [own] = (await link.call('WAITAOF', 1, 0, withinMs)) as [number, number];
-      return own >= 1;
-    } catch (error) {
-      if (!(error instanceof Error && /^ERR unknown command/i.test(error.message))) throw error;
-      this.#withoutWaitAof.add(link);
-      return true;
-    }
-  }
-
-  /** How many replicas there are according to other sources than the primary, which knows only the connected ones. */
-  #others(link: ReplicaLink, replication: string | null): Promise<number> | number {
-    if (this.#client instanceof ClusterClient) return replicasInCluster(link);
-    if (this.#client.options.sentinels) return this.#replicasBySentinels(this.#client.options);
-    // INFO is forbidden, of which the inspection warns: the operator's number is all that is known.
-    if (replication === null) return this.#wanted === 'all' ? 0 : this.#wanted;
-    // A primary keeps a replication backlog from its first replica until an hour after the last (`repl-backlog-ttl`). So a
-    // backlog without a connected replica means that a replica left recently, which may have been promoted.
-    return /^repl_backlog_active:1\r?$/m.test(replication) ? 1 : 0;
-  }
-
-  /** Rejects if no Sentinel answers, since it is then unknown what is durable. */
-  async #replicasBySentinels(options: Redis['options']): Promise<number> {
-    const { sentinels = [], name = '', sentinelUsername, sentinelPassword, sentinelTLS, connectTimeout } = options;
-    let lastError: unknown = null;
-    for (const address of sentinels) {
-      const sentinel = new Redis({
-        ...ONCE,
-        Connector: serverConnector(),
-        ...address,
-        ...(sentinelUsername ? { username: sentinelUsername } : {}),
-        ...(sentinelPassword ? { password: sentinelPassword } : {}),
-        ...(options.enableTLSForSentinelMode && sentinelTLS ? { tls: sentinelTLS } : {}),
-        ...(connectTimeout === undefined ? {} : { connectTimeout, commandTimeout: connectTimeout }),
-        // A Sentinel's INFO lacks the fields of the ready check.
-        enableReadyCheck: false,
-      });
-      sentinel.on('error', () => {});
-      try {
-        await sentinel.connect();
-        return await replicasBySentinel(sentinel, name);
-      } catch (error) {
-        lastError = error;
-      } finally {
-        sentinel.disconnect();
-      }
-    }
-    throw new Failure('store_unavailable', 'No Sentinel tells of the replicas.', lastError);
-  }
-}
-
-/** Null if an ACL forbids INFO. */
-async function infoOf(link: ReplicaLink, section: 'replication' | 'persistence'): Promise<string | null> {
-  return link.info(section).catch((error: Error) => {
-    if (error.message.startsWith('NOPERM')) return null;
-    throw error;
-  });
-}
-
-function connectedTo(replication: string): number {
-  return Number(/^connected_slaves:(\d+)/m.exec(replication)?.[1] ?? 0);
-}
-
-/**
- * The replicas that a Sentinel knows, whether or not they are connected to the primary. A replica that has been away for
- * long is left out only if this Sentinel sees a quorum. Otherwise the Sentinel itself may be cut off, and not the replica.
- */
-async function replicasBySentinel(sentinel: Redis, name: string): Promise<number> {
-  const canElect = await sentinel.call('SENTINEL', 'CKQUORUM', name).then(
-    () => true,
-    (error: Error) => {
-      if (/^NOQUORUM/.test(error.message)) return false;
-      throw error;
-    },
-  );
-  const replicas = (await sentinel.call('SENTINEL', 'REPLICAS', name)) as string[][];
-  const isGone = (fields: readonly string[]) => Number(fields[fields.indexOf('s-down-time') + 1]) > AWAY_MS;
-  return replicas.filter((fields) => !canElect || !fields.includes('s-down-time') || !isGone(fields)).length;
-}
-
-/** The replicas that the nodes have not agreed to be failing: one that only this node cannot reach may be promoted. */
-async function replicasInCluster(link: ReplicaLink): Promise<number> {
-  const nodes = String(await link.call('CLUSTER', 'NODES')).split('\n');
-  const own = nodes.find((line) => /\bmyself\b/.test(line))?.split(' ')[0];
-  if (own === undefined) throw new Failure('store_unavailable', `${addressOfNode(link)} does not know itself.`);
-  return nodes.filter((line) => {
-    const [, , flags = '', primary] = line.split(' ');
-    const words = flags.split(',');
-    return primary === own && words.includes('slave') && !words.includes('fail');
-  }).length;
+/** The number of changes in Redis; null if it cannot be read, or another program's value is in its place. */
+async function numberOf(redis: RedisClient): Promise<number | null> {
+  const text = await redis.get(keyspace.changes).catch(() => undefined);
+  const number = text === undefined ? Number.NaN : Number(text);
+  return Number.isSafeInteger(number) ? number : null;
 }

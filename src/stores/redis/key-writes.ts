@@ -1,9 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
-import type { LastingWrite, ReplicaLink } from './durable-writes.ts';
+import type { LastingWrite } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
+import type { ReplicaLink } from './replication.ts';
 
-/** How long the ids of changes are kept: longer than the ten minutes for which DurableWrites may repeat a write. */
+/** How long the ids of changes are kept. DurableWrites repeats a write before that, or gives it up. */
 const REMEMBERED_MS = 3_600_000;
 const MOST_REMEMBERED = 100;
 
@@ -76,21 +77,36 @@ export interface KeyWriteOptions {
   readonly change: string;
   /** Notifies every gateway. */
   readonly announce: () => Promise<void>;
+  /** True if a key that is not there any more is not to be made again; false if left out. */
+  readonly isOnlyIfThere?: boolean;
 }
 
 /** One change to an API key: its record, with the pointers that it needs, and for a new key its place in the list. */
 export class KeyWrite implements LastingWrite {
   readonly about: string;
+  readonly kind: 'change' | 'revocation';
   readonly #options: KeyWriteOptions;
   #isAnnounced = true;
 
   constructor(options: KeyWriteOptions) {
     this.#options = options;
     this.about = options.after.id;
+    this.kind = endsAccess(options) ? 'revocation' : 'change';
+  }
+
+  afterLoss(): LastingWrite {
+    return new KeyWrite({ ...this.#options, isOnlyIfThere: true });
+  }
+
+  isCoveredBy(earlier: LastingWrite): boolean {
+    const { before, after } = this.#options.texts;
+    return before === after && earlier instanceof KeyWrite && earlier.#options.texts.after === after;
   }
 
   async remake(linkOf: (name: string) => Promise<ReplicaLink>): Promise<'there' | 'remade' | 'superseded'> {
-    const { before, after, announce } = this.#options;
+    const { before, after, announce, isOnlyIfThere = false } = this.#options;
+    const name = keyspace.apiKey(after.id);
+    if (isOnlyIfThere && (await (await linkOf(name)).get(name)) === null) return 'superseded';
     // Pointers come first, as in the original change: without them, no look-up finds the key.
     await this.#point(linkOf, digestsIn(before === null ? after.secrets : addedIn(after, before)));
     const isDeletion = after.deletedAtMs !== undefined;
@@ -142,6 +158,14 @@ export class KeyWrite implements LastingWrite {
     const lua = after.deletedAtMs === undefined ? LIST_LUA : UNLIST_LUA;
     await link.eval(lua, 1, keyspace.apiKeys, after.createdAtMs, after.id);
   }
+}
+
+/** Whether a secret that worked, or the whole key, ends with this change. */
+function endsAccess({ before, after }: KeyWriteOptions): boolean {
+  if (before === null) return false;
+  if (after.revokedAtMs !== null || after.deletedAtMs !== undefined) return true;
+  const endOf = (key: StoredKey, digest: string) => key.secrets.find((secret) => secret.digest === digest)?.expiresAtMs;
+  return before.secrets.some(({ digest }) => endOf(after, digest) !== endOf(before, digest));
 }
 
 function digestsIn(secrets: StoredKey['secrets']): readonly string[] {

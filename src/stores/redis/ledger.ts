@@ -17,9 +17,10 @@ import type { StoreChange } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { banOf, DecisionCalls } from './decision-call.ts';
-import type { DurableWrites, LastingWrite, ReplicaLink } from './durable-writes.ts';
+import type { DurableWrites, LastingWrite } from './durable-writes.ts';
 import { NOTED_LUA } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
+import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 import { UsageChanges, type UsageChangesLua } from './usage-changes.ts';
 import { holdWrites } from './values.ts';
@@ -174,6 +175,7 @@ function liftAgain(consumerId: string, change: string, endedAt: string, announce
   let isAnnounced = true;
   return {
     about: consumerId,
+    kind: 'change',
     remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
       const link = await linkOf(names[0]);
       const outcome = (await link.eval(LIFT_LUA, 2, ...names, change, endedAt)) === null ? 'there' : 'remade';

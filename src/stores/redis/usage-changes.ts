@@ -6,8 +6,9 @@ import { UNBOUNDED } from '../../admit/plan.ts';
 import { type TopUp, WINDOWS, type WindowLimit, type WindowName } from '../../admit/windows.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import type { RedisClient } from './connection.ts';
-import type { DurableWrites, ReplicaLink } from './durable-writes.ts';
+import type { DurableWrites } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
+import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
@@ -107,6 +108,7 @@ export class UsageChanges {
     let isAnnounced = true;
     return this.#options.writes.settle({
       about: change.consumerId,
+      kind: 'change',
       remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
         const link = await linkOf(names[0]);
         const args = argumentsOf(change, endMs);

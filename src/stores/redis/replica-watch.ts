@@ -1,0 +1,66 @@
+import { Failure } from '../../failure.ts';
+import type { RedisClient } from './connection.ts';
+import { Replication, replicaTrouble, type WantedReplicas } from './replication.ts';
+
+export interface ReplicaWatchOptions {
+  readonly redis: RedisClient;
+  readonly wanted: WantedReplicas;
+  /** Called when the trouble has changed; with an empty list when it is over. */
+  readonly onChange: (trouble: readonly string[]) => void;
+  /** 5 s if left out. */
+  readonly everyMs?: number;
+}
+
+/**
+ * Looks for replicas that are away, because while one is, no change to a key is acknowledged: an operator who does not know why
+ * must not find that out in the hour in which a key has to be revoked.
+ */
+export class ReplicaWatch {
+  readonly #options: ReplicaWatchOptions;
+  readonly #replication: Replication;
+  readonly #timer: NodeJS.Timeout;
+  #isAsking = false;
+  /** Sentences of the last look, of which only those that are seen twice are told: a failover is over within a few seconds. */
+  #last: readonly string[] = [];
+  #trouble: readonly string[] = [];
+
+  constructor(options: ReplicaWatchOptions) {
+    this.#options = options;
+    this.#replication = new Replication({ client: options.redis, wanted: options.wanted });
+    this.#timer = setInterval(() => void this.#look(), options.everyMs ?? 5_000);
+    this.#timer.unref();
+  }
+
+  /** A sentence for each replica that is away or behind, with what to do. */
+  get trouble(): readonly string[] {
+    return this.#trouble;
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  async #look(): Promise<void> {
+    if (this.#isAsking) return;
+    this.#isAsking = true;
+    const found = await troubleOf(this.#replication);
+    this.#isAsking = false;
+    // The store is away, which is reported elsewhere.
+    if (found === null) return;
+    const trouble = found.filter((sentence) => this.#last.includes(sentence));
+    this.#last = found;
+    if (trouble.join('\n') === this.#trouble.join('\n')) return;
+    this.#trouble = trouble;
+    this.#options.onChange(trouble);
+  }
+}
+
+/** What operators should know about the replicas: a sentence each; null if the servers do not answer. */
+export async function troubleOf(replication: Replication): Promise<readonly string[] | null> {
+  try {
+    return replicaTrouble(await replication.standings(), replication.wanted);
+  } catch (error) {
+    if (!(error instanceof Failure)) return null;
+    return [`${error.message} Until then, changes to keys are answered with 202 ("durability": "unknown").`];
+  }
+}
