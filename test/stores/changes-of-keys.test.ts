@@ -87,6 +87,32 @@ describe('changes told through Redis', () => {
     }
     await eventually(() => expect(heard).toEqual(Array(6).fill(ANY)));
   });
+
+  test.each([
+    ['a list', ['LPUSH', 'tg:changes', 'x']],
+    ['a text', ['SET', 'tg:changes', 'x']],
+    ['the largest number', ['SET', 'tg:changes', '9223372036854775807']],
+  ])(
+    'are told although another program has written %s in the place of their number (reliability 258)',
+    async (_what, plant) => {
+      const server = await privateRedis();
+      const [hearer, teller] = await Promise.all([gatewayOn(server.url), gatewayOn(server.url)]);
+      const heard: StoreChange[] = [];
+      hearer.changes.subscribe((change) => heard.push(change));
+      const { key } = someKey();
+      await teller.keys.create(key);
+      await redisCommand(server.url, 'DEL', 'tg:changes');
+      await redisCommand(server.url, ...(plant as [string, ...string[]]));
+      const looks = await pollsOf(server.url);
+      await eventually(async () => expect(await pollsOf(server.url)).toBeGreaterThan(looks + 5));
+      // One foreign value is no outage of the store.
+      expect(hearer.circuit.state).toBe('present');
+      heard.length = 0;
+      await teller.keys.update(key.id, (before) => ({ ...before, plan: 'free' }));
+      await eventually(() => expect(heard).toContainEqual({ kind: 'key', keyId: key.id }));
+      expect(Number(await redisCommand(server.url, 'GET', 'tg:changes'))).toBeGreaterThan(1_700_000_000_000);
+    },
+  );
 });
 
 async function pollsOf(url: string): Promise<number> {

@@ -82,7 +82,8 @@ export class Circuit {
       this.#succeeded();
       return value;
     } catch (error) {
-      if (!this.#isOwnQueue(error, leftMs)) this.#failed(error);
+      if (isAboutOneName(error)) this.#succeeded();
+      else if (!this.#isOwnQueue(error, leftMs)) this.#failed(error);
       throw asFailure(error);
     } finally {
       this.#inFlight--;
@@ -206,6 +207,17 @@ interface Waiting {
 /** Errors of a server that cannot count any request at present, so that one such error opens the circuit. */
 function countsNothing(error: unknown): boolean {
   return error instanceof Error && /^(OOM|READONLY|MISCONF|LOADING|MASTERDOWN|NOAUTH|NOREPLICAS)\b/.test(error.message);
+}
+
+/**
+ * Whether the server answered, and has another program's value under the name that was asked for. Fault: one such value would
+ * make the store count as away for everyone.
+ */
+function isAboutOneName(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    /^(?:WRONGTYPE|ERR value is not an integer|ERR increment or decrement would)/.test(error.message)
+  );
 }
 
 /** Whether the client never sent the command. */
