@@ -14,12 +14,13 @@ interface PlainMetric {
 
 /** Metrics of a single process, such as its memory and event loop. A sum of them would be meaningless. */
 const PER_PROCESS = /^(process|nodejs)_/;
-/** Metrics that are not counts, and how they are joined: for what is up, expires or mismatches, the worst value counts. */
+/** Metrics that are not counts, and how they are joined: for what is up, expires, mismatches or is a part, the worst value counts. */
 const NOT_SUMMED: readonly (readonly [RegExp, string])[] = [
   [/_up$/, 'min'],
   [/_timestamp_seconds$/, 'min'],
   [/_info$/, 'max'],
   [/_mismatch$/, 'max'],
+  [/_largest_part$/, 'max'],
 ];
 
 /**

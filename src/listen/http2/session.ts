@@ -3,6 +3,7 @@ import { constants, performServerHandshake, type ServerHttp2Session, type Server
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../../annotate/errors.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';
+import { Budget } from '../budget.ts';
 import type { ReadConnection, StreamSlot, StreamSlots } from '../connections.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
 import { StreamConnection } from './stream.ts';
@@ -263,29 +264,6 @@ function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options)
     // Fields that an upstream repeats are repeated to the client, as over HTTP/1.1.
     strictSingleValueFields: false,
   };
-}
-
-/** A token bucket that holds at most `burst` tokens and refills at `perSecond`. */
-class Budget {
-  readonly #burst: number;
-  readonly #perSecond: number;
-  #left: number;
-  #atMs: number;
-
-  constructor(burst: number, perSecond: number, nowMs: number) {
-    this.#burst = burst;
-    this.#perSecond = perSecond;
-    this.#left = burst;
-    this.#atMs = nowMs;
-  }
-
-  /** Takes this many tokens. @returns false if that was more than there were */
-  spend(count: number, nowMs: number): boolean {
-    const filled = this.#left + ((nowMs - this.#atMs) / 1000) * this.#perSecond;
-    this.#atMs = nowMs;
-    this.#left = Math.min(filled, this.#burst) - count;
-    return this.#left >= 0;
-  }
 }
 
 /** The bytes that one session has transferred so far. */
