@@ -547,8 +547,16 @@ function whenFulfilled<W extends Waiter, T>(
 }
 
 /**
+ * Room for `?history&step=day` and a key in the query (`keys.from`).
+ *
+ * Attack: thousands of parameters, whose reading took ten times as long as the answer, with a key that has no quota left.
+ */
+const MOST_USAGE_QUERY = 500;
+
+/**
  * The response to a request for `/usage` (contract section 4): the caller's usage, with `?history` what it used by hour or
- * day; 405 for a method other than GET, 404 if no history is kept, or 503 if the store does not answer. Nothing is counted.
+ * day; 405 for a method other than GET, 404 if no history is kept, 400 for a longer query than it
+ * has use for, or 503 if the store does not answer. Nothing is counted.
  * @param waitedMs how long this request has already waited for the store
  */
 function usageResponse(
@@ -560,9 +568,14 @@ function usageResponse(
 ): UsageBody | Refusal | Promise<UsageBody | Refusal> {
   const found = routeRefusal(match, head, wallMs());
   if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
-  const query = new URLSearchParams(head.target.slice(head.path.length));
+  const text = head.target.slice(head.path.length);
+  const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
+  if (text.length > MOST_USAGE_QUERY) {
+    const message = `The query of /usage is longer than ${MOST_USAGE_QUERY} characters. It has history and step.`;
+    return refused(errors.errorResponse('invalid_request', message));
+  }
+  const query = new URLSearchParams(text);
   if (query.has('history')) {
-    const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
     const step = query.get('step') ?? 'hour';
     if (step !== 'hour' && step !== 'day') {
       return refused(errors.errorResponse('invalid_request', 'step must be hour or day.'));
