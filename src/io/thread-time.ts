@@ -47,7 +47,7 @@ export interface ThreadTimeOptions {
 const WINDOW_MS = 100;
 /** A consumer with less than this in two windows is never beyond its share. */
 const LEAST_MS = 2;
-/** For how long after a change of consumers they count as several. */
+/** Consumers that come within this time of each other count as several, for as long. */
 const SEVERAL_MS = 10_000;
 /** For how long work in the line is done before the thread reads what has arrived meanwhile. */
 const LINE_MS = 0.5;
@@ -92,8 +92,8 @@ export class ThreadTime {
   #count = 0;
   #countBefore = 0;
   #latest: ConsumerTime | null = null;
+  #latestAtMs = Number.NEGATIVE_INFINITY;
   #changedAtMs = Number.NEGATIVE_INFINITY;
-  #isShared = false;
   #timer: NodeJS.Timeout | null = null;
   #lookedAtMs = 0;
   #waitedAtLook = 0;
@@ -124,7 +124,7 @@ export class ThreadTime {
       return;
     }
     const window = Math.floor(toMs / WINDOW_MS);
-    if (window !== this.#window) this.#begin(window, toMs);
+    if (window !== this.#window) this.#begin(window);
     if (consumer.window !== window) {
       consumer.beforeMs = consumer.window === window - 1 ? consumer.ms : 0;
       consumer.ms = 0;
@@ -132,10 +132,10 @@ export class ThreadTime {
       this.#count++;
     }
     if (consumer !== this.#latest) {
-      this.#isShared = this.#latest !== null;
+      if (toMs - this.#latestAtMs < SEVERAL_MS) this.#changedAtMs = toMs;
       this.#latest = consumer;
-      this.#changedAtMs = toMs;
     }
+    this.#latestAtMs = toMs;
     consumer.ms += ms;
     consumer.lookedMs += ms;
     this.#ms += ms;
@@ -162,7 +162,7 @@ export class ThreadTime {
   /** Whether further work of a consumer has to wait for its turn, because it has had more than an equal part. */
   mustWait(consumer: ConsumerTime): boolean {
     if (consumer.waiting.length > 0) return true;
-    if (!this.#isShared) return false;
+    if (this.#latestAtMs - this.#changedAtMs > SEVERAL_MS) return false;
     const ms = this.#recentMs(consumer);
     const consumers = Math.max(this.#count, this.#countBefore, 2);
     return ms >= LEAST_MS && ms * consumers > this.#ms + this.#beforeMs;
@@ -213,14 +213,13 @@ export class ThreadTime {
     return consumer;
   }
 
-  #begin(window: number, nowMs: number): void {
+  #begin(window: number): void {
     const isNext = window === this.#window + 1;
     this.#beforeMs = isNext ? this.#ms : 0;
     this.#countBefore = isNext ? this.#count : 0;
     this.#ms = 0;
     this.#count = 0;
     this.#window = window;
-    if (nowMs - this.#changedAtMs > SEVERAL_MS) this.#isShared = false;
   }
 
   /** Milliseconds of a consumer in this window and the one before it. */

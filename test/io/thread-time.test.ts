@@ -97,6 +97,15 @@ describe('a consumer that is alone (reliability 217)', () => {
     expect(only.served * 0.05).toBeGreaterThan(2_900);
   });
 
+  test('also if another one was there before it, but not lately', () => {
+    const world = simulated();
+    world.thread.spent(world.thread.of('other'), 1, world.now());
+    world.pause(11_000);
+    world.client('only', 64, 0.05);
+    world.runFor(1_000);
+    expect(world.thread.waited).toBe(0);
+  });
+
   test('has what the others leave', () => {
     const world = simulated();
     const hog = world.client('hog', 64, 0.05);
