@@ -91,8 +91,5 @@ describe('A healthy key waits for fewer answers than the attacker has connection
   test('and the gateway says what the attacker had of the thread', async () => {
     expect(await metricOf(gateway.adminPort, 'tollgate_thread_waits_total')).toBeGreaterThan(0);
     expect(await metricOf(gateway.adminPort, 'tollgate_thread_seconds_total')).toBeGreaterThan(0);
-    await gateway.process.until(
-      /"consumerId":"[^"]+","part":(?:1|0\.\d+),"msg":"one consumer takes most of the serving thread/,
-    );
   });
 });
