@@ -53,6 +53,8 @@ export interface ForwardHooks {
   /** A 103 (Early Hints) to forward. */
   earlyHints(fields: readonly string[]): void;
   chunk(bytes: number): void;
+  /** The thread has worked on the response since `fromMs` (monotonic). */
+  worked(fromMs: number, toMs: number): void;
   /** Called exactly once, after all others. */
   done(result: ForwardResult): void;
   /** How long a client may read nothing before it is disconnected. */
@@ -198,8 +200,15 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onEnd(): void {
     if (this.#settled || this.#isDropping) return;
+    const { deadlines } = this.#upstream;
+    const fromMs = deadlines.nowMs();
     this.#relay.end();
     this.#settle({ kind: 'answered' });
+    this.worked(fromMs, deadlines.nowMs());
+  }
+
+  worked(fromMs: number, toMs: number): void {
+    this.#hooks.worked(fromMs, toMs);
   }
 
   onFree(): void {

@@ -163,14 +163,15 @@ export class ExchangeRecorder implements Exchange {
   bytesIn = 0;
   bytesOut = 0;
 
-  readonly #startedAtMs: number;
+  /** Monotonic. */
+  readonly startedAtMs: number;
   #isClosed = false;
   #askedAtMs = 0;
   #forwardedAtMs: number | null = null;
 
   /** @param nowMs monotonic, as in all methods below */
   constructor(requestId: string, traceId: string | null, method: string, clientAddress: string, nowMs: number) {
-    this.#startedAtMs = nowMs;
+    this.startedAtMs = nowMs;
     this.requestId = requestId;
     this.traceId = traceId;
     this.method = method;
@@ -229,7 +230,7 @@ export class ExchangeRecorder implements Exchange {
     this.status = status;
     this.code = code;
     this.cause = cause;
-    this.totalMs = nowMs - this.#startedAtMs;
+    this.totalMs = nowMs - this.startedAtMs;
     if (this.#forwardedAtMs !== null) this.upstreamMs = nowMs - this.#forwardedAtMs;
   }
 }

@@ -13,6 +13,7 @@ import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Consumer, Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { KeySources } from '../identify/key-sources.ts';
+import type { ThreadTime } from '../io/thread-time.ts';
 import type { Router } from '../routing/router.ts';
 import type { RequestValidator } from '../validate/validator.ts';
 import type { BodyChecks } from './body-checks.ts';
@@ -44,6 +45,8 @@ export interface GatewayDeps {
   readonly failedAttempts: FailedAttempts;
   readonly admitter: Admitter;
   readonly usage: Usage;
+  /** Divides the thread that serves all among the consumers. */
+  readonly thread: ThreadTime;
   readonly allowances: Allowances;
   readonly rateLimitFields: RateLimitFields;
   /** Bounds how many responses are compressed at a time. */

@@ -2,6 +2,7 @@ import type { ClientBodyErrorCode } from '../forward/faults.ts';
 import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
+import type { ConsumerTime } from '../io/thread-time.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { type RequestCounter, RequestFlow } from './request-flow.ts';
 
@@ -11,6 +12,8 @@ export class Gateway implements RequestCounter {
   #inFlight = 0;
   /** By connection, its latest request with an unread body. A fault may be found while the body is read. */
   readonly #latest = new WeakMap<object, RequestFlow>();
+  /** By connection, the consumer whose body is read from it. */
+  readonly #reading = new WeakMap<object, ConsumerTime>();
 
   constructor(deps: GatewayDeps) {
     this.#deps = deps;
@@ -49,6 +52,24 @@ export class Gateway implements RequestCounter {
 
   ended(): void {
     this.#inFlight--;
+  }
+
+  reads(socket: object, time: ConsumerTime): void {
+    this.#reading.set(socket, time);
+  }
+
+  /** Charges the reading of a body to the consumer of its request. */
+  read(socket: object, work: () => void): void {
+    const time = this.#reading.get(socket);
+    if (time === undefined) work();
+    else this.#deps.thread.measure(time, work);
+  }
+
+  /** Reads more of a body later: when it is the turn of its consumer, if that is beyond its share of the thread. */
+  readLater(socket: object, work: () => void): void {
+    const time = this.#reading.get(socket);
+    if (time === undefined) setImmediate(work);
+    else this.#deps.thread.wait(time, work);
   }
 
   /**

@@ -61,6 +61,8 @@ export interface ProxyFlow {
   /** The fields that the gateway adds to the response. */
   ownFields(): readonly string[];
   forwarded(result: ProxyResult): void;
+  /** The thread has worked on the response since `fromMs` (monotonic). */
+  worked(fromMs: number, toMs: number): void;
 }
 
 /** On a deprecated route the gateway's own values of these fields replace those of the service. */
@@ -199,6 +201,10 @@ class Passing implements ForwardRequest, ForwardHooks {
 
   chunk(bytes: number): void {
     this.#admitted.record.bytesOut += bytes;
+  }
+
+  worked(fromMs: number, toMs: number): void {
+    this.#admitted.flow.worked(fromMs, toMs);
   }
 
   done(result: ForwardResult): void {

@@ -11,6 +11,7 @@ import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/clie
 import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
+import type { ConsumerTime } from '../io/thread-time.ts';
 import { asksForUsage, type Match, type RouteReply } from '../routing/router.ts';
 import type { BodyCheck } from '../validate/validator.ts';
 import type { Checked } from './body-checks.ts';
@@ -39,6 +40,8 @@ import type { UsageBody } from './usage.ts';
 /** Counts the requests that have not ended. */
 export interface RequestCounter {
   ended(): void;
+  /** The body that arrives on this connection is read for a consumer. */
+  reads(socket: object, time: ConsumerTime): void;
 }
 
 /**
@@ -67,6 +70,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
    */
   #isAmbiguous = false;
   #caller: Caller | null = null;
+  /** To whom the thread's work for this request is charged: its caller, or its address without one. Null until that is known. */
+  #time: ConsumerTime | null = null;
+  /** Milliseconds of work that is not charged yet. */
+  #unchargedMs = 0;
   /** The upstream of the route; null until room is reserved there. */
   #upstream: Upstream | null = null;
   /** The caller's share of the upstream, with room reserved in it for this request until `#finish`. */
@@ -103,11 +110,12 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   run(): void {
     const head = this.#received;
     try {
-      if (head.kind === 'fault') this.#refuse(errors.errorResponse(head.code, head.message));
+      if (head.kind === 'fault') this.#refuseForm(errors.errorResponse(head.code, head.message));
       else if (this.#route(head)) this.#identify(head);
     } catch (error) {
       this.onDefect(error);
     }
+    this.worked(this.#record.startedAtMs, this.#deps.monotonicMs());
   }
 
   /** The second part, once the caller is known: reserves room and admits the request. */
@@ -119,7 +127,16 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const { caller } = identified;
     this.#caller = caller;
     this.#record.identified(caller);
-    if (this.#isAmbiguous) this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), limitFields: null });
+    this.#inTurn(this.#deps.thread.of(caller.shareId), this.#onTurn);
+  }
+
+  /** It is the caller's turn on the serving thread. @param isLate whether the request had to wait too long for it */
+  #onTurn(isLate: boolean): void {
+    const caller = this.#caller!;
+    if (isLate) {
+      this.#deps.thread.late++;
+      this.#shed('its requests had to wait too long for their turn on the serving thread');
+    } else if (this.#isAmbiguous) this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), limitFields: null });
     else if (asksForUsage(this.#match)) this.#askUsage(this.#head!, caller);
     else if (this.#reserve(caller)) this.#admit(caller);
   }
@@ -148,11 +165,11 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#record.routed(head, match);
     const fault = isAmbiguous && !found.asksForKey ? ambiguousPath() : formFault(head, match, via);
     if (fault !== null) {
-      this.#refuse(fault);
+      this.#refuseForm(fault);
       return false;
     }
     if (cors !== null && isPreflight(head)) {
-      this.#answerPreflight(cors, head);
+      this.#inTurnOfAddress(() => this.#answerPreflight(cors, head));
       return false;
     }
     return true;
@@ -173,6 +190,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   }
 
   #refuseUnidentified(identified: Exclude<Identified, { kind: 'caller' }>): void {
+    this.#inTurnOfAddress(() => this.#refuseIdentity(identified));
+  }
+
+  #refuseIdentity(identified: Exclude<Identified, { kind: 'caller' }>): void {
     this.#await(notIdentified(this.#deps, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
   }
 
@@ -205,10 +226,15 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#upstream = this.#deps.upstreams.get(this.#match.route.upstream)!;
     this.#share = this.#upstream.reserve(shareId);
     if (this.#share !== null) return true;
+    this.#shed();
+    return false;
+  }
+
+  /** Refuses the request before it is counted, because its caller has had its share. */
+  #shed(cause?: string): void {
     // The store is not asked, as with other refusals from memory, and the log summarises many of them.
     this.#record.source = 'memory';
-    this.#refuseAs({ judgement: 'shed', error: errors.tooManyInFlight(), limitFields: null });
-    return false;
+    this.#refuseAs({ judgement: 'shed', error: errors.tooManyInFlight(), limitFields: null, cause });
   }
 
   // Admit
@@ -221,12 +247,14 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   /** The store has decided, or has not answered in time. */
   onAdmission(admission: Admission): void {
+    const nowMs = this.#deps.monotonicMs();
     try {
-      this.#record.answered(this.#deps.monotonicMs());
+      this.#record.answered(nowMs);
       this.#onDecision(admission);
     } catch (error) {
       this.onDefect(error);
     }
+    this.worked(nowMs, this.#deps.monotonicMs());
   }
 
   #onDecision(admission: Admission): void {
@@ -354,6 +382,11 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#finish(reply.status, null, null);
   }
 
+  /** Refuses a request for its form, before its caller is known. */
+  #refuseForm(error: errors.ErrorResponse): void {
+    this.#inTurnOfAddress(() => this.#refuse(error));
+  }
+
   #refuseAs({ judgement, error, limitFields, cause }: Refusal): void {
     this.#record.judgement = judgement;
     this.#refuse(error, cause ?? null, limitFields);
@@ -403,6 +436,37 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#record.shadow = shadow;
     this.#trace.end(this.#record);
     this.#deps.records.close(this.#record);
+  }
+
+  // The thread's time
+
+  worked(fromMs: number, toMs: number): void {
+    this.#unchargedMs += toMs - fromMs;
+    if (this.#time === null) return;
+    this.#deps.thread.spent(this.#time, this.#unchargedMs, toMs);
+    this.#unchargedMs = 0;
+  }
+
+  /** Continues with `next`, a method of this class: at once, or when it is the turn of the consumer. */
+  #inTurn(time: ConsumerTime, next: (this: RequestFlow, isLate: boolean) => void): void {
+    const { thread } = this.#deps;
+    this.#time = time;
+    if (!this.#request.complete) this.#counter.reads(this.#request.socket, time);
+    if (!thread.mustWait(time)) next.call(this, false);
+    else {
+      thread.wait(time, (isLate) => {
+        try {
+          if (this.clientStillWaiting(0)) next.call(this, isLate);
+        } catch (error) {
+          this.onDefect(error);
+        }
+      });
+    }
+  }
+
+  #inTurnOfAddress(next: (this: RequestFlow) => void): void {
+    const { thread, failedAttempts } = this.#deps;
+    this.#inTurn(thread.of(failedAttempts.networkOf(this.#origin.address)), next);
   }
 
   // Interruptions, which may happen during any step
@@ -468,6 +532,8 @@ interface Waiter {
   clientStillWaiting(waitedMs: number): boolean;
   /** Handles an exception of the promise, or of the step that follows. */
   onDefect(error: unknown): void;
+  /** The thread has worked for it since `fromMs` (monotonic). */
+  worked(fromMs: number, toMs: number): void;
 }
 
 /** Continues with `next`, a method of the waiter, at once or when a promise is fulfilled. @param nowMs monotonic */
@@ -489,18 +555,28 @@ function whenFulfilled<W extends Waiter, T>(
 ): void {
   const askedAtMs = nowMs();
   const fulfilled = (result: T) => {
+    const answeredAtMs = nowMs();
     try {
-      if (waiter.clientStillWaiting(nowMs() - askedAtMs)) next.call(waiter, result);
+      if (waiter.clientStillWaiting(answeredAtMs - askedAtMs)) next.call(waiter, result);
     } catch (error) {
       waiter.onDefect(error);
     }
+    waiter.worked(answeredAtMs, nowMs());
   };
   value.then(fulfilled, (error) => waiter.onDefect(error));
 }
 
 /**
+ * Room for `?history&step=day` and a key in the query (`keys.from`).
+ *
+ * Attack: thousands of parameters, whose reading took ten times as long as the answer, with a key that has no quota left.
+ */
+const MOST_USAGE_QUERY = 500;
+
+/**
  * The response to a request for `/usage` (contract section 4): the caller's usage, with `?history` what it used by hour or
- * day; 405 for a method other than GET, 404 if no history is kept, or 503 if the store does not answer. Nothing is counted.
+ * day; 405 for a method other than GET, 404 if no history is kept, 400 for a longer query than it
+ * has use for, or 503 if the store does not answer. Nothing is counted.
  * @param waitedMs how long this request has already waited for the store
  */
 function usageResponse(
@@ -512,9 +588,14 @@ function usageResponse(
 ): UsageBody | Refusal | Promise<UsageBody | Refusal> {
   const found = routeRefusal(match, head, wallMs());
   if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
-  const query = new URLSearchParams(head.target.slice(head.path.length));
+  const text = head.target.slice(head.path.length);
+  const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
+  if (text.length > MOST_USAGE_QUERY) {
+    const message = `The query of /usage is longer than ${MOST_USAGE_QUERY} characters. It has history and step.`;
+    return refused(errors.errorResponse('invalid_request', message));
+  }
+  const query = new URLSearchParams(text);
   if (query.has('history')) {
-    const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
     const step = query.get('step') ?? 'hour';
     if (step !== 'hour' && step !== 'day') {
       return refused(errors.errorResponse('invalid_request', 'step must be hour or day.'));

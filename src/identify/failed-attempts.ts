@@ -98,6 +98,11 @@ export class FailedAttempts {
     return { ...this.#budget(limit, current, nowMs), allowed: current.count < limit };
   }
 
+  /** The client network whose budget an address uses. */
+  networkOf(clientAddress: string): string {
+    return this.#keyOf(clientAddress);
+  }
+
   async #count(address: string, waitedMs: number): Promise<Budget> {
     let current: FailureCount;
     try {

@@ -11,7 +11,7 @@ import { HeldBytesBudget } from '../io/held-bytes.ts';
 import { openLastResponse } from '../io/node-internals.ts';
 import { type AcceptOptions, type Listener, openListener } from './accept.ts';
 import { FastPath } from './fast-path/fast-path.ts';
-import { RequestFeed } from './node-http/request-feed.ts';
+import { type BodyReading, RequestFeed } from './node-http/request-feed.ts';
 import { onClientError, type ParseError, respondTooLate, type UnparsedOptions } from './node-http/unparsed.ts';
 
 export interface PublicListenerOptions extends UnparsedOptions, AcceptOptions {
@@ -27,6 +27,10 @@ export interface RequestHandler {
   handle(request: ClientRequest, response: ClientResponse, head: Head | HeadFault, client?: UpgradeClient | null): void;
   /** Whether a request asks for another protocol on its connection, in valid form and where the gateway allows it. */
   mayUpgrade(head: Head): boolean;
+  /** Charges the reading of a body that arrives on a connection to the consumer of its request. */
+  read(socket: Socket, work: () => void): void;
+  /** Reads more of it later, when it is the consumer's turn. */
+  readLater(socket: Socket, work: () => void): void;
 }
 
 export type PublicListener = Listener;
@@ -47,8 +51,16 @@ const CHECK_EVERY_MS = 100;
 export function listenPublic(options: PublicListenerOptions): Promise<PublicListener> {
   const [connections, streams] = [createReader(options), createReader(options)];
   const held = new HeldBytesBudget();
+  const { handler, breakOff } = options;
+  const bodies: BodyReading = {
+    read: (socket, work) => handler.read(socket, work),
+    readLater: (socket, work) => handler.readLater(socket, work),
+    onTooManyChunks: (socket) => {
+      if (!breakOff(socket, 'payload_too_large')) socket.destroy();
+    },
+  };
   const open = (socket: Socket) => {
-    const feed = new RequestFeed(connections.server, socket, held, () => performance.now());
+    const feed = new RequestFeed(connections.server, socket, held, bodies, () => performance.now());
     connections.feeds.set(socket, feed);
     return feed;
   };

@@ -24,6 +24,7 @@ import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { KeySources } from '../identify/key-sources.ts';
 import { CLOCKS } from '../io/clocks.ts';
+import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { LogAndMetrics } from '../telemetry/closing-records.ts';
@@ -42,6 +43,7 @@ export interface Services {
   readonly admitter: Admitter;
   readonly failedAttempts: FailedAttempts;
   readonly usage: Usage;
+  readonly thread: ThreadTime;
   readonly compressors: Compressors;
   readonly deprecatedCalls: DeprecatedCallCounter;
   readonly refusals: RefusalCounter;
@@ -56,6 +58,7 @@ export function openServices(
   inForce: { readonly plans: Plans; readonly settings: Settings },
   stores: GatewayStores,
   metrics: GatewayMetrics,
+  thread: ThreadTime,
   /** The clock by which what is known of consumers ages: monotonic, milliseconds. */
   accountsMs: () => number,
 ): Services {
@@ -107,7 +110,7 @@ export function openServices(
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
   const refusals = new RefusalCounter(stores.history);
   const compressors = new Compressors();
-  return { identifier, admitter, failedAttempts, usage, compressors, deprecatedCalls, refusals };
+  return { identifier, admitter, failedAttempts, usage, thread, compressors, deprecatedCalls, refusals };
 }
 
 /**

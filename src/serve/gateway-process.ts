@@ -8,6 +8,7 @@ import { Gateway } from '../gateway/gateway.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { passingTrace } from '../gateway/trace-context.ts';
 import { CLOCKS, clockWithSteps } from '../io/clocks.ts';
+import { ThreadTime } from '../io/thread-time.ts';
 import { HeapGuard, type MemoryUse, memoriesOf } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
@@ -222,7 +223,16 @@ async function start(
     memoriesOf(context?.workers ?? 1),
   );
   closers.push(() => heap.close());
+  const thread = new ThreadTime({
+    monotonicMs: CLOCKS.monotonicMs,
+    onLargest: ({ consumerId, part }) =>
+      log.logger.warn(
+        { consumerId, part: Math.round(part * 100) / 100 },
+        'one consumer takes most of the serving thread, so its requests wait for their turn',
+      ),
+  });
   const metrics = createMetrics({
+    thread,
     connections: () => listener?.connections() ?? 0,
     inFlight: () => gateway?.inFlight ?? 0,
     isShortOfMemory: () => heap.isShort,
@@ -243,6 +253,7 @@ async function start(
     live,
     stores,
     metrics,
+    thread,
     // The clock of a Redis is its own.
     followsDate && settings.redis.url === null ? clockWithSteps() : CLOCKS.monotonicMs,
   );

@@ -14,7 +14,7 @@ interface PlainMetric {
 
 /** Metrics of a single process, such as its memory and event loop. A sum of them would be meaningless. */
 const PER_PROCESS = /^(process|nodejs)_/;
-/** Metrics that are not counts, and how they are joined: for what is up, expires or mismatches, the worst value counts. */
+/** Metrics that are not counts, and how they are joined: for what is up, expires, mismatches or is a part, the worst value counts. */
 const NOT_SUMMED: readonly (readonly [RegExp, string])[] = [
   [/_up$/, 'min'],
   [/_timestamp_seconds$/, 'min'],
@@ -22,6 +22,7 @@ const NOT_SUMMED: readonly (readonly [RegExp, string])[] = [
   [/_mismatch$/, 'max'],
   [/_difference_seconds$/, 'max'],
   [/_away$/, 'max'],
+  [/_largest_part$/, 'max'],
 ];
 
 /**

@@ -48,6 +48,19 @@ export interface Gauges {
   readonly tokenKeysUp?: () => boolean | null;
   /** The number of open WebSockets. */
   readonly webSockets?: () => number;
+  /** The time of the serving thread; absent if nothing measures it. */
+  readonly thread?: ThreadUse;
+}
+
+/** How consumers use the thread that serves them. */
+export interface ThreadUse {
+  /** Milliseconds of work for all consumers. */
+  readonly workedMs: number;
+  /** How often the work of a consumer had to wait for its turn, and how often a request was refused because its turn came late. */
+  readonly waited: number;
+  readonly late: number;
+  /** What the busiest consumer had of the thread in the last second, from 0 to 1. */
+  readonly largestPart: number;
 }
 
 /** The state of an upstream and its targets. */
@@ -112,6 +125,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   const retries = retriesOfUpstreams(registry, gauges.upstreams);
   addGauges(registry, gauges);
   tokenMetrics(registry, gauges.tokenKeysUp);
+  threadMetrics(registry, gauges.thread);
   return {
     registry,
     ...connectionMetrics(registry, gauges.certificateExpiresAtMs, gauges.isShortOfMemory),
@@ -282,6 +296,43 @@ function addGauges(registry: Registry, gauges: Gauges): void {
       for (const { name, targets } of upstreams()) {
         for (const target of targets) this.set({ upstream: name, target: target.name }, target.usable ? 1 : 0);
       }
+    },
+  });
+}
+
+function threadMetrics(registry: Registry, use: ThreadUse = { workedMs: 0, waited: 0, late: 0, largestPart: 0 }): void {
+  total(registry, 'tollgate_thread_seconds_total', 'Time that the serving thread has worked for consumers.', () => {
+    return use.workedMs / 1000;
+  });
+  total(
+    registry,
+    'tollgate_thread_waits_total',
+    'How often a consumer beyond its share of the serving thread had to wait for its turn.',
+    () => use.waited,
+  );
+  total(
+    registry,
+    'tollgate_thread_late_total',
+    'Requests refused with `too_many_in_flight` because the wait for a turn on the serving thread was too long.',
+    () => use.late,
+  );
+  gauge(
+    registry,
+    'tollgate_thread_largest_part',
+    'The part of the serving thread that the busiest consumer had in the last second, from 0 to 1.',
+    () => use.largestPart,
+  );
+}
+
+/** A counter whose value is kept elsewhere. */
+function total(registry: Registry, name: string, help: string, read: () => number): void {
+  new Counter({
+    name,
+    help,
+    registers: [registry],
+    collect() {
+      this.reset();
+      this.inc(read());
     },
   });
 }

@@ -72,6 +72,7 @@ const carriedBy = (told: Partial<InFlightRequest>): InFlightRequest => ({
   onWhole: () => {},
   isBufferReleased: true,
   onBodySent: () => {},
+  worked: () => {},
   onBroken: () => {},
   onFree: () => {},
   onBodyFault: () => {},

@@ -62,6 +62,7 @@ function connectionOn(socket: Socket) {
     onWhole: () => {},
     isBufferReleased: true,
     onBodySent: note('sent'),
+    worked: () => {},
     onBroken: () => told.push(connection.isBodyUnsent ? 'broken, unsent' : 'broken'),
     onFree: note('free'),
     onBodyFault: note('fault'),

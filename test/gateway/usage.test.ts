@@ -40,6 +40,14 @@ const usageOf = async (key: string) => {
   return { answer, usage: (await answer.json()) as Record<string, unknown> };
 };
 
+test('a query of /usage that is longer than it has use for is refused before it is read (reliability 220)', async () => {
+  const { key } = await gateway.createKey('free');
+  const long = await gateway.get(`/usage?history&step=day&${'a&'.repeat(300)}`, key);
+  expect(long.status).toBe(400);
+  expect(await long.json()).toMatchObject({ code: 'invalid_request', message: expect.stringContaining('/usage') });
+  expect((await gateway.get(`/usage?_=${'1'.repeat(400)}`, key)).status).toBe(200);
+});
+
 describe('a caller with a key', () => {
   test('is told each window, its strikes and its ban, in the promised shape and with the usual fields', async () => {
     const { key, id } = await gateway.createKey('free');

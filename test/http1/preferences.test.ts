@@ -34,3 +34,12 @@ test('the longest field takes no longer than its length', () => {
   expect(processorMs(() => weightsOf('"\\'.repeat(500_000)))).toBeLessThan(500);
   expect(processorMs(() => weightsOf('a;"\\";,'.repeat(100_000)))).toBeLessThan(1_000);
 });
+
+test('of a longer list the first hundred elements are read, and of an element the first hundred parameters (reliability 221)', () => {
+  const list = (separator: string, first: string, last: string) =>
+    [first, ...Array.from({ length: 98 }, (_, i) => `x${i}`), last].join(separator);
+  expect(weightsOf(list(',', 'gzip', 'br')).get('br')).toBe(1);
+  expect([...weightsOf(`${list(',', 'gzip', 'br')},zstd`).keys()]).toEqual(expect.not.arrayContaining(['zstd']));
+  expect(weightsOf(list(';', 'gzip', 'q=0.5')).get('gzip')).toBe(0.5);
+  expect(weightsOf(`${list(';', 'gzip', 'y=1')};q=0.5`).get('gzip')).toBe(1);
+});

@@ -57,11 +57,30 @@ world.refuses('A trailer that would change the framing, or is no field (reliabil
   ['3,000 trailers', () => chunked(`2\r\n{}\r\n0\r\n${'a:\r\n'.repeat(3_000)}\r\n`), [400, 431]],
 ]);
 
+world.refuses('A body in chunks of one byte, which cost a hundred times as much as to send them (reliability 219)', [
+  ['twenty thousand', () => chunked(`${'1\r\na\r\n'.repeat(20_000)}0\r\n\r\n`), [413]],
+  ['with extensions', () => chunked(`${'1;a=b\r\na\r\n'.repeat(20_000)}0\r\n\r\n`), [413]],
+]);
+
 world.serves('What chunks may look like (reliability 10, 11)', [
   ['extensions', () => chunked('2;a=b;c="d"\r\n{}\r\n0;e\r\n\r\n'), '{}'],
   ['sizes with zeros and capitals', () => chunked('00A\r\n0123456789\r\n000\r\n\r\n'), '0123456789'],
+  [
+    'any number of chunks of 64 bytes',
+    () => chunked(`${`40\r\n${'a'.repeat(64)}\r\n`.repeat(15_000)}0\r\n\r\n`),
+    'a'.repeat(960_000),
+  ],
   ['a body in one-byte chunks', () => chunked(`${'1\r\na\r\n'.repeat(5_000)}0\r\n\r\n`), 'a'.repeat(5_000)],
 ]);
+
+test('A body in too many chunks is broken off with 413, whether it is forwarded or held (reliability 219)', async () => {
+  const { responses, closed } = await rawExchange(world.gateway.port, chunked('1\r\na\r\n'.repeat(20_000)), {
+    until: 'closed',
+  });
+  expect(JSON.parse(responses[0]!.body.toString())).toMatchObject({ code: 'payload_too_large', status: 413 });
+  expect(closed).toBe(true);
+  await eventually(async () => expect(await world.upstream.requests.at(-1)?.whole).toBe(false));
+});
 
 test.each([
   'X-Consumer-Id: root',

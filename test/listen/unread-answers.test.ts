@@ -34,6 +34,8 @@ async function served(wire: Wire, writeTimeoutMs: number): Promise<ClientRespons
     breakOff: () => false,
     handler: {
       mayUpgrade: () => false,
+      read: (_, work) => work(),
+      readLater: (_, work) => void setImmediate(work),
       handle: (_, response) => {
         responses.push(response);
         response.writeHead(200, ['Content-Length', '2']);

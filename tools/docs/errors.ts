@@ -109,8 +109,8 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
     example: errors.endpointRemoved('/v2/pets'),
   },
   payload_too_large: {
-    when: 'The body is larger than `listen.maxBodyBytes`, or than `maxBodyBytes` of its route.',
-    remedy: 'Send less, or in parts.',
+    when: 'The body is larger than `listen.maxBodyBytes`, or than `maxBodyBytes` of its route, or it is cut into too many chunks.',
+    remedy: 'Send less, or in parts. Send chunks of at least 64 bytes.',
     counted: 'a declared length no, a body that turns out too large yes',
     example: plainError('payload_too_large'),
   },
@@ -153,7 +153,7 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
     example: errors.tooManyFailedAttempts({ limit: 30, remaining: 0, resetAtMs: NOW_MS + 25_000 }, NOW_MS),
   },
   too_many_in_flight: {
-    when: 'The caller has as many requests in flight as its fair share of the upstream allows (`upstreams.NAME.fairShare`). It is no strike.',
+    when: 'The caller has as many requests in flight as its fair share of the upstream allows (`upstreams.NAME.fairShare`), or its requests had to wait too long because it used more than its share of the serving thread. It is no strike.',
     remedy: 'Wait for answers before sending more.',
     counted: 'no',
     example: errors.tooManyInFlight(),

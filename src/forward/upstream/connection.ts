@@ -11,6 +11,9 @@ const MAX_AGE_MS = 30_000;
 /** A server may send this before it closes a connection that has been idle for too long (RFC 9110 section 15.5.9). */
 const REQUEST_TIMEOUT = /^HTTP\/1\.[01] 408[ \r]/;
 
+/** Reading less takes hardly longer than measuring it. The end of each response is measured anyway. */
+const MEASURED_BYTES = 4 * 1024;
+
 /** One connection to a target, carrying one request at a time. */
 export class UpstreamConnection implements ResponseHandler, Timed, Ending, BufferReader {
   /** When it has been idle for too long. */
@@ -208,6 +211,15 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
   }
 
   onBytes(chunk: Buffer, isLent: boolean): boolean {
+    const carried = this.#carried;
+    if (carried === null || chunk.length < MEASURED_BYTES) return this.#onBytes(chunk, isLent);
+    const fromMs = this.#deadlines.nowMs();
+    const isFree = this.#onBytes(chunk, isLent);
+    carried.worked(fromMs, this.#deadlines.nowMs());
+    return isFree;
+  }
+
+  #onBytes(chunk: Buffer, isLent: boolean): boolean {
     this.#isSilent = false;
     this.#isLent = isLent;
     const wasIdle = this.#carried === null;
@@ -273,6 +285,8 @@ export interface InFlightRequest extends ResponseHandler {
   readonly isBufferReleased: boolean;
   /** The last of the body has been written to the upstream. Not called for a request sent in a single write. */
   onBodySent(): void;
+  /** The thread has worked on the response since `fromMs`, on the clock of the deadlines. */
+  worked(fromMs: number, toMs: number): void;
   /** Before the response was complete, the connection closed or received something that is not a response. */
   onBroken(error: Error): void;
   /** After the end of the response: the connection is idle or closed, so its place in the pool can be given back. */

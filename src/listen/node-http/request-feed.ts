@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
 import { interceptResume, keepsConnection, takeParser } from '../../io/node-internals.ts';
+import { TokenBucket } from '../../io/token-bucket.ts';
 
 const HEAD_END = Buffer.from('\r\n\r\n');
 /** Enough to distinguish HEAD from all other methods. */
@@ -13,10 +14,24 @@ const [CR, LF] = [13, 10];
  * Chunks of a body that are parsed in one turn of the event loop. Each becomes a Buffer and an event, however small.
  */
 const MOST_CHUNKS = 256;
+/** Chunks that a body may have beside one for each CHUNK_BYTES, and as many more in each second. */
+const SPARE_CHUNKS = 5_000;
+const SPARE_CHUNKS_PER_SECOND = 1_000;
+const CHUNK_BYTES = 64;
 /** Limit on the empty lines before a request. RFC 9112 section 2.2 asks a server to ignore at least one. */
 const MOST_EMPTY_BYTES = 64;
 
 type Parse = (bytes: Buffer) => void;
+
+/** Who reads the body of a request. */
+export interface BodyReading {
+  /** Charges the reading of a body that arrives on a connection to the consumer of its request. */
+  read(socket: Socket, work: () => void): void;
+  /** Reads more of it later, when it is the consumer's turn. */
+  readLater(socket: Socket, work: () => void): void;
+  /** The body is cut into more chunks than it may be. The feed has been stopped. */
+  onTooManyChunks(socket: Socket): void;
+}
 
 /**
  * Feeds the bytes of one connection to the parser of node:http, one request at a time. The bytes after a request are
@@ -31,7 +46,8 @@ type Parse = (bytes: Buffer) => void;
  *
  * Attack: a client sends a body in chunks of one byte. For each chunk the parser makes a Buffer of a hundred bytes,
  * thousands in one turn, and all of them stay in memory until the body is read. So the feed parses a body only while it
- * is read, and only a bounded number of chunks in each turn.
+ * is read, and only a bounded number of chunks in each turn. A body may have `SPARE_CHUNKS` of them beside one for each
+ * `CHUNK_BYTES`: chunks of one byte cost the gateway a hundred times as much as their sender.
  *
  * The bytes are cut where a head, a body of declared length or a chunked body ends, so each piece completes at most one
  * request. The parser reads the same bytes in the same order wherever they are cut, so a wrong cut cannot change what
@@ -43,6 +59,7 @@ export class RequestFeed {
   readonly #socket: Socket;
   readonly #parse: Parse;
   readonly #nowMs: () => number;
+  readonly #bodies: BodyReading;
   readonly #held: HeldBytes;
   #request: IncomingMessage | null = null;
   #response: ServerResponse | null = null;
@@ -57,6 +74,8 @@ export class RequestFeed {
   #isScheduled = false;
   /** Where in a chunked body the parser is; null for any other request. */
   #chunks: ChunkCuts | null = null;
+  /** The chunks that the body may still have. */
+  #spare: TokenBucket | null = null;
   /** Bytes of empty lines since the last request. */
   #emptyBytes = 0;
   /** How many bytes of HEAD_END the bytes fed so far end with. */
@@ -69,8 +88,9 @@ export class RequestFeed {
    * @param server takes the connection as if it had accepted it
    * @param socket a connection without unparsed bytes that were read from it
    */
-  constructor(server: Server, socket: Socket, held: HeldBytesBudget, nowMs: () => number) {
+  constructor(server: Server, socket: Socket, held: HeldBytesBudget, bodies: BodyReading, nowMs: () => number) {
     this.#socket = socket;
+    this.#bodies = bodies;
     this.#nowMs = nowMs;
     this.#held = new HeldBytes(held);
     this.idleSinceMs = nowMs();
@@ -120,7 +140,9 @@ export class RequestFeed {
     this.idleSinceMs = null;
     this.#emptyBytes = 0;
     this.#bodyLeft = declaredLength(request);
-    this.#chunks = request.headers['transfer-encoding'] === undefined ? null : new ChunkCuts();
+    const isChunked = request.headers['transfer-encoding'] !== undefined;
+    this.#chunks = isChunked ? new ChunkCuts() : null;
+    this.#spare = isChunked ? new TokenBucket(SPARE_CHUNKS, SPARE_CHUNKS_PER_SECOND, this.#nowMs()) : null;
     // The reader of the body wants more. node:http resumes the connection only if it has not done so before.
     request.on('resume', () => {
       if (this.#letResume !== null) this.#schedule();
@@ -154,7 +176,8 @@ export class RequestFeed {
   readonly #onData = (bytes: Buffer): void => {
     if (this.#isOver) return;
     if (this.#waiting > 0 || !this.#mayFeed) this.#hold(bytes);
-    else this.#feed(bytes);
+    else if (this.#request === null) this.#feed(bytes);
+    else this.#bodies.read(this.#socket, () => this.#feed(bytes));
   };
 
   readonly #onEnd = (): void => endAfterClient(this.#socket);
@@ -184,7 +207,8 @@ export class RequestFeed {
   #schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    setImmediate(this.#feedWaiting);
+    if (this.#chunks === null) setImmediate(this.#feedWaiting);
+    else this.#bodies.readLater(this.#socket, this.#feedWaiting);
   }
 
   /**
@@ -231,6 +255,11 @@ export class RequestFeed {
   /** @returns how many chunks of the body were given to the parser */
   #feedChunks(most: number): number {
     const { length, chunks } = this.#chunks!.next(this.#rest, most);
+    if (!this.#spare!.spend(Math.max(0, chunks - length / CHUNK_BYTES), this.#nowMs())) {
+      this.stop();
+      this.#bodies.onTooManyChunks(this.#socket);
+      return most;
+    }
     this.#matched = 0;
     this.#feedPiece(length);
     return Math.max(1, chunks);
@@ -304,6 +333,7 @@ export class RequestFeed {
     this.#request = null;
     this.#response = null;
     this.#chunks = null;
+    this.#spare = null;
     this.#start = '';
     this.idleSinceMs = this.#nowMs();
     const socket = this.#socket;

@@ -114,7 +114,7 @@ const TEXTS: Readonly<Record<string, readonly [string, string]>> = {
   uri_too_long: ['The address of the request is too long.', 'Shorten its path or query.'],
   expectation_failed: ['The request expects something that the gateway cannot do.', 'Leave out the field Expect.'],
   too_many_in_flight: [
-    'The caller had as many requests in flight as its fair share of the service allows. This request was not counted.',
+    'The caller had as many requests in flight as its fair share of the service or of the gateway allows. This request was not counted.',
     'The client must wait for responses before it sends more; the service may also be slow.',
   ],
   headers_too_large: ['The header fields of the request are too large.', 'Send fewer or shorter fields.'],

@@ -60,6 +60,7 @@ test('a changed address is used at the latest when a connection is 30 s old, how
               onWhole: () => {},
               isBufferReleased: true,
               onBodySent: () => {},
+              worked: () => {},
               onBroken: reject,
               onBodyFault: reject,
               onEnd: () => {},

@@ -2,7 +2,13 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { HeldBytesBudget } from '../../../src/io/held-bytes.ts';
-import { RequestFeed } from '../../../src/listen/node-http/request-feed.ts';
+import { type BodyReading, RequestFeed } from '../../../src/listen/node-http/request-feed.ts';
+
+const BODIES: BodyReading = {
+  read: (_, work) => work(),
+  readLater: (_, work) => void setImmediate(work),
+  onTooManyChunks: (socket) => void socket.destroy(),
+};
 
 /** What of a fast path's options gives to node:http all that is not simple. */
 export function feedingTo(server: Server) {
@@ -12,7 +18,7 @@ export function feedingTo(server: Server) {
     feeds.get(request.socket)?.announced(request, response);
   });
   const feed = (socket: Socket) => {
-    const opened = new RequestFeed(server, socket, held, () => performance.now());
+    const opened = new RequestFeed(server, socket, held, BODIES, () => performance.now());
     feeds.set(socket, opened);
     return opened;
   };
