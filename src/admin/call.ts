@@ -150,10 +150,11 @@ export async function readBytes(
 
 /** The fault of the Content-Type or Content-Encoding, or null. JSON is UTF-8 (RFC 8259 section 8.1), so is any charset. */
 function typeFault(type: string | undefined, coding: string | undefined): string | null {
-  const [, , charset] =
+  const [, , quoted, plain] =
     /^application\/(json|merge-patch\+json)[ \t]*(?:;[ \t]*charset=(?:"([^";]*)"[ \t]*|([^";]*)))?$/i.exec(
       type ?? '',
-    ) ?? ([null, null, null] as const);
+    ) ?? ([null, null, null, null] as const);
+  const charset = quoted ?? plain;
   if (charset === null) return 'Content-Type must be application/json.';
   if (charset !== undefined && charset.toLowerCase() !== 'utf-8') return 'The charset of Content-Type must be utf-8.';
   if (coding === undefined || coding.toLowerCase() === 'identity') return null;

@@ -131,7 +131,10 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
         after: { used: { day: 0 }, strikes: 0 },
       },
     ];
-    expect(changes.toReversed().slice(1)).toMatchObject(expected);
+    // Refused attempts of one minute are one entry, whose place is that of the first, perhaps of another test.
+    const made = (changes as { outcome: string }[]).toReversed().filter(({ outcome }) => outcome !== 'refused');
+    expect(made.slice(1)).toMatchObject(expected.filter(({ outcome }) => outcome !== 'refused'));
+    expect(changes).toContainEqual(expect.objectContaining(expected[2]));
     const logged = expected.filter(({ outcome }) => outcome !== 'unchanged');
     await eventually(() => {
       const lines = auditLines(gateway).filter((line) => line.id === id);

@@ -52,7 +52,7 @@ describe('a pattern (reliability 208)', () => {
   test('of a description that has too many of them counts as one without an automaton', () => {
     const budget = new AutomatonBudget();
     budget.left = 1_000;
-    expect(hasSmallAutomaton(patternOf('^\\S+@\\S+$'), budget)).toBe(true);
+    expect(hasSmallAutomaton(patternOf('^[a-z]+@[a-z]+$'), budget)).toBe(true);
     expect(hasSmallAutomaton(patternOf('^\\S+@\\S+\\.\\S+$'), budget)).toBe(false);
   });
 });

@@ -373,11 +373,21 @@ async function infoOf(server: Redis, section: 'replication' | 'persistence'): Pr
 }
 
 function connectedIn(replication: string): Connected {
-  const lines = [...replication.matchAll(/^slave\d+:ip=([^,]*),port=(\d+),state=(\w+)(?:.*?,lag=(\d+))?/gm)];
-  const replicas = lines.map(([, ip = '', port = '', state = '', lag = '0']) => ({
-    address: `${ip}:${port}`,
-    isBehind: state !== 'online' || Number(lag) >= SILENT_S,
-  }));
+  const lines = [...replication.matchAll(/^slave\d+:(.*)$/gm)];
+  const replicas = lines.map(([, words = '']) => {
+    const {
+      ip,
+      port,
+      state,
+      lag = '0',
+    } = Object.fromEntries(
+      words
+        .trim()
+        .split(',')
+        .map((word) => word.split('=', 2)),
+    );
+    return { address: `${ip}:${port}`, isBehind: state !== 'online' || Number(lag) >= SILENT_S };
+  });
   return {
     count: Number(/^connected_slaves:(\d+)/m.exec(replication)?.[1] ?? 0),
     addresses: replicas.map(({ address }) => address),
