@@ -346,7 +346,7 @@ describe('connections are bounded for each address (reliability 191)', () => {
 
   const REQUEST = 'GET /admin/keys HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n';
 
-  test('of those that serve authorised senders none is closed, and some places stay for probes (reliability 245)', async () => {
+  test('of those that serve authorised senders none is closed, and some places stay for probes (reliability 242)', async () => {
     const kept: boolean[] = [];
     const api: AdminListenerOptions['api'] = async (_request, _response, keepPlace) => void kept.push(keepPlace());
     const port = Number(new URL(await listenerWith({ host: '::', api })).port);
@@ -359,7 +359,7 @@ describe('connections are bounded for each address (reliability 191)', () => {
     expect(closed()).toBeLessThanOrEqual(maxConnectionsPerAddress - KEPT_PLACES.maxConnectionsPerAddress);
   });
 
-  test('a place is kept until the request is answered, and then it is free for the next (reliability 245)', async () => {
+  test('a place is kept until the request is answered, and then it is free for the next (reliability 242)', async () => {
     const kept: boolean[] = [];
     const responses: ServerResponse[] = [];
     const api: AdminListenerOptions['api'] = async (_request, response, keepPlace) => {

@@ -207,7 +207,7 @@ interface Refused {
   readonly cookie?: Readonly<Record<string, string>>;
 }
 
-describe('every refusal of a change is a line, and counted in the record (reliability 240)', () => {
+describe('every refusal of a change is a line, and counted in the record (reliability 237)', () => {
   const all = Object.entries(REFUSALS).flatMap(([code, them]) =>
     typeof them === 'string' ? [] : them.map((one) => ({ code, ...one })),
   );

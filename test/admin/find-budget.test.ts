@@ -24,7 +24,7 @@ async function api() {
   return { ...made, find, looked: () => looked };
 }
 
-test('beyond its budget of wrong secrets nothing is looked up for a person, also not by requests that come together (reliability 243)', async () => {
+test('beyond its budget of wrong secrets nothing is looked up for a person, also not by requests that come together (reliability 240)', async () => {
   const { find, it, looked, lines, bearer } = await api();
   const { key } = (await it('POST', '/admin/keys', { plan: 'free' })).body;
   const before = lines.length;
@@ -49,14 +49,14 @@ test('beyond its budget of wrong secrets nothing is looked up for a person, also
   expect(JSON.stringify(lines)).not.toContain(key.slice(8, -4));
 });
 
-test('five wrong secrets, and any number of right ones, are nothing to worry about (reliability 243)', async () => {
+test('five wrong secrets, and any number of right ones, are nothing to worry about (reliability 240)', async () => {
   const { find, it } = await api();
   const { key } = (await it('POST', '/admin/keys', { plan: 'free' })).body;
   for (let i = 0; i < 5; i++) expect((await find(wrongSecret())).status).toBe(404);
   for (let i = 0; i < 3 * MISSES_PER_MINUTE; i++) expect((await find(key)).status).toBe(200);
 });
 
-test('many people of one address have a budget together, to which what was refused does not count (reliability 243)', async () => {
+test('many people of one address have a budget together, to which what was refused does not count (reliability 240)', async () => {
   const { find, looked } = await api();
   // One person alone cannot use the budget of the address up.
   for (let i = 0; i < MISSES_PER_ADDRESS + 5; i++) await find(wrongSecret());

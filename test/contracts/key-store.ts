@@ -26,7 +26,7 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
   };
 
   describe('an id that is reserved for a name', () => {
-    test('is the first one, for all that ask at the same time (reliability 257)', async () => {
+    test('is the first one, for all that ask at the same time (reliability 251)', async () => {
       const ids = await Promise.all(
         [here, there, here, there].map((store, i) => store.reserve('some name', `key_${i}`, 60_000)),
       );

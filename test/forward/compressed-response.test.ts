@@ -19,7 +19,7 @@ function order(compressors: Compressors) {
   };
 }
 
-test('one consumer has at most its share of the places, and gives each back (reliability 223)', () => {
+test('one consumer has at most its share of the places, and gives each back (reliability 221)', () => {
   const compressors = new Compressors();
   const taken: CompressionShare[] = [];
   for (let share = compressors.enter('hog', 0.25); share !== null; share = compressors.enter('hog', 0.25)) {
@@ -38,7 +38,7 @@ test('all consumers together have 64 places', () => {
   expect(taken.filter((share) => share !== null).length).toBe(64);
 });
 
-test('a piece waits for one piece of each other consumer, however many they have (reliability 223)', () => {
+test('a piece waits for one piece of each other consumer, however many they have (reliability 221)', () => {
   const compressors = new Compressors();
   const { served, want, done } = order(compressors);
   const hog = Array.from({ length: 16 }, () => compressors.enter('hog', 0.25)!);

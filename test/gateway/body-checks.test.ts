@@ -56,7 +56,7 @@ describe('a body is checked', () => {
     expect(body.equals(before)).toBe(true);
   });
 
-  test('in the thread if the others of this turn of the event loop have taken much work (reliability 209)', async () => {
+  test('in the thread if the others of this turn of the event loop have taken much work (reliability 208)', async () => {
     opened();
     const inTurn = { ...SOUND, atOnce: () => ({ fault: null, steps: 100_000 }) };
     const kinds = () => [1, 2, 3, 4].map(() => checks.check('a', inTurn, SMALL, wanted) instanceof Promise);
@@ -79,7 +79,7 @@ describe('a body is checked', () => {
   });
 });
 
-describe('of many large bodies (reliability 211)', () => {
+describe('of many large bodies (reliability 210)', () => {
   test('those of consumers are checked in turn, and one consumer has a bound', async () => {
     opened();
     const order: string[] = [];
@@ -108,7 +108,7 @@ describe('of many large bodies (reliability 211)', () => {
   });
 });
 
-describe('a body over which the thread ends costs its own request alone (reliability 211)', () => {
+describe('a body over which the thread ends costs its own request alone (reliability 210)', () => {
   test.each([
     ['hangs', '() => { for (;;); }', 'late'],
     ['takes all memory', '() => { const all = []; for (;;) all.push(Array(100_000).fill(0)); }', 'too_much'],

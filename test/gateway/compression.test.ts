@@ -256,7 +256,7 @@ test('more responses than may be compressed at a time are plain, and when some h
   for (const { socket } of slow) socket.destroy();
 });
 
-test('one consumer has its share of the compressed responses, and another one is compressed beside it (reliability 223)', async () => {
+test('one consumer has its share of the compressed responses, and another one is compressed beside it (reliability 221)', async () => {
   goOn = Promise.withResolvers();
   const shared = await startGateway({
     upstream: upstream.origin,

@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 
 test.each(['/plain', '/odd'])(
-  '%s: no service gets the cookie of a console, and none can set it (reliability 259)',
+  '%s: no service gets the cookie of a console, and none can set it (reliability 253)',
   async (path) => {
     const bytes = `GET ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nCookie: ${SENT}\r\nCookie: tollgate=s\r\n\r\n`;
     const { responses, bytes: raw } = await rawExchange(gateway.port, bytes);
@@ -37,7 +37,7 @@ test.each(['/plain', '/odd'])(
   },
 );
 
-test('over HTTP/2 and for a WebSocket it is the same (reliability 259)', async () => {
+test('over HTTP/2 and for a WebSocket it is the same (reliability 253)', async () => {
   const encrypted = await startEncrypted({ upstream: upstream.origin, routes: ROUTES });
   const own = await encrypted.gateway.createKey('endless');
   const session = await openHttp2(encrypted.gateway.port, encrypted.ca);

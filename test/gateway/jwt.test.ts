@@ -285,7 +285,7 @@ test('a file of keys that cannot be used is a fault at the start', async () => {
   await expect(gatewayWith(path)).rejects.toThrow(/cannot be read as a JSON Web Key Set/);
 });
 
-test('signatures of an address that has spent its failed attempts are hardly verified, and a known token passes (reliability 224)', async () => {
+test('signatures of an address that has spent its failed attempts are hardly verified, and a known token passes (reliability 222)', async () => {
   const plans = PLANS.replace('minute: 1000', 'minute: 5');
   const gateway = await startGateway({
     upstream: upstream.origin,

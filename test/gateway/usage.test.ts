@@ -40,7 +40,7 @@ const usageOf = async (key: string) => {
   return { answer, usage: (await answer.json()) as Record<string, unknown> };
 };
 
-test('a query of /usage that is longer than it has use for is refused before it is read (reliability 220)', async () => {
+test('a query of /usage that is longer than it has use for is refused before it is read (reliability 219)', async () => {
   const { key } = await gateway.createKey('free');
   const long = await gateway.get(`/usage?history&step=day&${'a&'.repeat(300)}`, key);
   expect(long.status).toBe(400);

@@ -299,7 +299,7 @@ describe('a verified token', () => {
   });
 });
 
-describe('the token of an address that has spent its failed attempts (reliability 224)', () => {
+describe('the token of an address that has spent its failed attempts (reliability 222)', () => {
   /** Uses up the failures that are verified all the same. */
   async function spent(...keys: SigningKey[]) {
     const all = verifierOf(jwksOf(...keys));

@@ -22,7 +22,7 @@ function verifications({ spent = [] as string[], whenSpent = 'refuse' as 'refuse
   return { made, clock, send, count: () => verified };
 }
 
-describe('an address that has spent its failed attempts (reliability 224)', () => {
+describe('an address that has spent its failed attempts (reliability 222)', () => {
   test('costs ten verifications a second, however many wrong signatures it sends', async () => {
     const { send, count, clock } = verifications({ spent: ['192.0.2.1'] });
     const flood = async () => {
@@ -66,7 +66,7 @@ test('an address with failed attempts left has every signature verified', async 
   expect(count()).toBe(30);
 });
 
-test('of one address two signatures are verified at a time, and of all four, addresses in turn (reliability 224)', async () => {
+test('of one address two signatures are verified at a time, and of all four, addresses in turn (reliability 222)', async () => {
   const { made } = verifications();
   const running: string[] = [];
   const ends: (() => void)[] = [];
@@ -90,7 +90,7 @@ test('of one address two signatures are verified at a time, and of all four, add
   await Promise.all(all);
 });
 
-test('an address that has too many waiting is asked to retry, and another one is served (reliability 224)', async () => {
+test('an address that has too many waiting is asked to retry, and another one is served (reliability 222)', async () => {
   const { made, send } = verifications();
   let end = () => {};
   const ended = new Promise<void>((resolve) => {
@@ -105,7 +105,7 @@ test('an address that has too many waiting is asked to retry, and another one is
 });
 
 // Contract section 7: the right token of the admin API always passes.
-test('on the admin port signatures of such an address wait instead, and the right one passes (reliability 225)', async () => {
+test('on the admin port signatures of such an address wait instead, and the right one passes (reliability 223)', async () => {
   const { send } = verifications({ spent: ['192.0.2.1'], whenSpent: 'wait' });
   const outcomes = await Promise.all(Array.from({ length: 12 }, (_, i) => send('192.0.2.1', i === 11)));
   expect(outcomes).toEqual([...Array(11).fill('wrong'), 'good']);

@@ -172,7 +172,7 @@ describe('an answer', () => {
   test.each<[string, NameAnswer]>([
     ['say nothing', 'silent'],
     ['fail', 'failing'],
-  ])('stays in use for an hour while the name servers %s (reliability 232)', async (_, fault) => {
+  ])('stays in use for an hour while the name servers %s (reliability 229)', async (_, fault) => {
     const zone: Record<string, NameAnswer> = { 'pets.test': { addresses: ['10.0.0.1'], ttl: 60 } };
     const { all, code, clock } = await resolverWith({ zone });
     expect(await all('pets.test')).toEqual(['10.0.0.1']);
@@ -215,7 +215,7 @@ describe('an answer', () => {
 
 // Attack: callers of a service whose zone is silent, at the sides of services that are well.
 describe('a silent zone', () => {
-  test('has one look-up under way for each name, however many callers come in an hour, and no other name waits (reliability 230)', async () => {
+  test('has one look-up under way for each name, however many callers come in an hour, and no other name waits (reliability 227)', async () => {
     const zone: Record<string, NameAnswer> = { 'good.test': { addresses: ['10.0.0.1'], ttl: 1 } };
     for (let i = 0; i < 20; i++) zone[`bad${i}.test`] = 'silent';
     const { all, code, clock, asked, resolver } = await resolverWith({ zone });
@@ -253,7 +253,7 @@ describe('a name that no name server knows', () => {
   });
 
   // Attack: the plug-in that knows names of one kind hangs.
-  test('holds one place of getaddrinfo at most, and nothing waits for that place (reliability 231)', async () => {
+  test('holds one place of getaddrinfo at most, and nothing waits for that place (reliability 228)', async () => {
     const hosts: string[] = [];
     const system: Lookup = (host) => hosts.push(host);
     const { code, clock, asked } = await resolverWith({ system });

@@ -39,7 +39,7 @@ test('one turn ends it, however many there were before', () => {
 });
 
 // Fault: a laptop wakes up, or a virtual machine was moved. The watcher finds that an hour has passed without a turn.
-test('a look that comes an hour late counts for no more than one in time (reliability 216)', () => {
+test('a look that comes an hour late counts for no more than one in time (reliability 215)', () => {
   expect(
     silenceAfter([
       [7, 0],

@@ -88,7 +88,7 @@ function parts(
   return [...costs].map(([{ served }, cost], i) => ((served - before[i]!) * cost) / (now() - fromMs));
 }
 
-describe('a consumer that is alone (reliability 217)', () => {
+describe('a consumer that is alone (reliability 216)', () => {
   test('has the whole thread and never waits, on however many connections', () => {
     const world = simulated();
     const only = world.client('only', 500, 0.05);
@@ -126,7 +126,7 @@ describe('a consumer that is alone (reliability 217)', () => {
   });
 });
 
-describe('a calm consumer beside one that sends all it can (reliability 217)', () => {
+describe('a calm consumer beside one that sends all it can (reliability 216)', () => {
   test.each([
     ['refusals from memory', 64, 0.02],
     ['usual requests', 500, 0.05],
@@ -156,7 +156,7 @@ describe('a calm consumer beside one that sends all it can (reliability 217)', (
   });
 });
 
-describe('consumers that all send all they can (reliability 217)', () => {
+describe('consumers that all send all they can (reliability 216)', () => {
   test.each([2, 3, 10])(
     '%i have equal parts, whatever their requests cost and however many connections they have',
     (count) => {
@@ -186,7 +186,7 @@ describe('consumers that all send all they can (reliability 217)', () => {
   });
 });
 
-test('work that has waited for a second of other work is late, and only that of the consumer beyond its share (reliability 217)', () => {
+test('work that has waited for a second of other work is late, and only that of the consumer beyond its share (reliability 216)', () => {
   const world = simulated();
   const hog = world.client('hog', 200, 20);
   const calm = world.client('calm', 1, 0.05, 5);

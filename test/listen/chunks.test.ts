@@ -57,7 +57,7 @@ world.refuses('A trailer that would change the framing, or is no field (reliabil
   ['3,000 trailers', () => chunked(`2\r\n{}\r\n0\r\n${'a:\r\n'.repeat(3_000)}\r\n`), [400, 431]],
 ]);
 
-world.refuses('A body in chunks of one byte, which cost a hundred times as much as to send them (reliability 219)', [
+world.refuses('A body in chunks of one byte, which cost a hundred times as much as to send them (reliability 218)', [
   ['twenty thousand', () => chunked(`${'1\r\na\r\n'.repeat(20_000)}0\r\n\r\n`), [413]],
   ['with extensions', () => chunked(`${'1;a=b\r\na\r\n'.repeat(20_000)}0\r\n\r\n`), [413]],
 ]);
@@ -73,7 +73,7 @@ world.serves('What chunks may look like (reliability 10, 11)', [
   ['a body in one-byte chunks', () => chunked(`${'1\r\na\r\n'.repeat(5_000)}0\r\n\r\n`), 'a'.repeat(5_000)],
 ]);
 
-test('A body in too many chunks is broken off with 413, whether it is forwarded or held (reliability 219)', async () => {
+test('A body in too many chunks is broken off with 413, whether it is forwarded or held (reliability 218)', async () => {
   const { responses, closed } = await rawExchange(world.gateway.port, chunked('1\r\na\r\n'.repeat(20_000)), {
     until: 'closed',
   });

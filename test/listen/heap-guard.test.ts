@@ -17,7 +17,7 @@ test('a heap is short from the second look that finds 90 % of it used, until one
   expect(guard.isShort).toBe(true);
 });
 
-test('the memory of a container that stays nearly full for 5 s is short again only when it grows (reliability 228)', () => {
+test('the memory of a container that stays nearly full for 5 s is short again only when it grows (reliability 226)', () => {
   let used = 0;
   const told: boolean[] = [];
   const guard = new HeapGuard({ onChange: (isShort) => told.push(isShort), onShort: () => {} }, [
@@ -40,7 +40,7 @@ test('the memory of a container that stays nearly full for 5 s is short again on
   expect(told).toEqual([true, false, true, false, true]);
 });
 
-test('each of several processes has its part of the limit of their container (reliability 228)', () => {
+test('each of several processes has its part of the limit of their container (reliability 226)', () => {
   const limited = vi.spyOn(process, 'constrainedMemory').mockReturnValue(512 * 1024 * 1024);
   const container = memoriesOf(4)[1]!();
   expect(container).toMatchObject({ of: 'container', limitBytes: 128 * 1024 * 1024 });
@@ -51,7 +51,7 @@ test('each of several processes has its part of the limit of their container (re
 });
 
 // Attack: TLS sessions, or responses that nobody reads, fill the container while the heap is nearly empty.
-test('a gateway whose container is nearly full sheds load before the kernel ends it, and recovers (reliability 228)', async () => {
+test('a gateway whose container is nearly full sheds load before the kernel ends it, and recovers (reliability 226)', async () => {
   const upstream = await startUpstream();
   const filler = new URL('./fill-container.ts', import.meta.url).href;
   const gateway = await startGateway({ upstream: upstream.origin, env: { NODE_OPTIONS: `--import=${filler}` } });

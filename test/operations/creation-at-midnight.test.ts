@@ -10,7 +10,7 @@ const MIDNIGHT_MS = Date.UTC(2026, 10, 24);
 const plan = { name: 'free', limits: { minute: 60 } };
 
 // Attack: one Idempotency-Key, sent at the same moment to gateways whose clocks are on both sides of midnight.
-test('one Idempotency-Key makes one key, also on both sides of midnight (reliability 257)', async () => {
+test('one Idempotency-Key makes one key, also on both sides of midnight (reliability 251)', async () => {
   const folder = await temporaryFolder();
   const db = openDatabase(folder);
   atEnd(() => db.close());

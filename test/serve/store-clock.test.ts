@@ -36,7 +36,7 @@ function clockOf(servers = 1) {
   return { clock, test, pass, warnings, jumps: () => jumps };
 }
 
-describe('the clock of a store (reliability 255)', () => {
+describe('the clock of a store (reliability 249)', () => {
   test('is this machine’s until the store has answered, and then the store’s, carried on', async () => {
     const { clock, test, pass } = clockOf();
     test.aheadMs = [2 * HOUR_MS];

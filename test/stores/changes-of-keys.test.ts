@@ -93,7 +93,7 @@ describe('changes told through Redis', () => {
     ['a text', ['SET', 'tg:changes', 'x']],
     ['the largest number', ['SET', 'tg:changes', '9223372036854775807']],
   ])(
-    'are told although another program has written %s in the place of their number (reliability 258)',
+    'are told although another program has written %s in the place of their number (reliability 252)',
     async (_what, plant) => {
       const server = await privateRedis();
       const [hearer, teller] = await Promise.all([gatewayOn(server.url), gatewayOn(server.url)]);

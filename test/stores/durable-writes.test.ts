@@ -126,7 +126,7 @@ describe('a change that no replica has acknowledged', () => {
     await eventually(() => expect(told).toContain(key.id));
   });
 
-  test('is made again however many changes are refused meanwhile (reliability 235)', async () => {
+  test('is made again however many changes are refused meanwhile (reliability 232)', async () => {
     const { keys, key, maker, durability } = await changed((before) => revoked(before, 5));
     const records = Array.from({ length: 1_100 }, (_, i) => ({ id: `refused ${i}`, revision: 1, text: '{}' }));
     const options = { number: null, keep: 9, isLasting: false };
@@ -136,7 +136,7 @@ describe('a change that no replica has acknowledged', () => {
     expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
   });
 
-  test('is kept however often it is asked for, and displaces no other (reliability 235)', async () => {
+  test('is kept however often it is asked for, and displaces no other (reliability 232)', async () => {
     const { keys, key, maker, durability } = await changed((before) => ({ ...before, plan: 'business' }));
     const again = async () =>
       (await maker.keys.update(key.id, (before) => ({ ...before, plan: 'business' })))!.durability;
@@ -367,7 +367,7 @@ describe('a server by itself', () => {
   });
 });
 
-describe('a store that has lost acknowledged changes (reliability 236)', () => {
+describe('a store that has lost acknowledged changes (reliability 233)', () => {
   test.each([
     { replicas: 'all' as const, what: 'waits for all replicas' },
     { replicas: 0, what: 'waits for none' },

@@ -43,7 +43,7 @@ const DAMAGE: Readonly<Record<string, (log: string) => void>> = {
   },
 };
 
-describe('an embedded store whose write-ahead log … lacks what it acknowledged (reliability 252)', () => {
+describe('an embedded store whose write-ahead log … lacks what it acknowledged (reliability 246)', () => {
   test.each(Object.entries(DAMAGE))('%s: it does not start, and says what to do', async (_what, damage) => {
     const folder = await killedStore();
     damage(join(folder, 'tollgate.db-wal'));
@@ -65,7 +65,7 @@ describe('an embedded store whose write-ahead log … lacks what it acknowledged
   });
 });
 
-describe('an embedded store that has all it acknowledged starts without a word (reliability 252)', () => {
+describe('an embedded store that has all it acknowledged starts without a word (reliability 246)', () => {
   test('after a kill -9', async () => {
     expect(reopened(await killedStore()).warning).toBeNull();
   });
@@ -104,7 +104,7 @@ test.each(['no number', '0000000000000009 0000000000000010', ''])(
   },
 );
 
-test('damage that is found after the opening is called damage (reliability 254)', async () => {
+test('damage that is found after the opening is called damage (reliability 248)', async () => {
   const folder = await killedStore();
   const { db } = reopened(folder);
   db.exec('PRAGMA wal_checkpoint(TRUNCATE)');

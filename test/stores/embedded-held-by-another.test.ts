@@ -59,7 +59,7 @@ const CHANGES: Readonly<Record<string, (store: Held) => Promise<unknown>>> = {
   'a change for other processes': ({ changes }) => changes.publish({ kind: 'key', keyId: 'a' }),
 };
 
-describe('while another process holds the embedded store, the thread serves and waits with (reliability 250)', () => {
+describe('while another process holds the embedded store, the thread serves and waits with (reliability 244)', () => {
   test.each(Object.entries(CHANGES))('%s, and makes it when the store is free', async (_what, make) => {
     const store = await heldStore();
     let isMade = false;

@@ -9,7 +9,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts';
 const REFUSED = { code: 'store_unavailable', message: expect.stringContaining('is a link') };
 const isRoot = process.getuid?.() === 0;
 
-describe('a link that another user has planted in the data folder is not followed (reliability 253)', () => {
+describe('a link that another user has planted in the data folder is not followed (reliability 247)', () => {
   test.each(['tollgate.db', 'tollgate.db-wal', 'tollgate.db-shm'])('%s', async (name) => {
     const folder = await temporaryFolder();
     const victim = join(await temporaryFolder(), 'victim');
@@ -40,7 +40,7 @@ describe('a link that another user has planted in the data folder is not followe
 });
 
 // Only root can give a folder to another user.
-describe.runIf(isRoot)('a data folder of another user is refused (reliability 253)', () => {
+describe.runIf(isRoot)('a data folder of another user is refused (reliability 247)', () => {
   test('with a sentence that says what to do, and nothing is made in it', async () => {
     const folder = join(await temporaryFolder(), 'data');
     mkdirSync(folder);

@@ -26,7 +26,7 @@ async function ownedFolder() {
   return { folder, owner, lock: join(folder, 'owner.lock') };
 }
 
-describe('the owner of an embedded store (reliability 251)', () => {
+describe('the owner of an embedded store (reliability 245)', () => {
   test('keeps it when owner.lock is deleted', async () => {
     const { folder, lock } = await ownedFolder();
     rmSync(lock);

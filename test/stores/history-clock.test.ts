@@ -56,7 +56,7 @@ function ledgerAt(clock: { storeMs: number; ownMs: number }) {
 test.each([
   ['three days behind', -3 * DAY_MS],
   ['200 days ahead', 200 * DAY_MS],
-])('a store whose clock is %s for one request empties no history (reliability 256)', async (what, wrongMs) => {
+])('a store whose clock is %s for one request empties no history (reliability 250)', async (what, wrongMs) => {
   const clock = { storeMs: NOON_MS, ownMs: NOON_MS };
   const { admit, daysOf } = ledgerAt(clock);
   const id = `history ${what}`;
@@ -74,7 +74,7 @@ test.each([
   expect((await daysOf(id)).at(-1)).toBe(20);
 });
 
-test('a store whose clock is less than an hour off records as ever (reliability 256)', async () => {
+test('a store whose clock is less than an hour off records as ever (reliability 250)', async () => {
   const clock = { storeMs: NOON_MS, ownMs: NOON_MS + 59 * 60_000 };
   const { admit, daysOf } = ledgerAt(clock);
   await admit('history near');

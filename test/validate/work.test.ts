@@ -29,7 +29,7 @@ describe('what one request may take ends', () => {
     expect(() => work.spend(100)).not.toThrow();
   });
 
-  test('at its time of the processor, if the steps take longer than they should (reliability 212)', () => {
+  test('at its time of the processor, if the steps take longer than they should (reliability 211)', () => {
     let [nowMs, readings] = [0, 0];
     const work = new Work(() => {
       readings++;
@@ -51,7 +51,7 @@ describe('what one request may take ends', () => {
   });
 });
 
-describe('each value of a body is counted when it is read (reliability 209)', () => {
+describe('each value of a body is counted when it is read (reliability 208)', () => {
   const MIB = 1024 * 1024;
   test.each([
     ['lists within lists', `${'['.repeat(60)}${']'.repeat(60)}`, 500_000],
@@ -84,7 +84,7 @@ describe('each value of a body is counted when it is read (reliability 209)', ()
   });
 });
 
-describe('each check is counted by what it does (reliability 212)', () => {
+describe('each check is counted by what it does (reliability 211)', () => {
   const checks = (work: Work) => new Checks(work, []);
   const list = Array.from({ length: 10_000 }, (_, i) => ({ id: i }));
   const object = Object.fromEntries(list.map(({ id }) => [`name${id}`, id]));

@@ -36,7 +36,7 @@ function askMany(session: ClientHttp2Session, key: string, count: number): Promi
 
 const IN_FLIGHT = /^tollgate_in_flight (\d+)$/m;
 
-test('a response that the client has not read is in flight until it is read, or its stream ends (reliability 227)', async () => {
+test('a response that the client has not read is in flight until it is read, or its stream ends (reliability 225)', async () => {
   const { gateway, ca, key, metric } = await start();
   const session = await openHttp2(gateway.port, ca);
   await takeOnly(session, 0);
@@ -51,7 +51,7 @@ test('a response that the client has not read is in flight until it is read, or 
   await eventually(async () => expect(await metric(IN_FLIGHT)).toBe(0));
 });
 
-test('of one address 16 MiB may be unread: sessions that do not read end, and one that reads stays (reliability 227)', async () => {
+test('of one address 16 MiB may be unread: sessions that do not read end, and one that reads stays (reliability 225)', async () => {
   const { gateway, ca, key, metric } = await start();
   const reading = await openHttp2(gateway.port, ca);
   const hogs = await Promise.all(Array.from({ length: 4 }, () => openHttp2(gateway.port, ca)));

@@ -71,7 +71,7 @@ async function probe({ adminPort }: Pick<TestGateway, 'adminPort'>, path: string
 describe.each([
   ['one process', async () => STORES['the embedded store']!()],
   ['two workers', async () => ({ ...(await STORES.Redis!()), WORKERS: '2' })],
-] as const)('of %s the admin port answers each probe of a third address (reliability 244)', (_, environment) => {
+] as const)('of %s the admin port answers each probe of a third address (reliability 241)', (_, environment) => {
   test('while two addresses hold all of its places', async () => {
     const gateway = await startWithAdmin(await environment());
     for (const [what, how] of Object.entries(ATTACKS)) {
@@ -86,7 +86,7 @@ describe.each([
   });
 });
 
-test('a sign-in whose body does not come within two seconds is refused, and its connection is closed (reliability 246)', async () => {
+test('a sign-in whose body does not come within two seconds is refused, and its connection is closed (reliability 243)', async () => {
   const gateway = await startWithAdmin(await STORES['the embedded store']!());
   const socket = connect(gateway.adminPort, '127.0.0.1');
   atEnd(() => socket.destroy());

@@ -116,13 +116,13 @@ describe('no turn of the event loop takes long, whatever is to be checked', () =
     usualMs = await longestTurnMs(gateway);
   });
 
-  test.each(Object.entries(BODIES))('eight bodies at once: %s (reliability 209)', async (_what, body) => {
+  test.each(Object.entries(BODIES))('eight bodies at once: %s (reliability 208)', async (_what, body) => {
     const statuses = await times(8, 'POST /a', body);
     expect(await longestTurnMs(gateway)).toBeLessThan(LONGEST_TURN_MS + usualMs);
     for (const status of statuses) expect([200, 400]).toContain(status);
   });
 
-  test('thirty queries for a pattern without an automaton (reliability 208)', async () => {
+  test('thirty queries for a pattern without an automaton (reliability 207)', async () => {
     const statuses = await times(30, `GET /a?q=${mixed(8_000)}`);
     expect(await longestTurnMs(gateway)).toBeLessThan(LONGEST_TURN_MS + usualMs);
     expect(new Set(statuses)).toEqual(new Set([400]));
@@ -131,7 +131,7 @@ describe('no turn of the event loop takes long, whatever is to be checked', () =
 });
 
 test.each(['lists within lists', 'objects within objects', 'empty objects'] as const)(
-  'sixteen bodies of %s do not end a gateway with little memory (reliability 210)',
+  'sixteen bodies of %s do not end a gateway with little memory (reliability 209)',
   async (kind) => {
     const { send } = await start('--max-old-space-size=128');
     const statuses = await Promise.all(Array.from({ length: 16 }, () => send('POST /a', BODIES[kind])));

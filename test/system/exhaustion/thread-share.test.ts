@@ -71,7 +71,7 @@ async function serve(): Promise<void> {
 
 const waitsOf = () => metricOf(gateway.adminPort, 'tollgate_thread_waits_total');
 
-describe('While a healthy key is served, the requests of the attacker wait for their turn (reliability 218)', () => {
+describe('While a healthy key is served, the requests of the attacker wait for their turn (reliability 217)', () => {
   test.each([
     ['refusals from memory, of a banned key', () => get('/v1/pets', keyed(attacker))],
     ['/usage, which counts towards no limit', () => get('/usage', keyed(attacker))],

@@ -23,7 +23,7 @@ async function start(more: Readonly<Record<string, string>> = {}, settings = WAT
   return startGateway({ upstream: origin, more: settings, env: { ...WATCHED.env, ...more } });
 }
 
-test('a gateway of one process that hangs logs it and ends as by a crash (reliability 213)', async () => {
+test('a gateway of one process that hangs logs it and ends as by a crash (reliability 212)', async () => {
   const gateway = await start();
   gateway.process.signal('SIGUSR2');
   expect(await gateway.process.exit).toEqual({ code: null, signal: 'SIGKILL' });
@@ -32,7 +32,7 @@ test('a gateway of one process that hangs logs it and ends as by a crash (reliab
   expect(line!.silentMs).toBeGreaterThanOrEqual(LIMIT_MS);
 });
 
-test('a supervisor that hangs ends too, and its workers with it (reliability 213)', async () => {
+test('a supervisor that hangs ends too, and its workers with it (reliability 212)', async () => {
   const { origin } = await startUpstream();
   const gateway = await startWorkers(2, { upstream: origin, ...WATCHED });
   const workers = await pidsOf(gateway);
@@ -46,7 +46,7 @@ const UNSHARE = ['-Urpf', '--kill-child', '--mount-proc'];
 const canUnshare = spawnSync('unshare', [...UNSHARE, 'true']).status === 0;
 
 // Fault: the kernel protects the first process of a container from signals of its own, SIGKILL included.
-test.skipIf(!canUnshare)('as process 1 of a container it ends as well, with a failure (reliability 213)', async () => {
+test.skipIf(!canUnshare)('as process 1 of a container it ends as well, with a failure (reliability 212)', async () => {
   const { origin } = await startUpstream();
   const gateway = await relaunch({ upstream: origin, ...WATCHED }, `exec unshare ${UNSHARE.join(' ')} "$@"`);
   const { pid } = gateway.process;
@@ -61,7 +61,7 @@ test.skipIf(!canUnshare)('as process 1 of a container it ends as well, with a fa
 test.each([
   ['while a debugger is open', { NODE_OPTIONS: `${HANGS} --inspect=127.0.0.1:0` }, WATCHED.more],
   ['with `watchdog: off`', {}, 'watchdog: off'],
-] as const)('%s a process is left alone (reliability 216)', async (_, env, settings) => {
+] as const)('%s a process is left alone (reliability 215)', async (_, env, settings) => {
   const gateway = await start({ HANGS_FOR_MS: String(2 * LIMIT_MS), ...env }, settings);
   gateway.process.signal('SIGUSR2');
   await gateway.process.until(/^hangs$/m);
@@ -73,7 +73,7 @@ test.each([
 });
 
 // Fault: a laptop sleeps, a virtual machine is moved, a container is frozen: every clock has run on meanwhile.
-test('all processes of a gateway stand still for longer, and none is killed (reliability 216)', async () => {
+test('all processes of a gateway stand still for longer, and none is killed (reliability 215)', async () => {
   const { origin } = await startUpstream();
   const gateway = await startWorkers(2, { upstream: origin, ...WATCHED });
   const workers = await pidsOf(gateway);
@@ -86,7 +86,7 @@ test('all processes of a gateway stand still for longer, and none is killed (rel
   expect(gateway.process.stdout).not.toMatch(/no longer turns|a worker ended/);
 });
 
-test('a gateway in the process of another program never ends that (reliability 216)', async () => {
+test('a gateway in the process of another program never ends that (reliability 215)', async () => {
   const gateway = { listen: {}, upstreams: { a: { targets: ['http://127.0.0.1:9'] } }, watchdog: '2s' };
   const routes = [{ path: '/', methods: ['GET'], upstream: 'a' }];
   const program = `

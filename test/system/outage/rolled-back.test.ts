@@ -5,7 +5,7 @@ import { startGateway } from '../../support/gateway.ts';
 import { runTollgate, startTollgate } from '../../support/processes.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
-test('a gateway whose store lost what it acknowledged in a crash starts only with --accept-rollback (reliability 252)', async () => {
+test('a gateway whose store lost what it acknowledged in a crash starts only with --accept-rollback (reliability 246)', async () => {
   const upstream = await startUpstream();
   const gateway = await startGateway({ upstream: upstream.origin });
   const { env, process } = gateway;

@@ -82,7 +82,7 @@ test('serve checks requests against a description, which its thread reads again 
   await expectChecked(start(['serve'], env), description);
 });
 
-test('serve that hangs is ended by its watchdog, whose thread needs no file (reliability 213)', async () => {
+test('serve that hangs is ended by its watchdog, whose thread needs no file (reliability 212)', async () => {
   const env = await settings();
   await appendFile(env.TOLLGATE_CONFIG, '\nwatchdog: 2s\n');
   const running = start(['serve'], { ...env, NODE_OPTIONS: `--import ${join(ROOT, 'test', 'support', 'hangs.ts')}` });

@@ -123,7 +123,7 @@ describe('tollgate serve of the package', () => {
     await running.until(/"msg":"settings and plans in force"/);
   });
 
-  test('is ended by its watchdog when it hangs (reliability 213)', async () => {
+  test('is ended by its watchdog when it hangs (reliability 212)', async () => {
     const NODE_OPTIONS = `--import ${join(ROOT, 'test', 'support', 'hangs.ts')}`;
     const { running } = await serve('watchdog: 2s\n', { NODE_OPTIONS });
     running.signal('SIGUSR2');

@@ -29,7 +29,7 @@ const admin = async ({ adminPort }: TestGateway, method: string, path: string, b
 };
 
 test(
-  'a replica that is gone is told with the command that removes it, by /readyz, log, metric and doctor, until it is back (reliability 238)',
+  'a replica that is gone is told with the command that removes it, by /readyz, log, metric and doctor, until it is back (reliability 235)',
   async () => {
     const { url, servers, sentinels } = await privateSentinels();
     const replica = servers[1]!;
@@ -64,7 +64,7 @@ test(
 );
 
 test(
-  'a number of changes below what was acknowledged is an error line and a metric (reliability 236)',
+  'a number of changes below what was acknowledged is an error line and a metric (reliability 233)',
   async () => {
     const server = await privateRedis();
     const { origin } = await startUpstream();

@@ -146,7 +146,7 @@ describe.each([
     { what: 'a replica that is started again', fault: restarted },
     { what: 'a whole host', fault: wholeHost },
   ])(
-    '$what comes back as the primary is lost, and is promoted: no revocation is undone (reliability 234)',
+    '$what comes back as the primary is lost, and is promoted: no revocation is undone (reliability 231)',
     async ({ fault }) => {
       const stand = await start();
       const { keys } = await gatewayOn(stand.url, { timeoutMs: 1_000, durableWithinMs: 1_500 });
@@ -170,7 +170,7 @@ describe.each([
   );
 
   test(
-    'a replica that the operator has removed no longer counts, and the changes until then are acknowledged (reliability 238)',
+    'a replica that the operator has removed no longer counts, and the changes until then are acknowledged (reliability 235)',
     async () => {
       const stand = await start();
       const { keys } = await gatewayOn(stand.url, { timeoutMs: 1_000, durableWithinMs: 60_000 });
@@ -189,7 +189,7 @@ describe.each([
 });
 
 test(
-  'a replica that nobody may list neither takes the place of one that is away, nor is forgotten when it is (reliability 237)',
+  'a replica that nobody may list neither takes the place of one that is away, nor is forgotten when it is (reliability 234)',
   async () => {
     const { url, primary, replica, sentinels } = await behindSentinels();
     const follows = ['--replicaof', `127.0.0.1 ${primary.port}`, '--repl-diskless-sync-delay', '0'];

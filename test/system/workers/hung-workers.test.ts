@@ -30,7 +30,7 @@ test.each([
   ['hangs', 'SIGUSR2'],
   ['is stopped', 'SIGSTOP'],
 ] as const)(
-  'a worker that %s is killed, logged, counted and replaced while the other serves (reliability 213)',
+  'a worker that %s is killed, logged, counted and replaced while the other serves (reliability 212)',
   async (_, signal) => {
     const gateway = await start();
     const { key } = await gateway.createKey('endless');
@@ -61,7 +61,7 @@ test.each([
 );
 
 // Attack: the probe of the orchestrator asks the supervisor, which is well, so the pod is never restarted.
-test('/livez is 503 once no worker has turned for that long, and 200 when one serves again (reliability 214)', async () => {
+test('/livez is 503 once no worker has turned for that long, and 200 when one serves again (reliability 213)', async () => {
   const gateway = await start();
   const stuck = await pidsOf(gateway);
   expect(await liveness(gateway)).toEqual([200, 'alive']);
@@ -75,7 +75,7 @@ test('/livez is 503 once no worker has turned for that long, and 200 when one se
 });
 
 // Fault: a breakpoint stops a worker, and it is killed under the eyes of the person who looks for a defect.
-test('a worker whose debugger is open is left alone (reliability 216)', async () => {
+test('a worker whose debugger is open is left alone (reliability 215)', async () => {
   const options = { NODE_OPTIONS: `${NODE_OPTIONS} --inspect=127.0.0.1:0`, HANGS_FOR_MS: String(2 * LIMIT_MS) };
   const gateway = await start(options);
   const pids = await pidsOf(gateway);
@@ -89,7 +89,7 @@ test('a worker whose debugger is open is left alone (reliability 216)', async ()
 });
 
 // Fault: the supervisor is killed by the kernel while a worker hangs, which cannot see that its channel has closed.
-test('a worker that hangs and has lost its supervisor ends by itself (reliability 215)', async () => {
+test('a worker that hangs and has lost its supervisor ends by itself (reliability 214)', async () => {
   const gateway = await start();
   const [stuck, other] = await pidsOf(gateway);
   process.kill(stuck!, 'SIGUSR2');
