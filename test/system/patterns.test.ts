@@ -2,7 +2,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { patternsOf } from './support/patterns.ts';
+import { patternsOf } from '../support/patterns.ts';
 
 // Attack: a pattern of the gateway takes exponential time for a text of a client, and 200 bytes stop a process for ever. So
 // recheck judges every pattern of src.
@@ -10,7 +10,7 @@ import { patternsOf } from './support/patterns.ts';
 // Its pure JavaScript; the package itself would look for Java and executables.
 const { checkSync } = createRequire(import.meta.url)('recheck/lib/browser.js') as typeof import('recheck');
 
-const ROOT = join(import.meta.dirname, '..');
+const ROOT = join(import.meta.dirname, '..', '..');
 /** It is compiled to see whether Node takes it, and compared with no text. */
 const NEVER_MATCHED = ['src/validate/pattern.ts: RegExp(source, flags)'];
 const SHIPPED = 'it reads the files of the console, which are shipped with the gateway';
