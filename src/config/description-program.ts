@@ -345,7 +345,7 @@ class Reader {
   #warnOfCost(here: string, { stepsPerCharacter, mostCharacters }: ReturnType<typeof costOf>): void {
     const cost = `takes ${stepsPerCharacter} steps of work for each character, because it has too many states for an automaton`;
     const advice =
-      'Use `maxLength` in the place of a counted repeat (`{1,255}`), or fewer characters in what stands before it (`[^@]+@` for `.+@`).';
+      'Drop the counted repeat and set `maxLength`, or let what stands before it match fewer characters: for example `^[^@]+@.{1,255}$` for `^.+@.{1,255}$`.';
     if (stepsPerCharacter > MOST_INSTRUCTIONS) {
       throw new DescriptionFault(here, `is a pattern that ${cost}, and may take ${MOST_INSTRUCTIONS}. ${advice}`);
     }

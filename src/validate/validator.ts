@@ -121,7 +121,12 @@ export class RequestValidator {
     for (const parameter of query.split('&')) {
       const name = names.misspelt(parameter);
       if (name !== null)
-        return { in: 'query', name, pointer: '', rule: 'must be written exactly as the description has it.' };
+        return {
+          in: 'query',
+          name,
+          pointer: '',
+          rule: 'was sent under another spelling, such as with brackets, blanks or other capitals; it must be spelled as described.',
+        };
     }
     return null;
   }
