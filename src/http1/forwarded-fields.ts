@@ -159,7 +159,7 @@ export function requestFields(
     } else if (as.isTraced && TRACE.has(name)) continue;
     else if (isCookie(name)) {
       const cookies = withoutConsoleCookies(value);
-      if (cookies !== '' && isForwardable(name, connectionNames)) fields.push(name, cookies);
+      if ((cookies !== '' || value === '') && isForwardable(name, connectionNames)) fields.push(name, cookies);
     } else if (isForwardable(name, connectionNames)) {
       fields.push(name, as.keyPlaces !== null && isReferer(name) ? refererWithoutKeys(value, as.keyPlaces) : value);
     }

@@ -161,6 +161,7 @@ export class ThreadTime {
 
   /** Whether further work of a consumer has to wait for its turn, because it has had more than an equal part. */
   mustWait(consumer: ConsumerTime): boolean {
+    if (consumer.isForgotten) return this.mustWait(this.of(consumer.id));
     if (consumer.waiting.length > 0) return true;
     if (this.#latestAtMs - this.#changedAtMs > SEVERAL_MS) return false;
     const ms = this.#recentMs(consumer);
@@ -170,6 +171,11 @@ export class ThreadTime {
 
   /** Calls `turn` when it is the consumer's turn, never at once. */
   wait(consumer: ConsumerTime, turn: Turn): void {
+    // Attack: uploads that pause until their consumer is forgotten, and then count as those of one that has had nothing.
+    if (consumer.isForgotten) {
+      this.wait(this.of(consumer.id), turn);
+      return;
+    }
     this.waited++;
     if (consumer.waiting.push({ turn, sinceMs: this.workedMs }) === 1) this.#line.add(consumer);
     this.#serveLater();

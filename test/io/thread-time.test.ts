@@ -280,3 +280,17 @@ describe('what is measured', () => {
     expect(thread.size).toBe(1);
   });
 });
+
+// Attack: uploads that pause until their consumer is forgotten: its old object has had nothing lately, and would always be next.
+test('work of a consumer that was forgotten waits as that of the consumer (reliability 217)', () => {
+  const { thread } = simulated();
+  const old = thread.of('a');
+  thread.look();
+  expect(old.isForgotten).toBe(true);
+  const current = thread.of('a');
+  expect(current).not.toBe(old);
+  thread.wait(current, () => {});
+  expect(thread.mustWait(old)).toBe(true);
+  thread.wait(old, () => {});
+  expect([current.waiting.length, old.waiting.length]).toEqual([2, 0]);
+});

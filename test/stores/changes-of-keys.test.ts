@@ -91,6 +91,7 @@ describe('changes told through Redis', () => {
   test.each([
     ['a list', ['LPUSH', 'tg:changes', 'x']],
     ['a text', ['SET', 'tg:changes', 'x']],
+    ['a number that JavaScript rounds', ['SET', 'tg:changes', '90071992547409920']],
     ['the largest number', ['SET', 'tg:changes', '9223372036854775807']],
   ])(
     'are told although another program has written %s in the place of their number (reliability 252)',

@@ -1,11 +1,23 @@
-import { copyFileSync, cpSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { insistOnAcknowledged } from '../../src/stores/embedded/acknowledged.ts';
 import { Checkpoints } from '../../src/stores/embedded/checkpoints.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedChanges, EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
+import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { someKey } from '../identify/some-key.ts';
+import { allowance } from '../support/allowance.ts';
 import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -121,4 +133,46 @@ test('damage that is found after the opening is called damage (reliability 248)'
     code: 'store_corrupt',
     message: expect.stringContaining('Restore a copy'),
   });
+});
+
+test('a change whose number cannot be noted is in force and not acknowledged (reliability 246)', async () => {
+  const db = openDatabase(await temporaryFolder());
+  const ledger = new EmbeddedLedger({ db, wallMs: () => 1_800_000_000_000 });
+  const changes = new EmbeddedChanges({ db });
+  const keys = new EmbeddedKeys({ db, changes });
+  atEnd(() => {
+    ledger.close();
+    changes.close();
+    db.close();
+  });
+  const told: unknown[] = [];
+  changes.subscribe((change) => told.push(change));
+  const { key } = someKey();
+  await keys.create(key);
+  const limit = allowance({ minute: 2 }).limits[0]!;
+  const noted = `${db.location()}.acknowledged`;
+  rmSync(noted);
+  mkdirSync(noted);
+  const refused = { code: 'store_unavailable', message: expect.stringContaining('could not be written') };
+  await expect(keys.update(key.id, (before) => ({ ...before, revokedAtMs: 1 }))).rejects.toMatchObject(refused);
+  expect(told).toEqual([
+    { kind: 'key', keyId: key.id },
+    { kind: 'key', keyId: key.id },
+  ]);
+  await expect(ledger.topUp(key.id, limit, 5, 'id')).rejects.toMatchObject(refused);
+  rmdirSync(noted);
+  expect((await ledger.topUp(key.id, limit, 5, 'id')).kind).toBe('repeated');
+  const present = await ledger.present(key.id, allowance({ minute: 2 }));
+  expect(present?.state.topUps).toMatchObject({ minute: { amount: 5 } });
+});
+
+// A power cut may lose a write that did not wait for the disk, and keep the number of it.
+test('the counts of requests, which a power cut may undo, have no number (reliability 246)', async () => {
+  const db = openDatabase(await temporaryFolder());
+  const ledger = new EmbeddedLedger({ db, wallMs: () => 1_800_000_000_000 });
+  atEnd(() => db.close());
+  await ledger.decide([{ consumerId: 'a', allowance: allowance({ minute: 9 }), cost: 1, n: 3 }]);
+  ledger.close();
+  expect(db.prepare('SELECT count(*) AS n FROM accounts').get()).toEqual({ n: 1 });
+  expect(db.prepare('SELECT count(*) AS n FROM acknowledged').get()).toEqual({ n: 0 });
 });

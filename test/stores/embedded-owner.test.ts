@@ -1,4 +1,4 @@
-import { copyFileSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdirSync, renameSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ownStore } from '../../src/stores/embedded/owner.ts';
@@ -17,6 +17,19 @@ async function inAnotherProcess(folder: string): Promise<string> {
   const { code } = await other.exit;
   expect(code, other.stderr).toBe(0);
   return other.stdout.trim();
+}
+
+/** Whether another process finds the file locked, as a gateway in another container would. */
+async function lockedElsewhere(lock: string): Promise<boolean> {
+  const other = startProcess(process.execPath, [
+    '--input-type=module',
+    '--eval',
+    `import { DatabaseSync } from 'node:sqlite';
+     const db = new DatabaseSync(${JSON.stringify(lock)});
+     try { db.exec('BEGIN EXCLUSIVE'); console.log('free'); } catch { console.log('locked'); }`,
+  ]);
+  await other.exit;
+  return other.stdout.trim() === 'locked';
 }
 
 async function ownedFolder() {
@@ -45,6 +58,28 @@ describe('the owner of an embedded store (reliability 245)', () => {
     const { folder } = await ownedFolder();
     await expect(ownStore(folder)).rejects.toMatchObject({ code: 'store_owned' });
     expect(await inAnotherProcess(folder)).toBe('store_owned');
+  });
+
+  test('keeps its lock while another cannot be made, and makes one as soon as it can', async () => {
+    const { folder, owner, lock } = await ownedFolder();
+    rmSync(lock);
+    mkdirSync(lock);
+    expect(() => owner.insist()).toThrow(expect.objectContaining({ code: 'store_unavailable' }));
+    expect(() => owner.insist()).toThrow(expect.objectContaining({ code: 'store_unavailable' }));
+    rmdirSync(lock);
+    owner.insist();
+    owner.insist();
+    expect(await lockedElsewhere(lock)).toBe(true);
+    expect(await inAnotherProcess(folder)).toBe('store_owned');
+  });
+
+  test('keeps its lock when the folder is moved away and back', async () => {
+    const { folder, owner, lock } = await ownedFolder();
+    renameSync(folder, `${folder}-moved`);
+    expect(() => owner.insist()).toThrow();
+    renameSync(`${folder}-moved`, folder);
+    owner.insist();
+    expect(await lockedElsewhere(lock)).toBe(true);
   });
 
   test('leaves it to the next one', async () => {

@@ -9,6 +9,7 @@ import { TokenBucket } from '../../io/token-bucket.ts';
 import type { ReadConnection, StreamSlot, StreamSlots } from '../connections.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
 import { StreamConnection } from './stream.ts';
+import { StreamTurns } from './stream-turns.ts';
 
 export interface Http2Settings {
   /** Streams of one session at a time. */
@@ -30,6 +31,8 @@ interface Http2Options {
   readonly streams: StreamSlots;
   /** Milliseconds of a monotonic clock. */
   readonly nowMs: () => number;
+  /** Shared by all sessions. */
+  readonly turns: StreamTurns;
   readonly onUnparsed: (code: ErrorCode) => void;
   readonly onBreak: (reason: BreakReason) => void;
 }
@@ -47,7 +50,12 @@ const LEAVING_STILL_MS = 3_000;
 /** From the GOAWAY that announces a drain to the one that ends it. Streams that the client opens until then are served. */
 const NOTICE_MS = 250;
 const ALL_STREAMS = 2 ** 31 - 1;
-const MAX_PAIRS = 1_000;
+/** Fields of a head, with each part of a Cookie that the client has split. Each takes a byte on the wire, and hundreds in memory. */
+const MAX_PAIRS = 256;
+/** Frames of a body that a session may send beside one for each FRAME_BYTES, and as many more in each second. */
+const SPARE_FRAMES = 10_000;
+const SPARE_FRAMES_PER_SECOND = 2_000;
+const FRAME_BYTES = 64;
 const SESSION_MEMORY_MB = 10;
 
 /** One client's HTTP/2 session. It turns streams into requests and bounds what the client may cost. */
@@ -59,6 +67,7 @@ class Http2Session implements ReadConnection {
   readonly #bornAtMs: number;
   readonly #overhead: OverheadBudget;
   readonly #resets: TokenBucket;
+  readonly #frames: TokenBucket;
   /** Streams that have not been closed. */
   readonly #open = new Set<ServerHttp2Stream>();
   /** Streams whose request the gateway has begun to read and has not finished answering. */
@@ -92,6 +101,7 @@ class Http2Session implements ReadConnection {
     this.#overhead = new OverheadBudget(nowMs);
     const { maxResets } = options.settings;
     this.#resets = new TokenBucket(maxResets, maxResets / 60, nowMs);
+    this.#frames = new TokenBucket(SPARE_FRAMES, SPARE_FRAMES_PER_SECOND, nowMs);
     this.#session = performServerHandshake(socket, sessionOptions(options));
     this.#session.on('error', (error: NodeJS.ErrnoException) => {
       this.#hasFailed = true;
@@ -209,14 +219,25 @@ class Http2Session implements ReadConnection {
       onUnparsed('overloaded');
       stream.close(NGHTTP2_REFUSED_STREAM);
     } else {
-      const request = readStreamHead(raw, (flags & NGHTTP2_FLAG_END_STREAM) !== 0);
-      if (request.kind === 'request') this.#serve(stream, request, slot);
-      else {
-        slot.release();
-        onUnparsed('invalid_request');
-        stream.close(NGHTTP2_PROTOCOL_ERROR);
-        this.#spendReset();
-      }
+      const hasEnded = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
+      this.#options.turns.begin(this.#address ?? this, () => this.#begin(stream, raw, hasEnded, slot));
+    }
+  }
+
+  /** It is the turn of a stream, whose client may have reset it meanwhile. */
+  #begin(stream: ServerHttp2Stream, raw: readonly string[], hasEnded: boolean, slot: StreamSlot): void {
+    if (stream.destroyed || stream.closed) {
+      slot.release();
+      this.#spendReset();
+      return;
+    }
+    const request = readStreamHead(raw, hasEnded);
+    if (request.kind === 'request') this.#serve(stream, request, slot);
+    else {
+      slot.release();
+      this.#options.onUnparsed('invalid_request');
+      stream.close(NGHTTP2_PROTOCOL_ERROR);
+      this.#spendReset();
     }
   }
 
@@ -225,6 +246,9 @@ class Http2Session implements ReadConnection {
     this.#payload += request.bytes;
     const onBytes = (bytes: number) => {
       this.#payload += bytes;
+      // Attack: a body in frames of one byte, each of which costs as much as one of kilobytes.
+      const spare = 1 - bytes / FRAME_BYTES;
+      if (spare > 0 && !this.#frames.spend(spare, this.#options.nowMs())) this.#breakOff('overhead');
     };
     // `Connection: close` in one response does not end the session. Only the refusal of an address without budget left
     // does.
@@ -376,8 +400,8 @@ export class Http2Sessions {
   #looking: NodeJS.Timeout | null = null;
   #draining = false;
 
-  constructor(options: Http2Options) {
-    this.#options = options;
+  constructor(options: Omit<Http2Options, 'turns'>) {
+    this.#options = { ...options, turns: new StreamTurns(options.nowMs) };
   }
 
   /**

@@ -34,38 +34,54 @@ export class AcknowledgedWrites {
   }
 
   /**
-   * Makes a change. If another process has locked the database, it waits up to two seconds, in which this process continues
-   * to serve.
+   * Makes a change that is acknowledged. If another process has locked the database, it waits up to two seconds, in which this
+   * process continues to serve.
    * @param work called within a transaction, again for each attempt
-   * @param made called in the same turn of the event loop as the commit
-   * @throws Failure `store_unavailable`, also where the files went away meanwhile and the change with them; `store_corrupt`;
-   *   what `work` throws
+   * @param made called in the same turn of the event loop as the commit. The change is in force from then on, also if what
+   *   follows fails, and it then is not acknowledged
+   * @throws Failure `store_unavailable`, also where the files went away meanwhile, or the number could not be noted;
+   *   `store_corrupt`; what `work` throws
    */
   write<T>(work: () => T, made: (value: T) => void = () => {}): Promise<T> {
     return whenFree(() => {
-      const value = this.writeNow(work);
+      this.insist();
+      const { value, number } = answering(() =>
+        transaction(this.#db, () => ({ value: work(), number: countWrite(this.#db) })),
+      );
       made(value);
+      this.insist();
+      this.#note(number);
       return value;
     });
   }
 
   /**
-   * Makes a change without waiting for another process.
-   * @param isFlushed false for what a power cut may undo: the write does not wait for the disk
-   * @throws as `write`
+   * Writes what a power cut may undo: at once, without waiting for another process or for the disk. It has no number, because
+   * the disk may keep the number and lose the write.
+   * @throws Failure `store_unavailable`, `store_corrupt`; what `work` throws
    */
-  writeNow<T>(work: () => T, isFlushed = true): T {
+  writeUnacknowledged<T>(work: () => T): T {
     this.insist();
-    if (!isFlushed) this.#db.exec('PRAGMA synchronous = NORMAL');
+    this.#db.exec('PRAGMA synchronous = NORMAL');
     try {
-      const { value, number } = answering(() =>
-        transaction(this.#db, () => ({ value: work(), number: countWrite(this.#db) })),
-      );
+      const value = answering(() => transaction(this.#db, work));
       this.insist();
-      noteAcknowledged(this.#database, number, isFlushed);
       return value;
     } finally {
-      if (!isFlushed) this.#db.exec('PRAGMA synchronous = FULL');
+      this.#db.exec('PRAGMA synchronous = FULL');
+    }
+  }
+
+  #note(number: number): void {
+    try {
+      noteAcknowledged(this.#database, number);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new Failure(
+        'store_unavailable',
+        `The change was made, but its number could not be written beside the database: ${reason}. Ask for it again.`,
+        error,
+      );
     }
   }
 
@@ -102,11 +118,12 @@ function createAcknowledged(db: DatabaseSync): void {
 export function insistOnAcknowledged(db: DatabaseSync, isAccepted: boolean): string | null {
   const database = db.location()!;
   const file = database + SUFFIX;
+  // First of all: meanwhile another process may write to both.
+  const acknowledged = readAcknowledged(file);
   const number = answering(() => {
     createAcknowledged(db);
     return writesOf(db);
   });
-  const acknowledged = readAcknowledged(file);
   if (acknowledged === null) {
     return number === 0
       ? null
@@ -120,7 +137,7 @@ export function insistOnAcknowledged(db: DatabaseSync, isAccepted: boolean): str
       `${database} lacks the last ${lost} writes that were acknowledged: its -wal file was damaged or removed, or the file is an older copy. Keys that were revoked may work in it, and newer keys are missing. Restore the whole folder; or accept the loss with \`tollgate serve --accept-rollback\`.`,
     );
   }
-  noteAcknowledged(database, number, true);
+  noteAcknowledged(database, number);
   return `${database} lacks the last ${lost} writes that were acknowledged, and this was accepted. Check which keys are revoked, and which are missing.`;
 }
 
@@ -140,13 +157,13 @@ function writesOf(db: DatabaseSync): number {
  * Writes the number over the one before, in one sector: a crash leaves the one or the other. Of two processes that write at the
  * same time, the one with the lower number may be the last; the next write corrects that.
  */
-function noteAcknowledged(database: string, number: number, isFlushed: boolean): void {
+function noteAcknowledged(database: string, number: number): void {
   const file = database + SUFFIX;
   const digits = String(number).padStart(DIGITS, '0');
   const descriptor = openSync(file, O_WRONLY | O_CREAT | O_NOFOLLOW, 0o600);
   try {
     writeSync(descriptor, `${digits} ${digits}\n`, 0, 'latin1');
-    if (isFlushed) fdatasyncSync(descriptor);
+    fdatasyncSync(descriptor);
   } finally {
     closeSync(descriptor);
   }

@@ -110,11 +110,13 @@ export class EmbeddedKeys implements KeyStore {
   }
 
   async create(key: StoredKey): Promise<Durability> {
-    await this.#change(() => {
-      this.#insert(key);
-      this.#changes.note({ kind: 'key', keyId: key.id });
-    });
-    this.#changes.tell({ kind: 'key', keyId: key.id });
+    await this.#change(
+      () => {
+        this.#insert(key);
+        this.#changes.note({ kind: 'key', keyId: key.id });
+      },
+      () => this.#changes.tell({ kind: 'key', keyId: key.id }),
+    );
     return DURABLE;
   }
 
@@ -144,23 +146,27 @@ export class EmbeddedKeys implements KeyStore {
 
   /** @param change returns null to change nothing @returns null if there is no such key or nothing was changed */
   async #replace(id: string, change: (key: StoredKey) => StoredKey | null) {
-    const changed = await this.#change(() => {
-      const key = keyOf(this.#byId.get(id));
-      const next = key === null ? null : change(key);
-      if (key === null || next === null) return null;
-      this.#db.prepare('UPDATE keys SET record = ? WHERE id = ?').run(JSON.stringify(next), id);
-      this.#db.prepare('DELETE FROM digests WHERE key_id = ?').run(id);
-      this.#point(next);
-      this.#changes.note({ kind: 'key', keyId: id });
-      return { key, next };
-    });
-    if (changed !== null) this.#changes.tell({ kind: 'key', keyId: id });
-    return changed;
+    return this.#change(
+      () => {
+        const key = keyOf(this.#byId.get(id));
+        const next = key === null ? null : change(key);
+        if (key === null || next === null) return null;
+        this.#db.prepare('UPDATE keys SET record = ? WHERE id = ?').run(JSON.stringify(next), id);
+        this.#db.prepare('DELETE FROM digests WHERE key_id = ?').run(id);
+        this.#point(next);
+        this.#changes.note({ kind: 'key', keyId: id });
+        return { key, next };
+      },
+      (changed) => {
+        if (changed !== null) this.#changes.tell({ kind: 'key', keyId: id });
+      },
+    );
   }
 
-  async #change<T>(work: () => T): Promise<T> {
+  /** @param made called with the commit: the change is in force, also if it cannot be acknowledged */
+  async #change<T>(work: () => T, made?: (value: T) => void): Promise<T> {
     try {
-      return await this.#writes.write(work);
+      return await this.#writes.write(work, made);
     } catch (error) {
       if (isOfStore(error)) this.#onFailedWrite?.(error);
       throw error;

@@ -290,8 +290,8 @@ export class EmbeddedLedger implements Ledger {
   }
 
   #snapshot(): void {
-    this.#options.insistOnOwner?.();
     this.#writes.insist();
+    this.#options.insistOnOwner?.();
     if (this.#dirty.size > 0 || this.#applied.length > 0 || this.histories.isDirty)
       this.#write(Iterator.from(this.#dirty).take(ROWS_PER_TURN).toArray());
     else if (this.#outage !== null) {
@@ -319,10 +319,10 @@ export class EmbeddedLedger implements Ledger {
     });
     const ended = ids.filter((id) => !this.#accounts.has(id));
     // A power cut may undo the last snapshots of counters, so these writes do not wait for the disk. Those of operators do.
-    const historiesWritten = this.#writes.writeNow(() => {
+    const historiesWritten = this.#writes.writeUnacknowledged(() => {
       this.#table.save(rows, ended, this.#applied.at(-1)?.number ?? 0);
       return this.histories.write(mostHistories, this.#options.wallMs());
-    }, false);
+    });
     historiesWritten();
     this.#applied = [];
     for (const id of ids) this.#dirty.delete(id);

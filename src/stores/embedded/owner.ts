@@ -42,8 +42,10 @@ export async function ownStore(dataFolder: string): Promise<StoreOwner> {
     return {
       insist: () => {
         if (lock.isInPlace()) return;
+        // The one before is kept until there is another: its file may come back.
+        const next = lockFile(dataFolder);
         lock.release();
-        lock = lockFile(dataFolder);
+        lock = next;
       },
       release: () => {
         lock.release();

@@ -9,12 +9,12 @@ import type { Calls } from './shards.ts';
  * Counts a change and publishes it with its number, atomically. If an ACL forbids the channel, gateways find the change
  * by its number alone.
  *
- * Fault: another program has written something else in the place of the number. It is replaced, by the milliseconds since 1970,
+ * Fault: another program has written something else in the place of the number, or one that JavaScript rounds. It is replaced, by the milliseconds since 1970,
  * which are more than any number of changes that a gateway has seen: a lower one would look as if changes had been lost.
  */
 const ANNOUNCE_LUA = `
 local number = redis.pcall('INCR', KEYS[1])
-if type(number) == 'table' then
+if type(number) == 'table' or number > 9007199254740991 then
   local time = redis.call('TIME')
   number = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
   redis.call('SET', KEYS[1], number)

@@ -1,0 +1,26 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { StreamTurns } from '../../../src/listen/http2/stream-turns.ts';
+
+// Attack: hundreds of sessions, each of which opens all its streams in one write.
+test('requests of streams that arrive together are begun over several turns, of each address in turn (reliability 254)', async () => {
+  let nowMs = 0;
+  const begun: string[] = [];
+  const turns = new StreamTurns(() => nowMs);
+  const begin = (of: string, name: string) =>
+    turns.begin(of, () => {
+      begun.push(name);
+      nowMs += 1;
+    });
+  for (let i = 0; i < 10; i++) begin('attacker', `a${i}`);
+  begin('other', 'b0');
+  expect(begun).toEqual(['a0', 'a1']);
+  await turn();
+  expect(begun.length).toBeLessThanOrEqual(4);
+  for (let i = 0; i < 20; i++) await turn();
+  expect(begun.indexOf('b0')).toBeLessThanOrEqual(3);
+  expect(begun.filter((name) => name.startsWith('a'))).toEqual(Array.from({ length: 10 }, (_, i) => `a${i}`));
+  // Nothing waits any more, so the next one is begun at once.
+  begin('other', 'b1');
+  expect(begun.at(-1)).toBe('b1');
+});
