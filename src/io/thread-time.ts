@@ -47,6 +47,13 @@ export interface ThreadTimeOptions {
 const WINDOW_MS = 100;
 /** A consumer with less than this in two windows is never beyond its share. */
 const LEAST_MS = 2;
+/** How many equal parts a consumer may have: of several that send the same, half are above the average. */
+const PARTS = 1.2;
+/**
+ * While the thread has worked for less than this since it last read what has arrived, nothing waits. Measured: with 32 connections
+ * of one key beside another key, waiting made 22 % more calls of Redis of the same requests, which cost 15 % more each.
+ */
+const FREE_MS = 1;
 /** Consumers that come within this time of each other count as several, for as long. */
 const SEVERAL_MS = 10_000;
 /** For how long work in the line is done before the thread reads what has arrived meanwhile. */
@@ -66,7 +73,7 @@ const REPORT_EVERY_MS = 60_000;
  * Attack: requests of one consumer that cost the gateway more than the client, or refusals that count towards no quota,
  * arrive on many connections. The thread serves whatever is readable, so everyone's requests wait for all of them.
  *
- * So a consumer that has had more than an equal part lately is beyond its share: its further work waits in a line, where the
+ * So a consumer that has had more than 1.2 equal parts lately is beyond its share: its further work waits in a line, where the
  * next turn belongs to the consumer that has had least. The thread works on the line for half a millisecond and then reads
  * what has arrived meanwhile. The work of all others is done as it arrives. No time is left unused: a consumer that is alone, or that
  * uses what the others leave, has all of it.
@@ -85,6 +92,9 @@ export class ThreadTime {
   /** The consumers with work that waits. */
   readonly #line = new Set<ConsumerTime>();
   #isServing = false;
+  /** Whether `#turnMs` is the work since the thread last read what has arrived. */
+  #isTurnOpen = false;
+  #turnMs = 0;
   #window = -1;
   /** Milliseconds of all consumers, and how many they were: in this window, and in the one before it. */
   #ms = 0;
@@ -139,6 +149,7 @@ export class ThreadTime {
     consumer.ms += ms;
     consumer.lookedMs += ms;
     this.#ms += ms;
+    this.#turnMs += ms;
     this.workedMs += ms;
   }
 
@@ -159,14 +170,21 @@ export class ThreadTime {
     return toMs;
   }
 
-  /** Whether further work of a consumer has to wait for its turn, because it has had more than an equal part. */
+  /** Whether further work of a consumer has to wait for its turn, because it is beyond its share. */
   mustWait(consumer: ConsumerTime): boolean {
     if (consumer.isForgotten) return this.mustWait(this.of(consumer.id));
     if (consumer.waiting.length > 0) return true;
     if (this.#latestAtMs - this.#changedAtMs > SEVERAL_MS) return false;
     const ms = this.#recentMs(consumer);
-    const consumers = Math.max(this.#count, this.#countBefore, 2);
-    return ms >= LEAST_MS && ms * consumers > this.#ms + this.#beforeMs;
+    const equalPart = 1 / Math.max(this.#count, this.#countBefore, 2);
+    if (ms < LEAST_MS || ms <= PARTS * equalPart * (this.#ms + this.#beforeMs)) return false;
+    if (this.#line.size > 0) return true;
+    if (!this.#isTurnOpen) {
+      this.#isTurnOpen = true;
+      this.#turnMs = 0;
+      this.#afterReading(this.#endTurn);
+    }
+    return this.#turnMs >= FREE_MS;
   }
 
   /** Calls `turn` when it is the consumer's turn, never at once. */
@@ -239,6 +257,10 @@ export class ThreadTime {
     this.#isServing = true;
     this.#afterReading(this.#serve);
   }
+
+  readonly #endTurn = (): void => {
+    this.#isTurnOpen = false;
+  };
 
   readonly #serve = (): void => {
     let nowMs = this.nowMs();
