@@ -360,7 +360,7 @@ const MOST_WAITING = 32;
 /**
  * Runs work one piece after the other, and lets the people who wait take turns.
  *
- * Attack: somebody who may only read asks for long lists on many connections. Everybody else waited for all of them.
+ * Attack: a viewer asks for long lists on many connections. All others waited for them.
  */
 class TurnQueue {
   /** By person, in the order of their turns. */

@@ -79,7 +79,7 @@ export class EventStream {
 /**
  * The open streams of a gateway, at most 20.
  *
- * Attack: somebody who may only read opens all of them, and nobody else sees anything for as long as that person likes. So for
+ * Attack: a viewer opens all of them, and no one else sees anything for as long as that viewer likes. So for
  * one more, the oldest stream of the person who has most ends, unless the new one would have no fewer then.
  */
 export class EventStreams {

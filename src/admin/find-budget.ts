@@ -17,7 +17,7 @@ export interface FindBudgetOptions {
 /**
  * The look-ups of secrets that belong to no key, by person and by address.
  *
- * Attack: somebody who may only read guesses the secrets of imported keys, which may be short, by thousands of look-ups a second.
+ * Attack: a viewer guesses the secrets of imported keys, which may be short, by thousands of look-ups a second.
  * Callers who guess have a budget; a look-up past it is refused before the store is asked, and everything else stays possible.
  */
 export class FindBudget {

@@ -31,7 +31,7 @@ export type CompressionShare = Share<Compressing>;
  * consumers in turn.
  */
 export class Compressors {
-  /** Of the threads. A single consumer may use all of them while nobody else waits. */
+  /** Of the threads. A single consumer may use all of them while no other waits. */
   readonly #threads = new FairShares<Compressing>({
     maxConnections: MOST_THREADS,
     maxQueue: MOST_RESPONSES,

@@ -14,14 +14,14 @@ export type Checked = BodyResult | 'busy' | 'late';
 const MOST_AT_ONCE = 64 * 1024;
 /** The steps of work (`Work`) of all bodies that are checked in one turn of the event loop: 10 ms. */
 const STEPS_OF_TURN = 300_000;
-/** Until so many steps have been taken, nobody asks whether the turn has ended. */
+/** The end of a turn is looked for only after this many steps. */
 const STEPS_UNWATCHED = 50_000;
 /** Bodies that wait for the thread, and the part of them that one consumer may have. */
 const MOST_WAITING = 256;
 const FAIR_SHARE = 0.25;
 /** Programs that the thread keeps. Those of descriptions that have changed are never asked for again. */
 const MOST_PROGRAMS = 256;
-/** The thread ends when there has been no large body for so long, and gives back its memory. */
+/** The thread ends when there has been no large body for this long, and gives back its memory. */
 const IDLE_MS = 30_000;
 
 interface Bounds {

@@ -425,7 +425,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
    * The client has read the response, or left. Only then the request is no longer in flight.
    *
    * Attack: a client of HTTP/2 asks on thousands of streams and reads nothing. Each response was a request that had ended, in
-   * nobody's share, and took 60 KB outside the heap.
+   * no share, and took 60 KB outside the heap.
    */
   onRead(): void {
     this.#share?.release();

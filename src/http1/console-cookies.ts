@@ -2,7 +2,7 @@
  * The cookies of the console's sessions. Browsers separate cookies by host name, not by port, and SameSite does not separate
  * ports either. So a browser that is signed in to the console sends its cookie to the public port of the same host as well.
  *
- * Attack: the gateway forwards that cookie, and the service, or whoever reads its logs, changes keys with it. Or the service
+ * Attack: the gateway forwards that cookie, and the service, or a reader of its logs, changes keys with it. Or the service
  * sets a cookie of that name, and the operator's next sign-in is worth nothing.
  *
  * So no cookie of these names passes the gateway in either direction.

@@ -9,8 +9,8 @@ import { candidatesOf, parseHosts, parseResolvConf, WatchedFile } from './name-f
 /*
  * The names of all hosts to which this process connects.
  *
- * Attack: one name server is silent for one name. `dns.lookup` is getaddrinfo on two threads of libuv, for 10 s or more, which
- * nobody can cancel; a few such look-ups kept every other name of the process away for minutes. So names are asked for over
+ * Attack: one name server is silent for one name. `dns.lookup` is getaddrinfo on two threads of libuv, for 10 s or more, and
+ * cannot be cancelled; a few such look-ups kept every other name of the process away for minutes. So names are asked for over
  * sockets (c-ares), where no look-up waits for another one.
  */
 
