@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { type ClientHttp2Session, type ClientHttp2Stream, constants } from 'node:http2';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { eventually } from '../../support/conditions.ts';
+import { eventually } from '../../../support/conditions.ts';
 import {
   type Answer,
   type Ask,
@@ -13,12 +13,12 @@ import {
   metricsOf,
   openHttp2,
   startEncrypted,
-} from '../../support/encrypted.ts';
-import type { GatewaySetup } from '../../support/gateway.ts';
-import { CODE, FLAG, fieldBlock, frame, pseudo, rstStream, TYPE } from '../../support/http2-frames.ts';
-import { openRawSession } from '../../support/raw-http2.ts';
-import { stopwatch } from '../../support/stopwatch.ts';
-import { startRawUpstream, startUpstream, type Upstream } from '../../support/upstream.ts';
+} from '../../../support/encrypted.ts';
+import type { GatewaySetup } from '../../../support/gateway.ts';
+import { CODE, FLAG, fieldBlock, frame, pseudo, rstStream, TYPE } from '../../../support/http2-frames.ts';
+import { openRawSession } from '../../../support/raw-http2.ts';
+import { stopwatch } from '../../../support/stopwatch.ts';
+import { startRawUpstream, startUpstream, type Upstream } from '../../../support/upstream.ts';
 
 const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
 
