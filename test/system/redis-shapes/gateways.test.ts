@@ -8,11 +8,12 @@ import { type PrivateRedis, privateRedis, redisCommand } from '../../support/red
 import { privateCluster } from '../../support/redis-cluster.ts';
 import { privateSentinels } from '../../support/redis-sentinel.ts';
 import { rulesIn } from '../../support/redis-user.ts';
+import { ROOM } from '../../support/room.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
 const KEY_PEPPER = 'a pepper that only the tests use';
 /** A dozen processes are started, of Redis and of ours. */
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 60_000 * ROOM;
 
 /** Two gateways on the store that `env` names. */
 async function gatewaysOn(env: Readonly<Record<string, string>>): Promise<[TestGateway, TestGateway]> {

@@ -3,6 +3,7 @@ import { eventually } from '../../support/conditions.ts';
 import { startGateway, type TestGateway } from '../../support/gateway.ts';
 import { privateRedis, redisCommand } from '../../support/redis.ts';
 import { privateSentinels } from '../../support/redis-sentinel.ts';
+import { ROOM } from '../../support/room.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
 const ENV = {
@@ -10,7 +11,7 @@ const ENV = {
   ADMIN_TOKEN: 'admin-token-of-the-tests-0123456789',
   WORKERS: '2',
 };
-const PATIENCE_MS = 120_000;
+const PATIENCE_MS = 120_000 * ROOM;
 const WITHIN = { withinMs: 30_000, everyMs: 100 };
 
 const readiness = async ({ adminPort }: TestGateway) =>

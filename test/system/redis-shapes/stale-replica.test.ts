@@ -9,10 +9,11 @@ import { type PrivateRedis, privateRedis, redisCommand } from '../../support/red
 import { privateCluster, type Shard } from '../../support/redis-cluster.ts';
 import { privateSentinels } from '../../support/redis-sentinel.ts';
 import { asOperator } from '../../support/redis-user.ts';
+import { ROOM } from '../../support/room.ts';
 
 const KEYS = 200;
 /** A dozen servers, and a failover that Redis times. */
-const PATIENCE_MS = 120_000;
+const PATIENCE_MS = 120_000 * ROOM;
 const WITHIN = { withinMs: 30_000, everyMs: 50 };
 
 /** What loses a replica, and later its primary. */
