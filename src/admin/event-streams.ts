@@ -80,7 +80,7 @@ export class EventStream {
  * The open streams of a gateway, at most 20.
  *
  * Attack: a viewer opens all of them, and no one else sees anything for as long as that viewer likes. So for
- * one more, the oldest stream of the person who has most ends, unless the new one would have no fewer then.
+ * one more, the oldest stream of the person with the most ends, if the newcomer has fewer even then.
  */
 export class EventStreams {
   /** With the person who watches, the oldest first. */

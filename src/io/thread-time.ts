@@ -73,10 +73,10 @@ const REPORT_EVERY_MS = 60_000;
  * Attack: requests of one consumer that cost the gateway more than the client, or refusals that count towards no quota,
  * arrive on many connections. The thread serves whatever is readable, so everyone's requests wait for all of them.
  *
- * So a consumer that has had more than 1.2 equal parts lately is beyond its share: its further work waits in a line, where the
- * next turn belongs to the consumer that has had least. The thread works on the line for half a millisecond and then reads
- * what has arrived meanwhile. The work of all others is done as it arrives. No time is left unused: a consumer that is alone, or that
- * uses what the others leave, has all of it.
+ * So a consumer that has had more than 1.2 equal parts lately is beyond its share. Once the thread has worked for `FREE_MS` since it
+ * read what has arrived, that consumer's further work waits in a line, where the next turn belongs to the consumer that has had
+ * least. The thread works on the line for half a millisecond and then reads what has arrived meanwhile. The work of all others is
+ * done as it arrives. No time is left unused: a consumer that is alone, or that uses what the others leave, has all of it.
  */
 export class ThreadTime {
   /** Milliseconds of work for all consumers. */

@@ -57,7 +57,6 @@ const NOTED_AT_A_TIME = 500;
 export class RedisHistory implements HistoryStore {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
-
   readonly #wallMs: (() => number) | undefined;
 
   /** @param wallMs the gateway's own clock; left out: histories follow the store's clock whatever it says */

@@ -22,7 +22,6 @@ interface ReconcileCommand {
 export class RedisUsageReconciler implements UsageReconciler {
   readonly #redis: RedisClient & ReconcileCommand;
   readonly #circuit: Calls;
-
   readonly #wallMs: (() => number) | undefined;
 
   /** @param wallMs the gateway's own clock; left out: histories follow the store's clock whatever it says */
