@@ -48,7 +48,7 @@ STOPSIGNAL SIGTERM
 # Alive, not ready: an orchestrator that replaces what is unhealthy must not do so because Redis is away.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD healthy "${ADMIN_PORT:-9090}" /livez
 # Attack: SIGUSR1 starts Node's debugger, which lets whatever reaches its port run code as the gateway. Workers inherit this.
-ENTRYPOINT ["node", "--disable-sigusr1", "/app/bin/tollgate.js"]
+ENTRYPOINT ["node", "--disable-sigusr1", "--max-semi-space-size=8", "/app/bin/tollgate.js"]
 CMD ["serve"]
 
 # What only tools need.

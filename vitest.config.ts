@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
-import { LongestFirst } from './test/support/longest-first.ts';
 import { ROOM } from './test/support/room.ts';
+import { SEED } from './test/support/sample.ts';
 
 // Where .ci/run reads the results from; nobody else needs the file.
 const report = process.env.TEST_REPORT;
@@ -13,13 +13,14 @@ export default defineConfig({
     // Files that run one after the other in a worker share its modules: to load them anew for each of the files took 0.3 s of the
     // processor each. So a file leaves nothing behind: no fake timer, no variable of the environment, no spy.
     isolate: false,
-    // Bounds for a machine that is slow and shared; only a test that fails takes so long.
+    // The workers take what was measured and chosen here.
+    env: { TEST_ROOM: String(ROOM), TEST_SEED: String(SEED) },
+    // Only a test that fails takes so long.
     testTimeout: 60_000 * ROOM,
     hookTimeout: 60_000 * ROOM,
     expect: { poll: { timeout: 5_000 * ROOM } },
     // Many tests wait for deadlines rather than for the processor: of two, these take what they have.
     maxWorkers: 5,
-    sequence: { sequencer: LongestFirst },
     reporters: ['default', ...(report ? [['json', { outputFile: report }] as ['json', { outputFile: string }]] : [])],
     coverage: {
       provider: 'v8',

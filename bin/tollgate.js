@@ -9,7 +9,9 @@ const tooOld = needed.reduce((verdict, part, i) => verdict || Math.sign(has[i] -
 if (tooOld) {
   process.stderr.write(
     `Tollgate needs Node.js ${needed.join('.')} or later, this is ${process.versions.node}. ` +
-      'In a clone run `npm ci` (it brings its own Node.js) and then `npm start` or `npm run -s tollgate -- COMMAND`.\n',
+      (import.meta.url.includes('/node_modules/')
+        ? `Run \`npx node@26 node_modules/.bin/tollgate COMMAND\`, or install Node.js 26, with nvm: \`nvm install 26\`.\n`
+        : 'In a clone run `npm ci` (it brings its own Node.js) and then `npm start` or `npm run -s tollgate -- COMMAND`.\n'),
   );
   process.exit(1);
 }

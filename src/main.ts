@@ -37,6 +37,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   usage: async () => (await import('./cli/usage.ts')).usage,
   'usage reset': async () => (await import('./cli/usage-changes.ts')).usageReset,
   'usage export': async () => (await import('./cli/usage-export.ts')).usageExport,
+  console: async () => (await import('./cli/console.ts')).consoleLink,
   now: async () => (await import('./cli/now.ts')).now,
   deprecations: async () => (await import('./cli/deprecations.ts')).deprecations,
   schema: async () => (await import('./cli/schema.ts')).schema,
@@ -124,10 +125,14 @@ function asksForHelp(args: readonly string[]): boolean {
 
 async function answerWithoutCommand(args: readonly string[], terminal: Terminal): Promise<ExitCode> {
   const [first, second] = args;
-  const isGroup = first !== undefined && Object.keys(COMMANDS).some((name) => name.startsWith(`${first} `));
+  if (first === undefined) {
+    terminal.error(shortHelp());
+    return 2;
+  }
+  const isGroup = Object.keys(COMMANDS).some((name) => name.startsWith(`${first} `));
   if (first === '--version') return await main(['version'], terminal);
   const hasSecond = second !== undefined && !second.startsWith('-');
-  if (asksForHelp(args) && (first?.startsWith('-') || (isGroup && !hasSecond))) {
+  if (asksForHelp(args) && (first.startsWith('-') || (isGroup && !hasSecond))) {
     return printOverview(isGroup ? `${first} ` : '', terminal);
   }
   const given = args.slice(0, isGroup && hasSecond ? 2 : 1).join(' ');
@@ -136,12 +141,7 @@ async function answerWithoutCommand(args: readonly string[], terminal: Terminal)
     : [...new Set(namesUnder('').flatMap((name) => [name, name.split(' ')[0]!]))];
   // `tollgate key create` has its second word right.
   const meant = meantBy(args.slice(0, 2).join(' '), known) ?? meantBy(given, known);
-  const wrong =
-    args.length === 0
-      ? 'No command was given.'
-      : isGroup && !hasSecond
-        ? `\`tollgate ${first}\` needs another word.`
-        : `There is no command '${given}'.`;
+  const wrong = isGroup && !hasSecond ? `\`tollgate ${first}\` needs another word.` : `There is no command '${given}'.`;
   const help = `See \`tollgate${isGroup ? ` ${first}` : ''} --help\`.`;
   const hint =
     meant === null
@@ -151,6 +151,37 @@ async function answerWithoutCommand(args: readonly string[], terminal: Terminal)
       : `Did you mean \`tollgate ${meant}\`? ${help}`;
   terminal.error(`${wrong} ${hint}\n`);
   return 2;
+}
+
+/** What `tollgate` alone prints: the names of all commands, in groups, and where to begin. */
+function shortHelp(): string {
+  const groups = Object.entries(Object.groupBy(Object.keys(COMMANDS), (name) => name.split(' ')[0]!));
+  const rows = groups.flatMap(([first, names = []]): [string, string][] => {
+    const seconds = names.filter((name) => name !== first).map((name) => name.slice(first.length + 1));
+    return seconds.length === 0 ? [] : [[first, seconds.join(', ')]];
+  });
+  const alone = groups.flatMap(([first, names = []]) => (names.includes(first) ? [first] : []));
+  return (
+    `${ABOUT}\n\nUsage: tollgate COMMAND [options]\n\n` +
+    `${wrapped(alone.join(', '), '  ')}\n\n${rows.map(([first, seconds]) => `${wrapped(seconds, `  ${first.padEnd(9)}`)}\n`).join('')}\n` +
+    'To try it: `tollgate start`. Before a service of yours: `tollgate init`.\n' +
+    '`tollgate help` says what each command does.\n'
+  );
+}
+
+const ABOUT = 'Tollgate, an API gateway that holds every caller to the quotas of its plan.';
+/** Columns of the narrowest usual terminal. */
+const WIDTH = 80;
+
+/** A text in lines of at most 80 columns; those after the first are indented as far as `lead` is long. */
+function wrapped(text: string, lead: string): string {
+  const lines = [lead];
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)!;
+    if (line.length + word.length <= WIDTH) lines[lines.length - 1] = `${line}${word} `;
+    else lines.push(`${' '.repeat(lead.length)}${word} `);
+  }
+  return lines.map((line) => line.trimEnd()).join('\n');
 }
 
 function namesUnder(prefix: string): string[] {
@@ -163,7 +194,7 @@ async function printOverview(prefix: string, terminal: Terminal): Promise<ExitCo
     namesUnder(prefix).map(async (name) => [name, (await COMMANDS[name]!()).about] as const),
   );
   terminal.out(
-    `Tollgate, an API gateway that holds every caller to the quotas of its plan.\n\nUsage: tollgate ${prefix}COMMAND [options]\n\n` +
+    `${ABOUT}\n\nUsage: tollgate ${prefix}COMMAND [options]\n\n` +
       `Commands:\n${inColumns(rows)}\n\`tollgate help ${prefix}COMMAND\` tells the options of each.\n`,
   );
   return 0;

@@ -1,43 +1,13 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { cpSync, globSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { type DefaultTheme, defineConfig } from 'vitepress';
+import { type DefaultTheme, defineConfig, type MarkdownRenderer } from 'vitepress';
 import { slugOf } from '../../tools/docs/slug.ts';
+
+type Token = ReturnType<MarkdownRenderer['parse']>[number];
 
 /** The repository: its Markdown files are the pages, under the paths that they have there, so that links work in both. */
 const ROOT = resolve(import.meta.dirname, '../..');
 const SITE = resolve(import.meta.dirname, '..');
-
-/** Pages of a folder that are read in this order; all others follow by name. */
-const FIRST: Readonly<Record<string, readonly string[]>> = {
-  guides: [
-    ...[
-      'your-service',
-      'certificates',
-      'openapi',
-      'keys',
-      'callers',
-      'change-plans',
-      'usage-history',
-      'retire-a-route',
-      'tokens',
-    ],
-    ...['admin-api', 'migrate', 'containers', 'kubernetes', 'load-test'],
-  ],
-  operate: ['redis', 'workers', 'outages', 'alerts', 'observe', 'security', 'audit', 'backup', 'upgrade'],
-  reference: [
-    'gateway-yaml',
-    'plans-yaml',
-    'keys-yaml',
-    'commands',
-    'headers-and-errors',
-    'admin-api',
-    'metrics',
-    'log',
-  ],
-  internals: ['way-of-a-request', 'source-map', 'simulated-fleet', 'libraries', 'performance', 'glossary'],
-};
-
-const GROUPS = { guides: 'Guides', operate: 'Operate', reference: 'Reference', internals: 'Internals' };
 
 /** A barrier. */
 const ICON =
@@ -53,20 +23,29 @@ export default defineConfig({
   srcExclude: ['**/node_modules/**', 'src/**', 'data/**'],
   rewrites: { 'README.md': 'index.md' },
   cleanUrls: true,
-  // test/docs/documents.test.ts checks every link, those to files that are no pages too, which have no address here.
-  ignoreDeadLinks: true,
+  // Addresses of this machine are examples. tools/docs/site-main.ts also follows the links to pictures and anchors.
+  ignoreDeadLinks: 'localhostLinks',
   markdown: {
     // Anchors as on GitHub, so that a link works in both.
     anchor: { slugify: slugOf },
     // `{id}` at the end of a heading is text, as on GitHub, and no attribute.
     attrs: { disable: true },
     config: (md) => {
+      md.core.ruler.push('links', adaptLinks);
       // Two braces are text in these pages, and no template of Vue.
       for (const rule of ['text', 'code_inline'] as const) {
         const render = md.renderer.rules[rule]!;
         md.renderer.rules[rule] = (...args) => render(...args).replaceAll('{{', '&#123;&#123;');
       }
     },
+  },
+  // Pictures that a page links to, instead of showing them, stay under their own paths.
+  buildEnd({ outDir }) {
+    for (const file of globSync('docs/**/*.png', {
+      cwd: ROOT,
+      exclude: ['docs/.vitepress/**', 'docs/node_modules/**'],
+    }))
+      cpSync(join(ROOT, file), join(outDir, file));
   },
   vite: {
     plugins: [
@@ -94,51 +73,45 @@ export default defineConfig({
       { text: 'Changelog', link: '/CHANGELOG' },
     ],
     sidebar: [
+      { text: 'Overview', items: [{ text: 'Start', link: '/' }] },
+      ...groupsOfReadme(),
       {
-        text: 'Overview',
-        items: [page('Start', 'README.md', '/'), ...pages(['docs/contract.md', 'docs/reliability.md'])],
+        text: 'Project',
+        items: ['Contributing', 'Security', 'Changelog'].map((text) => ({ text, link: `/${text.toUpperCase()}` })),
       },
-      ...Object.entries(GROUPS).flatMap(([folder, text]) => group(folder, text)),
-      { text: 'Project', items: pages(['CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md']) },
     ],
   },
 });
 
-function group(folder: string, text: string): DefaultTheme.SidebarItem[] {
-  const first = FIRST[folder] ?? [];
-  const place = (name: string) => (first.includes(name) ? first.indexOf(name) : first.length);
-  const names = filesOf(`docs/${folder}`)
-    .filter((file) => file.endsWith('.md'))
-    .map((file) => file.slice(0, -'.md'.length))
-    .sort((one, other) => place(one) - place(other) || one.localeCompare(other));
-  const items = pages(names.map((name) => `docs/${folder}/${name}.md`));
-  return items.length === 0 ? [] : [{ text, items }];
+/** The groups of pages of the README, in its order, under its names: a page that is missing there is missing here. */
+function groupsOfReadme(): DefaultTheme.SidebarItem[] {
+  const [, documents] = readFileSync(join(ROOT, 'README.md'), 'utf8').split('\n## Documents\n');
+  if (documents === undefined)
+    throw new Error('README.md has no section `## Documents`, which the sidebar is made of.');
+  return [...documents.matchAll(/^\*\*(\w+)\*\*: ([\s\S]*?)(?:\n\n|$)/gm)].map(([, text, links]) => ({
+    text,
+    items: [...links!.matchAll(/\[([^\]]+)\]\(([^)]+)\.md\)/g)].map(([, name, path]) => ({
+      text: name!.replaceAll(/\s+/g, ' '),
+      link: `/${path}`,
+    })),
+  }));
 }
 
-function filesOf(folder: string): string[] {
-  try {
-    return readdirSync(join(ROOT, folder));
-  } catch {
-    return [];
-  }
-}
-
-function pages(files: readonly string[]): DefaultTheme.SidebarItem[] {
-  return files.flatMap((file) => {
-    const heading = headingOf(file);
-    return heading === null ? [] : [page(heading, file)];
-  });
-}
-
-function page(text: string, file: string, link = `/${file.slice(0, -'.md'.length)}`): DefaultTheme.SidebarItem {
-  return { text, link };
-}
-
-/** The first heading of a page; null where there is no such page. */
-function headingOf(file: string): string | null {
-  try {
-    return /^# (.*)$/m.exec(readFileSync(join(ROOT, file), 'utf8'))?.[1] ?? file;
-  } catch {
-    return null;
+/**
+ * Makes links fit the site: those to the README lead to its first page, and those to files that are not on the site, such as
+ * sources, become plain text.
+ */
+function adaptLinks({ tokens }: { tokens: Token[] }): void {
+  for (const inline of tokens.flatMap(({ children }) => (children === null ? [] : [children]))) {
+    for (const [i, link] of inline.entries()) {
+      const target = link.attrGet('href');
+      if (link.type !== 'link_open' || target === null || /^[a-z]+:|^#/.test(target)) continue;
+      const [file = '', anchor] = target.split('#');
+      if (/^(?:\.\.?\/)*README\.md$/.test(file)) link.attrSet('href', anchor === undefined ? '/' : `/#${anchor}`);
+      else if (!/\.(?:md|png)$/.test(file)) {
+        const end = inline.find(({ type }, at) => at > i && type === 'link_close')!;
+        for (const token of [link, end]) Object.assign(token, { type: 'text', content: '', tag: '', nesting: 0 });
+      }
+    }
   }
 }

@@ -1,15 +1,12 @@
 import { ADMIN_TOKEN_NAME, type AdminToken, digestOf, type Role } from '../config/admin-tokens.ts';
 import type { Identity } from './call.ts';
 
-/** The admin whom the one-time link of `npm start` signs in. Names of tokens have no spaces, so none can be the same. */
-const STARTER_NAME = 'npm start';
-
 export interface AdminTokensOptions {
   /** ADMIN_TOKEN; null if it is not set. */
   readonly adminToken: string | null;
   /** The tokens of ADMIN_TOKENS_FILE; null if it is not set. */
   readonly tokens: readonly AdminToken[] | null;
-  /** Whether one-time links sign in, as they do for `npm start`. */
+  /** Whether one-time links alone keep the console on, as for `npm start`. */
   readonly hasLinks: boolean;
 }
 
@@ -40,15 +37,12 @@ export class AdminTokens {
   /** Of ADMIN_TOKEN, by the digest. Apart from the others, because it is never replaced. */
   readonly #fixed: ReadonlyMap<string, TokenIdentity>;
   #named = new Map<string, TokenIdentity>();
-  /** Signed in by the links of `npm start`; null if there are none. */
-  readonly starter: TokenIdentity | null;
   /** Whether there is any way to sign in by a token. ADMIN_TOKENS_FILE is one, even while it is empty. */
   readonly isOpen: boolean;
 
   constructor({ adminToken, tokens, hasLinks }: AdminTokensOptions) {
     const admin = new TokenIdentity({ name: ADMIN_TOKEN_NAME, role: 'admin' });
     this.#fixed = new Map(adminToken === null ? [] : [[digestOf(adminToken), admin]]);
-    this.starter = hasLinks ? new TokenIdentity({ name: STARTER_NAME, role: 'admin' }) : null;
     this.isOpen = adminToken !== null || tokens !== null || hasLinks;
     this.replace(tokens ?? []);
   }

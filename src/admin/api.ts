@@ -35,6 +35,8 @@ export interface AdminApiOptions {
   readonly isTls: boolean;
   /** Called for each authenticated request. The first call may open the stores. */
   readonly admin: () => Promise<Omit<Admin, 'audit'>>;
+  /** Uses the code of a sign-in link up; resolves to the name of whom it signs in, null for a wrong one. May reject as `admin`. */
+  readonly takeLink: (code: string) => Promise<string | null>;
   /** Null without an admin token. Every request is refused then. */
   readonly live: Live | null;
   readonly audit: (line: AuditLine) => void;
@@ -243,7 +245,7 @@ async function answerToSignIn(
 ): Promise<AdminResponse> {
   const body = await readBody(request, SIGN_IN_BYTES, SIGN_IN_MS);
   if ('refusal' in body) return body.refusal;
-  const { response, identity } = await signIn(options.authenticator, sent, body.value);
+  const { response, identity } = await signIn(options.authenticator, sent, body.value, options.takeLink);
   if (identity === null) return auditedRefusal(response, origin, options);
   options.audit(signInLine({ identity, ...origin }));
   return response;

@@ -95,17 +95,9 @@ export class AdminAuthenticator {
     return this.sessions.find(secret, !isStream && crossOriginRefusal(request) === null);
   }
 
-  /** Whom a token or a one-time code signs in; null if it is wrong. */
-  holderOf(credential: { readonly token: string } | { readonly code: string }): TokenIdentity | null {
-    return 'token' in credential
-      ? this.#options.tokens.find(credential.token)
-      : this.sessions.takeCode(credential.code);
-  }
-
-  /** A code that signs in once as the starter of the gateway; null if it was started without links. */
-  newSignInCode(): string | null {
-    const { starter } = this.#options.tokens;
-    return starter === null ? null : this.sessions.newCode(starter);
+  /** Whom a token signs in; null if it is wrong. */
+  holderOf(token: string): TokenIdentity | null {
+    return this.#options.tokens.find(token);
   }
 
   /** Counts a wrong token or code. @returns the delayed response: 401, or 429 after too many from the address */

@@ -18,6 +18,8 @@ export interface Readiness {
   readonly outage?: { readonly reason: string; readonly lastsMs: number };
   /** `refused`: gateway.yaml or plans.yaml has a fault, so the earlier settings stay in force; absent otherwise. */
   readonly settings?: 'refused';
+  /** The first faults of those files, each with its file and line; absent otherwise, and for a Host that is not this listener's. */
+  readonly faults?: readonly string[];
   /** `mismatch`: KEY_PEPPER is not the pepper of the store; absent otherwise. */
   readonly pepper?: 'mismatch';
   /** `differs`: the clock of the store and this machine's differ by more than a minute; absent otherwise. */
@@ -69,7 +71,8 @@ export interface AdminListener {
  * operator's browser, the scripts of that page can then read this listener as if it were the page's own server, but the
  * browser still sends the page's name in Host. So metrics, API and console answer only if Host is an IP address, which cannot be
  * rebound, a name of loopback, or a name from the settings. `/livez` and `/readyz` answer under any Host, because load
- * balancers send many, and they reveal nothing that helps an attacker.
+ * balancers send many, and they reveal nothing that helps an attacker: faults of the settings, which name paths and quote values,
+ * are shown under a name of the listener alone.
  *
  * Attack: somebody who reaches the listener opens connections until the gateway has no file left for its callers or its
  * store. So they are bounded, in total and for each address; see `Places`.
@@ -223,7 +226,8 @@ async function answer(
   names: ReadonlySet<string>,
 ): Promise<void> {
   const path = (request.url ?? '').split('?')[0]!;
-  if (path !== '/livez' && path !== '/readyz' && !isOwn(request.headers.host, names)) {
+  const isOwnName = isOwn(request.headers.host, names);
+  if (path !== '/livez' && path !== '/readyz' && !isOwnName) {
     request.resume();
     const message =
       'The admin listener does not answer to this Host. Use its IP address, or add the name to admin.hosts.';
@@ -254,8 +258,9 @@ async function answer(
     return sendJson(response, isAlive ? 200 : 503, { status: isAlive ? 'alive' : 'stuck' });
   }
   if (path === '/readyz') {
-    const { ready, ...detail } = await options.readiness();
-    return sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not_ready', ...detail });
+    const { ready, faults, ...detail } = await options.readiness();
+    const shown = isOwnName && faults !== undefined ? { faults } : {};
+    return sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not_ready', ...detail, ...shown });
   }
   const { text, contentType } = await options.metrics();
   response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': Buffer.byteLength(text) });

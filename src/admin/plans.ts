@@ -3,6 +3,7 @@ import { DURABLE } from '../admit/ledger.ts';
 import type { Plan, Plans } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import { auditChange, doneLine } from '../operations/audit-trail.ts';
+import { versionState } from '../operations/load-record.ts';
 import type { Outcome } from '../operations/plans/drafts.ts';
 import { untilInForce, writePlans } from '../operations/plans/write.ts';
 import type { Admin, Call } from './call.ts';
@@ -65,7 +66,7 @@ const SWITCHED_OFF =
   'The settings do not allow to write plans.yaml from here: set `admin: { editPlans: true }` in gateway.yaml and restart, or commit the patch.';
 
 /** Replaces plans.yaml, and waits until this gateway has it in force. */
-export async function writePlansFile(call: Call, { plans, keys, audit }: Admin): Promise<AdminResponse> {
+export async function writePlansFile(call: Call, { plans, keys, audit, auditStore }: Admin): Promise<AdminResponse> {
   if (!plans.mayWrite) return errorResponse('forbidden', SWITCHED_OFF);
   const { file, inForce } = plans;
   const ifMatch = call.fields('if-match');
@@ -92,10 +93,12 @@ export async function writePlansFile(call: Call, { plans, keys, audit }: Admin):
   }
   const { before, version } = done;
   if (before !== version) {
-    const states = { before: { version: before }, after: { version } };
+    // The gateways find that this version is recorded, and add no entry of their own when they take it.
+    await auditStore.exchangeLoad('plans', null, version).catch(() => {});
+    const states = { before: { version: before }, after: versionState(version, sound.changes) };
     auditChange(audit, doneLine(call, 'plans.write', null, states), DURABLE);
   }
   const isInForce = await untilInForce(version, inForce, monotonicMs);
-  const why = isInForce ? null : (inForce.refusal ?? 'The gateway has not read the file yet.');
+  const why = isInForce ? null : inForce.faults.join('\n') || 'The gateway has not read the file yet.';
   return jsonResponse(200, { version, inForce: isInForce, whyNotInForce: why }, { ETag: `"${version}"` });
 }

@@ -11,9 +11,6 @@ export const IDLE_SECONDS = 1_800;
 const LIFETIME_MS = 8 * 60 * MINUTE_MS;
 /** Sessions at a time. A new one beyond that ends one of the name that has most of them, the one that has been idle longest. */
 export const MOST_SESSIONS = 1_000;
-const CODE_LIFETIME_MS = 10 * MINUTE_MS;
-/** One-time codes that are not used yet. A new one beyond that replaces the oldest. */
-export const MOST_CODES = 5;
 /** 256 bits, in base64url. */
 const SECRET_BYTES = 32;
 
@@ -69,12 +66,11 @@ export class Session implements Identity {
  * SHA-256 is kept, so that a copy of the memory opens no session.
  *
  * Attacks: session fixation, so each sign-in makes a new secret; replay of a cookie after the sign-out or after its token was
- * removed, so what ends a session forgets it here and not in the browser alone; a link that is used twice.
+ * removed, so what ends a session forgets it here and not in the browser alone.
  */
 export class Sessions {
   readonly #options: SessionsOptions;
   readonly #sessions = new Map<string, Session>();
-  readonly #codes = new Map<string, { readonly holder: TokenIdentity; readonly expiresAtMs: number }>();
 
   #tellOthers: (name: string, beforeMs: number) => void = () => {};
 
@@ -144,7 +140,6 @@ export class Sessions {
   endSessionsOf(name: string, beforeMs: number): number {
     const found = [...this.#sessions].filter(([, one]) => one.name === name && one.beganAtMs <= beforeMs);
     for (const [digest, session] of found) this.#end(digest, session);
-    for (const [digest, { holder }] of this.#codes) if (holder.name === name) this.#codes.delete(digest);
     return found.length;
   }
 
@@ -152,23 +147,6 @@ export class Sessions {
   sweep(): void {
     const nowMs = this.#options.nowMs();
     for (const [digest, session] of this.#sessions) if (session.isOver(nowMs)) this.#end(digest, session);
-    for (const [digest, { expiresAtMs }] of this.#codes) if (nowMs >= expiresAtMs) this.#codes.delete(digest);
-  }
-
-  /** Makes a code that signs in once, within ten minutes. */
-  newCode(holder: TokenIdentity): string {
-    if (this.#codes.size >= MOST_CODES) this.#codes.delete(this.#codes.keys().next().value!);
-    const code = this.#secret();
-    this.#codes.set(digestOf(code), { holder, expiresAtMs: this.#options.nowMs() + CODE_LIFETIME_MS });
-    return code;
-  }
-
-  /** Uses a code up. @returns whom it signs in; null for a code that is wrong, used or too old */
-  takeCode(code: string): TokenIdentity | null {
-    const digest = digestOf(code);
-    const found = this.#codes.get(digest);
-    this.#codes.delete(digest);
-    return found === undefined || this.#options.nowMs() >= found.expiresAtMs ? null : found.holder;
   }
 
   #secret(): string {

@@ -1,13 +1,14 @@
 import { z } from 'zod';
 import { valuesOf } from '../http1/fields.ts';
 import { timeOf } from '../operations/key-report.ts';
+import { TokenIdentity } from './admin-tokens.ts';
 import type { AdminAuthenticator, AdminRequest, Authorised } from './authenticator.ts';
 import { type Identity, invalidQuery, readQuery } from './call.ts';
 import { signInRefusal } from './cross-origin.ts';
 import { type AdminResponse, errorResponse, jsonResponse } from './response.ts';
 import { clearCookie, IDLE_SECONDS, secretInCookies, setCookie } from './sessions.ts';
 
-// `/admin/session`: sign-in, what is known of the sender, sign-out. It needs no store, so it also works during an outage.
+// `/admin/session`: sign-in, what is known of the sender, sign-out. Only a link needs the store, so a token also signs in during an outage.
 
 export const SESSION_METHODS = ['GET', 'POST', 'DELETE'] as const;
 
@@ -25,12 +26,14 @@ const SIGN_IN = z.union([
  * Signs in: begins a session for a token or a one-time code. A session that the request already has ends, so that its cookie is of no
  * more use to anybody.
  * @param body the parsed JSON
+ * @param takeLink uses the code of a sign-in link up; resolves to the name of whom it signs in, null for a wrong one
  * @returns the response, and the identity of the person; null if the credential was refused
  */
 export async function signIn(
   authenticator: AdminAuthenticator,
   request: AdminRequest,
   body: unknown,
+  takeLink: (code: string) => Promise<string | null>,
 ): Promise<{ readonly response: AdminResponse; readonly identity: Identity | null }> {
   const refusal = signInRefusal(request);
   if (refusal !== null) return { response: refusal, identity: null };
@@ -40,12 +43,14 @@ export async function signIn(
       'The body must be a JSON object with either token, an admin token, or code, the code of a sign-in link.';
     return { response: errorResponse('invalid_request', message), identity: null };
   }
-  const holder = authenticator.holderOf(read.data);
+  const credential = read.data;
+  const holder =
+    'token' in credential ? authenticator.holderOf(credential.token) : adminNamed(await takeLink(credential.code));
   if (holder === null) {
     const message =
-      'token' in read.data
+      'token' in credential
         ? 'This is not an admin token.'
-        : 'This sign-in link has been used or is too old. Sign in with a token.';
+        : 'This sign-in link has been used or is too old. Run `tollgate console` for a new one, in a clone `npm run -s tollgate -- console`, or sign in with a token.';
     return { response: await authenticator.wrong(request.address, message), identity: null };
   }
   const { sessions } = authenticator;
@@ -54,6 +59,11 @@ export async function signIn(
   const { session, secret } = sessions.begin(holder);
   const fields = { 'Set-Cookie': setCookie(secret, request.isTls) };
   return { response: jsonResponse(200, reportOf(session, session.expiresAtMs), fields), identity: session };
+}
+
+/** The admin whom a link signs in. */
+function adminNamed(name: string | null): TokenIdentity | null {
+  return name === null ? null : new TokenIdentity({ name, role: 'admin' });
 }
 
 /** Says who the sender is and until when. */

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { type AccountState, banLengthMs, costExceedsLimit, decide, type Outcome, UNSEEN } from './decide.ts';
 import type { Allowance } from './plan.ts';
-import { type Verdict, verdictOf } from './verdict.ts';
+import { type Banned, type Refused, verdictOf } from './verdict.ts';
 import { isPresent, presentCount, type WindowName, withTopUps } from './windows.ts';
 
 export interface AccountCacheOptions {
@@ -31,6 +31,17 @@ interface RememberedAccount {
   readonly answeredAtMs: number;
   /** The cache's `generation` when the store was asked, or LOCAL. The cache refuses only while the generation is the same. */
   readonly generation: number;
+  /** The last refusal from memory, and what it was made from; null if there was none yet. */
+  refusal: Refusal | null;
+}
+
+interface Refusal {
+  readonly allowance: Allowance;
+  readonly cost: number;
+  /** Both bounds of the store's clock. */
+  readonly nowMs: number;
+  readonly latestNowMs: number;
+  readonly verdict: Refused | Banned;
 }
 
 /** The generation of a state that was decided locally. It serves further local decisions, but never refuses by itself. */
@@ -43,7 +54,7 @@ export class AccountCache {
   readonly #options: AccountCacheOptions;
   readonly #accounts: LRUCache<string, RememberedAccount>;
   #generation = 0;
-  #clock: { readonly nowMs: number; readonly answeredAtMs: number } | null = null;
+  #clock: Answer | null = null;
 
   constructor(options: AccountCacheOptions) {
     this.#options = options;
@@ -66,14 +77,14 @@ export class AccountCache {
     const answeredAtMs = this.#options.monotonicMs();
     this.#clock = { nowMs, answeredAtMs };
     const times = { askedAtMs, answeredAtMs, generation: isConverted(outcome) ? LOCAL : generation };
-    this.#accounts.set(consumerId, { state, nowMs, isOwnClock: false, ...times });
+    this.#accounts.set(consumerId, { state, nowMs, isOwnClock: false, ...times, refusal: null });
   }
 
   /** Keeps the state after a local decision. */
   rememberLocal(consumerId: string, state: AccountState, { nowMs, isOwnClock }: KnownAccount): void {
     const atMs = this.#options.monotonicMs();
     const times = { askedAtMs: atMs, answeredAtMs: atMs, generation: LOCAL };
-    this.#accounts.set(consumerId, { state, nowMs, isOwnClock, ...times });
+    this.#accounts.set(consumerId, { state, nowMs, isOwnClock, ...times, refusal: null });
   }
 
   known(consumerId: string): KnownAccount {
@@ -87,23 +98,45 @@ export class AccountCache {
     return { state: UNSEEN, nowMs, isOwnClock: clock === null };
   }
 
-  /** The refusal of one request if the store would certainly refuse it too; null if the store must be asked. */
-  refusal(consumerId: string, allowance: Allowance, cost: number): Verdict | null {
+  /**
+   * The refusal of one request if the store would certainly refuse it too; null if the store must be asked. Requests of the
+   * same millisecond get the same object.
+   */
+  refusal(consumerId: string, allowance: Allowance, cost: number): Refused | Banned | null {
     const memory = this.#accounts.get(consumerId);
     if (memory === undefined || memory.generation !== this.#generation) return null;
     if (!mayRefuse(memory, allowance, cost)) return null;
     // The store's clock lies between two bounds. The later bound decides whether the refusal may still stand, the earlier
     // one how long the client has to wait: neither errs against the client. The store's time is in whole milliseconds, so
     // up to one more may have passed.
-    const latestNowMs = Math.ceil(memory.nowMs + 1 + (this.#options.monotonicMs() - memory.askedAtMs));
+    const monotonicMs = this.#options.monotonicMs();
+    const latestNowMs = Math.ceil(memory.nowMs + 1 + (monotonicMs - memory.askedAtMs));
+    const nowMs = sinceAnswer(memory, monotonicMs);
+    const last = memory.refusal;
+    if (last !== null && last.nowMs === nowMs && last.latestNowMs === latestNowMs) {
+      if (last.allowance === allowance && last.cost === cost) return last.verdict;
+    }
     if (!stillRefuses(memory, allowance, cost, latestNowMs)) return null;
-    const outcome = decide(memory.state, allowance, this.#since(memory), cost, 1);
-    return outcome.admitted > 0 ? null : verdictOf(outcome, allowance, 0);
+    const verdict = verdictOf(decide(memory.state, allowance, nowMs, cost, 1), allowance, 0);
+    if (verdict.kind === 'admitted') return null;
+    memory.refusal = { allowance, cost, nowMs, latestNowMs, verdict };
+    return verdict;
   }
 
-  #since({ nowMs, answeredAtMs }: { readonly nowMs: number; readonly answeredAtMs: number }): number {
-    return Math.floor(nowMs + (this.#options.monotonicMs() - answeredAtMs));
+  #since(answer: Answer): number {
+    return sinceAnswer(answer, this.#options.monotonicMs());
   }
+}
+
+/** When the store's clock said `nowMs`. */
+interface Answer {
+  readonly nowMs: number;
+  readonly answeredAtMs: number;
+}
+
+/** The present by the store's clock, Unix milliseconds; a lower bound. */
+function sinceAnswer({ nowMs, answeredAtMs }: Answer, monotonicMs: number): number {
+  return Math.floor(nowMs + (monotonicMs - answeredAtMs));
 }
 
 /**

@@ -36,6 +36,8 @@ const STATUS = {
 
 export type ErrorCode = keyof typeof STATUS;
 
+export const ERROR_CODES = Object.keys(STATUS) as readonly ErrorCode[];
+
 /** Codes after which the gateway closes the connection, even if it has read the whole request. */
 const CLOSING: ReadonlySet<ErrorCode> = new Set([
   'invalid_request',
@@ -119,17 +121,23 @@ const TOKEN_SENTENCES: Readonly<Record<JwtRefusal, string>> = {
 /**
  * 401 with the challenge of RFC 6750 section 3, which has no `error` if the request had no credentials.
  * @param token what is wrong with the token; null if the request had an API key, or no credentials
- * @param places where a key may be
+ * @param where the places where a key may be, and the one where a request without a key has what may be meant as one, all in words
  */
 export function unauthorized(
   code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key',
   token: JwtRefusal | null = null,
-  places = '`Authorization: Bearer <API_KEY>`',
+  {
+    places = '`Authorization: Bearer <API_KEY>`',
+    unread = null,
+  }: { readonly places?: string | undefined; readonly unread?: string | null } = {},
 ): ErrorResponse {
   const challenge =
     code === 'missing_api_key' ? `Bearer realm="${REALM}"` : `Bearer realm="${REALM}", error="invalid_token"`;
   const message = {
-    missing_api_key: `No API key was sent. Send one as ${places}.`,
+    missing_api_key:
+      unread === null
+        ? `No API key was sent. Send one as ${places}.`
+        : `${unread} is not read here; send the key as ${places}.`,
     invalid_api_key: 'This API key is not valid. Check that it is complete and has not been revoked.',
     expired_api_key: 'This API key has expired. Ask for a new one.',
   }[code];

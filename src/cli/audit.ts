@@ -13,7 +13,7 @@ const DEFAULT_LIMIT = '50';
 export const audit: Command = {
   name: 'audit',
   about:
-    'Lists the changes to keys and bans that were made or attempted: who, when, and with what outcome; newest first. Refused attempts of one minute are counted.',
+    'Lists the changes to keys, bans, plans and settings that were made or attempted: who, when, and with what outcome; newest first. Files that gateways took or refused are among them. Refused attempts of one minute are counted.',
   positionals: [],
   environment: OF_STORE,
   printsTable: true,
@@ -31,7 +31,7 @@ export const audit: Command = {
       type: 'string',
       value: 'NAME',
       about:
-        "Only changes by this token (ADMIN_TOKEN), person or user of a shell: the name alone, or as the column BY has it, such as 'jo (token)'.",
+        "Only changes by this token (ADMIN_TOKEN), person, user of a shell or file (plans.yaml): the name alone, or as the column BY has it, such as 'jo (token)'.",
     },
     json: {
       type: 'boolean',
@@ -65,14 +65,15 @@ export const audit: Command = {
   },
 };
 
+/** In a narrow terminal the actor, the action and its outcome stay longest, and then what changed. */
 const COLUMNS: readonly Column[] = [
-  { head: 'time', rank: 0 },
-  { head: 'by', rank: 5 },
-  { head: 'action', rank: 1 },
-  { head: 'outcome', rank: 4, isStatus: true },
-  { head: 'id', rank: 2, isWhole: true },
-  { head: 'change', rank: 6 },
-  { head: 'name', rank: 3 },
+  { head: 'time', rank: 3 },
+  { head: 'by', rank: 2 },
+  { head: 'action', rank: 0, isWhole: true },
+  { head: 'outcome', rank: 1, isStatus: true },
+  { head: 'id', rank: 6, isWhole: true },
+  { head: 'change', rank: 4 },
+  { head: 'name', rank: 5 },
 ];
 
 function rowOf(change: ChangeReport, nowMs: number, terminal: Terminal): readonly string[] {

@@ -36,6 +36,7 @@ export function greetingOf(surroundings: Surroundings): readonly [keys: string, 
     `Tollgate   ${origin}`,
     `admin      ${adminOrigin}  (/livez, /readyz, /metrics)`,
     `console    ${adminOrigin}/console/${signInCode === null ? '  (sign in with an admin token)' : `#code=${signInCode}  (signs you in once, within 10 minutes)`}`,
+    ...(signInCode === null ? [] : [`           A new link: ${consoleCommandOf(env)}`]),
     `pets       http://127.0.0.1:${petsPort}  (asks for no key; only the gateway should reach it)`,
     ...(replaced.length === 0
       ? []
@@ -85,6 +86,12 @@ export function commandOf(env: NodeJS.ProcessEnv): string {
   return env.npm_lifecycle_event === 'start' ? `${words}npm run -s tollgate --` : `${words}tollgate`;
 }
 
+/** How the person has a new sign-in link printed, also where the admin port is another than in the settings. */
+function consoleCommandOf(env: NodeJS.ProcessEnv): string {
+  const ports = ['ADMIN_HOST', 'ADMIN_PORT'].filter((name) => env[name]);
+  return `${ports.map((name) => `${name}=${quoted(env[name]!)} `).join('')}${commandOf(env)} console`;
+}
+
 /** A word for a shell. */
 function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
@@ -126,4 +133,10 @@ export function hintFor({ code, status, plan, window, consumerId }: LogRecord, c
     return { id: 'key', text, command: null };
   }
   return null;
+}
+
+/** The URL of a listener for programs on this machine. A listener on every address is reached over loopback. */
+export function upstreamUrlOf(host: string, port: number, scheme: 'http' | 'https' = 'http'): string {
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return `${scheme}://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
 }

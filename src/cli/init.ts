@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { readEnvironment } from '../config/environment.ts';
 import { printFault } from '../config/fault.ts';
 import { parseGatewayFile } from '../config/gateway-file.ts';
+import { jsonSchemas } from '../config/json-schema.ts';
 import { parsePlans } from '../config/plans.ts';
 import { reasonOf } from '../config/read-file.ts';
 import { DEFAULT_GATEWAY_FILE, DEFAULT_PLANS_FILE } from '../config/settings.ts';
@@ -15,6 +16,9 @@ import type { Command, Terminal, Words } from './terminal/command.ts';
 // `tollgate init`: the settings files for a gateway before one's own service.
 
 const ENV_FILE = 'tollgate.env';
+const SCHEMA_FOLDER = dirname(DEFAULT_GATEWAY_FILE);
+/** What must not get into a repository. */
+const IGNORED = [ENV_FILE, 'data/', 'secrets/'];
 const DEFAULT_TARGET = 'http://127.0.0.1:9000';
 const DEFAULT_REDIS = 'redis://127.0.0.1:6379';
 
@@ -34,8 +38,10 @@ const PRESETS: Readonly<Record<string, string>> = {
 export const init: Command = {
   name: 'init',
   about:
-    'Writes commented settings for a gateway before your service: config/gateway.yaml, plans.yaml and, with --env or a Redis, ' +
-    `${ENV_FILE} with a new pepper and admin token, for its owner alone. On a terminal it asks three questions; it replaces no file.`,
+    'Writes commented settings for a gateway before your service: config/gateway.yaml, plans.yaml, the JSON Schemas by which editors ' +
+    'complete them, a .gitignore for secrets and data, and, with --env or a Redis, ' +
+    `${ENV_FILE} with a new pepper and admin token, for its owner alone. On a terminal it asks three questions; it replaces no file ` +
+    'but the schemas.',
   positionals: ['[FOLDER]'],
   environment: ['REDIS_URL'],
   options: {
@@ -71,6 +77,7 @@ export const init: Command = {
       gateway: join(folder, DEFAULT_GATEWAY_FILE),
       plans: join(folder, DEFAULT_PLANS_FILE),
       env: join(folder, ENV_FILE),
+      ignore: join(folder, '.gitignore'),
     };
     refuseExisting([places.gateway, places.plans], isForced);
     const answers = await answersOf(words, terminal);
@@ -84,9 +91,18 @@ export const init: Command = {
     write(places.gateway, gateway, isForced);
     write(places.plans, plans, isForced);
     if (hasEnv && !keepsEnv) write(places.env, envText(answers.redisUrl), false, 0o600);
-    const written = [places.gateway, places.plans, ...(hasEnv && !keepsEnv ? [places.env] : [])];
+    const schemas = ['gateway.schema.json', 'plans.schema.json'];
+    for (const name of schemas) write(join(folder, SCHEMA_FOLDER, name), jsonSchemas().get(name)!, true);
+    const isIgnoring = existsSync(places.ignore);
+    if (!isIgnoring) write(places.ignore, IGNORED.map((line) => `${line}\n`).join(''), false);
+    const written = [
+      ...[places.gateway, places.plans, ...schemas.map((name) => join(folder, SCHEMA_FOLDER, name))],
+      ...(isIgnoring ? [] : [places.ignore]),
+      ...(hasEnv && !keepsEnv ? [places.env] : []),
+    ];
     terminal.out(`${written.map((file) => `${file} is written.`).join('\n')}\n`);
     if (keepsEnv) terminal.out(`${places.env} was there and is kept, with its pepper.\n`);
+    if (isIgnoring) terminal.out(`${places.ignore} was there and is kept. It should have ${IGNORED.join(', ')}.\n`);
     terminal.out(
       nextText(
         folder,
@@ -202,9 +218,10 @@ function storeFrom(text: string, env: NodeJS.ProcessEnv, mayHavePassword: boolea
 }
 
 function gatewayText(upstream: string): string {
-  return `# How the gateway runs. What each plan may use is in plans.yaml; addresses and secrets can also come from the environment, which
+  return `# yaml-language-server: $schema=gateway.schema.json
+# How the gateway runs. What each plan may use is in plans.yaml; addresses and secrets can also come from the environment, which
 # beats this file. \`tollgate gateway check\` checks it, and the gateway reads it again when it changes.
-# Every setting: docs/reference/gateway-yaml.md.
+# The first line is for editors, which then explain and complete every setting; docs/reference/gateway-yaml.md of Tollgate lists them.
 
 listen:
   host: 127.0.0.1 # 0.0.0.0 opens it to other machines
@@ -237,9 +254,10 @@ routes:
 }
 
 function plansText(plans: string): string {
-  return `# What each plan allows. \`tollgate plans check\` checks this file, and the gateway reads it again when it changes.
+  return `# yaml-language-server: $schema=${SCHEMA_FOLDER}/plans.schema.json
+# What each plan allows. \`tollgate plans check\` checks this file, and the gateway reads it again when it changes.
 # Windows are second, minute, hour, day, week and month; a limit is a number, \`unlimited\`, or \`custom\` if each key brings its own.
-# Every setting: docs/reference/plans-yaml.md.
+# The first line is for editors, which then explain and complete every setting; docs/reference/plans-yaml.md of Tollgate lists them.
 
 plans:
 ${plans}

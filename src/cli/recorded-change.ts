@@ -84,9 +84,13 @@ export function outcomeOfError(error: unknown): Pick<ChangeResult, 'outcome' | '
   return { outcome: refusal.status === 503 ? 'unknown' : 'refused', code: codeOf(refusal) };
 }
 
+/** The user of this shell and its host, as the record of changes names them. */
+export function shellActor(): Extract<Actor, { kind: 'shell' }> {
+  return { kind: 'shell', user: userName(), host: hostname() };
+}
+
 function shellOrigin(): ChangeOrigin {
-  const actor: Actor = { kind: 'shell', user: userName(), host: hostname() };
-  return { actor, requestId: null, clientAddress: null };
+  return { actor: shellActor(), requestId: null, clientAddress: null };
 }
 
 /** The user's name, or the uid in a container that has no name for it. */

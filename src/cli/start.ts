@@ -9,12 +9,21 @@ import { configurationFrom, filesOf } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { digestOf } from '../identify/api-key.ts';
 import { newKey } from '../operations/key-changes.ts';
+import { offerSignIn } from '../operations/sign-in-links.ts';
 import { startPets } from '../pets/server.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
 import type { LogRecord } from '../telemetry/terminal-line.ts';
-import { commandOf, type DemoKey, greetingOf, hintFor, reminderOf, type Surroundings } from './first-steps.ts';
+import {
+  commandOf,
+  type DemoKey,
+  greetingOf,
+  hintFor,
+  reminderOf,
+  type Surroundings,
+  upstreamUrlOf,
+} from './first-steps.ts';
 import { recorded, resultOfKey } from './recorded-change.ts';
 import { ACCEPT_ROLLBACK } from './serve.ts';
 import type { Command } from './terminal/command.ts';
@@ -64,12 +73,12 @@ export const start: Command = {
           terminal: log,
           acceptsRollback: words.options['accept-rollback'] === true,
         });
-        const greeted = demoKeys(env).then((keys) => {
+        const greeted = withDemoKeys(env, hasSignInLinks).then(({ keys, signInCode }) => {
           const surroundings: Surroundings = {
             origin: upstreamUrlOf(gateway.host, gateway.port, gateway.scheme),
             adminOrigin: upstreamUrlOf(gateway.adminHost, gateway.adminPort, gateway.adminScheme),
             petsPort: pets.port,
-            signInCode: gateway.signInCode(),
+            signInCode,
             replaced,
             ownSettings: settings === given ? null : filesOf(env),
             keys,
@@ -126,13 +135,10 @@ async function replacedTargets(env: NodeJS.ProcessEnv): Promise<readonly string[
   return [...upstreams.values()].flatMap(({ targets }) => targets).filter((target) => target !== DEFAULT_PETS_ORIGIN);
 }
 
-const DEFAULT_PETS_ORIGIN = 'http://127.0.0.1:9000';
+/** The admin whom the printed link signs in. Names of tokens have no spaces, so none can be the same. */
+const STARTER_NAME = 'npm start';
 
-/** The URL of a listener for programs on this machine. A listener on every address is reached over loopback. */
-export function upstreamUrlOf(host: string, port: number, scheme: 'http' | 'https' = 'http'): string {
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
-  return `${scheme}://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
-}
+const DEFAULT_PETS_ORIGIN = 'http://127.0.0.1:9000';
 
 /** The limits of a demo key where its plan says `custom` (contract section 1: enterprise with 1000/100000). */
 const CUSTOM_LIMITS: Readonly<Record<WindowName, number>> = {
@@ -148,7 +154,12 @@ const CUSTOM_LIMITS: Readonly<Record<WindowName, number>> = {
  * The demo keys, one for each plan. `demo-keys.json` in the data folder keeps their secrets, readable by its owner only, so
  * that every start prints the same keys. A key that no longer works is replaced. Only `npm start` makes demo keys.
  */
-export function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey[]> {
+export async function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey[]> {
+  return (await withDemoKeys(env, false)).keys;
+}
+
+/** The demo keys, and the code of a link that signs in to the console if one is wanted. */
+function withDemoKeys(env: NodeJS.ProcessEnv, hasSignInLinks: boolean) {
   return withStore(
     env,
     async (store) => {
@@ -162,9 +173,10 @@ export function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey[]> {
       }
       const kept = byPlan(keys);
       if (!isDeepStrictEqual(before, kept)) writeWhole(file, `${JSON.stringify(Object.fromEntries(kept), null, 2)}\n`);
-      return keys;
+      const signInCode = hasSignInLinks ? await offerSignIn(STARTER_NAME, { ...store, random: randomBytes }) : null;
+      return { keys: keys as readonly DemoKey[], signInCode };
     },
-    { makesSecrets: true },
+    { makesSecrets: true, missingStore: 'make' },
   );
 }
 

@@ -1,4 +1,4 @@
-import { STEP_MS } from '../admit/history-report.ts';
+import { instantText, STEP_MS } from '../admit/history-report.ts';
 import { type ExitCode, Failure } from '../failure.ts';
 import { type AskedSpan, spanFrom, type UsageRecord } from '../operations/usage-history.ts';
 import { withStore } from '../serve/open-store.ts';
@@ -6,6 +6,7 @@ import { csvLine } from './keys/export.ts';
 import { operationsOn } from './operations.ts';
 import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
+import { NOT_KEPT } from './usage.ts';
 
 const HEADER = ['id', 'consumer', 'name', 'owner', 'plan', 'step', 'at', 'admitted', 'refused', 'banned'] as const;
 
@@ -19,6 +20,7 @@ export const usageExport: Command = {
   environment: OF_STORE,
   examples: [
     'tollgate usage export --from 31d',
+    'tollgate usage export --from 31d --key key_BDo3nPq8Yw2mXtRz',
     'tollgate usage export --from 2026-11-01 --to 2026-12-01 --format csv',
   ],
   options: {
@@ -26,17 +28,23 @@ export const usageExport: Command = {
       type: 'string',
       value: 'WHEN',
       about:
-        'The first hour or day: a date such as 2026-11-01, an RFC 3339 time, or a duration before now such as 24h.',
+        'Required. The first hour or day: a date such as 2026-11-01, an RFC 3339 time, or a duration before now such as 24h.',
     },
     to: {
       type: 'string',
       value: 'WHEN',
-      about: 'Where it ends; what begins then is not printed. Up to the last full hour or day unless told.',
+      about:
+        'Where it ends; what begins then is not printed. Up to the last full hour or day unless told, which a note on standard error names.',
     },
     step: {
       type: 'string',
       value: 'STEP',
       about: 'hour (kept for 48 hours) or day (kept for 92 days, UTC); day unless told.',
+    },
+    key: {
+      type: 'string',
+      value: 'ID',
+      about: 'Only this key, also a revoked one, or this caller with tokens (jwt_…).',
     },
     format: {
       type: 'string',
@@ -49,16 +57,21 @@ export const usageExport: Command = {
   async run({ options }, terminal) {
     const { format = 'ndjson' } = options;
     if (format !== 'ndjson' && format !== 'csv') throw new Failure('bad_usage', '--format must be ndjson or csv.');
-    const span = spanOf(options as Readonly<Record<string, string | undefined>>);
+    const given = options as Readonly<Record<string, string | undefined>>;
+    const span = spanOf(given);
     const isCsv = format === 'csv';
     return withStore<ExitCode>(terminal.env, async (store) => {
+      const records = operationsOn(store).usageRecords(span, given.key ?? null);
+      // An unknown key is an error before anything is printed.
+      let next = await records.next();
       if (isCsv) terminal.out(csvLine(HEADER));
-      for await (const records of operationsOn(store).usageRecords(span)) {
-        terminal.out(
-          records.map((record) => (isCsv ? csvLine(cellsOf(record)) : `${JSON.stringify(record)}\n`)).join(''),
-        );
+      for (; next.done !== true; next = await records.next()) {
+        const lines = next.value.map((record) => (isCsv ? csvLine(cellsOf(record)) : `${JSON.stringify(record)}\n`));
+        terminal.out(lines.join(''));
         await terminal.flushed?.();
       }
+      if (given.to === undefined) terminal.error(noteOnEnd(span));
+      if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
       return 0;
     });
   },
@@ -73,6 +86,19 @@ function spanOf({ from, to, step = 'day' }: Readonly<Record<string, string | und
   if ('fault' in span) throw new Failure('bad_usage', span.fault);
   // The present hour or day goes on, and its record would have to be replaced.
   return to === undefined ? { ...span, toMs: nowMs - (nowMs % STEP_MS[span.step]) } : span;
+}
+
+/** Says what an export without --to leaves out. */
+function noteOnEnd({ step, toMs }: AskedSpan): string {
+  const [last, present] = [toMs - STEP_MS[step], toMs].map((atMs) => {
+    const at = instantText(atMs);
+    return step === 'day' ? at.slice(0, 10) : at;
+  });
+  const end = step === 'day' ? `${last}, the last full day (UTC)` : `the hour of ${last}, the last full one`;
+  return (
+    `note: The export ends with ${end}. What ${step === 'day' ? present : `the hour of ${present}`} has so far is left out, ` +
+    `because it is not final; --to ${instantText(toMs + STEP_MS[step])} includes it.\n`
+  );
 }
 
 function cellsOf(record: UsageRecord): readonly (string | null)[] {

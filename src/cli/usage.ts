@@ -4,7 +4,7 @@ import type { UsageReport } from '../admit/usage-report.ts';
 import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
 import { withStore } from '../serve/open-store.ts';
-import { operationsOn } from './operations.ts';
+import { withMeantKeys } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { barsOf } from './terminal/output.ts';
 import { table } from './terminal/table.ts';
@@ -48,13 +48,13 @@ export const usage: Command = {
     const asked = stepsOf(options.days, options.hours);
     return withStore<ExitCode>(terminal.env, async (store) => {
       if (asked !== null) {
-        const report = await operationsOn(store).history(id, asked);
+        const report = await withMeantKeys(store, id, (operations) => operations.history(id, asked));
         if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
         else terminal.out(asChart(report, asked, terminal));
         if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
         return 0;
       }
-      const report = await operationsOn(store).usage(id, plan);
+      const report = await withMeantKeys(store, id, (operations) => operations.usage(id, plan));
       if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
       else terminal.out(asText(report, terminal));
       return 0;
@@ -62,7 +62,8 @@ export const usage: Command = {
   },
 };
 
-const NOT_KEPT = 'warning: no history is kept at present. Set `usage: { history: on }` in gateway.yaml.\n';
+/** For a report of a history that the settings switch off. */
+export const NOT_KEPT = 'warning: no history is kept at present. Set `usage: { history: on }` in gateway.yaml.\n';
 
 interface LastSteps {
   readonly step: Step;

@@ -2,7 +2,7 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import type { Plan } from '../admit/plan.ts';
 import type { Route } from '../routing/router.ts';
 import type { Variables } from './environment.ts';
-import { type Configuration, type Faulty, loadConfiguration, type Upstream } from './settings.ts';
+import { type Configuration, type Faulty, loadConfiguration, type RefusedFile, type Upstream } from './settings.ts';
 import { STEPS_PER_SLICE } from './steps.ts';
 
 // The program of SettingsReader's thread (settings-watcher.ts). It reads the settings once, when the reader sends a message.
@@ -13,14 +13,17 @@ export interface ThreadData {
   readonly parts: MessagePort;
 }
 
+/** Files that cannot be used, so that the settings before stay in force. */
+export interface Refused {
+  /** With their first faults: `MOST_LOGGED` in all. */
+  readonly files: readonly RefusedFile[];
+  /** How many further faults were left out. */
+  readonly more: number;
+}
+
 /** The first part of a reading: its faults, or the configuration without its long lists. */
 export type Beginning =
-  | {
-      /** The first `MOST_LOGGED`. */
-      readonly faults: readonly string[];
-      /** How many further faults were left out. */
-      readonly more: number;
-    }
+  | Refused
   /** Without routes, upstreams and plans, which follow in pieces. */
   | { readonly configuration: Configuration };
 
@@ -35,7 +38,13 @@ const MOST_LOGGED = 100;
 
 function* partsOf(read: Configuration | Faulty): Generator<Beginning | Piece | null> {
   if ('faults' in read) {
-    yield { faults: read.faults.slice(0, MOST_LOGGED), more: Math.max(0, read.faults.length - MOST_LOGGED) };
+    let room = MOST_LOGGED;
+    const files = read.files.map((one) => {
+      const faults = one.faults.slice(0, room);
+      room -= faults.length;
+      return { ...one, faults };
+    });
+    yield { files, more: Math.max(0, read.faults.length - MOST_LOGGED) };
     return;
   }
   const { settings, plans, warnings } = read;

@@ -7,7 +7,7 @@ import type { Variables } from './environment.ts';
 import { deepFreeze } from './frozen.ts';
 import { isPipeOrDevice, signatureOf, statOf } from './read-file.ts';
 import { type Configuration, filesOf, type Upstream } from './settings.ts';
-import type { Beginning, Piece, ThreadData } from './settings-thread.ts';
+import type { Beginning, Piece, Refused, ThreadData } from './settings-thread.ts';
 import { inSlices, type Steps } from './steps.ts';
 
 /** A complete and valid configuration that differs from the one in force. */
@@ -22,8 +22,8 @@ export interface SettingsChange {
 export interface SettingsEvents {
   /** The watcher reads no other version until the promise settles. @returns whether the configuration is in force now */
   readonly onChange: (change: SettingsChange) => Promise<boolean>;
-  /** A new version cannot be used: a line for each fault, and how many more there are. Called once per version. */
-  readonly onRefused: (faults: readonly string[], more: number) => void;
+  /** A new version cannot be used. Called once per version. */
+  readonly onRefused: (refused: Refused) => void;
   /** The content of the files is again the configuration in force. */
   readonly onSame: () => void;
 }
@@ -121,11 +121,14 @@ export class SettingsWatcher {
     const unreadable = this.#files.filter(isPipeOrDeviceAt);
     if (unreadable.length > 0) {
       this.#signatureRead = signature;
-      const message = 'is a pipe or a device, and only a file can be read again.';
-      this.#events.onRefused(
-        unreadable.map((file) => `${file}: ${message}`),
-        0,
-      );
+      const faultsOf = (files: readonly string[]) =>
+        files.map((file) => `${file}: is a pipe or a device, and only a file can be read again.`);
+      const plans = filesOf(this.#env)[1];
+      const files = [
+        { file: 'settings', version: '', faults: faultsOf(unreadable.filter((file) => file !== plans)) },
+        { file: 'plans', version: '', faults: faultsOf(unreadable.filter((file) => file === plans)) },
+      ] as const;
+      this.#events.onRefused({ files: files.filter(({ faults }) => faults.length > 0), more: 0 });
       return;
     }
     this.#reader ??= new SettingsReader(this.#env);
@@ -134,8 +137,8 @@ export class SettingsWatcher {
     // A file that changed during the reading may be a mixture of two versions; the next polls find it when it has settled.
     if (signal.aborted || isOutdated()) return;
     this.#signatureRead = signature;
-    if ('faults' in read) {
-      this.#events.onRefused(read.faults, read.more);
+    if ('files' in read) {
+      this.#events.onRefused(read);
       return;
     }
     const digest = digestOf(read.configuration);
@@ -235,7 +238,8 @@ export class SettingsReader {
     const outcome = await Promise.race([isRead, this.#ended]);
     if (outcome === 'read') return this.#nextPart() as Beginning;
     const reason = outcome === null ? 'The thread that reads has ended.' : outcome.message;
-    return { faults: [`The settings cannot be read: ${reason}`], more: 0 };
+    const faults = [`The settings cannot be read: ${reason}`];
+    return { files: [{ file: 'settings', version: '', faults }], more: 0 };
   }
 
   /** Receives the rest of the configuration and freezes it: one step for each route, upstream and plan. */

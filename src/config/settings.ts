@@ -198,21 +198,34 @@ interface UpstreamTls {
   readonly verify: boolean;
 }
 
+/** gateway.yaml, or plans.yaml. */
+export type SettingsFile = 'settings' | 'plans';
+
 export interface Configuration {
   readonly settings: Settings;
   readonly plans: Plans;
   /** What is probably wrong but does not keep the gateway from serving, one line each. */
   readonly warnings: readonly string[];
   /** The version of each file: the beginning of the SHA-256 of its text. */
-  readonly versions: { readonly settings: string; readonly plans: string };
+  readonly versions: Readonly<Record<SettingsFile, string>>;
   /** `signatureOf` both files and those of `settings.descriptions`, taken before they were read. */
   readonly signature: string;
 }
 
+/** A file with faults. Those of the environment, and of the descriptions that gateway.yaml names, count among the faults of gateway.yaml. */
+export interface RefusedFile {
+  readonly file: SettingsFile;
+  /** The version that has the faults; empty if the file could not be read. */
+  readonly version: string;
+  /** One printable line each; at least one. */
+  readonly faults: readonly string[];
+}
+
 /** A configuration that cannot be used. */
 export interface Faulty {
-  /** The faults of the environment and of both files, one printable line each. */
+  /** The faults of all files. */
   readonly faults: readonly string[];
+  readonly files: readonly RefusedFile[];
   /** The settings, if all faults are in plans.yaml. */
   readonly settings?: Settings;
 }
@@ -272,25 +285,39 @@ async function joined(
   { read, gateway, plans, signature, isReload }: Parts,
   print: (fault: Fault) => string,
 ): Promise<Configuration | Faulty> {
-  const faults = [
+  const ofSettings = [
     ...('faults' in read ? read.faults : []),
     ...('faults' in gateway ? gateway.faults : []).map(print),
-    ...('faults' in plans ? plans.faults : []).map(print),
   ];
-  if ('faults' in read || 'faults' in gateway) return { faults };
+  const ofPlans = ('faults' in plans ? plans.faults : []).map(print);
+  const versions = { settings: gateway.version, plans: plans.version };
+  const faulty = (more: readonly string[] = []) =>
+    faultyOf({ settings: [...more, ...ofSettings], plans: ofPlans }, versions);
+  if ('faults' in gateway) return faulty();
   const described = await readDescriptions(describedRequests(gateway.value), gateway, isReload);
-  if (described.faults.length > 0) return { faults: [...described.faults.map(print), ...faults] };
+  if (described.faults.length > 0) return faulty(described.faults.map(print));
+  if ('faults' in read) return faulty();
   const settings = deepFreeze(settingsOf(gateway.value, read.environment, described));
   const conflicts = conflictsOf(settings, gateway, read.environment, print);
-  if (conflicts.length > 0) return { faults: [...conflicts, ...faults] };
-  if ('faults' in plans) return { faults, settings };
+  if (conflicts.length > 0) return faulty(conflicts);
+  if ('faults' in plans) return { ...faulty(), settings };
   return {
     settings,
     plans: plans.value,
     warnings: [...read.warnings, ...[...gateway.warnings, ...described.warnings, ...plans.warnings].map(print)],
-    versions: { settings: versionWith(gateway.version, described), plans: plans.version },
+    versions: { ...versions, settings: versionWith(gateway.version, described) },
     signature: described.programs.size === 0 ? signature : `${signature};${described.signature}`,
   };
+}
+
+function faultyOf(
+  faults: Readonly<Record<SettingsFile, readonly string[]>>,
+  versions: Configuration['versions'],
+): Faulty {
+  const files = (['settings', 'plans'] as const).flatMap((file): RefusedFile[] =>
+    faults[file].length === 0 ? [] : [{ file, version: versions[file], faults: faults[file] }],
+  );
+  return { faults: files.flatMap((one) => one.faults), files };
 }
 
 /** The version of gateway.yaml with the descriptions that it names. */

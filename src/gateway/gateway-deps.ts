@@ -4,6 +4,7 @@ import { type Allowance, allowanceOf, type Limits, type Plan, type Plans } from 
 import type { CorsFields } from '../annotate/cors.ts';
 import type { ErrorDocs } from '../annotate/error-docs.ts';
 import type { RateLimitFields } from '../annotate/rate-limit.ts';
+import type { RefusalLines } from '../annotate/refusal-lines.ts';
 import type { Compressors } from '../forward/compressed-response.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import type { ClientAddress, ClientRequest } from '../http1/client.ts';
@@ -49,6 +50,7 @@ export interface GatewayDeps {
   readonly thread: ThreadTime;
   readonly allowances: Allowances;
   readonly rateLimitFields: RateLimitFields;
+  readonly refusalLines: RefusalLines;
   /** Bounds how many responses are compressed at a time. */
   readonly compressors: Compressors;
   /** Links errors to their documentation; null if there is none (`errors.docs`). */

@@ -11,6 +11,7 @@ import {
 import type { ClientAddress } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Budget } from '../identify/failed-attempts.ts';
+import { unreadKeyPlace } from '../identify/key-sources.ts';
 import { brownoutEndMs } from '../routing/brownouts.ts';
 import type { Deprecation, Match } from '../routing/router.ts';
 import type { Identified } from './caller.ts';
@@ -36,6 +37,7 @@ export interface Refusal {
  */
 export function notIdentified(
   { failedAttempts, rateLimitFields, keySources, wallMs }: GatewayDeps,
+  { fields, target, path }: Head,
   { address, trustedPeer }: ClientAddress,
   identified: Exclude<Identified, { kind: 'caller' }>,
   waitedMs: number,
@@ -60,7 +62,11 @@ export function notIdentified(
     const limitFields = rateLimitFields.ofBudget(budget, nowMs);
     if (identified.kind === 'unknown' && budget.allowed) {
       const { code, token, cause } = identified;
-      const error = unauthorized(code, token, keySources?.places);
+      const unread =
+        code === 'missing_api_key'
+          ? unreadKeyPlace(fields.rawHeaders, target.slice(path.length), keySources?.readsAuthorization ?? true)
+          : null;
+      const error = unauthorized(code, token, { places: keySources?.places, unread });
       return { judgement: 'unauthenticated', error, limitFields, cause };
     }
     // An address without budget left also loses its connection. A trusted proxy does not, because its connection

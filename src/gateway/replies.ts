@@ -7,6 +7,7 @@ import type { ClientAddress, ClientResponse } from '../http1/client.ts';
 import { type Variables, withRules } from '../http1/field-rules.ts';
 import { onlyValue } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
+import type { ResponseLines } from '../http1/response-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import { writePath } from '../routing/path-template.ts';
 import type { Match, RouteReply } from '../routing/router.ts';
@@ -103,8 +104,7 @@ export function replyWithError(
   const shown = docs?.shown(error, response.req.rawHeaders) ?? null;
   const body = shown?.body ?? error.body;
   const bytes = Buffer.byteLength(body);
-  if (error.closes || unread) closeAfter(response, unread);
-  if (error.endsSession === true) (response.socket as SessionStream | null)?.endSession?.();
+  endIfLast(response, error, unread);
   response.writeHead(error.status, [
     ...fields,
     ...error.fields,
@@ -116,6 +116,29 @@ export function replyWithError(
   ]);
   response.end(response.req.method === 'HEAD' ? undefined : body);
   return response.req.method === 'HEAD' ? 0 : bytes;
+}
+
+/**
+ * The same for a response that has `writeLines`, with lines that were made before.
+ * @param lines of all fields but those in `own`, Content-Length among them
+ */
+export function replyWithErrorLines(
+  response: ClientResponse,
+  error: ErrorResponse,
+  lines: ResponseLines,
+  own: string,
+  unread: boolean,
+): number {
+  endIfLast(response, error, unread);
+  response.writeLines!(error.status, lines, own);
+  const isHead = response.req.method === 'HEAD';
+  response.end(isHead ? undefined : error.body);
+  return isHead ? 0 : Buffer.byteLength(error.body);
+}
+
+function endIfLast(response: ClientResponse, error: ErrorResponse, unread: boolean): void {
+  if (error.closes || unread) closeAfter(response, unread);
+  if (error.endsSession === true) (response.socket as SessionStream | null)?.endSession?.();
 }
 
 /**

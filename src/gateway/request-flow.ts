@@ -1,6 +1,6 @@
 import { IncomingMessage } from 'node:http';
 import type { AdmissionListener } from '../admit/admit.ts';
-import type { Admission, Verdict } from '../admit/verdict.ts';
+import type { Admission, Banned, Refused, Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/errors.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
@@ -30,6 +30,7 @@ import {
   preflightFields,
   replyOfRoute,
   replyWithError,
+  replyWithErrorLines,
   replyWithJson,
   replyWithNothing,
 } from './replies.ts';
@@ -194,7 +195,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   }
 
   #refuseIdentity(identified: Exclude<Identified, { kind: 'caller' }>): void {
-    this.#await(notIdentified(this.#deps, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
+    this.#await(notIdentified(this.#deps, this.#head!, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
   }
 
   // Usage: a request for `GET /usage` ends here, and is not counted.
@@ -265,7 +266,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#verdict = verdict;
     if (verdict === null) {
       this.#refuseAs({ judgement: 'undecided', error: errors.plainError('store_unavailable'), limitFields: null });
-    } else if (verdict.kind !== 'admitted') this.#refuse(errors.refusal(verdict));
+    } else if (verdict.kind !== 'admitted') this.#refuseByVerdict(verdict);
     else this.#onAdmitted(this.#head!, this.#caller!, verdict);
   }
 
@@ -392,13 +393,24 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#refuse(error, cause ?? null, limitFields);
   }
 
+  /** Refuses a request by its verdict. Most such requests get the same lines as the one before. */
+  #refuseByVerdict(verdict: Refused | Banned): void {
+    const { refusalLines, cors, errorDocs } = this.#deps;
+    const hasFurtherFields = cors !== null || errorDocs !== null || (this.#match?.route.deprecated ?? null) !== null;
+    if (hasFurtherFields || this.#response.writeLines === undefined) {
+      this.#refuse(errors.refusal(verdict));
+    } else {
+      const { error, lines } = refusalLines.of(verdict);
+      const unread = this.#closeIfUncertain();
+      const requestIdLine = `X-Request-Id: ${this.#record.requestId}\r\n`;
+      this.#record.bytesOut = replyWithErrorLines(this.#response, error, lines, requestIdLine, unread);
+      this.#finish(error.status, error.code, null);
+    }
+  }
+
   #refuse(error: errors.ErrorResponse, cause: string | null = null, limitFields: string[] | null = null): void {
     if (this.#finished || this.#response.headersSent) return;
-    // After a request that could not be read, nothing on its connection can be read with certainty.
-    if (this.#head === null || this.#head.httpVersion === '1.0' || this.#deps.draining.hasBegun) {
-      closeAfter(this.#response, false);
-    }
-    const unread = isUnread(this.#request, this.#head);
+    const unread = this.#closeIfUncertain();
     this.#record.bytesOut = replyWithError(
       this.#response,
       error,
@@ -407,6 +419,17 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       this.#deps.errorDocs,
     );
     this.#finish(error.status, error.code, cause);
+  }
+
+  /**
+   * After a request that could not be read, nothing on its connection can be read with certainty.
+   * @returns whether part of the request has not been read
+   */
+  #closeIfUncertain(): boolean {
+    if (this.#head === null || this.#head.httpVersion === '1.0' || this.#deps.draining.hasBegun) {
+      closeAfter(this.#response, false);
+    }
+    return isUnread(this.#request, this.#head);
   }
 
   // Close

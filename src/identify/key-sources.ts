@@ -26,7 +26,8 @@ export class KeySources implements KeyPlaces {
   readonly fieldNames: FieldNames;
   /** The places in words, for messages. */
   readonly places: string;
-  readonly #readsAuthorization: boolean;
+  /** Whether Authorization is one of the places. */
+  readonly readsAuthorization: boolean;
   /** In lower case. */
   readonly #fields: readonly string[];
   readonly #parameters: ReadonlySet<string>;
@@ -35,7 +36,7 @@ export class KeySources implements KeyPlaces {
   constructor(sources: readonly KeySource[]) {
     const names = (kind: 'header' | 'query') =>
       sources.flatMap((source) => (source.kind === kind ? [source.name] : []));
-    this.#readsAuthorization = sources.some(({ kind }) => kind === 'authorization');
+    this.readsAuthorization = sources.some(({ kind }) => kind === 'authorization');
     this.#fields = names('header').map((name) => name.toLowerCase());
     this.#parameters = new Set(names('query'));
     this.#names = new QueryNames(this.#parameters);
@@ -45,7 +46,7 @@ export class KeySources implements KeyPlaces {
 
   /** The key in the header fields. A token's form is checked, and whether it is a key is for the Identifier to decide. */
   inFields(rawHeaders: readonly string[]): Credentials {
-    let found = this.#readsAuthorization ? inAuthorization(rawHeaders) : MISSING;
+    let found = this.readsAuthorization ? inAuthorization(rawHeaders) : MISSING;
     for (const name of this.#fields) {
       const values = valuesOf(rawHeaders, name);
       if (values.length > 1) return AMBIGUOUS;
@@ -92,6 +93,37 @@ export class KeySources implements KeyPlaces {
     const equals = parameter.indexOf('=');
     return this.#parameters.has(decoded(equals === -1 ? parameter : parameter.slice(0, equals)));
   }
+}
+
+/** Where other gateways read an API key: names of fields in lower case, as clients write them. */
+const USUAL_FIELDS: ReadonlyMap<string, string> = new Map(
+  ['X-API-Key', 'X-ApiKey', 'API-Key', 'ApiKey', 'X-Auth-Token', 'X-Access-Token'].map((name) => [
+    name.toLowerCase(),
+    name,
+  ]),
+);
+const USUAL_PARAMETER = /[?&](api_key|api-key|apikey|access_token)=[^&]/i;
+
+/**
+ * The place, in words, where a request without a key in any place that is read probably has it; null if there is none.
+ * It is for the message of a 401: the value is neither read nor returned.
+ * @param query with its `?`; empty if there is none
+ * @param readsAuthorization whether `Authorization: Bearer` is read
+ */
+export function unreadKeyPlace(
+  rawHeaders: readonly string[],
+  query: string,
+  readsAuthorization: boolean,
+): string | null {
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i + 1] === '') continue;
+    const name = rawHeaders[i]!.toLowerCase();
+    if (name === 'authorization') return readsAuthorization ? '`Authorization` without `Bearer`' : '`Authorization`';
+    const usual = USUAL_FIELDS.get(name);
+    if (usual !== undefined) return `\`${usual}\``;
+  }
+  const parameter = USUAL_PARAMETER.exec(query)?.[1];
+  return parameter === undefined ? null : `\`?${parameter.toLowerCase()}=\``;
 }
 
 /** The credentials of two places together. */

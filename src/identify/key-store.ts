@@ -113,7 +113,7 @@ export interface KeyStore {
    */
   create(key: StoredKey): Promise<Durability>;
   /**
-   * Reserves an id for a name: two requests with the same name at the same time get the same id, through whichever gateways.
+   * Reserves an id, or another text, for a name: two requests with the same name at the same time get the same id, through whichever gateways.
    * @param name a digest
    * @param forMs how long, by the store's clock
    * @returns the id that was reserved for the name first

@@ -19,6 +19,14 @@ export function momentText(atMs: number, nowMs: number, { isTerminal }: { readon
 }
 
 /**
+ * The days that are left until a moment, rounded up: a sunset that is told as so many days away is not sooner.
+ * @param atMs Unix milliseconds, like `nowMs`
+ */
+export function daysUntil(atMs: number, nowMs: number): number {
+  return Math.ceil((atMs - nowMs) / DAY_MS);
+}
+
+/**
  * Writes a span with two or three digits: seconds up to two minutes, minutes up to two hours, hours up to two days, then days.
  * @param ms milliseconds, from 0
  */

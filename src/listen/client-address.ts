@@ -87,12 +87,16 @@ const FORMS =
   /^(?:([0-9.]+)(?::[0-9]{1,5})?|\[([0-9a-fA-F:.]+(?:%[^\]]*)?)\](?::[0-9]{1,5})?|([0-9a-fA-F.]*:[0-9a-fA-F:.]*)(?:%.*)?)$/;
 /** Four decimal numbers: ipaddr.js would also read `010.1.1.1` as octal, and `10` as an address. */
 const IPV4 = /^(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})$/;
+const CANONICAL_IPV4 =
+  /^(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])$/;
 
 /**
  * The one form of an address: IPv4-mapped IPv6 becomes IPv4; brackets, port and zone are removed. Null if not an
  * address.
  */
 export function oneForm(text: string): string | null {
+  // The form in which most addresses come. ipaddr.js takes 5 KB and 5 µs to find that.
+  if (CANONICAL_IPV4.test(text)) return text;
   const [, ipv4, bracketed, ipv6] = FORMS.exec(text) ?? [];
   const bare = (ipv4 ?? bracketed ?? ipv6)?.split('%')[0];
   if (bare === undefined || (ipv4 !== undefined && !IPV4.test(ipv4)) || !ipaddr.isValid(bare)) return null;

@@ -160,7 +160,7 @@ function textTestOf({ key, actor }: ChangeFilter): (text: string) => boolean {
   return (text) => text.includes(id) && (names === null || names.some((name) => text.includes(name)));
 }
 
-const KIND = / \((?:token|person)\)$/;
+const KIND = / \((?:token|person|file)\)$/;
 
 /** The actor as text. A token, a person and the user of a shell may have the same name, so the text says which it is. */
 export function actorText(actor: Actor): string {
@@ -173,16 +173,20 @@ export function nameOfKey({ before, after }: Pick<RecordedChange, 'before' | 'af
   return textOf(entry ?? name);
 }
 
+/** Members of a state that are sentences about the change. They come first: on a narrow terminal the end is cut off. */
+const SENTENCES: readonly string[] = ['changes', 'faults'];
+
 /**
- * The difference between the states of a key before and after a change, as text: `plan: free → pro`. The window of a top-up
- * is named although it is the same in both.
+ * The difference between the states of a key or a file before and after a change, as text: `plan: free → pro`. The window of a
+ * top-up is named although it is the same in both.
  */
 export function differenceOf({ before, after }: Pick<RecordedChange, 'before' | 'after'>): string {
   const [was, is] = [membersOf(before), membersOf(after)];
-  const names = [...new Set([...Object.keys(was), ...Object.keys(is)])];
+  const names = [...new Set([...SENTENCES, ...Object.keys(was), ...Object.keys(is)])];
   return names
     .filter((name) => name === 'window' || textOf(was[name]) !== textOf(is[name]))
     .map((name) => {
+      if (SENTENCES.includes(name) && Array.isArray(is[name])) return is[name].map(textOf).join('; ');
       if (before === null || name === 'window') return `${name}: ${textOf(is[name])}`;
       return after === null ? `${name}: ${textOf(was[name])}` : `${name}: ${textOf(was[name])} → ${textOf(is[name])}`;
     })

@@ -78,4 +78,16 @@ export interface AuditStore {
   refuse(refusal: Refusal): Promise<void>;
   /** Lists all entries of refused attempts, in no order. */
   refusals(): Promise<readonly KeptRefusals[]>;
+  /**
+   * Replaces what the gateways on this store last recorded of a file, if that is `from` or nothing, in one step: of several
+   * gateways that read the same change, one finds `from`.
+   * @param from null: whatever was recorded
+   * @param to up to 64 characters without line feeds
+   * @returns what was recorded before, null if nothing was; and how often it has been replaced by now
+   */
+  exchangeLoad(
+    file: string,
+    from: string | null,
+    to: string,
+  ): Promise<{ readonly found: string | null; readonly number: number }>;
 }

@@ -9,25 +9,27 @@ import { isKeyId } from './operations.ts';
 
 /**
  * The actor of a change: a token of the admin API (also through a session that it began), a person whom an authenticating
- * proxy names, or the user of a shell who ran a command. A person may have the name of a token, so the kinds differ.
+ * proxy names, the user of a shell who ran a command, or a file that a gateway read: nobody knows who changed that. A person may
+ * have the name of a token, so the kinds differ.
  */
 export type Actor =
-  | { readonly kind: 'token' | 'person'; readonly name: string }
+  | { readonly kind: 'token' | 'person' | 'file'; readonly name: string }
   | { readonly kind: 'shell'; readonly user: string; readonly host: string };
 
 /** The actor who asked for a change, and the request. */
 export interface ChangeOrigin {
   readonly actor: Actor;
-  /** Null for commands, like `clientAddress`. */
+  /** Null for commands and files, like `clientAddress`. */
   readonly requestId: string | null;
   readonly clientAddress: string | null;
 }
 
 /**
- * The actions in the record: those of the admin API, imports and restores, which only a command makes, and `admin.access`: a
- * request with a method that changes something, which was refused and whose path or method names none of the others.
+ * The actions in the record: those of the admin API, imports and restores, which only a command makes, files that gateways took or
+ * refused (load-record.ts), and `admin.access`: a request with a method that changes something, which was refused and whose path
+ * or method names none of the others.
  */
-export type RecordedAction = Action | 'key.import' | 'key.restore' | 'admin.access';
+export type RecordedAction = Action | 'key.import' | 'key.restore' | 'settings.load' | 'plans.load' | 'admin.access';
 
 /** The outcome of a change. */
 export interface ChangeResult {

@@ -222,7 +222,7 @@ function refuseUnusable({ plan: name, limits }: Pick<StoredKey, 'plan' | 'limits
   const plan = plans.get(name);
   if (plan === undefined) {
     const known = [...plans.keys()].join(', ');
-    throw new Failure('refused', `There is no plan '${visible(name)}' in plans.yaml. The plans are: ${known}.`);
+    throw new Failure('refused', `There is no plan '${visible(name)}'. The plans are: ${known}.`);
   }
   const missing = Object.entries(plan.limits)
     .filter(([window, limit]) => limit === 'custom' && limits[window as keyof Limits] === undefined)

@@ -36,7 +36,7 @@ import {
   type TopUpReport,
   type UsageChange,
 } from './usage-changes.ts';
-import { type AskedSpan, reportOf, type UsageRecord, usageRecords } from './usage-history.ts';
+import { type AskedSpan, recordsOf, reportOf, type UsageRecord, usageRecords, withoutKey } from './usage-history.ts';
 
 export interface OperationsOptions {
   readonly keys: KeyStore;
@@ -227,9 +227,15 @@ export class Operations {
     return reportOf(id, this.#options.history, span);
   }
 
-  /** Yields what every consumer used by hour or by day, some consumers at a time. */
-  usageRecords(span: AskedSpan): AsyncGenerator<readonly UsageRecord[]> {
-    return usageRecords(this.everyKey({ all: true }), this.#options.history, span);
+  /**
+   * Yields what every consumer used by hour or by day, some consumers at a time.
+   * @param id only this key, which may be revoked, or caller with tokens; null for all
+   * @throws Failure `not_found` at the first step, if there is no such key
+   */
+  async *usageRecords(span: AskedSpan, id: string | null = null): AsyncGenerator<readonly UsageRecord[]> {
+    const { history } = this.#options;
+    if (id === null) yield* usageRecords(this.everyKey({ all: true }), history, span);
+    else yield await recordsOf([isTokenHolder(id) ? withoutKey(id) : await this.show(id)], history, span);
   }
 
   /** Yields the consumers that were refused lately, with a report for each that still would be. See refusedConsumers. */

@@ -100,7 +100,7 @@ function lastRefusal({ window, untilMs }: RefusedConsumer): Refusal {
 }
 
 /** How the next request of this cost would be refused; null if it would be admitted. */
-function presentRefusal({ state, nowMs }: Outcome, allowance: Allowance, cost: number): Refusal | null {
+export function presentRefusal({ state, nowMs }: Outcome, allowance: Allowance, cost: number): Refusal | null {
   const { ban } = state;
   if (ban !== null && nowMs < ban.untilMs) {
     return { state: 'banned', window: ban.window, until: secondsOf(ban.untilMs), ban: ban.number };

@@ -85,7 +85,13 @@ export async function* usageRecords(
 
 type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & { readonly id: string };
 
-async function recordsOf(
+/** A caller with tokens, of whom the store has the id alone. */
+export function withoutKey(id: string): Consumer {
+  return { id, name: null, owner: null, plan: null };
+}
+
+/** What some consumers used by hour or by day. @throws Failure `store_unavailable` */
+export async function recordsOf(
   consumers: readonly Consumer[],
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
@@ -115,7 +121,7 @@ async function* tokenHolders(store: Pick<HistoryStore, 'consumerIds'>): AsyncGen
     const consumerId = withoutShadow(id);
     if (!isTokenHolder(consumerId) || seen.has(consumerId)) continue;
     seen.add(consumerId);
-    yield { id: consumerId, name: null, owner: null, plan: null };
+    yield withoutKey(consumerId);
   }
 }
 

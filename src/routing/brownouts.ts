@@ -23,7 +23,7 @@ export function brownoutEndMs(brownouts: readonly Brownout[], nowMs: number): nu
     found = false;
     for (const brownout of brownouts) {
       const endMs = endOf(brownout, untilMs ?? nowMs);
-      if (endMs === null || endMs <= (untilMs ?? nowMs)) continue;
+      if (endMs === null) continue;
       untilMs = endMs;
       // Weekly brownouts without a gap would never end: stop the search after a year.
       found = endMs - nowMs < 366 * DAY_MS;
@@ -32,6 +32,7 @@ export function brownoutEndMs(brownouts: readonly Brownout[], nowMs: number): nu
   return untilMs;
 }
 
+/** @returns the end of a brownout in force at `atMs`, which is later; else null */
 function endOf(brownout: Brownout, atMs: number): number | null {
   if (brownout.kind === 'once') return brownout.fromMs <= atMs && atMs < brownout.toMs ? brownout.toMs : null;
   const midnightMs = Math.floor(atMs / DAY_MS) * DAY_MS;

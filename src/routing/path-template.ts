@@ -75,7 +75,7 @@ export function faultOfTemplate(pattern: string, template: string): string | nul
 }
 
 function faultOfText(template: string): string | null {
-  const fault = faultOfPath(template.replaceAll(/\{[^/{}]*\}|\*\*/g, 'x'));
+  const fault = faultOfPath(template);
   return fault === null ? null : `can never be served: ${fault.replace(/\.$/, '')}`;
 }
 

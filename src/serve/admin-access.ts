@@ -26,7 +26,7 @@ export interface AdminAccess {
 
 export interface AdminAccessOptions {
   readonly logger: Logger;
-  /** Whether one-time links sign in, as they do for `npm start`. */
+  /** Whether one-time links alone keep the console on, as for `npm start`. */
   readonly hasSignInLinks: boolean;
 }
 
@@ -120,18 +120,15 @@ export interface AdminAddress {
   readonly adminPort: number;
   /** The scheme of the admin listener. */
   readonly adminScheme: 'http' | 'https';
-  /** Makes a code that signs in to the console once, within ten minutes; null if the gateway was started without such codes. */
-  signInCode(): string | null;
 }
 
-/** Where the admin listener is, and the codes that sign in there. A worker has no listener of its own. */
+/** Where the admin listener is. A worker has no listener of its own. */
 export function adminAddressOf(
   { host, port }: { readonly host: string; readonly port: number },
   access: AdminAccess | null,
 ): AdminAddress {
   const adminScheme = access === null || access.tls === null ? 'http' : 'https';
-  const signInCode = () => access?.authenticator.newSignInCode() ?? null;
-  return { adminHost: host, adminPort: port, adminScheme, signInCode };
+  return { adminHost: host, adminPort: port, adminScheme };
 }
 
 /** Lets a sign-out everywhere end the sessions of a name on all gateways, and those of other gateways end the sessions here. */

@@ -1,5 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { parse } from 'yaml';
 import { type AdminApi, adminApi } from '../admin/api.ts';
@@ -16,9 +18,11 @@ import { deprecatedCallsOfConsumer, deprecationReports } from '../operations/dep
 import type { Fleet } from '../operations/live/fleet.ts';
 import type { FleetStore } from '../operations/live/fleet-store.ts';
 import { recentRecordOf } from '../operations/live/recent-record.ts';
+import { LoadRecord } from '../operations/load-record.ts';
 import { Operations } from '../operations/operations.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
+import { takeSignIn } from '../operations/sign-in-links.ts';
 import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import type { AdminAccess } from './admin-access.ts';
@@ -30,8 +34,8 @@ export interface SettingsInForce {
   readonly settings: Settings;
   readonly plans: Plans;
   readonly versions: Configuration['versions'];
-  /** Why the files as they are now are not in force; null if they are. */
-  readonly refusal: string | null;
+  /** Why the files as they are now are not in force; empty if they are. */
+  readonly faults: readonly string[];
 }
 
 type Stores = Pick<
@@ -132,10 +136,36 @@ export function adminApiOn(
         nowMs: () => opened.clock.nowMs,
       };
     },
+    takeLink: async (code) => {
+      const { keys, peppers, pepperState } = await stores();
+      refuseUnlessRight(pepperState());
+      return takeSignIn(code, { keys, peppers, random: randomBytes });
+    },
     live: live === null ? null : { ...live, operations, now: new NowFeed(live.fleet, operations, nowMs) },
     audit: (line) => audit.info(line, 'audit'),
     description: apiDescription(),
     onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
+  });
+}
+
+/** Records the files that this gateway takes and refuses. */
+export function loadRecordOn(
+  env: Variables,
+  inForce: SettingsInForce,
+  { audit }: Pick<GatewayStores, 'audit'>,
+  { logger, auditFailed }: AdminApiTelemetry,
+): LoadRecord {
+  const [settings, plans] = filesOf(env);
+  return new LoadRecord({
+    store: audit,
+    keep: () => inForce.settings.audit.keep,
+    names: { settings: basename(settings), plans: basename(plans) },
+    versions: inForce.versions,
+    pause: (ms, signal) => delay(ms, undefined, { ref: false, signal }).catch(() => {}),
+    onLost: ({ action }) => {
+      auditFailed();
+      logger.error({ action }, 'a change is not recorded as it ended');
+    },
   });
 }
 

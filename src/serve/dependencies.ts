@@ -6,6 +6,7 @@ import { CorsFields } from '../annotate/cors.ts';
 import { DeprecatedCallCounter } from '../annotate/deprecation.ts';
 import { ErrorDocs } from '../annotate/error-docs.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
+import { RefusalLines } from '../annotate/refusal-lines.ts';
 import type { JwtSettings } from '../config/identification.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import type { Steps } from '../config/steps.ts';
@@ -142,6 +143,7 @@ export function* gatewayDepsOf(
     settings.routes.filter((route) => route.deprecated !== null),
     ({ path }) => path,
   );
+  const rateLimitFields = new RateLimitFields(settings.headers.draft);
   return {
     router,
     validators: checking,
@@ -151,7 +153,8 @@ export function* gatewayDepsOf(
     ...deciding,
     ...surroundings,
     allowances: new Allowances(plans, settings.usageHistory),
-    rateLimitFields: new RateLimitFields(settings.headers.draft),
+    rateLimitFields,
+    refusalLines: new RefusalLines(rateLimitFields),
     errorDocs: settings.errorDocs === null ? null : new ErrorDocs(settings.errorDocs),
     keySources: settings.keysFrom === null ? null : new KeySources(settings.keysFrom),
     cors: settings.cors === null ? null : new CorsFields(settings.cors),

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, statfsSync } from 'node:fs';
+import { statfsSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
 import { TLSSocket } from 'node:tls';
 import type { Variables } from '../config/environment.ts';
 import type { Settings } from '../config/settings.ts';
@@ -13,8 +12,8 @@ import { checkPeppers } from '../identify/pepper-record.ts';
 import { checkNodeInternals } from '../io/node-internals.ts';
 import { openFilesLimit } from '../listen/open-files.ts';
 import { insistOnAcknowledged } from '../stores/embedded/acknowledged.ts';
-import { openDatabase } from '../stores/embedded/database.ts';
-import { EmbeddedPepperRecord, peppersOf } from '../stores/embedded/pepper.ts';
+import { hasDatabase, openDatabase } from '../stores/embedded/database.ts';
+import { EmbeddedPepperRecord, peppersToRead } from '../stores/embedded/pepper.ts';
 import { connectRedis, describeAddress, readRedisUrl, untilReady } from '../stores/redis/connection.ts';
 import { diagnose, type ServerDiagnosis } from '../stores/redis/diagnosis.ts';
 import { inspect } from '../stores/redis/inspection.ts';
@@ -88,7 +87,7 @@ async function* findingsOfNode(settings: Settings | null): AsyncGenerator<Findin
 }
 
 async function* findingsOfEmbedded({ dataFolder, peppers }: Settings): AsyncGenerator<Finding> {
-  if (!existsSync(join(dataFolder, 'tollgate.db'))) {
+  if (!hasDatabase(dataFolder)) {
     const message = `There is no store in ${dataFolder} yet; the first start of a gateway makes it. If keys were made before, set TOLLGATE_DATA or REDIS_URL as then.`;
     yield { check: 'store', state: 'warn', message };
     return;
@@ -100,7 +99,7 @@ async function* findingsOfEmbedded({ dataFolder, peppers }: Settings): AsyncGene
       if (older !== null) yield { check: 'store', state: 'warn', message: older };
       else yield { check: 'store', state: 'ok', message: `The embedded store in ${dataFolder} can be opened.` };
       const record = new EmbeddedPepperRecord(db);
-      yield await findingOfPepper(record, peppersOf(dataFolder, db, peppers));
+      yield await findingOfPepper(record, peppersToRead(dataFolder, db, peppers));
     } finally {
       db.close();
     }

@@ -8,7 +8,9 @@ import { Gateway } from '../gateway/gateway.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { passingTrace } from '../gateway/trace-context.ts';
 import { CLOCKS, clockWithSteps } from '../io/clocks.ts';
+import { compactHeap } from '../io/compact-heap.ts';
 import { ThreadTime } from '../io/thread-time.ts';
+import { daysUntil } from '../io/time-text.ts';
 import { HeapGuard, type MemoryUse, memoriesOf } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
@@ -27,7 +29,7 @@ import {
   openAdminAccess,
   shareSignOuts,
 } from './admin-access.ts';
-import { adminApiOn, reportLoss } from './admin-api.ts';
+import { adminApiOn, loadRecordOn, reportLoss } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
 import {
   closeWebSocketsOfEndedKeys,
@@ -62,7 +64,7 @@ export interface RunningGateway extends AdminAddress {
 export interface GatewayOptions {
   /** Null if this process is the whole gateway; else it is one of several workers, and does not listen itself. */
   readonly context?: WorkerContext | null;
-  /** Whether one-time links sign in to the console, as they do for `npm start`. */
+  /** Whether one-time links alone keep the console on, as for `npm start`. */
   readonly hasSignInLinks?: boolean;
   /** False if the settings come from no files that could change. The process then keeps its own answer to SIGHUP. */
   readonly followsFiles?: boolean;
@@ -70,6 +72,8 @@ export interface GatewayOptions {
   readonly followsDate?: boolean;
   /** Whether the embedded store may lack changes that it acknowledged (`--accept-rollback`). */
   readonly acceptsRollback?: boolean;
+  /** Whether the process runs nothing but this gateway. Then what its start left behind is collected before it listens. */
+  readonly ownsProcess?: boolean;
   /** The terminal that shows the log. Null if standard output gets the log as JSON. The caller closes it. */
   readonly terminal?: TerminalLog | null;
 }
@@ -95,6 +99,7 @@ export async function runGateway(
     followsFiles = true,
     followsDate = false,
     acceptsRollback = false,
+    ownsProcess = false,
     terminal = null,
   }: GatewayOptions = {},
 ): Promise<OwnGateway> {
@@ -126,6 +131,7 @@ export async function runGateway(
       followsFiles,
       followsDate,
       acceptsRollback,
+      ownsProcess,
     });
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
     const stop = async (): Promise<ExitCode> => {
@@ -150,12 +156,23 @@ interface StartOptions {
   readonly followsFiles: boolean;
   readonly followsDate: boolean;
   readonly acceptsRollback: boolean;
+  readonly ownsProcess: boolean;
 }
 
 async function start(
   live: LiveSettings,
   log: GatewayLog,
-  { metricsRef, closers, env, context, hasSignInLinks, followsFiles, followsDate, acceptsRollback }: StartOptions,
+  {
+    metricsRef,
+    closers,
+    env,
+    context,
+    hasSignInLinks,
+    followsFiles,
+    followsDate,
+    acceptsRollback,
+    ownsProcess,
+  }: StartOptions,
 ) {
   const { settings } = live;
   const ownShareOf = (whole: Settings) => context?.share(whole) ?? whole;
@@ -239,6 +256,7 @@ async function start(
     webSockets: () => webSockets.open,
     upstreams: () => upstreams.states(),
     versions: () => live.versions,
+    refusedFiles: () => live.refusedFiles.map(({ file }) => file),
     tokenKeysUp: () => tokens.keysUp,
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
     isPepperWrong: () => stores.pepperState() === 'mismatch',
@@ -311,6 +329,7 @@ async function start(
   // The supervisor warns for its workers.
   const tooFew = context === null ? tooFewFiles(settings, [fitting], limit) : null;
   if (tooFew !== null) log.logger.warn(tooFew);
+  if (ownsProcess) compactHeap();
   listener = await listenPublic({
     ...ownShareOf(settings).listen,
     ...fitting,
@@ -360,13 +379,27 @@ async function start(
       if (!isComplete) opening.close();
     }
   }
+  // One worker records for all. What another gateway has recorded already is not recorded again.
+  const loads =
+    followsFiles && (context === null || context.worker === 1) ? loadRecordOn(env, live, stores, telemetry) : null;
+  closers.push(() => loads?.close());
   const reloading: LiveSettingsOptions = {
     env,
     log,
     load: (next) => loadBoth(tokens.load(next.settings.jwt), validators.load(next.settings)),
     build,
     keys: async () => stores.keys,
-    onReload: metrics.settingsRead,
+    events: {
+      onTaken: (taken, versions) => {
+        metrics.settingsRead('loaded');
+        loads?.taken(taken, versions);
+      },
+      onRefused: (files, versions) => {
+        metrics.settingsRead('refused');
+        loads?.refused(files, versions);
+      },
+      onSame: (versions) => loads?.taken([], versions),
+    },
   };
   if (followsFiles) closers.push(live.follow(reloading));
   const store = stores.state();
@@ -416,7 +449,7 @@ async function adminOf(
 }
 
 function readinessOf(
-  { settings: { redis }, isRefused }: LiveSettings,
+  { settings: { redis }, faults }: LiveSettings,
   stores: GatewayStores,
   draining: boolean,
   lacks: { readonly memory: boolean; readonly certificate: boolean },
@@ -431,7 +464,7 @@ function readinessOf(
     store,
     draining,
     ...(outage === null ? {} : { outage }),
-    ...(isRefused ? { settings: 'refused' } : {}),
+    ...(faults.length > 0 ? { settings: 'refused', faults } : {}),
     ...(isPepperWrong ? { pepper: 'mismatch' } : {}),
     ...(stores.clock.differs ? { clock: 'differs' } : {}),
     ...(replicas.length > 0 ? { replicas } : {}),
@@ -440,7 +473,6 @@ function readinessOf(
   };
 }
 
-const DAY_MS = 86_400_000;
 const CHECK_SUNSETS_EVERY_MS = 3_600_000;
 /** How many days before a sunset the warnings begin. */
 const NEAR_DAYS = 30;
@@ -462,7 +494,7 @@ export function warnOfSunsets(
     for (const { path, methods, deprecated } of routes()) {
       if (deprecated === null || deprecated.sunsetMs === null) continue;
       const { countedAs, sunsetMs } = deprecated;
-      const days = Math.ceil((sunsetMs - wallMs()) / DAY_MS);
+      const days = daysUntil(sunsetMs, wallMs());
       if (days < 1 || days > NEAR_DAYS) continue;
       const sunset = new Date(sunsetMs).toISOString();
       if (warned.get(countedAs) === `${sunset} ${days}`) continue;

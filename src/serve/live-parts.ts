@@ -54,7 +54,7 @@ function reachable(host: string): string {
 /** What a gateway tells about itself. */
 export function factsOf(
   identity: GatewayIdentity,
-  { ready, draining, store, outage, settings, memory }: Readiness,
+  { ready, draining, store, outage, settings, faults, memory }: Readiness,
   versions: GatewayFacts['versions'],
   { certificateExpiresAtMs, connections, inFlight, upstreams }: ProcessState,
 ): GatewayFacts {
@@ -62,6 +62,7 @@ export function factsOf(
     ...identity,
     ...{ ready, draining, store, outage: outage ?? null, settings: settings ?? 'in_force', versions },
     certificate: certificateExpiresAtMs === null ? null : { expiresAt: new Date(certificateExpiresAtMs).toISOString() },
+    faults: faults ?? [],
     memory: memory ?? 'enough',
     ...{ connections, inFlight, upstreams },
   };

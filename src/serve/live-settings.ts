@@ -1,10 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Plans } from '../admit/plan.ts';
-import { type Configuration, filesOf, type Settings } from '../config/settings.ts';
+import { type Configuration, filesOf, type RefusedFile, type Settings } from '../config/settings.ts';
+import type { Refused } from '../config/settings-thread.ts';
 import { type SettingsChange, SettingsWatcher } from '../config/settings-watcher.ts';
 import { inSlices, type Steps } from '../config/steps.ts';
 import type { KeyStore } from '../identify/key-store.ts';
+import type { TakenFile } from '../operations/load-record.ts';
 import { ASK_AGAIN_MS, retentionOf } from '../operations/plans-in-use.ts';
+import { takenBetween } from '../operations/taken-files.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 
 /** The settings that a reload cannot change: ports, stores, and what is built on them. */
@@ -32,15 +35,27 @@ export interface LiveSettingsOptions {
   readonly build?: (configuration: Configuration) => Steps<() => void>;
   /** Opens the store of keys, to check whether live keys use a plan that the new plans.yaml lacks. */
   readonly keys: () => Promise<Pick<KeyStore, 'list'>>;
-  /** Called once for each changed version of the files. */
-  readonly onReload: (outcome: 'loaded' | 'refused') => void;
+  readonly events?: ReloadEvents;
 }
+
+/** What becomes of the files. Each is called once for each changed version. */
+export interface ReloadEvents {
+  readonly onTaken: (taken: readonly TakenFile[], versions: Configuration['versions']) => void;
+  /** @param versions those that stay in force */
+  readonly onRefused: (files: readonly RefusedFile[], versions: Configuration['versions']) => void;
+  /** After a refusal the files hold again what is in force. */
+  readonly onSame: (versions: Configuration['versions']) => void;
+}
+
+/** Faults that are shown beside the log, which has up to a hundred, and the most characters of one. */
+const MOST_SHOWN = 5;
+const LONGEST_SHOWN = 300;
 
 /** The settings and plans in force. They are reloaded when their files change (contract section 2). */
 export class LiveSettings {
   #current: Configuration;
-  /** The faults of the files as they are now; null if they are in force. */
-  #refused: string | null = null;
+  /** What is wrong with the files as they are now; null if they are in force. */
+  #refused: Refused | null = null;
   /** True if the files are read again only because the store did not answer before, not after a change or a signal. */
   #isStoreRetry = false;
 
@@ -64,14 +79,18 @@ export class LiveSettings {
     return this.#current.signature;
   }
 
-  /** True if the files have faults, so that older settings are in force. */
-  get isRefused(): boolean {
-    return this.#refused !== null;
+  /** The files as they are now that have faults, so that older settings are in force; empty if there are none. */
+  get refusedFiles(): readonly RefusedFile[] {
+    return this.#refused?.files ?? [];
   }
 
-  /** The faults of the files as they are now; null if they are in force. */
-  get refusal(): string | null {
-    return this.#refused;
+  /** The first faults of the files as they are now, a line each, and a line about further ones; empty if they are in force. */
+  get faults(): readonly string[] {
+    if (this.#refused === null) return [];
+    const all = linesOf(this.#refused);
+    const more = all.length + this.#refused.more - MOST_SHOWN;
+    const first = all.slice(0, MOST_SHOWN).map((line) => line.slice(0, LONGEST_SHOWN));
+    return more > 0 ? [...first, furtherFaults(more)] : first;
   }
 
   /**
@@ -81,11 +100,13 @@ export class LiveSettings {
   follow(options: LiveSettingsOptions): () => Promise<void> {
     const { env, log } = options;
     const files = new SettingsWatcher(env, this.#current, {
-      onRefused: (faults, more) => this.#refuse(options, faults, more),
+      onRefused: (refused) => this.#refuse(options, refused),
       onChange: (change) => this.#reload(options, change, retryStore),
       onSame: () => {
-        if (this.#refused !== null) log.logger.info('the files hold again what is in force');
+        if (this.#refused === null) return;
         this.#refused = null;
+        log.logger.info('the files hold again what is in force');
+        options.events?.onSame(this.versions);
       },
     });
     let storeRetry: NodeJS.Timeout | undefined;
@@ -109,24 +130,28 @@ export class LiveSettings {
   /** @returns whether the new configuration is in force now */
   async #reload(options: LiveSettingsOptions, change: SettingsChange, retryStore: () => void): Promise<boolean> {
     const { configuration, signal, isOutdated } = change;
-    const { env, keys, log, load, build, onReload } = options;
+    const { env, keys, log, load, build, events } = options;
+    const refuse = (files: readonly RefusedFile[]) => this.#refuse(options, { files, more: 0 });
     const [before, after, file] = [this.#current.plans, configuration.plans, filesOf(env)[1]];
     const isWanted = () => !signal.aborted && !isOutdated();
     const retention = await retentionOf({ before, after, file }, keys, isWanted);
     if (!isWanted()) return false;
     if (retention !== null) {
-      this.#refuse(options, retention.faults);
+      refuse([{ file: 'plans', version: configuration.versions.plans, faults: retention.faults }]);
       if (retention.isUnknown) retryStore();
       return false;
     }
     const { kept, restart } = keepFixed(this.#current.settings, configuration.settings);
     const next = { ...configuration, settings: kept };
     let bringIntoForce = () => {};
+    let taken: readonly TakenFile[] = [];
     try {
+      taken = await inSlices(takenBetween(this.#current, configuration, restart), signal);
       await load?.(next);
       if (build !== undefined) bringIntoForce = await inSlices(build(next), signal);
     } catch (error) {
-      if (!signal.aborted) this.#refuse(options, [error instanceof Error ? error.message : String(error)]);
+      const faults = [error instanceof Error ? error.message : String(error)];
+      if (!signal.aborted) refuse([{ file: 'settings', version: configuration.versions.settings, faults }]);
       return false;
     }
     // These two run in one turn, so no request sees one without the other.
@@ -134,30 +159,57 @@ export class LiveSettings {
     this.#current = next;
     this.#refused = null;
     this.#isStoreRetry = false;
-    onReload('loaded');
-    logReload(log, configuration, before, restart);
+    events?.onTaken(taken, next.versions);
+    logReload(log, configuration, before, restart, taken);
     return true;
   }
 
-  #refuse({ log, onReload }: LiveSettingsOptions, faults: readonly string[], more = 0): void {
-    const what = [...faults, more].join('\n');
+  #refuse({ log, events }: LiveSettingsOptions, refused: Refused): void {
+    const isKnown = isDeepStrictEqual(refused, this.#refused);
     const isStoreRetry = this.#isStoreRetry;
     this.#isStoreRetry = false;
-    if (isStoreRetry && what === this.#refused) return;
+    if (isStoreRetry && isKnown) return;
+    this.#refused = refused;
     // After SIGHUP the same faults are logged again, but not counted again.
-    if (what !== this.#refused) onReload('refused');
-    this.#refused = what;
-    for (const fault of faults) log.logger.error({ fault }, 'the changed settings are not taken, those before stay');
+    if (!isKnown) events?.onRefused(refused.files, this.versions);
+    const { more } = refused;
+    for (const fault of linesOf(refused))
+      log.logger.error({ fault }, 'the changed settings are not taken, those before stay');
     if (more > 0) log.logger.error({ more }, 'further faults, which `tollgate plans check` tells');
   }
 }
 
-function logReload({ logger }: GatewayLog, now: Configuration, before: Plans, restart: readonly string[]): void {
+/** Changes of one reload that are logged. */
+const MOST_LOGGED = 20;
+
+function linesOf({ files }: Refused): readonly string[] {
+  return files.flatMap(({ faults }) => faults);
+}
+
+function furtherFaults(more: number): string {
+  return `${more} further ${more === 1 ? 'fault' : 'faults'}, which \`tollgate plans check\` prints`;
+}
+
+function logReload(
+  { logger }: GatewayLog,
+  now: Configuration,
+  before: Plans,
+  restart: readonly string[],
+  taken: readonly TakenFile[],
+): void {
   for (const warning of now.warnings) logger.warn(warning);
   if (restart.length > 0) logger.warn({ settings: restart }, 'changed, and take effect at the next start');
   const gone = [...before.plans.keys()].filter((name) => !now.plans.plans.has(name));
   if (gone.length > 0) logger.warn({ plans: gone }, 'gone from the plans: keys that have them get 500');
-  logger.info({ versions: now.versions }, 'settings and plans in force');
+  const changes = taken.flatMap((one) => one.changes);
+  logger.info(
+    {
+      versions: now.versions,
+      changes: changes.slice(0, MOST_LOGGED),
+      ...(changes.length > MOST_LOGGED ? { more: changes.length - MOST_LOGGED } : {}),
+    },
+    'settings and plans in force',
+  );
 }
 
 /** The new settings with the old values of `FIXED_AT_START`, and the names of those that a restart would change. */

@@ -1,4 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import type { LedgerView } from '../admit/ledger.ts';
 import type { Plans } from '../admit/plan.ts';
@@ -11,12 +14,12 @@ import { checkPeppers, type PepperHistory, type PepperStore, UNVERIFIED } from '
 import type { AuditStore } from '../operations/audit-store.ts';
 import { insistOnAcknowledged } from '../stores/embedded/acknowledged.ts';
 import { EmbeddedAudit } from '../stores/embedded/audit.ts';
-import { damageIn, openDatabase } from '../stores/embedded/database.ts';
+import { damageIn, hasDatabase, openDatabase } from '../stores/embedded/database.ts';
 import { EmbeddedDeprecatedCalls } from '../stores/embedded/deprecated-calls.ts';
 import { EmbeddedHistory } from '../stores/embedded/history.ts';
 import { EmbeddedChanges, EmbeddedKeys } from '../stores/embedded/keys.ts';
 import { EmbeddedLedgerView } from '../stores/embedded/ledger.ts';
-import { EmbeddedPepperRecord, peppersOf, presentPeppers } from '../stores/embedded/pepper.ts';
+import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from '../stores/embedded/pepper.ts';
 import { RedisAudit } from '../stores/redis/audit.ts';
 import { RedisChanges } from '../stores/redis/changes.ts';
 import {
@@ -65,6 +68,11 @@ export interface OpenOptions {
    * does. Other commands only check them.
    */
   readonly makesSecrets?: boolean;
+  /**
+   * What is done where the settings name an embedded store that does not exist: it is made, or an empty one stands for it that leaves
+   * no trace, for a dry run. Left out, as for every command that reads: the command is refused, and makes nothing.
+   */
+  readonly missingStore?: 'make' | 'empty';
 }
 
 /** Deadlines for the connection and for each call. They are longer than those of a request, because a person waits. */
@@ -78,14 +86,15 @@ const DURABLE_WITHIN_MS = 15_000;
 
 /**
  * Opens the store that a gateway with the same settings uses. The gateway may be running (contract section 1).
- * @throws Failure `bad_settings` with every fault on a line of its own; `store_unavailable` within 3 s if Redis does not
+ * @throws Failure `bad_settings` with every fault on a line of its own; `not_found` if there is no store; `store_unavailable` within 3 s if Redis does not
  *   answer; `store_corrupt`; `pepper_mismatch`
  */
 export async function openStore(env: NodeJS.ProcessEnv, options: OpenOptions = {}): Promise<OpenStore> {
   const { settings, plans, missing } = await configurationFor(env, options);
   const writes = options.makesSecrets === true ? 'always' : 'never';
   const { url } = settings.redis;
-  const store = url === null ? await openEmbedded(settings, writes) : await openRedis(settings, url, writes);
+  const store =
+    url === null ? await openEmbedded(settings, writes, options.missingStore) : await openRedis(settings, url, writes);
   return { settings, plans, ...store, warnings: [...missing, ...store.warnings, ...exposedFiles(env, settings)] };
 }
 
@@ -135,11 +144,22 @@ async function checkedPeppers(record: PepperStore, peppers: readonly string[], w
   return { peppers, pepperHistory: history, pepperWarnings: unverified ? [UNVERIFIED] : [] };
 }
 
-async function openEmbedded({ dataFolder, peppers: given }: Settings, writes: Writes): Promise<Opened> {
-  const db = openDatabase(dataFolder);
+async function openEmbedded(
+  { dataFolder, peppers: given }: Settings,
+  writes: Writes,
+  ifMissing: OpenOptions['missingStore'],
+): Promise<Opened> {
+  const isMissing = !hasDatabase(dataFolder);
+  if (isMissing && ifMissing === undefined) throw new Failure('not_found', withoutStore(dataFolder));
+  const standIn = isMissing && ifMissing === 'empty' ? mkdtempSync(join(tmpdir(), 'tollgate-')) : null;
+  const db = openDatabase(standIn ?? dataFolder);
+  const close = () => {
+    db.close();
+    if (standIn !== null) rmSync(standIn, { recursive: true, force: true });
+  };
   try {
     const older = insistOnAcknowledged(db, false);
-    const peppers = peppersOf(dataFolder, db, given);
+    const peppers = (ifMissing === 'make' ? peppersOf : peppersToRead)(dataFolder, db, given);
     const { pepperWarnings, ...pepper } = await checkedPeppers(new EmbeddedPepperRecord(db), peppers, writes);
     const changes = new EmbeddedChanges({ db });
     return {
@@ -149,12 +169,19 @@ async function openEmbedded({ dataFolder, peppers: given }: Settings, writes: Wr
       audit: new EmbeddedAudit({ db, wallMs: () => Date.now() }),
       publish: (change) => changes.publish(change),
       technology: { kind: 'embedded', db },
-      close: async () => db.close(),
+      close: async () => close(),
     };
   } catch (error) {
-    db.close();
+    close();
     throw damageIn(error, dataFolder);
   }
+}
+
+function withoutStore(dataFolder: string): string {
+  return (
+    `There is no store in ${dataFolder} yet, and nothing was made. \`tollgate keys create\` or the start of a gateway makes one; ` +
+    'if there are gateways already, set TOLLGATE_DATA or REDIS_URL as they have it.'
+  );
 }
 
 async function openRedis(

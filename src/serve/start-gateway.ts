@@ -30,7 +30,7 @@ export async function startGateway(
   }
   const { runGateway } = await import('./gateway-process.ts');
   const ofOne = wanted > 1 ? { ...checked, warnings: [...checked.warnings, ONE_WORKER] } : checked;
-  return watched(await runGateway(ofOne, env, options), configuration, options);
+  return watched(await runGateway(ofOne, env, { ...options, ownsProcess: true }), configuration, options);
 }
 
 /**

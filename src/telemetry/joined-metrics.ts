@@ -19,6 +19,7 @@ const NOT_SUMMED: readonly (readonly [RegExp, string])[] = [
   [/_up$/, 'min'],
   [/_timestamp_seconds$/, 'min'],
   [/_info$/, 'max'],
+  [/_settings_refused$/, 'max'],
   [/_mismatch$/, 'max'],
   [/_difference_seconds$/, 'max'],
   [/_away$/, 'max'],

@@ -44,6 +44,8 @@ export interface Gauges {
   readonly certificateExpiresAtMs?: () => number | null;
   /** The versions of the settings and plans in force. */
   readonly versions?: () => Versions;
+  /** The files as they are now that have faults. */
+  readonly refusedFiles?: () => readonly (keyof Versions)[];
   /** Whether the gateway has the keys of the tokens' issuer; null or absent if it accepts no tokens. */
   readonly tokenKeysUp?: () => boolean | null;
   /** The number of open WebSockets. */
@@ -130,7 +132,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     registry,
     ...connectionMetrics(registry, gauges.certificateExpiresAtMs, gauges.isShortOfMemory),
     ...webSocketMetrics(registry, gauges.webSockets),
-    ...settingsMetrics(registry, gauges.versions),
+    ...settingsMetrics(registry, gauges.versions, gauges.refusedFiles),
     record: (exchange) => {
       for (const record of recorders) record(exchange);
     },
@@ -360,8 +362,15 @@ export interface Versions {
   readonly plans: string;
 }
 
-/** @param versions the versions in force; null if they are unknown */
-function settingsMetrics(registry: Registry, versions: () => Versions | null = () => null): SettingsMetrics {
+/**
+ * @param versions the versions in force; null if they are unknown
+ * @param refusedFiles the files as they are now that have faults
+ */
+function settingsMetrics(
+  registry: Registry,
+  versions: () => Versions | null = () => null,
+  refusedFiles: () => readonly (keyof Versions)[] = () => [],
+): SettingsMetrics {
   const reloads = new Counter({
     name: 'tollgate_reloads_total',
     help: 'Changes of gateway.yaml and plans.yaml: loaded, or refused because they have faults.',
@@ -379,6 +388,16 @@ function settingsMetrics(registry: Registry, versions: () => Versions | null = (
       this.reset();
       const inForce = versions();
       if (inForce !== null) this.set({ ...inForce }, 1);
+    },
+  });
+  new Gauge({
+    name: 'tollgate_settings_refused',
+    help: '1 while the file as it is now has faults, so that the version before stays in force.',
+    labelNames: ['file'],
+    registers: [registry],
+    collect() {
+      const refused = refusedFiles();
+      for (const file of ['settings', 'plans'] as const) this.set({ file }, refused.includes(file) ? 1 : 0);
     },
   });
   return { settingsRead: (outcome) => reloads.inc({ outcome }) };

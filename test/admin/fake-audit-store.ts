@@ -41,6 +41,16 @@ export class FakeAuditStore implements AuditStore {
     this.refused.set(key, { id: before?.id ?? id, text, count: (before?.count ?? 0) + 1, firstMs: 1, lastMs: 1 });
   }
 
+  readonly loads = new Map<string, { readonly state: string; readonly number: number }>();
+
+  async exchangeLoad(file: string, from: string | null, to: string) {
+    if (this.fails(++this.#writes)) throw new Failure('store_unavailable', 'no room');
+    const { state: found, number } = this.loads.get(file) ?? { state: null, number: 0 };
+    if (from !== null && found !== null && found !== from) return { found, number };
+    this.loads.set(file, { state: to, number: number + 1 });
+    return { found, number: number + 1 };
+  }
+
   async refusals() {
     return [...this.refused.values()];
   }

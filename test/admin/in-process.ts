@@ -69,7 +69,7 @@ export async function adminApiWith(
   const access = await openAdminAccess({ ...settings.admin, tokensFile }, { logger, hasSignInLinks: false });
   atEnd(() => access.close());
   const telemetry = { logger, auditFailed: () => failures++, changesLost: () => {} };
-  const inForce = { ...configuration, settings, refusal: null };
+  const inForce = { ...configuration, settings, faults: [] };
   const surroundings = { env: {}, live: null };
   const server = createServer(adminApiOn(inForce, async () => stores, access, telemetry, surroundings));
   atEnd(() => server.close());

@@ -1,5 +1,5 @@
+import { emptyStore } from '../support/empty-store.ts';
 import { type GatewaySetup, startGateway, type TestGateway } from '../support/gateway.ts';
-import { temporaryFolder } from '../support/processes.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -7,7 +7,7 @@ export const TOKEN = 'let,me=in!please';
 
 /** Environments of an empty store, one for each technology. */
 export const STORES: Readonly<Record<string, () => Promise<Record<string, string>>>> = {
-  'the embedded store': async () => ({ TOLLGATE_DATA: await temporaryFolder() }),
+  'the embedded store': emptyStore,
   Redis: async () => {
     const { url } = await testRedis();
     await redisCommand(url, 'FLUSHDB');

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { AdminTokens, TokenIdentity } from '../../src/admin/admin-tokens.ts';
 import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
-import { MOST_CODES, MOST_SESSIONS, Sessions, secretInCookies } from '../../src/admin/sessions.ts';
+import { MOST_SESSIONS, Sessions, secretInCookies } from '../../src/admin/sessions.ts';
 import type { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
@@ -120,26 +120,6 @@ describe('a session', () => {
     expect(everywhere).toEqual([]);
     expect(sessions.signOutEverywhere('jo')).toBe(1);
     expect(everywhere).toEqual(['jo']);
-  });
-});
-
-describe('a one-time code', () => {
-  test('signs in once, within ten minutes', () => {
-    const { sessions, clock } = sessionsAt();
-    const holder = jo();
-    const [code, late] = [sessions.newCode(holder), sessions.newCode(holder)];
-    expect(Buffer.from(code, 'base64url').length).toBeGreaterThanOrEqual(16);
-    clock.nowMs += 10 * MINUTE_MS - 1;
-    expect(sessions.takeCode(code)).toBe(holder);
-    expect(sessions.takeCode(code)).toBeNull();
-    clock.nowMs += 1;
-    expect(sessions.takeCode(late)).toBeNull();
-  });
-
-  test('is replaced, the oldest first, when too many are outstanding', () => {
-    const { sessions } = sessionsAt();
-    const codes = Array.from({ length: MOST_CODES + 1 }, () => sessions.newCode(jo()));
-    expect(codes.map((code) => sessions.takeCode(code) !== null)).toEqual([false, ...Array(MOST_CODES).fill(true)]);
   });
 });
 

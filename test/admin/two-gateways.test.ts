@@ -2,7 +2,6 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startReplica, type TestGateway } from '../support/gateway.ts';
 import { privateRedis } from '../support/redis.ts';
-import { stopwatch } from '../support/stopwatch.ts';
 import { ask, STORES, startWithAdmin } from './operator.ts';
 
 describe('two gateways on one Redis', () => {
@@ -21,17 +20,12 @@ describe('two gateways on one Redis', () => {
   });
 
   test('a key that is revoked through one is refused by both within a second', async () => {
-    const tookMs: number[] = [];
-    const pids = [one, other].map((gateway) => gateway.process.pid);
     for (let round = 0; round < 5; round++) {
       const { id, key } = (await ask(one, 'POST', '/admin/keys', { plan: 'endless' })).body;
       expect(await statusesOf(key)).toEqual([200, 200]);
       await ask(round % 2 ? one : other, 'DELETE', `/admin/keys/${id}`);
-      const took = stopwatch(...pids);
       await eventually(async () => expect(await statusesOf(key)).toEqual([401, 401]), { withinMs: 1_000 });
-      tookMs.push(took().fairMs);
     }
-    expect(Math.max(...tookMs)).toBeLessThan(1_000);
   });
 
   test('a limit that is changed through one binds on both within a second', async () => {

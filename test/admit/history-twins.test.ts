@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bucketsOf, expanded, type History, packed, recordAdmitted, recordRefused } from '../../src/admit/history.ts';
 import { HISTORY_LUA } from '../../src/stores/redis/decision-call.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
+import { LATE_MS } from '../support/room.ts';
 
 /** Far in the future: Redis expires keys by its own clock. */
 const FIRST_HOUR = Math.floor(4_000_000_000_000 / 3_600_000);
@@ -46,11 +47,11 @@ test('a large value of another program in the place of a history does not hold u
   const key = 'tg:h:{large}';
   await redis.set(key, 'x'.repeat(100_000_000));
   const beganMs = performance.now();
-  for (let i = 0; i < 10; i++) {
+  for (let i = 0; i < 100; i++) {
     await (redis as Redis & Scripted).testAdmitted(key, FIRST_HOUR, 1);
     await (redis as Redis & Scripted).testRefused(key, FIRST_HOUR, 1, 1);
   }
-  expect(performance.now() - beganMs).toBeLessThan(1_000);
+  expect(performance.now() - beganMs).toBeLessThan(LATE_MS);
   expect(await redis.getrange(key, 0, 999)).toBe('x'.repeat(1_000));
   await redis.del(key);
 });

@@ -53,6 +53,23 @@ test('what a store that is away does not accept is reported when it is back, wit
   expect(store.reports[0]).toContainEqual({ ...refused('b'), refused: 1, banned: 0 });
 });
 
+test('bans during an outage are added to those that came since', async () => {
+  store.away = true;
+  counter.count(refused('a', { kind: 'banned' }));
+  const { promise, resolve } = Promise.withResolvers<void>();
+  store.gate = promise;
+  const reported = counter.report();
+  // Counted while the report is on its way.
+  await Promise.resolve();
+  counter.count(refused('a', { kind: 'banned', untilMs: 7_000 }));
+  counter.count(refused('a', { kind: 'refused', untilMs: 8_000 }));
+  resolve();
+  await reported;
+  store.away = false;
+  await counter.report();
+  expect(store.reports).toEqual([[{ ...refused('a'), untilMs: 8_000, refused: 1, banned: 2 }]]);
+});
+
 test('during an outage the counts stay bounded, however many consumers are refused', async () => {
   store.away = true;
   for (let round = 0; round < 3; round++) {

@@ -124,6 +124,43 @@ describe('what was admitted while the store was away', () => {
     expect(counts).toMatchObject({ 'minute ended': 3, 'minute added': 4 });
   });
 
+  test('has its cost by the hour for the history: that of one hour is summed, that of the next one is apart', async () => {
+    const recorded = { ...plan, history: 'admitted' as const };
+    const { burst, one, store, pass } = outageOn();
+    const hour = Math.floor(store.nowMs / 3_600_000);
+    store.away = true;
+    await burst('a', recorded, 3);
+    pass(1_000);
+    await burst('a', recorded, 1, 2);
+    // More than the limit: what is refused is in no history.
+    await burst('a', recorded, 9, 1);
+    pass(3_600_000);
+    await burst('a', recorded, 4);
+    store.away = false;
+    await one('a', recorded);
+    expect(store.brought.map(({ hours }) => hours)).toEqual([
+      new Map([
+        [hour, 10],
+        [hour + 1, 4],
+      ]),
+    ]);
+  });
+
+  test('has the cost of refused requests too where limits refuse nobody, and nothing where no history is kept', async () => {
+    const { burst, one, store } = outageOn();
+    const hour = Math.floor(store.nowMs / 3_600_000);
+    store.away = true;
+    await burst('all', { ...plan, history: 'all' }, 12);
+    await burst('none', plan, 12);
+    store.away = false;
+    await one('all', { ...plan, history: 'all' });
+    await one('none', plan);
+    expect(store.brought.map(({ consumerId, hours }) => [consumerId, hours])).toEqual([
+      ['all', new Map([[hour, 12]])],
+      ['none', undefined],
+    ]);
+  });
+
   test('is not counted where the store refuses what is brought: it is brought again', async () => {
     const { burst, store, one, admitter } = outageOn();
     store.away = true;

@@ -68,6 +68,20 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(piped.stdout.split('\t')[1]).toBe(who);
   });
 
+  test('80 columns show who did what, with what outcome, and what changed; not the id', async () => {
+    const id = await createKey(env, '--plan', 'pro', '--name', 'shop');
+    await run(env, 'keys', 'revoke', id);
+    await run(env, 'keys', 'rotate', id);
+    const narrow = { ...env, TEST_TERMINAL: 'yes', TEST_COLUMNS: '80' };
+    const [heads, ...rows] = (await run(narrow, 'audit')).stdout.split('\n');
+    expect(heads).toMatch(/^TIME +BY +ACTION +OUTCOME +CHANGE/);
+    expect(rows[0]).toMatch(/ key\.rotate +refused \(/);
+    expect(rows[1]).toMatch(/ key\.revoke +done /);
+    for (const line of [heads!, ...rows]) expect(line.length).toBeLessThanOrEqual(80);
+    const [least] = (await run({ ...narrow, TEST_COLUMNS: '40' }, 'audit')).stdout.split('\n');
+    expect(least).toMatch(/^(?:BY +)?ACTION +OUTCOME/);
+  });
+
   test('a changed or revoked key is shown with its name, and a top-up with its window', async () => {
     const id = await createKey(env, '--plan', 'pro', '--name', 'gamma');
     await run(env, 'keys', 'topup', id, '--window', 'minute', '--amount', '50');

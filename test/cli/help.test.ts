@@ -142,6 +142,41 @@ test.each([
   expect(meantBy(given, known)).toBe(meant);
 });
 
+test('an option takes a negative number as its value, and says of another value with a dash how it is written', async () => {
+  for (const command of commands) {
+    for (const [name, option] of Object.entries(optionsOf(command))) {
+      if (option.type === 'boolean') continue;
+      const positionals = command.positionals.filter((word) => !word.startsWith('['));
+      const given = parseWords(command, [...positionals, `--${name}`, '-500']).options[name];
+      expect(given, `${command.name} --${name}`).toEqual(option.multiple === true ? ['-500'] : '-500');
+      expect(parseWords(command, [...positionals, `--${name}=--x`]).options[name]?.toString()).toBe('--x');
+      for (const more of [['--json'], ['-x'], ['--help-me', '5'], []]) {
+        const run = () => parseWords(command, [...positionals, `--${name}`, ...more]);
+        expect(run, `${command.name} --${name}`).toThrow(
+          more[0] === undefined
+            ? `--${name} needs a value, ${option.value ?? 'VALUE'}, but nothing follows. See`
+            : `but ${more[0]} follows. A value that begins with - is written as --${name}=-…. See`,
+        );
+      }
+    }
+  }
+  expect(await runCommand({}, 'keys', 'topup', 'key_1', '--window', 'day', '--amount', '-500')).toEqual({
+    code: 2,
+    stdout: '',
+    stderr: expect.stringMatching(/^--amount is '-500'; it must be a whole number from 1 to /),
+  });
+  expect((await runCommand({}, 'audit', '--limit', '-5')).stderr).toMatch(/^--limit is '-5'; it must be /);
+});
+
+test('without a command, a short help names every command once, within 80 columns', async () => {
+  const { code, stdout, stderr } = await runCommand({});
+  expect([code, stdout]).toEqual([2, '']);
+  for (const { name } of commands) expect(stderr).toMatch(new RegExp(`\\b${name.split(' ').at(-1)}\\b`));
+  expect(stderr).toContain('`tollgate help`');
+  expect(stderr.split('\n').length).toBeLessThan(24);
+  for (const line of stderr.split('\n')) expect(line.length, line).toBeLessThanOrEqual(80);
+});
+
 test('help, version and the help of a group', async () => {
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
   expect((await runCommand({}, 'version')).stdout).toBe(`${version}\n`);

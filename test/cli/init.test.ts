@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { main } from '../../src/main.ts';
-import { temporaryFolder } from '../support/processes.ts';
+import { ROOT, temporaryFolder } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
 
 let folder: string;
@@ -40,13 +40,35 @@ test.each(['tiers', 'single', 'sliding', 'basic=60/minute,basic=500/day,big=1000
     const { code, stdout, stderr } = await init('--upstream', 'http://127.0.0.1:3000', '--plans', plans);
     expect([code, stderr]).toEqual([0, '']);
     expect(stdout).toMatch(
-      new RegExp(`^${folder}/config/gateway.yaml is written\\.\n.*\n\nNext:\n {2}cd ${folder}\n {2}tollgate doctor\n`),
+      new RegExp(
+        `^${folder}/config/gateway.yaml is written\\.\n(?:.* is written\\.\n)+\nNext:\n {2}cd ${folder}\n {2}tollgate doctor\n`,
+      ),
     );
     expect(await checked()).toMatchObject({ code: 0, stdout: expect.stringContaining('1 upstream (service)') });
     expect(textOf('config/gateway.yaml')).toContain('targets: ["http://127.0.0.1:3000"]');
-    expect(readdirSync(folder).toSorted()).toEqual(['config', 'plans.yaml']);
+    expect(readdirSync(folder).toSorted()).toEqual(['.gitignore', 'config', 'plans.yaml']);
+    expect(textOf('.gitignore')).toBe('tollgate.env\ndata/\nsecrets/\n');
   },
 );
+
+test('an editor finds the schema of each file by its first line', async () => {
+  expect((await init('--upstream', 'http://127.0.0.1:3000')).code).toBe(0);
+  for (const [file, title] of [
+    ['config/gateway.yaml', 'gateway.schema.json'],
+    ['plans.yaml', 'plans.schema.json'],
+  ] as const) {
+    const [, schema] = /^# yaml-language-server: \$schema=(\S+)\n/.exec(textOf(file))!;
+    const found = join(folder, dirname(file), schema!);
+    expect(readFileSync(found, 'utf8')).toBe(readFileSync(join(ROOT, 'config', title), 'utf8'));
+  }
+});
+
+test('a .gitignore that is there is kept, and the lines that it should have are named', async () => {
+  writeFileSync(join(folder, '.gitignore'), 'mine\n');
+  const { code, stdout } = await init('--upstream', 'http://127.0.0.1:3000');
+  expect([code, textOf('.gitignore')]).toEqual([0, 'mine\n']);
+  expect(stdout).toContain('.gitignore was there and is kept. It should have tollgate.env, data/, secrets/.');
+});
 
 test.each([
   ['localhost:3100', 'http://localhost:3100'],

@@ -2,13 +2,13 @@ import type { Allowance } from '../../src/admit/plan.ts';
 import { openStore } from '../../src/serve/open-store.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
-import { temporaryFolder } from '../support/processes.ts';
+import { emptyStore } from '../support/empty-store.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
 import { runCommand as run } from '../support/run-command.ts';
 
 /** Environments of an empty store, one for each technology. */
 export const STORES: Readonly<Record<string, () => Promise<NodeJS.ProcessEnv>>> = {
-  'the embedded store': async () => ({ TOLLGATE_DATA: await temporaryFolder() }),
+  'the embedded store': emptyStore,
   Redis: async () => {
     const { url } = await testRedis();
     await redisCommand(url, 'FLUSHDB');

@@ -97,7 +97,48 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const id = await createKey(env, '--plan', 'pro');
     await spend(env, id, recorded, 2);
     const today = `"at":"${new Date().toISOString().slice(0, 10)}T`;
-    expect((await run(env, 'usage', 'export', '--from', '3d')).stdout).not.toContain(today);
+    const { stdout, stderr } = await run(env, 'usage', 'export', '--from', '3d');
+    expect(stdout).not.toContain(today);
+    expect(stderr).toMatch(
+      /^note: The export ends with \S{10}, the last full day \(UTC\)\. What \S{10} has so far is left out, because it is not final; --to \S+ includes it\.\n$/,
+    );
+    const to = / --to (\S+) /.exec(stderr)![1]!;
+    const whole = await run(env, 'usage', 'export', '--from', '3d', '--to', to);
+    expect([whole.stdout.includes(today), whole.stderr]).toEqual([true, '']);
+    const hours = await run(env, 'usage', 'export', '--from', '3h', '--step', 'hour');
+    expect(hours.stderr).toMatch(/^note: The export ends with the hour of \S+:00:00Z, the last full one\./);
+  });
+
+  test('`usage export --key` prints what one key, also a revoked one, or one caller with tokens used', async () => {
+    const token = `jwt_${'c'.repeat(32)}`;
+    const [id, other] = [
+      await createKey(env, '--plan', 'pro', '--name', 'shop'),
+      await createKey(env, '--plan', 'pro'),
+    ];
+    for (const one of [id, other, token]) await spend(env, one, recorded, 2);
+    await run(env, 'keys', 'revoke', id);
+    const exported = async (one: string) =>
+      linesOf(await run(env, 'usage', 'export', ...EVERYTHING, '--key', one)).map((line) => JSON.parse(line));
+    expect(await exported(id)).toMatchObject([{ consumer: id, name: 'shop', plan: 'pro', admitted: 2 }]);
+    expect(await exported(token)).toMatchObject([{ consumer: token, name: null, plan: null, admitted: 2 }]);
+    expect(await run(env, 'usage', 'export', ...EVERYTHING, '--format', 'csv', '--key', 'key_none')).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'There is no key key_none.\n',
+    });
+  });
+
+  test('a name in place of an id is answered with the keys that have it', async () => {
+    const name = `Hooli ${crypto.randomUUID()}`;
+    const id = await createKey(env, '--plan', 'pro', '--name', name);
+    const stderr = `There is no key with this id. Did you mean ${id} (${name})?\n`;
+    for (const words of [['keys', 'show'], ['usage'], ['usage', '--days', '2']]) {
+      expect(await run(env, ...words, name.toLowerCase())).toEqual({ code: 1, stdout: '', stderr });
+    }
+    expect((await run(env, 'keys', 'show', 'nobody-has-this')).stderr).toMatch(
+      /^There is no key with this id\. The id of a key/,
+    );
+    expect((await run(env, 'keys', 'show', `tg_live_${'a'.repeat(38)}`)).stderr).not.toMatch(/Did you mean/);
   });
 
   test.each([

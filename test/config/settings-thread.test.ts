@@ -34,7 +34,7 @@ function readerFor(heapMb?: number): SettingsReader {
 }
 
 function sound(read: Beginning) {
-  if ('faults' in read) throw new Error(read.faults.join());
+  if ('files' in read) throw new Error(read.files.flatMap(({ faults }) => faults).join());
   return read;
 }
 
@@ -67,12 +67,13 @@ test('it is taken over in a step for each route, upstream and plan', async () =>
 test('a file that takes more memory than the thread may have ends the thread alone, and is a fault', async () => {
   await writeFile(env.TOLLGATE_PLANS, `plans:\n${plansOf(10_000)}`);
   const read = await readerFor(24).read();
-  expect(read).toEqual({ faults: [expect.stringMatching(/^The settings cannot be read: .*memory/)], more: 0 });
+  const faults = [expect.stringMatching(/^The settings cannot be read: .*memory/)];
+  expect(read).toEqual({ files: [{ file: 'settings', version: '', faults }], more: 0 });
 });
 
 test('of two thousand faults the first hundred come, and the number of the others', async () => {
   await writeFile(env.TOLLGATE_PLANS, `plans:\n${plansOf(2_000).replaceAll('minute', 'x')}`);
   const read = await readerFor().read();
-  if (!('faults' in read)) throw new Error('read without a fault');
-  expect([read.faults.length, read.more]).toEqual([100, 1_900]);
+  if (!('files' in read)) throw new Error('read without a fault');
+  expect([read.files.map(({ file, faults }) => [file, faults.length]), read.more]).toEqual([[['plans', 100]], 1_900]);
 });

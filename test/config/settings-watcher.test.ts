@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { appendFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { type Configuration, loadConfiguration } from '../../src/config/settings.ts';
 import { SettingsWatcher } from '../../src/config/settings-watcher.ts';
 import { eventually } from '../support/conditions.ts';
@@ -33,7 +33,7 @@ async function filesUnder(variables: Readonly<Record<string, string | undefined>
       await goesOn;
       return true;
     },
-    onRefused: (faults) => refused.push(...faults),
+    onRefused: ({ files }) => refused.push(...files.flatMap(({ faults }) => faults)),
     onSame: () => same++,
   });
 }
@@ -60,10 +60,21 @@ test('what changes between the start and the first look is taken', async () => {
   await writeFile(plans, HALF + REST);
   files = new SettingsWatcher(env, before, {
     onChange: async ({ configuration }) => taken.push([...configuration.plans.plans.keys()]) > 0,
-    onRefused: (faults) => refused.push(...faults),
+    onRefused: ({ files }) => refused.push(...files.flatMap(({ faults }) => faults)),
     onSame: () => {},
   });
   files.follow();
+  await eventually(() => expect(taken).toEqual([['free', 'pro']]));
+});
+
+// What a change takes beyond that is the time to read it.
+test('a change is read by the second poll that finds it, half a second after it was made', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  files = await filesUnder(env);
+  files.follow();
+  await writeFile(plans, HALF + REST);
+  vi.advanceTimersByTime(500);
   await eventually(() => expect(taken).toEqual([['free', 'pro']]));
 });
 

@@ -53,6 +53,24 @@ export function auditStoreContract(
     });
   });
 
+  describe('what was recorded of a file', () => {
+    test('is replaced by the one that finds what it expects, for each file apart', async () => {
+      expect(await here.exchangeLoad('plans', 'A', 'A')).toEqual({ found: null, number: 1 });
+      expect(await here.exchangeLoad('plans', 'A', 'B !C')).toEqual({ found: 'A', number: 2 });
+      expect(await there.exchangeLoad('plans', 'A', 'B !C')).toEqual({ found: 'B !C', number: 2 });
+      expect(await there.exchangeLoad('settings', 'A', 'X')).toEqual({ found: null, number: 1 });
+      expect(await there.exchangeLoad('plans', null, 'D')).toEqual({ found: 'B !C', number: 3 });
+      expect(await here.exchangeLoad('plans', 'B !C', 'E')).toEqual({ found: 'D', number: 3 });
+    });
+
+    test('is replaced by one of many at once', async () => {
+      await here.exchangeLoad('plans', null, 'A');
+      const all = [1, 2, 3, 4, 5, 6].map((i) => (i % 2 ? here : there).exchangeLoad('plans', 'A', 'B'));
+      const found = (await Promise.all(all)).map((one) => one.found);
+      expect(found.filter((state) => state === 'A')).toHaveLength(1);
+    });
+  });
+
   describe('records', () => {
     test('are listed newest first, page by page, each once', async () => {
       for (let i = 0; i < 25; i++)

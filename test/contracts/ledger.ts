@@ -6,6 +6,7 @@ import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
+import { LATE_MS } from '../support/room.ts';
 
 export interface LedgerUnderTest {
   /** As the gateway has it. */
@@ -241,7 +242,7 @@ function usageChanges(
       const { admitted, state } = await decideOne('a', plan, 4);
       expect([admitted, state.windows[window]?.used]).toEqual([2, 7]);
       const { untilMs } = state.topUps![window]!;
-      if (kind === 'sliding') expect(Math.abs(untilMs - endOf(nowMs))).toBeLessThan(1_000);
+      if (kind === 'sliding') expect(Math.abs(untilMs - endOf(nowMs))).toBeLessThan(LATE_MS);
       else expect(untilMs).toBe(state.windows[window]!.endsAtMs);
       await ledger.topUp('a', of, 3, 'two');
       const after = await decideOne('a', plan, 9);
@@ -254,7 +255,7 @@ function usageChanges(
       await ledger.topUp('a', of, 2, 'one');
       const { nowMs, state } = await decideOne('a', plan, 0);
       const { untilMs } = state.topUps![window]!;
-      expect(Math.abs(untilMs - endOf(nowMs))).toBeLessThan(1_000);
+      expect(Math.abs(untilMs - endOf(nowMs))).toBeLessThan(LATE_MS);
       if (kind === 'sliding') expect(state.windows).toEqual({});
       else expect(state.windows).toEqual({ [window]: { used: 0, endsAtMs: untilMs } });
       expect((await decideOne('a', plan, 9)).admitted).toBe(7);

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
@@ -9,25 +9,10 @@ import { parseKeysFile } from '../../src/config/keys-file.ts';
 import { loadConfiguration } from '../../src/config/settings.ts';
 import { main } from '../../src/main.ts';
 import { ROOMS } from '../support/architecture.ts';
+import { blocksOf, PAGES, textOf } from '../support/guides.ts';
 import { ROOT, startProcess, startTollgate, temporaryFolder } from '../support/processes.ts';
 
-// The pages that are written by hand, beside those that are generated (docs/reference).
-const PAGES = ['README.md', ...globSync('docs/{guides,operate,internals}/*.md', { cwd: ROOT })].sort();
-
 const run = promisify(execFile);
-
-function textOf(page: string): string {
-  return readFileSync(join(ROOT, page), 'utf8');
-}
-
-/** The blocks of code of a page without the indentation of the list that they stand in, each with its language. */
-function blocksOf(page: string): { language: string; text: string }[] {
-  const found = textOf(page).matchAll(/^( *)```(\w*)\n([\s\S]*?)^\1```$/gm);
-  return [...found].map(([, indent, language, text]) => ({
-    language: language!,
-    text: text!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
-  }));
-}
 
 /** What stands between backquotes in the running text of a page. */
 function codeOf(page: string): string[] {

@@ -7,13 +7,14 @@ import { eventually } from '../support/conditions.ts';
 import { openHttp2, startEncrypted } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';
 import { type GatewaySetup, PLANS, startGateway, type TestGateway } from '../support/gateway.ts';
+import { paced } from '../support/room.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 // A request takes a connection to the upstream when the first byte of its body has come, or the end of an empty one. What
 // it was before that, slow, malformed or left alone, the upstream never learns.
 
-const RESPONSE_TIMEOUT_MS = 300;
-const REQUEST_TIMEOUT_MS = 2_000;
+const RESPONSE_TIMEOUT_MS = paced(300);
+const REQUEST_TIMEOUT_MS = paced(2_000);
 
 let gateway: TestGateway;
 /** With short deadlines. */

@@ -4,6 +4,7 @@ import { afterEach, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
+import { LATE_MS } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
 import { type RawUpstream, startRawUpstream } from '../support/upstream.ts';
 
@@ -107,7 +108,7 @@ test.each(Object.keys(UNUSABLE))(
     const { responses } = await ask(name);
     expect(responses.map(({ status }) => status)).toEqual([502]);
     expect(responses[0]?.json()).toEqual({ code: 'upstream_unavailable', message: expect.any(String), status: 502 });
-    expect(performance.now() - beganAtMs).toBeLessThan(1_000);
+    expect(performance.now() - beganAtMs).toBeLessThan(LATE_MS);
   },
 );
 
@@ -136,13 +137,13 @@ test('an answer to HTTP/1.0 that breaks off ends with a reset, since its end is 
 });
 
 test('a stall in the body is noticed when bodyTimeout is over (reliability 75)', async () => {
-  const stop = stopwatch(gateway.process.pid);
+  const stop = stopwatch();
   await rawExchange(gateway.port, `GET /v1/pets?stall HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`, {
     until: 'closed',
   });
   const took = stop();
-  expect(took.ms).toBeGreaterThan(380);
-  expect(took.fairMs).toBeLessThan(400 + 550);
+  expect(took).toBeGreaterThan(380);
+  expect(took).toBeLessThan(400 + LATE_MS);
 });
 
 test.each(Object.entries(ODD))(

@@ -2,6 +2,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { freePort } from '../support/free-port.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
+import { LATE_MS } from '../support/room.ts';
 import { type RawUpstream, startRawUpstream } from '../support/upstream.ts';
 
 let gateway: TestGateway;
@@ -45,7 +46,7 @@ test('502 upstream_unavailable: a connection that is refused, at once (reliabili
   const answer = await alone.get('/v1/pets', own.key);
   expect(answer.status).toBe(502);
   expect(answer.headers.get('x-ratelimit-remaining')).toBe('59');
-  expect(performance.now() - beganAtMs).toBeLessThan(1_000);
+  expect(performance.now() - beganAtMs).toBeLessThan(LATE_MS);
   expect((await alone.get('/v1/pets', own.key, { method: 'POST', body: 'a body' })).status).toBe(502);
 });
 

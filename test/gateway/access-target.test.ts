@@ -4,6 +4,7 @@ import { freePort } from '../support/free-port.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { startTollgate } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
+import { paced } from '../support/room.ts';
 import { startRawUpstream, startUpstream } from '../support/upstream.ts';
 import { asking, HANDSHAKE, logged, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
 
@@ -130,7 +131,7 @@ describe('a request that its upstream failed: the line says where and why, at le
     });
     const gateway = await startGateway({
       upstream: upstream.origin,
-      upstreamSettings: { responseTimeout: '500ms', maxConnections: 1, maxQueue: 0, fairShare: 1 },
+      upstreamSettings: { responseTimeout: `${paced(500)}ms`, maxConnections: 1, maxQueue: 0, fairShare: 1 },
     });
     const { key } = await gateway.createKey('endless');
     await gateway.process.stop();
@@ -151,7 +152,7 @@ describe('a request that its upstream failed: the line says where and why, at le
       ...told,
       status: 504,
       target: upstream.origin,
-      cause: 'no head within 500 ms',
+      cause: `no head within ${paced(500)} ms`,
     });
     // There was no connection for it, so no target either.
     expect(await lineOf(quiet, 'too-many')).toMatchObject({ ...told, code: 'overloaded', target: null });

@@ -15,7 +15,7 @@ import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
-import { ROOM } from '../support/room.ts';
+import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const settings = (jwks: string, more = '') =>
@@ -124,7 +124,7 @@ describe('a caller with a token of the issuer', () => {
   });
 
   test('is refused from the moment at which a token expires that was good a moment ago', async () => {
-    const exp = Math.floor(Date.now() / 1000) + 2;
+    const exp = Math.floor(Date.now() / 1000) + 3;
     const token = await one.sign({ exp });
     expect((await gateway.get('/v1/pets', token)).status).toBe(200);
     await delay(exp * 1000 - Date.now());
@@ -195,8 +195,7 @@ describe('a caller with a token of the issuer', () => {
     const token = await one.sign();
     expect((await other.get('/v1/pets', token)).status).toBe(200);
     await writeFile(path, jwksOf(two));
-    await delay(1_100);
-    expect(await codeOf(await other.get('/v1/pets', token))).toBe('invalid_api_key');
+    await eventually(async () => expect(await codeOf(await other.get('/v1/pets', token))).toBe('invalid_api_key'));
     expect((await other.get('/v1/pets', await two.sign())).status).toBe(200);
   });
 });
@@ -239,7 +238,7 @@ describe('503 identity_unavailable', () => {
     const token = await one.sign();
     expect((await gateway.get('/v1/pets', token)).status).toBe(503);
     await startJwksServer((_request, response) => response.end(jwksOf(one)), gone.port);
-    await expect.poll(async () => (await gateway.get('/v1/pets', token)).status, { timeout: 8_000 * ROOM }).toBe(200);
+    await eventually(async () => expect((await gateway.get('/v1/pets', token)).status).toBe(200));
     await gateway.process.until(/the keys of the tokens' issuer can be had again/);
   });
 
@@ -256,14 +255,14 @@ test('a flood of tokens with made-up keys is one question to the issuer in 10 s'
   const server = await startJwksServer((_request, response) => response.end(jwksOf(one)));
   const gateway = await gatewayWith(server.url);
   expect((await gateway.get('/v1/pets', await one.sign())).status).toBe(200);
-  const before = server.asked;
+  const [before, took] = [server.asked, stopwatch()];
   const codes = await Promise.all(
     Array.from({ length: 200 }, async (_, i) =>
       codeOf(await gateway.get('/v1/pets', await two.sign({}, { kid: `${i}` }))),
     ),
   );
   expect(new Set(codes)).toEqual(new Set(['invalid_api_key']));
-  expect(server.asked - before).toBeLessThanOrEqual(1);
+  expect(server.asked - before).toBeLessThanOrEqual(Math.ceil(took() / 10_000));
 });
 
 test('a reload brings an issuer, and one whose keys cannot be used leaves the one before in force', async () => {
@@ -273,7 +272,7 @@ test('a reload brings an issuer, and one whose keys cannot be used leaves the on
   const token = await one.sign();
   expect((await gateway.get('/v1/pets', token)).status).toBe(401);
   await writeFile(file, `${before}\n${settings(await keyFile(one))}\n`);
-  await expect.poll(async () => (await gateway.get('/v1/pets', token)).status, { timeout: 8_000 * ROOM }).toBe(200);
+  await eventually(async () => expect((await gateway.get('/v1/pets', token)).status).toBe(200));
   await writeFile(file, `${before}\n${settings('/nowhere/jwks.json')}\n`);
   await gateway.process.until(/the changed settings are not taken/);
   expect((await gateway.get('/v1/pets', token)).status).toBe(200);

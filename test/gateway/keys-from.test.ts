@@ -151,6 +151,17 @@ test('a preflight lets pages set the field', async () => {
   expect(response.header('access-control-allow-headers')).toBe('Authorization, Content-Type, X-Request-Id, X-API-Key');
 });
 
+test('over HTTP/2 a key in a place that is not read is answered with the name of the place', async () => {
+  const encrypted = await startEncrypted({ upstream: upstream.origin });
+  const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
+  const answer = await askHttp2(session, { path: '/v1/pets/1', headers: { 'x-api-key': one.key } });
+  expect(JSON.parse(answer.body.toString())).toEqual({
+    code: 'missing_api_key',
+    message: '`X-API-Key` is not read here; send the key as `Authorization: Bearer <API_KEY>`.',
+    status: 401,
+  });
+});
+
 test('over HTTP/2 and for a WebSocket it is the same', async () => {
   const encrypted = await startEncrypted({ upstream: upstream.origin, routes: ROUTES, more: KEYS });
   const own = await encrypted.gateway.createKey('endless');
@@ -170,7 +181,7 @@ test('over HTTP/2 and for a WebSocket it is the same', async () => {
   });
   const caller = await live.createKey('endless');
   const bytes = `GET /v1/live?api_key=${caller.key}&room=1 HTTP/1.1\r\nHost: a\r\n${HANDSHAKE}\r\n`;
-  const { bytes: answer } = await rawExchange(live.port, bytes, { withinMs: 500, until: 'closed' });
+  const { bytes: answer } = await rawExchange(live.port, bytes, { forMs: 500, until: 'closed' });
   expect(answer.toString('latin1')).toMatch(/^HTTP\/1\.1 101 /);
   expect(service.asked.at(-1)!.url).toBe('/v1/live?room=1');
   const opened = await openWebSocket(live, caller.key, '/v1/live');
@@ -180,7 +191,15 @@ test('over HTTP/2 and for a WebSocket it is the same', async () => {
 test('without `authorization` in the list, that field is not read, and is not forwarded either', async () => {
   const alone = await startGateway({ upstream: upstream.origin, more: 'keys: { from: [{ header: X-API-Key }] }' });
   const { key } = await alone.createKey('endless');
-  expect((await alone.get('/v1/pets', key)).status).toBe(401);
+  const wrongPlace = await alone.get('/v1/pets', key);
+  expect([wrongPlace.status, await wrongPlace.json()]).toEqual([
+    401,
+    {
+      code: 'missing_api_key',
+      message: '`Authorization` is not read here; send the key as `X-API-Key: <API_KEY>`.',
+      status: 401,
+    },
+  ]);
   const answer = await alone.get('/v1/pets', key, { headers: { 'X-API-Key': key } });
   expect(answer.status).toBe(200);
   expect(upstream.requests.at(-1)!.values('authorization')).toEqual([]);

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { accessLines, askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
-import { stopwatch } from '../support/stopwatch.ts';
+import { paced } from '../support/room.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 import { HANDSHAKE } from '../support/web-sockets.ts';
 
@@ -11,7 +11,7 @@ import { HANDSHAKE } from '../support/web-sockets.ts';
 const ROUTES = `
   - { path: /quick, methods: [GET], upstream: store, timeouts: { response: 300ms }, websocket: true }
   - { path: /pauses, methods: [GET], upstream: store, timeouts: { body: 300ms } }
-  - { path: /patient, methods: [GET], upstream: store, timeouts: { response: 5s } }
+  - { path: /patient, methods: [GET], upstream: store, timeouts: { response: 60s } }
   - { path: /small, methods: [POST], upstream: store, maxBodyBytes: 8 }
   - { path: /large, methods: [POST], upstream: store }
 `;
@@ -24,14 +24,14 @@ beforeAll(async () => {
   upstream = await startUpstream(async ({ url }, response, { whole }) => {
     if (url === '/quick') return;
     if (url === '/pauses') response.writeHead(200, { 'content-length': 100 }).write('begun');
-    else if (url === '/patient') setTimeout(() => response.end('late'), 1_200);
+    else if (url === '/patient') setTimeout(() => response.end('late'), paced(1_200));
     else if (await whole) response.end('ok');
   });
   gateway = await startGateway({
     upstream: upstream.origin,
     routes: ROUTES,
     listen: { maxBodyBytes: '1KiB' },
-    upstreamSettings: { responseTimeout: '800ms' },
+    upstreamSettings: { responseTimeout: `${paced(800)}ms` },
   });
   ({ key } = await gateway.createKey('free'));
 });
@@ -44,10 +44,9 @@ describe('the deadlines of a route replace those of its upstream:', () => {
     ['a request', '\r\n'],
     ['an upgrade', `${HANDSHAKE}\r\n`],
   ])('a shorter one, for %s', async (_what, fields) => {
-    const elapsed = stopwatch();
     const { responses } = await send('GET /quick', fields);
     expect(responses[0]?.status).toBe(504);
-    expect(elapsed().fairMs).toBeLessThan(750);
+    await gateway.process.until(/"path":"\/quick".*"cause":"[^"]* within (?:300|2\d\d) ms"/);
   });
 
   test('a longer one', async () => {
@@ -55,11 +54,9 @@ describe('the deadlines of a route replace those of its upstream:', () => {
   });
 
   test('and one for pauses within the body', async () => {
-    const elapsed = stopwatch();
     const bytes = `GET /pauses HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
     const { reset } = await rawExchange(gateway.port, bytes, { until: 'closed' });
     expect(reset).toBe(true);
-    expect(elapsed().fairMs).toBeLessThan(2_000);
   });
 });
 

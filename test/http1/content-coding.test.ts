@@ -31,6 +31,11 @@ describe('the coding', () => {
   });
 });
 
+test('without the field the client may know no coding, which is not the same as an empty field', () => {
+  expect(acceptedCodings([])).toBeNull();
+  expect(acceptedCodings(['Accept-Encoding', ''])).toEqual(new Map());
+});
+
 const JSON_TYPE = ['Content-Type', 'application/json; charset=utf-8'];
 const judged = (fields: readonly string[], status = 200, framing: 'none' | 'length' | 'chunked' | 'close' = 'length') =>
   mayBeCompressed({ status, framing }, fields);
@@ -69,13 +74,40 @@ test.each([
 });
 
 test('a body that is none or a part is not compressed; a weak ETag and other directives do not matter', () => {
-  for (const status of [204, 205, 206, 304]) expect(judged(JSON_TYPE, status)).toBe(false);
+  for (const status of [103, 204, 205, 206, 304]) expect(judged(JSON_TYPE, status)).toBe(false);
   expect(judged(JSON_TYPE, 200, 'none')).toBe(false);
   expect(judged([])).toBe(false);
-  expect(judged([...JSON_TYPE, 'ETag', 'W/"a"', 'Cache-Control', 'public, max-age=5, x-private-y=1'])).toBe(true);
+  expect(
+    judged([
+      ...JSON_TYPE,
+      'ETag',
+      'W/"a"',
+      'X-ETag',
+      'a',
+      'ETags',
+      'a',
+      'X-Cache-Control',
+      'private',
+      'Cache-Controls',
+      'private',
+      'Cache-Control',
+      'public, max-age=5, x-private-y=1',
+    ]),
+  ).toBe(true);
 });
 
 test('the length and the ranges of the original are gone', () => {
-  const fields = ['Content-Length', '5', 'Accept-Ranges', 'bytes', 'X', 'y'];
-  expect(fieldsOfCompressed(fields, 'br')).toEqual(['X', 'y', 'Content-Encoding', 'br']);
+  const fields = [
+    'Content-Length',
+    '5',
+    'Accept-Ranges',
+    'bytes',
+    'X',
+    'y',
+    'X-Accept-Ranges',
+    'a',
+    'Accept-Ranges-X',
+    'b',
+  ];
+  expect(fieldsOfCompressed(fields, 'br')).toEqual([...fields.slice(4), 'Content-Encoding', 'br']);
 });

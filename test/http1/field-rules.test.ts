@@ -58,6 +58,11 @@ test('a value has what is known of the request; braces that name nothing stay', 
   ]);
 });
 
+test('names of responses are compared as they stand: clients fold none', () => {
+  const rules = fieldRulesOf('response', [{ remove: ['X-A', 'x_b'] }])!;
+  expect(withoutDropped(['X_A', '1', 'x-a', '2', 'X-B', '3', 'X_B', '4'], rules)).toEqual(['X_A', '1', 'X-B', '3']);
+});
+
 test('a field with a variable that the request lacks is not written, and the client’s own is gone (reliability 171)', () => {
   const rules = fieldRulesOf('request', [{ set: { 'X-Who': 'id={consumer.id}' } }])!;
   expect(withRules(['x-who', 'root'], rules, { ...KNOWN, 'consumer.id': null })).toEqual([]);
@@ -118,12 +123,47 @@ describe('refused', () => {
     expect(faultOfResponseField(name)).not.toBeNull();
   });
 
+  test.each([
+    ['Access-Control-Max-Age', 'use `cors`'],
+    ['Deprecation', 'use `deprecated`'],
+    ['SUNSET', 'use `deprecated`'],
+    ['Date', 'leave it out'],
+  ])('%s with a word about what to do: %s', (name, advice) => {
+    expect(faultOfResponseField(name)).toContain(advice);
+  });
+
+  test('with the variables that there are', () => {
+    expect(faultOfFieldValue('{a.b}{plan}')).toBe(
+      'has {a.b}, which the gateway does not know; it knows {consumer.id}, {consumer.name}, {plan}, {request.id}, {client.address}',
+    );
+  });
+
   test('and nothing else', () => {
-    for (const name of ['Authorization', 'Cookie', 'X-Own', 'Accept', 'User-Agent'])
+    for (const name of [
+      'Authorization',
+      'Cookie',
+      'X-Own',
+      'closed',
+      'X-Close',
+      'sec-websocket',
+      'max-forwards-x',
+      'Accept',
+      'User-Agent',
+    ])
       expect(faultOfRequestField(name)).toBeNull();
-    for (const name of ['Server', 'Set-Cookie', 'Cache-Control', 'Strict-Transport-Security', 'Location'])
+    for (const name of [
+      'Server',
+      'Dated',
+      'X-Via',
+      'Vias',
+      'access-control',
+      'Set-Cookie',
+      'Cache-Control',
+      'Strict-Transport-Security',
+      'Location',
+    ])
       expect(faultOfResponseField(name)).toBeNull();
-    for (const value of ['a', 'a b', '{plan}', '{a', '}', '{ plan }', '{Plan}'])
+    for (const value of ['x'.repeat(4096), '!', '~', 'a\tb', 'a b', '{plan}', '{a', '}', '{ plan }', '{Plan}'])
       expect(faultOfFieldValue(value)).toBeNull();
   });
 });

@@ -1,3 +1,4 @@
+import { BadResponseError } from '../../src/http1/response-head.ts';
 import { ResponseReader } from '../../src/http1/response-reader.ts';
 
 /** What a reader made of some bytes. */
@@ -39,6 +40,7 @@ export function readAnswer(pieces: readonly Buffer[], method: string, ends: bool
     for (const piece of pieces) reader.read(piece);
     if (ends) reader.end();
   } catch (error) {
+    if (!(error instanceof BadResponseError)) throw error;
     return { kind: 'refused', reason: (error as Error).message };
   }
   if (!whole || status === null) return { kind: 'unfinished', status };

@@ -1,5 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { BadResponseError } from '../../src/http1/response-head.ts';
+import { ResponseReader } from '../../src/http1/response-reader.ts';
 import { answerCase } from '../../tools/fuzz/answers.ts';
 import { processorMs } from '../support/stopwatch.ts';
 import { readAnswer } from './read-response.ts';
@@ -108,7 +110,15 @@ describe('what leaves a doubt is refused, as soon as it can be seen', () => {
       '2\r\n{}x\r\n',
       '2;\x01\r\n',
     ].map((chunks) => `${OK}Transfer-Encoding: chunked\r\n\r\n${chunks}`),
-    `${OK}Transfer-Encoding: chunked\r\n\r\n0\r\nno colon\r\n`,
+    ...[
+      '0\r\nno colon\r\n',
+      '0\r\nContent-Length: 2\r\n',
+      '0\r\ntransfer-encoding: chunked\r\n',
+      '2\r\n{}\n',
+      '0\r\n\n',
+      '0\r\nX: 1\n',
+      `0\r\n${`X: ${'a'.repeat(4_000)}\r\n`.repeat(5)}`,
+    ].map((chunks) => `${OK}Transfer-Encoding: chunked\r\n\r\n${chunks}`),
     `${OK}Transfer-Encoding: chunked\r\n\r\n1;${'e'.repeat(5_000)}`,
     `${OK}X: ${'a'.repeat(17_000)}`,
     `${OK}${'X:\r\n'.repeat(1_001)}\r\n`,
@@ -129,6 +139,94 @@ test.each([
 test('the next request may begin while the end of an answer is told, and never sees what came behind it', () => {
   const bytes = Buffer.from(`${OK}Content-Length: 0\r\n\r\n${OK}Content-Length: 0\r\n\r\n`);
   expect(readAnswer([bytes], 'GET', false)).toMatchObject({ kind: 'whole', excess: true });
+});
+
+test('interim answers are told in their order', () => {
+  const text = `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 X\r\nLink: a\r\n\r\n${OK}Content-Length: 0\r\n\r\n`;
+  expect(read(text)).toMatchObject({ interim: [100, 103] });
+});
+
+describe('a reader', () => {
+  const calls: string[] = [];
+  const readerOf = (limits: ConstructorParameters<typeof ResponseReader>[1] = {}) => {
+    calls.length = 0;
+    return new ResponseReader(
+      {
+        onInformation: (status) => calls.push(`${status}`),
+        onHead: ({ status }) => calls.push(`head ${status}`),
+        onData: (chunk) => calls.push(`data ${chunk}`),
+        onEnd: () => calls.push('end'),
+      },
+      limits,
+    );
+  };
+
+  test('is amid a body from its head to its end, and reads one answer after the other', () => {
+    const reader = readerOf();
+    const amid = [reader.isAmidBody];
+    for (const piece of ['', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n', 'a', 'b']) {
+      if (piece === '') reader.begin('GET');
+      reader.read(Buffer.from(piece));
+      amid.push(reader.isAmidBody);
+    }
+    expect(amid).toEqual([false, false, true, true, false]);
+    expect(reader.end()).toBe(true);
+    reader.begin('HEAD');
+    expect(reader.end()).toBe(false);
+    reader.read(Buffer.from('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n'));
+    expect(calls).toEqual(['head 200', 'data a', 'data b', 'end', 'head 200', 'end']);
+    expect([reader.isAmidBody, reader.excess]).toEqual([false, false]);
+    reader.read(Buffer.from('x'));
+    expect(reader.excess).toBe(true);
+  });
+
+  test('that was abandoned calls nobody, finds no excess, and breaks nothing off', () => {
+    const reader = readerOf();
+    reader.begin('GET');
+    reader.read(Buffer.from('HTTP/1.1 200 OK\r\n\r\na'));
+    reader.abandon();
+    reader.read(Buffer.from('b'));
+    expect(reader.end()).toBe(true);
+    expect(calls).toEqual(['head 200', 'data a']);
+    expect([reader.isAmidBody, reader.excess]).toEqual([false, false]);
+  });
+
+  test('takes a head of the largest size, whole and in pieces, and none that is larger', () => {
+    const head = 'HTTP/1.1 204 OK\r\nA: b';
+    const reads = (maxHeadBytes: number, ...pieces: readonly string[]) => {
+      const reader = readerOf({ maxHeadBytes });
+      reader.begin('GET');
+      for (const piece of pieces) reader.read(Buffer.from(piece));
+    };
+    const end = '\r\n\r\n';
+    expect(() => reads(head.length, head + end)).not.toThrow();
+    expect(() => reads(head.length, ...head, ...end)).not.toThrow();
+    // Behind an interim answer in the same piece its size is its own.
+    expect(() => reads(head.length, `HTTP/1.1 100${end}${head}${end}`)).not.toThrow();
+    expect(() => reads(head.length, `HTTP/1.1 100${end}HTT`, `${head.slice(3)}${end}`)).not.toThrow();
+    expect(() => reads(head.length - 1, head + end)).toThrow(BadResponseError);
+    expect(() => reads(head.length - 1, `${head}\r\n\r`)).toThrow(BadResponseError);
+  });
+
+  test('takes trailers of the largest size in all, for each answer anew', () => {
+    const reader = readerOf();
+    const lines = (last: number) => `${`X: ${'a'.repeat(4_091)}\r\n`.repeat(4)}X: ${'a'.repeat(last)}\r\n`;
+    for (const _ of [1, 2]) {
+      reader.begin('GET');
+      // 16 KiB without the ends of the lines.
+      reader.read(Buffer.from(`${OK}Transfer-Encoding: chunked\r\n\r\n0\r\n${lines(5)}\r\n`));
+    }
+    expect(calls).toEqual(['head 200', 'end', 'head 200', 'end']);
+    reader.begin('GET');
+    const more = `${OK}Transfer-Encoding: chunked\r\n\r\n0\r\n${lines(6)}\r\n`;
+    expect(() => reader.read(Buffer.from(more))).toThrow(BadResponseError);
+  });
+
+  test('takes a line of a chunk of the largest size', () => {
+    const size = (length: number) => `${OK}Transfer-Encoding: chunked\r\n\r\n0;${'e'.repeat(length - 4)}\r\n\r\n`;
+    expect(read(size(4_096)).kind).toBe('whole');
+    expect(read(size(4_097)).kind).toBe('refused');
+  });
 });
 
 test('much white space in a field costs no more than its bytes', () => {

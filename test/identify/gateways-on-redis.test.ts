@@ -7,20 +7,21 @@ import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
 import { told } from './fake-store.ts';
 import { PEPPER, someKey } from './some-key.ts';
 
-/** A gateway's identification, wired as a gateway wires it. */
+/** A gateway's identification, wired as a gateway wires it, by a clock that moves when the test lets time pass. */
 async function identifierOn(url: string, peppers = [PEPPER]) {
+  const clock = { nowMs: 0 };
   const { keys, changes, redis } = await gatewayOn(url);
   const identifier = new Identifier({
     keyStore: keys,
     peppers,
-    monotonicMs: () => performance.now(),
+    monotonicMs: () => clock.nowMs,
     wallMs: () => Date.now(),
     staleKeysMs: 3_600_000,
   });
   changes.subscribe(({ keyId, kind }) => {
     if (kind !== 'ban') identifier.forget(keyId);
   });
-  return { identifier, keys, redis };
+  return { identifier, keys, redis, clock };
 }
 
 async function refusedEverywhere(secret: string, gateways: readonly { identifier: Identifier }[]) {
@@ -95,6 +96,7 @@ describe('two gateways on one Redis', () => {
     const { key, secret } = someKey();
     await refusedEverywhere(secret, gateways);
     await gateways[0]!.keys.create(key);
+    for (const { clock } of gateways) clock.nowMs += 1_000;
     await eventually(
       async () => {
         for (const { identifier } of gateways) expect(told(await identifier.identify(secret))).toBe(key.id);

@@ -47,6 +47,23 @@ describe('in header fields', () => {
   });
 });
 
+test('each place is named in words, and loses what may be a key there alone', () => {
+  const all = new KeySources([
+    { kind: 'header', name: 'X-API-Key' },
+    { kind: 'query', name: 'k' },
+    { kind: 'authorization' },
+  ]);
+  expect(all.places).toBe('`X-API-Key: <API_KEY>` or `?k=<API_KEY>` or `Authorization: Bearer <API_KEY>`');
+  expect(all.inFields(['Authorization', 'Bearer abc'])).toEqual(token('abc'));
+  expect([all.fieldNames.has('x-api-key'), all.fieldNames.has('k')]).toEqual([true, false]);
+  expect([all.withoutKeys('?k'), all.withoutKeys('?X-API-Key=a'), all.withoutKeys('?')]).toEqual([
+    '',
+    '?X-API-Key=a',
+    '?',
+  ]);
+  expect(all.inQuery('?X-API-Key=a')).toEqual(missing);
+});
+
 describe('in the query', () => {
   test.each([
     ['', missing, ''],

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { durationText, momentText } from '../../src/io/time-text.ts';
+import { daysUntil, durationText, momentText } from '../../src/io/time-text.ts';
 
 const NOW_MS = Date.UTC(2026, 0, 31, 12);
 const [S, MIN, H, D] = [1_000, 60_000, 3_600_000, 86_400_000];
@@ -44,4 +44,14 @@ test.each([
   [7 * D, '7 d'],
 ])('a duration of %i ms is %j, exactly', (ms, text) => {
   expect(durationText(ms)).toBe(text);
+});
+
+test.each([
+  [26.1 * D, 27],
+  [26 * D, 26],
+  [1, 1],
+  [0, 0],
+])('a moment in %d ms is so many days away, rounded up as a command writes it', (ms, days) => {
+  expect(daysUntil(NOW_MS + ms, NOW_MS)).toBe(days);
+  if (days > 2) expect(momentText(NOW_MS + ms, NOW_MS, { isTerminal: true })).toBe(`in ${days} d`);
 });

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { type CreateGatewayOptions, createGateway, Failure } from '../../src/library.ts';
 import { atEnd } from '../support/endings.ts';
+import { textOf } from '../support/guides.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { privateRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -102,6 +103,16 @@ describe('a gateway in the process of its caller', () => {
       expect(await call(key)).toBe(200);
       vi.useRealTimers();
     }
+  });
+
+  test('throws the lines that the guide shows', async () => {
+    const [, shown] = /```console\n(gateway: [\s\S]*?)```/.exec(textOf('docs/guides/embed.md'))!;
+    const gateway = {
+      ...SETTINGS,
+      routes: [{ path: 'v1/pets', methods: ['GET' as const], upstream: 'store' }],
+    };
+    const made = createGateway({ gateway, plans: { plans: { free: { limits: { minute: -1 } } } } });
+    await expect(made).rejects.toMatchObject({ code: 'bad_settings', message: shown!.trim() });
   });
 
   test('throws one Failure with every fault of the objects and of env, each with the path to the value', async () => {

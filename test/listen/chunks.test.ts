@@ -100,17 +100,14 @@ test('Chunks that go wrong later: what was forwarded is broken off, never comple
   const broken = ['oops', 'zz\r\n', '2\r\n{}}', '2\n{}\r\n', '0\r\nContent-Length: 1\r\n\r\n', '2;\x00\r\n', '-1\r\n'];
   for (const [i, last] of broken.entries()) {
     const head = chunked('2\r\n{}\r\n').replace('/v1/pets', `/v1/pets?later${i}`);
-    const arrived = eventually(
-      () => world.upstream.requests.find(({ url }) => url.endsWith(`?later${i}`))!.body.length > 1,
-    );
-    const exchange = rawExchange(world.gateway.port, [head, '2\r\n{}\r\n', last], { until: 'closed', pauseMs: 60 });
-    await arrived;
-    const { responses, closed } = await exchange;
+    const request = () => world.upstream.requests.find(({ url }) => url.endsWith(`?later${i}`))!;
+    const parts = [head, '2\r\n{}\r\n', () => request().body.length > 1, last];
+    const { responses, closed } = await rawExchange(world.gateway.port, parts, { until: 'closed' });
     expect(
       responses.map(({ status }) => status),
       last,
     ).toEqual([400]);
     expect(closed).toBe(true);
-    expect(await world.upstream.requests.find(({ url }) => url.endsWith(`?later${i}`))?.whole, last).toBe(false);
+    expect(await request().whole, last).toBe(false);
   }
 });

@@ -5,10 +5,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { type GatewaySetup, startGateway, type TestGateway } from '../support/gateway.ts';
+import { LATE_MS, paced } from '../support/room.ts';
 import { startUpstream } from '../support/upstream.ts';
 
-/** What drainTimeout does not end would end after 30 s, or never. */
-const LATE_MS = 3_000;
+/** Time enough for three requests. */
+const DELAY_MS = paced(1_500);
 
 // How a gateway stops (contract section 7).
 //
@@ -149,7 +150,7 @@ test('an upload that is stuck in its body is cut when drainTimeout is over, on b
 });
 
 test('during drainDelay everything is served, each answer closes its connection, and readiness is gone (reliability 119)', async () => {
-  const { gateway, key } = await start({ drainDelay: '1500ms' });
+  const { gateway, key } = await start({ drainDelay: `${DELAY_MS}ms` });
   const signalledAtMs = performance.now();
   gateway.process.signal('SIGTERM');
   await eventually(async () => expect(await readiness(gateway)).toMatchObject({ status: 503, draining: true }));
@@ -163,9 +164,9 @@ test('during drainDelay everything is served, each answer closes its connection,
     expect(line.text).toMatch(/^HTTP\/1\.1 (200|404|401) /);
     expect(line.text).toMatch(/\r\nConnection: close\r\n/i);
   }
-  expect(performance.now() - signalledAtMs).toBeLessThan(1_500);
+  expect(performance.now() - signalledAtMs).toBeLessThan(DELAY_MS);
   expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
-  expect(performance.now() - signalledAtMs).toBeGreaterThan(1_480);
+  expect(performance.now() - signalledAtMs).toBeGreaterThan(DELAY_MS - 20);
 });
 
 test('two signals within a second are one (reliability 119)', async () => {

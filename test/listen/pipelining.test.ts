@@ -148,7 +148,7 @@ test.each([
 );
 
 test('of a connection that is reset with many requests on it, nothing stays (reliability 95)', async () => {
-  await rawExchange(gateway.port, get('wait=5000&reset').repeat(30), { withinMs: 100 });
+  await rawExchange(gateway.port, get('wait=5000&reset').repeat(30), { forMs: 100 });
   await eventually(async () => {
     const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
     expect(metrics).toMatch(/^tollgate_in_flight 0$/m);

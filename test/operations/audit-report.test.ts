@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { listChanges } from '../../src/operations/audit-report.ts';
-import type { KeptRecord } from '../../src/operations/audit-store.ts';
+import type { AuditStore, KeptRecord } from '../../src/operations/audit-store.ts';
+import { FakeAuditStore } from '../admin/fake-audit-store.ts';
 
 /** A history whose records have these times, the oldest first. */
 function historyOf(times: readonly number[]) {
@@ -14,8 +15,8 @@ function historyOf(times: readonly number[]) {
       .slice(-limit)
       .toReversed();
   };
-  const rest = { put: async () => 0, remove: async () => {}, refuse: async () => {}, refusals: async () => [] };
-  return { store: { list, ...rest }, reads };
+  const store: AuditStore = Object.assign(new FakeAuditStore(), { list });
+  return { store, reads };
 }
 
 const FILTER = { key: null, actor: null, sinceMs: 1_000 };

@@ -3,7 +3,15 @@ import { describe, expect, test } from 'vitest';
 import { atOnce } from '../../src/config/steps.ts';
 import { Failure } from '../../src/failure.ts';
 import { faultOfPattern } from '../../src/routing/pattern.ts';
-import { findCollisions, findSurrounding, type Route, routerOf } from '../../src/routing/router.ts';
+import {
+  asksForUsage,
+  findCollisions,
+  findSurrounding,
+  type Match,
+  type Route,
+  routerOf,
+  USAGE,
+} from '../../src/routing/router.ts';
 import { processorMs } from '../support/stopwatch.ts';
 
 function route(path: string, methods: readonly string[] = ['GET']): Route {
@@ -375,10 +383,41 @@ describe('routes are refused', () => {
       expect(faultOfPattern(path), path).not.toBeNull();
       expect(() => routerFor([route(path)])).toThrow(Failure);
     }
-    for (const path of ['/', '/a', '/a/', '/**', '/a/{b}/c', '/{a}/{b}/**', "/-._~!$&'()+,;=:@", '/%7Ea', '/...']) {
+    for (const path of [
+      `/${'a'.repeat(1023)}`,
+      '/',
+      '/a',
+      '/a/',
+      '/**',
+      '/a/{b}/c',
+      '/{a}/{b}/**',
+      "/-._~!$&'()+,;=:@",
+      '/%7Ea',
+      '/...',
+    ]) {
       expect(faultOfPattern(path), path).toBeNull();
     }
   });
+});
+
+test.each([
+  ['a', 'must start with'],
+  ['/a/**/b', 'in the middle'],
+  ['/a*', 'not a last segment `/**`'],
+  ['/:petId/toys', 'has `:petId`, which matches only itself; one segment is written `{petId}`'],
+  ['/a{b}', 'has braces'],
+  ['/a//b', 'has an empty segment'],
+  ['/a b', 'percent-encode it'],
+  ['/{a}/{a}', 'uses the name {a} twice'],
+])('the pattern %s is refused with what is wrong', (path, message) => {
+  expect(faultOfPattern(path)).toContain(message);
+});
+
+test('GET /usage is known by its route, whatever its path is called', () => {
+  const router = routerFor([USAGE, { ...USAGE, path: '/other' }]);
+  expect(asksForUsage(router.match('/usage', 'GET') as Match)).toBe(true);
+  expect(asksForUsage(router.match('/other', 'GET') as Match)).toBe(false);
+  expect(asksForUsage(null)).toBe(false);
 });
 
 describe('a pattern lies within', () => {

@@ -117,7 +117,6 @@ describe('the circuit', () => {
 });
 
 describe('a ledger whose Redis', () => {
-  // Two deadlines one after the other are a second more than one: no stall of the machine looks like that.
   const TIMEOUT_MS = 1_000;
   const ask = { consumerId: 'a', allowance: allowance({ minute: 1_000 }), cost: 1, n: 1 };
   const ledgerOn = async (url: string) => {
@@ -134,15 +133,17 @@ describe('a ledger whose Redis', () => {
     const { ledger, circuit } = await ledgerOn(server.url);
     await ledger.decide([ask]);
     await server.pause();
-    const startedMs = performance.now();
+    const pass = holdTime();
     const calls = Array.from({ length: 20 }, () => ledger.decide([ask]).catch(({ code }) => code));
+    await pass(TIMEOUT_MS);
     expect(new Set(await Promise.all(calls))).toEqual(new Set(['store_unavailable']));
-    expect(performance.now() - startedMs).toBeLessThan(TIMEOUT_MS + 800);
-    const afterMs = performance.now();
+    // It is known to be away: no time passes for this one.
     await expect(ledger.decide([ask])).rejects.toMatchObject({ code: 'store_unavailable' });
-    expect(performance.now() - afterMs).toBeLessThan(TIMEOUT_MS - 200);
     await server.resume();
-    await eventually(() => circuit.state === 'present', { withinMs: 5_000 });
+    await eventually(async () => {
+      await pass(50);
+      return circuit.state === 'present';
+    });
     const [outcome] = await ledger.decide([ask]);
     expect(outcome?.admitted).toBe(1);
   });

@@ -13,6 +13,7 @@ import { ledgerContract } from '../contracts/ledger.ts';
 import { allowance } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
+import { LATE_MS } from '../support/room.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const DAY_MS = 86_400_000;
@@ -408,7 +409,7 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     await ledger.decide([ask('a', 1)]);
     const stalls = longestTurn();
     await eventually(() => expect(states).toEqual([expect.stringContaining('database is locked')]));
-    expect(stalls.end()).toBeLessThan(1_500);
+    expect(stalls.end()).toBeLessThan(LATE_MS);
     other.exec('ROLLBACK');
     await eventually(() => expect(states).toHaveLength(2));
     expect((await viewIn(folder).present('a', strict))?.state.windows.minute?.used).toBe(1);

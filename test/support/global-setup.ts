@@ -1,15 +1,22 @@
 import type { TestProject } from 'vitest/node';
+import { bundledProgram } from './bundled-program.ts';
 import { findSharedRedis } from './redis-finder.ts';
+import { ROOM } from './room.ts';
+import { SEED } from './sample.ts';
 
 /**
  * Runs once before the queued tests: finds a Redis (contract section 1, `npm test`), says in one line which, and tells
  * the workers. Without one, the tests that need none still run, and those that do fail with the same line.
  */
 export default async function globalSetup(project: TestProject): Promise<() => Promise<void>> {
-  const { shared, end } = await findSharedRedis(process.env);
+  const [{ shared, end }, program] = await Promise.all([findSharedRedis(process.env), bundledProgram()]);
+  // The workers inherit it.
+  process.env.TEST_PROGRAM = program;
   const line =
     shared.kind === 'none' ? shared.reason : `${shared.version} ${shared.origin}, ${withoutCredentials(shared.url)}`;
   console.log(`Redis for the tests: ${line}`);
+  console.log(`Samples of this run: TEST_SEED=${SEED}`);
+  console.log(`The tests lengthen their deadlines ${ROOM} times (TEST_ROOM).`);
   project.provide('sharedRedis', shared);
   return end;
 }

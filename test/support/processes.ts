@@ -10,6 +10,8 @@ export { temporaryFolder } from './temporary-folder.ts';
 /** The folder of this checkout. */
 export const ROOT = join(import.meta.dirname, '..', '..');
 
+const SOURCES = join(ROOT, 'bin', 'tollgate.js');
+
 const STOP_WITHIN_MS = 10_000 * ROOM;
 /** Many processes start at once on few cores: the usual four helper threads of V8 in each cost a fifth of a start more. */
 const FEW_THREADS = '--v8-pool-size=1';
@@ -65,7 +67,9 @@ export async function startTollgate(args: readonly string[], options: ProcessOpt
   const TOLLGATE_DATA = await temporaryFolder();
   const env = { TOLLGATE_DATA, ...options.env };
   const { openFiles } = options;
-  const command = [process.execPath, FEW_THREADS, join(ROOT, 'bin', 'tollgate.js'), ...args] as const;
+  // What NODE_OPTIONS loads before may replace modules of the sources, which the bundle does not have.
+  const tollgate = options.env?.NODE_OPTIONS === undefined ? (process.env.TEST_PROGRAM ?? SOURCES) : SOURCES;
+  const command = [process.execPath, FEW_THREADS, tollgate, ...args] as const;
   const [program, ...words] = openFiles === undefined ? command : ['prlimit', `--nofile=${openFiles}`, ...command];
   return startProcess(program!, words, { ...options, env });
 }

@@ -73,7 +73,7 @@ describe('a raw exchange', () => {
 
   test('gives what there is when the time is over', async () => {
     const { port } = await answering('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
-    const { responses, closed } = await rawExchange(port, GET, { until: 2, withinMs: 150 });
+    const { responses, closed } = await rawExchange(port, GET, { until: 2, forMs: 150 });
     expect(responses).toHaveLength(1);
     expect(closed).toBe(false);
   });

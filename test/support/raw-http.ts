@@ -1,5 +1,6 @@
 import { createConnection, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { eventually } from './conditions.ts';
 import { type ParsedResponse, readResponses } from './http-response.ts';
 import { ROOM } from './room.ts';
 
@@ -8,11 +9,13 @@ export type { ParsedResponse } from './http-response.ts';
 export interface ExchangeOptions {
   /**
    * When the exchange is over: after this many final answers (1xx do not count), or when the server has closed the
-   * connection. 1 unless told. In any case after `withinMs`, which is no error: look at what has arrived.
+   * connection. 1 unless told. In any case after `withinMs` or `forMs`, which is no error: look at what has arrived.
    */
   readonly until?: number | 'closed';
-  /** 3000 unless told. */
+  /** 3000 unless told, times {@link ROOM}: only an exchange that does not end by itself takes so long. */
   readonly withinMs?: number;
+  /** In place of `withinMs` for an exchange that is not expected to end: exactly so long. */
+  readonly forMs?: number;
   /** Methods of the requests in their order, to know answers to HEAD (no body). All GET unless told. */
   readonly methods?: readonly string[];
   /** Pause before each further part, for senders that are slow on purpose. Parts go out as separate segments anyway. */
@@ -34,16 +37,19 @@ export interface RawExchange {
   readonly reset: boolean;
 }
 
+/** Bytes to send; or a condition that the next ones wait for, of the answers so far: see `eventually`. */
+export type Part = string | Uint8Array | ((responses: readonly ParsedResponse[]) => unknown);
+
 /**
  * Sends bytes as they are on a TCP connection of their own, and reads what comes back strictly.
  * @throws BrokenMessage when the server sends anything that HTTP/1.1 does not allow; Error when it cannot be reached
  */
 export async function rawExchange(
   port: number,
-  bytes: string | Uint8Array | readonly (string | Uint8Array)[],
+  bytes: string | Uint8Array | readonly Part[],
   options: ExchangeOptions = {},
 ): Promise<RawExchange> {
-  const { until = 1, withinMs = 3_000 * ROOM, methods = [], host = '127.0.0.1' } = options;
+  const { until = 1, withinMs = 3_000, forMs = ROOM * withinMs, methods = [], host = '127.0.0.1' } = options;
   const socket = await connect(port, host);
   const received: Buffer[] = [];
   let closed = false;
@@ -70,9 +76,9 @@ export async function rawExchange(
     closed = true;
     over.resolve();
   });
-  const deadline = setTimeout(over.resolve, withinMs);
+  const deadline = setTimeout(over.resolve, forMs);
   try {
-    void send(socket, partsOf(bytes), options);
+    send(socket, partsOf(bytes), read, options).catch(over.reject);
     await over.promise;
     return { bytes: Buffer.concat(received), responses: read(), closed, reset };
   } finally {
@@ -81,18 +87,30 @@ export async function rawExchange(
   }
 }
 
-async function send(socket: Socket, parts: readonly Buffer[], options: ExchangeOptions): Promise<void> {
+async function send(
+  socket: Socket,
+  parts: readonly Part[],
+  read: () => readonly ParsedResponse[],
+  options: ExchangeOptions,
+): Promise<void> {
   for (const [index, part] of parts.entries()) {
+    if (typeof part === 'function') {
+      await eventually(() => !socket.writable || Boolean(part(read())));
+      continue;
+    }
     if (index > 0) await delay(options.pauseMs ?? 0);
     if (!socket.writable) return;
-    await new Promise<void>((resolve) => socket.write(part, () => resolve()));
+    await new Promise<void>((resolve) => socket.write(bytesOf(part), () => resolve()));
   }
   if (options.halfClose === true) socket.end();
 }
 
-function partsOf(bytes: string | Uint8Array | readonly (string | Uint8Array)[]): Buffer[] {
-  const parts = typeof bytes === 'string' || bytes instanceof Uint8Array ? [bytes] : bytes;
-  return parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'latin1') : Buffer.from(part)));
+function partsOf(bytes: string | Uint8Array | readonly Part[]): readonly Part[] {
+  return typeof bytes === 'string' || bytes instanceof Uint8Array ? [bytes] : bytes;
+}
+
+function bytesOf(part: string | Uint8Array): Buffer {
+  return typeof part === 'string' ? Buffer.from(part, 'latin1') : Buffer.from(part);
 }
 
 function connect(port: number, host: string): Promise<Socket> {

@@ -2,7 +2,7 @@ import { main } from '../../src/main.ts';
 
 /**
  * Runs a command without a process of its own, which would cost most of a second each time, on the store that `env`
- * names; TEST_TERMINAL makes its output a terminal, and TEST_INPUT is on its standard input.
+ * names; TEST_TERMINAL makes its output a terminal, of TEST_COLUMNS columns if that is set, and TEST_INPUT is on its standard input.
  */
 export async function runCommand(env: NodeJS.ProcessEnv, ...args: string[]) {
   let stdout = '';
@@ -17,6 +17,7 @@ export async function runCommand(env: NodeJS.ProcessEnv, ...args: string[]) {
     },
     hiddenInput: async () => env.TEST_INPUT ?? '',
     isTerminal: env.TEST_TERMINAL === 'yes',
+    ...(env.TEST_COLUMNS === undefined ? {} : { columns: Number(env.TEST_COLUMNS) }),
     ...(env.TEST_TERMINAL === 'yes' ? { question: async () => env.TEST_INPUT ?? '' } : {}),
   });
   return { code, stdout, stderr };

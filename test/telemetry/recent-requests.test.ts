@@ -170,6 +170,15 @@ describe('consumers near a limit', () => {
     clock.nowMs += 120_001;
     expect(near(recent)).toEqual([]);
   });
+
+  test('are kept as long as the longest window that they are near to', () => {
+    const { clock, recent } = recentAt();
+    const limits = [LIMIT, windowLimit('month', 12)];
+    recent.note(exchangeOf({ consumerId: 'both', limits, remaining: [0, 0] }));
+    recent.note(exchangeOf({ consumerId: 'minute', limits, remaining: [0, 6] }));
+    clock.nowMs += 120_001;
+    expect(near(recent)).toEqual([['both', 0]]);
+  });
 });
 
 describe('a tail', () => {

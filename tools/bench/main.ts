@@ -1,8 +1,11 @@
 import { cpus, release, totalmem } from 'node:os';
 import { Failure } from '../../src/failure.ts';
 import { runProgram } from '../../test/support/program.ts';
+import { TOLLGATE } from './contestants/tollgate.ts';
 import { expectedS, longestS } from './duration.ts';
 import { featureOf } from './features.ts';
+import { compared, readCosts, writeCosts } from './guard/costs.ts';
+import { measureCosts } from './guard/guard.ts';
 import { help, type Options, readOptions } from './options.ts';
 import { tables } from './report/table.ts';
 import type { Results, ScenarioResult } from './results.ts';
@@ -14,6 +17,7 @@ import { CACHE } from './world.ts';
 await runProgram({ readOptions, help, run: bench });
 
 async function bench(options: Options, interrupted: AbortSignal): Promise<0 | 1> {
+  if (options.guard !== null) return guard(options.guard, interrupted);
   const minutes = (seconds: number) => Math.ceil(seconds / 60);
   say(`about ${minutes(expectedS(options))} minutes, ${minutes(longestS(options))} at most; ${options.rounds} rounds`);
   const signal = AbortSignal.any([interrupted, AbortSignal.timeout(Math.ceil(longestS(options) * 1_000))]);
@@ -37,6 +41,14 @@ async function bench(options: Options, interrupted: AbortSignal): Promise<0 | 1>
     say(`Report: ${await writeReport(results)}`);
   }
   return 0;
+}
+
+async function guard(what: 'show' | 'write', signal: AbortSignal): Promise<0 | 1> {
+  const costs = await measureCosts({ program: TOLLGATE, signal, say });
+  const rows = compared(costs, await readCosts());
+  for (const { text } of rows) process.stdout.write(`${text}\n`);
+  if (what === 'write') await writeCosts(costs);
+  return what === 'write' || rows.every(({ isWithin }) => isWithin) ? 0 : 1;
 }
 
 function resultsOf(

@@ -12,18 +12,25 @@ export interface Options {
   readonly start: boolean;
   readonly only: readonly ContestantName[] | null;
   readonly against: string | null;
+  /** The gateway without what production switches on: no admin token, no scraper. */
+  readonly bare: boolean;
   readonly rounds: number;
   readonly seconds: number;
   readonly report: boolean;
+  /** Only counts bytes and system calls: `show`, or `write` them into guard/costs.json. */
+  readonly guard: 'show' | 'write' | null;
 }
 
 const OPTIONS = {
   scenario: { type: 'string', multiple: true },
   only: { type: 'string', multiple: true },
   against: { type: 'string' },
+  bare: { type: 'boolean' },
   rounds: { type: 'string' },
   seconds: { type: 'string' },
   report: { type: 'boolean' },
+  guard: { type: 'boolean' },
+  write: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
 } as const;
 
@@ -33,6 +40,8 @@ export function help(): string {
 
 Usage: npm run bench -- [options]
 
+  npm run bench -- --scenario admitted,banned --only tollgate,bare-node --rounds 3   takes two minutes, all of it 90.
+
 Options:
   --scenario NAME,…  ${[...SCENARIOS.map(({ name }) => name), START].join(', ')}. All of them, unless given.
   --only NAME,…      ${[...CONTESTANTS.keys()].filter((name) => featureOf(name) === undefined).join(', ')};
@@ -40,13 +49,17 @@ Options:
                      All of a scenario, unless given.
   --against FOLDER   Another checkout, its dependencies installed: its gateway is measured in turn with this one,
                      except in the scenario features.
+  --bare             Without an admin token and without a scraper of metrics. Production has both, and so has the bench.
   --rounds N         How often each contestant has its turn: 7, unless given.
   --seconds S        How long a turn lasts: 3, unless given.
   --report           Writes tools/bench/REPORT.md and its charts. With the scenario features alone, only the table of
                      features in it.
+  --guard            Measures nothing else: counts the bytes that the gateway allocates and the system calls that it makes for
+                     a request, which do not depend on the machine, beside the counts of the last change.
+  --write            With --guard: writes the counts into tools/bench/guard/costs.json.
   --help             Shows this text.
 
-Tools and peers that are not installed are fetched into node_modules/.cache; those that cannot be had are named.
+Tools and peers that are not installed are fetched from Debian's packages into node_modules/.cache; those that cannot be had are named.
 `;
 }
 
@@ -65,9 +78,11 @@ export function readOptions(args: readonly string[]): Options | null {
     start: names === null || names.includes(START),
     only,
     against: againstOf(values.against, values.report === true),
+    bare: bareOf(values.bare === true, values.report === true),
     rounds: numberOf('rounds', values.rounds, 7, 1_000),
     seconds: numberOf('seconds', values.seconds, 3, 600),
     report: values.report === true,
+    guard: guardOf(values.guard === true, values.write === true),
   };
 }
 
@@ -85,6 +100,16 @@ function againstOf(folder: string | undefined, report: boolean): string | null {
   if (!existsSync(join(folder, 'bin', 'tollgate.js')))
     throw wrong(`--against is '${folder}'; there is no bin/tollgate.js`);
   return resolve(folder);
+}
+
+function bareOf(isBare: boolean, report: boolean): boolean {
+  if (isBare && report) throw wrong('--bare leaves out what production switches on, and --report is about production');
+  return isBare;
+}
+
+function guardOf(isGuard: boolean, writes: boolean): Options['guard'] {
+  if (writes && !isGuard) throw wrong('--write belongs to --guard');
+  return isGuard ? (writes ? 'write' : 'show') : null;
 }
 
 function listOf(option: string, given: readonly string[] | undefined, known: readonly string[]): string[] | null {

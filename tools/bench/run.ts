@@ -16,6 +16,8 @@ export interface Plan extends Means {
   readonly only: readonly ContestantName[] | null;
   /** Another checkout whose gateway is measured beside this one; null: none. */
   readonly against: string | null;
+  /** Without what production switches on. */
+  readonly bare: boolean;
   readonly say: (line: string) => void;
 }
 
@@ -40,7 +42,7 @@ export const WARM_UP_S = 6;
  * Broken off, it returns what there is.
  */
 export async function runScenario(scenario: Scenario, plan: Plan): Promise<ScenarioResult> {
-  const world = await openWorld(scenario);
+  const world = await openWorld(scenario, plan.bare);
   try {
     const { taking, missing } = await startAll(world, plan);
     const redisOfOurs = taking.find(({ contestant }) => contestant.name === 'tollgate')?.running.redis;

@@ -6,7 +6,7 @@ export type ContestantName =
   | 'tollgate'
   | 'tollgate-2-workers'
   | 'tollgate-before'
-  | 'tollgate-console'
+  | 'tollgate-bare'
   | 'tollgate-watched'
   | 'nginx-lua'
   | 'nginx-lua-2-workers'
@@ -48,6 +48,8 @@ export interface Beside {
 /** The scenario whose contestants are gateways with one feature each. */
 export const FEATURES_NAME = 'features';
 
+/** The connections of the scenarios that are measured at several. */
+const CONNECTIONS = [8, 32, 128] as const;
 const GATEWAYS = ['tollgate', 'nginx-lua', 'haproxy', 'nginx', 'caddy', 'fastify', 'http-proxy-3'] as const;
 const LIMITERS = ['tollgate', 'bare-node', 'nginx-lua', 'haproxy', 'fastify', 'http-proxy-3'] as const;
 const CHECKERS = ['tollgate', 'bare-node', 'nginx-lua', 'haproxy', 'caddy', 'fastify', 'http-proxy-3'] as const;
@@ -59,12 +61,12 @@ const AT_32 = { connections: 32, fixedRate: false } as const;
 const AT_64 = { connections: 64, fixedRate: false } as const;
 
 export const SCENARIOS: readonly Scenario[] = [
-  {
-    name: 'admitted-get',
+  ...atEach({
+    name: 'admitted',
     title: 'Admitted GET, 284 bytes of JSON',
     contestants: [...GATEWAYS, 'bare-node'],
     ...{ ...GET, ...ONE_KEY, connections: 32, fixedRate: true },
-  },
+  }),
   {
     name: 'admitted-post',
     title: 'Admitted POST of 1 KiB',
@@ -79,37 +81,41 @@ export const SCENARIOS: readonly Scenario[] = [
     ...{ ...ONE_KEY, connections: 32, fixedRate: true },
     ...{ method: 'GET', path: '/v1/large', bodyBytes: 0 },
   },
-  {
-    name: 'refused-banned',
-    title: 'Refused: a banned key goes on',
+  ...atEach({
+    name: 'banned',
+    title: 'Refused: a banned key continues',
     contestants: LIMITERS,
     ...{ ...GET, ...AT_32, keyKind: 'banned', keys: 1, draw: 'turns' },
-  },
-  {
-    name: 'refused',
+  }),
+  ...atEach({
+    name: 'spent',
     title: 'Refused: a spent key of a plan without bans',
     contestants: LIMITERS,
     ...{ ...GET, ...AT_32, keyKind: 'spent', keys: 1, draw: 'turns' },
-  },
-  {
-    name: 'bad-key',
-    title: 'Made-up keys, each another (wrong checksum)',
-    contestants: CHECKERS,
-    ...{ ...GET, ...AT_32, keyKind: 'made-up', keys: 100_000, draw: 'turns' },
-  },
-  {
-    name: 'bad-key-unknown',
+  }),
+  ...atEach({
+    name: 'unknown-key',
     title: 'Unknown keys, each another (right checksum)',
     contestants: CHECKERS,
     ...{ ...GET, ...AT_32, keyKind: 'unknown', keys: 100_000, draw: 'turns' },
+  }),
+  {
+    name: 'made-up-key',
+    title: 'Made-up keys, each another (wrong checksum)',
+    contestants: CHECKERS,
+    ...{ ...GET, ...AT_32, keyKind: 'made-up', keys: 100_000, draw: 'turns' },
   },
   keys(1, 'turns'),
   keys(1_000, 'turns'),
   keys(1_000_000, 'uniform'),
   keys(1_000_000, 'zipf'),
-  connections(8),
-  connections(64),
-  connections(512),
+  {
+    name: 'connections-512',
+    title: '512 connections',
+    contestants: ['tollgate', 'nginx-lua', 'fastify'],
+    beside: { title: '64 connections', connections: 64 },
+    ...{ ...GET, ...ONE_KEY, connections: 512, fixedRate: false },
+  },
   {
     name: 'workers-2',
     title: 'Admitted GET, two workers',
@@ -119,8 +125,8 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     name: 'console',
-    title: 'Admitted GET, with an admin token, and while somebody watches the screen Now',
-    contestants: ['tollgate', 'tollgate-console', 'tollgate-watched'],
+    title: 'Admitted GET, without an admin token, with one, and while somebody watches the screen Now',
+    contestants: ['tollgate', 'tollgate-bare', 'tollgate-watched'],
     ...{ ...GET, ...ONE_KEY, connections: 32, fixedRate: true },
   },
   {
@@ -140,6 +146,17 @@ export function expectationOf({ keyKind }: Pick<Scenario, 'keyKind'>): 'admitted
   return keyKind === 'good' ? 'admitted' : 'refused';
 }
 
+/** A scenario, and the same at fewer and at more connections: there only the gateway and node:http, which is its measure. */
+function atEach(scenario: Scenario): Scenario[] {
+  return CONNECTIONS.map((connections) => {
+    if (connections === scenario.connections) return scenario;
+    const { name, title } = scenario;
+    const contestants = ['tollgate', 'bare-node'] as const;
+    const own = { name: `${name}-${connections}`, title: `${title}, ${connections} connections` };
+    return { ...scenario, ...own, contestants, connections, fixedRate: false };
+  });
+}
+
 function keys(count: number, draw: Draw): Scenario {
   const name = `keys-${count}${draw === 'zipf' ? '-zipf' : ''}`;
   const how = { turns: 'in turn', uniform: 'each as likely as another', zipf: 'few of them most of the time (Zipf)' }[
@@ -150,12 +167,4 @@ function keys(count: number, draw: Draw): Scenario {
   // What is remembered has its bounds at 100,000 keys: until they are reached memory grows.
   const more = count > 100_000 ? { ...beside, warmUpS: 20 } : beside;
   return { name, title, contestants: SHARERS, ...GET, ...AT_64, keyKind: 'good', keys: count, draw, ...more };
-}
-
-function connections(count: number): Scenario {
-  const name = `connections-${count}`;
-  const contestants = ['tollgate', 'nginx-lua', 'fastify'] as const;
-  const beside = count > 64 ? { beside: { title: '64 connections', connections: 64 } } : {};
-  const how = { connections: count, fixedRate: false, ...beside };
-  return { name, title: `${count} connections`, contestants, ...GET, ...ONE_KEY, ...how };
 }

@@ -15,8 +15,8 @@ const GIVEN_UP_AFTER_MS = 20_000;
 const POLL_MS = 2;
 
 /** Starts the gateway again and again. The first start, which may fill Node's compile cache, does not count. */
-export async function measureStart({ rounds, signal, say }: Plan): Promise<StartResult> {
-  const world = await openWorld(SCENARIOS[0]!);
+export async function measureStart({ rounds, bare, signal, say }: Plan): Promise<StartResult> {
+  const world = await openWorld(SCENARIOS[0]!, bare);
   try {
     const ready: number[] = [];
     const idle: number[] = [];
@@ -37,8 +37,8 @@ export async function measureStart({ rounds, signal, say }: Plan): Promise<Start
 async function startOnce(world: World, redisPort: number): Promise<{ readyMs: number; rssBytes: number }> {
   const [port, adminPort] = [await freePort(), await freePort()];
   const redisUrl = `redis://127.0.0.1:${redisPort}`;
-  const { folder, upstreamPort } = world;
-  const env = await writeSettings(folder, { upstreamPort, port, adminPort, redisUrl, workers: 1 });
+  const { folder, upstreamPort, isBare } = world;
+  const env = await writeSettings(folder, { upstreamPort, port, adminPort, redisUrl, workers: 1, isBare });
   const startedAtMs = performance.now();
   const gateway = startProcess({
     name: 'tollgate-start',

@@ -6,10 +6,10 @@ import { LIMITS, type World } from './world.ts';
 
 const FIELDS = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'];
 /** Enough for every limit of failed authentications, and for a ban. */
-const UNTIL_STEADY = 50;
+export const UNTIL_STEADY = 50;
 const UNKNOWN_KEY = 'tg_live_0000000000000000000000000000000000000000000000';
 
-const GET = requestOf({ method: 'GET', path: '/v1/pets', bodyBytes: 0 });
+export const GET = requestOf({ method: 'GET', path: '/v1/pets', bodyBytes: 0 });
 
 type Verified = Pick<Contestant, 'claims' | 'load' | 'proof'>;
 type Tried = Pick<World, 'scenario' | 'keys'>;
@@ -64,7 +64,7 @@ export async function steadyAnswer(
   }
 }
 
-async function verifyAdmitted(ask: Ask, { limits }: Claims, { keys, scenario }: Tried): Promise<void> {
+async function verifyAdmitted(ask: Asker, { limits }: Claims, { keys, scenario }: Tried): Promise<void> {
   const get = await ask(GET, keys.good[0]!);
   expectStatus('an admitted GET', get, 200);
   if (get.body.length !== 284) throw new Error(`an admitted GET was answered with ${get.body.length} bytes, not 284`);
@@ -109,12 +109,13 @@ function expectStatus(what: string, { status, body }: Answer, expected: number):
   throw new Error(`${what} was answered with ${status}, not ${expected}: ${body.slice(0, 60)}`);
 }
 
-interface Ask {
+export interface Asker {
   (request: LoadRequest, key: string): Promise<Answer>;
   end(): void;
 }
 
-function asker(port: number): Ask {
+/** Asks one request after the other, on one connection. */
+export function asker(port: number): Asker {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const ask = (keyless: LoadRequest, key: string) =>
     new Promise<Answer>((resolve, reject) => {

@@ -44,6 +44,8 @@ export const LIMITS: Readonly<Record<'good' | 'tiny' | 'spent' | 'banned', KeyLi
 /** Where a scenario takes place: everything on 127.0.0.1, everything ended by `close`. */
 export interface World {
   readonly scenario: Scenario;
+  /** Whether the gateways run without what production switches on. */
+  readonly isBare: boolean;
   readonly folder: string;
   readonly upstreamPort: number;
   readonly keys: KeySet;
@@ -59,7 +61,7 @@ export interface World {
 }
 
 /** @throws Error where Redis or the upstream does not come up */
-export async function openWorld(scenario: Scenario): Promise<World> {
+export async function openWorld(scenario: Scenario, isBare: boolean): Promise<World> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-bench-'));
   // Should this process be killed, nobody else removes it.
   const release = whenWeAreGone('sleep 1; rm -rf -- "$1"', [folder]);
@@ -89,7 +91,7 @@ export async function openWorld(scenario: Scenario): Promise<World> {
     };
     const atEnd = (ending: Ending) => void endings.push(ending);
     const files = { tokensFile, oneTokenFile, spentTokenFile };
-    return { scenario, folder, upstreamPort, keys, ...files, redis, atEnd, close };
+    return { scenario, isBare, folder, upstreamPort, keys, ...files, redis, atEnd, close };
   } catch (error) {
     await close();
     throw error;
@@ -101,7 +103,8 @@ function newKeys(count: number): KeySet {
   return { good, tiny: newSecret(), spent: newSecret(), banned: newSecret() };
 }
 
-function newSecret(): string {
+/** A key that nobody has. */
+export function newSecret(): string {
   return mint(pooledRandom);
 }
 

@@ -68,7 +68,7 @@ from. The API is plain HTTP and the token opens everything: keep the port on loo
 
 \`\`\`sh
 curl -X POST http://127.0.0.1:9090/admin/keys -H "Authorization: Bearer $ADMIN_TOKEN" \\
-  -H 'Content-Type: application/json' -H "Idempotency-Key: $(uuidgen)" \\
+  -H 'Content-Type: application/json' -H "Idempotency-Key: $(openssl rand -hex 16)" \\
   -d '{"plan":"pro","name":"Example","limits":{"minute":500},"expiresAt":"90d"}'
 \`\`\``;
 

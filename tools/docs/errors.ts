@@ -61,8 +61,11 @@ const ERRORS: Readonly<Record<ErrorCode, ErrorPage>> = {
     ),
   },
   missing_api_key: {
-    when: 'The request has no credentials, or credentials of another scheme than Bearer.',
-    remedy: 'Send the key as `Authorization: Bearer <API_KEY>`.',
+    when:
+      'The request has no credentials, or credentials of another scheme than Bearer. If it has a key where other gateways read one, ' +
+      'the message names that place: `X-API-Key` is not read here; send the key as … The places are `X-API-Key`, `X-ApiKey`, `API-Key`, ' +
+      '`ApiKey`, `X-Auth-Token`, `X-Access-Token`, `?api_key=`, `?api-key=`, `?apikey=`, `?access_token=` and `Authorization` without `Bearer`.',
+    remedy: 'Send the key as `Authorization: Bearer <API_KEY>`, or in a place that `keys.from` of gateway.yaml names.',
     counted: 'no; it costs one failed authentication of the address',
     example: errors.unauthorized('missing_api_key'),
   },

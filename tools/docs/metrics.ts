@@ -26,6 +26,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   'tollgate_acme_orders_total outcome': '`issued` or `failed`.',
   'tollgate_reloads_total outcome':
     '`loaded`, or `refused` because of a fault or because a plan that live keys use is missing.',
+  'tollgate_settings_refused file': '`settings` (gateway.yaml) or `plans` (plans.yaml).',
   'tollgate_upstream_retries_total outcome':
     '`answered` (with a response that is no failure), `failed`, `abandoned` (the client left), `over_budget` (an attempt failed and was not retried, because the retries to this upstream are used up)',
   'tollgate_websockets_total outcome':

@@ -136,17 +136,21 @@ async function writeSettings(folder: string, { listen = {}, upstreams, routes, m
 
 /** As `tollgate keys create` does, without a process for each. */
 function makeCallers(env: NodeJS.ProcessEnv, count: number): Promise<Caller[]> {
-  return withStore(env, async ({ keys, plans, peppers }) => {
-    const callers: Caller[] = [];
-    for (let i = 0; i < count; i++) {
-      const wishes = { plan: 'endless', name: null, owner: null, limits: {}, expiresAtMs: null };
-      const given = { plans: plans.plans, pepper: peppers[0]!, random: randomBytes, nowMs: Date.now() };
-      const { key, secret } = newKey(wishes, given);
-      await keys.create(key);
-      callers.push({ id: key.id, key: secret });
-    }
-    return callers;
-  });
+  return withStore(
+    env,
+    async ({ keys, plans, peppers }) => {
+      const callers: Caller[] = [];
+      for (let i = 0; i < count; i++) {
+        const wishes = { plan: 'endless', name: null, owner: null, limits: {}, expiresAtMs: null };
+        const given = { plans: plans.plans, pepper: peppers[0]!, random: randomBytes, nowMs: Date.now() };
+        const { key, secret } = newKey(wishes, given);
+        await keys.create(key);
+        callers.push({ id: key.id, key: secret });
+      }
+      return callers;
+    },
+    { missingStore: 'make' },
+  );
 }
 
 function watchLog(lines: AsyncIterable<string>) {

@@ -38,7 +38,7 @@ export async function buildBinary(file: string): Promise<void> {
       useVfs: true,
       disableExperimentalSEAWarning: true,
       // Attack: SIGUSR1 starts Node's debugger, which lets whatever reaches its port run code as the gateway.
-      execArgv: ['--disable-sigusr1'],
+      execArgv: ['--disable-sigusr1', '--max-semi-space-size=8'],
       assets: Object.fromEntries(files.map(([name, path]) => [name!.split(sep).join('/'), path])),
     };
     const written = join(folder, 'sea.json');

@@ -1,11 +1,15 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
 import { ROOT } from '../docs/root.ts';
 
 /** Files beside the compiled ones, as they lie in the repository. */
-const ALSO = ['LICENSE', 'README.md', 'CHANGELOG.md', 'plans.yaml', 'config/gateway.yaml'] as const;
+const ALSO = [
+  ...['LICENSE', 'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'plans.yaml', 'config/gateway.yaml'],
+  // The documents, which the README and messages name, without their pictures, which are larger than all the rest.
+  ...globSync('docs/{,guides/,reference/,operate/,internals/}*.md', { cwd: ROOT }),
+];
 const SCHEMAS = ['config/gateway.schema.json', 'config/plans.schema.json', 'config/keys.schema.json'] as const;
 /** The page of the console goes as it is: the gateway removes its types when it serves it, in a clone as in the package. */
 const PAGE = join('src', 'admin', 'console', 'page');
@@ -39,7 +43,8 @@ function publishedManifest() {
       '.': { types: './src/library.d.ts', default: './src/library.js' },
       './package.json': './package.json',
     },
-    files: ['bin', 'src', 'config', 'plans.yaml', 'CHANGELOG.md'],
+    files: ['bin', 'src', 'config', 'docs', 'plans.yaml', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'],
+    keywords: ['api-gateway', 'rate-limiting', 'quota', 'api-keys', 'reverse-proxy'],
     dependencies,
   };
 }

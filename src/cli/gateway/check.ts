@@ -11,7 +11,8 @@ export const gatewayCheck: Command = {
   name: 'gateway check',
   about:
     'Checks all settings as a start of the gateway does, and starts nothing: gateway.yaml, plans.yaml, the environment, and the ' +
-    'certificates, keys and admin tokens that they name. Tells every fault.',
+    'certificates, keys and admin tokens that they name. Reports every fault ' +
+    'of both files and the environment, and once gateway.yaml and the environment have none, those of the files that they name.',
   positionals: ['[FILE]'],
   environment: OF_GATEWAY,
   options: {

@@ -75,7 +75,10 @@ export const keysApply: Command = {
     if (options['exit-code'] === true && !isDry) throw new Failure('bad_usage', '--exit-code needs --dry-run.');
     const env = await storeIn(terminal.env, words);
     const secrets = await secretsIn(words);
-    const { keysFile, plan } = await withStore(env, (store) => planned(file, store, words), { warn: terminal.error });
+    const { keysFile, plan } = await withStore(env, (store) => planned(file, store, words), {
+      missingStore: 'empty',
+      warn: terminal.error,
+    });
     await prepareFolder(secrets, plan, isDry);
     if (isDry) {
       report(plan, [], file, words, terminal);
@@ -90,6 +93,7 @@ export const keysApply: Command = {
     // The store is opened for writing only now: an unchanged file writes nothing.
     return withStore(env, (store) => apply({ file, keysFile, plan, secrets }, store, words, terminal), {
       makesSecrets: makesKeys,
+      missingStore: makesKeys ? 'make' : 'empty',
       warn: () => {},
     });
   },

@@ -165,10 +165,12 @@ export const keysRestore: Command = {
         env,
         async ({ peppers }) => refuseOtherPeppers(backup, { peppers, file: own?.file ?? null }, warn),
         {
+          missingStore: 'empty',
           warn: () => {},
         },
       );
-      const options = { makesSecrets: words.options['dry-run'] !== true, warn };
+      const isDry = words.options['dry-run'] === true;
+      const options = { makesSecrets: !isDry, missingStore: isDry ? 'empty' : 'make', warn } as const;
       return await withStore(env, (store) => restore(backup, store, words, terminal), options);
     } finally {
       await handle.close();

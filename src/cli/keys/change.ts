@@ -1,5 +1,6 @@
 import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
 import { keyStateOf } from '../../operations/audit-trail.ts';
 import type { KeyEdits } from '../../operations/key-changes.ts';
@@ -146,11 +147,27 @@ export const keysRevoke: Command = {
   about: 'Ends an API key and all its secrets for good. Running gateways refuse it within a second.',
   positionals: ['KEY_ID'],
   environment: OF_STORE,
-  examples: ['tollgate keys revoke KEY_ID'],
-  options: { json: { type: 'boolean', about: 'Prints the key as `keys list` does, with revokedAt.' } },
+  examples: ['tollgate keys revoke KEY_ID', 'tollgate keys revoke KEY_ID --yes'],
+  options: {
+    yes: { type: 'boolean', short: 'y', about: 'Revokes without asking. Only on a terminal the command asks first.' },
+    json: { type: 'boolean', about: 'Prints the key as `keys list` does, with revokedAt.' },
+  },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
+    const question = options.yes === true ? null : (terminal.question ?? null);
     const work = async (store: OpenStore): Promise<ExitCode> => {
+      if (question !== null) {
+        const key = await store.keys.get(id);
+        // Nothing is asked about a key that does not exist or was revoked before.
+        if (key !== null && key.revokedAtMs === null) {
+          const usedOn = await operationsOn(store).lastUsedOn(id);
+          const lastUse = usedOn === null ? 'no use on record' : `last used ${usedOn}`;
+          if (!(await isConfirmed('Revoke', key, lastUse, question))) {
+            terminal.error('Nothing was revoked.\n');
+            return 1;
+          }
+        }
+      }
       const { before, key, durability } = await recorded(store, {
         action: 'key.revoke',
         target: id,
@@ -194,7 +211,7 @@ export const keysDelete: Command = {
       if (options.yes !== true) {
         const key = await store.keys.get(id);
         // Nothing is asked about a key that does not exist or was deleted before.
-        if (key !== null && !(await isConfirmed(key, question!))) {
+        if (key !== null && !(await isConfirmed('Delete', key, null, question!))) {
           terminal.error('Nothing was deleted.\n');
           return 1;
         }
@@ -223,11 +240,19 @@ export const keysDelete: Command = {
   },
 };
 
+/** @param lastUse when it was used last, in words; null if that does not matter */
 async function isConfirmed(
-  { id, plan, name }: StoredKey,
+  verb: 'Revoke' | 'Delete',
+  { id, plan, name, owner }: StoredKey,
+  lastUse: string | null,
   question: (text: string) => Promise<string | null>,
 ): Promise<boolean> {
-  const named = name === null ? '' : `, "${name}"`;
-  const answer = await question(`Delete ${id} (plan ${plan}${named}) for good? It cannot be had back. [y/N] `);
+  const facts = [
+    `plan ${plan}`,
+    ...(name === null ? [] : [`"${escapedText(name)}"`]),
+    ...(owner === null ? [] : [`of ${escapedText(owner)}`]),
+    ...(lastUse === null ? [] : [lastUse]),
+  ];
+  const answer = await question(`${verb} ${id} (${facts.join(', ')}) for good? This cannot be undone. [y/N] `);
   return /^\s*y(es)?\s*$/i.test(answer ?? '');
 }

@@ -76,7 +76,7 @@ export const keysCreate: Command = {
         }
         return exitCodeOf(durability, terminal);
       },
-      { makesSecrets: true },
+      { makesSecrets: true, missingStore: 'make' },
     );
   },
 };

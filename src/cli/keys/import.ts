@@ -80,7 +80,7 @@ export const keysImport: Command = {
         }
         return report.print();
       },
-      { makesSecrets: options['dry-run'] !== true },
+      options['dry-run'] === true ? { missingStore: 'empty' } : { makesSecrets: true, missingStore: 'make' },
     );
   },
 };

@@ -8,7 +8,7 @@ import { momentText } from '../../io/time-text.ts';
 import { type KeyReport, keyReport, timeOf, type WholeKeyReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
 import { withStore } from '../../serve/open-store.ts';
-import { operationsOn } from '../operations.ts';
+import { operationsOn, withMeantKeys } from '../operations.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
@@ -145,7 +145,7 @@ export const keysShow: Command = {
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const key = await operationsOn(store).show(id);
+      const key = await withMeantKeys(store, id, (operations) => operations.show(id));
       const nowMs = Date.now();
       if (options.json === true) terminal.out(json(shownKey(key, store.plans, nowMs)));
       else terminal.out(keyText(key, store.plans, nowMs, terminal));

@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isOwnForm } from '../../identify/api-key.ts';
 import type { Style } from '../../io/terminal-text.ts';
+import { visible } from '../../operations/input-values.ts';
 import { meantBy } from './did-you-mean.ts';
 import { VARIABLES, type Variable } from './variables.ts';
 
@@ -91,10 +92,11 @@ export function runParsed(command: Command, words: Words, terminal: Terminal): P
  */
 export function parseWords(command: Command, args: readonly string[]): Words {
   const help = `See \`tollgate ${command.name} --help\`.`;
+  const joined = withJoinedValues(command, args);
   let parsed: ReturnType<typeof parseArgs>;
   try {
     parsed = parseArgs({
-      args: [...args],
+      args: joined,
       options: Object.fromEntries(
         Object.entries(optionsOf(command)).map(([name, { type, multiple, short }]) => [
           name,
@@ -123,6 +125,41 @@ export function parseWords(command: Command, args: readonly string[]): Words {
     options: parsed.values as Words['options'],
     positionals: parsed.positionals,
   };
+}
+
+const NEGATIVE = /^-[0-9]/;
+
+/**
+ * The arguments with each value that is a negative number joined to its option, as `--amount=-500`: parseArgs takes the value for an
+ * option, and the command itself says best which numbers it takes.
+ * @throws Failure `bad_usage` for an option whose value is missing, or begins with `-` otherwise
+ */
+function withJoinedValues(command: Command, args: readonly string[]): string[] {
+  const options = optionsOf(command);
+  const joined: string[] = [];
+  for (let i = 0; i < args.length; i++) {
+    const word = args[i]!;
+    if (word === '--') return [...joined, ...args.slice(i)];
+    const name = word.startsWith('--') ? word.slice(2) : '';
+    const isWithValue = Object.hasOwn(options, name) && options[name]!.type === 'string';
+    const next = args[i + 1];
+    if (!isWithValue || (next !== undefined && !/^-./.test(next))) {
+      joined.push(word);
+      // What follows is the value, whatever it looks like.
+      if (isWithValue && next !== undefined) joined.push(args[++i]!);
+      continue;
+    }
+    if (next === undefined || !NEGATIVE.test(next)) {
+      const value = options[name]!.value ?? 'VALUE';
+      const follows = next === undefined ? 'nothing follows' : `${visible(next)} follows`;
+      const remedy = next === undefined ? '' : ` A value that begins with - is written as --${name}=-….`;
+      const help = `See \`tollgate ${command.name} --help\`.`;
+      throw new Failure('bad_usage', `--${name} needs a value, ${value}, but ${follows}.${remedy} ${help}`);
+    }
+    joined.push(`${word}=${next}`);
+    i++;
+  }
+  return joined;
 }
 
 /** The variables that a command obeys. NO_COLOR is for those that print more than a text of their own: tables, states, warnings. */

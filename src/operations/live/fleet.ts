@@ -584,7 +584,7 @@ function reportText({ facts, seen }: LocalAnswer, clock: number): string {
     const text = JSON.stringify(make());
     if (Buffer.byteLength(text) <= LARGEST_REPORT) return text;
   }
-  return JSON.stringify({ clock, facts: { ...facts, outage, upstreams: [] }, traffic: [0, []], near: [] });
+  return JSON.stringify({ clock, facts: { ...facts, outage, faults: [], upstreams: [] }, traffic: [0, []], near: [] });
 }
 
 function withoutUsable(upstreams: GatewayFacts['upstreams']): GatewayFacts['upstreams'] {

@@ -37,6 +37,8 @@ const FACTS = z.object({
   store: z.enum(['embedded', 'present', 'away', 'never_reached']),
   outage: z.object({ reason: text, lastsMs: count }).nullable(),
   settings: z.enum(['in_force', 'refused']),
+  // A gateway of an earlier version does not say them.
+  faults: z.array(text).default([]),
   versions: z.object({ settings: text, plans: text }),
   certificate: z.object({ expiresAt: time }).nullable(),
   memory: z.enum(['enough', 'short']),

@@ -1,8 +1,8 @@
-import type { HistoryStore } from '../../admit/refusals.ts';
+import type { HistoryStore, RefusedConsumer } from '../../admit/refusals.ts';
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
 import type { WindowName } from '../../admit/windows.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
-import { allowanceFor, isLive, type RefusedSources } from '../refused-now.ts';
+import { allowanceFor, isLive, presentRefusal, type RefusedSources } from '../refused-now.ts';
 import type { NearCandidate } from './shapes.ts';
 
 /** A key, or a caller with tokens, that has at most a tenth of a window left, or less than its last request cost. */
@@ -40,23 +40,31 @@ export async function nearLimits(
   most: number,
 ): Promise<readonly NearReport[]> {
   if (candidates.length === 0) return [];
-  const refused = new Set((await sources.history.refusedNow()).map(({ consumerId }) => consumerId));
-  const asked = candidates.filter(({ id }) => !refused.has(id)).slice(0, MOST_LOOKED_AT);
+  const refused = new Map((await sources.history.refusedNow()).map((entry) => [entry.consumerId, entry]));
+  // Most of those with a refusal are refused still, and many of them must not crowd out the others.
+  const byRefusal = candidates.toSorted((a, b) => Number(refused.has(a.id)) - Number(refused.has(b.id)));
+  const asked = byRefusal.slice(0, MOST_LOOKED_AT);
   const found: NearReport[] = [];
   for (let from = 0; from < asked.length && found.length < most; from += READ_AT_ONCE) {
     const some = asked.slice(from, from + READ_AT_ONCE);
-    found.push(...(await Promise.all(some.map((one) => nearReport(one, sources)))).flat());
+    found.push(...(await Promise.all(some.map((one) => nearReport(one, refused.get(one.id), sources)))).flat());
   }
   return found.sort((a, b) => a.remaining / a.limit - b.remaining / b.limit).slice(0, most);
 }
 
-async function nearReport({ id, plan: named, cost }: NearCandidate, sources: NearSources): Promise<NearReport[]> {
+/** @param entry its last refusal; undefined if the index has none. By now another window may be the one that it is near to. */
+async function nearReport(
+  { id, plan: named, cost }: NearCandidate,
+  entry: RefusedConsumer | undefined,
+  sources: NearSources,
+): Promise<NearReport[]> {
   const key = isTokenHolder(id) ? null : await sources.keys.get(id);
   if (!isTokenHolder(id) && !isLive(key, sources.nowMs)) return [];
   const { name, owner, plan } = key ?? { name: null, owner: null, plan: named };
   const allowance = allowanceFor(plan, key, sources.plans);
   const outcome = allowance === null ? null : await sources.ledger.present(id, allowance);
   if (outcome === null) return [];
+  if (entry !== undefined && presentRefusal(outcome, allowance!, entry.cost) !== null) return [];
   const { windows, ban } = usageReport(id, allowance!, outcome, null);
   if (ban !== null) return [];
   let nearest: NearReport | null = null;

@@ -76,10 +76,10 @@ export interface TailBatch {
 export interface NearCandidate {
   readonly id: string;
   readonly plan: string;
-  /** The window with the smallest share left. */
+  /** The longest of the windows that it is near to. */
   readonly window: WindowName;
   readonly cost: number;
-  /** The share of the limit that was left, from 0. */
+  /** The smallest share of a limit that was left, from 0. */
   readonly share: number;
   /** Unix milliseconds. */
   readonly atMs: number;
@@ -237,6 +237,8 @@ export interface GatewayFacts {
   readonly store: 'embedded' | 'present' | 'away' | 'never_reached';
   readonly outage: { readonly reason: string; readonly lastsMs: number } | null;
   readonly settings: 'in_force' | 'refused';
+  /** Why files are refused: the first faults, each with its file and line. */
+  readonly faults: readonly string[];
   readonly versions: { readonly settings: string; readonly plans: string };
   readonly certificate: { readonly expiresAt: string } | null;
   readonly memory: 'enough' | 'short';

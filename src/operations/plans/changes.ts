@@ -19,6 +19,14 @@ export interface PlansChange {
   readonly breaks: boolean;
 }
 
+/** The difference in words: `starter minute 10 → 6`, `plan pro added`. */
+export function changeText({ plan, what, change, from, to }: PlansChange): string {
+  if (what === 'plan') return `plan ${plan} ${change}`;
+  const name = `${plan === null ? '' : `${plan} `}${what.replace(/^limits\./, '')}`;
+  if (from === null) return `${name} ${to} added`;
+  return to === null ? `${name} ${from} removed` : `${name} ${from} → ${to}`;
+}
+
 /** True if a running gateway would refuse the change: live keys use a plan that is removed and not named in `removed`. */
 export function isRefused({ plan, what, change, keys }: PlansChange, { removed }: Plans): boolean {
   return what === 'plan' && change === 'removed' && keys !== null && keys > 0 && !removed.includes(plan!);

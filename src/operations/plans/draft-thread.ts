@@ -6,7 +6,7 @@ import { faultOfText } from '../../config/read-file.ts';
 import type { RecentRecord, RecentRequest } from '../../simulate/recent-record.ts';
 import { visible } from '../input-values.ts';
 import { faultsOfLostPlans, type LiveKeysByPlan } from '../plans-in-use.ts';
-import { changesBetween, type PlansChange } from './changes.ts';
+import { changesBetween, changeText, type PlansChange } from './changes.ts';
 import { patchOf } from './patch.ts';
 import { RecordedRequests, type Simulation, simulate } from './simulation.ts';
 import { type PlacedPlans, type PricedRoute, warningsAgainst, warningsOf } from './warnings.ts';
@@ -25,7 +25,7 @@ export type Task = { readonly body: Uint8Array; readonly file: string } & (
       readonly path: string;
     }
   | { readonly kind: 'simulate'; readonly inForce: Plans }
-  | { readonly kind: 'sound' }
+  | { readonly kind: 'sound'; readonly inForce: Plans }
 );
 
 interface Users {
@@ -56,6 +56,8 @@ export interface Results {
       readonly text: string;
       readonly plans: ReadonlySet<string>;
       readonly removed: readonly string[];
+      /** The differences from the plans in force, in words; the first `MOST_SHOWN`. */
+      readonly changes: readonly string[];
     } | null;
   };
 }
@@ -141,7 +143,9 @@ class DraftThread {
     if (task.kind === 'sound') {
       if ('faults' in draft) return { ...shown(draft), sound: null };
       const { plans, removed } = draft.value;
-      return { ...shown(draft), sound: { text, plans: new Set(plans.keys()), removed } };
+      const differences = changesBetween(this.#withPlans(task.inForce), draft.value, null);
+      const changes = differences.slice(0, MOST_SHOWN).map(changeText);
+      return { ...shown(draft), sound: { text, plans: new Set(plans.keys()), removed, changes } };
     }
     if (task.kind === 'simulate') return this.#simulate(task, body.members, draft);
     if (task.kind === 'check') {

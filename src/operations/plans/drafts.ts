@@ -80,7 +80,8 @@ export class PlanDrafts {
 
   /** Finds the faults of a draft that is to be written, and returns its text. @param body `{text}` as JSON */
   sound(body: Uint8Array): Promise<Outcome<Results['sound']>> {
-    return this.#check({ kind: 'sound', body, file: this.#options.file.name }, null);
+    const { file, inForce } = this.#options;
+    return this.#check({ kind: 'sound', body, file: file.name, inForce: inForce().plans }, null);
   }
 
   /**

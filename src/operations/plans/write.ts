@@ -10,8 +10,8 @@ import type { PlansFile, Replacement } from './plans-file.ts';
 export interface PlansInForce {
   readonly plans: Plans;
   readonly versions: { readonly plans: string };
-  /** Why the files as they are now are not in force; null if they are. */
-  readonly refusal: string | null;
+  /** Why the files as they are now are not in force; empty if they are. */
+  readonly faults: readonly string[];
 }
 
 /** A draft without faults, as PlanDrafts returns it. */
@@ -64,10 +64,10 @@ export async function untilInForce(
   monotonicMs: () => number,
 ): Promise<boolean> {
   const untilMs = monotonicMs() + RELOAD_MS;
-  const refusedBefore = inForce.refusal;
+  const before = inForce.faults.join('\n');
   while (inForce.versions.plans !== version) {
     // A new refusal is that of the version that was written. An old one may be of gateway.yaml, and stays the same.
-    const isRefused = inForce.refusal !== null && inForce.refusal !== refusedBefore;
+    const isRefused = inForce.faults.length > 0 && inForce.faults.join('\n') !== before;
     if (isRefused || monotonicMs() >= untilMs) return false;
     await delay(LOOK_EVERY_MS);
   }

@@ -223,11 +223,12 @@ export function joinReadiness(
 ): Readiness & { readonly workers: readonly WorkerReport[] } {
   const badness = ({ store }: Readiness) => STORE_STATES.indexOf(store);
   const replicas = [...new Set(answers.flatMap((answer) => answer.replicas ?? []))];
+  const faults = [...new Set(answers.flatMap((answer) => answer.faults ?? []))];
   const [worst] = answers.toSorted((a, b) => badness(a) - badness(b));
   return {
     store: 'never_reached',
     ...worst,
-    ...(answers.some(({ settings }) => settings === 'refused') ? { settings: 'refused' } : {}),
+    ...(answers.some(({ settings }) => settings === 'refused') ? { settings: 'refused', faults } : {}),
     ...(answers.some(({ pepper }) => pepper === 'mismatch') ? { pepper: 'mismatch' } : {}),
     ...(answers.some(({ clock }) => clock === 'differs') ? { clock: 'differs' } : {}),
     ...(replicas.length > 0 ? { replicas } : {}),

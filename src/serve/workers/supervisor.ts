@@ -269,7 +269,7 @@ function followSilently(
   { log, env, keys }: Pick<LiveSettingsOptions, 'log' | 'env' | 'keys'>,
 ): () => Promise<void> {
   const silentLog = { ...log, logger: log.logger.child({}, { level: 'silent' }) };
-  return live.follow({ env, log: silentLog, keys, onReload: () => {} });
+  return live.follow({ env, log: silentLog, keys });
 }
 
 async function readinessOf(pool: WorkerPool, dispatcher: Dispatcher<WorkerProcess>, draining: boolean) {

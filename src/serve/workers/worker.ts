@@ -33,6 +33,7 @@ async function run(): Promise<number> {
     const { runGateway } = await import('../gateway-process.ts');
     const gateway = await runGateway(deepFreeze(begin.configuration), process.env, {
       context: link.contextOf(begin),
+      ownsProcess: true,
     });
     await link.send({ kind: 'serving' });
     const code = await serveUntil(link.stopped, gateway);

@@ -52,7 +52,8 @@ export class EmbeddedAudit implements AuditStore {
       CREATE TABLE IF NOT EXISTS audit_refused (
         actor TEXT NOT NULL, action TEXT NOT NULL, minute INTEGER NOT NULL, id TEXT NOT NULL, first_ms INTEGER NOT NULL,
         last_ms INTEGER NOT NULL, count INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (actor, action, minute)
-      ) STRICT`),
+      ) STRICT;
+      CREATE TABLE IF NOT EXISTS audit_loads (file TEXT PRIMARY KEY, number INTEGER NOT NULL, state TEXT NOT NULL) STRICT`),
     );
   }
 
@@ -70,6 +71,20 @@ export class EmbeddedAudit implements AuditStore {
 
   async refuse(refusal: Refusal): Promise<void> {
     await this.#soon(() => this.#countRefusal(refusal));
+  }
+
+  async exchangeLoad(file: string, from: string | null, to: string) {
+    let found: string | null = null;
+    const number = await this.#soon(() => {
+      const { db } = this.#options;
+      const row = db.prepare('SELECT number, state FROM audit_loads WHERE file = ?').get(file);
+      found = row === undefined ? null : String(row.state);
+      const before = Number(row?.number ?? 0);
+      if (from !== null && found !== null && found !== from) return before;
+      db.prepare('INSERT OR REPLACE INTO audit_loads (file, number, state) VALUES (?, ?, ?)').run(file, before + 1, to);
+      return before + 1;
+    });
+    return { found, number };
   }
 
   #soon(work: () => number): Promise<number> {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -20,6 +21,8 @@ const MIGRATIONS: readonly string[] = [
    ) STRICT, WITHOUT ROWID;`,
 ];
 
+const FILE = 'tollgate.db';
+
 /** `Toll`: identifies the file as Tollgate's, so that another program's database is not changed. */
 const APPLICATION_ID = 0x546f6c6c;
 /** Gateway and commands use the file at the same time. Each locks it for milliseconds. */
@@ -36,7 +39,7 @@ const HELD_BY_ANOTHER = 5;
  *   it cannot be opened
  */
 export function openDatabase(dataFolder: string): DatabaseSync {
-  const file = join(dataFolder, 'tollgate.db');
+  const file = join(dataFolder, FILE);
   let db: DatabaseSync | null = null;
   try {
     ensureFolder(dataFolder);
@@ -52,6 +55,11 @@ export function openDatabase(dataFolder: string): DatabaseSync {
     db?.close();
     throw openingFailure(error, file);
   }
+}
+
+/** Whether the data folder has a store. It makes nothing. */
+export function hasDatabase(dataFolder: string): boolean {
+  return existsSync(join(dataFolder, FILE));
 }
 
 /** Runs `work` in a transaction that excludes other writers. */

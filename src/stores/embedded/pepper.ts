@@ -23,17 +23,34 @@ export function presentPeppers(dataFolder: string, given: readonly string[]) {
  * @throws Failure `store_corrupt` if the file is damaged, or missing although there are keys and KEY_PEPPER is not set
  */
 export function peppersOf(dataFolder: string, db: DatabaseSync, given: readonly string[]): readonly string[] {
-  const file = join(dataFolder, FILE);
-  const own = readPepper(file);
-  if (own !== null) return [...given, own];
-  if (given.length > 0) return given;
+  const { file, peppers } = presentPeppers(dataFolder, given);
+  if (peppers.length > 0) return peppers;
+  insistOnNoKeys(dataFolder, db);
+  return [makePepper(file)];
+}
+
+/**
+ * The same for a command that reads: it makes no pepper. Where none has been made yet there are no keys, and any pepper serves.
+ * @throws Failure as `peppersOf`
+ */
+export function peppersToRead(dataFolder: string, db: DatabaseSync, given: readonly string[]): readonly string[] {
+  const { peppers } = presentPeppers(dataFolder, given);
+  if (peppers.length > 0) return peppers;
+  insistOnNoKeys(dataFolder, db);
+  return [newPepper()];
+}
+
+function insistOnNoKeys(dataFolder: string, db: DatabaseSync): void {
   if (hasKeys(db)) {
     throw new Failure(
       'store_corrupt',
       `There are keys in ${dataFolder} but ${FILE} is missing, without which none of them works. Restore it, or set KEY_PEPPER again if that is how they were made.`,
     );
   }
-  return [makePepper(file)];
+}
+
+function newPepper(): string {
+  return randomBytes(32).toString('base64url');
 }
 
 /**
@@ -96,7 +113,7 @@ function readPepper(file: string): string | null {
 function makePepper(file: string): string {
   const draft = `${file}.${randomBytes(6).toString('hex')}`;
   try {
-    writeFileSync(draft, `${randomBytes(32).toString('base64url')}\n`, { flag: 'wx', mode: 0o600, flush: true });
+    writeFileSync(draft, `${newPepper()}\n`, { flag: 'wx', mode: 0o600, flush: true });
     linkSync(draft, file);
   } catch (error) {
     if (!(error instanceof Error) || !('code' in error) || error.code !== 'EEXIST') {

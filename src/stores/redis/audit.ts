@@ -113,10 +113,21 @@ for actor, number in pairs(entries) do
 end
 return redis.call('HDEL', KEYS[1], oldest[most].field)`;
 
+/** KEYS: the hash of loads (keyspace.ts). ARGV: the file; what it must be, empty for anything; what it becomes. Replies what it was, and its number. */
+const EXCHANGE_LUA = `
+local number, found = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '^(%d+) (.*)$')
+number = tonumber(number or 0)
+if not found or ARGV[2] == '' or found == ARGV[2] then
+  number = number + 1
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', number) .. ' ' .. ARGV[3])
+end
+return { found or false, number }`;
+
 interface Scripted {
   tollgateAudit(log: string, ...args: (string | number)[]): Promise<number>;
   tollgateAuditRemove(log: string, ...args: (string | number)[]): Promise<number>;
   tollgateAuditRefuse(refusals: string, ...args: (string | number)[]): Promise<number>;
+  tollgateAuditLoad(loads: string, ...args: string[]): Promise<[found: string | null, number: number]>;
 }
 
 export interface RedisAuditOptions {
@@ -139,6 +150,7 @@ export class RedisAudit implements AuditStore {
     redis.defineCommand('tollgateAudit', { lua: PUT_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateAuditRemove', { lua: REMOVE_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateAuditRefuse', { lua: REFUSE_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateAuditLoad', { lua: EXCHANGE_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#writes = writes;
@@ -187,6 +199,12 @@ export class RedisAudit implements AuditStore {
   async refuse({ actor, action, id, text }: Refusal): Promise<void> {
     const name = keyspace.auditRefusals;
     await this.#run(() => this.#redis.tollgateAuditRefuse(name, actor, action, id, text, MOST_REFUSALS), name);
+  }
+
+  async exchangeLoad(file: string, from: string | null, to: string) {
+    const name = keyspace.auditLoads;
+    const [found, number] = await this.#run(() => this.#redis.tollgateAuditLoad(name, file, from ?? '', to), name);
+    return { found, number };
   }
 
   async refusals(): Promise<readonly KeptRefusals[]> {

@@ -11,7 +11,10 @@ export const keyspace = {
    * Sorted set and hash: the consumers that are refused now, by the end of their refusal. Bounded; expires with the last.
    */
   refusedNow: { ends: 'tg:{refused}:ends', rest: 'tg:{refused}:rest' },
-  /** String: the id that was reserved for a repeatable creation (`KeyStore.reserve`). Expires after less than a day. */
+  /**
+   * String: the id that was reserved for a repeatable creation, or the offer or the use of a sign-in link, by a digest of its code
+   * (`KeyStore.reserve`). Expires after less than a day.
+   */
   reserved: (name: string) => `tg:new:{${name}}`,
   /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
@@ -47,6 +50,11 @@ export const keyspace = {
    * minute (Unix time): `ID FIRST LAST COUNT JSON`, both times in milliseconds. Has at most 1,000 fields. Never expires.
    */
   auditRefusals: 'tg:audit:refused',
+  /**
+   * Hash: what the gateways last recorded of the files `settings` and `plans`, each as `NUMBER STATE`, where NUMBER counts the changes
+   * (src/operations/load-record.ts). Never expires.
+   */
+  auditLoads: 'tg:audit:loads',
   /** Hash: calls of a deprecated route in a day, by consumer. Expires `KEPT_DAYS` after the last of them. */
   deprecatedCalls: (day: string, route: string) => `tg:deprecated:{${day} ${route}}`,
   /**

@@ -33,6 +33,15 @@ test('sound settings are told in two lines, by serve --check as well, and nothin
   expect(await runCommand(env, 'serve', '--strict')).toMatchObject({ code: 2 });
 });
 
+test('a description that is missing is told beside a fault of the environment', async () => {
+  writeFileSync(
+    file,
+    `${UPSTREAMS}routes:\n- { path: /v1/pets, methods: [GET], upstream: store, validate: nope.yaml }\n`,
+  );
+  const { code, stderr } = await check({ ADMIN_TOKEN: 'short' });
+  expect([code, stderr]).toEqual([1, expect.stringMatching(/nope\.yaml.*\n.*environment: ADMIN_TOKEN: /)]);
+});
+
 test('every fault of both files, the environment and the files that they name is told', async () => {
   writeFileSync(file, `listen: { port: many }\n${UPSTREAMS}${ROUTES}`);
   const plans = join(folder, 'plans.yaml');

@@ -61,10 +61,47 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       return main(['keys', 'delete', id], { env, out, error, isTerminal: true, question });
     };
     for (const answer of ['', 'no', 'n']) expect(await answering(answer)).toBe(1);
-    expect(asked[0]).toBe(`Delete ${id} (plan pro, "shop") for good? It cannot be had back. [y/N] `);
+    expect(asked[0]).toBe(`Delete ${id} (plan pro, "shop") for good? This cannot be undone. [y/N] `);
     expect((await run(env, 'keys', 'show', id)).code).toBe(0);
     expect(await answering('y')).toBe(0);
     expect((await run(env, 'keys', 'show', id)).code).toBe(1);
+  });
+
+  test('`keys revoke` asks on a terminal, with name, owner and last use; --yes and a script are not asked', async () => {
+    const id = await createKey(env, '--plan', 'pro', '--name', 'shop', '--owner', 'Jo');
+    const asked: string[] = [];
+    const revoke = async (answer: string | null, ...more: string[]) => {
+      let said = '';
+      const question = async (text: string) => {
+        asked.push(text);
+        return answer;
+      };
+      const error = (text: string) => {
+        said += text;
+      };
+      const code = await main(['keys', 'revoke', ...more], { env, out: () => {}, error, isTerminal: true, question });
+      return { code, said };
+    };
+    for (const answer of ['', 'no', null])
+      expect(await revoke(answer, id)).toEqual({ code: 1, said: 'Nothing was revoked.\n' });
+    expect(asked[0]).toBe(
+      `Revoke ${id} (plan pro, "shop", of Jo, no use on record) for good? This cannot be undone. [y/N] `,
+    );
+    await spend(env, id, { ...allowance({ hour: 10 }), history: 'admitted' }, 1);
+    await revoke('', id);
+    expect(asked.at(-1)).toMatch(/of Jo, last used \d{4}-\d\d-\d\d\) for good/);
+    const state = async (one: string) => JSON.parse((await run(env, 'keys', 'show', one, '--json')).stdout).revokedAt;
+    expect(await state(id)).toBeNull();
+    expect((await revoke('y', id)).code).toBe(0);
+    expect(await state(id)).not.toBeNull();
+    asked.length = 0;
+    await revoke('', id);
+    expect((await revoke('', 'key_none')).said).toBe('There is no key key_none.\n');
+    const other = await createKey(env, '--plan', 'pro');
+    expect((await revoke('', other, '--yes')).code).toBe(0);
+    expect(asked).toEqual([]);
+    const third = await createKey(env, '--plan', 'pro');
+    expect(await run(env, 'keys', 'revoke', third)).toEqual({ code: 0, stdout: `${third} is revoked.\n`, stderr: '' });
   });
 
   test('an import of an old file does not bring a deleted key back, and says so', async () => {

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { emptyStore } from '../../support/empty-store.ts';
 import { runCommand } from '../../support/run-command.ts';
 
 /** As a process, for what only a process has: its exit code and its streams. */
@@ -104,7 +105,7 @@ describe('tollgate plans check', () => {
       'listen: { trustedProxies: [0.0.0.0/0] }\nupstreams: { store: { targets: [http://127.0.0.1:9000] } }\nroutes:\n' +
         "- { path: '/v1/**', methods: [GET], upstream: store }\n- { path: /v1/report, methods: [GET], upstream: store, cost: 40 }\n",
     );
-    const env = { TOLLGATE_CONFIG: gateway, TOLLGATE_DATA: join(folder, 'data') };
+    const env = { TOLLGATE_CONFIG: gateway, ...(await emptyStore()) };
     const { status, stdout } = await plansCheck([plans, '--against', '--json'], env);
     rmSync(folder, { recursive: true });
     expect(status).toBe(0);

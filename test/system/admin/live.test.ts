@@ -11,6 +11,9 @@ async function countOf(gateway: TestGateway, column: string): Promise<number> {
   return body.buckets.reduce((total: number, bucket: Record<string, number>) => total + bucket[column]!, 0);
 }
 
+const idsRefused = async (gateway: TestGateway): Promise<string[]> =>
+  (await ask(gateway, 'GET', '/admin/now')).body.consumers.map(({ id }: { id: string }) => id);
+
 async function idsSeenBy(gateway: TestGateway): Promise<string[]> {
   const { body } = await ask(gateway, 'GET', '/admin/gateways');
   return body.gateways.map(({ address }: { address: string }) => address).sort();
@@ -98,6 +101,21 @@ describe('two gateways on one Redis', () => {
     expect(seen()[0]).toMatchObject({ path: '/v1/pets', verdict: 'admitted', status: 200, method: 'GET' });
     expect(JSON.stringify(tail.events)).not.toMatch(/hidden|tg_live/);
     tail.close();
+  });
+
+  test('a key that was refused, and is near a limit since that was raised, is listed', async () => {
+    const { id, key } = (await ask(one, 'POST', '/admin/keys', { plan: 'small', limits: { minute: 10 } })).body;
+    for (let i = 0; i < 11; i++) await one.get('/v1/pets', key);
+    const nearAt = async () => {
+      const { keys } = (await ask(one, 'GET', '/admin/near')).body;
+      return keys.find((one: { id: string }) => one.id === id);
+    };
+    await eventually(async () => expect(await idsRefused(one)).toContain(id), { withinMs: 8_000 });
+    expect(await nearAt()).toBeUndefined();
+    expect((await ask(one, 'PATCH', `/admin/keys/${id}`, { limits: { minute: 11 } })).status).toBe(200);
+    await eventually(async () => expect(await nearAt()).toMatchObject({ limit: 11, used: 10, remaining: 1 }), {
+      withinMs: 8_000,
+    });
   });
 
   test('a key near a limit is listed by both, with what is left', async () => {
@@ -310,7 +328,7 @@ describe('a gateway on the embedded store', () => {
     ]);
     expect(await sentenceOf('/v1/pets', undefined, 'c')).toEqual([
       'missing_api_key',
-      'The request came without an API key.',
+      'The request came without an API key in a place that the gateway reads.',
     ]);
   });
 

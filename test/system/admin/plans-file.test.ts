@@ -39,6 +39,9 @@ describe.each(Object.entries(STORES))('PUT /admin/plans/file, on %s', (_, store)
     expect(line).toMatchObject({ outcome: 'done', id: null, ...states });
     const { changes } = (await ask(gateway, 'GET', '/admin/audit')).body;
     expect(changes[0]).toMatchObject({ action: 'plans.write', outcome: 'done', target: null, ...states });
+    expect(changes[0].after.changes).toEqual([expect.stringMatching(/ day 1000 → 1001$/)]);
+    // The gateway has taken what it has written: that is the same change, and no second entry.
+    expect(changes.filter(({ action }: { action: string }) => action === 'plans.load')).toEqual([]);
   });
 
   test('of writers of the same version one writes and the others get 412', async () => {

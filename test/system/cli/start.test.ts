@@ -3,7 +3,8 @@ import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { demoKeys, upstreamUrlOf } from '../../../src/cli/start.ts';
+import { upstreamUrlOf } from '../../../src/cli/first-steps.ts';
+import { demoKeys } from '../../../src/cli/start.ts';
 import { atEnd } from '../../support/endings.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { listen } from '../../support/listening.ts';
@@ -79,11 +80,11 @@ describe('tollgate start', () => {
           running.stdout,
         )!;
       expect(link).toBe(`${admin}/console/`);
-      const signIn = () =>
+      const signIn = (one = code) =>
         fetch(`${admin}/admin/session`, {
           method: 'POST',
           headers: { 'Content-Type': 'application/json' },
-          body: JSON.stringify({ code }),
+          body: JSON.stringify({ code: one }),
         });
       const first = await signIn();
       expect([first.status, await first.json()]).toMatchObject([
@@ -92,6 +93,21 @@ describe('tollgate start', () => {
       ]);
       expect((await signIn()).status).toBe(401);
       expect(running.stdout.split(code!)).toHaveLength(2);
+
+      // `ADMIN_PORT=0` names no port, so the address is given.
+      const made = await run(env, 'console', '--url', admin, '--json');
+      expect(made.code).toBe(0);
+      const { url, expiresAt } = JSON.parse(made.stdout);
+      expect(Date.parse(expiresAt) - Date.now()).toBeLessThanOrEqual(600_000);
+      const [, newCode] = /^(?:\S+)\/console\/#code=([\w-]{44})$/.exec(url)!;
+      const second = await signIn(newCode);
+      const name = expect.stringMatching(/^shell \S+@\S+$/);
+      expect([second.status, await second.json()]).toMatchObject([200, { name, role: 'admin', via: 'session' }]);
+      const used = await signIn(newCode);
+      expect([used.status, ((await used.json()) as { message: string }).message]).toEqual([
+        401,
+        expect.stringMatching(/^This sign-in link has been used or is too old\. Run `tollgate console` for a new one/),
+      ]);
     },
   );
 

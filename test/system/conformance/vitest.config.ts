@@ -10,7 +10,7 @@ export default defineConfig({
     include: ['test/system/conformance/*.test.ts'],
     // No Redis: these gateways have the embedded store.
     globalSetup: [],
-    env: { CONFORMANCE: 'all' },
+    env: { ...base.test?.env, CONFORMANCE: 'all' },
     reporters: ['default', new ConformanceSummary()],
   },
 });

@@ -5,6 +5,7 @@ import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { type GatewaySetup, PLANS, ROUTES, startGateway, type TestGateway } from '../../support/gateway.ts';
 import { rawExchange } from '../../support/raw-http.ts';
+import { paced } from '../../support/room.ts';
 import { type RecordedRequest, startUpstream, type UpstreamHandler } from '../../support/upstream.ts';
 
 /**
@@ -142,8 +143,13 @@ describe('One key', () => {
       {
         plans: PLANS.replace('minute: 3,', 'minute: 1,'),
         // Two connections and two places in the queue for each key.
-        upstreamSettings: { maxConnections: 8, maxQueue: 8, responseTimeout: '400ms', bodyTimeout: '400ms' },
-        listen: { requestTimeout: '700ms', headersTimeout: '700ms', maxBodyBytes: 1_000 },
+        upstreamSettings: {
+          maxConnections: 8,
+          maxQueue: 8,
+          responseTimeout: `${paced(400)}ms`,
+          bodyTimeout: `${paced(400)}ms`,
+        },
+        listen: { requestTimeout: `${paced(700)}ms`, headersTimeout: `${paced(700)}ms`, maxBodyBytes: 1_000 },
         routes: `${ROUTES}  - { path: /ws, methods: [GET], upstream: store, websocket: true }\n`,
       },
       async (request, response, { whole }) => {

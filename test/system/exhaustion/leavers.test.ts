@@ -8,7 +8,7 @@ import { startUpstream } from '../../support/upstream.ts';
 import { metricOf } from '../lifecycle/relaunch.ts';
 
 const MIB = 1024 * 1024;
-const ROUND = 1_500;
+const ROUND = 750;
 
 const files = ({ process }: TestGateway) => readdirSync(`/proc/${process.pid}/fd`).length;
 

@@ -13,7 +13,7 @@ import { metricOf } from '../lifecycle/relaunch.ts';
  */
 
 const CONNECTIONS = 200;
-const REQUESTS = 60;
+const REQUESTS = 30;
 
 let gateway: TestGateway;
 let healthy: string;
@@ -83,7 +83,8 @@ describe('While a healthy key is served, the requests of the attacker wait for t
     await serve();
     await eventually(() => expect(seen.answers).toBeGreaterThan(answers + 2 * CONNECTIONS));
     const more = seen.answers - answers;
-    expect((await waitsOf()) - waits).toBeGreaterThan(more / 3);
+    // How many of them arrive together, and so have to wait, depends on how fast this client is.
+    expect((await waitsOf()) - waits).toBeGreaterThan(more / 10);
     seen.isOver = true;
     expect(await metricOf(gateway.adminPort, 'tollgate_thread_seconds_total')).toBeGreaterThan(0);
   });

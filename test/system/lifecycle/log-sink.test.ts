@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { temporaryFolder } from '../../support/processes.ts';
+import { LATE_MS } from '../../support/room.ts';
 import { startUpstream } from '../../support/upstream.ts';
 import { type Relaunched, relaunch } from './relaunch.ts';
 
@@ -57,7 +58,7 @@ test('a log that nobody reads holds up no request and no stop; memory is bounded
   gateway.process.signal('SIGTERM');
   const beganAtMs = performance.now();
   expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
-  expect(performance.now() - beganAtMs).toBeLessThan(3_000);
+  expect(performance.now() - beganAtMs).toBeLessThan(LATE_MS);
 });
 
 test('a log whose reader has gone ends nothing, and every line that it would have got is counted (reliability 126)', async () => {
@@ -80,7 +81,6 @@ test.skipIf(process.platform !== 'linux')(
     gateway.process.signal('SIGTERM');
     const beganAtMs = performance.now();
     expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
-    expect(performance.now() - beganAtMs).toBeLessThan(3_000);
+    expect(performance.now() - beganAtMs).toBeLessThan(LATE_MS);
   },
-  60_000,
 );

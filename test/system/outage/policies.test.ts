@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { runTollgate } from '../../support/processes.ts';
+import { LATE_MS } from '../../support/room.ts';
 import {
   admittedOf,
   expectExpiries,
   LIMIT,
   longestOf,
-  SLACK_MS,
   type Stand,
   startStand,
   statusesOf,
@@ -32,7 +32,7 @@ describe('while Redis is away', () => {
     stand.link.become('cut');
     const unseen = await stand.ask(fresh.key, 2);
     expect(statusesOf(unseen)).toEqual([503]);
-    expect(longestOf(unseen)).toBeLessThan(TIMEOUT_MS + SLACK_MS);
+    expect(longestOf(unseen)).toBeLessThan(TIMEOUT_MS + LATE_MS);
     await stand.until('away');
     // An operator whose way to Redis is open.
     const env = { ...stand.gateways[0]!.env, REDIS_URL: stand.redis.url };
@@ -98,7 +98,7 @@ describe('while Redis is away', () => {
     stand.link.become('hangs');
     const during = await stand.ask(key, LIMIT);
     expect(statusesOf(during)).toEqual([503]);
-    expect(longestOf(during)).toBeLessThan(TIMEOUT_MS + SLACK_MS);
+    expect(longestOf(during)).toBeLessThan(TIMEOUT_MS + LATE_MS);
     await stand.until('away');
     expect(await readyz(stand)).toMatchObject({ http: 503, store: 'away' });
     stand.link.become('passes');

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { redisCommand } from '../../support/redis.ts';
+import { LATE_MS } from '../../support/room.ts';
 import {
   admittedOf,
   expectCounted,
   expectExpiries,
   LIMIT,
   longestOf,
-  SLACK_MS,
   type Stand,
   startStand,
   statusesOf,
@@ -34,7 +34,7 @@ async function startUsed(stand: Stand) {
 
 async function askWhileAway(stand: Stand, key: string): Promise<number> {
   const during = await stand.ask(key, LIMIT);
-  expect(longestOf(during)).toBeLessThan(TIMEOUT_MS + SLACK_MS);
+  expect(longestOf(during)).toBeLessThan(TIMEOUT_MS + LATE_MS);
   expect(statusesOf(during)).toEqual([200, 429]);
   expect(admittedOf(during)).toBeLessThanOrEqual(2 * (LIMIT - 5));
   return admittedOf(during);

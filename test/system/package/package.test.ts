@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -46,7 +46,10 @@ describe('the package', () => {
     );
     const tops = new Set(files.map((file) => file.split('/')[0]));
     expect([...tops].sort()).toEqual(
-      ['CHANGELOG.md', 'LICENSE', 'README.md', 'bin', 'config', 'package.json', 'plans.yaml', 'src'].sort(),
+      [
+        ...['CHANGELOG.md', 'CONTRIBUTING.md', 'LICENSE', 'README.md', 'SECURITY.md'],
+        ...['bin', 'config', 'docs', 'package.json', 'plans.yaml', 'src'],
+      ].sort(),
     );
     expect(files).toContain('src/library.d.ts');
     expect(files).toContain('src/stores/redis/decide.lua');
@@ -63,6 +66,19 @@ describe('the package', () => {
     expect(published.dependencies).toEqual(manifest.dependencies);
     expect(published.engines).toEqual(manifest.engines);
     expect(readdirSync(join(folder, 'node_modules'))).not.toContain('node');
+  });
+
+  test('has every page that its README links to', () => {
+    const links = [...contentOf('README.md').matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(([, path]) => path!);
+    expect(links.length).toBeGreaterThan(40);
+    expect(links.filter((path) => !existsSync(join(installed, path)))).toEqual([]);
+  });
+
+  test('says on an older Node.js where to get a newer one, without a clone', async () => {
+    const older = 'data:text/javascript,Object.defineProperty(process,"versions",{value:{node:"20.20.2"}})';
+    const running = start(process.execPath, ['--import', older, join(installed, 'bin', 'tollgate.js'), 'version']);
+    expect(await running.exit).toEqual({ code: 1, signal: null });
+    expect(running.stderr).toContain('this is 20.20.2. Run `npx node@26 node_modules/.bin/tollgate COMMAND`');
   });
 
   test('says its version', async () => {

@@ -7,10 +7,11 @@ import { gatewayOn } from '../../stores/redis-connections.ts';
 import { eventually } from '../../support/conditions.ts';
 import { redisCommand } from '../../support/redis.ts';
 import { privateSentinels } from '../../support/redis-sentinel.ts';
+import { paced } from '../../support/room.ts';
 
 test('no revocation that was acknowledged during a planned failover is undone by it, and the others are made again (reliability 155)', async () => {
   const sentinels = await privateSentinels();
-  const { keys } = await gatewayOn(sentinels.url, { timeoutMs: 500, durableWithinMs: 1_500 });
+  const { keys } = await gatewayOn(sentinels.url, { timeoutMs: paced(500), durableWithinMs: paced(1_500) });
   const made = Array.from({ length: 30 }, () => someKey().key);
   for (const key of made) expect(await keys.create(key)).toEqual({ kind: 'durable' });
   const before = await sentinels.primary();

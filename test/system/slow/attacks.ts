@@ -1,4 +1,5 @@
 import { createConnection } from 'node:net';
+import { ROOM } from '../../support/room.ts';
 import { LARGE, type Stage } from './stage.ts';
 
 /** The four attacks of slowhttptest, by its letters: slow headers, slow body, slow read, ranges. */
@@ -13,7 +14,7 @@ export interface Ending {
 }
 
 const EVERY_MS = 100;
-const PATIENCE_MS = 10_000;
+const PATIENCE_MS = 10_000 * ROOM;
 
 /** Opens `connections` hostile connections at once and waits until the gateway has ended each. */
 export function attack(which: Exclude<Attack, 'X'>, stage: Stage, connections: number): Promise<Ending[]> {

@@ -117,9 +117,9 @@ test('our own counters and histograms are added up by label and by bucket', asyn
 test('it is ready while one worker is, and tells the worst of what they say of the store and the settings', () => {
   const well = { ready: true, store: 'present', draining: false } as const;
   const away = { ready: false, store: 'away', draining: false, outage: { reason: 'x', lastsMs: 5 } } as const;
-  const refused = { ...well, settings: 'refused' } as const;
+  const refused = { ...well, settings: 'refused', faults: ['plans.yaml:1:1: bad'] } as const;
   expect(joinReadiness([well, away], [], false)).toEqual({ ...away, ready: true, workers: [] });
-  expect(joinReadiness([well, refused], [], false)).toEqual({ ...refused, workers: [] });
+  expect(joinReadiness([well, refused, refused], [], false)).toEqual({ ...refused, workers: [] });
   expect(joinReadiness([away], [], false).ready).toBe(false);
   expect(joinReadiness([well], [], true)).toMatchObject({ ready: false, draining: true });
   expect(joinReadiness([], [], false)).toMatchObject({ ready: false, store: 'never_reached' });

@@ -5,6 +5,7 @@ import { createConnection } from 'node:net';
 import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { type GatewaySetup, startGateway } from '../../support/gateway.ts';
+import { LATE_MS } from '../../support/room.ts';
 import { startUpstream } from '../../support/upstream.ts';
 import { relaunch } from '../lifecycle/relaunch.ts';
 import { callers } from './callers.ts';
@@ -14,9 +15,6 @@ import { pidsOf, readyOf, runs, startWorkers, workersOf } from './fleet.ts';
 //
 // Attack: none but our own stops. A worker that is left behind serves by old settings, unseen, and one that ends before its
 // connections are handed over shows callers a reset.
-
-/** What drainTimeout does not end would end after 30 s, or never. */
-const LATE_MS = 3_000;
 
 /** Two workers, and with each of them a request that is held. */
 async function start(listen: NonNullable<GatewaySetup['listen']> = {}) {

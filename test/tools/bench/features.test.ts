@@ -7,7 +7,14 @@ import { writeSettings } from '../../../tools/bench/contestants/tollgate.ts';
 import { FEATURES, featureOf, PLAIN_GET } from '../../../tools/bench/features.ts';
 import { KEY, messageOf } from '../../../tools/bench/request.ts';
 
-const PLACE = { upstreamPort: 9000, port: 8080, adminPort: 9090, redisUrl: 'redis://127.0.0.1:6379', workers: 1 };
+const PLACE = {
+  upstreamPort: 9000,
+  port: 8080,
+  adminPort: 9090,
+  redisUrl: 'redis://127.0.0.1:6379',
+  workers: 1,
+  isBare: false,
+};
 
 describe.each(FEATURES)('$name', ({ plain, settings, load }) => {
   test('has settings that the gateway accepts', async () => {

@@ -5,18 +5,12 @@ import type { Contestant } from './contestant.ts';
 import { haproxy } from './haproxy.ts';
 import { nginx, nginxLua, nginxLuaWith2Workers } from './nginx.ts';
 import { fastify, httpProxy3 } from './node-servers.ts';
-import {
-  tollgate,
-  tollgateWatched,
-  tollgateWith2Workers,
-  tollgateWithConsole,
-  tollgateWithFeatures,
-} from './tollgate.ts';
+import { tollgate, tollgateBare, tollgateWatched, tollgateWith2Workers, tollgateWithFeatures } from './tollgate.ts';
 
 const ALL = [
   tollgate,
   tollgateWith2Workers,
-  tollgateWithConsole,
+  tollgateBare,
   tollgateWatched,
   nginxLua,
   nginxLuaWith2Workers,

@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { digestOf, newKeyId } from '../../../src/identify/api-key.ts';
@@ -15,23 +15,27 @@ export const TOLLGATE = join(import.meta.dirname, '..', '..', '..', 'bin', 'toll
 const PEPPER = 'a pepper for the bench alone';
 const MUST_NOT_GROW = ['tollgate_log_lines_dropped_total', 'tollgate_store_failures_total'];
 
-/** The gateway of this checkout as it ships: on Redis, a line in the log for each request, metrics counted. */
+/**
+ * The gateway of this checkout as it runs in production: on Redis, with a line in a file for each request, usage history, an
+ * admin token, so that it keeps what the console shows, and metrics that are scraped every second. With `--bare` it has
+ * neither the token nor the scraper.
+ */
 export const tollgate = contestant('tollgate', 'Tollgate', { workers: 1, program: TOLLGATE });
 export const tollgateWith2Workers = contestant('tollgate-2-workers', 'Tollgate, 2 workers', {
   workers: 2,
   program: TOLLGATE,
 });
 
-/** The same with an admin token, so that it keeps what the console shows; and with the screen Now open. */
-export const tollgateWithConsole = contestant('tollgate-console', 'Tollgate with a console', {
+/** The same without the token and the scraper; and with the screen Now open. */
+export const tollgateBare = contestant('tollgate-bare', 'Tollgate, bare', {
   workers: 1,
   program: TOLLGATE,
-  console: 'closed',
+  isBare: true,
 });
 export const tollgateWatched = contestant('tollgate-watched', 'Tollgate, watched', {
   workers: 1,
   program: TOLLGATE,
-  console: 'open',
+  isWatched: true,
 });
 
 /** One gateway for each feature, and one for each load without any. */
@@ -47,13 +51,37 @@ export function tollgateBefore(folder: string): Contestant {
   return contestant('tollgate-before', 'Tollgate before', { workers: 1, program });
 }
 
+/** A gateway whose allocations can be asked for. */
+export interface GatewayToGuard {
+  readonly port: number;
+  readonly pid: number;
+  /** Where it writes them at SIGUSR2, see guard/allocated-bytes.ts. */
+  readonly bytesFile: string;
+}
+
+/** The gateway of a checkout as in production, for `--guard`. */
+export async function startForGuard(world: World, program: string): Promise<GatewayToGuard> {
+  const bytesFile = join(world.folder, 'allocated-bytes');
+  const preload = join(import.meta.dirname, '..', 'guard', 'allocated-bytes.ts');
+  const { port, pid } = await start(world, 'tollgate-guarded', {
+    workers: 1,
+    program,
+    counting: { preload, bytesFile },
+  });
+  return { port, pid, bytesFile };
+}
+
 interface Which {
   readonly workers: number;
   /** Its bin/tollgate.js. */
   readonly program: string;
-  /** `open`: somebody watches. Without it there is no admin token. */
-  readonly console?: 'closed' | 'open';
+  /** Without an admin token, and its metrics are not scraped. */
+  readonly isBare?: true;
+  /** Somebody has the screen Now open. */
+  readonly isWatched?: true;
   readonly settings?: Settings;
+  /** A module that is loaded before the gateway and counts what that allocates, and the file for the figure. Nobody scrapes it. */
+  readonly counting?: { readonly preload: string; readonly bytesFile: string };
 }
 
 function contestant(name: Contestant['name'], title: string, which: Which): Contestant {
@@ -61,7 +89,9 @@ function contestant(name: Contestant['name'], title: string, which: Which): Cont
   return { name, title, claims, start: (world) => start(world, name, which) };
 }
 
-async function start(world: World, name: string, { workers, program, console, settings }: Which): Promise<Running> {
+async function start(world: World, name: string, which: Which): Promise<Running> {
+  const { workers, program, settings, counting } = which;
+  const isBare = which.isBare === true || world.isBare;
   const redis = await world.redis();
   await fillRedis(redis.port, commandsOf(world.keys));
   const [port, adminPort] = [await freePort(), await freePort()];
@@ -69,18 +99,24 @@ async function start(world: World, name: string, { workers, program, console, se
   const folder = join(world.folder, name);
   await mkdir(folder);
   const { upstreamPort } = world;
-  const place = { upstreamPort, port, adminPort, redisUrl: `redis://127.0.0.1:${redis.port}`, workers };
+  const place = { upstreamPort, port, adminPort, redisUrl: `redis://127.0.0.1:${redis.port}`, workers, isBare };
   const env = await writeSettings(folder, place, settings);
   const gateway = startProcess({
     name,
     command: process.execPath,
-    args: [program, 'serve'],
-    env: console === undefined ? env : { ...env, ADMIN_TOKEN },
+    args: [
+      ...(await flagsOf(program)),
+      ...(counting === undefined ? [] : ['--import', counting.preload]),
+      program,
+      'serve',
+    ],
+    env: counting === undefined ? env : { ...env, ALLOCATED_BYTES_FILE: counting.bytesFile },
     folder,
   });
   world.atEnd(gateway.end);
   await untilListening(gateway, port);
-  if (console === 'open') world.atEnd(await watch(adminPort));
+  if (!isBare && counting === undefined) world.atEnd(scrape(adminPort));
+  if (which.isWatched) world.atEnd(await watch(adminPort));
   if (workers > 1 && !(await says(gateway, `"workers":${workers},`))) {
     throw new Error(`the gateway does not say that it runs ${workers} workers`);
   }
@@ -94,7 +130,23 @@ async function start(world: World, name: string, { workers, program, console, se
   };
 }
 
+/** The options of Node.js with which a checkout runs its gateway: those of `npm start`. */
+async function flagsOf(program: string): Promise<string[]> {
+  const file = join(program, '..', '..', 'package.json');
+  const { scripts } = JSON.parse(await readFile(file, 'utf8')) as { scripts: { start: string } };
+  const flags = /^exec node (.*?) ?bin\/tollgate\.js/.exec(scripts.start)?.[1] ?? '';
+  return flags.split(' ').filter((flag) => flag !== '');
+}
+
+const SCRAPE_EVERY_MS = 1_000;
 const ADMIN_TOKEN = 'an-admin-token-for-the-bench';
+
+/** Reads the metrics as a Prometheus does, more often than most. @returns a function that stops it */
+function scrape(adminPort: number): () => Promise<void> {
+  const read = () => fetch(metricsOf(adminPort)).then((response) => response.arrayBuffer());
+  const timer = setInterval(() => void read().catch(() => {}), SCRAPE_EVERY_MS);
+  return async () => clearInterval(timer);
+}
 
 /** Follows what the screen Now shows. @returns a function that stops it */
 async function watch(adminPort: number): Promise<() => Promise<void>> {
@@ -124,6 +176,8 @@ export interface Place {
   readonly adminPort: number;
   readonly redisUrl: string;
   readonly workers: number;
+  /** Without an admin token. */
+  readonly isBare: boolean;
 }
 
 /** Writes the two settings files. @returns the environment that goes with them */
@@ -132,7 +186,7 @@ export async function writeSettings(
   place: Place,
   settings?: Settings,
 ): Promise<Record<string, string>> {
-  const { upstreamPort, port, adminPort, redisUrl, workers } = place;
+  const { upstreamPort, port, adminPort, redisUrl, workers, isBare } = place;
   const gatewayFile = join(folder, 'gateway.yaml');
   const plansFile = join(folder, 'plans.yaml');
   await writeFile(gatewayFile, gatewayYaml(upstreamPort, settings));
@@ -145,11 +199,14 @@ export async function writeSettings(
     REDIS_URL: redisUrl,
     KEY_PEPPER: PEPPER,
     WORKERS: String(workers),
+    ...(isBare ? {} : { ADMIN_TOKEN }),
     // The service takes the spans as well: it answers whatever comes.
     ...(settings?.traces ? { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${upstreamPort}` } : {}),
   };
 }
 
+/** The route whose requests cost 2. */
+export const COSTLY = '/v1/costly';
 /** What the loads and proofs of features ask for besides. */
 const OF_FEATURES = ['/v1/pets/{petId}', '/v1/list', '/v1/silent', '/v1/needs/{field}'];
 
@@ -166,7 +223,13 @@ function gatewayYaml(upstreamPort: number, settings: Settings | undefined): stri
     ...route,
   });
   const upstreams = { store: { targets: [`http://127.0.0.1:${upstreamPort}`], maxQueue: 2048 } };
-  const routes = [routeOf('/v1/pets', ['GET', 'POST']), routeOf('/v1/large', ['GET'])];
+  const deprecated = { since: '2026-01-01', sunset: '2099-01-01', successor: '/v1/pets' };
+  const routes = [
+    routeOf('/v1/pets', ['GET', 'POST']),
+    routeOf('/v1/large', ['GET']),
+    { path: '/v0/pets', methods: ['GET'], upstream: 'store', deprecated },
+    { path: COSTLY, methods: ['GET'], upstream: 'store', cost: 2 },
+  ];
   if (settings !== undefined) routes.push(...OF_FEATURES.map((path) => routeOf(path, ['GET'])));
   // JSON is YAML.
   return JSON.stringify({ ...gateway, upstreams, routes });
@@ -218,6 +281,10 @@ function* recordOf(secret: string, plan: string): Generator<readonly string[]> {
 
 /** A log line dropped or a decision made without Redis would make a request cheaper than it is. */
 async function mishapsAt(adminPort: number): Promise<Map<string, number>> {
-  const text = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
+  const text = await (await fetch(metricsOf(adminPort))).text();
   return new Map(MUST_NOT_GROW.map((name) => [name, Number(new RegExp(`^${name} (\\S+)`, 'm').exec(text)?.[1] ?? 0)]));
+}
+
+function metricsOf(adminPort: number): string {
+  return `http://127.0.0.1:${adminPort}/metrics`;
 }

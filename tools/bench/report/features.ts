@@ -39,7 +39,7 @@ function about({ date, machine, rounds, seconds }: Results): string {
   return `${date}, ${machine}: ${rounds} rounds of ${seconds} s. Measured again by
 \`${commandOf({ rounds, seconds })}\`.
 
-Each row is a gateway of its own, all of them in turn: with one feature on and everything else as in \`admitted-get\`, or
+Each row is a gateway of its own, all of them in turn: with one feature on and everything else as in \`admitted\`, or
 without any. "× without" is the ratio to the gateway without the feature under the same load, which differs only where the
 feature needs it (a key elsewhere, an Origin); "× plain GET" is the ratio to the first row. Before it is measured, each
 feature is shown to be on, where an answer can show it. Every answer of the load is compared with the one expected: a round

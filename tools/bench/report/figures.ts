@@ -20,7 +20,8 @@ const COLUMNS = [
   'Redis µs',
   'scripts',
   'commands',
-  'MB',
+  'MB idle',
+  'MB loaded',
 ] as const;
 
 const FEATURE_COLUMNS = [
@@ -84,6 +85,7 @@ function cellsOf(entry: Entry, ours: Entry | undefined, phase: 'open' | 'beside'
     median(of('redisCpuUs'), (us) => us.toFixed(1)),
     median(of('scripts'), inThousandths),
     median(of('commands'), inThousandths),
+    (entry.idleRssBytes / 1e6).toFixed(0),
     median(of('rssBytes'), (bytes) => (bytes / 1e6).toFixed(0)),
   ];
 }

@@ -5,6 +5,7 @@ import { html } from './html.ts';
 import { Notices } from './kit/dialog.ts';
 import { Page } from './kit/page.ts';
 import { Empty, Loading, Problem } from './kit/states.ts';
+import { WatchedSettings } from './refused-settings.ts';
 import { followLinks, hrefOf, usePlace } from './router.ts';
 import { SignInGate, signOut, useSession } from './session.ts';
 
@@ -47,6 +48,7 @@ function Shell() {
       </ul>
     </nav>
     <main id="main" tabindex="-1" ref=${main}>
+      ${found !== null && found.path !== '/' && html`<${WatchedSettings} />`}
       ${
         found === null
           ? html`<${Page} title="Not found"><${Empty} title="There is no such screen." /></${Page}>`

@@ -49,8 +49,7 @@ export function SignInGate({ children }: { children: Children }) {
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
       setPhase('out');
-      const isOldCode = 'code' in credential && failure.status === 401;
-      setError(isOldCode ? 'This sign-in link has been used or is too old. Sign in with a token.' : failure.message);
+      setError(failure.message);
     }
   };
   useEffect(() => {
@@ -113,7 +112,7 @@ function SignIn({
         <label for="token">Admin token</label>
         <input id="token" name="token" type="password" autocomplete="off" required spellcheck="false" aria-describedby="token-hint" autofocus />
         <p class="hint" id="token-hint">
-          A token of ADMIN_TOKENS_FILE, or ADMIN_TOKEN. <code>npm start</code> prints a link that signs you in.
+          A token of ADMIN_TOKENS_FILE, or ADMIN_TOKEN. On the machine of the gateway <code>tollgate console</code> prints a link that signs you in.
         </p>
       </div>
       ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}

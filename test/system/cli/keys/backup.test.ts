@@ -104,12 +104,14 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   });
 
   test('is refused by a store with another pepper, which then still takes the right one', async () => {
-    env = { ...env, KEY_PEPPER: 'the pepper of the backup' };
-    if (env.REDIS_URL !== undefined) env = { ...(await STORES.Redis!()), ...env };
+    // Without a store yet, and so without a pepper of its own.
+    const bare = async () =>
+      env.REDIS_URL === undefined ? { TOLLGATE_DATA: await temporaryFolder() } : await STORES.Redis!();
+    env = { ...(await bare()), BACKUP_PASSPHRASE, KEY_PEPPER: 'the pepper of the backup' };
     await create();
     await run('keys', 'backup', file);
     const right = env;
-    env = { ...(await STORES[name]!()), BACKUP_PASSPHRASE, KEY_PEPPER: 'another pepper by mistake' };
+    env = { ...(await bare()), BACKUP_PASSPHRASE, KEY_PEPPER: 'another pepper by mistake' };
     const { code, stderr } = await runCommand(env, 'keys', 'restore', file);
     expect([code, stderr]).toEqual([1, expect.stringMatching(/under another pepper/)]);
     env = { ...env, KEY_PEPPER: right.KEY_PEPPER! };
@@ -123,6 +125,7 @@ describe('the file and the passphrase', () => {
   beforeEach(async () => {
     folder = await temporaryFolder();
     env = { TOLLGATE_DATA: join(folder, 'data') };
+    await runCommand(env, 'keys', 'create', '--plan', 'pro');
   });
   const backup = (more: NodeJS.ProcessEnv, ...words: string[]) =>
     runCommand({ ...env, ...more }, 'keys', 'backup', join(folder, 'b'), ...words);

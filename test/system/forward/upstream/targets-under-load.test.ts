@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { eventually } from '../../../support/conditions.ts';
 import { startGateway } from '../../../support/gateway.ts';
+import { paced } from '../../../support/room.ts';
 import { startUpstream } from '../../../support/upstream.ts';
 
 // Of three targets one is killed, brought back, made to hang and slowed while requests run. What clients see then are
@@ -22,7 +23,7 @@ test('a target that is killed, restarted, hung and slowed under load costs few r
   const { port } = third;
   const gateway = await startGateway({
     upstream: [one.origin, two.origin, third.origin].join(', '),
-    upstreamSettings: { responseTimeout: '400ms', maxConnections: 64 },
+    upstreamSettings: { responseTimeout: `${paced(400)}ms`, maxConnections: 64 },
   });
   const { key } = await gateway.createKey('enterprise', '--limit', 'minute=1000000', '--limit', 'day=1000000');
   const statuses = new Map<number, number>();

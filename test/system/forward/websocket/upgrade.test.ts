@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../../../support/conditions.ts';
 import { freePort } from '../../../support/free-port.ts';
 import { startGateway, type TestGateway } from '../../../support/gateway.ts';
+import { LATE_MS, paced } from '../../../support/room.ts';
 import { stopwatch } from '../../../support/stopwatch.ts';
 import { type RawUpstream, startRawUpstream } from '../../../support/upstream.ts';
 import {
@@ -45,8 +46,12 @@ beforeAll(async () => {
   own = await startGateway({
     upstream: raw.origin,
     routes: WEBSOCKET_ROUTES,
-    upstreamSettings: { connectTimeout: '500ms', responseTimeout: '700ms', bodyTimeout: '700ms' },
-    listen: { writeTimeout: '1s' },
+    upstreamSettings: {
+      connectTimeout: `${paced(500)}ms`,
+      responseTimeout: `${paced(700)}ms`,
+      bodyTimeout: `${paced(700)}ms`,
+    },
+    listen: { writeTimeout: `${paced(1_000)}ms` },
     more: 'websockets: { idleTimeout: 1500ms }',
   });
   ({ key: ownKey } = await own.createKey('endless'));
@@ -384,12 +389,12 @@ describe('a tunnel ends on both sides', () => {
       client.socket.write('.');
     }
     expect(client.ended).toBe(false);
-    const stop = stopwatch(own.process.pid);
+    const stop = stopwatch();
     const lastMs = performance.now();
     await eventually(() => client.ended || client.closed);
     expect(performance.now() - lastMs).toBeGreaterThan(1_400);
     // Whoever looked only once in each idleTimeout would see it after up to twice that.
-    expect(stop().fairMs).toBeLessThan(1_500 + 550);
+    expect(stop()).toBeLessThan(1_500 + LATE_MS);
     await expectNothingLeft();
     await eventually(() => expect(lastClosed()).toMatchObject({ reason: 'idle' }));
     expect(await metric(own, 'tollgate_websockets_total{outcome="idle"}')).toBe(1);
@@ -397,15 +402,16 @@ describe('a tunnel ends on both sides', () => {
 
   test('the deadlines of HTTP do not touch it', async () => {
     const echo = await startWebSocketUpstream();
+    const ms = (quiet: number) => `${paced(quiet)}ms`;
     const one = await startGateway({
       upstream: echo.origin,
       routes: WEBSOCKET_ROUTES,
-      listen: { headersTimeout: '200ms', requestTimeout: '300ms', idleTimeout: '200ms', writeTimeout: '200ms' },
-      upstreamSettings: { responseTimeout: '300ms', bodyTimeout: '300ms' },
+      listen: { headersTimeout: ms(200), requestTimeout: ms(300), idleTimeout: ms(200), writeTimeout: ms(200) },
+      upstreamSettings: { responseTimeout: ms(300), bodyTimeout: ms(300) },
     });
     const { key: oneKey } = await one.createKey('free');
     const { socket } = await openWebSocket(one, oneKey);
-    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    await new Promise((resolve) => setTimeout(resolve, paced(1_200)));
     socket.send('still here');
     expect(String((await once(socket, 'message'))[0])).toBe('still here');
     socket.terminate();
@@ -413,7 +419,7 @@ describe('a tunnel ends on both sides', () => {
 });
 
 describe('once one side has closed its half', () => {
-  const finMs = 800;
+  const finMs = paced(800);
   let halves: TestGateway;
   let halvesKey: string;
 

@@ -45,7 +45,7 @@ function scenarioResult(
 }
 
 const ADMITTED = scenarioResult(
-  'admitted-get',
+  'admitted',
   [entry('tollgate', [40, 42, 44]), entry('nginx-lua', [40, 40, 40]), entry('fastify', [120, 120, 120])],
   { ratePerSecond: 4000, missing: [{ name: 'caddy', title: 'caddy', reason: 'it is not there' }] },
 );
@@ -57,13 +57,15 @@ describe('the targets', () => {
       expect.objectContaining({ met: 'missed', found: '1.05 × (1.00 × to 1.10 ×)' }),
       expect.objectContaining({ met: 'missed', found: '1.05 × (1.00 × to 1.10 ×)' }),
       expect.objectContaining({ met: 'met', found: '0.35 × (0.33 × to 0.37 ×)' }),
+      expect.objectContaining({ met: 'met', found: '100 MB', wanted: 'at most 200 MB' }),
+      expect.objectContaining({ met: 'met', found: '100 MB', wanted: 'at most 110 MB' }),
     ]);
   });
 
   test('leave out a round in which something failed, of either', () => {
     const open = [measurement(40), measurement(1, ['1 read errors']), measurement(44)];
     const [bar] = [entry('nginx-lua', [40, 40, 40])];
-    const [first] = targetsOf(resultsWith(scenarioResult('admitted-get', [entry('tollgate', [], { open }), bar!])));
+    const [first] = targetsOf(resultsWith(scenarioResult('admitted', [entry('tollgate', [], { open }), bar!])));
     expect(first).toMatchObject({ found: '1.05 × (1.00 × to 1.10 ×)' });
   });
 
@@ -96,9 +98,9 @@ test('the report has a table and charts for each scenario', async () => {
   expect(text).toContain('2026-01-02, a machine.');
   expect(text).toContain('| <tollgate> | 42.0 | 40.0–44.0 | 1.00 |');
   expect(text).toContain('- caddy is missing: it is not there');
-  expect(text).toContain('`admitted-get`: 32 connections, fixed rate 4,000/s.');
+  expect(text).toContain('`admitted`: 32 connections, fixed rate 4,000/s.');
   const charts = [...text.matchAll(/!\[[^\]]+\]\(([^)]+)\)/g)].map(([, file]) => file!);
-  expect(charts).toEqual(['charts/admitted-get-cpu.svg', 'charts/admitted-get-p99.svg']);
+  expect(charts).toEqual(['charts/admitted-cpu.svg', 'charts/admitted-p99.svg']);
   for (const file of charts) expect(await readFile(join(folder, file), 'utf8')).toContain('&lt;tollgate&gt;');
 });
 
@@ -136,7 +138,7 @@ describe('the table of features', () => {
     expect(text).toContain('| … <with-gzip> | 300.0 |');
     expect(text).not.toContain('200.0');
     expect(text).not.toContain('Not measured');
-    expect(await readFile(join(folder, 'charts/admitted-get-cpu.svg'), 'utf8')).toContain('&lt;tollgate&gt;');
+    expect(await readFile(join(folder, 'charts/admitted-cpu.svg'), 'utf8')).toContain('&lt;tollgate&gt;');
   });
 
   test('stays when a run did not measure features', async () => {

@@ -56,6 +56,14 @@ export function lengthText(seconds: number): string {
   return parts.join(' ');
 }
 
+/**
+ * The time that is left, in whole days rounded up from two days on, as the log and the commands have it (src/io/time-text.ts): a
+ * sunset in 26.1 days is in 27 d everywhere.
+ */
+export function leftText(seconds: number): string {
+  return seconds >= 2 * 86_400 ? `${countText(Math.ceil(seconds / 86_400))} d` : lengthText(Math.ceil(seconds));
+}
+
 /** A moment of the API: RFC 3339, or Unix seconds. */
 export type Moment = string | number;
 
@@ -112,6 +120,6 @@ export function Until({ at }: { at: Moment }) {
   const now = useNow();
   const seconds = (millisecondsOf(at) - now) / 1_000;
   return html`<span class="until"
-    ><${Time} at=${at} /> <span class="muted">${seconds > 0 ? `in ${lengthText(seconds)}` : 'now'}</span></span
+    ><${Time} at=${at} /> <span class="muted">${seconds > 0 ? `in ${leftText(seconds)}` : 'now'}</span></span
   >`;
 }

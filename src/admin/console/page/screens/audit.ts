@@ -51,6 +51,8 @@ const ACTIONS: Readonly<Record<string, string>> = {
   'keys.topup': 'Top up',
   'usage.reset': 'Reset usage',
   'plans.write': 'Write plans',
+  'plans.load': 'Read plans.yaml',
+  'settings.load': 'Read gateway.yaml',
   'admin.access': 'Another request',
 };
 
@@ -101,7 +103,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
     ${() =>
       changes.length === 0 && !more.hasMore
         ? html`<${Empty} title=${isFiltered ? 'No change matches these filters.' : 'No change was made yet.'}>
-            <p>Changes to keys, bans and plans are recorded here, those by commands too.</p>
+            <p>Changes to keys, bans, plans and settings are recorded here, those by commands and files too.</p>
           </${Empty}>`
         : html`<div>
             <${Table}
@@ -141,10 +143,12 @@ export const CHANGE_COLUMNS: readonly Column<Change>[] = [
 
 function ActorName({ kind, name, user, host }: Change['actor']) {
   return html`<span class="two-lines">
-    <bdi>${kind === 'shell' ? user : name}</bdi>
-    <span class="muted">${kind === 'shell' ? html`shell on ${host}` : kind === 'person' ? 'signed in by the proxy' : 'token'}</span>
+    <bdi class=${kind === 'file' ? 'actor-file' : ''}>${kind === 'shell' ? user : name}</bdi>
+    <span class="muted">${kind === 'shell' ? html`shell on ${host}` : KINDS[kind]}</span>
   </span>`;
 }
+
+const KINDS: Readonly<Record<string, string>> = { token: 'token', person: 'signed in by the proxy', file: 'file' };
 
 function Target({ id, name }: { id: string | null; name: unknown }) {
   if (id === null) return '–';
@@ -152,8 +156,9 @@ function Target({ id, name }: { id: string | null; name: unknown }) {
   return html`<${KeyName} id=${id} name=${typeof name === 'string' ? name : null} owner=${null} />`;
 }
 
-function Outcome({ outcome, code, count }: Change) {
-  const [title, kind] = OUTCOMES[outcome] ?? [outcome, 'plain'];
+function Outcome({ action, outcome, code, count }: Change) {
+  const isFile = outcome === 'refused' && action.endsWith('.load');
+  const [title, kind] = isFile ? (['Refused', 'bad'] as const) : (OUTCOMES[outcome] ?? [outcome, 'plain']);
   const times = count > 1 ? ` ×${countText(count)}` : '';
   return html`<span class="two-lines"><${Badge} kind=${kind}>${title}${times}</${Badge}><span class="muted">${code !== null && html`<code>${code}</code>`}</span></span>`;
 }
@@ -167,6 +172,9 @@ function Difference({ before, after }: Change) {
   return html`<ul class="difference">
     ${names.map((name) => {
       const [was, is] = [before?.[name], after?.[name]];
+      if (SENTENCES.includes(name) && Array.isArray(is)) {
+        return html`<li key=${name} class="sentences">${is.map((one) => html`<div><bdi>${one}</bdi></div>`)}</li>`;
+      }
       return html`<li key=${name}>
         <span class="muted">${WORDS[name] ?? name}</span>${' '}
         ${before !== null && html`<${Value} of=${was} />`}${before !== null && textOf(was) !== textOf(is) && ' → '}
@@ -175,6 +183,9 @@ function Difference({ before, after }: Change) {
     })}
   </ul>`;
 }
+
+/** Members that are sentences about the change. */
+const SENTENCES: readonly string[] = ['changes', 'faults'];
 
 const WORDS: Readonly<Record<string, string>> = {
   expiresAt: 'expires',

@@ -1,4 +1,4 @@
-import { useId, useState } from 'preact/hooks';
+import { useEffect, useId, useState } from 'preact/hooks';
 import type { WindowName } from '../../../../admit/windows.ts';
 import type { FoundRefusal } from '../../../../operations/live/fleet.ts';
 import { useRefresh, useResource } from '../api.ts';
@@ -20,6 +20,11 @@ import { KeyName, useGatewayNames } from './now.ts';
 /** Of `GET /admin/refusals/{requestId}`. */
 type Refusal = FoundRefusal & { readonly name: string | null; readonly owner: string | null };
 
+interface Usage {
+  readonly windows: Windows;
+  readonly ban: { readonly until: number } | null;
+}
+
 /**
  * The form of request ids. One that a client sends in another form is replaced by the gateway. Dots alone would be steps
  * of a path.
@@ -35,6 +40,7 @@ export function Explain({ rest }: { rest: string }) {
     isId ? `/admin/refusals/${encodeURIComponent(rest)}` : null,
   );
   const [helped, setHelped] = useState<Helped | null>(null);
+  useWhenPast(refusals.data?.refusals ?? [], refusals.reload);
   const isUnknown = refusals.error?.status === 404;
   const [newest] = refusals.data?.refusals ?? [];
   const close = () => setHelped(null);
@@ -116,7 +122,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
   const now = useNow();
   const isKnown = consumerId !== null && isCallerId(consumerId);
   const gateways = useGatewayNames();
-  const usage = useUsage<{ windows: Windows; ban: { until: number } | null }>(isKnown ? consumerId : null, plan);
+  const usage = useUsage<Usage>(isKnown ? consumerId : null, plan);
   useRefresh(usage.reload, COUNTS_MS);
   const answer = answerOf(refusal);
   const answerId = useId();
@@ -191,14 +197,14 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
             ? html`<p class="muted">Not a matter of waiting.</p>`
             : millisecondsOf(retryAt) > now
               ? html`<p class="countdown"><${Until} at=${retryAt} /></p>`
-              : html`<p><${Time} at=${retryAt} />: that has passed, the same request succeeds unless other requests have used the window since.</p>`
+              : html`<p><${Time} at=${retryAt} />: that has passed. <${Since} usage=${usage.data} cost=${refusal.cost} /></p>`
         }
       </${Step}>
       ${
         isKnown &&
         html`<${Step} title="Its windows now">
           <${Shown} of=${usage} what="the windows">
-            ${({ windows, ban }: { windows: Windows; ban: { until: number } | null }) =>
+            ${({ windows, ban }: Usage) =>
               html`${ban !== null && html`<p><${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}></p>`}<${WindowList} of=${windows} />`}
           </${Shown}>
         </${Step}>`
@@ -206,6 +212,34 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
     </ol>
   </article>`;
 }
+
+/** What the same request would meet now. @param usage null while it is not known */
+function Since({ usage, cost }: { usage: Usage | null; cost: number }) {
+  if (usage === null) return 'The same request succeeds, unless other requests have used up a limit since.';
+  if (usage.ban !== null) return html`The caller is banned again, until <${Until} at=${usage.ban.until} />.`;
+  // A window without a form is only watched.
+  const spent = Object.entries(usage.windows).find(
+    ([, { form, remaining }]) => form !== undefined && remaining !== 'unlimited' && remaining < cost,
+  );
+  if (spent === undefined) return 'The same request succeeds now.';
+  const [window, { resetAt }] = spent;
+  return html`The ${window} is used up again since, until <${Until} at=${resetAt} />.`;
+}
+
+/** Reads the refusals again when the next of them may be repeated: their advice is another one then. */
+function useWhenPast(refusals: readonly Refusal[], reload: () => unknown): void {
+  const ahead = refusals.map(({ retryAt }) => millisecondsOf(retryAt ?? 0)).filter((atMs) => atMs > Date.now());
+  const nextMs = Math.min(...ahead);
+  useEffect(() => {
+    const waitMs = nextMs - Date.now() + 1_000;
+    if (waitMs > LONGEST_WAIT_MS) return;
+    const timer = setTimeout(reload, waitMs);
+    return () => clearTimeout(timer);
+  }, [nextMs]);
+}
+
+/** The page does not wait longer, in milliseconds. */
+const LONGEST_WAIT_MS = 86_400_000;
 
 /** How often the counts of the present are read again, in milliseconds. */
 const COUNTS_MS = 5_000;

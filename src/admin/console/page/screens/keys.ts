@@ -319,8 +319,10 @@ function Results({ query, clear }: { query: string; clear: () => void }) {
   </div>`;
 }
 
-function statusText({ keys, cursor, searched, isRunning }: Found): string {
+function statusText({ keys, cursor, searched, isRunning, error }: Found): string {
   if (isRunning) return searched === 0 ? 'Loading keys…' : `Searched ${plural(searched, 'key')}…`;
+  // The error above says why there are no more.
+  if (error !== null) return keys.length === 0 ? '' : `${plural(keys.length, 'key')} shown.`;
   const shown = cursor === null ? `All ${plural(keys.length, 'key')} shown` : `${plural(keys.length, 'key')} shown`;
   return searched > keys.length ? `${shown}, ${countText(searched)} searched.` : `${shown}.`;
 }

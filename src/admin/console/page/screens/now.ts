@@ -21,6 +21,7 @@ import {
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
+import { RefusedSettings } from '../refused-settings.ts';
 import { hrefOf } from '../router.ts';
 import { useMay } from '../session.ts';
 
@@ -62,6 +63,7 @@ export function Now() {
       now === null
         ? html`<${Loading} what="what happens now" />`
         : html`<${Outage} gateways=${now.gateways} />
+            <${RefusedSettings} gateways=${now.gateways.gateways} />
             <${Summary} of=${now} />
             <${RefusedKeys} now=${now} help=${setHelped} />
             <${MostRefusedKeys} keys=${now.mostRefused} callers=${now.refusedCallers} />
@@ -81,17 +83,22 @@ export function StreamSign({ state, at }: { state: StreamState; at: string | nul
   return html`<${Badge} kind="bad">Connection lost, trying again.${since}</${Badge}>`;
 }
 
-function Outage({ gateways: { gateways } }: { gateways: NowEvent['gateways'] }) {
+function Outage({ gateways: { complete, gateways } }: { gateways: NowEvent['gateways'] }) {
   const away = gateways.filter(({ store }) => store === 'away' || store === 'never_reached');
   if (away.length === 0) return null;
   const { outage } = away[0]!;
   return html`<div class="banner" role="alert">
-    <p class="state-title">The store is away${outage === null ? '' : ` for ${lengthText(outage.lastsMs / 1_000)}`}</p>
+    <p class="state-title">${outage === null ? 'The store is away' : `The store has been away for ${lengthText(outage.lastsMs / 1_000)}`}</p>
     <p>
-      ${away.length === gateways.length ? 'No gateway reaches it' : `${plural(away.length, 'gateway')} of ${gateways.length} cannot reach it`}${outage === null ? '' : html` (${outage.reason})`}. Callers are served as <code>redis.onFailure</code> says; what is admitted meanwhile is
+      ${complete ? `${plural(away.length, 'gateway')} of ${gateways.length} cannot reach it` : 'The gateway that serves this page cannot reach it, and so cannot see the others'}${outage === null ? '' : `: ${sentence(outage.reason)}`}. Callers are served as <code>redis.onFailure</code> says; what is admitted meanwhile is
       counted when the store is back. The lists below need the store.
     </p>
   </div>`;
+}
+
+/** A sentence of the gateway for the middle of another one: without its full stop. */
+function sentence(text: string): string {
+  return text.replace(/\.$/, '');
 }
 
 /** How things are, in one sentence. */
@@ -99,14 +106,19 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
   const all = gateways.gateways;
   const ready = all.filter(({ ready, draining }) => ready && !draining).length;
   const failed = sumOf(lastMinute(traffic), 'failed');
+  const refusing = all.filter(({ settings }) => settings === 'refused').length;
   const isWell = ready === all.length && failed === 0;
+  const isAttended = refused.length > 0 || refusing > 0 || !gateways.complete;
   return html`<p class="sentence">
-    <${Badge} kind=${!isWell ? 'bad' : refused.length > 0 ? 'warn' : 'good'}>
+    <${Badge} kind=${!isWell ? 'bad' : isAttended ? 'warn' : 'good'}>
       ${[
         gateways.complete
           ? `${plural(refused.length, 'caller')}${refusedMore ? ' and more' : ''} refused`
           : 'Refusals unknown',
-        `${countText(ready)} of ${plural(all.length, 'gateway')} ready`,
+        gateways.complete
+          ? `${countText(ready)} of ${plural(all.length, 'gateway')} ready`
+          : `this gateway ${ready === 1 ? 'ready' : 'not ready'}, others unknown`,
+        ...(refusing === 0 ? [] : ['changed settings refused']),
         failed === 0 ? 'no 5xx' : `${countText(failed)} × 5xx in a minute`,
       ].join(' · ')}
     </${Badge}>
@@ -165,7 +177,7 @@ function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => v
     ${
       keys.length === 0
         ? html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : 'Nobody is refused at this moment.'}>
-            ${!isAway && html`<p>In the last ten minutes: ${callers}${requests}. Keys whose next request would get a 429 appear here within two seconds.</p>`}
+            ${!isAway && html`<p>In the last ten minutes: ${callers}${requests}. Keys that were refused, and whose next request would be refused again, appear here within two seconds. Those that have just reached a limit are below.</p>`}
           </${Empty}>`
         : html`<${Table}
             caption="Keys that are refused or banned"
@@ -221,7 +233,7 @@ function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; call
 
 function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped) => void }) {
   const mayHelp = useMay('operator');
-  return html`<${Section} title="Near a limit" note="At most a tenth of a window is left.">
+  return html`<${Section} title="Near a limit" note="At most a tenth of a window is left, or nothing.">
     ${
       keys.length === 0
         ? html`<${Empty} title="Nobody is near a limit." />`
@@ -294,7 +306,7 @@ function GatewayCard(gateway: Gateway & { title: string }) {
       <dd>
         ${store === 'embedded' && html`<${Badge} kind="good">Embedded</${Badge}>`}
         ${store === 'present' && html`<${Badge} kind="good">Present</${Badge}>`}
-        ${store === 'away' && html`<${Badge} kind="bad">Away${outage !== null && ` for ${lengthText(outage.lastsMs / 1_000)}: ${outage.reason}`}</${Badge}>`}
+        ${store === 'away' && html`<${Badge} kind="bad">Away${outage !== null && ` for ${lengthText(outage.lastsMs / 1_000)} so far: ${outage.reason}`}</${Badge}>`}
         ${store === 'never_reached' && html`<${Badge} kind="bad">Never reached</${Badge}>`}
       </dd>
       <dt>Targets</dt>
@@ -307,7 +319,7 @@ function GatewayCard(gateway: Gateway & { title: string }) {
       </dd>
       <dt>Settings</dt>
       <dd>
-        ${settings === 'refused' ? html`<${Badge} kind="bad">The changed files have faults; the earlier settings are in force</${Badge}>` : html`<${Badge} kind="good">In force</${Badge}>`}
+        ${settings === 'refused' ? html`<${Badge} kind="bad">The changed files are refused; the earlier settings are in force</${Badge}>` : html`<${Badge} kind="good">In force</${Badge}>`}
         <span class="muted"> gateway <code>${versions.settings}</code>, plans <code>${versions.plans}</code></span>
       </dd>
       ${

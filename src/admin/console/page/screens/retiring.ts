@@ -4,7 +4,7 @@ import { useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { csvText, saveFile } from '../kit/csv.ts';
 import { Choice, Filters, isCallerId } from '../kit/filters.ts';
-import { countText, lengthText, millisecondsOf, plural, Time, UtcDay, useNow } from '../kit/format.ts';
+import { countText, leftText, lengthText, millisecondsOf, plural, Time, UtcDay, useNow } from '../kit/format.ts';
 import { ShowMore } from '../kit/more.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
@@ -93,7 +93,7 @@ function Countdown({ sunset, isCalled }: { sunset: string | null; isCalled: bool
   if (sunset === null) return html`<${Badge} kind="plain">No end is set</${Badge}>`;
   if (seconds <= 0) return html`<${Badge} kind="plain">Ended ${lengthText(-seconds)} ago</${Badge}>`;
   const kind = !isCalled ? 'good' : seconds < 14 * 86_400 ? 'bad' : 'warn';
-  return html`<${Badge} kind=${kind}>Ends in ${lengthText(seconds)}${isCalled ? '' : ', nobody calls it'}</${Badge}>`;
+  return html`<${Badge} kind=${kind}>Ends in ${leftText(seconds)}${isCalled ? '' : ', nobody calls it'}</${Badge}>`;
 }
 
 /** What the ids that stand for several callers mean. */

@@ -1,11 +1,11 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Durability } from '../../../src/admit/ledger.ts';
 import { revoked } from '../../../src/operations/key-changes.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { someKey } from '../../identify/some-key.ts';
 import { gatewayOn } from '../../stores/redis-connections.ts';
 import { eventually } from '../../support/conditions.ts';
-import { type PrivateRedis, privateRedis, redisCommand } from '../../support/redis.ts';
+import { type PrivateRedis, redisCommand } from '../../support/redis.ts';
 import { privateCluster, type Shard } from '../../support/redis-cluster.ts';
 import { privateSentinels } from '../../support/redis-sentinel.ts';
 import { asOperator } from '../../support/redis-user.ts';
@@ -13,8 +13,8 @@ import { ROOM } from '../../support/room.ts';
 
 const KEYS = 200;
 /** A dozen servers, and a failover that Redis times. */
-const PATIENCE_MS = 120_000 * ROOM;
-const WITHIN = { withinMs: 30_000, everyMs: 50 };
+export const PATIENCE_MS = 120_000 * ROOM;
+export const WITHIN = { withinMs: 30_000, everyMs: 50 };
 
 /** What loses a replica, and later its primary. */
 interface Stand {
@@ -30,9 +30,9 @@ interface Stand {
   remove(): Promise<void>;
 }
 
-const infoOf = async ({ url }: PrivateRedis) => String(await redisCommand(url, 'INFO', 'replication'));
+export const infoOf = async ({ url }: PrivateRedis) => String(await redisCommand(url, 'INFO', 'replication'));
 
-async function behindSentinels() {
+export async function behindSentinels() {
   const { url, sentinels, servers } = await privateSentinels();
   const [primary, replica] = servers as [PrivateRedis, PrivateRedis];
   const asked = sentinels[0]!;
@@ -54,7 +54,7 @@ async function behindSentinels() {
 }
 
 /** The first shard, with the primary of the second on the host of its replica. */
-async function inCluster(): Promise<Stand> {
+export async function inCluster(): Promise<Stand> {
   const { url, nodes, shards } = await privateCluster();
   const [{ primary, replica }, { primary: beside }, { primary: other }] = shards as [Shard, Shard, Shard];
   const id = String(await redisCommand(replica.url, 'CLUSTER', 'MYID'));
@@ -138,10 +138,8 @@ async function slotsOf(node: PrivateRedis): Promise<{ from: number; to: number }
   return { from: from!, to: to! };
 }
 
-describe.each([
-  { shape: 'Sentinels', start: behindSentinels, isInCluster: false },
-  { shape: 'a cluster', start: inCluster, isInCluster: true },
-])('behind $shape', ({ start, isInCluster }) => {
+/** What holds of a replica that is away, whoever promotes it. */
+export function holdsOfAStaleReplica(start: () => Promise<Stand>, isInCluster: boolean): void {
   test.each([
     { what: 'a replica that was stopped', fault: paused },
     { what: 'a replica that is started again', fault: restarted },
@@ -187,31 +185,4 @@ describe.each([
     },
     PATIENCE_MS,
   );
-});
-
-test(
-  'a replica that nobody may list neither takes the place of one that is away, nor is forgotten when it is (reliability 234)',
-  async () => {
-    const { url, primary, replica, sentinels } = await behindSentinels();
-    const follows = ['--replicaof', `127.0.0.1 ${primary.port}`, '--repl-diskless-sync-delay', '0'];
-    const hidden = await privateRedis({ asProcess: true, configArgs: [...follows, '--replica-announced', 'no'] });
-    await eventually(async () => /(state=online[\s\S]*){2}/.test(await infoOf(primary)), WITHIN);
-    const { keys } = await gatewayOn(url, { timeoutMs: 1_000, durableWithinMs: 1_500 });
-    const { key } = someKey();
-    expect(await keys.create(key)).toEqual({ kind: 'durable' });
-    const change = async (plan: string) => (await keys.update(key.id, (before) => ({ ...before, plan })))!.durability;
-    await replica.kill();
-    await eventually(async () => /connected_slaves:1/.test(await infoOf(primary)), WITHIN);
-    expect((await change('without the listed one')).kind).toBe('unknown');
-    await replica.restart({ keepData: true });
-    await eventually(async () => /(state=online[\s\S]*){2}/.test(await infoOf(primary)), WITHIN);
-    // The Sentinels ask the primary for its replicas every ten seconds.
-    const known = async () => String(await redisCommand(asOperator(sentinels[0]!.url), 'SENTINEL', 'MASTER', 'main'));
-    await eventually(async () => /num-slaves,2,/.test(await known()), WITHIN);
-    await eventually(async () => (await change('with both')).kind === 'durable', WITHIN);
-    await hidden.kill();
-    await eventually(async () => /connected_slaves:1/.test(await infoOf(primary)), WITHIN);
-    expect((await change('without the hidden one')).kind).toBe('unknown');
-  },
-  PATIENCE_MS,
-);
+}

@@ -1,0 +1,34 @@
+import type { GatewayReport } from '../../../operations/live/shapes.ts';
+import { useRefresh, useResource } from './api.ts';
+import { html } from './html.ts';
+import { countText, Prose, plural } from './kit/format.ts';
+
+interface Fleet {
+  readonly gateways: readonly GatewayReport[];
+}
+
+/** How often the gateways are asked on a screen that does not follow them, in milliseconds. */
+const EVERY_MS = 15_000;
+
+/** The banner for screens that do not follow the gateways by themselves. */
+export function WatchedSettings() {
+  const { data, reload } = useResource<Fleet>('/admin/gateways');
+  useRefresh(reload, EVERY_MS);
+  return data && html`<${RefusedSettings} gateways=${data.gateways} />`;
+}
+
+/** A banner while gateways refuse gateway.yaml or plans.yaml as they are now: each fault with its file and line. */
+export function RefusedSettings({ gateways }: { gateways: readonly GatewayReport[] }) {
+  const refusing = gateways.filter(({ settings }) => settings === 'refused');
+  if (refusing.length === 0) return null;
+  const faults = [...new Set(refusing.flatMap(({ faults }) => faults))];
+  const who =
+    gateways.length === 1 ? 'The gateway' : `${countText(refusing.length)} of ${plural(gateways.length, 'gateway')}`;
+  return html`<div class="banner refused-settings" role="alert">
+    <p class="state-title">The changed settings are refused</p>
+    <ul class="bullets">
+      ${faults.map((fault) => html`<li key=${fault}><${Prose} text=${fault} /></li>`)}
+    </ul>
+    <p>${who} ${gateways.length > 1 && refusing.length > 1 ? 'serve' : 'serves'} with the settings and plans from before. Mend the file, or put its earlier version back.</p>
+  </div>`;
+}

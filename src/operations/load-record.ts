@@ -1,0 +1,208 @@
+import { hash } from 'node:crypto';
+import type { Configuration, RefusedFile, SettingsFile } from '../config/settings.ts';
+import type { AuditStore } from './audit-store.ts';
+import type { RecordedChange } from './audit-trail.ts';
+
+/** A version of one file that has come into force. */
+export interface TakenFile {
+  readonly file: SettingsFile;
+  readonly before: string;
+  readonly version: string;
+  /** What is different, a line each: `starter minute 10 → 6`. */
+  readonly changes: readonly string[];
+}
+
+export interface LoadRecordOptions {
+  readonly store: Pick<AuditStore, 'exchangeLoad' | 'put'>;
+  /** Returns how many records are kept (`audit.keep`). */
+  readonly keep: () => number;
+  /** The names of the files, which are the actors. */
+  readonly names: Readonly<Record<SettingsFile, string>>;
+  /** The versions that are in force at the start. */
+  readonly versions: Configuration['versions'];
+  /** Waits so many milliseconds, or until the signal. */
+  readonly pause: (ms: number, signal: AbortSignal) => Promise<void>;
+  /** Called with each load that is given up, because too many others wait for the store. */
+  readonly onLost: (load: RecordedChange) => void;
+}
+
+type Change = Pick<RecordedChange, 'outcome' | 'code' | 'before' | 'after'>;
+
+/** A step of one file from what was last recorded of it to what this gateway has found. */
+interface Load {
+  readonly file: SettingsFile;
+  /** At the start the same as `to`, since the gateway does not know what was before. */
+  from: string;
+  readonly to: string;
+  /** What to record if no other gateway has; null: nothing. */
+  readonly change: ((from: string) => Change) | null;
+  readonly isStart: boolean;
+  /** Whether the store may have made this step although its answer was lost, or the entry is missing yet. */
+  isTried: boolean;
+}
+
+/** A store that did not answer is asked again after this time. */
+const ASK_AGAIN_MS = 5_000;
+/**
+ * How long a gateway that finds what it did not expect waits before it records: another one, which read the versions between,
+ * may be about to.
+ */
+const OTHERS_WITHIN_MS = 5_000;
+/** Loads that wait for the store. */
+const MOST_WAITING = 100;
+/** Faults and changes in one record, and the characters of each. */
+const MOST_LINES = 20;
+const LONGEST_LINE = 300;
+
+/**
+ * Records the versions of gateway.yaml and plans.yaml that gateways took or refused, also those that changed while no gateway
+ * ran.
+ *
+ * Many gateways read the same change, and one entry is wanted. So the store keeps what was last recorded of each file, and only
+ * the gateway that finds there what it had itself before adds an entry. A version that comes back later is another step and another
+ * entry. While the store is away the steps wait.
+ */
+export class LoadRecord {
+  readonly #options: LoadRecordOptions;
+  /** Of each file what this gateway has found last: the version in force, and behind ` !` the refused one. */
+  readonly #found: Record<SettingsFile, string>;
+  readonly #waiting: Load[] = [];
+  readonly #closing = new AbortController();
+  #running: Promise<void> | null = null;
+
+  constructor(options: LoadRecordOptions) {
+    this.#options = options;
+    this.#found = { ...options.versions };
+    for (const file of ['settings', 'plans'] as const) {
+      const version = options.versions[file];
+      const change = (found: string) => takenChange(versionIn(found), version, []);
+      this.#enqueue({ file, from: version, to: version, change, isStart: true, isTried: false });
+    }
+  }
+
+  /** The files are in force. @param taken those that have changed */
+  taken(taken: readonly TakenFile[], versions: Configuration['versions']): void {
+    for (const file of ['settings', 'plans'] as const) {
+      const one = taken.find((other) => other.file === file);
+      this.#step(file, versions[file], one === undefined ? null : takenChange(one.before, one.version, one.changes));
+    }
+  }
+
+  /** Files have faults. @param versions those in force */
+  refused(refused: readonly RefusedFile[], versions: Configuration['versions']): void {
+    for (const file of ['settings', 'plans'] as const) {
+      const one = refused.find((other) => other.file === file);
+      const inForce = versions[file];
+      if (one === undefined) this.#step(file, inForce, null);
+      else this.#step(file, `${inForce} !${one.version || digestOf(one.faults)}`, refusedChange(inForce, one));
+    }
+  }
+
+  /** Stops waiting for the store. The next start records what is not recorded yet. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#running;
+  }
+
+  #step(file: SettingsFile, to: string, change: Change | null): void {
+    const from = this.#found[file];
+    if (from === to) return;
+    this.#found[file] = to;
+    this.#enqueue({ file, from, to, change: change && (() => change), isStart: false, isTried: false });
+  }
+
+  #enqueue(load: Load): void {
+    this.#waiting.push(load);
+    if (this.#waiting.length > MOST_WAITING) {
+      // The first may be under way.
+      const [lost] = this.#waiting.splice(1, 1) as [Load];
+      if (lost.change !== null && !lost.isStart) this.#options.onLost(this.#recordOf(lost, lost.change(lost.from)));
+    }
+    this.#running ??= this.#run();
+  }
+
+  async #run(): Promise<void> {
+    const { pause } = this.#options;
+    const { signal } = this.#closing;
+    for (let load = this.#waiting[0]; load !== undefined && !signal.aborted; load = this.#waiting[0]) {
+      const isDone = await this.#write(load).then(
+        () => true,
+        () => false,
+      );
+      if (isDone) this.#waiting.shift();
+      else await pause(ASK_AGAIN_MS, signal);
+    }
+    this.#running = null;
+  }
+
+  /** Rejects as the store does, and is then called again. */
+  async #write(load: Load): Promise<void> {
+    const { file, to, change, isStart } = load;
+    const { store, pause } = this.#options;
+    for (;;) {
+      const mayBeDone = load.isTried;
+      load.isTried = true;
+      const { found, number } = await store.exchangeLoad(file, load.from, to);
+      if (found === null || found === load.from || (found === to && mayBeDone)) {
+        const isKnown = isStart && versionIn(load.from) === to;
+        if (change !== null && !isKnown) {
+          await this.#put(idOf([file, String(number), load.from, to]), this.#recordOf(load, change(load.from)));
+        }
+        return;
+      }
+      load.isTried = false;
+      if (found === to) return;
+      if (!isStart) await pause(OTHERS_WITHIN_MS, this.#closing.signal);
+      // What this gateway has found since follows.
+      if (this.#closing.signal.aborted || this.#found[file] !== to) return;
+      load.from = found;
+    }
+  }
+
+  /** Puts a record. Its id is the same for each try, so that it is there once. */
+  async #put(id: string, change: RecordedChange): Promise<void> {
+    const { store, keep } = this.#options;
+    const isLasting = change.outcome === 'done';
+    await store.put({ id, revision: 1, text: JSON.stringify(change) }, { number: null, keep: keep(), isLasting });
+  }
+
+  #recordOf({ file }: Load, change: Change): RecordedChange {
+    const actor = { kind: 'file', name: this.#options.names[file] } as const;
+    return { action: `${file}.load`, ...change, target: null, actor, requestId: null, clientAddress: null };
+  }
+}
+
+function takenChange(before: string, version: string, changes: readonly string[]): Change {
+  return { outcome: 'done', code: null, before: { version: before }, after: versionState(version, changes) };
+}
+
+function refusedChange(inForce: string, { version, faults }: RefusedFile): Change {
+  const after = { ...(version === '' ? {} : { version }), faults: bounded(faults) };
+  return { outcome: 'refused', code: 'bad_settings', before: { version: inForce }, after };
+}
+
+/** The version in force in what was recorded of a file. */
+function versionIn(found: string): string {
+  return found.split(' ')[0]!;
+}
+
+/** A version of a file for the record, with what it changes. */
+export function versionState(version: string, changes: readonly string[]): object {
+  return { version, ...(changes.length === 0 ? {} : { changes: bounded(changes) }) };
+}
+
+function bounded(lines: readonly string[]): readonly string[] {
+  const first = lines.slice(0, MOST_LINES).map((line) => line.slice(0, LONGEST_LINE));
+  return lines.length > MOST_LINES ? [...first, `and ${lines.length - MOST_LINES} more`] : first;
+}
+
+/** A UUID (version 8) that is the same for the same texts. */
+function idOf(texts: readonly string[]): string {
+  const hex = hash('sha256', texts.join('\n'), 'hex');
+  const [a, b, c, d, e] = [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 15), hex.slice(15, 18), hex.slice(18, 30)];
+  return `${a}-${b}-8${c}-a${d}-${e}`;
+}
+
+function digestOf(texts: readonly string[]): string {
+  return hash('sha256', texts.join('\n'), 'hex').slice(0, 12);
+}

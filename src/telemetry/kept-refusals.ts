@@ -1,0 +1,239 @@
+import { formText } from '../admit/form-text.ts';
+import type { Allowance } from '../admit/plan.ts';
+import { WINDOWS } from '../admit/windows.ts';
+import type { Exchange, Judgement } from '../gateway/exchange.ts';
+import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
+import type { KeptRefusal } from '../operations/live/shapes.ts';
+import { RECORD_SOURCES } from '../simulate/recent-record.ts';
+
+/** Attack: 11,000 refused requests with paths of 16 KiB each would take 180 MB. */
+export const LONGEST_PATH = 512;
+
+/** The numbers of a row, by their place in it. Those that do not apply are NaN. */
+const NUMBER = {
+  ...{ atMs: 0, status: 1, cost: 2, window: 3, source: 4, decidedAtMs: 5 },
+  /** Of the texts, in their order; that of the path is NaN if the request had none. */
+  ...{ idLength: 6, addressLength: 7, methodLength: 8, pathLength: 9 },
+  /** Of the verdict that refused the request. */
+  ...{ strike: 10, costExceedsLimit: 11, retryAtMs: 12, banNumber: 13, banUntilMs: 14, imposedBan: 15 },
+  /** Then three for each limit that applied: the limit, the count at the decision, and what was left. */
+  limits: 16,
+} as const;
+const NUMBERS = NUMBER.limits + 3 * WINDOWS.length;
+
+/** What of a row lives longer than the request anyway: texts of the settings, the caller's id, its limits. */
+interface Shared {
+  judgement: Judgement;
+  code: string;
+  route: string | null;
+  consumerId: string | null;
+  plan: string | null;
+  limits: Exchange['limits'];
+  allowance: Allowance | null;
+  cause: string | null;
+  /** The texts, if they are too long for their place. */
+  longText: string | null;
+}
+
+/** Room for id, address, method and path of a usual request. Of others they are kept as a string. */
+const TEXT_BYTES = 160;
+
+/**
+ * The last refused requests, in rows of fixed length that are written round and round. Objects and texts are made when somebody
+ * asks. (An object for each refusal lived just long enough to be moved twice by the garbage collector: a request of a banned key
+ * took 1.4 to 1.9 times as long as without them.)
+ */
+export class KeptRefusals {
+  readonly #rows: number;
+  readonly #numbers: Float64Array;
+  readonly #texts: Buffer;
+  /** An object for each row, made when the row is first used. */
+  readonly #shared: Shared[] = [];
+  #next = 0;
+
+  /** @param rows how many are kept */
+  constructor(rows: number) {
+    this.#rows = rows;
+    this.#numbers = new Float64Array(rows * NUMBERS);
+    // Not from the pool: pages that were never written to take no memory.
+    this.#texts = Buffer.from(new ArrayBuffer(rows * TEXT_BYTES));
+  }
+
+  /** @param exchange of a request that was refused; its texts but for the cause are ASCII */
+  add(exchange: Exchange, atMs: number): void {
+    const row = this.#next;
+    this.#next = row + 1 === this.#rows ? 0 : row + 1;
+    this.#addNumbers(row * NUMBERS, exchange, atMs);
+    this.#addVerdict(row * NUMBERS, exchange.refusal ?? null);
+    this.#addLimits(row * NUMBERS + NUMBER.limits, exchange);
+    this.#addShared(row, exchange, this.#addText(row * TEXT_BYTES, exchange));
+  }
+
+  /**
+   * Those with this request id, in no order. Clients may repeat their X-Request-Id.
+   * @param nowMs Unix milliseconds; the advice depends on what has ended by then
+   */
+  of(requestId: string, nowMs: number): KeptRefusal[] {
+    const wanted = Buffer.from(requestId, 'latin1');
+    // Else `\u0170` would find `p`, the character of its last byte.
+    if (wanted.toString('latin1') !== requestId) return [];
+    const found: KeptRefusal[] = [];
+    for (const [row, shared] of this.#shared.entries()) {
+      if (this.#hasId(row, wanted)) found.push(this.#refusal(row, shared, nowMs));
+    }
+    return found;
+  }
+
+  #addNumbers(at: number, exchange: Exchange, atMs: number): void {
+    const { window, source, decidedAtMs, path } = exchange;
+    const numbers = this.#numbers;
+    numbers[at + NUMBER.atMs] = atMs;
+    numbers[at + NUMBER.status] = exchange.status;
+    numbers[at + NUMBER.cost] = exchange.cost;
+    numbers[at + NUMBER.window] = window === null ? Number.NaN : WINDOWS.indexOf(window);
+    numbers[at + NUMBER.source] = source === null ? Number.NaN : RECORD_SOURCES.indexOf(source);
+    numbers[at + NUMBER.decidedAtMs] = decidedAtMs ?? Number.NaN;
+    numbers[at + NUMBER.idLength] = exchange.requestId.length;
+    numbers[at + NUMBER.addressLength] = exchange.clientAddress.length;
+    numbers[at + NUMBER.methodLength] = exchange.method.length;
+    numbers[at + NUMBER.pathLength] = path === null ? Number.NaN : path.length;
+  }
+
+  #addVerdict(at: number, verdict: NonNullable<Exchange['refusal']> | null): void {
+    const numbers = this.#numbers;
+    const ban = verdict?.kind === 'banned' ? verdict : null;
+    numbers[at + NUMBER.strike] = verdict?.strike ?? Number.NaN;
+    numbers[at + NUMBER.costExceedsLimit] = verdict?.kind === 'refused' && verdict.costExceedsLimit ? 1 : 0;
+    numbers[at + NUMBER.retryAtMs] = verdict?.retryAtMs ?? Number.NaN;
+    numbers[at + NUMBER.banNumber] = ban?.number ?? Number.NaN;
+    numbers[at + NUMBER.banUntilMs] = ban?.untilMs ?? Number.NaN;
+    numbers[at + NUMBER.imposedBan] = ban?.imposed ? 1 : 0;
+  }
+
+  /** A request that was admitted, and refused afterwards because its route does not serve it, has limits and no verdict. */
+  #addLimits(at: number, { limits, remaining, refusal }: Exchange): void {
+    const numbers = this.#numbers;
+    for (let i = 0; i < limits.length; i++) {
+      const { window, limit } = limits[i]!;
+      const left = remaining[i]!;
+      numbers[at + 3 * i] = refusal?.standings[i]?.limit ?? limit;
+      numbers[at + 3 * i + 1] = refusal ? (refusal.windows[window]?.used ?? 0) : Math.max(limit - left, 0);
+      numbers[at + 3 * i + 2] = left;
+    }
+  }
+
+  /** @returns the text, if it is too long for its place; null if it is there */
+  #addText(at: number, { requestId, clientAddress, method, path }: Exchange): string | null {
+    const text = requestId + clientAddress + method + (path ?? '');
+    if (text.length > TEXT_BYTES) return ownCopy(text.slice(0, text.length - (path?.length ?? 0)) + cut(path ?? ''));
+    this.#texts.write(text, at, 'latin1');
+    return null;
+  }
+
+  #addShared(row: number, exchange: Exchange, longText: string | null): void {
+    const { judgement, route, consumerId, plan, limits } = exchange;
+    const code = exchange.code!;
+    const allowance = exchange.refusal?.allowance ?? null;
+    const cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, LONGEST_PATH));
+    const shared = this.#shared[row];
+    if (shared === undefined) {
+      this.#shared[row] = { judgement, code, route, consumerId, plan, limits, allowance, cause, longText };
+      return;
+    }
+    shared.judgement = judgement;
+    shared.code = code;
+    shared.route = route;
+    shared.consumerId = consumerId;
+    shared.plan = plan;
+    shared.limits = limits;
+    shared.allowance = allowance;
+    shared.cause = cause;
+    shared.longText = longText;
+  }
+
+  #hasId(row: number, wanted: Buffer): boolean {
+    const length = this.#number(row, 'idLength');
+    if (length !== wanted.length) return false;
+    const { longText } = this.#shared[row]!;
+    if (longText !== null) return longText.startsWith(wanted.toString('latin1'));
+    const at = row * TEXT_BYTES;
+    return this.#texts.compare(wanted, 0, length, at, at + length) === 0;
+  }
+
+  #refusal(row: number, shared: Shared, nowMs: number): KeptRefusal {
+    const { judgement, code, route, consumerId, plan, limits, allowance, cause, longText } = shared;
+    const decidedAtMs = this.#number(row, 'decidedAtMs');
+    const strike = this.#number(row, 'strike');
+    const [banNumber, banUntilMs] = [this.#number(row, 'banNumber'), this.#number(row, 'banUntilMs')];
+    const costExceedsLimit = this.#number(row, 'costExceedsLimit') === 1;
+    const retryAtMs = this.#number(row, 'retryAtMs');
+    const facts: RefusalFacts = {
+      ...this.#textsOf(row, longText),
+      ...{ judgement, code, route, consumerId, plan, cause },
+      at: isoTime(this.#number(row, 'atMs')),
+      status: this.#number(row, 'status'),
+      cost: this.#number(row, 'cost'),
+      window: WINDOWS[this.#number(row, 'window')] ?? null,
+      source: RECORD_SOURCES[this.#number(row, 'source')] ?? null,
+      limits: this.#limitsOf(row, limits),
+      planLimits: allowance?.planLimits ?? {},
+      decidedAt: Number.isNaN(decidedAtMs) ? null : isoTime(decidedAtMs),
+      strike: Number.isNaN(strike) ? null : { number: strike, of: allowance!.bans!.after },
+      ban: Number.isNaN(banNumber) ? null : { number: banNumber, until: isoTime(banUntilMs) },
+      imposedBan: this.#number(row, 'imposedBan') === 1,
+      costExceedsLimit,
+      // Rounded up as Retry-After is: the same request succeeds then, and in the sentence it is the same second.
+      retryAt: Number.isNaN(retryAtMs) || costExceedsLimit ? null : isoTime(Math.ceil(retryAtMs / 1_000) * 1_000),
+    };
+    const { cause: _, costExceedsLimit: __, ...shown } = facts;
+    return { ...shown, ...textsOf(facts, nowMs) };
+  }
+
+  #textsOf(row: number, longText: string | null): Pick<KeptRefusal, 'requestId' | 'clientAddress' | 'method' | 'path'> {
+    const [idLength, addressLength] = [this.#number(row, 'idLength'), this.#number(row, 'addressLength')];
+    const [methodLength, pathLength] = [this.#number(row, 'methodLength'), this.#number(row, 'pathLength')];
+    const [addressAt, methodAt] = [idLength, idLength + addressLength];
+    const pathAt = methodAt + methodLength;
+    const end = pathAt + (Number.isNaN(pathLength) ? 0 : pathLength);
+    const at = row * TEXT_BYTES;
+    const text = longText ?? this.#texts.toString('latin1', at, at + end);
+    return {
+      requestId: text.slice(0, addressAt),
+      clientAddress: text.slice(addressAt, methodAt),
+      method: text.slice(methodAt, pathAt),
+      path: Number.isNaN(pathLength) ? null : text.slice(pathAt),
+    };
+  }
+
+  #limitsOf(row: number, limits: Exchange['limits']): KeptRefusal['limits'] {
+    const at = row * NUMBERS + NUMBER.limits;
+    return limits.map(({ window, slices, calendar }, i) => ({
+      window,
+      form: formText(window, {
+        ...(slices === undefined ? {} : { slices }),
+        ...(calendar === undefined ? {} : { calendar: calendar.form }),
+      }),
+      limit: this.#numbers[at + 3 * i]!,
+      used: this.#numbers[at + 3 * i + 1]!,
+      remaining: this.#numbers[at + 3 * i + 2]!,
+    }));
+  }
+
+  #number(row: number, name: Exclude<keyof typeof NUMBER, 'limits'>): number {
+    return this.#numbers[row * NUMBERS + NUMBER[name]]!;
+  }
+}
+
+function isoTime(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** A path of at most LONGEST_PATH characters. */
+export function cut(path: string): string {
+  return path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH - 1)}…` : path;
+}
+
+/** A copy: V8 keeps the whole text of which a string is a part, so that a short path would hold a long query. */
+export function ownCopy(text: string): string {
+  return Buffer.from(text, 'utf8').toString('utf8');
+}

@@ -1,0 +1,241 @@
+import { describe, expect, test } from 'vitest';
+import {
+  addConnectionNames,
+  beginsWith,
+  FieldNames,
+  type ForwardedAs,
+  hasPunctuation,
+  requestFields,
+  reservedByFolding,
+  responseFields,
+} from '../../src/http1/forwarded-fields.ts';
+
+const AS: ForwardedAs = {
+  isTraced: false,
+  consumerId: null,
+  plan: null,
+  peer: '9.9.9.9',
+  scheme: 'http',
+  host: 'own',
+  trustedPeer: false,
+  via: 'gate',
+  httpVersion: '1.1',
+  allowedNames: new FieldNames([]),
+  keyPlaces: null,
+};
+const OWN = ['Via', '1.1 gate', 'X-Forwarded-For', '9.9.9.9', 'X-Forwarded-Proto', 'http', 'X-Forwarded-Host', 'own'];
+
+const sent = (fields: readonly string[], as: Partial<ForwardedAs> = {}, listed: readonly string[] = []) =>
+  requestFields(fields, new Set(listed), null, { ...AS, ...as });
+
+describe('to the service', () => {
+  test.each<[string, readonly string[], Partial<ForwardedAs>, readonly string[], readonly string[]]>([
+    ['nothing but the own fields', [], {}, [], OWN],
+    ['other fields in their order', ['A', '1', 'b', '2'], {}, [], ['A', '1', 'b', '2', ...OWN]],
+    ['no field that Connection lists', ['A', '1', 'B', '2'], {}, ['b'], ['A', '1', ...OWN]],
+    [
+      'no consumer of the client',
+      ['X-Consumer-Id', 'x', 'x-consumer-any', 'y', 'X-Consume', 'z'],
+      {},
+      [],
+      ['X-Consume', 'z', ...OWN],
+    ],
+    ['no name that a service folds into one of ours', ['X_Consumer_Id', 'x', 'X.Y', 'y'], {}, [], OWN],
+    [
+      'but those that are allowed',
+      ['x_y', '1', 'X_Z', '2'],
+      { allowedNames: new FieldNames(['x_y']) },
+      [],
+      ['x_y', '1', ...OWN],
+    ],
+    [
+      'no origin from a peer that is not trusted',
+      ['X-Forwarded-For', '1', 'Forwarded', 'f', 'X-Real-Ip', 'r', 'x-forwarded-any', 'a'],
+      {},
+      [],
+      OWN,
+    ],
+    ['no trace where the gateway has its own', ['TraceParent', 't', 'tracestate', 's'], { isTraced: true }, [], OWN],
+    ['the trace of the client where it has none', ['traceparent', 't'], {}, [], ['traceparent', 't', ...OWN]],
+    ['no cookie of the console', ['Cookie', 'tollgate=1; a=b'], {}, [], ['Cookie', 'a=b', ...OWN]],
+    ['no Cookie field of nothing else', ['Cookie', 'tollgate=1'], {}, [], OWN],
+    ['an empty Cookie as it is', ['cookie', ''], {}, [], ['cookie', '', ...OWN]],
+    ['no Cookie that Connection lists', ['Cookie', 'a=b'], {}, ['cookie'], OWN],
+    [
+      'fields as long as those that are special',
+      ['cookif', 'tollgate=1', 'refereq', '/?a', 'vib', 'x'],
+      {},
+      [],
+      ['cookif', 'tollgate=1', 'refereq', '/?a', 'vib', 'x', ...OWN],
+    ],
+  ])('goes %s', (_, fields, as, listed, forwarded) => {
+    expect(sent(fields, as, listed)).toEqual(forwarded);
+  });
+
+  test.each([
+    'Connection',
+    'Keep-Alive',
+    'Proxy-Connection',
+    'Proxy-Authenticate',
+    'Proxy-Authorization',
+    'TE',
+    'Trailer',
+    'Transfer-Encoding',
+    'Upgrade',
+    'Host',
+    'Authorization',
+    'Content-Length',
+    'Expect',
+    'X-Request-Id',
+    'HTTP2-Settings',
+  ])('never goes the client’s %s', (name) => {
+    expect(sent([name, '1'])).toEqual(OWN);
+  });
+
+  test('the origin that a trusted peer names is kept, and the peer is added', () => {
+    const fields = [
+      'Via',
+      '1.0 a',
+      'via',
+      '1.1 b',
+      'X-Forwarded-For',
+      '1.1.1.1',
+      'x-forwarded-for',
+      '',
+      'X-Forwarded-For',
+      '2.2.2.2',
+    ];
+    const origin = [
+      'X-Forwarded-Proto',
+      'HTTPS',
+      'X-Forwarded-Host',
+      'named',
+      'X-Real-IP',
+      '3',
+      'X-Forwarded-Port',
+      '4',
+    ];
+    expect(sent([...fields, ...origin], { trustedPeer: true })).toEqual([
+      ...['X-Real-IP', '3', 'X-Forwarded-Port', '4', 'Via', '1.0 a, 1.1 b, 1.1 gate'],
+      ...['X-Forwarded-For', '1.1.1.1, 2.2.2.2, 9.9.9.9', 'X-Forwarded-Proto', 'https', 'X-Forwarded-Host', 'named'],
+    ]);
+  });
+
+  test.each(['ftp', 'https, http', 'xhttp', ''])('a scheme of %j that a trusted peer names is ignored', (scheme) => {
+    expect(sent(['X-Forwarded-Proto', scheme], { trustedPeer: true })).toEqual(OWN);
+  });
+
+  test('who calls, the length of the body, and no host if none was sent', () => {
+    const as = { ...AS, host: null, consumerId: 'key-1', plan: 'free' };
+    expect(requestFields([], new Set(), '12', as)).toEqual([
+      ...OWN.slice(0, 6),
+      ...['X-Consumer-Id', 'key-1', 'X-Consumer-Plan', 'free', 'Content-Length', '12'],
+    ]);
+  });
+
+  test('no key, in its field or in a Referer', () => {
+    const keyPlaces = {
+      fieldNames: new FieldNames(['x-key']),
+      withoutKeys: (query: string) => query.replace('key=1', ''),
+    };
+    const referer = (url: string) => sent(['X-Key', '1', 'Referer', url], { keyPlaces })[1];
+    expect(referer('/a?key=1&b#key=1')).toBe('/a?&b#key=1');
+    expect(referer('/key=1?key=1')).toBe('/key=1?');
+    expect(referer('/key=1')).toBe('/key=1');
+    expect(referer('/#?key=1')).toBe('/#?key=1'.replace('key=1', ''));
+    expect(sent(['Referer', '/?key=1'])[1]).toBe('/?key=1');
+    expect(sent(['X-Refer', '/?key=1'], { keyPlaces })[1]).toBe('/?key=1');
+  });
+});
+
+describe('to the client', () => {
+  const received = (fields: readonly string[], status = 200, alsoOwn: readonly string[] = []) =>
+    responseFields(fields, new FieldNames(alsoOwn), status);
+
+  test('goes what is not the gateway’s own, not of one hop and no cookie of the console', () => {
+    const fields = [
+      'A',
+      '1',
+      'RateLimit',
+      '2',
+      'Keep-Alive',
+      '3',
+      'Own',
+      '4',
+      'Set-Cookie',
+      'tollgate=1',
+      'Set-Cookie',
+      'b=1',
+    ];
+    expect(received(fields, 200, ['own'])).toEqual(['A', '1', 'Set-Cookie', 'b=1']);
+    // As long as the special names.
+    expect(
+      received(['Set-Cookif', 'tollgate=1', 'Connectiom', 'x', 'X', '1', 'Content-Lengti', '5'], 204),
+    ).toHaveLength(8);
+  });
+
+  test('goes nothing that Connection lists, wherever it stands', () => {
+    expect(received(['X', '1', 'Connection', 'x', 'connection', 'Y, z', 'Y', '2', 'A', '3'])).toEqual(['A', '3']);
+  });
+
+  test.each([
+    [100, false],
+    [199, false],
+    [200, true],
+    [204, false],
+    [205, true],
+    [304, true],
+  ])('Content-Length with %i: %s', (status, goes) => {
+    expect(received(['content-length', '5'], status)).toEqual(goes ? ['content-length', '5'] : []);
+  });
+});
+
+test('a name is reserved if it folds into one of ours', () => {
+  for (const name of [
+    'Host',
+    'x_request_id',
+    'X.Consumer.Anything',
+    'x_forwarded_any',
+    'X-Real_IP',
+    'TRACEPARENT',
+    'via',
+  ]) {
+    expect(reservedByFolding(name), name).toBe(name.toLowerCase().replaceAll(/[_.]/g, '-'));
+  }
+  for (const name of ['Accept', 'x-consumer', 'x-forwarded', 'hosts', '0host'])
+    expect(reservedByFolding(name), name).toBeNull();
+  expect(['a-b', 'a_b', 'a.b'].map(hasPunctuation)).toEqual([false, true, true]);
+});
+
+test('a set of names knows each of them in any case, and no other', () => {
+  const names = new FieldNames(['ab', 'cd', 'x']);
+  expect(['ab', 'AB', 'Cd', 'X'].map((name) => names.has(name))).toEqual([true, true, true, true]);
+  expect(['ac', 'abc', 'a', '', 'bb', 'y'].map((name) => names.has(name))).toEqual([
+    false,
+    false,
+    false,
+    false,
+    false,
+    false,
+  ]);
+  // Whether one begins so: what is ruled out here is never compared.
+  expect([
+    names.mayHave(2, 0x61),
+    names.mayHave(2, 0x43),
+    names.mayHave(1, 0x61),
+    names.mayHave(3, 0x61),
+    names.mayHave(0, 0x61),
+  ]).toEqual([true, true, false, false, false]);
+  expect([beginsWith('X-Ab', 'x-'), beginsWith('x', 'x-'), beginsWith('Y-Ab', 'x-'), beginsWith('', 'x')]).toEqual([
+    true,
+    false,
+    false,
+    false,
+  ]);
+});
+
+test('names in a Connection field are kept in lower case, without empty ones', () => {
+  const names = new Set<string>();
+  addConnectionNames(' A ,, b,', names);
+  expect([...names]).toEqual(['a', 'b']);
+});

@@ -1,0 +1,155 @@
+import { beforeEach, expect, test, vi } from 'vitest';
+import { LoadRecord } from '../../src/operations/load-record.ts';
+import { FakeAuditStore } from '../admin/fake-audit-store.ts';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+
+const NAMES = { settings: 'gateway.yaml', plans: 'plans.yaml' };
+const versions = (plans: string, settings = 'S') => ({ settings, plans });
+
+/** What waits, until `timePasses`. */
+let waiting: (() => void)[] = [];
+const timePasses = async () => {
+  await eventually(() => expect(waiting).not.toEqual([]));
+  for (const go of waiting.splice(0)) go();
+};
+const pause = (_ms: number, signal: AbortSignal) =>
+  new Promise<void>((resolve) => {
+    waiting.push(resolve);
+    signal.addEventListener('abort', () => resolve());
+  });
+beforeEach(() => {
+  waiting = [];
+});
+
+/** A gateway whose plans.yaml changes as the test says. */
+function gatewayOn(store: FakeAuditStore, inForce = versions('A')) {
+  const lost = vi.fn();
+  const record = new LoadRecord({ store, keep: () => 1_000, names: NAMES, versions: inForce, pause, onLost: lost });
+  atEnd(() => record.close());
+  let before = inForce.plans;
+  return {
+    lost,
+    takes: (version: string, changes: readonly string[] = []) => {
+      record.taken([{ file: 'plans', before, version, changes }], versions(version));
+      before = version;
+    },
+    refuses: (version: string, fault = 'plans.yaml:1:1: bad') =>
+      record.refused([{ file: 'plans', version, faults: [fault] }], versions(before)),
+    findsTheSame: () => record.taken([], versions(before)),
+  };
+}
+
+/** What the store has of the loads: the version before, and the one that was taken, or refused with `!`. */
+function stepsIn({ kept }: FakeAuditStore): string[] {
+  return kept.map(({ text }) => {
+    const { outcome, before, after } = JSON.parse(text);
+    return `${before.version} ${outcome === 'refused' ? '!' : ''}${after.version}`;
+  });
+}
+
+const settled = (store: FakeAuditStore, state: string) =>
+  eventually(() => expect(store.loads.get('plans')?.state).toBe(state));
+
+test('a file that many gateways take is one entry, and a version that comes back is another one', async () => {
+  const store = new FakeAuditStore();
+  const gateways = [1, 2, 3].map(() => gatewayOn(store));
+  for (const version of ['B', 'A', 'B']) {
+    for (const gateway of gateways) gateway.takes(version, ['starter minute 10 → 6']);
+    await settled(store, version);
+  }
+  expect(stepsIn(store)).toEqual(['A B', 'B A', 'A B']);
+  expect(JSON.parse(store.kept[0]!.text)).toEqual({
+    action: 'plans.load',
+    actor: { kind: 'file', name: 'plans.yaml' },
+    ...{ outcome: 'done', code: null, target: null, requestId: null, clientAddress: null },
+    ...{ before: { version: 'A' }, after: { version: 'B', changes: ['starter minute 10 → 6'] } },
+  });
+});
+
+test('a first start records nothing, a later one what has changed while no gateway ran, once', async () => {
+  const store = new FakeAuditStore();
+  gatewayOn(store);
+  await settled(store, 'A');
+  expect(store.kept).toEqual([]);
+  const later = [gatewayOn(store, versions('C')), gatewayOn(store, versions('C'))];
+  await settled(store, 'C');
+  for (const gateway of later) gateway.takes('D');
+  await settled(store, 'D');
+  expect(stepsIn(store)).toEqual(['A C', 'C D']);
+});
+
+test('a refused file is one entry with its faults, again if it comes again; mending it is an entry, putting it back is none', async () => {
+  const store = new FakeAuditStore();
+  const gateways = [gatewayOn(store), gatewayOn(store)];
+  for (const gateway of gateways) gateway.refuses('X');
+  await settled(store, 'A !X');
+  for (const gateway of gateways) gateway.findsTheSame();
+  await settled(store, 'A');
+  for (const gateway of gateways) gateway.refuses('X');
+  await settled(store, 'A !X');
+  for (const gateway of gateways) gateway.takes('B');
+  await settled(store, 'B');
+  expect(stepsIn(store)).toEqual(['A !X', 'A !X', 'A B']);
+  const { action, outcome, code, after } = JSON.parse(store.kept[0]!.text);
+  expect([action, outcome, code]).toEqual(['plans.load', 'refused', 'bad_settings']);
+  expect(after).toEqual({ version: 'X', faults: ['plans.yaml:1:1: bad'] });
+});
+
+test('what the console has written is not recorded a second time', async () => {
+  const store = new FakeAuditStore();
+  const gateways = [gatewayOn(store), gatewayOn(store)];
+  await settled(store, 'A');
+  await store.exchangeLoad('plans', null, 'B');
+  for (const gateway of gateways) gateway.takes('B');
+  for (const gateway of gateways) gateway.takes('C');
+  await settled(store, 'C');
+  expect(stepsIn(store)).toEqual(['B C']);
+});
+
+test('while the store is away loads wait in their order, and each is there once, also if only the answer was lost', async () => {
+  const store = new FakeAuditStore();
+  const gateway = gatewayOn(store);
+  await settled(store, 'A');
+  store.fails = () => true;
+  gateway.takes('B');
+  gateway.takes('A');
+  await timePasses();
+  await eventually(() => expect(waiting).not.toEqual([]));
+  expect(store.kept).toEqual([]);
+  // The next exchange is made, and its record fails.
+  let calls = 0;
+  store.fails = () => ++calls === 2;
+  await timePasses();
+  await timePasses();
+  await eventually(() => expect(stepsIn(store)).toEqual(['A B', 'B A']));
+  expect(gateway.lost).not.toHaveBeenCalled();
+});
+
+test('a gateway that is behind records nothing backwards, and in the end what no other one does', async () => {
+  const store = new FakeAuditStore();
+  const [quick, slow] = [gatewayOn(store), gatewayOn(store)];
+  quick.takes('B');
+  quick.takes('C');
+  await settled(store, 'C');
+  slow.takes('B');
+  slow.takes('C');
+  await timePasses();
+  slow.takes('D');
+  await settled(store, 'D');
+  expect(stepsIn(store)).toEqual(['A B', 'B C', 'C D']);
+  // Another file than that of the others.
+  gatewayOn(store, versions('X')).takes('Y');
+  await timePasses();
+  await settled(store, 'Y');
+  expect(stepsIn(store).slice(3)).toEqual(['X Y']);
+});
+
+test('of loads that wait for the store a hundred are kept, and each further one is reported', async () => {
+  const store = new FakeAuditStore();
+  store.fails = () => true;
+  const gateway = gatewayOn(store);
+  for (let i = 0; i < 120; i++) gateway.takes(`v${i}`);
+  expect(gateway.lost.mock.calls.length).toBe(21);
+  expect(gateway.lost.mock.calls[0]![0]).toMatchObject({ action: 'plans.load', after: { version: 'v0' } });
+});

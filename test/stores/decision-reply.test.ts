@@ -1,0 +1,166 @@
+import type { Redis } from 'ioredis';
+import { describe, expect, test } from 'vitest';
+import { type DecisionRequest, NothingDone } from '../../src/admit/ledger.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
+import { DecisionCalls, gatewayClock } from '../../src/stores/redis/decision-call.ts';
+import { allowance, BANS } from '../support/allowance.ts';
+
+// What decide.lua is told and what its numbers are read as, against a Redis of the test's.
+
+interface Sent {
+  readonly name: string;
+  readonly args: readonly string[];
+}
+
+/** @param replies of the calls, one after the other */
+function callsOf(replies: readonly (string | Error)[], wallMs?: () => number) {
+  const sent: Sent[] = [];
+  const redis = {
+    sendCommand(command: { name: string; args: string[]; resolve(reply: Buffer): void; reject(error: Error): void }) {
+      sent.push({ name: command.name, args: command.args });
+      const reply = replies[sent.length - 1]!;
+      setImmediate(() => (reply instanceof Error ? command.reject(reply) : command.resolve(Buffer.from(reply))));
+    },
+  } as unknown as Redis;
+  const abouts: unknown[] = [];
+  const circuit = {
+    run: <T>(call: () => Promise<T>, about?: unknown) => {
+      abouts.push(about);
+      return call();
+    },
+  };
+  return { calls: new DecisionCalls({ redis, circuit, lua: 'return 1', wallMs }), sent, abouts };
+}
+
+const T0 = 1_800_000_000_000;
+const plain = allowance({ minute: 5, day: 100 }, null);
+const ask = (consumerId: string, of: Allowance = plain, cost = 1, n = 1): DecisionRequest => ({
+  consumerId,
+  allowance: of,
+  cost,
+  n,
+});
+const outcomes = async (reply: string, ...requests: readonly DecisionRequest[]) =>
+  callsOf([reply]).calls.decide(requests);
+
+describe('a reply is read', () => {
+  test('with the windows that are open', async () => {
+    expect(await outcomes(`${T0} 5 1 4 ${T0 + 50} 0 0`, ask('a', plain, 2, 3))).toEqual([
+      {
+        ...{ nowMs: T0, cost: 2, n: 3, admitted: 1, bannedFrom: 3 },
+        state: { windows: { minute: { used: 4, endsAtMs: T0 + 50 } }, strikes: { count: 0, endsAtMs: 0 }, ban: null },
+      },
+    ]);
+  });
+
+  test('for each consumer, also behind one whose hash holds foreign values', async () => {
+    const found = await outcomes(`${T0} 0 5 1 1 7 2 8`, ask('a'), ask('b'));
+    expect(found[0]).toBeNull();
+    expect(found[1]?.state.windows).toEqual({ minute: { used: 1, endsAtMs: 7 }, day: { used: 2, endsAtMs: 8 } });
+  });
+
+  test('with slices, and strikes behind them', async () => {
+    const sliding = allowance({ minute: 5, hour: 9 }, null, { minute: { slices: 4 }, hour: { slices: 4 } });
+    const [outcome] = await outcomes(`${T0} 14 0 2 ${T0} 3 1 2 0 1 2 60 0 0 0 0`, ask('a', sliding));
+    expect(outcome).toMatchObject({
+      admitted: 0,
+      bannedFrom: 1,
+      state: { strikes: { count: 2, endsAtMs: 60 }, ban: null },
+    });
+    expect(outcome?.state.windows).toEqual({
+      minute: { used: 3, endsAtMs: T0 + 60_000 + 75_000, slices: { per: 4, startsAtMs: T0, first: 3, counts: [1, 2] } },
+    });
+    expect(outcome).not.toHaveProperty('imposesBan');
+    expect(outcome?.state).not.toHaveProperty('topUps');
+    const [quiet] = await outcomes(`${T0} 3 1 0 0`, ask('a', sliding));
+    expect(quiet).toMatchObject({ bannedFrom: 1, state: { windows: {}, ban: null } });
+  });
+
+  test('with a ban, whether it was imposed, and top-ups', async () => {
+    const [outcome] = await outcomes(`${T0} 18 0 0 0 0 0 2 3 4 5 6 2 1 2 10 70 4 20 80`, ask('a'));
+    expect(outcome).toEqual({
+      ...{ nowMs: T0, cost: 1, n: 1, admitted: 0, bannedFrom: 2, imposesBan: true },
+      state: {
+        windows: {},
+        strikes: { count: 3, endsAtMs: 4 },
+        ban: { number: 5, untilMs: 6, window: 'minute' },
+        topUps: { minute: { amount: 10, untilMs: 70 }, day: { amount: 20, untilMs: 80 } },
+      },
+    });
+  });
+
+  test('of no consumer is the clock alone', async () => {
+    expect(await outcomes(`${T0}`)).toEqual([]);
+  });
+
+  test('that ends too early is none', async () => {
+    await expect(outcomes(`${T0} 5 1 4`, ask('a'))).rejects.toThrow('something else');
+  });
+});
+
+describe('the script is told', () => {
+  const RULE = '0 0 0 0 0 0 0 2 5 4 100';
+  test('each rule once, and equal requests in one run', async () => {
+    const none = '0 '.repeat(6).trim();
+    const { calls, sent, abouts } = callsOf([`${T0} ${none}`]);
+    const other = { ...allowance({ second: 3 }, {}, { second: { slices: 7 } }), history: 'all' as const };
+    await calls.decide([ask('a'), ask('b'), ask('c', plain, 2), ask('d', plain, 2, 4), ask('e', other), ask('f')]);
+    const [digest, count, ...rest] = sent[0]!.args;
+    expect([sent[0]!.name, digest, count]).toEqual(['evalsha', 'e0e1f9fabfc9d4800c877a703b823ac0578ff8db', '7']);
+    expect(abouts).toEqual([rest[0]]);
+    expect(rest.slice(7)).toEqual([
+      '2 1 1 2 2 1 2 1 2 4 2 1 3 1 1 1 2 1 1 1 ',
+      RULE,
+      `2 ${BANS.after} ${BANS.withinMs} ${BANS.firstMs} ${BANS.factor} ${BANS.longestMs} ${BANS.forgetMs} 71 3`,
+    ]);
+  });
+
+  test('the gateway’s clock where a history is kept, in whole seconds', async () => {
+    const { calls, sent } = callsOf([`${T0} 0`, `${T0} 0`], () => 5_999);
+    await calls.decide([ask('a', { ...plain, history: 'admitted' })]);
+    expect(sent[0]!.args.slice(-2)).toEqual([`1${RULE.slice(1)}`, '@5']);
+    await calls.decide([ask('a')]);
+    expect(sent[1]!.args.at(-1)).toBe(RULE);
+    expect(gatewayClock(undefined)).toEqual([]);
+  });
+
+  test('as a whole if Redis does not know it, and other errors are the call’s', async () => {
+    const { calls, sent } = callsOf([new Error('NOSCRIPT No matching script'), `${T0} 0`]);
+    expect(await calls.decide([ask('a')])).toEqual([null]);
+    expect(sent.map(({ name, args }) => [name, args[0]])).toEqual([
+      ['evalsha', expect.any(String)],
+      ['eval', 'return 1'],
+    ]);
+    await expect(callsOf([new Error('OOM')]).calls.decide([ask('a')])).rejects.toThrow('OOM');
+  });
+});
+
+describe('the periods of calendar windows', () => {
+  const monthly = allowance({ month: 9 }, null);
+  const month = (text: string) => Date.parse(`${text}-01T00:00:00Z`);
+  const around = (...months: readonly string[]) => `0 0 0 0 0 0 0 4006 9 ${months.map(month).join(' ')}`;
+
+  test('are those around the store’s clock: if it is elsewhere it says so, and is asked again', async () => {
+    const { calls, sent } = callsOf([
+      `${month('2040-03') + 5}`,
+      `${month('2040-03') + 6} 0`,
+      `${month('2040-04') + 6} 0`,
+      '1 0',
+    ]);
+    expect(await calls.decide([ask('a', monthly)])).toEqual([null]);
+    expect(sent).toHaveLength(2);
+    expect(sent[1]!.args.at(-1)).toBe(around('2040-02', '2040-03', '2040-04', '2040-05'));
+    // The text is kept while the clock is in its month.
+    await calls.decide([ask('a', monthly)]);
+    expect(sent[2]!.args.at(-1)).toBe(sent[1]!.args.at(-1));
+    // A clock that has jumped asks for another one at once.
+    await calls.decide([ask('a', monthly)]);
+    expect(sent[3]!.args.at(-1)).toBe(around('2040-03', '2040-04', '2040-05', '2040-06'));
+  });
+
+  test('are asked for three times: then nothing is done', async () => {
+    const { calls, sent } = callsOf(['1', '2', '3', '4']);
+    await expect(calls.decide([ask('a', monthly)])).rejects.toThrow(NothingDone);
+    expect(sent).toHaveLength(3);
+  });
+});

@@ -1,0 +1,37 @@
+import { expect, test } from 'vitest';
+import { TOLLGATE } from '../../../tools/bench/contestants/tollgate.ts';
+import { compared, readCosts } from '../../../tools/bench/guard/costs.ts';
+import { measureCosts } from '../../../tools/bench/guard/guard.ts';
+import { totalOf } from '../../../tools/bench/guard/system-calls.ts';
+
+test('what a request allocates and which system calls it makes is what the last change says, within 5 %', async ({
+  signal,
+}) => {
+  const costs = await measureCosts({ program: TOLLGATE, signal, say: () => {} });
+  const beyond = compared(costs, await readCosts()).filter(({ isWithin }) => !isWithin);
+  expect(
+    beyond.map(({ text }) => text),
+    'If the change is meant: npm run bench -- --guard --write',
+  ).toEqual([]);
+});
+
+test('a cost that changes by more than 5 % in either direction is named', async () => {
+  const costs = { bytes: 1_000, systemCalls: 3 };
+  const onFile = { admitted: costs, banned: costs, spent: costs, 'unknown key': costs };
+  const now = {
+    ...onFile,
+    banned: { bytes: 1_051, systemCalls: 3 },
+    spent: { bytes: 1_000, systemCalls: 2.8 },
+    'unknown key': { bytes: 960, systemCalls: null },
+  };
+  expect(compared(now, onFile).map(({ isWithin }) => isWithin)).toEqual([true, false, false, true]);
+});
+
+test('the total of strace is read', () => {
+  expect(
+    totalOf(
+      '    calls syscall\n--------- ----------------\n      120 read\n--------- ----------------\n      180 total\n',
+    ),
+  ).toBe(180);
+  expect(() => totalOf('strace: attach: Operation not permitted')).toThrow('no total');
+});
