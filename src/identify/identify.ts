@@ -33,6 +33,9 @@ export interface Consumer {
   readonly owner: string | null;
 }
 
+/** What most keys have: one object for all of them. */
+const NO_LIMITS: Limits = Object.freeze({});
+
 /**
  * The identity that all requests with a key share.
  * @param before the consumer of the previous look-up; reused if nothing has changed
@@ -41,7 +44,8 @@ function consumerOf(
   { id, plan, limits, name, owner }: StoredKey,
   before: Consumer | null,
 ): { readonly kind: 'consumer'; readonly key: Consumer } {
-  const current: Consumer = { id, plan, limits: Object.freeze({ ...limits }), name, owner };
+  const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
+  const current: Consumer = { id, plan, limits: own, name, owner };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return Object.freeze({ kind: 'consumer', key });
 }
@@ -320,7 +324,8 @@ const CHANGED = -1;
 /** The known secrets by their SHA-256, with an index by key id. Evicts the least recently used. */
 class KnownSecrets {
   readonly #entries: LRUCache<string, KnownSecret>;
-  readonly #hashesOfKey = new Map<string, Set<string>>();
+  /** Most keys have one secret, some two: an array takes a fifth of the memory of a set. */
+  readonly #hashesOfKey = new Map<string, readonly string[]>();
 
   /** @param most how many entries are kept */
   constructor(most: number) {
@@ -342,9 +347,8 @@ class KnownSecrets {
 
   set(sha: string, known: KnownSecret): void {
     this.#entries.set(sha, known);
-    const hashes = this.#hashesOfKey.get(known.keyId);
-    if (hashes === undefined) this.#hashesOfKey.set(known.keyId, new Set([sha]));
-    else hashes.add(sha);
+    const hashes = this.#hashesOfKey.get(known.keyId) ?? [];
+    if (!hashes.includes(sha)) this.#hashesOfKey.set(known.keyId, [...hashes, sha]);
   }
 
   delete(sha: string): void {
@@ -356,9 +360,9 @@ class KnownSecrets {
   }
 
   #unlink(keyId: string, sha: string): void {
-    const hashes = this.#hashesOfKey.get(keyId);
-    hashes?.delete(sha);
-    if (hashes?.size === 0) this.#hashesOfKey.delete(keyId);
+    const hashes = (this.#hashesOfKey.get(keyId) ?? []).filter((other) => other !== sha);
+    if (hashes.length === 0) this.#hashesOfKey.delete(keyId);
+    else this.#hashesOfKey.set(keyId, hashes);
   }
 }
 
