@@ -13,8 +13,12 @@ export class Share<T> {
   reserved = 0;
   /** Connections that its requests hold. */
   running = 0;
-  /** Requests that wait for a connection, in the order of their arrival. */
-  readonly waiting = new Set<T>();
+  /**
+   * Requests that wait for a connection, in the order of their arrival. Not a Set: that replaces its table now and then, and V8's
+   * collector keeps what a replaced table had until the next collection of everything. Measured with 128 connections of one key:
+   * 2 KB of each request, 50 MB a second.
+   */
+  readonly waiting: T[] = [];
 
   /** Gives one reservation back. Called once for each `reserve`, whatever the outcome of the request. */
   release(): void {
@@ -93,23 +97,25 @@ export class FairShares<T> {
   queue(share: Share<T>, request: T): boolean {
     if (this.#waiting >= this.#maxQueue) return false;
     this.#waiting++;
-    share.waiting.add(request);
+    share.waiting.push(request);
     if (share.running < this.#maxRunning) this.#next.add(share);
     return true;
   }
 
   /** Takes a request out of the queue, if it is there. */
   withdraw(share: Share<T>, request: T): void {
-    if (!share.waiting.delete(request)) return;
+    const at = share.waiting.indexOf(request);
+    if (at < 0) return;
+    share.waiting.splice(at, 1);
     this.#waiting--;
-    if (share.waiting.size === 0) this.#next.delete(share);
+    if (share.waiting.length === 0) this.#next.delete(share);
   }
 
   /** Gives a connection back. */
   release(share: Share<T>): void {
     this.#running--;
     share.running--;
-    if (share.waiting.size > 0) this.#next.add(share);
+    if (share.waiting.length > 0) this.#next.add(share);
   }
 
   /**
@@ -119,14 +125,13 @@ export class FairShares<T> {
   takeForNext(): T | null {
     if (this.#next.size === 0 || this.#running >= this.#maxConnections) return null;
     const share = first(this.#next);
-    const request = first(share.waiting);
-    share.waiting.delete(request);
+    const request = share.waiting.shift()!;
     this.#waiting--;
     this.#running++;
     share.running++;
     // The consumer goes to the end of the line if it may have another connection.
     this.#next.delete(share);
-    if (share.waiting.size > 0 && share.running < this.#maxRunning) this.#next.add(share);
+    if (share.waiting.length > 0 && share.running < this.#maxRunning) this.#next.add(share);
     return request;
   }
 
@@ -143,7 +148,7 @@ export class FairShares<T> {
   #sweep(): void {
     for (const [consumerId, { reserved, running, waiting }] of this.#shares) {
       // The connection of a request that has ended is given back a moment later than its reservation.
-      if (reserved === 0 && running === 0 && waiting.size === 0) this.#shares.delete(consumerId);
+      if (reserved === 0 && running === 0 && waiting.length === 0) this.#shares.delete(consumerId);
     }
     this.#sweepAt = Math.max(KEPT_SHARES, 2 * this.#shares.size);
   }
