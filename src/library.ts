@@ -2,18 +2,19 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { readCreation } from './admin/call.ts';
 import type { UsageReport } from './admit/usage-report.ts';
 import type { WindowName } from './admit/windows.ts';
-import { upstreamUrlOf } from './cli/first-steps.ts';
-import { outcomeOfDurability, recorded, resultOfKey } from './cli/recorded-change.ts';
 import type { GatewayFileInput } from './config/gateway-file.ts';
 import type { PlansFileInput } from './config/plans.ts';
 import { type Configuration, configurationOf } from './config/settings.ts';
 import { Failure } from './failure.ts';
+import { refuseUnlessRight } from './identify/pepper-record.ts';
+import { urlOfListener } from './io/listening.ts';
 import { checkNodeInternals } from './io/node-internals.ts';
+import { readCreation } from './operations/change-input.ts';
 import { Operations } from './operations/operations.ts';
-import { refuseUnlessRight } from './serve/admin-api.ts';
+import { changeOfKey, changeOfLift, changeOfUsage, ownRecording, recorded } from './operations/recorded.ts';
+import { insistOnMade } from './operations/usage-changes.ts';
 import { type OwnGateway, runGateway } from './serve/gateway-process.ts';
 
 // What `import … from 'tollgate'` has: a gateway in the process of the caller (docs/guides/embed.md). Every type that it names
@@ -167,7 +168,6 @@ function embedded(
   onClosed: () => void,
 ): EmbeddedGateway {
   const { stores } = running;
-  const change = { audit: stores.audit, settings };
   const operations = () => {
     refuseUnlessRight(stores.pepperState());
     return new Operations({
@@ -178,7 +178,12 @@ function embedded(
       nowMs: () => Date.now(),
     });
   };
-  const warn = (line: string) => process.emitWarning(line.trim());
+  const recording = ownRecording({
+    audit: stores.audit,
+    settings: settings.audit,
+    warn: (line) => process.emitWarning(line.trim()),
+    settles: true,
+  });
   let closed: Promise<void> | null = null;
   const close = () => {
     closed ??= running
@@ -188,39 +193,38 @@ function embedded(
     return closed;
   };
   return {
-    url: upstreamUrlOf(running.host, running.port, running.scheme),
-    adminUrl: upstreamUrlOf(running.adminHost, running.adminPort, running.adminScheme),
+    url: urlOfListener(running.host, running.port, running.scheme),
+    adminUrl: urlOfListener(running.adminHost, running.adminPort, running.adminScheme),
     warnings,
     createKey: async ({ expiresAt, ...key }) => {
       const read = readCreation({ ...key, expiresAt: expiresAt instanceof Date ? expiresAt.toISOString() : expiresAt });
       if ('fault' in read) throw new Failure('refused', read.fault);
       const work = () => operations().create(read.value);
-      const made = await recorded(change, { action: 'key.create', target: null, warn, work, resultOf: resultOfKey });
+      const made = await recorded(recording, { action: 'key.create', target: null, work, changeOf: changeOfKey });
       return { id: made.key.id, key: made.secret, isDurable: made.durability.kind === 'durable' };
     },
     revokeKey: async (id) => {
       const work = () => operations().revoke(id);
-      await recorded(change, { action: 'key.revoke', target: id, warn, work, resultOf: resultOfKey });
+      await recorded(recording, { action: 'key.revoke', target: id, work, changeOf: changeOfKey });
     },
     usage: async (id) => operations().usage(id),
     resetUsage: async (id) => {
-      const work = () => operations().resetUsage(id, null, null);
-      await recorded(change, {
-        ...{ action: 'usage.reset', target: id, warn, work },
-        resultOf: (made) => ({
-          outcome: made.kind === 'reused' ? 'unchanged' : outcomeOfDurability(made.durability),
-          ...{ code: null, target: id, before: null, after: null },
-          ...(made.kind === 'reused' ? {} : made.states),
-        }),
+      const work = async () => insistOnMade(await operations().resetUsage(id, null, null), 'It was made before.');
+      await recorded(recording, {
+        action: 'usage.reset',
+        target: id,
+        work,
+        changeOf: (made) => changeOfUsage(id, made),
       });
     },
     liftBan: async (id) => {
       const work = () => operations().lift(id);
-      const resultOf = ({ durability }: Awaited<ReturnType<typeof work>>) => ({
-        outcome: outcomeOfDurability(durability),
-        ...{ code: null, target: id, before: null, after: null },
+      await recorded(recording, {
+        action: 'ban.lift',
+        target: id,
+        work,
+        changeOf: (lifted) => changeOfLift(id, lifted),
       });
-      await recorded(change, { action: 'ban.lift', target: id, warn, work, resultOf });
     },
     close,
     [Symbol.asyncDispose]: close,

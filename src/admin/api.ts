@@ -4,18 +4,19 @@ import { Failure } from '../failure.ts';
 import { requestIdOf, valuesOf } from '../http1/fields.ts';
 import {
   type Action,
-  type Actor,
-  type AuditEntry,
   type AuditLine,
-  type ChangeResult,
-  failedLine,
+  attemptOf,
+  type ChangeOrigin,
+  lineOf,
+  type RecordedChange,
   signInLine,
   strangerLine,
 } from '../operations/audit-trail.ts';
+import { recorded } from '../operations/recorded.ts';
 import { type AdminAuthenticator, type AdminRequest, roleRefusal } from './authenticator.ts';
-import { type Admin, type Call, type Handler, type Identity, personOf, readBody, readBytes } from './call.ts';
+import { type Admin, type Call, type Identity, personOf, readBody, readBytes } from './call.ts';
 import type { EventResponse } from './event-streams.ts';
-import type { Live, LiveHandler } from './live-resources.ts';
+import type { Live } from './live-resources.ts';
 import { RESOURCES } from './resources.ts';
 import {
   type AdminResponse,
@@ -95,7 +96,7 @@ interface Attempt {
   readonly requestId: string;
   readonly keepPlace: () => boolean;
   identity: Identity | null;
-  /** Whether `runRecorded` writes the line and the record. */
+  /** Whether `recorded` writes the line and the entry. */
   isRecorded: boolean;
 }
 
@@ -115,12 +116,13 @@ async function recordedAnswerTo(
   const { identity, isRecorded } = attempt;
   if ('begin' in answer || answer.status < 400 || isRecorded || identity === null || asked.change === null)
     return answer;
-  const call = { identity, ids: asked.match?.ids ?? [], clientAddress: asked.clientAddress, requestId };
-  options.audit(failedLine(call, asked.change, 'refused', codeOf(answer)));
-  const origin = { actor: actorOf(identity), clientAddress: asked.clientAddress, requestId };
+  const origin = originOf({ identity, clientAddress: asked.clientAddress, requestId });
+  const attempted = attemptOf(origin, asked.change, asked.match?.ids[0] ?? null);
+  const refused = { ...attempted, outcome: 'refused', code: codeOf(answer) } as const;
+  options.audit(lineOf(refused));
   // While the store is away there is the line alone.
   const opened = await options.admin().catch(() => null);
-  await opened?.trail.refuse(origin, asked.change, call.ids[0] ?? null, codeOf(answer));
+  await opened?.trail.refuse(refused);
   return answer;
 }
 
@@ -195,11 +197,30 @@ async function answerTo(
       body: body.value,
       ...origin,
     };
-    const work = (): Promise<AdminResponse | EventResponse> => {
-      if (live !== undefined) return runLive(live, call, options.live!);
-      attempt.isRecorded = true;
-      return runRecorded(handler!, call, match.changes?.[method] ?? null, options);
-    };
+    const work = () =>
+      answered(async () => {
+        if (live !== undefined) return live(call, options.live!);
+        const { audit } = options;
+        const opened = await options.admin();
+        const run = () => handler!(call, { ...opened, audit });
+        const action = match.changes?.[method];
+        if (action === undefined) return run();
+        attempt.isRecorded = true;
+        const recording = {
+          trail: opened.trail,
+          origin: originOf(call),
+          log: (change: RecordedChange) => audit(lineOf(change)),
+          settles: true,
+        };
+        return recorded<AdminResponse>(recording, {
+          action,
+          target: call.ids[0] ?? null,
+          work: run,
+          changeOf: ({ change }) => change!,
+          refusalIn: (answer) => (answer.status < 400 ? null : codeOf(answer)),
+          codeOf: codeOfRefusal,
+        });
+      });
     const queue = match.isFind === true ? finds : match.isList === true && method === 'GET' ? lists : null;
     return queue === null ? work() : queue.run(personOf(identity), () => unlessLeft(request, work));
   });
@@ -215,9 +236,10 @@ async function unlessLeft<T>({ socket }: IncomingMessage, work: () => Promise<T>
   return socket.destroyed ? errorResponse('busy', 'The client has left.') : work();
 }
 
-async function runLive(handler: LiveHandler, call: Call, live: Live): Promise<AdminResponse | EventResponse> {
+/** The answer, or the response to an error that refuses the request. */
+async function answered<T>(work: () => Promise<T>): Promise<T | AdminResponse> {
   try {
-    return await handler(call, live);
+    return await work();
   } catch (error) {
     const refusal = knownRefusal(error);
     if (refusal === null) throw error;
@@ -257,62 +279,15 @@ function auditedRefusal(refusal: AdminResponse, origin: Origin, { audit }: Admin
   return refusal;
 }
 
-/**
- * Runs a handler, and records its change in the log and in the record of changes.
- * @param change null for a handler that only reads
- */
-async function runRecorded(
-  handler: Handler,
-  call: Call,
-  change: Action | null,
-  { admin, audit }: AdminApiOptions,
-): Promise<AdminResponse> {
-  let entry: AuditEntry | null = null;
-  const note = (line: AuditLine) => {
-    audit(line);
-    entry?.note(resultOf(line));
-  };
-  const failed = (outcome: 'refused' | 'unknown', code: string) => {
-    // Before its record is begun, nothing of a change has been asked of the store.
-    if (change !== null) note(failedLine(call, change, entry === null ? 'refused' : outcome, code));
-  };
-  try {
-    const opened = await admin();
-    if (change !== null) {
-      const { clientAddress, requestId } = call;
-      entry = await opened.trail.begin(
-        { actor: actorOf(call.identity), clientAddress, requestId },
-        change,
-        call.ids[0] ?? null,
-      );
-      // This outcome stays if the handler writes no audit line, because it changed nothing.
-      entry.note({ ...UNCHANGED, target: call.ids[0] ?? null });
-    }
-    const answer = await handler(call, { ...opened, audit: note });
-    if (answer.status >= 400) failed('refused', codeOf(answer));
-    return answer;
-  } catch (error) {
-    const refusal = knownRefusal(error);
-    if (refusal === null) {
-      failed('unknown', 'internal_error');
-      throw error;
-    }
-    // With a 503 the store may have made the change although its answer was lost.
-    failed(refusal.status === 503 ? 'unknown' : 'refused', codeOf(refusal));
-    return refusal;
-  } finally {
-    await entry?.end();
-  }
+/** Who asked for a change, and by which request. */
+function originOf({ identity, clientAddress, requestId }: Origin & { readonly identity: Identity }): ChangeOrigin {
+  const { name, via } = identity;
+  return { actor: { kind: via === 'proxy' ? 'person' : 'token', name }, clientAddress, requestId };
 }
 
-function actorOf({ name, via }: Identity): Actor {
-  return { kind: via === 'proxy' ? 'person' : 'token', name };
-}
-
-const UNCHANGED = { outcome: 'unchanged', code: null, before: null, after: null } as const;
-
-function resultOf({ outcome, code, id, before, after }: AuditLine): ChangeResult {
-  return { outcome, code, target: id, before, after };
+function codeOfRefusal(error: unknown): string | null {
+  const refusal = knownRefusal(error);
+  return refusal === null ? null : codeOf(refusal);
 }
 
 function knownRefusal(error: unknown): AdminResponse | null {

@@ -1,13 +1,12 @@
 import { formText } from '../admit/form-text.ts';
-import { DURABLE } from '../admit/ledger.ts';
 import type { Plan, Plans } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
-import { auditChange, doneLine } from '../operations/audit-trail.ts';
 import { versionState } from '../operations/load-record.ts';
 import type { Outcome } from '../operations/plans/drafts.ts';
 import { untilInForce, writePlans } from '../operations/plans/write.ts';
+import type { Change } from '../operations/recorded.ts';
 import type { Admin, Call } from './call.ts';
-import { type AdminResponse, entityTagsOf, errorResponse, jsonResponse } from './response.ts';
+import { type AdminResponse, changeResponse, entityTagsOf, errorResponse, jsonResponse } from './response.ts';
 
 // The resources below /admin/plans: the plans in force, drafts of plans.yaml, and the file itself.
 
@@ -66,7 +65,7 @@ const SWITCHED_OFF =
   'The settings do not allow to write plans.yaml from here: set `admin: { editPlans: true }` in gateway.yaml and restart, or commit the patch.';
 
 /** Replaces plans.yaml, and waits until this gateway has it in force. */
-export async function writePlansFile(call: Call, { plans, keys, audit, auditStore }: Admin): Promise<AdminResponse> {
+export async function writePlansFile(call: Call, { plans, keys, auditStore }: Admin): Promise<AdminResponse> {
   if (!plans.mayWrite) return errorResponse('forbidden', SWITCHED_OFF);
   const { file, inForce } = plans;
   const ifMatch = call.fields('if-match');
@@ -92,13 +91,13 @@ export async function writePlansFile(call: Call, { plans, keys, audit, auditStor
     return errorResponse('precondition_failed', message, { ETag: `"${done.version}"` });
   }
   const { before, version } = done;
-  if (before !== version) {
-    // The gateways find that this version is recorded, and add no entry of their own when they take it.
-    await auditStore.exchangeLoad('plans', null, version).catch(() => {});
-    const states = { before: { version: before }, after: versionState(version, sound.changes) };
-    auditChange(audit, doneLine(call, 'plans.write', null, states), DURABLE);
-  }
+  const isSame = before === version;
+  // The gateways find that this version is recorded, and add no entry of their own when they take it.
+  if (!isSame) await auditStore.exchangeLoad('plans', null, version).catch(() => {});
+  const change: Change = isSame
+    ? { outcome: 'unchanged', target: null, before: null, after: null }
+    : { target: null, before: { version: before }, after: versionState(version, sound.changes) };
   const isInForce = await untilInForce(version, inForce, monotonicMs);
   const why = isInForce ? null : inForce.faults.join('\n') || 'The gateway has not read the file yet.';
-  return jsonResponse(200, { version, inForce: isInForce, whyNotInForce: why }, { ETag: `"${version}"` });
+  return changeResponse(200, change, { version, inForce: isInForce, whyNotInForce: why }, { ETag: `"${version}"` });
 }

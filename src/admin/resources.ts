@@ -1,16 +1,17 @@
-import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { KEPT_DAYS } from '../annotate/deprecation.ts';
 import type { Role } from '../config/admin-tokens.ts';
 import { Failure } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import { listChanges } from '../operations/audit-report.ts';
-import { type Action, auditChange, doneLine, failedLine, keyStateOf } from '../operations/audit-trail.ts';
+import { type Action, missLine } from '../operations/audit-trail.ts';
+import { readCreation, readEdits, readFind, readReset, readRotation, readTopUp } from '../operations/change-input.ts';
 import { bodyDigestOf } from '../operations/create-once.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { wholeKeyReport } from '../operations/key-report.ts';
 import { keyFilterFrom } from '../operations/key-search.ts';
 import { banReport, type Guard } from '../operations/operations.ts';
+import { type Change, changeOfDeletion, changeOfKey, changeOfLift, changeOfUsage } from '../operations/recorded.ts';
 import type { RefusedReport } from '../operations/refused-now.ts';
 import type { UsageChange } from '../operations/usage-changes.ts';
 import { spanFrom } from '../operations/usage-history.ts';
@@ -21,14 +22,8 @@ import {
   invalidQuery,
   linkToNext,
   personOf,
-  readCreation,
-  readEdits,
-  readFind,
   readPage,
   readQuery,
-  readReset,
-  readRotation,
-  readTopUp,
 } from './call.ts';
 import {
   followNow,
@@ -107,7 +102,7 @@ export const RESOURCES: readonly {
     path: ['keys', ID, 'topups'],
     methods: { POST: topUp },
     roles: { POST: 'operator' },
-    changes: { POST: 'keys.topup' },
+    changes: { POST: 'key.topup' },
   },
   { path: ['keys', ID, 'usage'], methods: { GET: showUsage }, roles: { GET: 'viewer' } },
   {
@@ -203,7 +198,7 @@ async function findKey(call: Call, { operations, finds, audit, nowMs }: Admin): 
   } catch (error) {
     if (error instanceof Failure && error.code === 'not_found') {
       await finds.miss(...sender);
-      audit(failedLine(call, 'key.find', 'refused', 'not_found'));
+      audit(missLine(call));
     }
     throw error;
   }
@@ -239,11 +234,10 @@ async function createKey(call: Call, admin: Admin): Promise<AdminResponse> {
     );
   }
   const { key, secret, kind, durability } = made;
-  auditKeyChange(call, admin, 'key.create', { before: null, key, durability }, kind === 'made' ? 'done' : 'repeated');
   const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs);
   return changeResponse(
     201,
-    durability,
+    { ...changeOfKey({ key, durability }), outcome: kind === 'made' ? 'done' : 'repeated' },
     { id, key: secret, ...rest },
     {
       ...fieldsOfKey(key),
@@ -265,8 +259,7 @@ async function updateKey(call: Call, admin: Admin): Promise<AdminResponse> {
   if ('fault' in edits) return errorResponse('invalid_request', edits.fault);
   return guarded(call, async (guard) => {
     const changed = await admin.operations.update(call.ids[0]!, edits.value, guard);
-    auditKeyChange(call, admin, 'key.update', changed);
-    return keyResponse(changed.key, admin, changed.durability);
+    return keyResponse(changed.key, admin, changeOfKey(changed));
   });
 }
 
@@ -274,8 +267,7 @@ async function revokeKey(call: Call, admin: Admin): Promise<AdminResponse> {
   return guarded(call, async (guard) => {
     const changed = await admin.operations.revoke(call.ids[0]!, guard);
     // Revoking a key twice is no error, and the second time changes nothing.
-    if (changed.before.revokedAtMs === null) auditKeyChange(call, admin, 'key.revoke', changed);
-    return keyResponse(changed.key, admin, changed.durability);
+    return keyResponse(changed.key, admin, changeOfKey(changed, changed.before.revokedAtMs !== null));
   });
 }
 
@@ -284,10 +276,9 @@ async function rotateKey(call: Call, admin: Admin): Promise<AdminResponse> {
   if ('fault' in overlapMs) return errorResponse('invalid_request', overlapMs.fault);
   return guarded(call, async (guard) => {
     const { secret, ...changed } = await admin.operations.rotate(call.ids[0]!, overlapMs.value, guard);
-    const { key, durability } = changed;
-    auditKeyChange(call, admin, 'key.rotate', changed);
+    const { key } = changed;
     const { id, ...rest } = wholeKeyReport(key, admin.operations.plans, admin.nowMs());
-    return changeResponse(200, durability, { id, key: secret, ...rest }, fieldsOfKey(key));
+    return changeResponse(200, changeOfKey(changed), { id, key: secret, ...rest }, fieldsOfKey(key));
   });
 }
 
@@ -297,15 +288,8 @@ async function deleteKey(call: Call, admin: Admin): Promise<AdminResponse> {
   if (body !== undefined && JSON.stringify(body) !== '{}') return invalidQuery('The body must be left out.').refusal;
   return guarded(call, async (guard) => {
     const id = call.ids[0]!;
-    const { before, durability } = await admin.operations.delete(id, guard);
-    if (before.deletedAtMs === undefined) {
-      auditChange(
-        admin.audit,
-        doneLine(call, 'key.delete', id, { before: keyStateOf(before), after: null }),
-        durability,
-      );
-    }
-    return changeResponse(200, durability, { id, deleted: true });
+    const deleted = await admin.operations.delete(id, guard);
+    return changeResponse(200, changeOfDeletion(deleted), { id, deleted: true });
   });
 }
 
@@ -318,20 +302,18 @@ async function showUsage({ ids, query }: Call, { operations }: Admin): Promise<A
 async function topUp(call: Call, admin: Admin): Promise<AdminResponse> {
   const given = readTopUp(call.body);
   if ('fault' in given) return errorResponse('invalid_request', given.fault);
-  return changeUsage(call, admin, 'keys.topup', (id, once) => admin.operations.topUp(id, given.value, once));
+  return changeUsage(call, (id, once) => admin.operations.topUp(id, given.value, once));
 }
 
 async function resetUsage(call: Call, admin: Admin): Promise<AdminResponse> {
   const windows = readReset(call.body);
   if ('fault' in windows) return errorResponse('invalid_request', windows.fault);
-  return changeUsage(call, admin, 'usage.reset', (id, once) => admin.operations.resetUsage(id, windows.value, once));
+  return changeUsage(call, (id, once) => admin.operations.resetUsage(id, windows.value, once));
 }
 
 /** Makes a top-up or a reset, once for each Idempotency-Key. */
 async function changeUsage<T extends object>(
   call: Call,
-  { audit }: Admin,
-  action: Action,
   change: (id: string, once: string | null) => Promise<UsageChange<T>>,
 ): Promise<AdminResponse> {
   const once = idempotencyKeyOf(call);
@@ -344,10 +326,9 @@ async function changeUsage<T extends object>(
       'This Idempotency-Key came with another change of this key before. Use a new one for each change.',
     );
   }
-  const { kind, durability, report, states } = changed;
-  // A repetition changes nothing, and its record says so.
-  if (kind === 'made') auditChange(audit, doneLine(call, action, id, states), durability);
-  return changeResponse(200, durability, report, kind === 'repeated' ? { 'Idempotency-Replayed': 'true' } : {});
+  const { kind, report } = changed;
+  const replayed = kind === 'repeated' ? { 'Idempotency-Replayed': 'true' } : {};
+  return changeResponse(200, changeOfUsage(id, changed), report, replayed);
 }
 
 async function showHistory({ ids, query }: Call, { operations, nowMs }: Admin): Promise<AdminResponse> {
@@ -409,9 +390,8 @@ async function listBans({ query }: Call, { operations }: Admin): Promise<AdminRe
 
 async function liftBan(call: Call, admin: Admin): Promise<AdminResponse> {
   const [id] = call.ids as [string];
-  const { durability, spent } = await admin.operations.lift(id);
-  auditChange(admin.audit, doneLine(call, 'ban.lift', id), durability);
-  return changeResponse(200, durability, { id, lifted: true, spent });
+  const lifted = await admin.operations.lift(id);
+  return changeResponse(200, changeOfLift(id, lifted), { id, lifted: true, spent: lifted.spent });
 }
 
 async function listDeprecations({ query }: Call, { deprecations }: Admin): Promise<AdminResponse> {
@@ -456,23 +436,12 @@ async function guarded(
   return typeof guard === 'object' ? guard : change(guard);
 }
 
-function keyResponse(key: StoredKey, { operations, nowMs }: Admin, durability: Durability = DURABLE): AdminResponse {
-  return changeResponse(200, durability, wholeKeyReport(key, operations.plans, nowMs()), fieldsOfKey(key));
+function keyResponse(key: StoredKey, { operations, nowMs }: Admin, change: Change): AdminResponse {
+  return changeResponse(200, change, wholeKeyReport(key, operations.plans, nowMs()), fieldsOfKey(key));
 }
 
 function fieldsOfKey(key: StoredKey): Record<string, string> {
   return { ETag: etagOf(key) };
-}
-
-function auditKeyChange(
-  call: Call,
-  { audit }: Admin,
-  action: Action,
-  { before, key, durability }: { before: StoredKey | null; key: StoredKey; durability: Durability },
-  outcome: 'done' | 'repeated' = 'done',
-): void {
-  const states = { before: before === null ? null : keyStateOf(before), after: keyStateOf(key) };
-  auditChange(audit, { ...doneLine(call, action, key.id, states), outcome }, durability);
 }
 
 /** Reads Idempotency-Key (draft-ietf-httpapi-idempotency-key-header). The quotes of a structured field are optional. */

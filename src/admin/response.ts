@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Durability } from '../admit/ledger.ts';
+import { DURABLE } from '../admit/ledger.ts';
 import type { Failure } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
+import { type Change, codeOfFailure } from '../operations/recorded.ts';
 
 /** A complete response of the admin API, before it is written to the socket. */
 export interface AdminResponse {
@@ -11,6 +12,8 @@ export interface AdminResponse {
   readonly fields: Readonly<Record<string, string>>;
   /** The body as JSON, if it has been made before. */
   readonly json?: string;
+  /** What the request has changed, for the record of changes; left out if it changed nothing. */
+  readonly change?: Change;
 }
 
 /** The error codes of the admin API and their status codes. */
@@ -58,13 +61,16 @@ export function withJson(response: AdminResponse): AdminResponse {
 /** The response to a change that was made: 202 with `durability: unknown` if a failover of the store may undo it. */
 export function changeResponse(
   status: 200 | 201,
-  durability: Durability,
+  change: Change,
   body: object,
   fields: Readonly<Record<string, string>> = {},
 ): AdminResponse {
-  return durability.kind === 'durable'
-    ? jsonResponse(status, body, fields)
-    : jsonResponse(202, { ...body, durability: 'unknown' }, fields);
+  const { durability = DURABLE } = change;
+  const response =
+    durability.kind === 'durable'
+      ? jsonResponse(status, body, fields)
+      : jsonResponse(202, { ...body, durability: 'unknown' }, fields);
+  return { ...response, change };
 }
 
 /** An error with the same body as all errors of the gateway: code, message, status (contract section 4). */
@@ -83,18 +89,18 @@ export function codeOf({ body }: AdminResponse): string {
 }
 
 /** The response to a Failure; null if it is a defect, or the store holds something unreadable: those stay private. */
-export function refusalOf({ code, message }: Failure): AdminResponse | null {
-  if (code === 'store_unavailable') {
-    return errorResponse(code, 'The store does not answer at the moment. Retry shortly.', { 'Retry-After': '1' });
-  }
-  if (code === 'audit_unavailable') return errorResponse(code, message, { 'Retry-After': '1' });
-  if (code === 'pepper_mismatch') {
-    const what = 'The KEY_PEPPER of this gateway is not the one that the keys in the store were made under.';
-    return errorResponse('store_unavailable', what, { 'Retry-After': '1' });
-  }
-  if (code === 'not_found' || code === 'conflict') return errorResponse(code, message);
-  return code === 'refused' ? errorResponse('invalid_request', message) : null;
+export function refusalOf(failure: Failure): AdminResponse | null {
+  const code = codeOfFailure(failure);
+  if (code === null) return null;
+  const message = PRIVATE_MESSAGES[failure.code] ?? failure.message;
+  return errorResponse(code, message, STATUS[code] === 503 ? { 'Retry-After': '1' } : {});
 }
+
+/** In place of messages that are for operators of the store alone. */
+const PRIVATE_MESSAGES: Readonly<Partial<Record<Failure['code'], string>>> = {
+  store_unavailable: 'The store does not answer at the moment. Retry shortly.',
+  pepper_mismatch: 'The KEY_PEPPER of this gateway is not the one that the keys in the store were made under.',
+};
 
 /** Sends a response. Caches must not store it, because it may hold a secret. */
 export function send(

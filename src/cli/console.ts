@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { type ExitCode, Failure } from '../failure.ts';
 import { exchange } from '../io/http-exchange.ts';
+import { urlOfListener } from '../io/listening.ts';
+import { shellActor } from '../operations/recorded.ts';
 import { LINK_LIFETIME_MS, offerSignIn } from '../operations/sign-in-links.ts';
 import { nameOfStore, withStore } from '../serve/open-store.ts';
-import { upstreamUrlOf } from './first-steps.ts';
-import { shellActor } from './recorded-change.ts';
 import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
@@ -34,7 +34,7 @@ export const consoleLink: Command = {
       terminal.env,
       async (store) => {
         const { host, port, tls } = store.settings.admin;
-        const origin = given ?? upstreamUrlOf(host, port, tls === null ? 'http' : 'https');
+        const origin = given ?? urlOfListener(host, port, tls === null ? 'http' : 'https');
         const state = await consoleAt(origin);
         if (state === 'off') {
           throw new Failure(

@@ -134,9 +134,3 @@ export function hintFor({ code, status, plan, window, consumerId }: LogRecord, c
   }
   return null;
 }
-
-/** The URL of a listener for programs on this machine. A listener on every address is reached over loopback. */
-export function upstreamUrlOf(host: string, port: number, scheme: 'http' | 'https' = 'http'): string {
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
-  return `${scheme}://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
-}

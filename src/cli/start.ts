@@ -8,23 +8,17 @@ import { portOf } from '../config/environment.ts';
 import { configurationFrom, filesOf } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { digestOf } from '../identify/api-key.ts';
+import { urlOfListener } from '../io/listening.ts';
 import { newKey } from '../operations/key-changes.ts';
+import { changeOfKey } from '../operations/recorded.ts';
 import { offerSignIn } from '../operations/sign-in-links.ts';
 import { startPets } from '../pets/server.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
 import type { LogRecord } from '../telemetry/terminal-line.ts';
-import {
-  commandOf,
-  type DemoKey,
-  greetingOf,
-  hintFor,
-  reminderOf,
-  type Surroundings,
-  upstreamUrlOf,
-} from './first-steps.ts';
-import { recorded, resultOfKey } from './recorded-change.ts';
+import { commandOf, type DemoKey, greetingOf, hintFor, reminderOf, type Surroundings } from './first-steps.ts';
+import { recordedByCommand } from './recorded-change.ts';
 import { ACCEPT_ROLLBACK } from './serve.ts';
 import type { Command } from './terminal/command.ts';
 import { JSON_LOG, withLog } from './terminal/log.ts';
@@ -75,8 +69,8 @@ export const start: Command = {
         });
         const greeted = withDemoKeys(env, hasSignInLinks).then(({ keys, signInCode }) => {
           const surroundings: Surroundings = {
-            origin: upstreamUrlOf(gateway.host, gateway.port, gateway.scheme),
-            adminOrigin: upstreamUrlOf(gateway.adminHost, gateway.adminPort, gateway.adminScheme),
+            origin: urlOfListener(gateway.host, gateway.port, gateway.scheme),
+            adminOrigin: urlOfListener(gateway.adminHost, gateway.adminPort, gateway.adminScheme),
             petsPort: pets.port,
             signInCode,
             replaced,
@@ -208,12 +202,11 @@ async function makeDemoKey(store: OpenStore, plan: Plan): Promise<string> {
     random: randomBytes,
     nowMs: Date.now(),
   });
-  await recorded(store, {
+  await recordedByCommand(store, (line) => process.stderr.write(line), {
     action: 'key.create',
     target: null,
-    warn: (line) => process.stderr.write(line),
     work: () => keys.create(key),
-    resultOf: (durability) => resultOfKey({ key, durability }),
+    changeOf: (durability) => changeOfKey({ key, durability }),
   });
   return secret;
 }

@@ -5,10 +5,11 @@ import { momentText } from '../io/time-text.ts';
 import type { Action } from '../operations/audit-trail.ts';
 import { isWindow, visible } from '../operations/input-values.ts';
 import type { Operations } from '../operations/operations.ts';
-import type { UsageChange } from '../operations/usage-changes.ts';
+import { changeOfUsage } from '../operations/recorded.ts';
+import { insistOnMade, type UsageChange } from '../operations/usage-changes.ts';
 import { withStore } from '../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from './operations.ts';
-import { outcomeOfDurability, recorded } from './recorded-change.ts';
+import { recordedByCommand } from './recorded-change.ts';
 import type { Command, Terminal, Words } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
@@ -36,7 +37,7 @@ export const keysTopUp: Command = {
   async run(words, terminal) {
     const topUp = { window: windowOf(words.options.window as string | undefined), amount: amountOf(words) };
     return changeUsage(words, terminal, {
-      action: 'keys.topup',
+      action: 'key.topup',
       change: (operations, id, once) => operations.topUp(id, topUp, once),
       textOf: ({ id, limit, until }, ends) =>
         until === null
@@ -98,21 +99,11 @@ async function changeUsage<T extends object>(
     throw new Failure('bad_usage', `--id must have 1 to ${MOST_CHARACTERS} characters.`);
   }
   return withStore<ExitCode>(terminal.env, async (store) => {
-    const { kind, report, durability } = await recorded(store, {
+    const { kind, report, durability } = await recordedByCommand(store, terminal.error, {
       action,
       target: id,
-      warn: terminal.error,
-      work: async () => {
-        const changed = await change(operationsOn(store), id, once);
-        if (changed.kind !== 'reused') return changed;
-        throw new Failure('conflict', 'Another change of this key was made under this --id. Use a new one.');
-      },
-      resultOf: (changed) => ({
-        outcome: outcomeOfDurability(changed.durability, changed.kind === 'repeated'),
-        code: null,
-        target: id,
-        ...changed.states,
-      }),
+      work: async () => insistOnMade(await change(operationsOn(store), id, once), REUSED),
+      changeOf: (changed) => changeOfUsage(id, changed),
     });
     const moment = (seconds: number) => momentText(seconds * 1000, Date.now(), terminal);
     if (kind === 'repeated') terminal.error('Nothing was changed: this change was made under this --id before.\n');
@@ -122,6 +113,7 @@ async function changeUsage<T extends object>(
 }
 
 const MOST_CHARACTERS = 255;
+const REUSED = 'Another change of this key was made under this --id. Use a new one.';
 
 function windowOf(text: string | undefined): WindowName {
   if (text !== undefined && isWindow(text)) return text;

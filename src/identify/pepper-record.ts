@@ -154,3 +154,16 @@ export function pepperCheckOf(pepper: string): string {
 function sealingKeyOf(pepper: string): Buffer {
   return createHmac('sha256', pepper).update('tollgate pepper history').digest();
 }
+
+/** `unchecked`: the gateway has not reached the store yet. */
+export type PepperState = 'unchecked' | 'right' | 'mismatch';
+
+/**
+ * Fault: a gateway with a wrong KEY_PEPPER starts before its Redis. A key that it made when Redis is there, and
+ * before it has looked at the record of the peppers, would be acknowledged and never work.
+ * @throws Failure
+ */
+export function refuseUnlessRight(pepper: PepperState): void {
+  if (pepper === 'mismatch') throw new Failure('pepper_mismatch', 'Another KEY_PEPPER is in use.');
+  if (pepper === 'unchecked') throw new Failure('store_unavailable', 'KEY_PEPPER has not been checked yet.');
+}

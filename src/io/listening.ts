@@ -22,3 +22,9 @@ export function listening(
     server.listen(port, host, 4096, resolve);
   });
 }
+
+/** The URL of a listener for programs on this machine. A listener on every address is reached over loopback. */
+export function urlOfListener(host: string, port: number, scheme: 'http' | 'https' = 'http'): string {
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return `${scheme}://${reached.includes(':') ? `[${reached}]` : reached}:${port}`;
+}

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Failure } from '../failure.ts';
 import type { AuditStore, KeptRecord, KeptRefusals } from './audit-store.ts';
-import type { Actor, RecordedChange } from './audit-trail.ts';
+import { type Actor, FORMER_ACTIONS, type RecordedChange } from './audit-trail.ts';
 import { timeOf } from './key-report.ts';
 
 /** A change as commands and the admin API show it, or the refused attempts of one actor at one action in one minute. */
@@ -214,9 +214,9 @@ function reportOf(
 ): ChangeReport | null {
   try {
     const change = JSON.parse(text) as RecordedChange;
-    return typeof change.action === 'string' && typeof change.actor?.kind === 'string'
-      ? { id, time: timeOf(atMs), ...change, count, lastTime: timeOf(lastMs) }
-      : null;
+    if (typeof change.action !== 'string' || typeof change.actor?.kind !== 'string') return null;
+    const action = FORMER_ACTIONS[change.action] ?? change.action;
+    return { id, time: timeOf(atMs), ...change, action, count, lastTime: timeOf(lastMs) };
   } catch {
     return null;
   }

@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto';
-import type { Durability } from '../admit/ledger.ts';
 import { Failure } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
@@ -25,16 +24,28 @@ export interface ChangeOrigin {
 }
 
 /**
- * The actions in the record: those of the admin API, imports and restores, which only a command makes, files that gateways took or
- * refused (load-record.ts), and `admin.access`: a request with a method that changes something, which was refused and whose path
- * or method names none of the others.
+ * The actions in the record, `noun.verb`: those of the admin API, imports and restores, which only a command makes, files that
+ * gateways took or refused (load-record.ts), and `admin.access`: a request with a method that changes something, which was refused and
+ * whose path or method names none of the others.
  */
 export type RecordedAction = Action | 'key.import' | 'key.restore' | 'settings.load' | 'plans.load' | 'admin.access';
 
+/** Names of actions in records that earlier versions wrote. */
+export const FORMER_ACTIONS: Readonly<Record<string, RecordedAction>> = { 'keys.topup': 'key.topup' };
+
 /** The outcome of a change. */
 export interface ChangeResult {
-  /** `unchanged`: the key or ban already was as requested. The others are explained at `AuditLine`. */
-  readonly outcome: AuditLine['outcome'] | 'unchanged';
+  /**
+   * - `done`: the change was made.
+   * - `unchanged`: the key or ban already was as requested.
+   * - `repeated`: a creation was repeated, and the admin API returned the first answer again, with the secret.
+   * - `refused`: nothing was changed.
+   * - `unknown` with a `code`: a failure interrupted the change, which may have been made.
+   * - `unknown` without a `code`: the change was made, but a failover of the store may undo it. A second line in the log follows
+   *   once that is settled: `done`, `lost`, or `unknown` for good.
+   * - `lost`: a failover undid the change, and the key has been changed differently since.
+   */
+  readonly outcome: 'done' | 'unchanged' | 'repeated' | 'refused' | 'unknown' | 'lost';
   /** The code of the error; null if there was none. */
   readonly code: string | null;
   /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
@@ -72,43 +83,26 @@ export class AuditTrail {
   }
 
   /**
-   * Records that a change is about to be made.
-   * @param target the id that the operator gave. Text that is not an id is left out: it may be a secret given by mistake.
-   * @throws Failure `audit_unavailable` if the write fails and `audit.required` is set; the change must then not be made
+   * The entry of a change that is about to be made. Nothing is written yet.
+   * @param target as for `attemptOf`
    */
-  async begin(origin: ChangeOrigin, action: RecordedAction, target: string | null): Promise<AuditEntry> {
-    const entry = this.#entry(origin, action, target);
-    try {
-      await entry.begin();
-    } catch (error) {
-      if (this.#options.settings().required) {
-        throw new Failure(
-          'audit_unavailable',
-          'The change was not made, because it could not be recorded and `audit.required` is set. See to the store, then try again.',
-          error,
-        );
-      }
-      // `end` writes the entry again, and reports a second failure.
-    }
-    return entry;
+  entry(origin: ChangeOrigin, action: RecordedAction, target: string | null): AuditEntry {
+    return new AuditEntry(this.#options, attemptOf(origin, action, target));
   }
 
-  /**
-   * Records an attempt that was refused before anything was asked of the store. Never rejects.
-   * @param target as for `begin`
-   * @param code of the error
-   */
-  async refuse(origin: ChangeOrigin, action: RecordedAction, target: string | null, code: string): Promise<void> {
-    const entry = this.#entry(origin, action, target);
-    entry.note({ outcome: 'refused', code, target, before: null, after: null });
-    await entry.end();
+  /** Records an attempt that was refused before anything was asked of the store. Never rejects. */
+  async refuse(refused: RecordedChange): Promise<void> {
+    await new AuditEntry(this.#options, refused).end();
   }
+}
 
-  #entry(origin: ChangeOrigin, action: RecordedAction, target: string | null): AuditEntry {
-    const known = target !== null && (isKeyId(target) || isTokenHolder(target)) ? target : null;
-    const nothing = { outcome: 'unknown', code: null, before: null, after: null } as const;
-    return new AuditEntry(this.#options, { action, target: known, ...origin, ...nothing });
-  }
+/**
+ * A change that somebody asks for, whose outcome is not known yet.
+ * @param target the id that the operator gave. Text that is not an id is left out: it may be a secret given by mistake.
+ */
+export function attemptOf(origin: ChangeOrigin, action: RecordedAction, target: string | null): RecordedChange {
+  const known = target !== null && (isKeyId(target) || isTokenHolder(target)) ? target : null;
+  return { action, outcome: 'unknown', code: null, target: known, before: null, after: null, ...origin };
 }
 
 /** Outcomes whose record must be durable. A change that was not made, or may be undone, needs no durable record. */
@@ -148,9 +142,28 @@ export class AuditEntry {
     await written.catch((error) => this.#options.onFailure(error, this.#change));
   }
 
-  /** Writes that the change is about to be made. Rejects as the store does. */
-  begin(): Promise<void> {
-    return this.#write(null);
+  /** The change as it is known now. */
+  get change(): RecordedChange {
+    return this.#change;
+  }
+
+  /**
+   * Writes that the change is about to be made.
+   * @throws Failure `audit_unavailable` if the write fails and `audit.required` is set; the change must then not be made
+   */
+  async begin(): Promise<void> {
+    try {
+      await this.#write(null);
+    } catch (error) {
+      if (this.#options.settings().required) {
+        throw new Failure(
+          'audit_unavailable',
+          'The change was not made, because it could not be recorded and `audit.required` is set. See to the store, then try again.',
+          error,
+        );
+      }
+      // `end` writes the entry again, and reports a second failure.
+    }
   }
 
   async #write(keep: number | null): Promise<void> {
@@ -176,7 +189,7 @@ export type Action =
   | 'key.revoke'
   | 'key.delete'
   | 'ban.lift'
-  | 'keys.topup'
+  | 'key.topup'
   | 'usage.reset'
   | 'plans.write';
 
@@ -185,25 +198,16 @@ export type Action =
  * holds a secret.
  */
 export interface AuditLine {
-  readonly action: Action | 'admin.access' | 'key.find';
-  /**
-   * - `done`: the change was made.
-   * - `repeated`: a creation was repeated, and the admin API returned the first answer again, with the secret.
-   * - `refused`: nothing was changed.
-   * - `unknown` with a `code`: a failure interrupted the change, which may have been made.
-   * - `unknown` without a `code`: the change was made, but a failover of the store may undo it. A second line follows once
-   *   that is settled: `done`, `lost`, or `unknown` for good.
-   * - `lost`: a failover undid the change, and the key has been changed differently since.
-   */
-  readonly outcome: 'done' | 'repeated' | 'refused' | 'unknown' | 'lost';
+  readonly action: RecordedAction | 'key.find';
+  readonly outcome: ChangeResult['outcome'];
   /** The error code of the response; null if it was not an error. */
   readonly code: string | null;
   /** `stranger`: a client that is not identified. */
   readonly who: 'admin' | 'stranger';
   /** The name of the token, or of the person whom an authenticating proxy names; null for a stranger. */
   readonly actor: string | null;
-  readonly clientAddress: string;
-  readonly requestId: string;
+  readonly clientAddress: string | null;
+  readonly requestId: string | null;
   /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
   readonly id: string | null;
   /** A `KeyState`; of a top-up the limit of the window; of a reset what was used, and the strikes; of plans.yaml its version. */
@@ -245,37 +249,26 @@ export interface ChangeRequest {
   readonly requestId: string;
 }
 
-/** The line of a change that was made. */
-export function doneLine(
-  { identity, clientAddress, requestId }: ChangeRequest,
-  action: Action,
-  id: string | null,
-  states: Pick<AuditLine, 'before' | 'after'> = { before: null, after: null },
-): AuditLine {
-  const [outcome, code, actor] = ['done', null, identity.name] as const;
-  return { action, outcome, code, who: 'admin', actor, clientAddress, requestId, id, ...states };
+/** The line of a change that was asked for through the admin API: its entry in the record, as the log has it. */
+export function lineOf({
+  action,
+  outcome,
+  code,
+  actor,
+  clientAddress,
+  requestId,
+  target,
+  before,
+  after,
+}: RecordedChange): AuditLine {
+  const name = actor.kind === 'shell' ? actor.user : actor.name;
+  return { action, outcome, code, who: 'admin', actor: name, clientAddress, requestId, id: target, before, after };
 }
 
-/** Writes the line of a change that was made. If a failover may undo it, a second line follows once that is settled. */
-export function auditChange(audit: (line: AuditLine) => void, line: AuditLine, durability: Durability): void {
-  if (durability.kind === 'durable') {
-    audit(line);
-    return;
-  }
-  audit({ ...line, outcome: 'unknown' });
-  const outcomes = { durable: line.outcome, superseded: 'lost', given_up: 'unknown' } as const;
-  void durability.settled.then((settlement) => audit({ ...line, outcome: outcomes[settlement] }));
-}
-
-/** The line of a change that was refused, or whose outcome is unknown. */
-export function failedLine(
-  { identity, clientAddress, requestId, ids }: ChangeRequest & { readonly ids: readonly string[] },
-  action: AuditLine['action'],
-  outcome: 'refused' | 'unknown',
-  code: string,
-): AuditLine {
-  const [id, actor] = [ids[0] ?? null, identity.name];
-  return { action, outcome, code, who: 'admin', actor, clientAddress, requestId, id, before: null, after: null };
+/** The line of a secret that was looked up and belongs to no key. */
+export function missLine({ identity, clientAddress, requestId }: ChangeRequest): AuditLine {
+  const [action, outcome, code, actor] = ['key.find', 'refused', 'not_found', identity.name] as const;
+  return { action, outcome, code, who: 'admin', actor, clientAddress, requestId, id: null, before: null, after: null };
 }
 
 /** The line of a request with a wrong token, one-time code or proxy token. */

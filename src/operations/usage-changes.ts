@@ -15,9 +15,22 @@ export interface NewTopUp {
 
 /** The result of a change that is made once for each id. */
 export type UsageChange<T> =
-  | { readonly kind: 'made' | 'repeated'; readonly durability: Durability; readonly report: T; readonly states: States }
+  | MadeUsageChange<T>
   /** Another change was made under this id. */
   | { readonly kind: 'reused' };
+
+export interface MadeUsageChange<T = unknown> {
+  readonly kind: 'made' | 'repeated';
+  readonly durability: Durability;
+  readonly report: T;
+  readonly states: States;
+}
+
+/** @throws Failure `conflict` with the message if another change was made under the id */
+export function insistOnMade<T>(change: UsageChange<T>, message: string): MadeUsageChange<T> {
+  if (change.kind === 'reused') throw new Failure('conflict', message);
+  return change;
+}
 
 /** The states for the record of changes; null if nothing was changed. */
 interface States {

@@ -12,7 +12,7 @@ import { NowFeed } from '../admin/now-feed.ts';
 import type { Plans } from '../admit/plan.ts';
 import type { Variables } from '../config/environment.ts';
 import { type Configuration, filesOf, type Settings } from '../config/settings.ts';
-import { Failure } from '../failure.ts';
+import { refuseUnlessRight } from '../identify/pepper-record.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
 import { deprecatedCallsOfConsumer, deprecationReports } from '../operations/deprecations.ts';
 import type { Fleet } from '../operations/live/fleet.ts';
@@ -26,7 +26,7 @@ import { takeSignIn } from '../operations/sign-in-links.ts';
 import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import type { AdminAccess } from './admin-access.ts';
-import { type GatewayStores, openGatewayStores, type PepperState } from './gateway-stores.ts';
+import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 import type { StoreClock } from './store-clock.ts';
 
 /** The settings and plans in force. A reload replaces them, so they are read anew for each use. */
@@ -182,16 +182,6 @@ function plansAdminOf(inForce: SettingsInForce, { env, live }: AdminApiSurroundi
     monotonicMs: () => performance.now(),
   });
   return { drafts, file, inForce, mayWrite: inForce.settings.admin.editPlans };
-}
-
-/**
- * Fault: a gateway with a wrong KEY_PEPPER starts before its Redis. A key that it made when Redis is there, and
- * before it has looked at the record of the peppers, would be acknowledged and never work.
- * @throws Failure
- */
-export function refuseUnlessRight(pepper: PepperState): void {
-  if (pepper === 'mismatch') throw new Failure('pepper_mismatch', 'Another KEY_PEPPER is in use.');
-  if (pepper === 'unchecked') throw new Failure('store_unavailable', 'KEY_PEPPER has not been checked yet.');
 }
 
 /** The store has lost acknowledged changes: an error line and a count. */

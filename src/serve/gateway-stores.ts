@@ -8,7 +8,7 @@ import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
-import { checkPeppers, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
+import { checkPeppers, type PepperState, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { FleetStore } from '../operations/live/fleet-store.ts';
@@ -362,9 +362,6 @@ async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Prom
   if (key?.deletedAtMs === undefined) return;
   for (const consumerId of [id, shadowIdOf(id)]) await ledger.forget(consumerId);
 }
-
-/** `unchecked`: the gateway has not reached the store yet. */
-export type PepperState = 'unchecked' | 'right' | 'mismatch';
 
 export interface PepperWatchOptions {
   readonly record: PepperStore;

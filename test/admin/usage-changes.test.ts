@@ -117,13 +117,13 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { changes } = (await ask(gateway, 'GET', `/admin/audit?key=${id}`)).body;
     const expected = [
       {
-        action: 'keys.topup',
+        action: 'key.topup',
         outcome: 'done',
         before: { window: 'day', limit: 2 },
         after: { window: 'day', limit: 6, until: expect.stringMatching(/Z$/) },
       },
-      { action: 'keys.topup', outcome: 'unchanged', before: null, after: null },
-      { action: 'keys.topup', outcome: 'refused', code: 'invalid_request' },
+      { action: 'key.topup', outcome: 'unchanged', before: null, after: null },
+      { action: 'key.topup', outcome: 'refused', code: 'invalid_request' },
       {
         action: 'usage.reset',
         outcome: 'done',

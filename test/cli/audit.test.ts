@@ -89,7 +89,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { stdout } = await run(env, 'audit', '--no-header');
     const [revoke, topUp] = stdout.split('\n').map((line) => line.split('\t').slice(2));
     expect(revoke).toEqual(['key.revoke', 'done', id, expect.stringMatching(/^revokedAt: - → \S+$/), 'gamma']);
-    expect(topUp!.slice(0, 3)).toEqual(['keys.topup', 'done', id]);
+    expect(topUp!.slice(0, 3)).toEqual(['key.topup', 'done', id]);
     expect(topUp![3]).toMatch(/^window: minute, limit: 300 → 350, until: - → \S+$/);
   });
 

@@ -59,9 +59,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect((await dayOf()).limit).toBe(5);
     const [refused, repeated, made] = JSON.parse((await run(env, 'audit', '--json')).stdout);
     expect([made, repeated, refused]).toMatchObject([
-      { action: 'keys.topup', outcome: 'done', target: id, before: { limit: 2 }, after: { limit: 5 } },
-      { action: 'keys.topup', outcome: 'unchanged', before: null },
-      { action: 'keys.topup', outcome: 'refused', code: 'conflict' },
+      { action: 'key.topup', outcome: 'done', target: id, before: { limit: 2 }, after: { limit: 5 } },
+      { action: 'key.topup', outcome: 'unchanged', before: null },
+      { action: 'key.topup', outcome: 'refused', code: 'conflict' },
     ]);
     expect((await run(env, 'audit')).stdout).toContain('limit: 2 → 5');
   });

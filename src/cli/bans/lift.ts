@@ -1,9 +1,10 @@
 import type { ExitCode } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
+import { changeOfLift } from '../../operations/recorded.ts';
 import type { SpentWindow } from '../../operations/usage-changes.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
-import { outcomeOfDurability, recorded } from '../recorded-change.ts';
+import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 
@@ -24,18 +25,11 @@ export const bansLift: Command = {
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     const work = async (store: OpenStore): Promise<ExitCode> => {
-      const { durability, spent } = await recorded(store, {
+      const { durability, spent } = await recordedByCommand(store, terminal.error, {
         action: 'ban.lift',
         target: id,
-        warn: terminal.error,
         work: () => operationsOn(store).lift(id),
-        resultOf: (lifted) => ({
-          outcome: outcomeOfDurability(lifted.durability),
-          code: null,
-          target: id,
-          before: null,
-          after: null,
-        }),
+        changeOf: (lifted) => changeOfLift(id, lifted),
       });
       if (options.json === true) terminal.out(`${JSON.stringify({ id, lifted: true, spent })}\n`);
       else

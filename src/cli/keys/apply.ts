@@ -16,8 +16,9 @@ import {
 import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/apply/plan-apply.ts';
 import { SecretFolder } from '../../operations/apply/secret-folder.ts';
 import { entryText, timeOf } from '../../operations/key-report.ts';
+import { changeOfKey } from '../../operations/recorded.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
-import { recorded, resultOfKey } from '../recorded-change.ts';
+import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -190,13 +191,12 @@ async function apply(
     nowMs: () => Date.now(),
     secrets,
     recorded: (change, work) =>
-      recorded(store, {
+      recordedByCommand(store, terminal.error, {
         action: ACTIONS[change.kind],
         target: change.id,
-        warn: terminal.error,
         work,
-        resultOf: ({ before, after, durability, isSame }: MadeChange) =>
-          resultOfKey({ ...(before === null ? {} : { before }), key: after, durability }, isSame),
+        changeOf: ({ before, after, durability, isSame }: MadeChange) =>
+          changeOfKey({ before, key: after, durability }, isSame),
       }),
   };
   if (secrets !== null) {

@@ -6,13 +6,13 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { isSameDigest } from '../../identify/api-key.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
 import { momentText } from '../../io/time-text.ts';
-import type { ChangeResult } from '../../operations/audit-trail.ts';
 import { type Backup, backupText, verifiedBackup } from '../../operations/backup/backup-keys.ts';
 import { type RestoredKey, restoreKeys } from '../../operations/backup/restore-keys.ts';
 import { openSealed, sealed } from '../../operations/backup/sealed-file.ts';
+import { type Change, outcomeOfError } from '../../operations/recorded.ts';
 import { embeddedPeppers, nameOfStore, type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
-import { outcomeOfError, recorded } from '../recorded-change.ts';
+import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Option, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -251,7 +251,7 @@ async function restore(backup: Backup, store: OpenStore, { options }: Words, ter
     }
     progress.end();
   };
-  const resultOf = (): ChangeResult => {
+  const changeOf = (): Change => {
     const change = { target: null, before: null, after: { madeAt: backup.madeAt, ...counts, keys: written } };
     const isChanged = written.length > 0;
     if (failure !== null) {
@@ -261,7 +261,7 @@ async function restore(backup: Backup, store: OpenStore, { options }: Words, ter
     return { outcome: counts.unknown > 0 ? 'unknown' : isChanged ? 'done' : 'unchanged', code: null, ...change };
   };
   if (dryRun) await work();
-  else await recorded(store, { action: 'key.restore', target: null, warn: terminal.error, work, resultOf });
+  else await recordedByCommand(store, terminal.error, { action: 'key.restore', target: null, work, changeOf });
   if (unknownPlans.size > 0) {
     const names = [...unknownPlans].join(', ');
     terminal.error(

@@ -2,12 +2,12 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
-import { keyStateOf } from '../../operations/audit-trail.ts';
 import type { KeyEdits } from '../../operations/key-changes.ts';
 import { keyReport, keyReportWithSecret, timeOf } from '../../operations/key-report.ts';
+import { changeOfDeletion, changeOfKey } from '../../operations/recorded.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
-import { outcomeOfDurability, recorded, resultOfKey } from '../recorded-change.ts';
+import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, readDuration, readLimits, readMoment } from './text-form.ts';
@@ -55,12 +55,11 @@ export const keysUpdate: Command = {
     const [id] = words.positionals as [string];
     const edits = editsOf(words, Date.now());
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const { key, durability } = await recorded(store, {
+      const { key, durability } = await recordedByCommand(store, terminal.error, {
         action: 'key.update',
         target: id,
-        warn: terminal.error,
         work: () => operationsOn(store).update(id, edits),
-        resultOf: resultOfKey,
+        changeOf: changeOfKey,
       });
       const report = keyReport(key, store.plans);
       if (words.options.json === true) terminal.out(json(report));
@@ -114,12 +113,11 @@ export const keysRotate: Command = {
     return withStore<ExitCode>(
       terminal.env,
       async (store) => {
-        const { key, secret, durability } = await recorded(store, {
+        const { key, secret, durability } = await recordedByCommand(store, terminal.error, {
           action: 'key.rotate',
           target: id,
-          warn: terminal.error,
           work: () => operationsOn(store).rotate(id, overlapMs),
-          resultOf: resultOfKey,
+          changeOf: changeOfKey,
         });
         if (options.json === true) terminal.out(json(keyReportWithSecret(key, secret, store.plans)));
         else {
@@ -168,12 +166,11 @@ export const keysRevoke: Command = {
           }
         }
       }
-      const { before, key, durability } = await recorded(store, {
+      const { before, key, durability } = await recordedByCommand(store, terminal.error, {
         action: 'key.revoke',
         target: id,
-        warn: terminal.error,
         work: () => operationsOn(store).revoke(id),
-        resultOf: (changed) => resultOfKey(changed, changed.before.revokedAtMs !== null),
+        changeOf: (changed) => changeOfKey(changed, changed.before.revokedAtMs !== null),
       });
       if (options.json === true)
         terminal.out(json({ ...keyReport(key, store.plans), revokedAt: timeOf(key.revokedAtMs) }));
@@ -216,21 +213,11 @@ export const keysDelete: Command = {
           return 1;
         }
       }
-      const { before, durability } = await recorded(store, {
+      const { before, durability } = await recordedByCommand(store, terminal.error, {
         action: 'key.delete',
         target: id,
-        warn: terminal.error,
         work: () => operationsOn(store).delete(id),
-        resultOf: (deleted) => {
-          const wasDeleted = deleted.before.deletedAtMs !== undefined;
-          return {
-            outcome: outcomeOfDurability(deleted.durability, wasDeleted),
-            code: null,
-            target: id,
-            before: wasDeleted ? null : keyStateOf(deleted.before),
-            after: null,
-          };
-        },
+        changeOf: changeOfDeletion,
       });
       if (options.json === true) terminal.out(json({ id, deleted: true }));
       else terminal.out(`${id} ${before.deletedAtMs === undefined ? 'is deleted' : 'was deleted before'}.\n`);

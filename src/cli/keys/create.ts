@@ -4,9 +4,10 @@ import { configurationFrom } from '../../config/settings.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
 import { keyReportWithSecret } from '../../operations/key-report.ts';
+import { changeOfKey } from '../../operations/recorded.ts';
 import { nameOfStore, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
-import { recorded, resultOfKey } from '../recorded-change.ts';
+import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, readLimits, readMoment } from './text-form.ts';
@@ -56,12 +57,11 @@ export const keysCreate: Command = {
     return withStore<ExitCode>(
       env,
       async (store) => {
-        const { key, secret, durability } = await recorded(store, {
+        const { key, secret, durability } = await recordedByCommand(store, terminal.error, {
           action: 'key.create',
           target: null,
-          warn: terminal.error,
           work: () => operationsOn(store).create((nowMs) => attributesOf(words, nowMs)),
-          resultOf: resultOfKey,
+          changeOf: changeOfKey,
         });
         const report = keyReportWithSecret(key, secret, store.plans);
         if (words.options.json === true) terminal.out(json(report));

@@ -1,11 +1,11 @@
 import { createReadStream, statSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { type ExitCode, Failure } from '../../failure.ts';
-import type { ChangeResult } from '../../operations/audit-trail.ts';
 import { importKeys, type LineOutcome } from '../../operations/import/import-keys.ts';
 import { COLUMNS, readRows, UnreadableCsv } from '../../operations/import/rows.ts';
+import { type Change, outcomeOfError } from '../../operations/recorded.ts';
 import { withStore } from '../../serve/open-store.ts';
-import { outcomeOfError, recorded } from '../recorded-change.ts';
+import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -70,12 +70,11 @@ export const keysImport: Command = {
         };
         if (isDry) await move();
         else {
-          await recorded(store, {
+          await recordedByCommand(store, terminal.error, {
             action: 'key.import',
             target: null,
-            warn: terminal.error,
             work: move,
-            resultOf: () => report.result(),
+            changeOf: () => report.change(),
           });
         }
         return report.print();
@@ -128,8 +127,8 @@ class ImportReport {
     this.#terminal.error(`${this.#stopped}\n`);
   }
 
-  /** The result for the record of changes, which has one entry for the whole import. */
-  result(): ChangeResult {
+  /** The change for the record, which has one entry for the whole import. */
+  change(): Change {
     const { moved, unknown } = this.#counts;
     const after = { file: this.#file, ...this.#counts, keys: this.#keys };
     const change = { target: null, before: null, after };

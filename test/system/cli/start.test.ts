@@ -3,8 +3,9 @@ import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { upstreamUrlOf } from '../../../src/cli/first-steps.ts';
+
 import { demoKeys } from '../../../src/cli/start.ts';
+import { urlOfListener } from '../../../src/io/listening.ts';
 import { atEnd } from '../../support/endings.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { listen } from '../../support/listening.ts';
@@ -202,7 +203,7 @@ test.each([
   ['::', 'http://[::1]:80'],
   ['2001:db8::7', 'http://[2001:db8::7]:80'],
 ])('a gateway on %s is said to be at %s', (host, origin) => {
-  expect(upstreamUrlOf(host, 80)).toBe(origin);
+  expect(urlOfListener(host, 80)).toBe(origin);
 });
 
 describe('the demo keys', () => {

@@ -48,7 +48,7 @@ const ACTIONS: Readonly<Record<string, string>> = {
   'key.import': 'Import keys',
   'key.restore': 'Restore keys',
   'ban.lift': 'Lift ban',
-  'keys.topup': 'Top up',
+  'key.topup': 'Top up',
   'usage.reset': 'Reset usage',
   'plans.write': 'Write plans',
   'plans.load': 'Read plans.yaml',

@@ -1,0 +1,218 @@
+import { randomUUID } from 'node:crypto';
+import { hostname, userInfo } from 'node:os';
+import { DURABLE, type Durability } from '../admit/ledger.ts';
+import { Failure } from '../failure.ts';
+import type { StoredKey } from '../identify/key-store.ts';
+import type { AuditStore } from './audit-store.ts';
+import {
+  type Actor,
+  AuditTrail,
+  type ChangeOrigin,
+  type ChangeResult,
+  keyStateOf,
+  type RecordedAction,
+  type RecordedChange,
+} from './audit-trail.ts';
+import type { MadeUsageChange } from './usage-changes.ts';
+
+/** What an operation has changed. */
+export interface Change {
+  /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
+  readonly target: string | null;
+  /** The states before and after, without secrets and digests; null if there was none or it is unknown. */
+  readonly before: object | null;
+  readonly after: object | null;
+  /** Left out: `done`. `unchanged` is recorded, and is no line in the log. */
+  readonly outcome?: ChangeResult['outcome'];
+  /** The code of the error that stopped a change of many keys; left out if there was none. */
+  readonly code?: string | null;
+  /** Left out: durable. */
+  readonly durability?: Durability;
+}
+
+/** Where the changes of one operator are recorded. */
+export interface Recording {
+  readonly trail: AuditTrail;
+  readonly origin: ChangeOrigin;
+  /** Writes a line to the log. Left out for a command, which prints what it has done. */
+  readonly log?: (change: RecordedChange) => void;
+  /** Whether this process waits to learn if a failover of the store undoes a change. A command ends before that. */
+  readonly settles: boolean;
+}
+
+export interface RecordedWork<T> {
+  readonly action: RecordedAction;
+  /** The id that the operator named; null if the change makes a key. */
+  readonly target: string | null;
+  readonly work: () => Promise<T>;
+  readonly changeOf: (value: T) => Change;
+  /** The code of a value that is a refusal; null if the change was made. Left out: no value is one. */
+  readonly refusalIn?: (value: T) => string | null;
+  /** The code of an error that refuses the change; null for a defect. Left out: `codeOfFailure`. */
+  readonly codeOf?: (error: unknown) => string | null;
+}
+
+/**
+ * Makes a change and records it: an entry before the change, and its outcome before the operator is answered. The only writer of the
+ * record of changes, but for files that gateways load (load-record.ts). Each line of the log is the entry as it then is.
+ * @throws as `work` does; Failure `audit_unavailable` if `audit.required` is set and the change cannot be recorded
+ */
+export async function recorded<T>(
+  { trail, origin, log, settles }: Recording,
+  { action, target, work, changeOf, refusalIn = () => null, codeOf = codeOfFailure }: RecordedWork<T>,
+): Promise<T> {
+  const entry = trail.entry(origin, action, target);
+  const note = (result: ChangeResult) => {
+    entry.note(result);
+    if (result.outcome !== 'unchanged') log?.(entry.change);
+  };
+  const failed = (outcome: 'refused' | 'unknown', code: string) =>
+    note({ outcome, code, target, before: null, after: null });
+  try {
+    await entry.begin();
+  } catch (error) {
+    failed('refused', codeOf(error) ?? 'internal_error');
+    throw error;
+  }
+  try {
+    const value = await work();
+    const code = refusalIn(value);
+    if (code === null) noteChange(note, changeOf(value), settles);
+    else failed('refused', code);
+    return value;
+  } catch (error) {
+    const { outcome, code } = outcomeOfError(error, codeOf);
+    failed(outcome, code);
+    throw error;
+  } finally {
+    await entry.end();
+  }
+}
+
+/** The outcome of a change that failed. It is `unknown` if the store may have made the change. */
+export function outcomeOfError(
+  error: unknown,
+  codeOf: (error: unknown) => string | null = codeOfFailure,
+): { readonly outcome: 'refused' | 'unknown'; readonly code: string } {
+  const code = codeOf(error);
+  const mayBeDone = code === null || MAY_BE_DONE.includes(code);
+  return { outcome: mayBeDone ? 'unknown' : 'refused', code: code ?? 'internal_error' };
+}
+
+/** Codes of errors after which the store may have made the change although its answer was lost. */
+const MAY_BE_DONE: readonly string[] = ['store_unavailable', 'audit_unavailable'];
+
+/** Notes a change. If a failover may undo it, its outcome is `unknown` until that is settled. */
+function noteChange(
+  note: (result: ChangeResult) => void,
+  { target, before, after, outcome = 'done', code = null, durability = DURABLE }: Change,
+  settles: boolean,
+): void {
+  const result = { outcome, code, target, before, after };
+  if (durability.kind === 'durable' || outcome === 'unchanged') {
+    note(result);
+    return;
+  }
+  note({ ...result, outcome: 'unknown' });
+  if (!settles) return;
+  const outcomes = { durable: outcome, superseded: 'lost', given_up: 'unknown' } as const;
+  void durability.settled.then((settlement) => note({ ...result, outcome: outcomes[settlement] }));
+}
+
+/** The code under which a failure is recorded, and answered; null for a defect, or a store that holds something unreadable. */
+export function codeOfFailure(error: unknown): FailedCode | null {
+  if (!(error instanceof Failure)) return null;
+  return Object.hasOwn(CODES, error.code) ? CODES[error.code as keyof typeof CODES] : null;
+}
+
+/** By the code of the failure. */
+const CODES = {
+  store_unavailable: 'store_unavailable',
+  audit_unavailable: 'audit_unavailable',
+  pepper_mismatch: 'store_unavailable',
+  not_found: 'not_found',
+  conflict: 'conflict',
+  refused: 'invalid_request',
+} as const;
+
+export type FailedCode = (typeof CODES)[keyof typeof CODES];
+
+export interface ChangedKey {
+  /** Left out, or null, for a new key. */
+  readonly before?: StoredKey | null;
+  readonly key: StoredKey;
+  readonly durability: Durability;
+}
+
+/** The change of one key. @param isSame whether the key already was as requested */
+export function changeOfKey({ before = null, key, durability }: ChangedKey, isSame = false): Change {
+  return {
+    target: key.id,
+    before: before === null ? null : keyStateOf(before),
+    after: keyStateOf(key),
+    outcome: isSame ? 'unchanged' : 'done',
+    durability,
+  };
+}
+
+/** The deletion of a key, which may have been deleted before. */
+export function changeOfDeletion({
+  before,
+  durability,
+}: Pick<ChangedKey, 'durability'> & { readonly before: StoredKey }): Change {
+  const isSame = before.deletedAtMs !== undefined;
+  return {
+    target: before.id,
+    before: isSame ? null : keyStateOf(before),
+    after: null,
+    outcome: isSame ? 'unchanged' : 'done',
+    durability,
+  };
+}
+
+/** The change of what a key has used. A repetition under the same name changes nothing. */
+export function changeOfUsage(id: string, { kind, states, durability }: MadeUsageChange): Change {
+  return { target: id, ...states, outcome: kind === 'repeated' ? 'unchanged' : 'done', durability };
+}
+
+/** The end of a ban. */
+export function changeOfLift(id: string, { durability }: Pick<ChangedKey, 'durability'>): Change {
+  return { target: id, before: null, after: null, durability };
+}
+
+export interface OwnRecordingOptions {
+  readonly audit: AuditStore;
+  /** The `audit` settings of gateway.yaml. */
+  readonly settings: { readonly required: boolean; readonly keep: number };
+  /** Called with a sentence if the record of a change is missing or lacks the outcome. */
+  readonly warn: (line: string) => void;
+  readonly settles: boolean;
+}
+
+/** Records the changes that the user of this process makes: by a command, or through the library. */
+export function ownRecording({ audit, settings, warn, settles }: OwnRecordingOptions): Recording {
+  const trail = new AuditTrail({
+    store: audit,
+    settings: () => settings,
+    newId: randomUUID,
+    onFailure: (error) => {
+      const why = error instanceof Error ? error.message : String(error);
+      warn(`warning: the record of changes lacks this change, or what became of it: ${why}\n`);
+    },
+  });
+  return { trail, origin: { actor: shellActor(), requestId: null, clientAddress: null }, settles };
+}
+
+/** The user of this process and its host, as the record of changes names them. */
+export function shellActor(): Extract<Actor, { kind: 'shell' }> {
+  return { kind: 'shell', user: userName(), host: hostname() };
+}
+
+/** The user's name, or the uid in a container that has no name for it. */
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `uid ${process.getuid?.() ?? 'unknown'}`;
+  }
+}
