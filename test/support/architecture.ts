@@ -20,11 +20,24 @@ export const ROOMS: readonly string[] = [
     'listen',
     'gateway',
   ],
-  ...['config', 'forward', 'annotate', 'validate', 'routing', 'identify', 'admit', 'http1', 'io', 'pets', 'failure'],
+  ...[
+    'config',
+    'forward',
+    'annotate',
+    'validate',
+    'routing',
+    'identify',
+    'admit',
+    'http1',
+    'io',
+    'pets',
+    'errors',
+    'failure',
+  ],
 ];
 const STEPS = ['validate', 'routing', 'identify', 'admit', 'annotate', 'forward'];
-/** What every step may stand on: the text of HTTP/1.1, the craft of sockets, and failures. */
-const GROUND = ['http1', 'io', 'failure'];
+/** What every step may stand on: the text of HTTP/1.1, the craft of sockets, the catalogue of errors, and failures. */
+const GROUND = ['http1', 'io', 'errors', 'failure'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin', 'certificates'];
 // The interfaces that stores implement, each owned by the room that uses it, and the one decision with its numbers.
 const FOR_STORES = [
