@@ -101,30 +101,27 @@ export const ERRORS = {
     closes: false,
     sentence: (path: string) => `There is no route for ${path}.`,
     when: 'The key is good and no route has this path.',
-    remedy: 'Check the path. Paths are compared with their case and a trailing slash.',
+    ...sameAdvice('Check the path. Paths are compared with their case and a trailing slash.'),
     counted: 'yes',
     explanation: 'No route of the gateway has this path.',
-    advice: 'Check the path, with its case and its slashes.',
   },
   no_usage_history: {
     status: 404,
     closes: false,
     sentence: 'This gateway keeps no history of usage. GET /usage tells what is left of each window.',
     when: '`GET /usage?history`, and gateway.yaml has `usage: { history: off }`.',
-    remedy: 'Use `GET /usage` without `history`.',
+    ...sameAdvice('Use `GET /usage` without `history`.'),
     counted: 'no',
     explanation: 'This gateway keeps no history of usage.',
-    advice: 'Use `GET /usage`, which says what is left.',
   },
   method_not_allowed: {
     status: 405,
     closes: false,
     sentence: (allow: string) => `This route allows ${allow}.`,
     when: 'The route does not serve this method. `Allow` lists the methods that it serves.',
-    remedy: 'Use one of the methods in `Allow`.',
+    ...sameAdvice('Use one of the methods in `Allow`.'),
     counted: 'yes',
     explanation: 'The route does not take this method.',
-    advice: 'The Allow field of the response names the methods.',
   },
   request_timeout: {
     status: 408,
@@ -154,11 +151,10 @@ export const ERRORS = {
   payload_too_large: {
     status: 413,
     closes: true,
-    sentence: 'The body of the request is too large.',
+    ...sameSentence('The body of the request is too large.'),
     when: 'The body is larger than `listen.maxBodyBytes`, or than `maxBodyBytes` of its route, or it is cut into too many chunks.',
     remedy: 'Send less, or in parts. Send chunks of at least 64 bytes.',
     counted: 'a declared length no, a body that turns out too large yes',
-    explanation: 'The body of the request is larger than allowed.',
     advice: 'Send less, or raise listen.maxBodyBytes.',
   },
   uri_too_long: {
@@ -166,20 +162,18 @@ export const ERRORS = {
     closes: true,
     sentence: (maxBytes: number) => `The request target is longer than ${maxBytes} bytes.`,
     when: 'The request target is longer than `listen.maxUrlBytes`.',
-    remedy: 'Shorten the path or the query.',
+    ...sameAdvice('Shorten the path or the query.'),
     counted: 'no',
     explanation: 'The address of the request is too long.',
-    advice: 'Shorten its path or query.',
   },
   expectation_failed: {
     status: 417,
     closes: false,
     sentence: 'The only expectation that can be met is 100-continue.',
     when: '`Expect` asks for something other than `100-continue`.',
-    remedy: 'Leave `Expect` out.',
+    ...sameAdvice('Leave `Expect` out.'),
     counted: 'no',
     explanation: 'The request expects something that the gateway cannot do.',
-    advice: 'Leave out the field Expect.',
   },
   rate_limit_exceeded: {
     status: 429,
@@ -234,10 +228,9 @@ export const ERRORS = {
     closes: true,
     sentence: 'The trailers of the request are too large.',
     when: 'The head, or the trailers, are larger than `listen.maxHeaderBytes`.',
-    remedy: 'Send fewer or shorter fields.',
+    ...sameAdvice('Send fewer or shorter fields.'),
     counted: 'no',
     explanation: 'The header fields of the request are too large.',
-    advice: 'Send fewer or shorter fields.',
   },
   internal_error: {
     status: 500,
@@ -254,10 +247,9 @@ export const ERRORS = {
     closes: false,
     sentence: 'The only transfer coding that is understood is chunked.',
     when: 'The method or the transfer coding is none that the gateway forwards, such as CONNECT or `Transfer-Encoding: gzip`.',
-    remedy: 'Use another method, or send the body without the coding.',
+    ...sameAdvice('Use another method, or send the body without the coding.'),
     counted: 'no',
     explanation: 'The request asks for something that the gateway does not do.',
-    advice: 'Use another method or coding.',
   },
   upstream_unavailable: {
     status: 502,
@@ -312,11 +304,10 @@ export const ERRORS = {
   upstream_timeout: {
     status: 504,
     closes: false,
-    sentence: 'The service behind the gateway did not answer in time.',
+    ...sameSentence('The service behind the gateway did not answer in time.'),
     when: 'The service did not accept a connection within `connectTimeout`, or did not begin its answer within `responseTimeout`.',
     remedy: 'Try again later. The service may have done what the request asked for.',
     counted: 'yes',
-    explanation: 'The service behind the gateway did not respond in time.',
     advice: 'Look at the log of the service at this time, or raise the timeout of the upstream.',
   },
   http_version_not_supported: {
@@ -324,22 +315,30 @@ export const ERRORS = {
     closes: true,
     sentence: 'Only HTTP/1.1 and HTTP/1.0 are spoken here.',
     when: 'The request line names another version than HTTP/1.1 or HTTP/1.0.',
-    remedy: 'Use HTTP/1.1, or HTTP/2 over TLS.',
+    ...sameAdvice('Use HTTP/1.1, or HTTP/2 over TLS.'),
     counted: 'no',
     explanation: 'The request has a version of HTTP that is not served.',
-    advice: 'Use HTTP/1.1 or HTTP/2.',
   },
   loop_detected: {
     status: 508,
     closes: false,
-    sentence: 'This request has come through this gateway before.',
+    ...sameSentence('This request has come through this gateway before.'),
     when: 'The request has come through this gateway before: `Via` has its name.',
     remedy: 'This is a fault of the setup: the upstream sends the request back to the gateway.',
     counted: 'no',
-    explanation: 'This request came through this gateway before.',
     advice: 'A target of the route leads back to the gateway.',
   },
 } as const satisfies Readonly<Record<string, ErrorEntry>>;
+
+/** The response and Explain have the same sentence. */
+function sameSentence(text: string): { readonly sentence: string; readonly explanation: string } {
+  return { sentence: text, explanation: text };
+}
+
+/** Only the client can act, so the advice of Explain is the remedy of the reference. */
+function sameAdvice(text: string): { readonly remedy: string; readonly advice: string } {
+  return { remedy: text, advice: text };
+}
 
 export type ErrorCode = keyof typeof ERRORS;
 
