@@ -104,6 +104,10 @@ describe('the check of', () => {
     ],
     ['src/forward/forward.ts', "import type { IncomingMessage } from 'node:http';"],
     ['src/config/values.ts', "import { METHODS } from 'node:http';"],
+    [
+      'src/annotate/titles.ts',
+      "const TITLES: Readonly<Record<Exclude<ErrorCode, 'no_upstream'>, string>> = {\n  overloaded: 'Overloaded',\n};",
+    ],
     ['src/failure.ts', "// import { x } from './main.ts';\n/**\n * import('./main.ts')\n */\nexport class Failure {}"],
   ]);
   const planted: Record<string, [path: string, text: string][]> = {
@@ -179,6 +183,12 @@ describe('the check of', () => {
       ['src/admin/f.ts', "import { Agent } from 'node:https';"],
       ['src/identify/g.ts', 'const response = await fetch(url);'],
       ['src/stores/redis/h.ts', "import { Redis } from 'ioredis';\nconst redis = new Redis(url);"],
+    ],
+    'a table keyed by error codes has the type Record<ErrorCode, …>': [
+      ['src/operations/a.ts', "const ADVICE: Readonly<Record<string, string>> = {\n  overloaded: 'Wait.',\n};"],
+      ['src/annotate/c.ts', "export const SENTENCES = {\n  overloaded: 'Wait.',\n} as const;"],
+      ['src/config/b.ts', "const HINTS: Partial<Record<ErrorCode, string>> = {\n  overloaded: 'Wait.',\n};"],
+      ['src/gateway/d.ts', "function f() {\n  const titles = {\n    overloaded: 'Overloaded',\n  };\n}"],
     ],
     'no file or folder is named utils or helpers': [
       ['src/config/utils.ts', ''],

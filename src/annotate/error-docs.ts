@@ -1,6 +1,7 @@
+import type { ErrorCode } from '../errors/catalogue.ts';
 import { valuesOf } from '../http1/fields.ts';
 import { weightsOf } from '../http1/preferences.ts';
-import type { ErrorCode, ErrorResponse } from './errors.ts';
+import type { ErrorResponse } from './errors.ts';
 
 /** The form in which a client gets an error. */
 export interface ShownError {

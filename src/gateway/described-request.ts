@@ -1,4 +1,5 @@
 import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
+import { ERRORS } from '../errors/catalogue.ts';
 import type { Head } from '../http1/request-head.ts';
 import { MAX_TOTAL_BYTES } from '../io/held-bytes.ts';
 import type { Match } from '../routing/router.ts';
@@ -89,7 +90,7 @@ const PLACES: Readonly<Record<Misfit['in'], string>> = {
 function unfit({ in: place, name, pointer, rule }: Misfit): Unfit {
   const what = name === null ? `The ${PLACES[place]}` : `${name} in the ${place}`;
   const where = pointer === '' ? what : `${what}, at ${pointer},`;
-  const message = `The request does not fit the description of this service. ${where} ${rule}`;
+  const message = ERRORS.request_invalid.sentence(where, rule);
   const details = { in: place, ...(name === null ? {} : { name }), pointer, rule };
   return { error: errorResponse('request_invalid', message, { details }), cause: `${where} ${rule}` };
 }

@@ -8,6 +8,7 @@ import {
   tooManyFailedAttempts,
   unauthorized,
 } from '../annotate/errors.ts';
+import { ERRORS } from '../errors/catalogue.ts';
 import type { ClientAddress } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Budget } from '../identify/failed-attempts.ts';
@@ -95,12 +96,13 @@ export function routeRefusal(
   nowMs: number,
 ): { readonly kind: 'match'; readonly match: Match } | { readonly kind: 'error'; readonly error: ErrorResponse } {
   if (match === null) {
-    const message = `There is no route for ${head.path.slice(0, SHOWN_PATH)}.`;
+    const message = ERRORS.route_not_found.sentence(head.path.slice(0, SHOWN_PATH));
     return { kind: 'error', error: errorResponse('route_not_found', message) };
   }
   const { allow, route } = match;
   if (!route.methods.includes(head.method)) {
-    const error = errorResponse('method_not_allowed', `This route allows ${allow}.`, { fields: ['Allow', allow] });
+    const message = ERRORS.method_not_allowed.sentence(allow);
+    const error = errorResponse('method_not_allowed', message, { fields: ['Allow', allow] });
     return { kind: 'error', error };
   }
   if (head.endsHere) {

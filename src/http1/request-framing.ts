@@ -1,4 +1,5 @@
 import { isIPv6 } from 'node:net';
+import { ERRORS } from '../errors/catalogue.ts';
 import { addConnectionNames } from './forwarded-fields.ts';
 
 export interface HeadLimits {
@@ -113,7 +114,7 @@ function readFraming({ lengths, length, codings, coding }: ReadFields, httpVersi
     const name = coding.toLowerCase();
     if (name === 'chunked') return { kind: 'framing', body: 'chunked', contentLength: 0 };
     return /^(?:gzip|x-gzip|deflate|compress|x-compress|br|zstd)[ \t]*,[ \t]*chunked$/.test(name)
-      ? fault('not_implemented', 'The only transfer coding that is understood is chunked.')
+      ? fault('not_implemented', ERRORS.not_implemented.sentence)
       : fault('invalid_request', 'Transfer-Encoding must be chunked, and nothing else.');
   }
   if (lengths === 0) return { kind: 'framing', body: 'none', contentLength: 0 };

@@ -1,3 +1,4 @@
+import { ERRORS } from '../errors/catalogue.ts';
 import { FieldBlock } from './field-block.ts';
 import { fault, type HeadFault, type HeadLimits } from './request-framing.ts';
 import { readRequestTarget } from './request-line.ts';
@@ -44,11 +45,11 @@ export interface Head {
  */
 export function readHead({ method, url, httpVersion, fields }: ReceivedHead, limits: HeadLimits): Head | HeadFault {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
-    return fault('http_version_not_supported', 'Only HTTP/1.1 and HTTP/1.0 are spoken here.');
+    return fault('http_version_not_supported', ERRORS.http_version_not_supported.sentence);
   }
   if (method === 'CONNECT' || method === 'TRACE') return fault('not_implemented', `${method} is not offered.`);
   if (url.length > limits.maxUrlBytes) {
-    return fault('uri_too_long', `The request target is longer than ${limits.maxUrlBytes} bytes.`);
+    return fault('uri_too_long', ERRORS.uri_too_long.sentence(limits.maxUrlBytes));
   }
   const validated = fields.validated(httpVersion, limits);
   if (validated.kind === 'fault') return validated;
@@ -62,7 +63,7 @@ export function readHead({ method, url, httpVersion, fields }: ReceivedHead, lim
   // RFC 9110 section 10.1.1: an expectation in HTTP/1.0 is ignored.
   const expectation = httpVersion === '1.1' ? expect : null;
   if (expectation !== null && expectation.toLowerCase() !== '100-continue') {
-    return fault('expectation_failed', 'The only expectation that can be met is 100-continue.');
+    return fault('expectation_failed', ERRORS.expectation_failed.sentence);
   }
   const maxForwards = method === 'OPTIONS' ? readMaxForwards(fields.rawHeaders) : null;
   return {

@@ -1,7 +1,7 @@
 import type { Server as HttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import type { ErrorCode } from '../annotate/errors.ts';
+import type { ErrorCode } from '../errors/catalogue.ts';
 import { listening } from '../io/listening.ts';
 import { watchDeadlines } from '../io/node-internals.ts';
 import { SharedBufferSocket } from '../io/read-buffers.ts';

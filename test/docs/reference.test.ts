@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { openLog } from '../../src/telemetry/log.ts';
-import { quotedMessages } from '../../tools/docs/errors.ts';
+import { QUOTED } from '../../tools/docs/errors.ts';
 import { LABELS } from '../../tools/docs/metrics.ts';
 import { generatedPages } from '../../tools/docs/pages.ts';
 import { unknownCitations } from '../../tools/docs/reliability.ts';
@@ -43,8 +43,8 @@ test('every label of a metric is explained, and no other', () => {
   expect(Object.keys(LABELS).sort()).toEqual([...new Set(used)].sort());
 });
 
-test('what the examples of errors quote of messages stands in the source', () => {
-  expect(quotedMessages().filter((message) => !source.includes(message))).toEqual([]);
+test('the message that an example of an error quotes stands in the source', () => {
+  expect(source.includes(QUOTED)).toBe(true);
 });
 
 describe('docs/reference/headers-and-errors.md', () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ERROR_CODES } from '../../src/annotate/errors.ts';
+import { ERROR_CODES } from '../../src/errors/catalogue.ts';
 import { type RefusalFacts, textsOf } from '../../src/operations/live/refusal-text.ts';
 
 const NOW_MS = Date.parse('2026-11-23T12:00:00Z');

@@ -1,4 +1,5 @@
 import { basename, extname } from 'node:path';
+import { isErrorCode } from '../../src/errors/catalogue.ts';
 import { type Import, importsOf, type Sources, withoutComments } from './imports.ts';
 
 /** One rule of the house: what breaks it, each a sentence that names the file and says what to do. */
@@ -20,11 +21,24 @@ export const ROOMS: readonly string[] = [
     'listen',
     'gateway',
   ],
-  ...['config', 'forward', 'annotate', 'validate', 'routing', 'identify', 'admit', 'http1', 'io', 'pets', 'failure'],
+  ...[
+    'config',
+    'forward',
+    'annotate',
+    'validate',
+    'routing',
+    'identify',
+    'admit',
+    'http1',
+    'io',
+    'pets',
+    'errors',
+    'failure',
+  ],
 ];
 const STEPS = ['validate', 'routing', 'identify', 'admit', 'annotate', 'forward'];
-/** What every step may stand on: the text of HTTP/1.1, the craft of sockets, and failures. */
-const GROUND = ['http1', 'io', 'failure'];
+/** What every step may stand on: the text of HTTP/1.1, the craft of sockets, the catalogue of errors, and failures. */
+const GROUND = ['http1', 'io', 'errors', 'failure'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin', 'certificates'];
 // The interfaces that stores implement, each owned by the room that uses it, and the one decision with its numbers.
 const FOR_STORES = [
@@ -42,6 +56,12 @@ const FOR_STORES = [
   'src/operations/live/fleet-store.ts',
   'src/certificates/store.ts',
 ];
+
+const CATALOGUE = 'src/errors/catalogue.ts';
+/** They have error codes of their own, of which some have the same names. */
+const WITH_OWN_ERRORS = ['admin', 'pets'];
+/** A constant that is a table, in the form in which the formatter leaves it: its name, its type and its rows. */
+const TABLE = /^([ \t]*)(?:export )?const (?<name>\w+)(?::(?<type>[^;]*?))? = \{\n(?<rows>[\s\S]*?)^\1\}/gm;
 
 const NODE_INTERNALS = 'src/io/node-internals.ts';
 const RESOLVER = 'src/io/resolver.ts';
@@ -200,6 +220,16 @@ export const RULES: Readonly<Record<string, Rule>> = {
       ),
   ],
 
+  'a table keyed by error codes has the type Record<ErrorCode, …>': (sources) =>
+    [...sources]
+      .filter(([path]) => inSrc(path) && path !== CATALOGUE && !WITH_OWN_ERRORS.includes(room(path)))
+      .flatMap(([path, text]) =>
+        incompleteTables(text).map(
+          (name) =>
+            `${path} has ${name}, which may lack an error code: give it the type Record<ErrorCode, …>, or make it a member of the entries of ${CATALOGUE}`,
+        ),
+      ),
+
   'no file or folder is named utils or helpers': (sources) =>
     [...sources.keys()]
       .filter((path) => path.split('/').some((part) => /^_?(utils?|helpers?)$/i.test(basename(part, extname(part)))))
@@ -210,6 +240,15 @@ export const RULES: Readonly<Record<string, Rule>> = {
       .filter(([path, text]) => inSrc(path) && path.endsWith('.ts') && /^(export\s+)?(let|var)\b/m.test(text))
       .map(([path]) => `${path} has a module-level let or var: keep state in the object that owns it`),
 };
+
+/** The names of the tables that have error codes as keys, and a type that does not ask for all codes. */
+function incompleteTables(source: string): string[] {
+  return [...withoutComments(source).matchAll(TABLE)].flatMap(({ groups = {} }) => {
+    const { name = '', type = '', rows = '' } = groups;
+    const hasCodes = [...rows.matchAll(/^\s*'?(\w+)'?:/gm)].some(([, key]) => isErrorCode(key!));
+    return hasCodes && !/(?<!\bPartial<)\bRecord<[^>]*\bErrorCode\b/.test(type) ? [name] : [];
+  });
+}
 
 function usesOwnLookup(path: string, source: string): boolean {
   const text = withoutComments(source);

@@ -8,6 +8,7 @@ import { ROOT } from './root.ts';
 
 export type { RefusalCode as AdminErrorCode } from '../../src/admin/response.ts';
 export * as errors from '../../src/annotate/errors.ts';
+export { ERROR_CODES, ERRORS, type ErrorCode } from '../../src/errors/catalogue.ts';
 
 /** What a command prints. */
 export async function outputOf(...words: readonly string[]): Promise<string> {

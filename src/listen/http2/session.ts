@@ -1,7 +1,7 @@
 import type { Server } from 'node:http';
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
-import type { ErrorCode } from '../../annotate/errors.ts';
+import type { ErrorCode } from '../../errors/catalogue.ts';
 import { networkOf } from '../../identify/failed-attempts.ts';
 import { MAX_TOTAL_BYTES } from '../../io/held-bytes.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';

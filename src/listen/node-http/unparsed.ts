@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
-import { type ErrorCode, errorResponse } from '../../annotate/errors.ts';
+import { errorResponse } from '../../annotate/errors.ts';
+import { ERRORS, type ErrorCode } from '../../errors/catalogue.ts';
 import type { ClientBodyErrorCode } from '../../forward/faults.ts';
 import type { HeadLimits } from '../../http1/request-framing.ts';
 import { closeGently } from '../../io/graceful-close.ts';
@@ -47,10 +48,8 @@ export function onClientError(
 
 /** Answers a new connection on which the client has not sent a request in time. */
 export function respondTooLate(socket: Socket, options: UnparsedOptions): void {
-  answerRaw(socket, 'request_timeout', LATE, options, false);
+  answerRaw(socket, 'request_timeout', ERRORS.request_timeout.sentence, options, false);
 }
-
-const LATE = 'The request did not arrive in time.';
 
 /** Whether the parser can find this error in the body of a request, when the request is already being served. */
 function isOfBody(code: ErrorCode): code is ClientBodyErrorCode {
@@ -65,16 +64,16 @@ function meaningOf(
 ): [ErrorCode, string] {
   switch (fault) {
     case 'late':
-      return ['request_timeout', LATE];
+      return ['request_timeout', ERRORS.request_timeout.sentence];
     case 'head_too_large':
       return isTargetTooLong(packet, socket.bytesRead, maxUrlBytes)
-        ? ['uri_too_long', `The request target is longer than ${maxUrlBytes} bytes.`]
+        ? ['uri_too_long', ERRORS.uri_too_long.sentence(maxUrlBytes)]
         : ['headers_too_large', 'The header fields are too large or too many.'];
     case 'extensions_too_large':
       return ['payload_too_large', 'The chunk extensions are too large.'];
     case 'version':
       if (!hasOtherVersion(packet)) break;
-      return ['http_version_not_supported', 'Only HTTP/1.1 and HTTP/1.0 are spoken here.'];
+      return ['http_version_not_supported', ERRORS.http_version_not_supported.sentence];
   }
   return ['invalid_request', 'This is not a well-formed HTTP/1.1 request.'];
 }

@@ -1,4 +1,4 @@
-import type { ErrorCode } from '../../annotate/errors.ts';
+import { ERRORS, isErrorCode } from '../../errors/catalogue.ts';
 import type { KeptRefusal } from './shapes.ts';
 
 /** What the texts about a refusal are made of. */
@@ -18,9 +18,10 @@ type Texts = Pick<KeptRefusal, 'sentence' | 'advice'>;
  */
 export function textsOf(refusal: RefusalFacts, nowMs: number): Texts {
   const isPast = refusal.retryAt !== null && Date.parse(refusal.retryAt) <= nowMs;
-  if (refusal.code === 'rate_limit_exceeded') return ofLimit(refusal, isPast);
-  if (refusal.code === 'api_key_banned') return ofBan(refusal, isPast);
-  const [sentence, advice] = Object.hasOwn(TEXTS, refusal.code) ? TEXTS[refusal.code as keyof typeof TEXTS] : UNKNOWN;
+  const code = isErrorCode(refusal.code) ? refusal.code : null;
+  if (code === 'rate_limit_exceeded') return ofLimit(refusal, isPast);
+  if (code === 'api_key_banned') return ofBan(refusal, isPast);
+  const { explanation: sentence, advice } = code === null ? UNKNOWN : ERRORS[code];
   const cause = refusal.cause === null ? '' : ` The gateway noted: ${refusal.cause.slice(0, LONGEST_CAUSE)}`;
   return { sentence: cause === '' ? sentence : `${sentence}${cause.replace(/\.?$/, '.')}`, advice };
 }
@@ -87,83 +88,8 @@ function waitOr({ retryAt }: RefusalFacts, otherwise: string): string {
 
 const SINCE = 'If the caller is refused again, see below which limit is used up since.';
 
-const UNKNOWN = ['The gateway refused this request.', 'Look at the code in the reference of errors.'] as const;
-
-/** For each code but those of limits and bans, whose texts have numbers. */
-const TEXTS: Readonly<Record<Exclude<ErrorCode, 'rate_limit_exceeded' | 'api_key_banned'>, readonly [string, string]>> =
-  {
-    invalid_request: [
-      'The form of the request is not valid, so the gateway could not be sure what it asks for.',
-      'Ask for the request as it was sent: its line, its header fields and its length.',
-    ],
-    request_invalid: [
-      'The request does not fit the description of the API, so it was not forwarded.',
-      'The client must send what the description asks for: `details` of its response name the place and the rule. If the service takes such a request, change the description (`validate`).',
-    ],
-    missing_api_key: [
-      'The request came without an API key in a place that the gateway reads.',
-      'The client must send the key as `Authorization: Bearer <API_KEY>`.',
-    ],
-    invalid_api_key: [
-      'The API key or token of the request is not valid here: it is incomplete, unknown or revoked.',
-      'Find the key by its last four characters. If it is revoked, make another one; else ask the client to send all of it.',
-    ],
-    expired_api_key: ['The API key of the request has expired.', 'Give the key a later expiry, or make another one.'],
-    too_many_failed_attempts: [
-      'Too many requests without a valid key came from this address within a minute.',
-      'Wait a minute, and send a valid key from then on.',
-    ],
-    route_not_found: ['No route of the gateway has this path.', 'Check the path, with its case and its slashes.'],
-    no_usage_history: ['This gateway keeps no history of usage.', 'Use `GET /usage`, which says what is left.'],
-    method_not_allowed: ['The route does not take this method.', 'The Allow field of the response names the methods.'],
-    request_timeout: [
-      'The request did not arrive in time: its head or its body was too slow.',
-      'Look at the network of the client, or send less at a time.',
-    ],
-    endpoint_removed: [
-      'This route was removed, or is switched off for a while before its removal.',
-      'Move the client to the route that replaces it (GET /admin/deprecations names it).',
-    ],
-    payload_too_large: ['The body of the request is larger than allowed.', 'Send less, or raise listen.maxBodyBytes.'],
-    uri_too_long: ['The address of the request is too long.', 'Shorten its path or query.'],
-    expectation_failed: ['The request expects something that the gateway cannot do.', 'Leave out the field Expect.'],
-    too_many_in_flight: [
-      'The caller had as many requests in flight as its fair share of the service or of the gateway allows. This request was not counted.',
-      'The client must wait for responses before it sends more; the service may also be slow.',
-    ],
-    headers_too_large: ['The header fields of the request are too large.', 'Send fewer or shorter fields.'],
-    internal_error: [
-      'Something in the gateway broke.',
-      'Look for this request id in the log of the gateway, and report what stands there.',
-    ],
-    not_implemented: ['The request asks for something that the gateway does not do.', 'Use another method or coding.'],
-    upstream_unavailable: [
-      'The service behind the gateway could not be reached or gave no valid response.',
-      'Look at the targets of the route, and at the log of the service at this time.',
-    ],
-    store_unavailable: [
-      'The store did not answer and the settings refuse requests then (redis.onFailure).',
-      'Look at the state of the store. The request can be repeated once it is back.',
-    ],
-    identity_unavailable: [
-      'The token could not be checked, because the keys of its issuer could not be had.',
-      'Look at the issuer (jwt.jwks). The request can be repeated with the same token.',
-    ],
-    overloaded: [
-      'Too many requests were waiting for the service behind the gateway.',
-      'Look at why the service is slow, or raise maxConnections of the upstream.',
-    ],
-    no_upstream: [
-      'No target of the service behind the gateway was usable.',
-      'Look at the targets of the route. The request can be repeated once one is back.',
-    ],
-    upstream_timeout: [
-      'The service behind the gateway did not respond in time.',
-      'Look at the log of the service at this time, or raise the timeout of the upstream.',
-    ],
-    http_version_not_supported: ['The request has a version of HTTP that is not served.', 'Use HTTP/1.1 or HTTP/2.'],
-    loop_detected: [
-      'This request came through this gateway before.',
-      'A target of the route leads back to the gateway.',
-    ],
-  };
+/** For a code that the catalogue does not have. */
+const UNKNOWN = {
+  explanation: 'The gateway refused this request.',
+  advice: 'Look at the code in the reference of errors.',
+} as const;
