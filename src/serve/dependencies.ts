@@ -105,7 +105,7 @@ export function openServices(
   });
   stores.changes.subscribe(({ kind, keyId }) => {
     stores.applyChanges();
-    if (kind !== 'ban') identifier.forget(keyId);
+    if (kind !== 'account') identifier.forget(keyId);
     if (kind !== 'key') admitter.forget();
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
@@ -210,7 +210,7 @@ export function closeWebSocketsOfEndedKeys(
     isChecking = false;
   };
   changes.subscribe(({ kind, keyId }) => {
-    if (kind === 'ban') return;
+    if (kind === 'account') return;
     const { keyIds } = webSockets;
     for (const id of keyId === null ? keyIds : [keyId]) if (keyIds.has(id)) changed.add(id);
     void checkChanged();
