@@ -36,9 +36,9 @@ const FOR_STORES = [
   'src/admit/plan.ts',
   'src/admit/windows.ts',
   'src/admit/history.ts',
-  'src/admit/refusals.ts',
-  'src/annotate/deprecation.ts',
+  'src/admit/history-store.ts',
   'src/operations/audit-store.ts',
+  'src/operations/deprecated-calls.ts',
   'src/operations/live/fleet-store.ts',
   'src/certificates/store.ts',
 ];
