@@ -11,7 +11,7 @@ import { checkPeppers, type PepperStore, UNVERIFIED } from '../identify/pepper-r
 import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
-import type { FleetStore } from '../operations/live/fleet-store.ts';
+import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import { StoreClock } from './store-clock.ts';
 

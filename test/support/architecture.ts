@@ -39,7 +39,7 @@ const FOR_STORES = [
   'src/admit/history-store.ts',
   'src/operations/audit-store.ts',
   'src/operations/deprecated-calls.ts',
-  'src/operations/live/fleet-store.ts',
+  'src/operations/fleet/fleet-store.ts',
   'src/certificates/store.ts',
 ];
 
