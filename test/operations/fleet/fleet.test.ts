@@ -336,6 +336,36 @@ describe('a gateway', () => {
     expect(await here.fleet.explanations.explain('again')).toEqual([]);
   });
 
+  test('asks and answers in the words that gateways of the previous version read and write', async () => {
+    const { guarded } = breakable();
+    const [asked, answered] = [new Set<string>(), new Set<string>()];
+    const store: FleetStore = {
+      ...guarded,
+      exchange: async (message) => {
+        for (const [id, text] of message.questions) asked.add(`${id}: ${text}`);
+        for (const { to, text } of message.answers) answered.add(`${to}: ${text}`);
+        return guarded.exchange(message);
+      },
+    };
+    const [here] = [fleetOn(store, 'a'), fleetOn(store, 'b')];
+    await eventually(async () => expect((await here.fleet.presence.gateways()).gateways).toHaveLength(2), {
+      withinMs: 6_000,
+    });
+    here.fleet.tails.open({ ...EVERYTHING, plan: 'free' }, () => {});
+    await here.fleet.explanations.explain('r');
+    await here.fleet.records.collect();
+    expect([...asked].sort()).toEqual([
+      'a 1: {"tail":{"plan":"free","key":null,"route":null,"verdict":null,"status":null}}',
+      'a 2: {"explain":"r"}',
+      'a 3: {"record":4194304}',
+      'a watch: {}',
+    ]);
+    expect([...answered].sort()).toEqual([
+      'a: {"explain":"a 2","gateway":"b","host":"h","refusals":[]}',
+      'a: {"record":"a 3","gateway":"b","parts":0,"isWhole":true}',
+    ]);
+  });
+
   test('ends the tails of a gateway that asks no longer', async () => {
     const { guarded } = breakable();
     const [here, there] = [fleetOn(guarded, 'a'), fleetOn(guarded, 'b')];
