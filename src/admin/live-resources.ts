@@ -1,6 +1,8 @@
 import type { KeyStore } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
-import type { Fleet, FoundRefusal, GatewayBatch } from '../operations/live/fleet.ts';
+import type { FoundRefusal } from '../operations/fleet/explanations.ts';
+import type { Fleet } from '../operations/fleet/fleet.ts';
+import type { GatewayBatch } from '../operations/fleet/tails.ts';
 import type { TailedRequest, TailFilter } from '../operations/live/shapes.ts';
 import type { Operations } from '../operations/operations.ts';
 import { type Call, invalidQuery, personOf, readQuery } from './call.ts';
@@ -28,24 +30,24 @@ const TAIL_ENDS_AFTER_MS = 600_000;
 const MOST_TAILED = 50;
 
 export async function showGateways(call: Call, { fleet }: Live): Promise<AdminResponse> {
-  return withoutQuery(call) ?? jsonResponse(200, await fleet.gateways());
+  return withoutQuery(call) ?? jsonResponse(200, await fleet.presence.gateways());
 }
 
 export async function showTraffic(call: Call, { fleet }: Live): Promise<AdminResponse> {
-  return withoutQuery(call) ?? jsonResponse(200, await fleet.traffic());
+  return withoutQuery(call) ?? jsonResponse(200, await fleet.presence.traffic());
 }
 
 export async function listNear(call: Call, { fleet, operations }: Live): Promise<AdminResponse> {
   const refusal = withoutQuery(call);
   if (refusal !== null) return refusal;
-  return jsonResponse(200, { keys: await (await operations()).nearLimits(await fleet.near(), MOST_NEAR) });
+  return jsonResponse(200, { keys: await (await operations()).nearLimits(await fleet.presence.near(), MOST_NEAR) });
 }
 
 export async function showRefusals(call: Call, { fleet, operations }: Live): Promise<AdminResponse> {
   const refusal = withoutQuery(call);
   if (refusal !== null) return refusal;
   const [requestId] = call.ids as [string];
-  const found = REQUEST_ID.test(requestId) ? await fleet.explain(requestId) : [];
+  const found = REQUEST_ID.test(requestId) ? await fleet.explanations.explain(requestId) : [];
   if (found === null) return errorResponse('busy', TOO_MANY, { 'Retry-After': '1' });
   if (found.length === 0) return errorResponse('not_found', NO_REFUSAL);
   return jsonResponse(200, { refusals: await named(found, operations) });
@@ -102,7 +104,7 @@ const VERDICTS: readonly string[] = [
 function beginTail(stream: EventStream, fleet: Fleet, filter: TailFilter): () => void {
   let requests: (TailedRequest & { readonly gateway: string })[] = [];
   let skipped = 0;
-  const leaveTail = fleet.tail(filter, (batch: GatewayBatch) => {
+  const leaveTail = fleet.tails.open(filter, (batch: GatewayBatch) => {
     const room = MOST_TAILED - requests.length;
     for (const one of batch.requests.slice(0, room)) requests.push({ ...one, gateway: batch.gateway });
     skipped += batch.skipped + Math.max(batch.requests.length - room, 0);

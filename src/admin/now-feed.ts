@@ -1,5 +1,5 @@
 import { isTokenHolder } from '../identify/token-holder.ts';
-import type { Fleet } from '../operations/live/fleet.ts';
+import type { Fleet } from '../operations/fleet/fleet.ts';
 import type { NearReport } from '../operations/live/near-limits.ts';
 import type { RefusedCount } from '../operations/live/shapes.ts';
 import type { Operations } from '../operations/operations.ts';
@@ -78,8 +78,9 @@ export class NowFeed {
   }
 
   async #compute(): Promise<string> {
-    const [gateways, traffic] = [await this.#fleet.gateways(), await this.#fleet.traffic()];
-    const { callers: refusedCallers, most } = await this.#fleet.mostRefused();
+    const { presence } = this.#fleet;
+    const [gateways, traffic] = [await presence.gateways(), await presence.traffic()];
+    const { callers: refusedCallers, most } = await presence.mostRefused();
     const at = new Date(this.#wallMs()).toISOString();
     // While the store is away the lists stay as they were, and `asOf` says of when they are.
     this.#lists = await this.#readLists(at).catch(() => this.#lists);
@@ -116,14 +117,14 @@ export class NowFeed {
       if (report !== null) refused.push(report);
       lookedAt++;
     }
-    const near = await operations.nearLimits(await this.#fleet.near(), MOST_NEAR);
+    const near = await operations.nearLimits(await this.#fleet.presence.near(), MOST_NEAR);
     return { refused, refusedMore, near, asOf: at };
   }
 }
 
 /** Sends whether the store is away: at once if it is, and on each change. */
-export function tellStore(stream: EventStream, fleet: Fleet): () => void {
+export function tellStore(stream: EventStream, { storeWatch }: Fleet): () => void {
   const tell = (state: 'away' | 'present') => stream.send('store', JSON.stringify({ state }));
-  if (fleet.storeState === 'away') tell('away');
-  return fleet.onStoreChange(tell);
+  if (storeWatch.state === 'away') tell('away');
+  return storeWatch.onChange(tell);
 }

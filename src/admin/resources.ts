@@ -1,4 +1,3 @@
-import { KEPT_DAYS } from '../annotate/deprecation.ts';
 import type { Role } from '../config/admin-tokens.ts';
 import { Failure } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
@@ -7,6 +6,7 @@ import { listChanges } from '../operations/audit-report.ts';
 import { type Action, missLine } from '../operations/audit-trail.ts';
 import { readCreation, readEdits, readFind, readReset, readRotation, readTopUp } from '../operations/change-input.ts';
 import { bodyDigestOf } from '../operations/create-once.ts';
+import { KEPT_DAYS } from '../operations/deprecated-calls.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
 import { wholeKeyReport } from '../operations/key-report.ts';
 import { keyFilterFrom } from '../operations/key-search.ts';

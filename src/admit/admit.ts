@@ -155,7 +155,10 @@ export class Admitter {
     return batches;
   }
 
-  /** A ban was lifted: refuses no request from memory until the store has been asked again. */
+  /**
+   * Refuses no request from memory until the store has been asked again. Called when an account was changed (a ban was
+   * lifted, usage was topped up or reset), when changes may have been missed, and when the store's clock was set.
+   */
   forget(): void {
     this.#accounts.forget();
   }

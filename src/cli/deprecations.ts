@@ -1,5 +1,5 @@
-import { KEPT_DAYS } from '../annotate/deprecation.ts';
 import { type ExitCode, Failure } from '../failure.ts';
+import { KEPT_DAYS } from '../operations/deprecated-calls.ts';
 import { deprecationReports } from '../operations/deprecations.ts';
 import { deprecatedCallsOf, withStore } from '../serve/open-store.ts';
 import type { Command } from './terminal/command.ts';

@@ -60,7 +60,7 @@ export function parseAdminTokens(
   text: string,
   file: string,
 ): { readonly tokens: readonly AdminToken[] } | { readonly faults: readonly Fault[] } {
-  const parsed = parseYaml(text, file, { schema: SCHEMA, later: [], check: checkTokens });
+  const parsed = parseYaml(text, file, { schema: SCHEMA, check: checkTokens });
   if ('faults' in parsed) return { faults: parsed.faults.map(withoutMarks) };
   const tokens = parsed.value.map(({ name, role, token, sha256 }) => ({
     name,

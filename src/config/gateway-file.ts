@@ -13,7 +13,7 @@ import {
   USAGE,
   withHead,
 } from '../routing/router.ts';
-import { gatewaySchema, LATER_GATEWAY_KEYS, routeSchema, upstreamSchema } from './gateway-schema.ts';
+import { gatewaySchema, routeSchema, upstreamSchema } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
 import { instant, ROUTABLE_METHODS, redirectParts } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
@@ -30,7 +30,6 @@ export function parseGatewayFile(text: string, file: string): Parsed<GatewayFile
 
 const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
   schema: gatewaySchema,
-  later: LATER_GATEWAY_KEYS,
   check(raw, fault, warn) {
     const listen = field(raw, 'listen');
     const routes = asArray(field(raw, 'routes'));

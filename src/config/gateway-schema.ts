@@ -867,6 +867,3 @@ export const gatewaySchema = z
       ),
   })
   .meta({ title: 'Tollgate gateway.yaml', description: 'How the gateway runs.' });
-
-/** Keys that a later version will support; `*` stands for any name or index. */
-export const LATER_GATEWAY_KEYS = [] as const;

@@ -85,7 +85,6 @@ export const MOST_KEYS_FILE_BYTES = 4 * 1024 * 1024;
 export function parseKeysFile(text: string, file: string, plans: readonly string[]): Parsed<KeysFile> {
   const kind: FileKind<typeof keysSchema> = {
     schema: keysSchema,
-    later: [],
     mostParts: MOST_PARTS,
     check(raw, fault) {
       const known = new Set(plans);

@@ -193,7 +193,6 @@ export type PlansFileInput = z.input<typeof plansSchema>;
 
 const PLANS_FILE: FileKind<typeof plansSchema> = {
   schema: plansSchema,
-  later: [],
   check(raw, fault, warn) {
     const own = soundBans(field(raw, 'bans'));
     const common = mergeBans(DEFAULT_BANS, own);

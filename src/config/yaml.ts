@@ -10,8 +10,6 @@ type FileSchema = z.ZodObject | z.ZodArray<z.ZodObject>;
 
 export interface FileKind<Schema extends FileSchema> {
   readonly schema: Schema;
-  /** Paths that a later version supports: `listen.tls`, `routes.*.auth`. */
-  readonly later: readonly string[];
   /** Names, values and marks that one file may have; as many as a file of settings if left out. */
   readonly mostParts?: number;
   /**
@@ -115,12 +113,8 @@ type Issue = z.core.$ZodIssue;
  * Turns the issues that zod found into faults with positions.
  *
  * The value that was found is appended to messages of the form `must be …`; other messages stay as they are.
- * @param later paths that a later version supports (`listen.tls`, `routes.*.auth`); `*` stands for any key or index
  */
-function faultsOfIssues(
-  issues: readonly Issue[],
-  { tree, schema, later }: { tree: Tree; schema: z.ZodType; later: readonly string[] },
-): TreeFault[] {
+function faultsOfIssues(issues: readonly Issue[], { tree, schema }: { tree: Tree; schema: z.ZodType }): TreeFault[] {
   let json: Json | null = null;
   const faults = issues
     .flatMap((issue) => flatten(issue, []))
@@ -132,7 +126,7 @@ function faultsOfIssues(
         return issue.keys.map((key) => ({
           ...tree.locate([...path, key], 'key'),
           path: [...path, key],
-          message: unknownKeyMessage(key, known, isLater([...path, key], later)),
+          message: unknownKeyMessage(key, known),
         }));
       }
       const part = issue.code === 'invalid_key' ? 'key' : 'value';
@@ -187,18 +181,10 @@ const TYPES: Readonly<Record<string, string>> = {
   int: 'a whole number',
 };
 
-function unknownKeyMessage(key: string, known: readonly string[], later: boolean): string {
-  if (later) return 'is not supported by this version; leave it out.';
+function unknownKeyMessage(key: string, known: readonly string[]): string {
   const near = nearest(key, known);
   const hint = near === null ? '' : ` Did you mean \`${near}\`?`;
   return `is an unknown key.${hint} Allowed here: ${known.join(', ')}.`;
-}
-
-function isLater(path: Path, later: readonly string[]): boolean {
-  return later.some((pattern) => {
-    const steps = pattern.split('.');
-    return steps.length === path.length && steps.every((step, i) => step === '*' || step === path[i]);
-  });
 }
 
 type Json = Exclude<z.core.JSONSchema._JSONSchema, boolean>;

@@ -153,10 +153,10 @@ export interface ChangeFeed {
 export interface StoreChange {
   readonly keyId: string | null;
   /**
-   * `key`: the record changed, so cached copies are outdated. `ban`: a ban was lifted, or usage topped up or reset. `any`:
-   * both may be true.
+   * `key`: the record changed, so cached copies are outdated. `account`: a ban was lifted, or usage was topped up or reset.
+   * `any`: both may be true.
    */
-  readonly kind: 'key' | 'ban' | 'any';
+  readonly kind: 'key' | 'account' | 'any';
 }
 
 const moment = z.number().int();

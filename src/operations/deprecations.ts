@@ -1,6 +1,6 @@
-import { type DeprecatedCalls, lastDays } from '../annotate/deprecation.ts';
 import type { KeyStore } from '../identify/key-store.ts';
 import type { Route } from '../routing/router.ts';
+import { type DeprecatedCalls, lastDays } from './deprecated-calls.ts';
 import { timeOf } from './key-report.ts';
 
 /** A deprecated route and its recent callers. Times are RFC 3339 or null. */

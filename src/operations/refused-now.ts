@@ -1,7 +1,7 @@
 import { decide, type Outcome } from '../admit/decide.ts';
+import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
 import { type Allowance, allowanceOf, isShadowId, type Plans } from '../admit/plan.ts';
-import type { HistoryStore, RefusedConsumer } from '../admit/refusals.ts';
 import { verdictOf } from '../admit/verdict.ts';
 import type { WindowName } from '../admit/windows.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';

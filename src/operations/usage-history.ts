@@ -8,8 +8,8 @@ import {
   STEP_MS,
   STEPS_KEPT,
 } from '../admit/history-report.ts';
+import type { HistoryStore } from '../admit/history-store.ts';
 import { withoutShadow } from '../admit/plan.ts';
-import type { HistoryStore } from '../admit/refusals.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder, TOKEN_HOLDER } from '../identify/token-holder.ts';
 import { PAST_RULE, pastFrom } from './input-values.ts';

@@ -13,7 +13,7 @@ import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { Certificates } from '../listen/tls.ts';
-import type { Fleet } from '../operations/live/fleet.ts';
+import type { Fleet } from '../operations/fleet/fleet.ts';
 import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
 
 /** Who may use the admin listener, and its certificate. It belongs to the process that has the listener. */
@@ -132,9 +132,9 @@ export function adminAddressOf(
 }
 
 /** Lets a sign-out everywhere end the sessions of a name on all gateways, and those of other gateways end the sessions here. */
-export function shareSignOuts({ authenticator: { sessions } }: AdminAccess, fleet: Fleet): void {
-  sessions.onSignedOutEverywhere((name, beforeMs) => fleet.endSessionsOf(name, beforeMs));
-  fleet.onSessionsEnded((name, beforeMs) => sessions.endSessionsOf(name, beforeMs));
+export function shareSignOuts({ authenticator: { sessions } }: AdminAccess, { sessionEnds }: Fleet): void {
+  sessions.onSignedOutEverywhere((name, beforeMs) => sessionEnds.end(name, beforeMs));
+  sessionEnds.onEnd((name, beforeMs) => sessions.endSessionsOf(name, beforeMs));
 }
 
 /** The handler of `/console`; null if there is no way to sign in. */

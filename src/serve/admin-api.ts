@@ -15,9 +15,9 @@ import { type Configuration, filesOf, type Settings } from '../config/settings.t
 import { refuseUnlessRight } from '../identify/pepper-record.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
 import { deprecatedCallsOfConsumer, deprecationReports } from '../operations/deprecations.ts';
-import type { Fleet } from '../operations/live/fleet.ts';
-import type { FleetStore } from '../operations/live/fleet-store.ts';
-import { recentRecordOf } from '../operations/live/recent-record.ts';
+import type { Fleet } from '../operations/fleet/fleet.ts';
+import type { FleetStore } from '../operations/fleet/fleet-store.ts';
+import { recentRecordOf } from '../operations/fleet/recent-record.ts';
 import { LoadRecord } from '../operations/load-record.ts';
 import { Operations } from '../operations/operations.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
@@ -177,7 +177,7 @@ function plansAdminOf(inForce: SettingsInForce, { env, live }: AdminApiSurroundi
       const { routes, jwt } = inForce.settings;
       return { plans: inForce.plans, routes, hasTokens: jwt !== null };
     },
-    recent: live === null ? null : async () => recentRecordOf(await live.fleet.record()),
+    recent: live === null ? null : async () => recentRecordOf(await live.fleet.records.collect()),
     nowMs,
     monotonicMs: () => performance.now(),
   });

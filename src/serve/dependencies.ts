@@ -3,7 +3,6 @@ import { Admitter } from '../admit/admit.ts';
 import type { Plans } from '../admit/plan.ts';
 import { RefusalCounter } from '../admit/refusals.ts';
 import { CorsFields } from '../annotate/cors.ts';
-import { DeprecatedCallCounter } from '../annotate/deprecation.ts';
 import { ErrorDocs } from '../annotate/error-docs.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
 import { RefusalLines } from '../annotate/refusal-lines.ts';
@@ -29,6 +28,7 @@ import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { LogAndMetrics } from '../telemetry/closing-records.ts';
+import { DeprecatedCallCounter } from '../telemetry/deprecated-call-counter.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
@@ -105,7 +105,7 @@ export function openServices(
   });
   stores.changes.subscribe(({ kind, keyId }) => {
     stores.applyChanges();
-    if (kind !== 'ban') identifier.forget(keyId);
+    if (kind !== 'account') identifier.forget(keyId);
     if (kind !== 'key') admitter.forget();
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
@@ -210,7 +210,7 @@ export function closeWebSocketsOfEndedKeys(
     isChecking = false;
   };
   changes.subscribe(({ kind, keyId }) => {
-    if (kind === 'ban') return;
+    if (kind === 'account') return;
     const { keyIds } = webSockets;
     for (const id of keyId === null ? keyIds : [keyId]) if (keyIds.has(id)) changed.add(id);
     void checkChanged();

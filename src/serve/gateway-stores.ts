@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import type { HistoryStore } from '../admit/history-store.ts';
 import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
 import { shadowIdOf } from '../admit/plan.ts';
-import type { HistoryStore } from '../admit/refusals.ts';
-import type { DeprecatedCalls } from '../annotate/deprecation.ts';
 import type { CertificateStore } from '../certificates/store.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
@@ -11,7 +10,8 @@ import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
 import { checkPeppers, type PepperState, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
-import type { FleetStore } from '../operations/live/fleet-store.ts';
+import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
+import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import { StoreClock } from './store-clock.ts';
 

@@ -7,9 +7,9 @@ import { EventStreams } from '../admin/event-streams.ts';
 import type { Readiness } from '../admin/listener.ts';
 import type { Settings } from '../config/settings.ts';
 import { CLOCKS } from '../io/clocks.ts';
-import { Fleet, type LocalGateway } from '../operations/live/fleet.ts';
-import type { FleetStore } from '../operations/live/fleet-store.ts';
-import type { GatewayFacts, ProcessState } from '../operations/live/shapes.ts';
+import { Fleet } from '../operations/fleet/fleet.ts';
+import type { FleetStore } from '../operations/fleet/fleet-store.ts';
+import type { GatewayFacts, LocalGateway, ProcessState } from '../operations/live/shapes.ts';
 import type { LiveParts } from './admin-api.ts';
 
 /** Why streams end when the gateway does. */

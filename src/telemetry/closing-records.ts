@@ -1,8 +1,8 @@
 import type { RefusalCounter } from '../admit/refusals.ts';
-import type { DeprecatedCallCounter } from '../annotate/deprecation.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { ClosingRecords } from '../gateway/gateway-deps.ts';
 import type { Route } from '../routing/router.ts';
+import type { DeprecatedCallCounter } from './deprecated-call-counter.ts';
 import type { GatewayLog } from './log.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import type { RecentRequests } from './recent-requests.ts';

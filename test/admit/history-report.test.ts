@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type History, recordAdmitted, recordRefused } from '../../src/admit/history.ts';
 import { historyReport, instantText, readHistories } from '../../src/admit/history-report.ts';
-import type { ReadHistory } from '../../src/admit/refusals.ts';
+import type { ReadHistory } from '../../src/admit/history-store.ts';
 
 const HOUR_MS = 3_600_000;
 const HOUR = Math.floor(Date.parse('2026-11-22T05:00:00Z') / HOUR_MS);

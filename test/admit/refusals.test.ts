@@ -1,5 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
-import { MOST_REFUSED, RefusalCounter, type Refusals, type RefusedConsumer } from '../../src/admit/refusals.ts';
+import { MAX_REFUSED, type Refusals, type RefusedConsumer } from '../../src/admit/history-store.ts';
+import { RefusalCounter } from '../../src/admit/refusals.ts';
 import { atEnd } from '../support/endings.ts';
 
 /** A store that refuses to answer, or answers when the test lets it. */
@@ -77,12 +78,12 @@ test('during an outage the counts stay bounded, however many consumers are refus
     store.gate = promise;
     const reported = counter.report();
     await Promise.resolve();
-    for (let i = 0; i < MOST_REFUSED + 5; i++) counter.count(refused(`${round}-${i}`));
+    for (let i = 0; i < MAX_REFUSED + 5; i++) counter.count(refused(`${round}-${i}`));
     resolve();
     await reported;
   }
   store.gate = null;
   store.away = false;
   await counter.report();
-  expect(store.reports[0]).toHaveLength(MOST_REFUSED);
+  expect(store.reports[0]).toHaveLength(MAX_REFUSED);
 });

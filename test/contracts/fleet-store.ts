@@ -6,7 +6,7 @@ import {
   MOST_ANSWERS,
   MOST_ENDS,
   MOST_QUESTIONS,
-} from '../../src/operations/live/fleet-store.ts';
+} from '../../src/operations/fleet/fleet-store.ts';
 import { LATE_MS } from '../support/room.ts';
 
 /** What a gateway says that has nothing to say. */

@@ -78,7 +78,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     test('ends the ban at once, clears the strikes, keeps what was counted, and is told', async () => {
       await ban('a', strict);
       expect(await ledger.lift('a')).toEqual(DURABLE);
-      expect(store.told).toEqual([{ kind: 'ban', keyId: 'a' }]);
+      expect(store.told).toEqual([{ kind: 'account', keyId: 'a' }]);
       const { state } = await decideOne('a', strict, 0);
       expect(state).toMatchObject({ ban: null, strikes: { count: 0 }, windows: { minute: { used: 2 } } });
       expect(await ledger.lift('a')).toBeNull();
@@ -238,7 +238,7 @@ function usageChanges(
       const { nowMs } = await decideOne('a', plan, 7);
       const made = await ledger.topUp('a', of, 2, 'one');
       expect(made).toMatchObject({ kind: 'made', durability: DURABLE, value: { amount: 2 } });
-      expect(told).toEqual([{ kind: 'ban', keyId: 'a' }]);
+      expect(told).toEqual([{ kind: 'account', keyId: 'a' }]);
       const { admitted, state } = await decideOne('a', plan, 4);
       expect([admitted, state.windows[window]?.used]).toEqual([2, 7]);
       const { untilMs } = state.topUps![window]!;

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { recordAdmitted } from '../../src/admit/history.ts';
+import type { ReadHistory } from '../../src/admit/history-store.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import type { ReadHistory } from '../../src/admit/refusals.ts';
 import type { UsageReport } from '../../src/admit/usage-report.ts';
 import { Usage, type UsageBody } from '../../src/gateway/usage.ts';
 import { FakeLedger } from '../admit/fake-ledger.ts';

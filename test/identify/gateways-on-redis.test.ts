@@ -19,7 +19,7 @@ async function identifierOn(url: string, peppers = [PEPPER]) {
     staleKeysMs: 3_600_000,
   });
   changes.subscribe(({ keyId, kind }) => {
-    if (kind !== 'ban') identifier.forget(keyId);
+    if (kind !== 'account') identifier.forget(keyId);
   });
   return { identifier, keys, redis, clock };
 }

@@ -1,3 +1,4 @@
+import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
@@ -26,7 +27,7 @@ describe('changes told through Redis', () => {
     heard.length = 0;
     const { key } = someKey();
     await teller.keys.create(key);
-    for (let i = 0; i < 200; i++) await teller.changes.publish({ kind: 'ban', keyId: `key_${i}` });
+    for (let i = 0; i < 200; i++) await teller.changes.publish({ kind: 'account', keyId: `key_${i}` });
     await hearer.keys.update(key.id, (before) => ({ ...before, plan: 'free' }));
     await eventually(() => expect(heard).toHaveLength(202));
     // Two more looks find nothing missing.
@@ -34,8 +35,26 @@ describe('changes told through Redis', () => {
     await eventually(async () => expect(await pollsOf(server.url)).toBeGreaterThan(looks + 2));
     expect(heard).toHaveLength(202);
     expect(heard[0]).toEqual({ kind: 'key', keyId: key.id });
-    expect(heard[100]).toEqual({ kind: 'ban', keyId: 'key_99' });
+    expect(heard[100]).toEqual({ kind: 'account', keyId: 'key_99' });
     expect(heard[201]).toEqual({ kind: 'key', keyId: key.id });
+  });
+
+  test('say `ban` for a change of an account, as gateways of earlier versions write and read it', async () => {
+    const server = await privateRedis();
+    const { changes } = await gatewayOn(server.url);
+    const heard: StoreChange[] = [];
+    const messages: string[] = [];
+    const listener = new Redis(server.url);
+    atEnd(() => listener.disconnect());
+    listener.on('message', (_channel: string, message: string) => messages.push(message));
+    await listener.subscribe('tg:changes:0');
+    changes.subscribe((change) => heard.push(change));
+    await eventually(() => expect(heard.length).toBeGreaterThanOrEqual(2));
+    heard.length = 0;
+    await changes.publish({ kind: 'account', keyId: 'a' });
+    await eventually(() => expect(messages).toEqual(['1 ban a']));
+    await redisCommand(server.url, 'PUBLISH', 'tg:changes:0', '2 account a');
+    await eventually(() => expect(heard).toEqual([{ kind: 'account', keyId: 'a' }, ANY]));
   });
 
   test('of another database of the same server are not heard', async () => {
@@ -141,11 +160,11 @@ describe('changes told through the embedded store', () => {
     await hearer.keys.create(key);
     expect(heard).toEqual([{ kind: 'key', keyId: key.id }]);
     await teller.keys.update(key.id, (before) => ({ ...before, plan: 'free' }));
-    await teller.changes.publish({ kind: 'ban', keyId: 'banned' });
+    await teller.changes.publish({ kind: 'account', keyId: 'banned' });
     await eventually(() => expect(heard).toHaveLength(3), { withinMs: 1_000 });
     expect(heard.slice(1)).toEqual([
       { kind: 'key', keyId: key.id },
-      { kind: 'ban', keyId: 'banned' },
+      { kind: 'account', keyId: 'banned' },
     ]);
   });
 

@@ -50,10 +50,10 @@ const FOR_STORES = [
   'src/admit/plan.ts',
   'src/admit/windows.ts',
   'src/admit/history.ts',
-  'src/admit/refusals.ts',
-  'src/annotate/deprecation.ts',
+  'src/admit/history-store.ts',
   'src/operations/audit-store.ts',
-  'src/operations/live/fleet-store.ts',
+  'src/operations/deprecated-calls.ts',
+  'src/operations/fleet/fleet-store.ts',
   'src/certificates/store.ts',
 ];
 

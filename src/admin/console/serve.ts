@@ -5,6 +5,7 @@ import module from 'node:module';
 import { extname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
+import jsTokens from 'js-tokens';
 
 /** A file of the page, ready to be sent. */
 interface Asset {
@@ -92,7 +93,8 @@ function load() {
     const type = TYPES[extname(file)];
     if (type === undefined || file.endsWith('.d.ts')) continue;
     const text = readFileSync(join(folder, file), 'utf8');
-    assets.set(file.split(sep).join('/'), assetOf(type, LEAN[extname(file)]?.(text) ?? text));
+    const isScript = extname(file) === '.ts';
+    assets.set(file.split(sep).join('/'), assetOf(type, isScript ? withoutComments(withoutTypes(text)) : text));
   }
   for (const [name, specifier] of Object.entries(LIBRARIES)) {
     assets.set(name, assetOf(TYPES['.js']!, readFileSync(fileURLToPath(import.meta.resolve(specifier)), 'utf8')));
@@ -102,12 +104,6 @@ function load() {
   )![1]!;
   return { assets, fields: securityFields(importMap) };
 }
-
-/** What is left out of the files, by their extension. */
-const LEAN: Readonly<Record<string, (text: string) => string>> = {
-  '.ts': (text) => leanScript(withoutTypes(text)),
-  '.css': (text) => withoutIndentation(text.replace(/\/\*[\s\S]*?\*\//g, '')),
-};
 
 /**
  * Removes the types from a script, for the browser. Node documents the function, and runs its own `.ts` files by the same code,
@@ -123,17 +119,11 @@ function withoutTypes(script: string): string {
   }
 }
 
-/**
- * Removes the comments that have lines of their own, the indentation, and the gaps that the types have left. No line of a
- * template in the page may begin as a comment does, and no text may need two spaces in a row; HTML does not.
- */
-function leanScript(script: string): string {
-  const code = script.replace(/^\s*\/\*\*?[\s\S]*?\*\//gm, '').replace(/^\s*\/\/.*$/gm, '');
-  return withoutIndentation(code).replace(/ {2,}/g, ' ');
-}
-
-function withoutIndentation(text: string): string {
-  return text.replace(/\s*\n\s*/g, '\n');
+/** Leaves the comments out of a script. The code stays as it is and keeps its lines. */
+function withoutComments(script: string): string {
+  return Array.from(jsTokens(script), ({ type, value }) =>
+    type === 'SingleLineComment' || type === 'MultiLineComment' ? value.replace(/[^\n]+/g, ' ') : value,
+  ).join('');
 }
 
 function assetOf(type: string, text: string): Asset {

@@ -1,4 +1,4 @@
-import type { HistoryStore, RefusedConsumer } from '../../admit/refusals.ts';
+import type { HistoryStore, RefusedConsumer } from '../../admit/history-store.ts';
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
 import type { WindowName } from '../../admit/windows.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';

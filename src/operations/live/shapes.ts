@@ -222,7 +222,7 @@ export interface FleetRecord {
   readonly isWhole: boolean;
 }
 
-/** What one gateway is and does, as the others are told. */
+/** What one gateway reports of itself to the others. */
 export interface GatewayFacts {
   readonly host: string;
   /** The origin of the public listener. */
@@ -253,4 +253,18 @@ export interface GatewayReport extends GatewayFacts {
   readonly self: boolean;
   /** When it last reported, RFC 3339. */
   readonly seenAt: string;
+}
+
+/** What all processes of a gateway together answer. */
+export interface LocalAnswer {
+  readonly facts: GatewayFacts;
+  readonly seen: RequestsSeen;
+}
+
+/** The processes of one gateway, as one. */
+export interface LocalGateway {
+  /** Never rejects. A process that does not answer in time is left out. */
+  ask(question: LiveQuestion): Promise<LocalAnswer>;
+  /** The last decided requests, one record for each process; null for a process that does not answer in time. */
+  decidedColumns(): Promise<readonly (DecidedColumns | null)[]>;
 }

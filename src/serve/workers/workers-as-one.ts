@@ -1,9 +1,10 @@
-import type { LocalAnswer, LocalGateway } from '../../operations/live/fleet.ts';
 import { refusedCallersOf } from '../../operations/live/refused-callers.ts';
 import type {
   DecidedColumns,
   GatewayFacts,
   LiveQuestion,
+  LocalAnswer,
+  LocalGateway,
   NearCandidate,
   ProcessAnswer,
   ProcessState,

@@ -6,7 +6,7 @@ import {
   KEPT_DAYS,
   MAX_CONSUMERS,
   OTHERS,
-} from '../../annotate/deprecation.ts';
+} from '../../operations/deprecated-calls.ts';
 import { answering, transaction } from './database.ts';
 
 /** Calls of deprecated routes in the embedded store: a row for each day, route and consumer. */

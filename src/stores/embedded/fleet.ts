@@ -9,7 +9,7 @@ import {
   PART_KEPT_MS,
   QUESTION_KEPT_MS,
   SHOWN_FOR_MS,
-} from '../../operations/live/fleet-store.ts';
+} from '../../operations/fleet/fleet-store.ts';
 
 /** The messages of a gateway to itself: one gateway owns the embedded store, so nothing is written to the disk. */
 export class EmbeddedFleet implements FleetStore {

@@ -10,11 +10,11 @@ import {
 } from '../../admit/history.ts';
 import {
   type HistoryStore,
-  MOST_REFUSED,
+  MAX_REFUSED,
   type ReadHistory,
   type Refusals,
   type RefusedConsumer,
-} from '../../admit/refusals.ts';
+} from '../../admit/history-store.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { answering, transaction } from './database.ts';
 
@@ -169,14 +169,14 @@ export class EmbeddedHistory implements HistoryStore {
       .prepare(
         'DELETE FROM refused_now WHERE consumer_id NOT IN (SELECT consumer_id FROM refused_now ORDER BY until_ms DESC LIMIT ?)',
       )
-      .run(MOST_REFUSED);
+      .run(MAX_REFUSED);
   }
 
   async refusedNow(): Promise<readonly RefusedConsumer[]> {
     const rows = answering(() =>
       this.#db
         .prepare('SELECT * FROM refused_now WHERE until_ms > ? ORDER BY until_ms DESC LIMIT ?')
-        .all(this.#wallMs(), MOST_REFUSED),
+        .all(this.#wallMs(), MAX_REFUSED),
     );
     return rows.flatMap(({ consumer_id, until_ms, kind, window: name, cost, plan }): RefusedConsumer[] => {
       const window = WINDOWS.find((one) => one === name);

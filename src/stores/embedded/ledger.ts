@@ -181,7 +181,7 @@ export class EmbeddedLedger implements Ledger {
       if (!isHeldByAnother(error)) this.failed(error);
     }
     // Last of all: a listener may call this method again, and each change counts once.
-    for (const { consumerId } of pending) this.#options.onAccountChange?.({ kind: 'ban', keyId: consumerId });
+    for (const { consumerId } of pending) this.#options.onAccountChange?.({ kind: 'account', keyId: consumerId });
   }
 
   /** Begins an outage: a write to the database has failed, here or elsewhere in this process. */
@@ -264,7 +264,7 @@ export class EmbeddedLedger implements Ledger {
         if (account === null) return;
         this.#accounts.set(consumerId, account);
         this.#dirty.delete(consumerId);
-        this.#options.onAccountChange?.({ kind: 'ban', keyId: consumerId });
+        this.#options.onAccountChange?.({ kind: 'account', keyId: consumerId });
       });
       return value;
     } catch (error) {

@@ -26,6 +26,17 @@ interface Scripted {
   tollgateAnnounce(counter: string, channel: string, change: string): Promise<number>;
 }
 
+/**
+ * The word for each kind of change in messages: `ban` for a change of an account, although it may also be a top-up or a reset.
+ * Gateways of earlier versions share the store: they write this word, and know no other. Messages without a known word are
+ * taken for `any`.
+ */
+const WORDS = { key: 'key', account: 'ban', any: 'any' } as const;
+const KINDS: ReadonlyMap<string | undefined, StoreChange['kind']> = new Map([
+  [WORDS.key, 'key'],
+  [WORDS.account, 'account'],
+]);
+
 export interface RedisChangesOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
@@ -63,7 +74,7 @@ export class RedisChanges implements ChangeFeed {
 
   /** Notifies every gateway. Rejects with Failure `store_unavailable` if the store does not answer. */
   async publish({ kind, keyId }: StoreChange): Promise<void> {
-    const change = `${kind} ${keyId ?? '*'}`;
+    const change = `${WORDS[kind]} ${keyId ?? '*'}`;
     await this.#circuit.run(
       () => this.#redis.tollgateAnnounce(keyspace.changes, this.#channel, change),
       keyspace.changes,
@@ -91,9 +102,10 @@ export class RedisChanges implements ChangeFeed {
   }
 
   #receive(message: string): void {
-    const [digits, kind, id] = message.split(' ');
+    const [digits, word, id] = message.split(' ');
     const number = Number(digits);
-    if (Number.isSafeInteger(number) && (kind === 'key' || kind === 'ban') && id !== undefined && id !== '*') {
+    const kind = KINDS.get(word);
+    if (Number.isSafeInteger(number) && kind !== undefined && id !== undefined && id !== '*') {
       this.#notify({ kind, keyId: id });
     } else this.#assumeAny();
     if (this.#seen === null || !(number > this.#seen)) return;

@@ -5,7 +5,7 @@ import {
   KEPT_DAYS,
   MAX_CONSUMERS,
   OTHERS,
-} from '../../annotate/deprecation.ts';
+} from '../../operations/deprecated-calls.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';

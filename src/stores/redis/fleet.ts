@@ -12,7 +12,7 @@ import {
   QUESTION_KEPT_MS,
   REPORT_KEPT_MS,
   SHOWN_FOR_MS,
-} from '../../operations/live/fleet-store.ts';
+} from '../../operations/fleet/fleet-store.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';

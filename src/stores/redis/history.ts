@@ -3,11 +3,11 @@ import type { Redis } from 'ioredis';
 import { HISTORY_BYTES, lastUsedMsOf } from '../../admit/history.ts';
 import {
   type HistoryStore,
-  MOST_REFUSED,
+  MAX_REFUSED,
   type ReadHistory,
   type Refusals,
   type RefusedConsumer,
-} from '../../admit/refusals.ts';
+} from '../../admit/history-store.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import { ClusterClient } from './cluster.ts';
@@ -126,7 +126,7 @@ export class RedisHistory implements HistoryStore {
       const args = some.flatMap(({ consumerId, untilMs, kind, window, cost, plan }) => {
         return [consumerId, untilMs, `${kind} ${window} ${cost} ${plan}`];
       });
-      await this.#circuit.run(() => this.#redis.tollgateNoteRefused(ends, rest, MOST_REFUSED, ...args), ends);
+      await this.#circuit.run(() => this.#redis.tollgateNoteRefused(ends, rest, MAX_REFUSED, ...args), ends);
       const held = holdWrites(this.#redis);
       const added = some.filter(isCounted).map(({ consumerId, refused, banned }) => {
         const name = keyspace.history(consumerId);
@@ -143,7 +143,7 @@ export class RedisHistory implements HistoryStore {
 
   async refusedNow(): Promise<readonly RefusedConsumer[]> {
     const { ends, rest } = keyspace.refusedNow;
-    const [, ...reply] = await this.#circuit.run(() => this.#redis.tollgateListRefused(ends, rest, MOST_REFUSED), ends);
+    const [, ...reply] = await this.#circuit.run(() => this.#redis.tollgateListRefused(ends, rest, MAX_REFUSED), ends);
     const found: RefusedConsumer[] = [];
     for (let i = 0; i + 2 < reply.length; i += 3) {
       const [kind, windowName, cost, plan = ''] = reply[i + 2]!.split(' ');

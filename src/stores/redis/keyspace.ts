@@ -35,8 +35,9 @@ export const keyspace = {
   /** String, integer: the number of changes to keys and bans so far. Gateways poll it. */
   changes: 'tg:changes',
   /**
-   * Channel: `NUMBER key ID` or `NUMBER ban ID` for every change, where NUMBER is the new value of `changes`. Databases
-   * share the channels of a server, so the name contains the database.
+   * Channel: `NUMBER key ID` or `NUMBER ban ID` for every change, where NUMBER is the new value of `changes`. `ban` also
+   * stands for a top-up and a reset, as `WORDS` in changes.ts explains. Databases share the channels of a server, so the
+   * name contains the database.
    */
   changesChannel: (database: number) => `tg:changes:${database}`,
   /**

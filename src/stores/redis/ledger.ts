@@ -108,7 +108,7 @@ export class RedisLedger implements Ledger {
     const change = randomUUID();
     const endedAt = await this.#circuit.run(() => this.#redis.tollgateLift(...names, change, ''), names[0]);
     if (endedAt === null) return null;
-    const announce = () => this.#publish({ kind: 'ban', keyId: consumerId });
+    const announce = () => this.#publish({ kind: 'account', keyId: consumerId });
     await announce();
     return this.#writes.settle(liftAgain(consumerId, change, endedAt, announce));
   }

@@ -123,7 +123,7 @@ export class UsageChanges {
   }
 
   #announce({ consumerId }: Change): Promise<void> {
-    return this.#options.publish({ kind: 'ban', keyId: consumerId });
+    return this.#options.publish({ kind: 'account', keyId: consumerId });
   }
 }
 

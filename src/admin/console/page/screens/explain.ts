@@ -1,6 +1,6 @@
 import { useEffect, useId, useState } from 'preact/hooks';
 import type { WindowName } from '../../../../admit/windows.ts';
-import type { FoundRefusal } from '../../../../operations/live/fleet.ts';
+import type { FoundRefusal } from '../../../../operations/fleet/explanations.ts';
 import { useRefresh, useResource } from '../api.ts';
 import { type Helped, LiftDialog, TopUpDialog, useUsage } from '../help.ts';
 import { type Children, html } from '../html.ts';

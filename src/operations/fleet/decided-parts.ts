@@ -3,7 +3,7 @@ import { gunzip, gzip } from 'node:zlib';
 import { WINDOWS } from '../../admit/windows.ts';
 import { JUDGEMENTS } from '../../simulate/log-line.ts';
 import { RECORD_SOURCES } from '../../simulate/recent-record.ts';
-import type { DecidedColumns } from './shapes.ts';
+import type { DecidedColumns } from '../live/shapes.ts';
 
 // Decided requests as one gateway leaves them in the store for another: parts of at most `PART_ROWS` requests, each the columns
 // as JSON, compressed. Requests are served between two parts.

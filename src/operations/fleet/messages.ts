@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { WINDOWS } from '../../admit/windows.ts';
-import type { FleetNews } from './fleet-store.ts';
-import { unpackedCallers } from './refused-callers.ts';
+import { unpackedCallers } from '../live/refused-callers.ts';
 import {
   type GatewayFacts,
   type GatewayReport,
@@ -12,8 +11,9 @@ import {
   type TailedRequest,
   type TailFilter,
   type Traffic,
-} from './shapes.ts';
-import { unpacked } from './traffic.ts';
+} from '../live/shapes.ts';
+import { unpacked } from '../live/traffic.ts';
+import type { FleetNews } from './fleet-store.ts';
 
 /*
  * What gateways leave for each other in the store, as it is read.

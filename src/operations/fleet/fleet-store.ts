@@ -4,7 +4,7 @@ export const SHOWN_FOR_MS = 10_000;
 export const REPORT_KEPT_MS = 60_000;
 /** A question is forgotten unless its gateway asks it again within this time. */
 export const QUESTION_KEPT_MS = 5_000;
-/** How long the end of somebody's sessions is known: as long as a session can last. */
+/** How long a session end is known: as long as a session can last. */
 export const ENDS_KEPT_MS = 8 * 3_600_000;
 /** Parts of a record of requests that are not read in this time are removed. */
 export const PART_KEPT_MS = 30_000;

@@ -1,19 +1,20 @@
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { windowLimit } from '../../src/admit/windows.ts';
-import { Failure } from '../../src/failure.ts';
-import type { Exchange } from '../../src/gateway/exchange.ts';
-import { unpackedPart } from '../../src/operations/live/decided-parts.ts';
-import { Fleet, type GatewayBatch, type LocalAnswer } from '../../src/operations/live/fleet.ts';
-import type { FleetStore } from '../../src/operations/live/fleet-store.ts';
-import { recentRecordOf } from '../../src/operations/live/recent-record.ts';
-import type { GatewayFacts, LiveQuestion } from '../../src/operations/live/shapes.ts';
-import { packed, sumOf, unpacked } from '../../src/operations/live/traffic.ts';
-import { EmbeddedFleet } from '../../src/stores/embedded/fleet.ts';
-import { RecentRequests } from '../../src/telemetry/recent-requests.ts';
-import { eventually } from '../support/conditions.ts';
-import { atEnd } from '../support/endings.ts';
-import { LATE_MS } from '../support/room.ts';
+import { windowLimit } from '../../../src/admit/windows.ts';
+import { Failure } from '../../../src/failure.ts';
+import type { Exchange } from '../../../src/gateway/exchange.ts';
+import { unpackedPart } from '../../../src/operations/fleet/decided-parts.ts';
+import { Fleet } from '../../../src/operations/fleet/fleet.ts';
+import type { FleetStore } from '../../../src/operations/fleet/fleet-store.ts';
+import { recentRecordOf } from '../../../src/operations/fleet/recent-record.ts';
+import type { GatewayBatch } from '../../../src/operations/fleet/tails.ts';
+import type { GatewayFacts, LiveQuestion, LocalAnswer } from '../../../src/operations/live/shapes.ts';
+import { packed, sumOf, unpacked } from '../../../src/operations/live/traffic.ts';
+import { EmbeddedFleet } from '../../../src/stores/embedded/fleet.ts';
+import { RecentRequests } from '../../../src/telemetry/recent-requests.ts';
+import { eventually } from '../../support/conditions.ts';
+import { atEnd } from '../../support/endings.ts';
+import { LATE_MS } from '../../support/room.ts';
 
 const FACTS: GatewayFacts = {
   ...{ host: 'h', address: 'http://10.0.0.1:8080', version: '1', startedAt: '2026-01-01T00:00:00.000Z', workers: 1 },
@@ -82,7 +83,7 @@ describe('the record of recent requests', () => {
 
   async function readOf(fleet: Fleet) {
     const ids: string[] = [];
-    const told = await recentRecordOf(await fleet.record()).read((requests) => {
+    const told = await recentRecordOf(await fleet.records.collect()).read((requests) => {
       ids.push(...requests.map(({ consumerId, atMs }) => `${consumerId} ${atMs}`));
       return true;
     });
@@ -91,7 +92,9 @@ describe('the record of recent requests', () => {
 
   async function two(store: FleetStore) {
     const [here, there] = [fleetOn(store, 'a'), fleetOn(store, 'b')];
-    await eventually(async () => expect((await here.fleet.gateways()).gateways).toHaveLength(2), { withinMs: 6_000 });
+    await eventually(async () => expect((await here.fleet.presence.gateways()).gateways).toHaveLength(2), {
+      withinMs: 6_000,
+    });
     return { here, there };
   }
 
@@ -179,21 +182,21 @@ describe('the end of somebody’s sessions', () => {
     const { state, guarded } = breakable();
     const [here, there] = [fleetOn(guarded, 'a'), fleetOn(guarded, 'b')];
     const heard: unknown[] = [];
-    there.fleet.onSessionsEnded((name, beforeMs) => heard.push([name, beforeMs]));
+    there.fleet.sessionEnds.onEnd((name, beforeMs) => heard.push([name, beforeMs]));
     state.isAway = true;
     const beforeMs = Date.now();
-    here.fleet.endSessionsOf('Jo', beforeMs);
-    expect(here.fleet.sessionsEndedBefore('Jo')).toBe(beforeMs);
-    await here.fleet.gateways();
-    expect(there.fleet.sessionsEndedBefore('Jo')).toBe(0);
+    here.fleet.sessionEnds.end('Jo', beforeMs);
+    expect(here.fleet.sessionEnds.endedBefore('Jo')).toBe(beforeMs);
+    await here.fleet.presence.gateways();
+    expect(there.fleet.sessionEnds.endedBefore('Jo')).toBe(0);
     state.isAway = false;
     await eventually(() => expect(heard).toHaveLength(1), { withinMs: 5_000 });
-    expect(there.fleet.sessionsEndedBefore('Jo')).toBeGreaterThanOrEqual(beforeMs);
-    expect(there.fleet.sessionsEndedBefore('Jo')).toBeLessThan(beforeMs + LATE_MS);
-    expect(here.fleet.sessionsEndedBefore('Jo')).toBe(beforeMs);
-    expect(there.fleet.sessionsEndedBefore('Ann')).toBe(0);
+    expect(there.fleet.sessionEnds.endedBefore('Jo')).toBeGreaterThanOrEqual(beforeMs);
+    expect(there.fleet.sessionEnds.endedBefore('Jo')).toBeLessThan(beforeMs + LATE_MS);
+    expect(here.fleet.sessionEnds.endedBefore('Jo')).toBe(beforeMs);
+    expect(there.fleet.sessionEnds.endedBefore('Ann')).toBe(0);
     const late = fleetOn(guarded, 'c');
-    await eventually(() => expect(late.fleet.sessionsEndedBefore('Jo')).toBeGreaterThanOrEqual(beforeMs));
+    await eventually(() => expect(late.fleet.sessionEnds.endedBefore('Jo')).toBeGreaterThanOrEqual(beforeMs));
   });
 
   test('is translated from the clock of one gateway to that of another, and an hour that one is ahead hides no later end (reliability 167)', async () => {
@@ -207,9 +210,9 @@ describe('the end of somebody’s sessions', () => {
     for (const from of [ahead, right, behind]) {
       const heard: [Clocked, number][] = [];
       const others = [ahead, right, behind].filter((one) => one !== from);
-      const leave = others.map((one) => one.fleet.onSessionsEnded((_, beforeMs) => heard.push([one, beforeMs])));
+      const leave = others.map((one) => one.fleet.sessionEnds.onEnd((_, beforeMs) => heard.push([one, beforeMs])));
       const saidAtMs = performance.now();
-      from.fleet.endSessionsOf('Jo', from.nowMs());
+      from.fleet.sessionEnds.end('Jo', from.nowMs());
       await eventually(() => expect(heard).toHaveLength(2), { withinMs: 5_000 });
       const tookMs = performance.now() - saidAtMs;
       for (const [one, beforeMs] of heard) expect(one.nowMs() - beforeMs).toBeLessThan(tookMs + LATE_MS);
@@ -223,7 +226,7 @@ describe('a gateway', () => {
   test('that ends is not listed any more, and one that reports again is', async () => {
     const { guarded } = breakable();
     const [here, there] = [fleetOn(guarded, 'a'), fleetOn(guarded, 'b')];
-    const ids = async () => (await here.fleet.gateways()).gateways.map(({ id }) => id);
+    const ids = async () => (await here.fleet.presence.gateways()).gateways.map(({ id }) => id);
     await eventually(async () => expect(await ids()).toEqual(['a', 'b']), { withinMs: 6_000 });
     await there.fleet.close();
     await eventually(async () => expect(await ids()).toEqual(['a']), { withinMs: 3_000 });
@@ -236,7 +239,7 @@ describe('a gateway', () => {
     const other = fleetOn(guarded, 'b');
     await eventually(
       async () => {
-        const shown = (await other.fleet.gateways()).gateways.find(({ id }) => id === 'a');
+        const shown = (await other.fleet.presence.gateways()).gateways.find(({ id }) => id === 'a');
         expect(shown?.upstreams[0]?.targets).toEqual([{ name: 'http://10.0.0.3:8080', usable: false }]);
       },
       { withinMs: 6_000 },
@@ -265,13 +268,13 @@ describe('a gateway', () => {
       const message = { id: `x${i}`, report, readsReports: false, questions, answers, ends: new Map() };
       await store.exchange(message);
     }
-    here.fleet.tail(EVERYTHING, () => {});
+    here.fleet.tails.open(EVERYTHING, () => {});
     await eventually(() => expect(here.asked.some(({ tails }) => tails.some(({ id }) => id === 'x 7'))).toBe(true));
     const tails = here.asked.flatMap((question) => question.tails.filter(({ id }) => id === 'x 7'));
     expect(tails[0]!.filter).toEqual(EVERYTHING);
-    expect((await here.fleet.gateways()).complete).toBe(true);
-    expect((await here.fleet.traffic()).buckets).toHaveLength(120);
-    expect(await here.fleet.explain('r')).toEqual([]);
+    expect((await here.fleet.presence.gateways()).complete).toBe(true);
+    expect((await here.fleet.presence.traffic()).buckets).toHaveLength(120);
+    expect(await here.fleet.explanations.explain('r')).toEqual([]);
     expect(here.defects).toEqual([]);
   });
 
@@ -279,7 +282,7 @@ describe('a gateway', () => {
     const { guarded, store } = breakable();
     const here = fleetOn(guarded, 'a');
     const batches: GatewayBatch[] = [];
-    here.fleet.tail(EVERYTHING, (batch) => batches.push(batch));
+    here.fleet.tails.open(EVERYTHING, (batch) => batches.push(batch));
     // JSON can make an object that no text and no number can be made of.
     const hostile = { toString: null, valueOf: null, toJSON: 1 };
     const request = {
@@ -315,29 +318,59 @@ describe('a gateway', () => {
     });
     await eventually(() => expect(batches.flatMap(({ requests }) => requests)).toEqual([request]));
     expect(batches.every(({ skipped }) => skipped === 0)).toBe(true);
-    const { gateways } = await here.fleet.gateways();
+    const { gateways } = await here.fleet.presence.gateways();
     expect(gateways.map(({ id, self }) => [id, self])).toEqual([
       ['a', true],
       ['other', false],
     ]);
-    expect((await here.fleet.near()).map(({ id }) => id)).toEqual(['key_near']);
-    expect((await here.fleet.traffic()).buckets).toHaveLength(120);
+    expect((await here.fleet.presence.near()).map(({ id }) => id)).toEqual(['key_near']);
+    expect((await here.fleet.presence.traffic()).buckets).toHaveLength(120);
     expect(here.defects).toEqual([]);
   });
 
   test('looks for 20 refusals at a time, and then for others', async () => {
     const { guarded } = breakable();
     const here = fleetOn(guarded, 'a');
-    const found = await Promise.all(Array.from({ length: 30 }, (_, i) => here.fleet.explain(`r${i}`)));
+    const found = await Promise.all(Array.from({ length: 30 }, (_, i) => here.fleet.explanations.explain(`r${i}`)));
     expect(found).toEqual([...Array(20).fill([]), ...Array(10).fill(null)]);
-    expect(await here.fleet.explain('again')).toEqual([]);
+    expect(await here.fleet.explanations.explain('again')).toEqual([]);
+  });
+
+  test('asks and answers in the words that gateways of the previous version read and write', async () => {
+    const { guarded } = breakable();
+    const [asked, answered] = [new Set<string>(), new Set<string>()];
+    const store: FleetStore = {
+      ...guarded,
+      exchange: async (message) => {
+        for (const [id, text] of message.questions) asked.add(`${id}: ${text}`);
+        for (const { to, text } of message.answers) answered.add(`${to}: ${text}`);
+        return guarded.exchange(message);
+      },
+    };
+    const [here] = [fleetOn(store, 'a'), fleetOn(store, 'b')];
+    await eventually(async () => expect((await here.fleet.presence.gateways()).gateways).toHaveLength(2), {
+      withinMs: 6_000,
+    });
+    here.fleet.tails.open({ ...EVERYTHING, plan: 'free' }, () => {});
+    await here.fleet.explanations.explain('r');
+    await here.fleet.records.collect();
+    expect([...asked].sort()).toEqual([
+      'a 1: {"tail":{"plan":"free","key":null,"route":null,"verdict":null,"status":null}}',
+      'a 2: {"explain":"r"}',
+      'a 3: {"record":4194304}',
+      'a watch: {}',
+    ]);
+    expect([...answered].sort()).toEqual([
+      'a: {"explain":"a 2","gateway":"b","host":"h","refusals":[]}',
+      'a: {"record":"a 3","gateway":"b","parts":0,"isWhole":true}',
+    ]);
   });
 
   test('ends the tails of a gateway that asks no longer', async () => {
     const { guarded } = breakable();
     const [here, there] = [fleetOn(guarded, 'a'), fleetOn(guarded, 'b')];
     const batches: GatewayBatch[] = [];
-    const leave = here.fleet.tail(EVERYTHING, (batch) => batches.push(batch));
+    const leave = here.fleet.tails.open(EVERYTHING, (batch) => batches.push(batch));
     const openThere = () => there.asked.at(-1)!.tails.length;
     await eventually(() => expect(openThere()).toBe(1), { withinMs: 5_000 });
     leave();

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { JUDGEMENTS } from '../../simulate/log-line.ts';
 import { RECORD_SOURCES, type RecentRecord, type RecentRequest } from '../../simulate/recent-record.ts';
+import type { DecidedColumns, FleetRecord } from '../live/shapes.ts';
 import { unpackedPart } from './decided-parts.ts';
-import type { DecidedColumns, FleetRecord } from './shapes.ts';
 
 /** Requests that are handed on together. */
 const BATCH = 1_000;

@@ -1,0 +1,54 @@
+import type { History } from './history.ts';
+import type { WindowName } from './windows.ts';
+
+/** What the store keeps of each consumer's use besides its counters. Implemented by stores/embedded and stores/redis. */
+export interface HistoryStore {
+  /** Null if nothing is kept of the consumer. @throws Failure `store_unavailable` */
+  of(consumerId: string): Promise<ReadHistory | null>;
+  /**
+   * The beginning of the hour in which something of a consumer was counted last, Unix milliseconds, for each of these ids;
+   * null if nothing is kept. @throws Failure `store_unavailable`; `refused` if the store can keep no history
+   */
+  lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]>;
+  /** The ids that have a history and begin like this, those of shadows too; in no order, and an id may come twice. */
+  consumerIds(prefix: string): AsyncIterable<string>;
+  /** Adds refusals to the present hour, and notes until when these consumers are refused. @throws Failure `store_unavailable` */
+  addRefusals(refusals: readonly Refusals[]): Promise<void>;
+  /**
+   * The consumers that were refused and, by the Retry-After of their last refusal, would still be. The longest first, at most
+   * `MAX_REFUSED`. A limit may have been raised or a ban lifted since. @throws Failure `store_unavailable`
+   */
+  refusedNow(): Promise<readonly RefusedConsumer[]>;
+}
+
+export interface ReadHistory {
+  readonly history: History;
+  /** The store's clock, Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+/** The last refusal of a consumer. */
+export interface RefusedConsumer {
+  readonly consumerId: string;
+  readonly plan: string;
+  readonly kind: 'refused' | 'banned';
+  readonly window: WindowName;
+  /** What the refused request would have cost. */
+  readonly cost: number;
+  /** Unix milliseconds. */
+  readonly untilMs: number;
+}
+
+/** The refusals of a consumer since the last report. */
+export interface Refusals extends RefusedConsumer {
+  /** Requests refused for a limit. */
+  readonly refused: number;
+  /** Requests refused for a ban. */
+  readonly banned: number;
+}
+
+/**
+ * Maximum refused consumers in the store, and in one report of a gateway. The store drops those first whose refusal ends
+ * first.
+ */
+export const MAX_REFUSED = 10_000;

@@ -1,0 +1,65 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { glob } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import jsTokens from 'js-tokens';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { consoleAssets } from '../../src/admin/console/serve.ts';
+import { atEnd } from '../support/endings.ts';
+
+const PAGE = fileURLToPath(new URL('../../src/admin/console/page', import.meta.url));
+/** What the browser loads before it knows the screen. */
+const FIRST = ['', 'style.css', 'icon.svg', 'main.ts', 'lib/preact.js', 'lib/hooks.js', 'lib/htm.js'];
+/** Of all files that a screen loads, as they are on the wire. */
+const MAX_BYTES = 60 * 1024;
+
+let base: string;
+beforeAll(async () => {
+  const server = createServer(consoleAssets()).listen(0, '127.0.0.1');
+  atEnd(() => server.close());
+  await once(server, 'listening');
+  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}/console/`;
+});
+
+async function load(url: string): Promise<{ readonly text: string; readonly bytes: number }> {
+  const response = await fetch(url, { headers: { 'Accept-Encoding': 'gzip', Connection: 'close' } });
+  expect([response.status, response.headers.get('content-encoding')], url).toEqual([200, 'gzip']);
+  return { text: await response.text(), bytes: Number(response.headers.get('content-length')) };
+}
+
+/** Loads files and all that they import, each once. @returns the bytes on the wire */
+async function loadAll(names: readonly string[]): Promise<number> {
+  // A set continues with what is added to it meanwhile.
+  const urls = new Set(names.map((name) => new URL(name, base).href));
+  let sum = 0;
+  for (const url of urls) {
+    const { text, bytes } = await load(url);
+    sum += bytes;
+    for (const [, to] of text.matchAll(/^(?:import|export)[^'"]*'(\.[^']+)'/gm)) urls.add(new URL(to!, url).href);
+  }
+  return sum;
+}
+
+function templatesIn(script: string): readonly string[] {
+  return Array.from(jsTokens(script)).flatMap(({ type, value }) => (type.includes('Template') ? [value] : []));
+}
+
+describe('the console', async () => {
+  const scripts = await Array.fromAsync(glob('**/*.ts', { cwd: PAGE }));
+
+  test.each(scripts)('serves %s without types and comments, with its lines and its texts as they are', async (name) => {
+    const [{ text }, source] = [await load(new URL(name, base).href), readFileSync(join(PAGE, name), 'utf8')];
+    expect(Array.from(jsTokens(text), ({ type }) => type).filter((type) => type.endsWith('Comment'))).toEqual([]);
+    expect(text.split('\n')).toHaveLength(source.split('\n').length);
+    expect(templatesIn(text)).toEqual(templatesIn(source));
+  });
+
+  test.each(scripts.filter((name) => name.startsWith('screens')))('loads at most 60 KB for %s', async (name) => {
+    const bytes = await loadAll([...FIRST, name]);
+    expect(bytes).toBeGreaterThan(10_000);
+    expect(bytes).toBeLessThanOrEqual(MAX_BYTES);
+  });
+});
