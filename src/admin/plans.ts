@@ -93,7 +93,7 @@ export async function writePlansFile(call: Call, { plans, keys, auditStore }: Ad
   const { before, version } = done;
   const isSame = before === version;
   // The gateways find that this version is recorded, and add no entry of their own when they take it.
-  if (!isSame) await auditStore.exchangeLoad('plans', null, version).catch(() => {});
+  if (!isSame) await auditStore.exchangeLoad('plans', { from: null, to: version, since: null }).catch(() => {});
   const change: Change = isSame
     ? { outcome: 'unchanged', target: null, before: null, after: null }
     : { target: null, before: { version: before }, after: versionState(version, sound.changes) };

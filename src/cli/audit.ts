@@ -78,14 +78,16 @@ const COLUMNS: readonly Column[] = [
 
 function rowOf(change: ChangeReport, nowMs: number, terminal: Terminal): readonly string[] {
   const { time, actor, action, outcome, code, target, count } = change;
-  const result = `${code === null ? outcome : `${outcome} (${code})`}${count === 1 ? '' : ` ×${count}`}`;
+  // What is wrong with a file says more than the code, which is the same for all of them.
+  const why = code === null || actor.kind === 'file' ? '' : ` (${code})`;
+  const result = `${outcome}${why}${count === 1 ? '' : ` ×${count}`}`;
   return [
     momentText(Date.parse(time), nowMs, terminal),
     actorText(actor),
     action,
     result,
     target ?? '-',
-    differenceOf(change),
+    differenceOf(change) || '-',
     nameOfKey(change),
   ];
 }

@@ -34,6 +34,9 @@ export function printPath(path: Path): string {
   return path
     .map((step, i) => {
       if (typeof step === 'number') return `[${step}]`;
+      // Fault: a field and its secret value in quotes, `"Authorization: Bearer SECRET"`, are one key.
+      if (/:\s*\S/.test(step))
+        return `[${shorten(escapedText(JSON.stringify(step.slice(0, step.indexOf(':') + 1))))}…]`;
       if (!/^[\w-]{1,64}$/.test(step)) return `[${shorten(escapedText(JSON.stringify(step)))}]`;
       return i === 0 ? step : `.${step}`;
     })

@@ -15,7 +15,7 @@ export interface ThreadData {
 
 /** Files that cannot be used, so that the settings before stay in force. */
 export interface Refused {
-  /** With their first faults: `MOST_LOGGED` in all. */
+  /** With their first faults: `MOST_LOGGED` of each. */
   readonly files: readonly RefusedFile[];
   /** How many further faults were left out. */
   readonly more: number;
@@ -38,13 +38,12 @@ const MOST_LOGGED = 100;
 
 function* partsOf(read: Configuration | Faulty): Generator<Beginning | Piece | null> {
   if ('faults' in read) {
-    let room = MOST_LOGGED;
-    const files = read.files.map((one) => {
-      const faults = one.faults.slice(0, room);
-      room -= faults.length;
-      return { ...one, faults };
-    });
-    yield { files, more: Math.max(0, read.faults.length - MOST_LOGGED) };
+    const files = read.files.map((one) => ({
+      ...one,
+      faults: one.faults.slice(0, MOST_LOGGED),
+      more: Math.max(0, one.faults.length - MOST_LOGGED),
+    }));
+    yield { files, more: files.reduce((sum, { more }) => sum + more, 0) };
     return;
   }
   const { settings, plans, warnings } = read;

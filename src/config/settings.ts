@@ -219,6 +219,8 @@ export interface RefusedFile {
   readonly version: string;
   /** One printable line each; at least one. */
   readonly faults: readonly string[];
+  /** How many further faults were left out; 0 unless given. */
+  readonly more?: number;
 }
 
 /** A configuration that cannot be used. */
@@ -346,7 +348,7 @@ function parseFile<T>(
 ): Versioned<T> {
   const read = readSettingsFile(
     file,
-    `Name another file in ${variable}, or start in the folder that has it.`,
+    `Name another file in ${variable}, or run this in the folder that has it.`,
     isReload,
   );
   if ('fault' in read) return { faults: [read.fault], warnings: [], version: '' };

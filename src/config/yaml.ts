@@ -161,7 +161,13 @@ function messageOf(issue: Issue, found: unknown): string {
   if (issue.code === 'invalid_key') return `is not a name: it ${allowed}.`;
   if (!allowed.startsWith('must be ')) return `${allowed}.`;
   if (found === undefined) return `is missing: it ${allowed}.`;
+  // Fault: `Authorization:Bearer SECRET` without the space behind the colon is a text where a mapping belongs.
+  if (typeof found === 'string' && expectsMembers(issue)) return `${allowed}, not a text.`;
   return `${allowed}, not ${quoted(found)}.`;
+}
+
+function expectsMembers(issue: Issue): boolean {
+  return issue.code === 'invalid_type' && ['object', 'record', 'map', 'array'].includes(issue.expected);
 }
 
 /** The messages of schemas that have none of their own. */

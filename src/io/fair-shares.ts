@@ -106,7 +106,9 @@ export class FairShares<T> {
   withdraw(share: Share<T>, request: T): void {
     const at = share.waiting.indexOf(request);
     if (at < 0) return;
-    share.waiting.splice(at, 1);
+    // Most that leave are the oldest. To cut out the first of a long array takes as long as to copy it.
+    if (at === 0) share.waiting.shift();
+    else share.waiting.splice(at, 1);
     this.#waiting--;
     if (share.waiting.length === 0) this.#next.delete(share);
   }

@@ -80,14 +80,29 @@ export interface AuditStore {
   refusals(): Promise<readonly KeptRefusals[]>;
   /**
    * Replaces what the gateways on this store last recorded of a file, if that is `from` or nothing, in one step: of several
-   * gateways that read the same change, one finds `from`.
-   * @param from null: whatever was recorded
-   * @param to up to 64 characters without line feeds
-   * @returns what was recorded before, null if nothing was; and how often it has been replaced by now
+   * gateways that read the same change, one finds `from`. What is `to` already stays. Each replacement has a number, and the last `KEPT_LOADS` are kept.
    */
-  exchangeLoad(
-    file: string,
-    from: string | null,
-    to: string,
-  ): Promise<{ readonly found: string | null; readonly number: number }>;
+  exchangeLoad(file: string, load: LoadStep): Promise<LoadReply>;
+}
+
+/** How many states of a file are kept, so that a gateway that was cut off finds what the others have recorded. */
+export const KEPT_LOADS = 20;
+
+/** A state of a file that a gateway has found. */
+export interface LoadStep {
+  /** The state before it; null: whatever was recorded. */
+  readonly from: string | null;
+  /** Up to 64 characters without line feeds. */
+  readonly to: string;
+  /** The number of the last state that this gateway knows to be recorded. Nothing is replaced if `to` was recorded since. Null: unknown. */
+  readonly since: number | null;
+}
+
+export interface LoadReply {
+  /** What was recorded last, null if nothing was. */
+  readonly found: string | null;
+  /** The number of the state that is recorded now; 0 if there is none. */
+  readonly number: number;
+  /** The number under which `to` was recorded after `since`, the first; null if it was not. */
+  readonly known: number | null;
 }

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Configuration, RefusedFile, SettingsFile } from '../config/settings.ts';
+import { Failure } from '../failure.ts';
 import type { AuditStore } from './audit-store.ts';
 import type { RecordedChange } from './audit-trail.ts';
 
@@ -22,6 +23,8 @@ export interface LoadRecordOptions {
   readonly versions: Configuration['versions'];
   /** Waits so many milliseconds, or until the signal. */
   readonly pause: (ms: number, signal: AbortSignal) => Promise<void>;
+  /** Called once for each load that the store does not take although it answers. It is tried again. */
+  readonly onRefusedByStore: (error: unknown) => void;
   /** Called with each load that is given up, because too many others wait for the store. */
   readonly onLost: (load: RecordedChange) => void;
 }
@@ -37,8 +40,10 @@ interface Load {
   /** What to record if no other gateway has; null: nothing. */
   readonly change: ((from: string) => Change) | null;
   readonly isStart: boolean;
-  /** Whether the store may have made this step although its answer was lost, or the entry is missing yet. */
+  /** Whether the store may have made this step although its answer was lost. */
   isTried: boolean;
+  /** Under which number the store has made it; null if it has not. The entry may be missing yet. */
+  number: number | null;
 }
 
 /** A store that did not answer is asked again after this time. */
@@ -60,15 +65,20 @@ const LONGEST_LINE = 300;
  *
  * Many gateways read the same change, and one entry is wanted. So the store keeps what was last recorded of each file, and only
  * the gateway that finds there what it had itself before adds an entry. A version that comes back later is another step and another
- * entry. While the store is away the steps wait.
+ * entry. While the store is away the steps wait. Then each is recorded unless another gateway has recorded the same since the last
+ * step that this one knows of: gateways that were cut off together add each step once.
  */
 export class LoadRecord {
   readonly #options: LoadRecordOptions;
   /** Of each file what this gateway has found last: the version in force, and behind ` !` the refused one. */
   readonly #found: Record<SettingsFile, string>;
+  /** Of each file the number of the last step that this gateway knows to be recorded; null before the first. */
+  readonly #numbers: Record<SettingsFile, number | null> = { settings: null, plans: null };
   readonly #waiting: Load[] = [];
   readonly #closing = new AbortController();
   #running: Promise<void> | null = null;
+  /** The load about which `onRefusedByStore` was called. */
+  #reported: Load | null = null;
 
   constructor(options: LoadRecordOptions) {
     this.#options = options;
@@ -76,7 +86,7 @@ export class LoadRecord {
     for (const file of ['settings', 'plans'] as const) {
       const version = options.versions[file];
       const change = (found: string) => takenChange(versionIn(found), version, []);
-      this.#enqueue({ file, from: version, to: version, change, isStart: true, isTried: false });
+      this.#enqueue({ file, from: version, to: version, change, isStart: true, isTried: false, number: null });
     }
   }
 
@@ -98,7 +108,7 @@ export class LoadRecord {
     }
   }
 
-  /** Stops waiting for the store. The next start records what is not recorded yet. */
+  /** Stops waiting for the store. The next start records the version that is in force by then, if the store does not have it. */
   async close(): Promise<void> {
     this.#closing.abort();
     await this.#running;
@@ -108,7 +118,7 @@ export class LoadRecord {
     const from = this.#found[file];
     if (from === to) return;
     this.#found[file] = to;
-    this.#enqueue({ file, from, to, change: change && (() => change), isStart: false, isTried: false });
+    this.#enqueue({ file, from, to, change: change && (() => change), isStart: false, isTried: false, number: null });
   }
 
   #enqueue(load: Load): void {
@@ -125,38 +135,57 @@ export class LoadRecord {
     const { pause } = this.#options;
     const { signal } = this.#closing;
     for (let load = this.#waiting[0]; load !== undefined && !signal.aborted; load = this.#waiting[0]) {
-      const isDone = await this.#write(load).then(
-        () => true,
-        () => false,
+      const failure = await this.#write(load).then(
+        () => null,
+        (error: unknown) => ({ error }),
       );
-      if (isDone) this.#waiting.shift();
-      else await pause(ASK_AGAIN_MS, signal);
+      if (failure === null) this.#waiting.shift();
+      else {
+        this.#reportOnce(load, failure.error);
+        await pause(ASK_AGAIN_MS, signal);
+      }
     }
     this.#running = null;
+  }
+
+  /** The outage of a store is reported elsewhere, and ends. Another program's value in its place stays until somebody removes it. */
+  #reportOnce(load: Load, error: unknown): void {
+    if (this.#reported === load || (error instanceof Failure && error.code === 'store_unavailable')) return;
+    this.#reported = load;
+    this.#options.onRefusedByStore(error);
   }
 
   /** Rejects as the store does, and is then called again. */
   async #write(load: Load): Promise<void> {
     const { file, to, change, isStart } = load;
     const { store, pause } = this.#options;
-    for (;;) {
+    while (load.number === null) {
       const mayBeDone = load.isTried;
       load.isTried = true;
-      const { found, number } = await store.exchangeLoad(file, load.from, to);
-      if (found === null || found === load.from || (found === to && mayBeDone)) {
-        const isKnown = isStart && versionIn(load.from) === to;
-        if (change !== null && !isKnown) {
-          await this.#put(idOf([file, String(number), load.from, to]), this.#recordOf(load, change(load.from)));
-        }
-        return;
-      }
+      const since = isStart ? null : this.#numbers[file];
+      const { found, number, known } = await store.exchangeLoad(file, { from: load.from, to, since });
       load.isTried = false;
-      if (found === to) return;
-      if (!isStart) await pause(OTHERS_WITHIN_MS, this.#closing.signal);
-      // What this gateway has found since follows.
-      if (this.#closing.signal.aborted || this.#found[file] !== to) return;
-      load.from = found;
+      if (known !== null) {
+        this.#numbers[file] = known;
+        // The lost answer may have been about this step. The id is the same as that of another gateway's entry.
+        if (!mayBeDone) return;
+        load.number = known;
+      } else if (found === null || found === load.from || (found === to && mayBeDone)) {
+        this.#numbers[file] = number;
+        load.number = number;
+      } else if (found === to) {
+        this.#numbers[file] = number;
+        return;
+      } else {
+        if (!isStart) await pause(OTHERS_WITHIN_MS, this.#closing.signal);
+        // What this gateway has found since follows.
+        if (this.#closing.signal.aborted || this.#found[file] !== to) return;
+        load.from = found;
+      }
     }
+    const isKnown = isStart && versionIn(load.from) === to;
+    if (change === null || isKnown) return;
+    await this.#put(idOf([file, String(load.number), to]), this.#recordOf(load, change(load.from)));
   }
 
   /** Puts a record. Its id is the same for each try, so that it is there once. */
@@ -176,8 +205,8 @@ function takenChange(before: string, version: string, changes: readonly string[]
   return { outcome: 'done', code: null, before: { version: before }, after: versionState(version, changes) };
 }
 
-function refusedChange(inForce: string, { version, faults }: RefusedFile): Change {
-  const after = { ...(version === '' ? {} : { version }), faults: bounded(faults) };
+function refusedChange(inForce: string, { version, faults, more = 0 }: RefusedFile): Change {
+  const after = { ...(version === '' ? {} : { version }), faults: bounded(faults, more) };
   return { outcome: 'refused', code: 'bad_settings', before: { version: inForce }, after };
 }
 
@@ -191,9 +220,11 @@ export function versionState(version: string, changes: readonly string[]): objec
   return { version, ...(changes.length === 0 ? {} : { changes: bounded(changes) }) };
 }
 
-function bounded(lines: readonly string[]): readonly string[] {
+/** @param more how many lines were left out before */
+function bounded(lines: readonly string[], more = 0): readonly string[] {
   const first = lines.slice(0, MOST_LINES).map((line) => line.slice(0, LONGEST_LINE));
-  return lines.length > MOST_LINES ? [...first, `and ${lines.length - MOST_LINES} more`] : first;
+  const left = lines.length - first.length + more;
+  return left > 0 ? [...first, `and ${left} more`] : first;
 }
 
 /** A UUID (version 8) that is the same for the same texts. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname, userInfo } from 'node:os';
 import { DURABLE, type Durability } from '../admit/ledger.ts';
-import { Failure } from '../failure.ts';
+import { Failure, type FailureCode } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import type { AuditStore } from './audit-store.ts';
 import {
@@ -121,21 +121,20 @@ function noteChange(
 
 /** The code under which a failure is recorded, and answered; null for a defect, or a store that holds something unreadable. */
 export function codeOfFailure(error: unknown): FailedCode | null {
-  if (!(error instanceof Failure)) return null;
-  return Object.hasOwn(CODES, error.code) ? CODES[error.code as keyof typeof CODES] : null;
+  return error instanceof Failure ? (CODES.get(error.code) ?? null) : null;
 }
 
-/** By the code of the failure. */
-const CODES = {
-  store_unavailable: 'store_unavailable',
-  audit_unavailable: 'audit_unavailable',
-  pepper_mismatch: 'store_unavailable',
-  not_found: 'not_found',
-  conflict: 'conflict',
-  refused: 'invalid_request',
-} as const;
+export type FailedCode = 'store_unavailable' | 'audit_unavailable' | 'not_found' | 'conflict' | 'invalid_request';
 
-export type FailedCode = (typeof CODES)[keyof typeof CODES];
+/** By the code of the failure. */
+const CODES: ReadonlyMap<FailureCode, FailedCode> = new Map([
+  ['store_unavailable', 'store_unavailable'],
+  ['audit_unavailable', 'audit_unavailable'],
+  ['pepper_mismatch', 'store_unavailable'],
+  ['not_found', 'not_found'],
+  ['conflict', 'conflict'],
+  ['refused', 'invalid_request'],
+]);
 
 export interface ChangedKey {
   /** Left out, or null, for a new key. */

@@ -162,6 +162,11 @@ export function loadRecordOn(
     names: { settings: basename(settings), plans: basename(plans) },
     versions: inForce.versions,
     pause: (ms, signal) => delay(ms, undefined, { ref: false, signal }).catch(() => {}),
+    onRefusedByStore: (error) => {
+      auditFailed();
+      const advice = 'Remove `tg:audit:loads` from Redis if another program has written it.';
+      logger.error({ err: error, advice }, 'the store does not take the record of a changed file');
+    },
     onLost: ({ action }) => {
       auditFailed();
       logger.error({ action }, 'a change is not recorded as it ended');

@@ -4,6 +4,7 @@ import type {
   AuditStore,
   KeptRecord,
   KeptRefusals,
+  LoadStep,
   PutOptions,
   Refusal,
 } from '../../src/operations/audit-store.ts';
@@ -41,14 +42,18 @@ export class FakeAuditStore implements AuditStore {
     this.refused.set(key, { id: before?.id ?? id, text, count: (before?.count ?? 0) + 1, firstMs: 1, lastMs: 1 });
   }
 
-  readonly loads = new Map<string, { readonly state: string; readonly number: number }>();
+  /** The states of each file; the number of the first is 1. */
+  readonly loads = new Map<string, string[]>();
 
-  async exchangeLoad(file: string, from: string | null, to: string) {
+  async exchangeLoad(file: string, { from, to, since }: LoadStep) {
     if (this.fails(++this.#writes)) throw new Failure('store_unavailable', 'no room');
-    const { state: found, number } = this.loads.get(file) ?? { state: null, number: 0 };
-    if (from !== null && found !== null && found !== from) return { found, number };
-    this.loads.set(file, { state: to, number: number + 1 });
-    return { found, number: number + 1 };
+    const states = this.loads.get(file) ?? [];
+    this.loads.set(file, states);
+    const found = states.at(-1) ?? null;
+    const at = since === null ? -1 : states.indexOf(to, since);
+    const known = at < 0 ? null : at + 1;
+    if (known === null && found !== to && (from === null || found === null || found === from)) states.push(to);
+    return { found, number: states.length, known };
   }
 
   async refusals() {

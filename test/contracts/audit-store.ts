@@ -55,17 +55,66 @@ export function auditStoreContract(
 
   describe('what was recorded of a file', () => {
     test('is replaced by the one that finds what it expects, for each file apart', async () => {
-      expect(await here.exchangeLoad('plans', 'A', 'A')).toEqual({ found: null, number: 1 });
-      expect(await here.exchangeLoad('plans', 'A', 'B !C')).toEqual({ found: 'A', number: 2 });
-      expect(await there.exchangeLoad('plans', 'A', 'B !C')).toEqual({ found: 'B !C', number: 2 });
-      expect(await there.exchangeLoad('settings', 'A', 'X')).toEqual({ found: null, number: 1 });
-      expect(await there.exchangeLoad('plans', null, 'D')).toEqual({ found: 'B !C', number: 3 });
-      expect(await here.exchangeLoad('plans', 'B !C', 'E')).toEqual({ found: 'D', number: 3 });
+      expect(await here.exchangeLoad('plans', { from: 'A', to: 'A', since: null })).toEqual({
+        found: null,
+        number: 1,
+        known: null,
+      });
+      expect(await here.exchangeLoad('plans', { from: 'A', to: 'B !C', since: null })).toEqual({
+        found: 'A',
+        number: 2,
+        known: null,
+      });
+      expect(await there.exchangeLoad('plans', { from: 'A', to: 'B !C', since: null })).toEqual({
+        found: 'B !C',
+        number: 2,
+        known: null,
+      });
+      expect(await there.exchangeLoad('settings', { from: 'A', to: 'X', since: null })).toEqual({
+        found: null,
+        number: 1,
+        known: null,
+      });
+      expect(await there.exchangeLoad('plans', { from: null, to: 'D', since: null })).toEqual({
+        found: 'B !C',
+        number: 3,
+        known: null,
+      });
+      expect(await here.exchangeLoad('plans', { from: 'B !C', to: 'E', since: null })).toEqual({
+        found: 'D',
+        number: 3,
+        known: null,
+      });
+    });
+
+    test('is not replaced by what was recorded since a number, of the last twenty states', async () => {
+      for (const to of ['A', 'B', 'A', 'B']) await here.exchangeLoad('plans', { from: null, to, since: null });
+      expect(await there.exchangeLoad('plans', { from: 'A', to: 'B', since: 1 })).toMatchObject({
+        number: 4,
+        known: 2,
+      });
+      expect(await there.exchangeLoad('plans', { from: 'A', to: 'B', since: 2 })).toMatchObject({
+        number: 4,
+        known: 4,
+      });
+      expect(await there.exchangeLoad('settings', { from: 'A', to: 'B', since: 0 })).toMatchObject({
+        number: 1,
+        known: null,
+      });
+      for (let i = 0; i < 20; i++) await here.exchangeLoad('plans', { from: null, to: `v${i}`, since: null });
+      expect(await there.exchangeLoad('plans', { from: 'X', to: 'B', since: 1 })).toEqual({
+        found: 'v19',
+        number: 24,
+        known: null,
+      });
+      expect(await there.exchangeLoad('plans', { from: 'X', to: 'v0', since: 4 })).toMatchObject({ known: 5 });
     });
 
     test('is replaced by one of many at once', async () => {
-      await here.exchangeLoad('plans', null, 'A');
-      const all = [1, 2, 3, 4, 5, 6].map((i) => (i % 2 ? here : there).exchangeLoad('plans', 'A', 'B'));
+      await here.exchangeLoad('plans', { from: null, to: 'A', since: null });
+      const all = [1, 2, 3, 4, 5, 6].map((i) =>
+        (i % 2 ? here : there).exchangeLoad('plans', { from: 'A', to: 'B', since: null }),
+      );
       const found = (await Promise.all(all)).map((one) => one.found);
       expect(found.filter((state) => state === 'A')).toHaveLength(1);
     });

@@ -1,4 +1,5 @@
 import { beforeEach, expect, test, vi } from 'vitest';
+import { Failure } from '../../src/failure.ts';
 import { LoadRecord } from '../../src/operations/load-record.ts';
 import { FakeAuditStore } from '../admin/fake-audit-store.ts';
 import { eventually } from '../support/conditions.ts';
@@ -24,12 +25,14 @@ beforeEach(() => {
 
 /** A gateway whose plans.yaml changes as the test says. */
 function gatewayOn(store: FakeAuditStore, inForce = versions('A')) {
-  const lost = vi.fn();
-  const record = new LoadRecord({ store, keep: () => 1_000, names: NAMES, versions: inForce, pause, onLost: lost });
+  const [lost, refusedByStore] = [vi.fn(), vi.fn()];
+  const options = { store, keep: () => 1_000, names: NAMES, versions: inForce, pause };
+  const record = new LoadRecord({ ...options, onLost: lost, onRefusedByStore: refusedByStore });
   atEnd(() => record.close());
   let before = inForce.plans;
   return {
     lost,
+    refusedByStore,
     takes: (version: string, changes: readonly string[] = []) => {
       record.taken([{ file: 'plans', before, version, changes }], versions(version));
       before = version;
@@ -49,7 +52,7 @@ function stepsIn({ kept }: FakeAuditStore): string[] {
 }
 
 const settled = (store: FakeAuditStore, state: string) =>
-  eventually(() => expect(store.loads.get('plans')?.state).toBe(state));
+  eventually(() => expect(store.loads.get('plans')?.at(-1)).toBe(state));
 
 test('a file that many gateways take is one entry, and a version that comes back is another one', async () => {
   const store = new FakeAuditStore();
@@ -100,7 +103,7 @@ test('what the console has written is not recorded a second time', async () => {
   const store = new FakeAuditStore();
   const gateways = [gatewayOn(store), gatewayOn(store)];
   await settled(store, 'A');
-  await store.exchangeLoad('plans', null, 'B');
+  await store.exchangeLoad('plans', { from: null, to: 'B', since: null });
   for (const gateway of gateways) gateway.takes('B');
   for (const gateway of gateways) gateway.takes('C');
   await settled(store, 'C');
@@ -134,7 +137,6 @@ test('a gateway that is behind records nothing backwards, and in the end what no
   await settled(store, 'C');
   slow.takes('B');
   slow.takes('C');
-  await timePasses();
   slow.takes('D');
   await settled(store, 'D');
   expect(stepsIn(store)).toEqual(['A B', 'B C', 'C D']);
@@ -143,6 +145,56 @@ test('a gateway that is behind records nothing backwards, and in the end what no
   await timePasses();
   await settled(store, 'Y');
   expect(stepsIn(store).slice(3)).toEqual(['X Y']);
+});
+
+// Fault: gateways that were cut off together replayed their steps over each other's, each time that the state came round again.
+test('gateways that were cut off together record each step once', async () => {
+  const store = new FakeAuditStore();
+  const gateways = [1, 2, 3].map(() => gatewayOn(store));
+  await settled(store, 'A');
+  store.fails = () => true;
+  for (const version of ['B', 'A', 'B', 'A']) for (const gateway of gateways) gateway.takes(version);
+  await eventually(() => expect(waiting).toHaveLength(3));
+  store.fails = () => false;
+  await timePasses();
+  await eventually(() => expect(store.loads.get('plans')).toEqual(['A', 'B', 'A', 'B', 'A']));
+  expect(stepsIn(store)).toEqual(['A B', 'B A', 'A B', 'B A']);
+});
+
+test('a gateway that was cut off alone adds nothing to what the others have recorded, but what it alone has seen', async () => {
+  const store = new FakeAuditStore();
+  const [other, alone] = [gatewayOn(store), gatewayOn(store)];
+  await settled(store, 'A');
+  for (const version of ['B', 'A', 'B']) other.takes(version);
+  await settled(store, 'B');
+  for (const version of ['B', 'A', 'B', 'C']) alone.takes(version);
+  await settled(store, 'C');
+  expect(stepsIn(store)).toEqual(['A B', 'B A', 'A B', 'B C']);
+});
+
+test('an entry that the store did not take is put again, although another gateway has recorded a later step', async () => {
+  const store = new FakeAuditStore();
+  const [one, other] = [gatewayOn(store), gatewayOn(store)];
+  await settled(store, 'A');
+  let calls = 0;
+  store.fails = () => ++calls === 2;
+  one.takes('B');
+  await eventually(() => expect(waiting).toHaveLength(1));
+  other.takes('B');
+  other.takes('C');
+  await settled(store, 'C');
+  await timePasses();
+  await eventually(() => expect(stepsIn(store).toSorted()).toEqual(['A B', 'B C']));
+});
+
+test('a store that answers and does not take a load is reported once for it', async () => {
+  const store = new FakeAuditStore();
+  const gateway = gatewayOn(store);
+  await settled(store, 'A');
+  store.exchangeLoad = () => Promise.reject(new Failure('store_corrupt', 'Not a hash.'));
+  gateway.takes('B');
+  for (let i = 0; i < 3; i++) await timePasses();
+  expect(gateway.refusedByStore).toHaveBeenCalledTimes(1);
 });
 
 test('of loads that wait for the store a hundred are kept, and each further one is reported', async () => {

@@ -73,7 +73,7 @@ function alignedText(specs: readonly Column[], heads: readonly string[] | null, 
   );
   const needs = specs.map(({ head, rank, isWhole }, i) => {
     const least = isWhole || isNumeric[i] ? natural[i]! : Math.max(LEAST_WIDTH, heads === null ? 0 : widthOf(head));
-    const isEmpty = rows.every((row) => (row[i] ?? '') === '');
+    const isEmpty = rows.every((row) => ['', '-'].includes(row[i] ?? ''));
     return { natural: natural[i]!, least: Math.min(natural[i]!, least), rank: isEmpty ? Infinity : (rank ?? i) };
   });
   const widths = available === null ? natural : fitted(needs, available);

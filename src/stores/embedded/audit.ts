@@ -2,8 +2,10 @@ import type { DatabaseSync } from 'node:sqlite';
 import {
   type AuditRecord,
   type AuditStore,
+  KEPT_LOADS,
   type KeptRecord,
   type KeptRefusals,
+  type LoadStep,
   MOST_REFUSALS,
   type PutOptions,
   type Refusal,
@@ -53,7 +55,9 @@ export class EmbeddedAudit implements AuditStore {
         actor TEXT NOT NULL, action TEXT NOT NULL, minute INTEGER NOT NULL, id TEXT NOT NULL, first_ms INTEGER NOT NULL,
         last_ms INTEGER NOT NULL, count INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (actor, action, minute)
       ) STRICT;
-      CREATE TABLE IF NOT EXISTS audit_loads (file TEXT PRIMARY KEY, number INTEGER NOT NULL, state TEXT NOT NULL) STRICT`),
+      CREATE TABLE IF NOT EXISTS audit_loads (
+        file TEXT NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL, PRIMARY KEY (file, number)
+      ) STRICT`),
     );
   }
 
@@ -73,18 +77,24 @@ export class EmbeddedAudit implements AuditStore {
     await this.#soon(() => this.#countRefusal(refusal));
   }
 
-  async exchangeLoad(file: string, from: string | null, to: string) {
-    let found: string | null = null;
+  async exchangeLoad(file: string, { from, to, since }: LoadStep) {
+    let [found, known]: [string | null, number | null] = [null, null];
     const number = await this.#soon(() => {
       const { db } = this.#options;
-      const row = db.prepare('SELECT number, state FROM audit_loads WHERE file = ?').get(file);
-      found = row === undefined ? null : String(row.state);
-      const before = Number(row?.number ?? 0);
-      if (from !== null && found !== null && found !== from) return before;
-      db.prepare('INSERT OR REPLACE INTO audit_loads (file, number, state) VALUES (?, ?, ?)').run(file, before + 1, to);
+      const last = db.prepare('SELECT number, state FROM audit_loads WHERE file = ? ORDER BY number DESC').get(file);
+      found = last === undefined ? null : String(last.state);
+      const before = Number(last?.number ?? 0);
+      if (since !== null) {
+        const same = 'SELECT number FROM audit_loads WHERE file = ? AND state = ? AND number > ? ORDER BY number';
+        const row = db.prepare(same).get(file, to, since);
+        known = row === undefined ? null : Number(row.number);
+      }
+      if (known !== null || found === to || (from !== null && found !== null && found !== from)) return before;
+      db.prepare('INSERT INTO audit_loads (file, number, state) VALUES (?, ?, ?)').run(file, before + 1, to);
+      db.prepare('DELETE FROM audit_loads WHERE file = ? AND number <= ?').run(file, before + 1 - KEPT_LOADS);
       return before + 1;
     });
-    return { found, number };
+    return { found, number, known };
   }
 
   #soon(work: () => number): Promise<number> {

@@ -2,8 +2,10 @@ import { Failure } from '../../failure.ts';
 import {
   type AuditRecord,
   type AuditStore,
+  KEPT_LOADS,
   type KeptRecord,
   type KeptRefusals,
+  type LoadStep,
   MOST_REFUSALS,
   type PutOptions,
   type Refusal,
@@ -113,21 +115,41 @@ for actor, number in pairs(entries) do
 end
 return redis.call('HDEL', KEYS[1], oldest[most].field)`;
 
-/** KEYS: the hash of loads (keyspace.ts). ARGV: the file; what it must be, empty for anything; what it becomes. Replies what it was, and its number. */
+/**
+ * KEYS: the hash of loads (keyspace.ts). ARGV: the file; what it must be, empty for anything; what it becomes; the number since which
+ * it may have become that already, empty if unknown; how many states are kept. Replies what it was, its number, and the number under
+ * which it has become that.
+ */
 const EXCHANGE_LUA = `
-local number, found = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '^(%d+) (.*)$')
-number = tonumber(number or 0)
-if not found or ARGV[2] == '' or found == ARGV[2] then
-  number = number + 1
-  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', number) .. ' ' .. ARGV[3])
+local file, to, kept = ARGV[1], ARGV[3], tonumber(ARGV[5])
+local function read(field)
+  local number, state = string.match(redis.call('HGET', KEYS[1], field) or '', '^(%d+) (.*)$')
+  return tonumber(number or 0), state
 end
-return { found or false, number }`;
+local number, found = read(file)
+if ARGV[4] ~= '' then
+  local known
+  for i = 0, kept - 1 do
+    local n, state = read(file .. ' ' .. i)
+    if state == to and n > tonumber(ARGV[4]) and n <= number and (not known or n < known) then known = n end
+  end
+  if known then return { found or false, number, known } end
+end
+if found ~= to and (not found or ARGV[2] == '' or found == ARGV[2]) then
+  number = number + 1
+  local value = string.format('%.0f', number) .. ' ' .. to
+  redis.call('HSET', KEYS[1], file, value, file .. ' ' .. string.format('%.0f', number % kept), value)
+end
+return { found or false, number, false }`;
 
 interface Scripted {
   tollgateAudit(log: string, ...args: (string | number)[]): Promise<number>;
   tollgateAuditRemove(log: string, ...args: (string | number)[]): Promise<number>;
   tollgateAuditRefuse(refusals: string, ...args: (string | number)[]): Promise<number>;
-  tollgateAuditLoad(loads: string, ...args: string[]): Promise<[found: string | null, number: number]>;
+  tollgateAuditLoad(
+    loads: string,
+    ...args: (string | number)[]
+  ): Promise<[found: string | null, number: number, known: number | null]>;
 }
 
 export interface RedisAuditOptions {
@@ -201,10 +223,11 @@ export class RedisAudit implements AuditStore {
     await this.#run(() => this.#redis.tollgateAuditRefuse(name, actor, action, id, text, MOST_REFUSALS), name);
   }
 
-  async exchangeLoad(file: string, from: string | null, to: string) {
+  async exchangeLoad(file: string, { from, to, since }: LoadStep) {
     const name = keyspace.auditLoads;
-    const [found, number] = await this.#run(() => this.#redis.tollgateAuditLoad(name, file, from ?? '', to), name);
-    return { found, number };
+    const args = [file, from ?? '', to, since ?? '', KEPT_LOADS];
+    const [found, number, known] = await this.#run(() => this.#redis.tollgateAuditLoad(name, ...args), name);
+    return { found, number, known };
   }
 
   async refusals(): Promise<readonly KeptRefusals[]> {

@@ -53,7 +53,7 @@ export const keyspace = {
   auditRefusals: 'tg:audit:refused',
   /**
    * Hash: what the gateways last recorded of the files `settings` and `plans`, each as `NUMBER STATE`, where NUMBER counts the changes
-   * (src/operations/load-record.ts). Never expires.
+   * (src/operations/load-record.ts), and the last 20 of each, as `settings 0` to `settings 19` by NUMBER modulo 20. Never expires.
    */
   auditLoads: 'tg:audit:loads',
   /** Hash: calls of a deprecated route in a day, by consumer. Expires `KEPT_DAYS` after the last of them. */

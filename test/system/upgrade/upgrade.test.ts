@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { type CreateGatewayOptions, createGateway } from '../../../src/library.ts';
+import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { temporaryFolder } from '../../support/processes.ts';
 import { privateRedis } from '../../support/redis.ts';
@@ -59,7 +60,7 @@ describe.each(VERSIONS)('a store of version %s', (version) => {
       const { call, facts, gateway } = await upgraded(version, store);
       const { used, rotated, revoked, custom } = facts.keys;
       for (const key of [used.key, rotated.key, facts.rotatedTo, custom.key]) {
-        expect((await call(key))[0]).toBe(200);
+        await eventually(async () => expect((await call(key))[0]).toBe(200));
       }
       expect(await call(revoked.key)).toEqual([401, 'invalid_api_key']);
       await gateway.revokeKey(rotated.id);
@@ -88,7 +89,7 @@ describe.each(VERSIONS)('a store of version %s', (version) => {
       expect(await ask('/bans')).toMatchObject({ bans: [{ id: banned.id }] });
       await gateway.liftBan(banned.id);
       await gateway.resetUsage(banned.id);
-      expect((await call(banned.key))[0]).toBe(200);
+      await eventually(async () => expect((await call(banned.key))[0]).toBe(200));
     });
 
     test('keeps the record of changes and the calls of deprecated routes', async () => {
