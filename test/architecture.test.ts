@@ -145,6 +145,13 @@ describe('the check of', () => {
       ['src/stores/redis/b.ts', "export type { X } from '../../config/settings.ts';"],
     ],
     'only serve opens stores': [['src/admin/call.ts', "import { open } from '../stores/redis/open.ts';"]],
+    'no face imports a face': [
+      ['src/library.ts', "import { readPage } from './admin/call.ts';"],
+      ['src/cli/keys/create.ts', "import type { Call } from '../../admin/call.ts';"],
+    ],
+    'the record of changes has one writer': [
+      ['src/cli/keys/create.ts', "import { AuditTrail } from '../../operations/audit-trail.ts';"],
+    ],
     'failure.ts imports nothing': [['src/failure.ts', "import type { X } from './admit/plan.ts';"]],
     'nothing but cli imports pets': [['src/config/a.ts', "import { pets } from '../pets/pets.ts';"]],
     'pets imports nothing of ours but itself and failure.ts': [

@@ -39,6 +39,10 @@ export const ROOMS: readonly string[] = [
 const STEPS = ['validate', 'routing', 'identify', 'admit', 'annotate', 'forward'];
 /** What every step may stand on: the text of HTTP/1.1, the craft of sockets, the catalogue of errors, and failures. */
 const GROUND = ['http1', 'io', 'errors', 'failure'];
+/** What operators work with. */
+const FACES = ['library', 'cli', 'admin'];
+/** The writer of the record of changes, and the root, which opens it for the admin API. */
+const RECORDERS = ['src/operations/recorded.ts', 'src/serve/admin-api.ts'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin', 'certificates'];
 // The interfaces that stores implement, each owned by the room that uses it, and the one decision with its numbers.
 const FOR_STORES = [
@@ -151,6 +155,24 @@ export const RULES: Readonly<Record<string, Rule>> = {
       sources,
       (it) => isStore(it.to) && loads(it) && room(it.from) !== 'serve' && !isStore(it.from),
       'only the composition root wires: take the interface as an argument',
+    ),
+
+  'no face imports a face': (sources) =>
+    offenders(
+      sources,
+      ({ from, to }) => FACES.includes(room(from)) && inSrc(to) && FACES.includes(room(to)) && room(from) !== room(to),
+      'commands, the admin API and the library meet in operations: what two of them need belongs there',
+    ),
+
+  'the record of changes has one writer': (sources) =>
+    offenders(
+      sources,
+      ({ from, to, typeOnly, names }) =>
+        to === 'src/operations/audit-trail.ts' &&
+        !typeOnly &&
+        names.some((name) => name === 'AuditTrail' || name === 'AuditEntry') &&
+        !RECORDERS.includes(from),
+      'call `recorded` of src/operations/recorded.ts, and say what changed',
     ),
 
   'failure.ts imports nothing': (sources) =>
