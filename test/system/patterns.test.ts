@@ -22,10 +22,6 @@ const QUADRATIC: Readonly<Record<string, string>> = {
   '/[.\\s]+$/': 'main.ts: it reads the first line of an error of a command',
   '/:? "(?:[^"\\\\]|\\\\.)*[A-Za-z0-9](?:[^"\\\\]|\\\\.)*"/g': 'yaml-tree.ts: it reads one message of the YAML parser',
   '/<script type="importmap">([\\s\\S]*?)<\\/script>/': SHIPPED,
-  '/\\/\\*[\\s\\S]*?\\*\\//g': SHIPPED,
-  '/^\\s*\\/\\*\\*?[\\s\\S]*?\\*\\//gm': SHIPPED,
-  '/^\\s*\\/\\/.*$/gm': SHIPPED,
-  '/\\s*\\n\\s*/g': SHIPPED,
   '/^["\']|["\',]+$/g': 'explain.ts: it reads what the person at the console types',
 };
 
