@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import { type DecisionRequest, NothingDone } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import { DecisionCalls, gatewayClock } from '../../src/stores/redis/decision-call.ts';
+import { banOf, DecisionCalls, gatewayClock } from '../../src/stores/redis/decision-call.ts';
 import { allowance, BANS } from '../support/allowance.ts';
 
 // What decide.lua is told and what its numbers are read as, against a Redis of the test's.
@@ -96,6 +96,16 @@ describe('a reply is read', () => {
   test('that ends too early is none', async () => {
     await expect(outcomes(`${T0} 5 1 4`, ask('a'))).rejects.toThrow('something else');
   });
+});
+
+test.each([
+  [0, 2, null],
+  [-1, 2, null],
+  [1, 0, null],
+  [1, 7, null],
+  [1, 2, { number: 1, untilMs: 5, window: 'minute' }],
+])('ban %s of window %s is %o', (number, window, ban) => {
+  expect(banOf(number, 5, window)).toEqual(ban);
 });
 
 describe('the script is told', () => {

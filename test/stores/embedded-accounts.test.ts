@@ -108,6 +108,7 @@ describe('changes that commands have written', () => {
     expect([table.madeOnce('b', 'x', T0), table.madeOnce('a', 'y', T0)]).toEqual([null, null]);
     table.saveChanged(row('b', UNSEEN), { id: 'z', words: 'five more' }, T0 + MADE_ONCE_MS);
     expect(table.madeOnce('b', 'z', T0 + MADE_ONCE_MS)).toBe('five more');
+    expect([...table.load(0)]).toEqual([row('b', UNSEEN)]);
     // The older one is dropped with that, and the newer one stays.
     expect(
       db
