@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { printFault } from '../../src/config/fault.ts';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { parsePlans } from '../../src/config/plans.ts';
 import { processorMs } from '../support/stopwatch.ts';
@@ -148,4 +149,17 @@ describe('reading YAML', () => {
     ]);
     expect(placesOf('plans: { free: { limits: { constructor: 1 } } }')).toEqual(['1:28 plans.free.limits.constructor']);
   });
+});
+
+test.each([
+  ['a text where a mapping belongs', 'headers: { request: { set: "Authorization:Bearer SECRET" } }'],
+  ['a key with a colon in it', 'headers: { request: { set: { "Authorization: Bearer SECRET": x } } }'],
+  ['a text where a list belongs', 'methods: SECRET'],
+])('a fault does not quote %s: it may be a secret', (_, member) => {
+  const route = `{ path: /v1/pets, upstream: store, ${member} }`;
+  const text = `upstreams: { store: { targets: ["http://127.0.0.1:9"] } }\nroutes: [${route}]\n`;
+  const read = parseGatewayFile(text, 'gateway.yaml');
+  const lines = ('faults' in read ? read.faults : []).map(printFault);
+  expect(lines).not.toEqual([]);
+  expect(lines.join('\n')).not.toContain('SECRET');
 });
