@@ -16,7 +16,7 @@ export const consoleLink: Command = {
   name: 'console',
   about:
     'Prints a link that signs in to the console once, within ten minutes, as an admin. It needs no token and no running gateway: ' +
-    'whoever can use the store of the gateways and its pepper can make one. Every gateway on the store with its console on takes it.',
+    'everyone with access to the store of the gateways and its pepper can make one. Every gateway on the store with its console on takes it.',
   positionals: [],
   environment: [...OF_STORE, 'ADMIN_PORT', 'ADMIN_HOST'],
   options: {

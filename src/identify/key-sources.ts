@@ -105,9 +105,9 @@ const USUAL_FIELDS: ReadonlyMap<string, string> = new Map(
 const USUAL_PARAMETER = /[?&](api_key|api-key|apikey|access_token)=[^&]/i;
 
 /**
- * The place, in words, where a request without a key in any place that is read probably has it; null if there is none.
+ * Names the place where a request probably has its key, although the gateway does not read keys there; null if no place looks like one.
  * It is for the message of a 401: the value is neither read nor returned.
- * @param query with its `?`; empty if there is none
+ * @param query with its `?`; empty if the request has no query
  * @param readsAuthorization whether `Authorization: Bearer` is read
  */
 export function unreadKeyPlace(

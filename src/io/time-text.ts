@@ -19,7 +19,7 @@ export function momentText(atMs: number, nowMs: number, { isTerminal }: { readon
 }
 
 /**
- * The days that are left until a moment, rounded up: a sunset that is told as so many days away is not sooner.
+ * The days until a moment, rounded up, so that a sunset never comes sooner than reported.
  * @param atMs Unix milliseconds, like `nowMs`
  */
 export function daysUntil(atMs: number, nowMs: number): number {

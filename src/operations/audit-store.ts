@@ -101,7 +101,7 @@ export interface LoadStep {
 export interface LoadReply {
   /** What was recorded last, null if nothing was. */
   readonly found: string | null;
-  /** The number of the state that is recorded now; 0 if there is none. */
+  /** The number of the recorded state; 0 if no state is recorded. */
   readonly number: number;
   /** The number under which `to` was recorded after `since`, the first; null if it was not. */
   readonly known: number | null;

@@ -8,7 +8,7 @@ import { isKeyId } from './operations.ts';
 
 /**
  * The actor of a change: a token of the admin API (also through a session that it began), a person whom an authenticating
- * proxy names, the user of a shell who ran a command, or a file that a gateway read: nobody knows who changed that. A person may
+ * proxy names, the user of a shell who ran a command, or a file that a gateway read, because Tollgate does not know its author. A person may
  * have the name of a token, so the kinds differ.
  */
 export type Actor =
@@ -97,7 +97,7 @@ export class AuditTrail {
 }
 
 /**
- * A change that somebody asks for, whose outcome is not known yet.
+ * A change that an operator requests, before its outcome is known.
  * @param target the id that the operator gave. Text that is not an id is left out: it may be a secret given by mistake.
  */
 export function attemptOf(origin: ChangeOrigin, action: RecordedAction, target: string | null): RecordedChange {

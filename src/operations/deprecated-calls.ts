@@ -7,7 +7,7 @@ export interface DeprecatedCalls {
   add(day: string, route: string, calls: ReadonlyMap<string, number>): Promise<void>;
   /** The calls of a route on these days, by consumer. @throws Failure `store_unavailable` */
   of(days: readonly string[], route: string): Promise<ReadonlyMap<string, Called>>;
-  /** The calls of one consumer on these days; null if there are none. @throws Failure `store_unavailable` */
+  /** The calls of one consumer on these days; null if it made no calls. @throws Failure `store_unavailable` */
   ofConsumer(days: readonly string[], route: string, consumerId: string): Promise<Called | null>;
 }
 
@@ -17,7 +17,7 @@ export interface Called {
   readonly lastDay: string;
 }
 
-/** The sum of one consumer's calls on some days; null if there are none. */
+/** The sum of one consumer's calls on some days; null if it made no calls. */
 export function calledOn(days: readonly { readonly day: string; readonly calls: number }[]): Called | null {
   const called = days.filter(({ calls }) => calls > 0);
   if (called.length === 0) return null;

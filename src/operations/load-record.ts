@@ -21,7 +21,7 @@ export interface LoadRecordOptions {
   readonly names: Readonly<Record<SettingsFile, string>>;
   /** The versions that are in force at the start. */
   readonly versions: Configuration['versions'];
-  /** Waits so many milliseconds, or until the signal. */
+  /** Waits `ms` milliseconds, or until the signal aborts. */
   readonly pause: (ms: number, signal: AbortSignal) => Promise<void>;
   /** Called once for each load that the store does not take although it answers. It is tried again. */
   readonly onRefusedByStore: (error: unknown) => void;
@@ -148,7 +148,7 @@ export class LoadRecord {
     this.#running = null;
   }
 
-  /** The outage of a store is reported elsewhere, and ends. Another program's value in its place stays until somebody removes it. */
+  /** Reports a value of another program, which stays until an operator removes it. An outage ends by itself, and is reported elsewhere. */
   #reportOnce(load: Load, error: unknown): void {
     if (this.#reported === load || (error instanceof Failure && error.code === 'store_unavailable')) return;
     this.#reported = load;

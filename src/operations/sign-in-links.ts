@@ -30,7 +30,7 @@ interface LinkSources {
 
 /**
  * Makes the code of a link that signs in once, as an admin, within ten minutes.
- * @param operator the name of whoever it signs in, for the record of changes
+ * @param operator the name under which the link signs in, for the record of changes
  * @throws Failure `store_unavailable`
  */
 export async function offerSignIn(operator: string, { keys, peppers, random }: LinkSources): Promise<string> {

@@ -79,7 +79,7 @@ export class LiveSettings {
     return this.#current.signature;
   }
 
-  /** The files as they are now that have faults, so that older settings are in force; empty if there are none. */
+  /** The files whose present content has faults, so that older settings stay in force; empty if all files are valid. */
   get refusedFiles(): readonly RefusedFile[] {
     return this.#refused?.files ?? [];
   }

@@ -6,7 +6,7 @@ import { RECORD_SOURCES } from '../simulate/recent-record.ts';
 /** The decided requests that are kept for simulations. */
 const RECORDED = 50_000;
 
-/** The last decided requests, in columns that are written round and round. */
+/** The last decided requests, in a ring of columns. */
 export class DecidedRequests {
   readonly #atMs = new Float64Array(RECORDED);
   readonly #costs = new Float64Array(RECORDED);

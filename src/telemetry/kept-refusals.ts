@@ -39,7 +39,7 @@ interface Shared {
 const TEXT_BYTES = 160;
 
 /**
- * The last refused requests, in rows of fixed length that are written round and round. Objects and texts are made when somebody
+ * The last refused requests, in a ring of rows of fixed length. Objects and texts are made when an operator
  * asks. (An object for each refusal lived just long enough to be moved twice by the garbage collector: a request of a banned key
  * took 1.4 to 1.9 times as long as without them.)
  */

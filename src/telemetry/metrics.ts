@@ -44,7 +44,7 @@ export interface Gauges {
   readonly certificateExpiresAtMs?: () => number | null;
   /** The versions of the settings and plans in force. */
   readonly versions?: () => Versions;
-  /** The files as they are now that have faults. */
+  /** The files whose present content has faults. */
   readonly refusedFiles?: () => readonly (keyof Versions)[];
   /** Whether the gateway has the keys of the tokens' issuer; null or absent if it accepts no tokens. */
   readonly tokenKeysUp?: () => boolean | null;
@@ -364,7 +364,7 @@ export interface Versions {
 
 /**
  * @param versions the versions in force; null if they are unknown
- * @param refusedFiles the files as they are now that have faults
+ * @param refusedFiles the files whose present content has faults
  */
 function settingsMetrics(
   registry: Registry,

@@ -5,7 +5,7 @@ import type { RefusedCallers, RefusedCount } from '../operations/live/shapes.ts'
 
 /** Most callers whose refusals are counted. The one that was refused least recently is left out for another. */
 const MOST_REFUSED = 10_000;
-/** Refusals are counted by the minute, for so many of them. */
+/** How many minutes of counts are kept. */
 const MINUTES_KEPT = 10;
 
 /** The refusals of the last 10 minutes by caller, each counted, whatever decided it. */
