@@ -213,7 +213,7 @@ async function question(text: string): Promise<string | null> {
   }
 }
 
-const MOST_INPUT = 65_536;
+const MAX_INPUT = 65_536;
 
 /** Reads standard input to its end; on a terminal one line, which is not shown. */
 async function hiddenInput(prompt: string): Promise<string> {
@@ -221,7 +221,7 @@ async function hiddenInput(prompt: string): Promise<string> {
   let text = '';
   for await (const chunk of process.stdin.setEncoding('utf8')) {
     text += chunk;
-    if (text.length > MOST_INPUT) throw new Failure('refused', 'Standard input is longer than 64 KiB.');
+    if (text.length > MAX_INPUT) throw new Failure('refused', 'Standard input is longer than 64 KiB.');
   }
   return text;
 }

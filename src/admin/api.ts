@@ -185,9 +185,9 @@ async function answerTo(
   }
   const tooLow = roleRefusal(identity, match.roles[method] ?? 'admin');
   if (tooLow !== null) return tooLow;
-  const mostBytes = match.bodies?.[method] ?? null;
-  return bodies.hold(request, mostBytes, async () => {
-    const body = await bodyOf(request, method, mostBytes);
+  const maxBytes = match.bodies?.[method] ?? null;
+  return bodies.hold(request, maxBytes, async () => {
+    const body = await bodyOf(request, method, maxBytes);
     if ('refusal' in body) return body.refusal;
     const call: Call = {
       identity,
@@ -247,12 +247,12 @@ async function answered<T>(work: () => Promise<T>): Promise<T | AdminResponse> {
   }
 }
 
-/** @param mostBytes the size limit of a body that the handler gets as bytes; null for one that it gets parsed */
-async function bodyOf(request: IncomingMessage, method: string, mostBytes: number | null) {
-  if (mostBytes === null) {
+/** @param maxBytes the size limit of a body that the handler gets as bytes; null for one that it gets parsed */
+async function bodyOf(request: IncomingMessage, method: string, maxBytes: number | null) {
+  if (maxBytes === null) {
     return method === 'POST' || method === 'PATCH' ? readBody(request) : { value: undefined };
   }
-  const read = await readBytes(request, mostBytes);
+  const read = await readBytes(request, maxBytes);
   if ('refusal' in read || read.value !== undefined) return read;
   return { refusal: errorResponse('invalid_request', 'The body is missing: it must be a JSON object.') };
 }
@@ -332,7 +332,7 @@ function splitAt(text: string, mark: string): [string, string] {
 }
 
 /** Pieces of work of one person that wait at a time. */
-const MOST_WAITING = 32;
+const MAX_WAITING = 32;
 
 /**
  * Runs work one piece after the other, and lets the people who wait take turns.
@@ -347,8 +347,8 @@ class TurnQueue {
   /** @returns the result of the work, or the response that refuses it. A failure does not affect the work before and after it. */
   run<T>(person: string, work: () => Promise<T>): Promise<T | AdminResponse> {
     const own = this.#waiting.get(person) ?? [];
-    if (own.length >= MOST_WAITING) {
-      const message = `There are ${MOST_WAITING} requests of this kind under way for you already. Retry shortly.`;
+    if (own.length >= MAX_WAITING) {
+      const message = `There are ${MAX_WAITING} requests of this kind under way for you already. Retry shortly.`;
       return Promise.resolve(errorResponse('busy', message, { 'Retry-After': '1' }));
     }
     const { promise, resolve, reject } = Promise.withResolvers<T>();
@@ -373,7 +373,7 @@ class TurnQueue {
 }
 
 /** The most bytes of large bodies that are held at a time: three simulations, and some checks. */
-const MOST_HELD_BYTES = 96 * 1024 * 1024;
+const MAX_HELD_BYTES = 96 * 1024 * 1024;
 
 /**
  * The room for large bodies, of all requests together.
@@ -383,15 +383,15 @@ const MOST_HELD_BYTES = 96 * 1024 * 1024;
 class BodyRoom {
   #held = 0;
 
-  /** Does the work of a request if there is room for its body. @param mostBytes null for a body that is small */
+  /** Does the work of a request if there is room for its body. @param maxBytes null for a body that is small */
   async hold<T>(
     { headers }: IncomingMessage,
-    mostBytes: number | null,
+    maxBytes: number | null,
     work: () => Promise<T>,
   ): Promise<T | AdminResponse> {
-    const declared = Number(headers['content-length'] ?? mostBytes);
-    const bytes = mostBytes === null ? 0 : Math.min(declared, mostBytes);
-    if (bytes > 0 && this.#held + bytes > MOST_HELD_BYTES) {
+    const declared = Number(headers['content-length'] ?? maxBytes);
+    const bytes = maxBytes === null ? 0 : Math.min(declared, maxBytes);
+    if (bytes > 0 && this.#held + bytes > MAX_HELD_BYTES) {
       const message = 'The gateway reads as many large bodies as it has room for. Retry shortly.';
       return errorResponse('busy', message, { 'Retry-After': '1' });
     }

@@ -90,16 +90,16 @@ const MAX_BODY_BYTES = 64 * 1024;
 
 /**
  * Reads the JSON body of a request.
- * @param mostBytes its size limit
+ * @param maxBytes its size limit
  * @param timeoutMs how long it may take; null: as long as any request
  * @returns its value, which is undefined if there is no body, or the response that refuses it
  */
 export async function readBody(
   request: IncomingMessage,
-  mostBytes = MAX_BODY_BYTES,
+  maxBytes = MAX_BODY_BYTES,
   timeoutMs: number | null = null,
 ): Promise<{ readonly value: unknown } | { readonly refusal: AdminResponse }> {
-  const bytes = readBytes(request, mostBytes);
+  const bytes = readBytes(request, maxBytes);
   const read = await (timeoutMs === null ? bytes : within(timeoutMs, bytes));
   if ('refusal' in read || read.value === undefined) return read;
   try {
@@ -126,21 +126,21 @@ async function within<T>(timeoutMs: number, reading: Promise<T>): Promise<T | { 
 
 /**
  * Reads the body of a request whose JSON another thread parses.
- * @param mostBytes its size limit
+ * @param maxBytes its size limit
  * @returns its bytes, undefined if there is no body, or the response that refuses it
  */
 export async function readBytes(
   request: IncomingMessage,
-  mostBytes: number,
+  maxBytes: number,
 ): Promise<{ readonly value: Uint8Array | undefined } | { readonly refusal: AdminResponse }> {
   const { headers } = request;
   const declared = Number(headers['content-length'] ?? 0);
   if (declared === 0 && headers['transfer-encoding'] === undefined) return { value: undefined };
   const wrongType = typeFault(headers['content-type'], headers['content-encoding']);
   if (wrongType !== null) return { refusal: errorResponse('unsupported_media_type', wrongType) };
-  const value = declared > MOST_DISCARDED_BYTES ? null : await readAtMost(request, mostBytes);
+  const value = declared > MAX_DISCARDED_BYTES ? null : await readAtMost(request, maxBytes);
   if (value !== null) return { value };
-  return { refusal: errorResponse('payload_too_large', `The body is larger than ${mostBytes} bytes.`) };
+  return { refusal: errorResponse('payload_too_large', `The body is larger than ${maxBytes} bytes.`) };
 }
 
 /** The fault of the Content-Type or Content-Encoding, or null. JSON is UTF-8 (RFC 8259 section 8.1), so is any charset. */
@@ -160,20 +160,20 @@ function typeFault(type: string | undefined, coding: string | undefined): string
  * What a client that sends a body that is too large may send to its end. Many clients read no response before that, and
  * would report a broken connection instead of the 413.
  */
-const MOST_DISCARDED_BYTES = 64 * 1024 * 1024;
+const MAX_DISCARDED_BYTES = 64 * 1024 * 1024;
 
-/** The bytes of the body; null if there are more than `mostBytes`. Rejects if the client disconnects. */
-async function readAtMost(request: IncomingMessage, mostBytes: number): Promise<Buffer | null> {
+/** The bytes of the body; null if there are more than `maxBytes`. Rejects if the client disconnects. */
+async function readAtMost(request: IncomingMessage, maxBytes: number): Promise<Buffer | null> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   // With destroyOnReturn the early return would destroy the socket, and the client would not get the 413.
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     bytes += chunk.length;
-    if (bytes > MOST_DISCARDED_BYTES) return null;
-    if (bytes > mostBytes) chunks.length = 0;
+    if (bytes > MAX_DISCARDED_BYTES) return null;
+    if (bytes > maxBytes) chunks.length = 0;
     else chunks.push(chunk);
   }
-  return bytes > mostBytes ? null : Buffer.concat(chunks);
+  return bytes > maxBytes ? null : Buffer.concat(chunks);
 }
 
 /** Which page of a list a request asks for. */
@@ -183,7 +183,7 @@ interface Page {
 }
 
 const DEFAULT_PAGE = 100;
-const LARGEST_PAGE = 1_000;
+const MAX_PAGE = 1_000;
 
 /**
  * Reads the query of a list: `limit`, `cursor`, and the further parameters of this list.
@@ -196,8 +196,8 @@ export function readPage<More extends string>(
   const read = readQuery(query, ['limit', 'cursor', ...more]);
   if ('refusal' in read) return read;
   const limit = query.get('limit') ?? String(DEFAULT_PAGE);
-  if (!/^[1-9][0-9]{0,3}$/.test(limit) || Number(limit) > LARGEST_PAGE) {
-    return invalidQuery(`limit must be a whole number from 1 to ${LARGEST_PAGE}.`);
+  if (!/^[1-9][0-9]{0,3}$/.test(limit) || Number(limit) > MAX_PAGE) {
+    return invalidQuery(`limit must be a whole number from 1 to ${MAX_PAGE}.`);
   }
   const given = Object.fromEntries(more.map((name) => [name, query.get(name)])) as Record<More, string | null>;
   return { limit: Number(limit), cursor: query.get('cursor'), given };

@@ -11,10 +11,10 @@ export interface EventResponse {
   readonly begin: (stream: EventStream) => () => void;
 }
 
-export const MOST_STREAMS = 20;
+export const MAX_STREAMS = 20;
 const COMMENT_EVERY_MS = 15_000;
 /** A reader that has left so many bytes unread is cut. */
-const MOST_UNREAD_BYTES = 1024 * 1024;
+const MAX_UNREAD_BYTES = 1024 * 1024;
 /** So is one that has not read what was written for so long. */
 const UNREAD_FOR_MS = 30_000;
 /** And one that has not read the end of its stream after this time. */
@@ -71,7 +71,7 @@ export class EventStream {
     if (!this.isOpen) return;
     const nowMs = this.#monotonicMs();
     const isStuck = this.#unreadSinceMs !== null && nowMs - this.#unreadSinceMs > UNREAD_FOR_MS;
-    if (isStuck || this.#response.writableLength > MOST_UNREAD_BYTES) this.#response.destroy();
+    if (isStuck || this.#response.writableLength > MAX_UNREAD_BYTES) this.#response.destroy();
     else if (!this.#response.write(text)) this.#unreadSinceMs ??= nowMs;
   }
 }
@@ -101,8 +101,8 @@ export class EventStreams {
     { begin, signal, person }: EventResponse,
     requestId: string,
   ): AdminResponse | null {
-    if (this.#open.size >= MOST_STREAMS && !this.#makeRoomFor(person)) {
-      const message = `This gateway has ${MOST_STREAMS} streams of events open, which is the most. Close one of them, or ask another gateway.`;
+    if (this.#open.size >= MAX_STREAMS && !this.#makeRoomFor(person)) {
+      const message = `This gateway has ${MAX_STREAMS} streams of events open, which is the most. Close one of them, or ask another gateway.`;
       return errorResponse('too_many_streams', message, { 'Retry-After': '5' });
     }
     response.writeHead(200, {

@@ -23,11 +23,11 @@ export interface Live {
 
 export type LiveHandler = (call: Call, live: Live) => Promise<AdminResponse | EventResponse>;
 
-export const MOST_NEAR = 200;
+export const MAX_NEAR = 200;
 const TAIL_EVERY_MS = 500;
 const TAIL_ENDS_AFTER_MS = 600_000;
 /** Most requests in one event of a tail. */
-const MOST_TAILED = 50;
+const MAX_TAILED = 50;
 
 export async function showGateways(call: Call, { fleet }: Live): Promise<AdminResponse> {
   return withoutQuery(call) ?? jsonResponse(200, await fleet.presence.gateways());
@@ -40,7 +40,7 @@ export async function showTraffic(call: Call, { fleet }: Live): Promise<AdminRes
 export async function listNear(call: Call, { fleet, operations }: Live): Promise<AdminResponse> {
   const refusal = withoutQuery(call);
   if (refusal !== null) return refusal;
-  return jsonResponse(200, { keys: await (await operations()).nearLimits(await fleet.presence.near(), MOST_NEAR) });
+  return jsonResponse(200, { keys: await (await operations()).nearLimits(await fleet.presence.near(), MAX_NEAR) });
 }
 
 export async function showRefusals(call: Call, { fleet, operations }: Live): Promise<AdminResponse> {
@@ -105,7 +105,7 @@ function beginTail(stream: EventStream, fleet: Fleet, filter: TailFilter): () =>
   let requests: (TailedRequest & { readonly gateway: string })[] = [];
   let skipped = 0;
   const leaveTail = fleet.tails.open(filter, (batch: GatewayBatch) => {
-    const room = MOST_TAILED - requests.length;
+    const room = MAX_TAILED - requests.length;
     for (const one of batch.requests.slice(0, room)) requests.push({ ...one, gateway: batch.gateway });
     skipped += batch.skipped + Math.max(batch.requests.length - room, 0);
   });

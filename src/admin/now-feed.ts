@@ -7,11 +7,11 @@ import type { RefusedReport } from '../operations/refused-now.ts';
 import type { EventStream } from './event-streams.ts';
 
 const EVERY_MS = 2_000;
-const MOST_REFUSED = 200;
-const MOST_NEAR = 50;
-const MOST_REFUSED_CALLERS = 10;
+const MAX_REFUSED = 200;
+const MAX_NEAR = 50;
+const MAX_REFUSED_CALLERS = 10;
 /** Consumers of the index of refusals that one event looks at, however few of them are still refused. */
-const MOST_LOOKED_AT = 1_000;
+const MAX_LOOKED_AT = 1_000;
 
 /** Who is refused and who is near a limit. */
 interface Lists {
@@ -84,7 +84,7 @@ export class NowFeed {
     const at = new Date(this.#wallMs()).toISOString();
     // While the store is away the lists stay as they were, and `asOf` says of when they are.
     this.#lists = await this.#readLists(at).catch(() => this.#lists);
-    const mostRefused = await this.#named(most.slice(0, MOST_REFUSED_CALLERS));
+    const mostRefused = await this.#named(most.slice(0, MAX_REFUSED_CALLERS));
     return JSON.stringify({ at, gateways, traffic, ...this.#lists, mostRefused, refusedCallers });
   }
 
@@ -110,14 +110,14 @@ export class NowFeed {
     const refused: RefusedReport[] = [];
     let [refusedMore, lookedAt] = [false, 0];
     for await (const { report } of operations.refusedNow({ after: null, scan: false })) {
-      if (refused.length === MOST_REFUSED || lookedAt === MOST_LOOKED_AT) {
+      if (refused.length === MAX_REFUSED || lookedAt === MAX_LOOKED_AT) {
         refusedMore = true;
         break;
       }
       if (report !== null) refused.push(report);
       lookedAt++;
     }
-    const near = await operations.nearLimits(await this.#fleet.presence.near(), MOST_NEAR);
+    const near = await operations.nearLimits(await this.#fleet.presence.near(), MAX_NEAR);
     return { refused, refusedMore, near, asOf: at };
   }
 }

@@ -28,13 +28,13 @@ export type ProxyOutcome =
   | { readonly kind: 'unavailable'; readonly retryAfterMs: number };
 
 /** The longest name of a person that is accepted, in UTF-16 code units. */
-const LONGEST_NAME = 256;
+const MAX_NAME = 256;
 /** Values of the role claim that are looked at. */
-const MOST_VALUES = 1_000;
+const MAX_VALUES = 1_000;
 /** Most tokens of people that are remembered. */
 const REMEMBERED = 1_000;
 /** Longest delay of a Node timer. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * Identifies people by the JSON Web Tokens of an authenticating proxy in front of the admin listener (contract section 7), by the
@@ -85,13 +85,13 @@ function personOf(
   const name = Object.hasOwn(claims, nameClaim) ? claims[nameClaim] : undefined;
   if (
     typeof name !== 'string' ||
-    name.length > LONGEST_NAME ||
+    name.length > MAX_NAME ||
     !/^[^\p{C}\p{Z}]([^\p{C}\p{Zl}\p{Zp}]*[^\p{C}\p{Z}])?$/u.test(name)
   ) {
     return { kind: 'forbidden', why: `The token of the proxy has no name in the claim "${nameClaim}".` };
   }
   const claim = Object.hasOwn(claims, roleClaim) ? claims[roleClaim] : undefined;
-  const values: readonly unknown[] = Array.isArray(claim) ? claim.slice(0, MOST_VALUES) : [claim];
+  const values: readonly unknown[] = Array.isArray(claim) ? claim.slice(0, MAX_VALUES) : [claim];
   const found = values.flatMap((value) =>
     typeof value === 'string' && Object.hasOwn(roles, value) ? roles[value]! : [],
   );
@@ -122,6 +122,6 @@ class ProxyIdentity implements Identity {
 
   /** Aborted when the token expires. Made when it is asked for, so that only streams have a timer. */
   get signal(): AbortSignal {
-    return AbortSignal.timeout(Math.min(Math.max(this.expiresAtMs - this.#nowMs(), 0), LONGEST_TIMER_MS));
+    return AbortSignal.timeout(Math.min(Math.max(this.expiresAtMs - this.#nowMs(), 0), MAX_TIMER_MS));
   }
 }

@@ -351,7 +351,7 @@ async function showDeprecations({ ids, query }: Call, admin: Admin): Promise<Adm
 }
 
 /** Consumers that one page looks at, however few of them are still refused. */
-const MOST_LOOKED_AT = 1_000;
+const MAX_LOOKED_AT = 1_000;
 
 /** Lists who is refused now, by id. A page may have fewer entries than `limit`, even none, although another one follows. */
 async function listRefused({ query }: Call, { operations }: Admin): Promise<AdminResponse> {
@@ -364,7 +364,7 @@ async function listRefused({ query }: Call, { operations }: Admin): Promise<Admi
   let last: string | null = null;
   let cursor: string | null = null;
   for await (const { id, report } of operations.refusedNow({ after: page.cursor, scan: scan === 'true' })) {
-    if (consumers.length === page.limit || lookedAt === MOST_LOOKED_AT) {
+    if (consumers.length === page.limit || lookedAt === MAX_LOOKED_AT) {
       cursor = last;
       break;
     }

@@ -10,7 +10,7 @@ export const IDLE_SECONDS = 1_800;
 /** A session ends so long after the sign-in. */
 const LIFETIME_MS = 8 * 60 * MINUTE_MS;
 /** Sessions at a time. A new one beyond that ends one of the name that has most of them, the one that has been idle longest. */
-export const MOST_SESSIONS = 1_000;
+export const MAX_SESSIONS = 1_000;
 /** 256 bits, in base64url. */
 const SECRET_BYTES = 32;
 
@@ -84,7 +84,7 @@ export class Sessions {
 
   /** Begins a session, which ends at the latest when the token of its holder does. @returns it with the cookie's secret */
   begin(holder: TokenIdentity): { readonly session: Session; readonly secret: string } {
-    if (this.#sessions.size >= MOST_SESSIONS) this.#makeRoom();
+    if (this.#sessions.size >= MAX_SESSIONS) this.#makeRoom();
     const secret = this.#secret();
     const digest = digestOf(secret);
     const session = new Session(holder, this.#options.nowMs());

@@ -29,8 +29,8 @@ const DAYS = 260;
 const HOUR_REFUSALS = 720;
 const DAY_REFUSALS = 816;
 const COST_BYTES = 5;
-const MOST_COST = 2 ** 40 - 1;
-const MOST_RECENT = 2 ** 32 - 1;
+const MAX_COST = 2 ** 40 - 1;
+const MAX_RECENT = 2 ** 32 - 1;
 
 /** What happened in one hour or day. */
 export interface Bucket {
@@ -79,7 +79,7 @@ export function recordRefused(history: History | null, hour: number, refused: nu
   const at = atHour(history, hour);
   const view = viewOf(at);
   for (const [i, more] of [refused, banned, refused, banned].entries()) {
-    view.setUint32(RECENT + 4 * i, Math.min(view.getUint32(RECENT + 4 * i) + more, MOST_RECENT));
+    view.setUint32(RECENT + 4 * i, Math.min(view.getUint32(RECENT + 4 * i) + more, MAX_RECENT));
   }
   return at;
 }
@@ -174,7 +174,7 @@ export function expanded(byte: number): number {
 }
 
 function addCost(history: History, at: number, cost: number): void {
-  const sum = Math.min(costAt(history, at) + cost, MOST_COST);
+  const sum = Math.min(costAt(history, at) + cost, MAX_COST);
   const view = viewOf(history);
   view.setUint8(at, Math.floor(sum / 2 ** 32));
   view.setUint32(at + 1, sum % 2 ** 32);

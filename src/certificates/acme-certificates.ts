@@ -18,7 +18,7 @@ import {
   readIssued,
   type Sealing,
 } from './records.ts';
-import { isTime, LONGEST_WAIT_MS, renewalAtMs, waitAfterMs } from './schedule.ts';
+import { isTime, MAX_WAIT_MS, renewalAtMs, waitAfterMs } from './schedule.ts';
 import { type CertificateStore, type Lease, NAMES, type RecordChange } from './store.ts';
 
 export interface AcmeEvents {
@@ -71,7 +71,7 @@ const SAVE_ATTEMPTS = 10;
 const UNFINISHED = 'The gateway ended, or lost its store, before the attempt was finished.';
 const DUE_AT_ONCE = 'The certificate that was issued is to be renewed already. Check the clock of this machine.';
 /** The most characters of a stored reason. */
-const MOST_WHY = 500;
+const MAX_WHY = 500;
 
 /**
  * The certificate that a certificate authority issues by ACME: loaded from the store, ordered when there is none, and renewed in
@@ -328,12 +328,12 @@ export class AcmeCertificates implements CertificateSource {
     const atMs = wallMs();
     const nextTryAtMs = atMs + waitAfterMs({ failures, kind, retryAfterMs }, random());
     // The authority may have sent a text of any length, with control characters.
-    return { failures, kind, why: printable(why, MOST_WHY), atMs, nextTryAtMs };
+    return { failures, kind, why: printable(why, MAX_WHY), atMs, nextTryAtMs };
   }
 
   #attempt(failed: Failed | null): RecordChange {
     const text = failed === null ? null : JSON.stringify(failed);
-    return { name: NAMES.attempt(this.#id), text, keptMs: 2 * LONGEST_WAIT_MS };
+    return { name: NAMES.attempt(this.#id), text, keptMs: 2 * MAX_WAIT_MS };
   }
 
   async #account(): Promise<Account | null> {

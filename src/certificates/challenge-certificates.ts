@@ -1,6 +1,6 @@
 import type { ChallengeCertificate } from '../listen/tls-challenge.ts';
 
-const MOST_KEPT = 200;
+const MAX_KEPT = 200;
 /** How long the store is not asked again about a domain: an order waits as long before it asks for validation. */
 export const FORGET_AFTER_MS = 500;
 
@@ -43,7 +43,7 @@ export class ChallengeCertificates {
     const asked = this.#ask(domain, before);
     const certificate = asked.then((kept) => kept.certificate);
     this.#kept.set(domain, { text: before?.text ?? null, untilMs, certificate });
-    if (this.#kept.size > MOST_KEPT) this.#kept.clear();
+    if (this.#kept.size > MAX_KEPT) this.#kept.clear();
     try {
       const kept = await asked;
       this.#kept.set(domain, { ...kept, untilMs });

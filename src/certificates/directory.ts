@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { exchange, LargeBodyError, MOST_BYTES, OtherProtocolError } from '../io/http-exchange.ts';
+import { exchange, LargeBodyError, MAX_BYTES, OtherProtocolError } from '../io/http-exchange.ts';
 
 /*
  * HTTP to the certificate authority. The ACME library brings an HTTP client with it that follows redirects, reads bodies of any
@@ -122,7 +122,7 @@ export class Directory {
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       if (error instanceof LargeBodyError)
-        throw new DirectoryError(`${url} has answered with more than ${MOST_BYTES / 1024} KiB.`);
+        throw new DirectoryError(`${url} has answered with more than ${MAX_BYTES / 1024} KiB.`);
       if (error instanceof OtherProtocolError) throw new DirectoryError(`${url} has answered with another protocol.`);
       const { code, message } = error as NodeJS.ErrnoException;
       const why = deadline.aborted ? `no answer within ${DEADLINE_MS / 1000} s` : (code ?? message);

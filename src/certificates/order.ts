@@ -32,10 +32,10 @@ export interface OrderOptions {
   readonly signal: AbortSignal;
 }
 
-const MOST_POLLS = 60;
+const MAX_POLLS = 60;
 const FIRST_POLL_MS = 500;
-const LONGEST_POLL_MS = 5_000;
-const LONGEST_RETRY_AFTER_MS = 60_000;
+const MAX_POLL_MS = 5_000;
+const MAX_RETRY_AFTER_MS = 60_000;
 /** Clocks differ: a certificate may begin so many milliseconds in the future. */
 const CLOCK_DIFFERENCE_MS = 5 * 60_000;
 
@@ -151,7 +151,7 @@ async function proven(
   directory: Directory,
   { sleep, signal, acme }: OrderOptions,
 ): Promise<void> {
-  for (let poll = 0; poll < MOST_POLLS; poll++) {
+  for (let poll = 0; poll < MAX_POLLS; poll++) {
     const now = (await client.getAuthorizations(order)).find((one) => one.url === url);
     if (now?.status === 'valid') return;
     if (now?.status !== 'pending') {
@@ -174,7 +174,7 @@ async function settled(
   { acme, sleep, signal }: OrderOptions,
   isDone: (status: string) => boolean,
 ): Promise<Order> {
-  for (let poll = 0; poll < MOST_POLLS; poll++) {
+  for (let poll = 0; poll < MAX_POLLS; poll++) {
     const order = checkedOrder(await client.getOrder(before), acme);
     if (order.status === 'invalid') {
       const { error } = order as { readonly error?: { readonly detail?: unknown } };
@@ -189,8 +189,8 @@ async function settled(
 
 /** Milliseconds until the next look: half a second, then longer, and what the authority asks for up to a minute. */
 function pauseOf(poll: number, { lastRetryAfterMs }: Directory): number {
-  const ownMs = Math.min(FIRST_POLL_MS * (poll + 1), LONGEST_POLL_MS);
-  return Math.max(ownMs, Math.min(lastRetryAfterMs, LONGEST_RETRY_AFTER_MS));
+  const ownMs = Math.min(FIRST_POLL_MS * (poll + 1), MAX_POLL_MS);
+  return Math.max(ownMs, Math.min(lastRetryAfterMs, MAX_RETRY_AFTER_MS));
 }
 
 /**
@@ -211,12 +211,12 @@ function checkedOrder(order: Order, { domains }: Acme): Order {
   return order;
 }
 
-const MOST_CERTIFICATES = 10;
+const MAX_CERTIFICATES = 10;
 
 /** What makes an issued certificate unusable, the end of a sentence; null if nothing does. @param nowMs Unix milliseconds */
 export function faultOf({ cert, domains }: Issued, nowMs: number): string | null {
   const blocks = certificateBlocks(cert);
-  if (blocks.length === 0 || blocks.length > MOST_CERTIFICATES) return 'is no certificate in PEM form.';
+  if (blocks.length === 0 || blocks.length > MAX_CERTIFICATES) return 'is no certificate in PEM form.';
   let leaf: X509Certificate;
   try {
     [leaf] = blocks.map((block) => new X509Certificate(block)) as [X509Certificate];

@@ -5,7 +5,7 @@ const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /** A wait that the authority asks for, or that a stored attempt names, is never longer than this: 7 days, in milliseconds. */
-export const LONGEST_WAIT_MS = 7 * 24 * HOUR_MS;
+export const MAX_WAIT_MS = 7 * 24 * HOUR_MS;
 
 /**
  * When a certificate is to be renewed, in Unix milliseconds: when a third of its lifetime is left, or up to a thirtieth of the
@@ -34,9 +34,9 @@ export function waitAfterMs(
   { failures, kind, retryAfterMs }: Pick<Failed, 'failures' | 'kind'> & { readonly retryAfterMs: number },
   random: number,
 ): number {
-  const [firstMs, mostMs] = kind === 'unreachable' ? [5 * SECOND_MS, 10 * MINUTE_MS] : [2 * MINUTE_MS, 6 * HOUR_MS];
-  const waitMs = Math.min(firstMs * 2 ** Math.min(failures - 1, 30), mostMs);
-  return Math.round(Math.max(waitMs * (1 + random / 4), Math.min(retryAfterMs, LONGEST_WAIT_MS)));
+  const [firstMs, maxMs] = kind === 'unreachable' ? [5 * SECOND_MS, 10 * MINUTE_MS] : [2 * MINUTE_MS, 6 * HOUR_MS];
+  const waitMs = Math.min(firstMs * 2 ** Math.min(failures - 1, 30), maxMs);
+  return Math.round(Math.max(waitMs * (1 + random / 4), Math.min(retryAfterMs, MAX_WAIT_MS)));
 }
 
 /**
@@ -44,5 +44,5 @@ export function waitAfterMs(
  * and does not count.
  */
 export function isTime(nextTryAtMs: number, nowMs: number): boolean {
-  return nowMs >= nextTryAtMs || nextTryAtMs - nowMs > LONGEST_WAIT_MS * 1.25;
+  return nowMs >= nextTryAtMs || nextTryAtMs - nowMs > MAX_WAIT_MS * 1.25;
 }

@@ -39,12 +39,12 @@ export const doctor: Command = {
 
 const INDENT = ' '.repeat(19);
 /** A terminal with less room for the message breaks the lines itself. */
-const LEAST_WIDTH = 20;
+const MIN_WIDTH = 20;
 
 /** A message may have several faults, each on a line of its own. On a terminal lines are broken between words, and indented. */
 function lineOf({ check, state, message }: Finding, { isTerminal, columns, style }: Terminal): string {
   const room = (isTerminal && columns ? columns : 0) - INDENT.length;
-  const lines = message.split('\n').flatMap((line) => (room < LEAST_WIDTH ? [line] : wrapped(line, room)));
+  const lines = message.split('\n').flatMap((line) => (room < MIN_WIDTH ? [line] : wrapped(line, room)));
   const shown = tonedStatus(state, style) + ' '.repeat(4 - state.length);
   return `${shown}  ${check.padEnd(11)}  ${lines.join(`\n${INDENT}`)}\n`;
 }

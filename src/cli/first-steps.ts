@@ -65,14 +65,14 @@ export function greetingOf(surroundings: Surroundings): readonly [keys: string, 
 const textOf = (lines: readonly string[]) => lines.map((line) => `${line}\n`).join('');
 
 /** A larger quota takes too long to use up for a first try. */
-const LARGEST_FLOOD = 500;
+const MAX_FLOOD = 500;
 /** More than the refusals that begin a ban in the plans that come with Tollgate. */
 const BEYOND = 12;
 
 function floodOf({ origin, keys, plans }: Surroundings): { readonly limit: number; readonly command: string } | null {
   const [first] = keys;
   const limit = first === undefined ? undefined : plans.get(first.plan)?.limits.minute;
-  if (typeof limit !== 'number' || limit > LARGEST_FLOOD) return null;
+  if (typeof limit !== 'number' || limit > MAX_FLOOD) return null;
   // curl sends a request for each number in the brackets.
   const url = `'${origin}/v1/pets?n=[1-${limit + BEYOND}]'`;
   return { limit, command: `curl -s -o /dev/null -w '%{http_code} ' -H 'Authorization: Bearer ${first!.key}' ${url}` };
@@ -98,19 +98,19 @@ function quoted(word: string): string {
 }
 
 /** The reminder shows no more plans than this, so that it stays a small part of the screen. */
-const MOST_REMINDED = 6;
+const MAX_REMINDED = 6;
 
 /** The demo keys in a few rows, as many beside each other as fit. The first row says what they are for. */
 export function reminderOf({ keys, origin }: Pick<Surroundings, 'keys' | 'origin'>, columns: number): string[] {
   const width = widestPlan(keys);
-  const items = keys.slice(0, MOST_REMINDED).map(({ plan, key }) => `${plan.padEnd(width)}  ${key}`);
+  const items = keys.slice(0, MAX_REMINDED).map(({ plan, key }) => `${plan.padEnd(width)}  ${key}`);
   const itemWidth = Math.max(0, ...items.map(({ length }) => length)) + 2;
   const beside = Math.max(1, Math.floor((columns - 1) / itemWidth));
   const rows = Array.from(
     { length: Math.ceil(items.length / beside) },
     (_, i) => `  ${items.slice(i * beside, (i + 1) * beside).join('  ')}`,
   );
-  const more = keys.length > MOST_REMINDED ? `, ${keys.length - MOST_REMINDED} more in demo-keys.json` : '';
+  const more = keys.length > MAX_REMINDED ? `, ${keys.length - MAX_REMINDED} more in demo-keys.json` : '';
   return [`Demo keys for ${origin}${more}`, ...rows];
 }
 

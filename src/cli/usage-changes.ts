@@ -95,8 +95,8 @@ async function changeUsage<T extends object>(
 ): Promise<ExitCode> {
   const [id] = positionals as [string];
   const once = (options.id as string | undefined) ?? null;
-  if (once !== null && (once === '' || once.length > MOST_CHARACTERS)) {
-    throw new Failure('bad_usage', `--id must have 1 to ${MOST_CHARACTERS} characters.`);
+  if (once !== null && (once === '' || once.length > MAX_CHARACTERS)) {
+    throw new Failure('bad_usage', `--id must have 1 to ${MAX_CHARACTERS} characters.`);
   }
   return withStore<ExitCode>(terminal.env, async (store) => {
     const { kind, report, durability } = await recordedByCommand(store, terminal.error, {
@@ -112,7 +112,7 @@ async function changeUsage<T extends object>(
   });
 }
 
-const MOST_CHARACTERS = 255;
+const MAX_CHARACTERS = 255;
 const REUSED = 'Another change of this key was made under this --id. Use a new one.';
 
 function windowOf(text: string | undefined): WindowName {

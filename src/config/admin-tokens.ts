@@ -19,7 +19,7 @@ export interface AdminToken {
   readonly sha256: string;
 }
 
-const MOST_TOKENS = 1_000;
+const MAX_TOKENS = 1_000;
 /** The name that ADMIN_TOKEN has in the record of changes. */
 export const ADMIN_TOKEN_NAME = 'ADMIN_TOKEN';
 
@@ -50,7 +50,7 @@ const SCHEMA = z
     }),
     'must be a list of tokens, each with `name`, `role`, and `token` or `sha256`',
   )
-  .max(MOST_TOKENS, `must be at most ${MOST_TOKENS} tokens`);
+  .max(MAX_TOKENS, `must be at most ${MAX_TOKENS} tokens`);
 
 /**
  * Reads the text of ADMIN_TOKENS_FILE.

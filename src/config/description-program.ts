@@ -4,7 +4,7 @@ import standalone from 'ajv/dist/standalone/index.js';
 import { Checks, type NumberRules, patternOf, RUNTIME, textOf } from '../validate/checks.ts';
 import { FORMATS } from '../validate/formats.ts';
 import { PatternFault } from '../validate/pattern.ts';
-import { AutomatonBudget, costOf, hasSmallAutomaton, MOST_INSTRUCTIONS } from '../validate/pattern-cost.ts';
+import { AutomatonBudget, costOf, hasSmallAutomaton, MAX_INSTRUCTIONS } from '../validate/pattern-cost.ts';
 import type { Content, DescribedPath, Operation, Parameter, Program } from '../validate/program.ts';
 import { Work } from '../validate/work.ts';
 import {
@@ -342,16 +342,16 @@ class Reader {
   }
 
   /** Attack: `^.+@.{1,255}$` takes 500 times as long for each character as most patterns, 16 s for a body of a megabyte. */
-  #warnOfCost(here: string, { stepsPerCharacter, mostCharacters }: ReturnType<typeof costOf>): void {
+  #warnOfCost(here: string, { stepsPerCharacter, maxCharacters }: ReturnType<typeof costOf>): void {
     const cost = `takes ${stepsPerCharacter} steps of work for each character, because it has too many states for an automaton`;
     const advice =
       'Drop the counted repeat and set `maxLength`, or let what stands before it match fewer characters: for example `^[^@]+@.{1,255}$` for `^.+@.{1,255}$`.';
-    if (stepsPerCharacter > MOST_INSTRUCTIONS) {
-      throw new DescriptionFault(here, `is a pattern that ${cost}, and may take ${MOST_INSTRUCTIONS}. ${advice}`);
+    if (stepsPerCharacter > MAX_INSTRUCTIONS) {
+      throw new DescriptionFault(here, `is a pattern that ${cost}, and may take ${MAX_INSTRUCTIONS}. ${advice}`);
     }
     this.#warnings.push({
       at: here,
-      message: `is a pattern that ${cost}: texts of more than ${mostCharacters} characters are refused. ${advice}`,
+      message: `is a pattern that ${cost}: texts of more than ${maxCharacters} characters are refused. ${advice}`,
     });
   }
 

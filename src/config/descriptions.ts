@@ -114,13 +114,13 @@ function faultOfRoute(
 }
 
 /** How many paths of a description a message names. */
-const MOST_PATHS = 3;
+const MAX_PATHS = 3;
 
 /** Says what the service gets and what is described, each whole, because `rewrite` and `servers` both change paths. */
 function noPathText({ path, pattern, file }: DescribedRoute, description: Description): string {
   const templates = pathItemsOf(description).map(({ template }) => JSON.stringify(template).slice(1, -1));
-  const named = templates.slice(0, MOST_PATHS).join(', ').slice(0, 300);
-  const more = templates.length > MOST_PATHS ? ` and ${templates.length - MOST_PATHS} more` : '';
+  const named = templates.slice(0, MAX_PATHS).join(', ').slice(0, 300);
+  const more = templates.length > MAX_PATHS ? ` and ${templates.length - MAX_PATHS} more` : '';
   const { basePath } = description;
   const server = basePath === '' ? '' : ` (with ${basePath} of its first server in front)`;
   const rewritten = path === pattern ? '' : ` of ${path} by \`rewrite\``;

@@ -356,11 +356,11 @@ function checkUpstreams(routes: readonly unknown[], raw: unknown, fault: Note, w
 
 /** A thousand names in each of ten thousand faults would be half a gigabyte, so only the first few are listed. */
 function someOf(names: readonly string[]): string {
-  const [listed, more] = [names.slice(0, MOST_NAMES).join(' or '), names.length - MOST_NAMES];
+  const [listed, more] = [names.slice(0, MAX_NAMES).join(' or '), names.length - MAX_NAMES];
   return more > 0 ? `${listed} or one of ${more} others` : listed || 'defined there';
 }
 
-const MOST_NAMES = 10;
+const MAX_NAMES = 10;
 
 function checkUpstream(name: string, raw: unknown, fault: Note, warn: Note): void {
   const at = ['upstreams', name];

@@ -73,9 +73,9 @@ export type KeyEntry = z.output<typeof entry>;
 export type KeysFile = z.output<typeof keysSchema>;
 
 /** More than settings may have: 5,000 keys with everything that an entry can have. It takes some 200 MB while it is read. */
-const MOST_PARTS = 400_000;
+const MAX_PARTS = 400_000;
 /** The size limit of keys.yaml, in bytes. */
-export const MOST_KEYS_FILE_BYTES = 4 * 1024 * 1024;
+export const MAX_KEYS_FILE_BYTES = 4 * 1024 * 1024;
 
 /**
  * Parses the text of keys.yaml.
@@ -85,7 +85,7 @@ export const MOST_KEYS_FILE_BYTES = 4 * 1024 * 1024;
 export function parseKeysFile(text: string, file: string, plans: readonly string[]): Parsed<KeysFile> {
   const kind: FileKind<typeof keysSchema> = {
     schema: keysSchema,
-    mostParts: MOST_PARTS,
+    maxParts: MAX_PARTS,
     check(raw, fault) {
       const known = new Set(plans);
       const entryOf = new Map<string, string>();

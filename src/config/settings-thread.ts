@@ -15,7 +15,7 @@ export interface ThreadData {
 
 /** Files that cannot be used, so that the settings before stay in force. */
 export interface Refused {
-  /** With their first faults: `MOST_LOGGED` of each. */
+  /** With their first faults: `MAX_LOGGED` of each. */
   readonly files: readonly RefusedFile[];
   /** How many further faults were left out. */
   readonly more: number;
@@ -34,14 +34,14 @@ export type Piece =
   | { readonly of: 'plans'; readonly items: readonly Plan[] };
 
 /** Faults, and warnings, of one version that are logged: thousands of lines would bury the rest of the log. */
-const MOST_LOGGED = 100;
+const MAX_LOGGED = 100;
 
 function* partsOf(read: Configuration | Faulty): Generator<Beginning | Piece | null> {
   if ('faults' in read) {
     const files = read.files.map((one) => ({
       ...one,
-      faults: one.faults.slice(0, MOST_LOGGED),
-      more: Math.max(0, one.faults.length - MOST_LOGGED),
+      faults: one.faults.slice(0, MAX_LOGGED),
+      more: Math.max(0, one.faults.length - MAX_LOGGED),
     }));
     yield { files, more: files.reduce((sum, { more }) => sum + more, 0) };
     return;
@@ -62,9 +62,9 @@ function* partsOf(read: Configuration | Faulty): Generator<Beginning | Piece | n
 }
 
 function shortened(warnings: readonly string[]): readonly string[] {
-  const more = warnings.length - MOST_LOGGED;
+  const more = warnings.length - MAX_LOGGED;
   if (more <= 0) return warnings;
-  return [...warnings.slice(0, MOST_LOGGED), `${more} further warnings, which \`tollgate plans check\` tells`];
+  return [...warnings.slice(0, MAX_LOGGED), `${more} further warnings, which \`tollgate plans check\` tells`];
 }
 
 function* inPieces<T>(items: readonly T[]): Generator<readonly T[]> {

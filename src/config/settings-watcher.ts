@@ -200,7 +200,7 @@ function digestOf({ versions }: Configuration): string {
 }
 
 /** Megabytes of heap that the thread may use. The largest settings file needs 100. */
-const MOST_HEAP_MB = 192;
+const MAX_HEAP_MB = 192;
 
 /**
  * Reads the settings once, in a thread of its own, while the main thread serves requests.
@@ -215,7 +215,7 @@ export class SettingsReader {
   readonly #ended: Promise<Error | null>;
 
   /** Starts the thread, which begins to load its program. @param heapMb size limit of its heap, in megabytes */
-  constructor(env: Variables, heapMb = MOST_HEAP_MB) {
+  constructor(env: Variables, heapMb = MAX_HEAP_MB) {
     const { port1, port2 } = new MessageChannel();
     this.#parts = port1;
     const data: ThreadData = { env: { ...env }, parts: port2 };

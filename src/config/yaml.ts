@@ -11,7 +11,7 @@ type FileSchema = z.ZodObject | z.ZodArray<z.ZodObject>;
 export interface FileKind<Schema extends FileSchema> {
   readonly schema: Schema;
   /** Names, values and marks that one file may have; as many as a file of settings if left out. */
-  readonly mostParts?: number;
+  readonly maxParts?: number;
   /**
    * Checks rules that involve several values. `raw` is the document before validation and may have faults anywhere, so
    * that an operator sees all faults at once.
@@ -41,7 +41,7 @@ export function parseYaml<Schema extends FileSchema>(
   });
   const { tree, faults: broken } = readTree(
     text.startsWith('\uFEFF') ? text.slice(1) : text,
-    kind.mostParts === undefined ? OF_SETTINGS : { ...OF_SETTINGS, parts: kind.mostParts },
+    kind.maxParts === undefined ? OF_SETTINGS : { ...OF_SETTINGS, parts: kind.maxParts },
   );
   if (tree === null) return { faults: inOrder(broken.map(placed)), warnings: [] };
   const foreign = foreignFault(tree, knownKeys(kind.schema));

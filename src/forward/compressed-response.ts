@@ -4,13 +4,13 @@ import type { Coding } from '../http1/content-coding.ts';
 import { FairShares, partOf, type Share } from '../io/fair-shares.ts';
 
 /** How many responses are compressed at a time; each takes up to 2 MB. */
-const MOST_RESPONSES = 64;
+const MAX_RESPONSES = 64;
 /**
  * How many of Node's four pool threads compress at a time. Look-ups of names and reads of files need the others.
  */
-const MOST_THREADS = 2;
+const MAX_THREADS = 2;
 /** Uncompressed bytes that wait before the service is no longer read. */
-const MOST_WAITING_BYTES = 64 * 1024;
+const MAX_WAITING_BYTES = 64 * 1024;
 
 /** One that waits for a thread. */
 interface Compressing {
@@ -24,7 +24,7 @@ export type CompressionShare = Share<Compressing>;
  * Bounds what compression may cost.
  *
  * Attack: many clients ask for compressed responses at once, until all processors and the thread pool do nothing else. So
- * responses beyond `MOST_RESPONSES` are sent as they are, and few threads compress.
+ * responses beyond `MAX_RESPONSES` are sent as they are, and few threads compress.
  *
  * Attack: one consumer asks for large responses on all the connections that it may have. It took every place, and small
  * responses of others waited behind all of its pieces. So it has at most its share of the places, and the threads serve
@@ -33,8 +33,8 @@ export type CompressionShare = Share<Compressing>;
 export class Compressors {
   /** Of the threads. A single consumer may use all of them while no other waits. */
   readonly #threads = new FairShares<Compressing>({
-    maxConnections: MOST_THREADS,
-    maxQueue: MOST_RESPONSES,
+    maxConnections: MAX_THREADS,
+    maxQueue: MAX_RESPONSES,
     fairShare: 1,
   });
   #responses = 0;
@@ -44,9 +44,9 @@ export class Compressors {
    * @returns null if there is no room for one more response of this consumer; otherwise call `leave`
    */
   enter(consumerId: string, fairShare: number): CompressionShare | null {
-    if (this.#responses >= MOST_RESPONSES) return null;
+    if (this.#responses >= MAX_RESPONSES) return null;
     const share = this.#threads.reserve(consumerId)!;
-    if (share.reserved > partOf(MOST_RESPONSES, fairShare)) {
+    if (share.reserved > partOf(MAX_RESPONSES, fairShare)) {
       share.release();
       return null;
     }
@@ -162,7 +162,7 @@ export class CompressedResponse implements ResponseBody, Compressing {
     this.#waiting.push(chunk);
     this.#waitingBytes += chunk.length;
     this.#advance();
-    this.#owesDrain = this.#isBlocked || this.#waitingBytes > MOST_WAITING_BYTES;
+    this.#owesDrain = this.#isBlocked || this.#waitingBytes > MAX_WAITING_BYTES;
     return !this.#owesDrain;
   }
 
@@ -252,7 +252,7 @@ export class CompressedResponse implements ResponseBody, Compressing {
   };
 
   #drain(): void {
-    if (!this.#owesDrain || this.#isBlocked || this.#waitingBytes > MOST_WAITING_BYTES) return;
+    if (!this.#owesDrain || this.#isBlocked || this.#waitingBytes > MAX_WAITING_BYTES) return;
     this.#owesDrain = false;
     const onDrain = this.#onDrain;
     this.#onDrain = null;

@@ -11,16 +11,16 @@ import type { BodyResult, BodyTask } from './body-thread.ts';
 export type Checked = BodyResult | 'busy' | 'late';
 
 /** A larger body is not read on the thread that serves requests, in bytes. */
-const MOST_AT_ONCE = 64 * 1024;
+const MAX_AT_ONCE = 64 * 1024;
 /** The steps of work (`Work`) of all bodies that are checked in one turn of the event loop: 10 ms. */
 const STEPS_OF_TURN = 300_000;
 /** The end of a turn is looked for only after this many steps. */
 const STEPS_UNWATCHED = 50_000;
 /** Bodies that wait for the thread, and the part of them that one consumer may have. */
-const MOST_WAITING = 256;
+const MAX_WAITING = 256;
 const FAIR_SHARE = 0.25;
 /** Programs that the thread keeps. Those of descriptions that have changed are never asked for again. */
-const MOST_PROGRAMS = 256;
+const MAX_PROGRAMS = 256;
 /** The thread ends when there has been no large body for this long, and gives back its memory. */
 const IDLE_MS = 30_000;
 
@@ -43,7 +43,7 @@ const BOUNDS: Bounds = { withinMs: 20_000, heapMb: 192 };
  */
 export class BodyChecks {
   readonly #bounds: Bounds;
-  readonly #shares = new FairShares<Waiting>({ maxConnections: 1, maxQueue: MOST_WAITING, fairShare: FAIR_SHARE });
+  readonly #shares = new FairShares<Waiting>({ maxConnections: 1, maxQueue: MAX_WAITING, fairShare: FAIR_SHARE });
   #thread: BodyThread | null = null;
   /** Ends the thread when it has had nothing to do for long. */
   #idle: NodeJS.Timeout | null = null;
@@ -58,7 +58,7 @@ export class BodyChecks {
 
   /** @param isWanted asked when it is the body's turn */
   check(consumerId: string, check: BodyCheck, bytes: Uint8Array, isWanted: () => boolean): Checked | Promise<Checked> {
-    if (bytes.length <= MOST_AT_ONCE && this.#stepsOfTurn < STEPS_OF_TURN) {
+    if (bytes.length <= MAX_AT_ONCE && this.#stepsOfTurn < STEPS_OF_TURN) {
       try {
         const { fault, steps } = check.atOnce(bytes);
         this.#took(steps);
@@ -112,7 +112,7 @@ export class BodyChecks {
   }
 
   async #inThread(check: BodyCheck, bytes: Uint8Array): Promise<Checked> {
-    if (this.#thread !== null && this.#thread.programCount >= MOST_PROGRAMS) await this.#endThread();
+    if (this.#thread !== null && this.#thread.programCount >= MAX_PROGRAMS) await this.#endThread();
     if (this.#thread === null || this.#thread.hasEnded) this.#thread = new BodyThread(this.#bounds.heapMb);
     const timer = setTimeout(() => void this.#endThread('late'), this.#bounds.withinMs).unref();
     try {

@@ -437,7 +437,7 @@ function noRoom(why: keyof typeof NO_ROOM): ErrorResponse {
 }
 
 /** The longest delay of a timer. */
-const LONGEST_MS = 2 ** 31 - 1;
+const MAX_MS = 2 ** 31 - 1;
 
 /**
  * Ends a WebSocket when the token with which it was opened expires, just as a WebSocket of an API key ends with the
@@ -452,7 +452,7 @@ function endAtExpiry(tunnel: Cuttable, expiresAtMs: number | null, wallMs: () =>
   const wait = () => {
     const leftMs = expiresAtMs - wallMs();
     if (leftMs <= 0) tunnel.cut('expired');
-    else timer = setTimeout(wait, Math.min(leftMs, LONGEST_MS)).unref();
+    else timer = setTimeout(wait, Math.min(leftMs, MAX_MS)).unref();
   };
   wait();
   return () => clearTimeout(timer);

@@ -594,7 +594,7 @@ function whenFulfilled<W extends Waiter, T>(
  *
  * Attack: thousands of parameters, whose reading took ten times as long as the answer, with a key that has no quota left.
  */
-const MOST_USAGE_QUERY = 500;
+const MAX_USAGE_QUERY = 500;
 
 /**
  * The response to a request for `/usage` (contract section 4): the caller's usage, with `?history` what it used by hour or
@@ -613,8 +613,8 @@ function usageResponse(
   if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
   const text = head.target.slice(head.path.length);
   const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
-  if (text.length > MOST_USAGE_QUERY) {
-    const message = `The query of /usage is longer than ${MOST_USAGE_QUERY} characters. It has history and step.`;
+  if (text.length > MAX_USAGE_QUERY) {
+    const message = `The query of /usage is longer than ${MAX_USAGE_QUERY} characters. It has history and step.`;
     return refused(errors.errorResponse('invalid_request', message));
   }
   const query = new URLSearchParams(text);

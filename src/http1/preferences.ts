@@ -7,7 +7,7 @@
 const WEIGHT = /^(?:0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)$/;
 
 /** The parts of a list that are read; those behind them are ignored. Browsers send a dozen at most. */
-const MOST_PARTS = 100;
+const MAX_PARTS = 100;
 
 /**
  * The weight of each name in a field, from 0 (not acceptable) to 1. Parameters other than the weight are ignored, and of
@@ -32,7 +32,7 @@ export function weightsOf(text: string): ReadonlyMap<string, number> {
  * Splits a text at a separator outside quoted strings, in one pass: a pattern would look for the end of each again.
  *
  * Attack: a field of 15 KiB with a thousand elements took longer to read than all else that the gateway does for a request.
- * So no more than `MOST_PARTS` are read.
+ * So no more than `MAX_PARTS` are read.
  */
 function split(text: string, separator: string): string[] {
   const parts: string[] = [];
@@ -43,7 +43,7 @@ function split(text: string, separator: string): string[] {
     else if (isQuoted && character === '\\') at++;
     else if (!isQuoted && character === separator) {
       parts.push(text.slice(from, at));
-      if (parts.length === MOST_PARTS) return parts;
+      if (parts.length === MAX_PARTS) return parts;
       from = at + 1;
     }
   }

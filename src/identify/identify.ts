@@ -98,7 +98,7 @@ const RETRY_AFTER_MS = 500;
 /** After `forget(null)`, known secrets stay in use for this long while the store confirms them. */
 const GRACE_MS = 250;
 /** Look-ups in the background at a time. */
-const MOST_CONFIRMING = 32;
+const MAX_CONFIRMING = 32;
 
 /**
  * Identifies the consumer to whom a secret belongs (contract section 5). A known secret costs one SHA-256 and one look-up
@@ -185,10 +185,10 @@ export class Identifier {
   readonly #identityOf = (settled: Settled): Identity =>
     'known' in settled ? this.#answer(settled.known) : settled.identity;
 
-  /** Looks up a known secret in the background. At most `MOST_CONFIRMING` such look-ups run at a time. */
+  /** Looks up a known secret in the background. At most `MAX_CONFIRMING` such look-ups run at a time. */
   #confirm(sha: string): void {
     this.#toConfirm.add(sha);
-    if (this.#confirming < MOST_CONFIRMING) void this.#confirmAll();
+    if (this.#confirming < MAX_CONFIRMING) void this.#confirmAll();
   }
 
   async #confirmAll(): Promise<void> {

@@ -3,7 +3,7 @@ import { open } from 'node:fs/promises';
 import { createLocalJWKSet, type JSONWebKeySet, type JWTVerifyGetKey } from 'jose';
 import { Failure } from '../failure.ts';
 import { messageOf } from '../io/connection-error.ts';
-import { exchange, LargeBodyError, MOST_BYTES } from '../io/http-exchange.ts';
+import { exchange, LargeBodyError, MAX_BYTES } from '../io/http-exchange.ts';
 
 /** The issuer's keys. JwtKeys hands out the same object until a reading finds other keys. */
 export interface KeySet {
@@ -36,9 +36,9 @@ export interface JwtKeysOptions {
 
 /** The pause after a failed reading. It doubles with each further failure, up to the longest. */
 const FIRST_PAUSE_MS = 1_000;
-const LONGEST_PAUSE_MS = 5_000;
+const MAX_PAUSE_MS = 5_000;
 /** Different faults that are logged before the issuer has recovered. */
-const MOST_TROUBLES = 20;
+const MAX_TROUBLES = 20;
 
 /**
  * Caches the keys of the issuer (contract section 5). It reads them before the first token arrives, and again when they
@@ -134,7 +134,7 @@ export class JwtKeys {
       if (this.#troubles.size > 0) this.#options.onTrouble?.(null);
       this.#troubles.clear();
     } catch (error) {
-      const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** this.#failures, LONGEST_PAUSE_MS);
+      const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** this.#failures, MAX_PAUSE_MS);
       this.#failures++;
       this.#pausedUntilMs = this.#options.monotonicMs() + pauseMs;
       this.#report(error);
@@ -155,7 +155,7 @@ export class JwtKeys {
    */
   #report(error: unknown): void {
     const trouble = error instanceof Error ? error : new Error(String(error));
-    if (this.#troubles.has(trouble.message) || this.#troubles.size === MOST_TROUBLES) return;
+    if (this.#troubles.has(trouble.message) || this.#troubles.size === MAX_TROUBLES) return;
     this.#troubles.add(trouble.message);
     this.#options.onTrouble?.(trouble);
   }
@@ -169,7 +169,7 @@ export type JwksSource =
   | { readonly kind: 'file'; readonly path: string };
 
 /** Largest key set that is read from a file, as from a URL; large issuers publish about 20 KB. */
-const MAX_BYTES = MOST_BYTES;
+const MAX_RESPONSE_BYTES = MAX_BYTES;
 /** For the issuer's whole answer: requests may be waiting for it. */
 const TIMEOUT_MS = 3_000;
 
@@ -192,7 +192,7 @@ export function openJwtKeys(
   const { path } = source;
   try {
     const found = statSync(path);
-    if (!found.isFile() || found.size > MAX_BYTES) throw tooLarge();
+    if (!found.isFile() || found.size > MAX_RESPONSE_BYTES) throw tooLarge();
     const first = readFileSync(path, 'utf8');
     return new JwtKeys({ ...surroundings, ...FILE_AGES, first, read: () => readText(path) });
   } catch (error) {
@@ -205,12 +205,12 @@ async function readText(path: string): Promise<string> {
   // O_NONBLOCK: opening a pipe that an operator named by mistake must not block a thread for ever.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
-    const buffer = Buffer.alloc(MAX_BYTES + 1);
+    const buffer = Buffer.alloc(MAX_RESPONSE_BYTES + 1);
     let length = 0;
     for (;;) {
       const { bytesRead } = await file.read(buffer, length, buffer.length - length);
       length += bytesRead;
-      if (length > MAX_BYTES) throw tooLarge();
+      if (length > MAX_RESPONSE_BYTES) throw tooLarge();
       if (bytesRead === 0) return buffer.toString('utf8', 0, length);
     }
   } finally {
@@ -233,5 +233,5 @@ async function fetchText(url: string): Promise<string> {
 }
 
 function tooLarge(): Error {
-  return new Error(`the JSON Web Key Set is no file, or larger than ${MAX_BYTES} bytes`);
+  return new Error(`the JSON Web Key Set is no file, or larger than ${MAX_RESPONSE_BYTES} bytes`);
 }

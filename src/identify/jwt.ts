@@ -89,7 +89,7 @@ const LASTING: ReadonlySet<JwtRefusal> = new Set([
 /** When to retry after too many signatures were to be verified at once. */
 const BUSY_RETRY_MS = 1_000;
 /** Most keys with the same `kid` that are tried. An issuer has one, or two for a moment. */
-const MOST_KEYS = 4;
+const MAX_KEYS = 4;
 
 /**
  * Identifies the consumer of a JSON Web Token (contract section 5; RFC 7519, RFC 8725). The settings alone decide which
@@ -251,7 +251,7 @@ async function claimsOf(
     } catch (error) {
       if (!(error instanceof errors.JWSSignatureVerificationFailed)) throw error;
     }
-    if (++tried === MOST_KEYS) break;
+    if (++tried === MAX_KEYS) break;
   }
   throw new errors.JWSSignatureVerificationFailed();
 }

@@ -28,8 +28,8 @@ export interface PepperCheck {
 }
 
 /** Peppers kept in the history. Operators change the pepper once in years. */
-const MOST_PEPPERS = 32;
-const MOST_ATTEMPTS = 50;
+const MAX_PEPPERS = 32;
+const MAX_ATTEMPTS = 50;
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
 const ROOT_BYTES = 32;
@@ -54,10 +54,10 @@ export async function checkPeppers(
   peppers: readonly string[],
   { writes, random }: { readonly writes: 'always' | 'if-missing' | 'never'; readonly random: Random },
 ): Promise<PepperCheck> {
-  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     const before = await store.read();
     const known = before === null ? newHistory(random) : open(before, peppers);
-    const history = { ...known, peppers: [...new Set([...peppers, ...known.peppers])].slice(0, MOST_PEPPERS) };
+    const history = { ...known, peppers: [...new Set([...peppers, ...known.peppers])].slice(0, MAX_PEPPERS) };
     const unverified = before === null && (await store.hasKeys());
     if (writes === 'never' || (writes === 'if-missing' && before !== null)) return { history, unverified: false };
     if (before !== null && isUpToDate(before, peppers, known)) return { history, unverified: false };

@@ -6,10 +6,10 @@ import { TokenBucket } from '../io/token-bucket.ts';
 import { ClientNetworks, type FailedAttempts } from './failed-attempts.ts';
 
 /** Signatures that are verified at a time: as many as Node has pool threads, which also look up names and compress. */
-const MOST_AT_A_TIME = 4;
+const MAX_AT_A_TIME = 4;
 /** The part of them, and of those that wait, that one client address may have. */
 const FAIR_SHARE = 0.5;
-const MOST_WAITING = 1_000;
+const MAX_WAITING = 1_000;
 /**
  * Signatures of one client address that may fail in a second, once it has spent its failed attempts. The dearest algorithm,
  * ES512, takes 3 ms.
@@ -50,8 +50,8 @@ export class Verifications {
   readonly #networks = new ClientNetworks(ADDRESSES);
   readonly #failures = new LRUCache<string, TokenBucket>({ max: ADDRESSES });
   readonly #turns = new FairShares<() => void>({
-    maxConnections: MOST_AT_A_TIME,
-    maxQueue: MOST_WAITING,
+    maxConnections: MAX_AT_A_TIME,
+    maxQueue: MAX_WAITING,
     fairShare: FAIR_SHARE,
   });
 

@@ -10,7 +10,7 @@ export const CLOCKS = Object.freeze({
 });
 
 /** A wall clock in whole milliseconds differs from a monotonic one by less than this unless it was set. */
-const LEAST_STEP_MS = 2;
+const MIN_STEP_MS = 2;
 
 /**
  * A monotonic clock that also passes the time by which the wall clock is set forward, as a test does that fakes `Date`. A wall
@@ -23,7 +23,7 @@ export function clockWithSteps({ wallMs, monotonicMs }: typeof CLOCKS = CLOCKS):
   return () => {
     const nowMs = monotonicMs();
     const stepMs = wallMs() - nowMs - offsetMs;
-    if (Math.abs(stepMs) >= LEAST_STEP_MS) {
+    if (Math.abs(stepMs) >= MIN_STEP_MS) {
       offsetMs += stepMs;
       aheadMs += Math.max(0, stepMs);
     }

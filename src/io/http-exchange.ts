@@ -24,9 +24,9 @@ export interface OwnResponse {
 }
 
 /** Largest body that is read, packed or not. */
-export const MOST_BYTES = 256 * 1024;
+export const MAX_BYTES = 256 * 1024;
 
-/** The body is larger than `MOST_BYTES`. */
+/** The body is larger than `MAX_BYTES`. */
 export class LargeBodyError extends Error {}
 /** The server has changed to a protocol other than HTTP. */
 export class OtherProtocolError extends Error {}
@@ -53,8 +53,8 @@ export function exchange({ url, method, headers, body = '', ca = null, signal }:
       let bytes = 0;
       response.on('data', (piece: Buffer) => {
         bytes += piece.length;
-        if (bytes > MOST_BYTES) {
-          reject(new LargeBodyError(`more than ${MOST_BYTES} bytes`));
+        if (bytes > MAX_BYTES) {
+          reject(new LargeBodyError(`more than ${MAX_BYTES} bytes`));
           sent.destroy();
         } else pieces.push(piece);
       });
@@ -78,9 +78,9 @@ export function exchange({ url, method, headers, body = '', ca = null, signal }:
 async function textOf(body: Buffer, headers: IncomingHttpHeaders): Promise<string> {
   if (headers['content-encoding'] !== 'gzip') return body.toString();
   try {
-    return (await unpacked(body, { maxOutputLength: MOST_BYTES })).toString();
+    return (await unpacked(body, { maxOutputLength: MAX_BYTES })).toString();
   } catch (error) {
     const isLarge = error instanceof RangeError;
-    throw isLarge ? new LargeBodyError(`more than ${MOST_BYTES} bytes`) : error;
+    throw isLarge ? new LargeBodyError(`more than ${MAX_BYTES} bytes`) : error;
   }
 }

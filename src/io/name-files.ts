@@ -10,7 +10,7 @@ export interface SearchRules {
 }
 
 /** The bound of glibc. */
-const MOST_NDOTS = 15;
+const MAX_NDOTS = 15;
 
 /**
  * The addresses of each name in a hosts file, hosts(5), in the order of its lines.
@@ -46,7 +46,7 @@ export function parseResolvConf(text: string, hostname: string): SearchRules {
     else if (word === 'options') {
       for (const value of values) {
         const [, dots] = /^ndots:(\d+)$/.exec(value) ?? [];
-        if (dots !== undefined) ndots = Math.min(Number(dots), MOST_NDOTS);
+        if (dots !== undefined) ndots = Math.min(Number(dots), MAX_NDOTS);
       }
     }
   }

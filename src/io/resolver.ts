@@ -48,8 +48,8 @@ export class LookupError extends Error {
 }
 
 /** Bounds on the time for which an answer counts, whatever its TTL. */
-const LEAST_TTL_MS = 1_000;
-const MOST_TTL_MS = 300_000;
+const MIN_TTL_MS = 1_000;
+const MAX_TTL_MS = 300_000;
 /** For this long after its TTL an answer is used if no newer one comes (RFC 8767 allows days). */
 const STALE_FOR_MS = 3_600_000;
 /** A new connection waits this long for a newer answer before it uses an old one. */
@@ -64,7 +64,7 @@ const ASKING = { timeout: 1_000, maxTimeout: 2_000, tries: 2 };
 const SYSTEM_TTL_MS = 10_000;
 /** A name that getaddrinfo does not know either is left to the name servers for this long. */
 const SYSTEM_PAUSE_MS = 30_000;
-const MOST_NAMES = 1_000;
+const MAX_NAMES = 1_000;
 
 /** The name servers say that there is no such name, or none with an address. */
 const ABSENT: readonly string[] = ['ENOTFOUND', 'ENODATA'];
@@ -116,7 +116,7 @@ export class NameResolver {
   readonly #monotonicMs: () => number;
   readonly #hosts: WatchedFile<ReadonlyMap<string, readonly LookupAddress[]>>;
   readonly #rules: WatchedFile<ReturnType<typeof parseResolvConf>>;
-  readonly #names = new LRUCache<string, KnownName>({ max: MOST_NAMES });
+  readonly #names = new LRUCache<string, KnownName>({ max: MAX_NAMES });
   #servers: { readonly rules: object; readonly ask: readonly NameServers[] } | null = null;
   /** Whether a getaddrinfo is under way. */
   #isSystemBusy = false;
@@ -211,7 +211,7 @@ export class NameResolver {
     this.#find(name).then(
       ({ addresses, ttlMs, late }) => {
         name.addresses = addresses;
-        name.freshUntilMs = this.#monotonicMs() + Math.min(Math.max(ttlMs, LEAST_TTL_MS), MOST_TTL_MS);
+        name.freshUntilMs = this.#monotonicMs() + Math.min(Math.max(ttlMs, MIN_TTL_MS), MAX_TTL_MS);
         name.error = null;
         end();
         void late?.then((more) => {

@@ -46,7 +46,7 @@ export interface ThreadTimeOptions {
 /** A consumer's share is that of this window and the one before it. */
 const WINDOW_MS = 100;
 /** A consumer with less than this in two windows is never beyond its share. */
-const LEAST_MS = 2;
+const MIN_MS = 2;
 /** How many equal parts a consumer may have: of several that send the same, half are above the average. */
 const PARTS = 1.2;
 /**
@@ -177,7 +177,7 @@ export class ThreadTime {
     if (this.#latestAtMs - this.#changedAtMs > SEVERAL_MS) return false;
     const ms = this.#recentMs(consumer);
     const equalPart = 1 / Math.max(this.#count, this.#countBefore, 2);
-    if (ms < LEAST_MS || ms <= PARTS * equalPart * (this.#ms + this.#beforeMs)) return false;
+    if (ms < MIN_MS || ms <= PARTS * equalPart * (this.#ms + this.#beforeMs)) return false;
     if (this.#line.size > 0) return true;
     if (!this.#isTurnOpen) {
       this.#isTurnOpen = true;

@@ -122,9 +122,9 @@ type ProxyHeader =
 const SIGNATURE_1 = Buffer.from('PROXY ');
 const SIGNATURE_2 = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 /** Maximum length of a version 1 header, including its CRLF. */
-const LONGEST_1 = 107;
+const MAX_V1_BYTES = 107;
 /** Maximum length of a version 2 header with all its TLVs. Every receiver must accept 536 bytes. */
-const LONGEST_2 = 4_096;
+const MAX_V2_BYTES = 4_096;
 const HEADER_2_BYTES = 16;
 
 const FAULT: ProxyHeader = { kind: 'fault' };
@@ -149,8 +149,8 @@ function startsLike(bytes: Buffer, signature: Buffer): boolean {
 const ADDRESSES_1 = /^PROXY TCP([46]) ([0-9a-fA-F.:]{2,39}) ([0-9a-fA-F.:]{2,39}) ([0-9]{1,5}) ([0-9]{1,5})$/;
 
 function readVersion1(bytes: Buffer): ProxyHeader {
-  const end = bytes.subarray(0, LONGEST_1).indexOf('\r\n');
-  if (end === -1) return bytes.length < LONGEST_1 ? PARTIAL : FAULT;
+  const end = bytes.subarray(0, MAX_V1_BYTES).indexOf('\r\n');
+  if (end === -1) return bytes.length < MAX_V1_BYTES ? PARTIAL : FAULT;
   const line = bytes.toString('latin1', 0, end);
   if (line === 'PROXY UNKNOWN' || line.startsWith('PROXY UNKNOWN ')) {
     return { kind: 'header', bytes: end + 2, source: null };
@@ -167,7 +167,7 @@ function isPort(digits: string): boolean {
 
 function readVersion2(bytes: Buffer): ProxyHeader {
   const [command, family, length] = [bytes[12]!, bytes[13]!, HEADER_2_BYTES + bytes.readUInt16BE(14)];
-  if ((command !== 0x20 && command !== 0x21) || length > LONGEST_2) return FAULT;
+  if ((command !== 0x20 && command !== 0x21) || length > MAX_V2_BYTES) return FAULT;
   const source = command === 0x20 ? NOWHERE : SOURCES_2[family];
   if (source === undefined || length < HEADER_2_BYTES + source.least) return FAULT;
   return bytes.length < length ? PARTIAL : { kind: 'header', bytes: length, source: source.read(bytes) };

@@ -19,9 +19,9 @@ const RECORD_HEADER_BYTES = 5;
 const HANDSHAKE = 22;
 const CLIENT_HELLO = 1;
 /** A longer ClientHello is left to the TLS stack. Those with post-quantum key shares have 2 KiB. */
-const MOST_BYTES = 16 * 1024;
+const MAX_BYTES = 16 * 1024;
 /** One of more records is left to the TLS stack. Clients send one, or two where it is longer than a record. */
-const MOST_RECORDS = 16;
+const MAX_RECORDS = 16;
 const SERVER_NAME = 0;
 const ALPN = 16;
 
@@ -61,17 +61,17 @@ function handshakeIn(bytes: Buffer): Buffer | Opening {
   const pieces: Buffer[] = [];
   let held = 0;
   for (let at = 0; ; ) {
-    if (at > MOST_BYTES || pieces.length === MOST_RECORDS) return OTHER;
+    if (at > MAX_BYTES || pieces.length === MAX_RECORDS) return OTHER;
     if (bytes.length > at && bytes[at] !== HANDSHAKE) return OTHER;
     if (bytes.length < at + RECORD_HEADER_BYTES) return PARTIAL;
     const length = bytes.readUInt16BE(at + 3);
-    if (bytes[at + 1] !== 3 || length === 0 || length > MOST_BYTES) return OTHER;
+    if (bytes[at + 1] !== 3 || length === 0 || length > MAX_BYTES) return OTHER;
     const piece = bytes.subarray(at + RECORD_HEADER_BYTES, at + RECORD_HEADER_BYTES + length);
     if (pieces.length === 0 && piece.length > 0 && piece[0] !== CLIENT_HELLO) return OTHER;
     pieces.push(piece);
     held += piece.length;
     const needed = held >= 4 ? 4 + Buffer.concat(pieces, 4).readUIntBE(1, 3) : Number.POSITIVE_INFINITY;
-    if (held >= 4 && needed > MOST_BYTES) return OTHER;
+    if (held >= 4 && needed > MAX_BYTES) return OTHER;
     if (held >= needed) return Buffer.concat(pieces, needed).subarray(4);
     if (piece.length < length) return PARTIAL;
     at += RECORD_HEADER_BYTES + length;

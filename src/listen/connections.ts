@@ -211,7 +211,7 @@ interface Taken {
 }
 
 /** How many streams are searched for one of a client address that can make room. */
-const MOST_LOOKED_AT = 256;
+const MAX_LOOKED_AT = 256;
 
 /**
  * The HTTP/2 streams of all sessions. Each is a request in flight and costs as much as a connection, so the limits on
@@ -271,7 +271,7 @@ export class StreamSlots {
   #makeRoom(network: string | null): boolean {
     let looked = 0;
     for (const taken of this.#unserved) {
-      if (looked++ === MOST_LOOKED_AT) return false;
+      if (looked++ === MAX_LOOKED_AT) return false;
       if (network !== null && taken.network !== network) continue;
       this.#unserved.delete(taken);
       taken.cancel();

@@ -22,8 +22,8 @@ const PREFIX = '/.well-known/acme-challenge/';
 const TOKEN = /^[A-Za-z0-9_-]{1,256}$/;
 /** One request is all that a connection is for, and it has to be over by then. */
 const DEADLINE_MS = 5_000;
-const MOST_CONNECTIONS = 256;
-const MOST_HEAD_BYTES = 8 * 1024;
+const MAX_CONNECTIONS = 256;
+const MAX_HEAD_BYTES = 8 * 1024;
 
 /**
  * The listener of HTTP-01 (RFC 8555 section 8.3). It answers the tokens of orders that are under way, redirects other GETs and HEADs
@@ -36,7 +36,7 @@ const MOST_HEAD_BYTES = 8 * 1024;
  */
 export async function listenForHttpChallenges(options: HttpChallengeOptions): Promise<HttpChallengeListener> {
   const server = createServer({
-    maxHeaderSize: MOST_HEAD_BYTES,
+    maxHeaderSize: MAX_HEAD_BYTES,
     headersTimeout: DEADLINE_MS,
     requestTimeout: DEADLINE_MS,
     connectionsCheckingInterval: 1_000,
@@ -45,7 +45,7 @@ export async function listenForHttpChallenges(options: HttpChallengeOptions): Pr
   /** With the network of each client, in the order of their arrival. */
   const open = new Map<Socket, string>();
   server.on('connection', (socket) => {
-    if (open.size >= MOST_CONNECTIONS) {
+    if (open.size >= MAX_CONNECTIONS) {
       const evicted = oldestOfBusiest(open);
       // Its `close` comes only after the other connections of this turn.
       open.delete(evicted);

@@ -28,7 +28,7 @@ export interface ChangeFilter {
 /** Records per read. The store serves the requests of callers between the reads of a long history. */
 const READ_AT_ONCE = 500;
 /** A page ends after so many records, which takes less than half a second. */
-const MOST_READ = 20_000;
+const MAX_READ = 20_000;
 
 /** The end of a page: only older records and older refused attempts are on the next one. */
 interface Place {
@@ -75,7 +75,7 @@ export async function listChanges(
   const refusals = refusalsFrom(await store.refusals(), place.refusal, filter);
   const mayMatch = textTestOf(filter);
   for (let read = 0; ; read += READ_AT_ONCE) {
-    if (read >= MOST_READ) return { changes, cursor: cursorOf(place) };
+    if (read >= MAX_READ) return { changes, cursor: cursorOf(place) };
     const records = await store.list({ limit: READ_AT_ONCE, before: place.before });
     const recent = records.filter(({ atMs }) => isSince(atMs, filter));
     // While the store's clock was wrong, records got times before those of older ones: one early time does not end the search.

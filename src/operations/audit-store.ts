@@ -47,7 +47,7 @@ export interface KeptRefusals extends Pick<Refusal, 'id' | 'text'> {
 }
 
 /** Entries of refused attempts that a store keeps. Beyond that the oldest of the actor that has most of them goes. */
-export const MOST_REFUSALS = 1_000;
+export const MAX_REFUSALS = 1_000;
 
 /**
  * The record of changes. It is in the same store as the keys, so that all gateways and commands on that store share one

@@ -4,7 +4,7 @@ import { durationMs, momentOf } from '../config/values.ts';
 import { escapedText } from '../io/terminal-text.ts';
 
 /** Ten years. A longer duration is probably a mistake; a key that never expires has `never`. */
-const LONGEST_MS = 3_660 * 86_400_000;
+const MAX_MS = 3_660 * 86_400_000;
 
 export const DURATION_RULE = 'must be a duration of at most 3660d, such as 30m, 24h or 90d';
 export const MOMENT_RULE =
@@ -16,7 +16,7 @@ export const PAST_RULE =
 /** Reads a duration such as `30m`, `24h`, `90d` or `0s`. @returns milliseconds; null for any other text */
 export function durationFrom(text: string): number | null {
   const ms = durationMs(text);
-  return ms >= 0 && ms <= LONGEST_MS ? ms : null;
+  return ms >= 0 && ms <= MAX_MS ? ms : null;
 }
 
 /**
@@ -56,13 +56,13 @@ function numberFrom(value: string): Limit | undefined {
   return /^(0|[1-9][0-9]{0,14})$/.test(value) && Number(value) <= UNBOUNDED ? Number(value) : undefined;
 }
 
-const MOST_CHARACTERS = 100;
+const MAX_CHARACTERS = 100;
 
 /**
  * Makes untrusted text safe to quote in a message, as `escapedText` does. Long text is truncated.
  */
 export function visible(text: string): string {
   const characters = [...text];
-  const shown = escapedText(characters.slice(0, MOST_CHARACTERS).join(''));
-  return shown + (characters.length > MOST_CHARACTERS ? '…' : '');
+  const shown = escapedText(characters.slice(0, MAX_CHARACTERS).join(''));
+  return shown + (characters.length > MAX_CHARACTERS ? '…' : '');
 }

@@ -25,15 +25,15 @@ export interface SecretSources {
   readonly nowMs: number;
 }
 
-const LONGEST_NAME = 100;
-const LONGEST_NOTES = 1_000;
+const MAX_NAME = 100;
+const MAX_NOTES = 1_000;
 /** How many secrets of one key may work at the same time. The bound keeps its record from growing without end. */
-const MOST_SECRETS = 8;
+const MAX_SECRETS = 8;
 /**
  * How many retired digests a key keeps, for the same reason: half of them the oldest, half the newest. An imported secret is
  * among the oldest, so a second import of the same file still recognises it. No file holds the secrets that Tollgate made.
  */
-const MOST_RETIRED = 32;
+const MAX_RETIRED = 32;
 
 /**
  * Makes a key. Its plan must exist, and every `custom` window must have a limit (contract sections 2 and 5).
@@ -112,7 +112,7 @@ export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, 
   }));
   const live = before.filter((secret) => secret.expiresAtMs > nowMs);
   const ended = before.filter((secret) => secret.expiresAtMs <= nowMs);
-  if (live.length >= MOST_SECRETS) {
+  if (live.length >= MAX_SECRETS) {
     throw new Failure(
       'conflict',
       `Key ${key.id} has ${live.length} secrets that still work, the most there can be. Rotate with an overlap of 0s to end them, or wait.`,
@@ -124,8 +124,8 @@ export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, 
 
 function withRetired(key: StoredKey, ended: readonly { readonly digest: string }[]): StoredKey {
   const retired = [...(key.retired ?? []), ...ended.map(({ digest }) => digest)];
-  if (retired.length <= MOST_RETIRED) return { ...key, retired };
-  const half = MOST_RETIRED / 2;
+  if (retired.length <= MAX_RETIRED) return { ...key, retired };
+  const half = MAX_RETIRED / 2;
   return { ...key, retired: [...retired.slice(0, half), ...retired.slice(-half)] };
 }
 
@@ -150,7 +150,7 @@ export function revoked(key: StoredKey, nowMs: number): StoredKey {
 }
 
 /**
- * The tombstone of a deleted key: its id, and the digests of its secrets among its retired digests (at most `MOST_RETIRED`).
+ * The tombstone of a deleted key: its id, and the digests of its secrets among its retired digests (at most `MAX_RETIRED`).
  * An earlier version of Tollgate reads it as a revoked key without secrets.
  * @throws Failure `conflict` for a key that can still be used
  */
@@ -248,21 +248,21 @@ function refusePast(expiresAtMs: number | null, nowMs: number): void {
 /** Names appear in tables, logs and response headers, so they are one bounded line of visible text. Empty text is null. */
 function label(what: 'name' | 'owner', text: string | null): string | null {
   if (text === null || text === '') return null;
-  if ([...text].length <= LONGEST_NAME && text.isWellFormed() && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(text)) return text;
+  if ([...text].length <= MAX_NAME && text.isWellFormed() && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(text)) return text;
   throw new Failure(
     'refused',
-    `The ${what} must be at most ${LONGEST_NAME} characters in one line, without control characters.`,
+    `The ${what} must be at most ${MAX_NAME} characters in one line, without control characters.`,
   );
 }
 
 /** Notes are bounded text of several lines for operators. Empty text removes them. */
 function noted(text: string | null): Pick<StoredKey, 'notes'> {
   if (text === null || text === '') return {};
-  if ([...text].length <= LONGEST_NOTES && text.isWellFormed() && !/(?![\n\t])[\p{Cc}\p{Cf}]/u.test(text)) {
+  if ([...text].length <= MAX_NOTES && text.isWellFormed() && !/(?![\n\t])[\p{Cc}\p{Cf}]/u.test(text)) {
     return { notes: text };
   }
   throw new Failure(
     'refused',
-    `The notes must be at most ${LONGEST_NOTES} characters, without control characters other than line breaks and tabs.`,
+    `The notes must be at most ${MAX_NOTES} characters, without control characters other than line breaks and tabs.`,
   );
 }

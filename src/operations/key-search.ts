@@ -111,7 +111,7 @@ function isWholeId(text: string): boolean {
 const FIRST_READ = 100;
 const FURTHER_READS = 250;
 /** A page ends after this much work, which takes about a second: one for each key, and for a look-up of its last use: */
-const MOST_WORK = 100_000;
+const MAX_WORK = 100_000;
 const LAST_USE_WORK = 4;
 
 interface SearchSources {
@@ -157,7 +157,7 @@ export async function searchKeys(
     searched += part.searched;
     work += part.searched + (filter.unusedDays === null ? 0 : matching.length * LAST_USE_WORK);
     after = part.cursor;
-    if (after === null || work >= MOST_WORK) return { keys: found, cursor: after, searched };
+    if (after === null || work >= MAX_WORK) return { keys: found, cursor: after, searched };
     // The embedded store answers within the same turn.
     await nextTurn();
   }

@@ -54,10 +54,10 @@ const ASK_AGAIN_MS = 5_000;
  */
 const OTHERS_WITHIN_MS = 5_000;
 /** Loads that wait for the store. */
-const MOST_WAITING = 100;
+const MAX_WAITING = 100;
 /** Faults and changes in one record, and the characters of each. */
-const MOST_LINES = 20;
-const LONGEST_LINE = 300;
+const MAX_LINES = 20;
+const MAX_LINE = 300;
 
 /**
  * Records the versions of gateway.yaml and plans.yaml that gateways took or refused, also those that changed while no gateway
@@ -123,7 +123,7 @@ export class LoadRecord {
 
   #enqueue(load: Load): void {
     this.#waiting.push(load);
-    if (this.#waiting.length > MOST_WAITING) {
+    if (this.#waiting.length > MAX_WAITING) {
       // The first may be under way.
       const [lost] = this.#waiting.splice(1, 1) as [Load];
       if (lost.change !== null && !lost.isStart) this.#options.onLost(this.#recordOf(lost, lost.change(lost.from)));
@@ -222,7 +222,7 @@ export function versionState(version: string, changes: readonly string[]): objec
 
 /** @param more how many lines were left out before */
 function bounded(lines: readonly string[], more = 0): readonly string[] {
-  const first = lines.slice(0, MOST_LINES).map((line) => line.slice(0, LONGEST_LINE));
+  const first = lines.slice(0, MAX_LINES).map((line) => line.slice(0, MAX_LINE));
   const left = lines.length - first.length + more;
   return left > 0 ? [...first, `and ${left} more`] : first;
 }

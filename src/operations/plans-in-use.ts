@@ -60,10 +60,10 @@ const PAGE = 100;
 /** How long the gateway waits before it asks a store again that did not answer. */
 export const ASK_AGAIN_MS = 5_000;
 /** After its start the gateway reads at most this many keys, oldest first, with pauses: no request needs the result. */
-const MOST_AT_START = 100_000;
+const MAX_AT_START = 100_000;
 const PAUSE_AT_START_MS = 20;
 /** At most this many plans are logged. */
-const MOST_PLANS_LOGGED = 100;
+const MAX_PLANS_LOGGED = 100;
 
 type Keys = Pick<KeyStore, 'list'>;
 
@@ -149,7 +149,7 @@ export function warnOfLostPlans(plans: () => Plans, keys: Keys, logger: Logger):
       try {
         const onPage = async (keysRead: number) => {
           await pause(PAUSE_AT_START_MS);
-          return keysRead < MOST_AT_START;
+          return keysRead < MAX_AT_START;
         };
         warn(await countLiveKeys(keys, Date.now(), { page: PAGE, onPage }));
         return;
@@ -161,7 +161,7 @@ export function warnOfLostPlans(plans: () => Plans, keys: Keys, logger: Logger):
   const warn = (live: LiveKeysByPlan) => {
     const isLost = lostFrom(plans());
     const lost = [...live].filter(([name]) => isLost(name));
-    for (const [plan, { keys }] of lost.slice(0, MOST_PLANS_LOGGED)) {
+    for (const [plan, { keys }] of lost.slice(0, MAX_PLANS_LOGGED)) {
       logger.warn({ plan, keys }, 'live keys have a plan that plans.yaml lacks, and get 500');
     }
   };

@@ -41,8 +41,8 @@ const DAY_MS = 86_400_000;
 /** Authorities of short-lived certificates renew theirs at a third of 90 days, 30 days before the end. */
 const RENEW_WITHIN_MS = 14 * DAY_MS;
 /** Windows follow the clock of Redis, but the ends of keys, tokens and deprecations that of the gateway. */
-const MOST_CLOCK_DIFFERENCE_MS = 2_000;
-const LEAST_FREE_BYTES = 200 * 1024 * 1024;
+const MAX_CLOCK_DIFFERENCE_MS = 2_000;
+const MIN_FREE_BYTES = 200 * 1024 * 1024;
 
 /**
  * Looks at everything on which a gateway with these settings depends, and changes nothing. Each finding is yielded when it is known.
@@ -108,7 +108,7 @@ async function* findingsOfEmbedded({ dataFolder, peppers }: Settings): AsyncGene
   }
   const { bavail, bsize } = statfsSync(dataFolder);
   const free = `${Math.floor((bavail * bsize) / 1024 / 1024)} MiB are free on the disk of ${dataFolder}`;
-  yield bavail * bsize < LEAST_FREE_BYTES
+  yield bavail * bsize < MIN_FREE_BYTES
     ? { check: 'disk', state: 'warn', message: `${free}. Make room: a full disk is an outage of the store.` }
     : { check: 'disk', state: 'ok', message: `${free}.` };
 }
@@ -178,7 +178,7 @@ export function* findingsOfServer(server: ServerDiagnosis): Generator<Finding> {
   }
   yield { check: 'acl', ...aclText(denied, where) };
   const seconds = Math.abs(clockAheadMs / 1_000).toFixed(1);
-  yield Math.abs(clockAheadMs) > MOST_CLOCK_DIFFERENCE_MS + latencyMs / 2
+  yield Math.abs(clockAheadMs) > MAX_CLOCK_DIFFERENCE_MS + latencyMs / 2
     ? {
         check: 'clock',
         state: 'warn',

@@ -96,7 +96,7 @@ const PROBE_EVERY_MS = 200;
 /** How long a start waits for Redis before it continues without. */
 const REACHED_WITHIN_MS = 1_000;
 /** At most this many different errors are logged while Redis is disconnected. */
-const MOST_ERRORS = 20;
+const MAX_ERRORS = 20;
 
 async function openRedis(settings: Settings, url: string, events: StoreEvents): Promise<GatewayStores> {
   const [
@@ -229,7 +229,7 @@ function withoutRepeats(report: (error: unknown) => void): { report(error: Error
   const reported = new Set<string>();
   return {
     report: (error) => {
-      if (reported.has(error.message) || reported.size > MOST_ERRORS) return;
+      if (reported.has(error.message) || reported.size > MAX_ERRORS) return;
       reported.add(error.message);
       report(withoutCommand(error));
     },

@@ -47,9 +47,9 @@ export interface ReloadEvents {
   readonly onSame: (versions: Configuration['versions']) => void;
 }
 
-/** Faults that are shown beside the log, which has up to a hundred, and the most characters of one. */
-const MOST_SHOWN = 5;
-const LONGEST_SHOWN = 300;
+/** Faults that are shown beside the log, which has up to a hundred, and the maximum characters of one. */
+const MAX_SHOWN = 5;
+const MAX_SHOWN_CHARACTERS = 300;
 
 /** The settings and plans in force. They are reloaded when their files change (contract section 2). */
 export class LiveSettings {
@@ -88,8 +88,8 @@ export class LiveSettings {
   get faults(): readonly string[] {
     if (this.#refused === null) return [];
     const all = linesOf(this.#refused);
-    const more = all.length + this.#refused.more - MOST_SHOWN;
-    const first = all.slice(0, MOST_SHOWN).map((line) => line.slice(0, LONGEST_SHOWN));
+    const more = all.length + this.#refused.more - MAX_SHOWN;
+    const first = all.slice(0, MAX_SHOWN).map((line) => line.slice(0, MAX_SHOWN_CHARACTERS));
     return more > 0 ? [...first, furtherFaults(more)] : first;
   }
 
@@ -180,7 +180,7 @@ export class LiveSettings {
 }
 
 /** Changes of one reload that are logged. */
-const MOST_LOGGED = 20;
+const MAX_LOGGED = 20;
 
 function linesOf({ files }: Refused): readonly string[] {
   return files.flatMap(({ faults }) => faults);
@@ -205,8 +205,8 @@ function logReload(
   logger.info(
     {
       versions: now.versions,
-      changes: changes.slice(0, MOST_LOGGED),
-      ...(changes.length > MOST_LOGGED ? { more: changes.length - MOST_LOGGED } : {}),
+      changes: changes.slice(0, MAX_LOGGED),
+      ...(changes.length > MAX_LOGGED ? { more: changes.length - MAX_LOGGED } : {}),
     },
     'settings and plans in force',
   );

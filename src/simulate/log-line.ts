@@ -138,12 +138,12 @@ export class LogLine {
     const { cost, decidedAtMs, imposedBan, count, sample } = this;
     const isSound =
       isWhole(decidedAtMs, LAST_MOMENT_MS) &&
-      isWhole(cost, MOST_IN_A_WORD) &&
-      isWhole(imposedBan, MOST_IN_A_WORD) &&
-      isWhole(count, MOST_IN_A_WORD) &&
+      isWhole(cost, MAX_IN_A_WORD) &&
+      isWhole(imposedBan, MAX_IN_A_WORD) &&
+      isWhole(count, MAX_IN_A_WORD) &&
       sample > 0 &&
       sample <= 1 &&
-      count / sample <= MOST_IN_A_WORD;
+      count / sample <= MAX_IN_A_WORD;
     if (!isSound || decidedAtMs === 0 || count === 0) return 'broken';
     // A request without cost is not counted in any window.
     return cost > 0 ? 'decided' : 'other';
@@ -153,7 +153,7 @@ export class LogLine {
 /** The end of the year 9999: later times have no RFC 3339 form. */
 const LAST_MOMENT_MS = 253_402_300_799_999;
 /** The largest value of a word in a row of the recording. */
-const MOST_IN_A_WORD = 2 ** 32 - 1;
+const MAX_IN_A_WORD = 2 ** 32 - 1;
 
 function isWhole(value: number, most: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= most;

@@ -24,7 +24,7 @@ export const LOCAL_BIT = 4;
 const EXCEEDS_BIT = 8;
 export const MEMORY_BIT = 16;
 export const BAN_SHIFT = 5;
-const MOST_BANS = 2 ** 27 - 1;
+const MAX_BANS = 2 ** 27 - 1;
 
 export interface Row {
   readonly decidedAtMs: number;
@@ -66,7 +66,7 @@ export class Rows {
     this.words[at + COST] = row.cost;
     this.words[at + COUNT] = row.count;
     this.words[at + USED] = row.used;
-    const ban = Math.min(row.imposedBan, MOST_BANS) << BAN_SHIFT;
+    const ban = Math.min(row.imposedBan, MAX_BANS) << BAN_SHIFT;
     const source = (row.isLocal ? LOCAL_BIT : 0) | (row.costExceedsLimit ? EXCEEDS_BIT : 0);
     this.words[at + FLAGS] = row.judgement | source | (row.isFromMemory ? MEMORY_BIT : 0) | ban;
   }

@@ -127,7 +127,7 @@ const STEPS_MS = [1, 2, 5, 10, 15, 30]
   .flatMap((n) => [n * SECOND, n * MINUTE])
   .concat([HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 30 * DAY])
   .sort((a, b) => a - b);
-const MOST_BUCKETS = 120;
+const MAX_BUCKETS = 120;
 
 /** Counts by time, in at most about 120 intervals of a round length. */
 export class Timeline {
@@ -137,7 +137,7 @@ export class Timeline {
 
   constructor(firstAtMs: number, lastAtMs: number) {
     const spanMs = Math.max(lastAtMs - firstAtMs, 1);
-    this.stepMs = STEPS_MS.find((step) => spanMs / step <= MOST_BUCKETS) ?? Math.ceil(spanMs / MOST_BUCKETS);
+    this.stepMs = STEPS_MS.find((step) => spanMs / step <= MAX_BUCKETS) ?? Math.ceil(spanMs / MAX_BUCKETS);
     this.#fromMs = Math.floor(firstAtMs / this.stepMs) * this.stepMs;
     this.#tally = new Tally(Math.floor((lastAtMs - this.#fromMs) / this.stepMs) + 1);
   }

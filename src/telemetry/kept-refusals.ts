@@ -7,7 +7,7 @@ import type { KeptRefusal } from '../operations/live/shapes.ts';
 import { RECORD_SOURCES } from '../simulate/recent-record.ts';
 
 /** Attack: 11,000 refused requests with paths of 16 KiB each would take 180 MB. */
-export const LONGEST_PATH = 512;
+export const MAX_PATH = 512;
 
 /** The numbers of a row, by their place in it. Those that do not apply are NaN. */
 const NUMBER = {
@@ -134,7 +134,7 @@ export class KeptRefusals {
     const { judgement, route, consumerId, plan, limits } = exchange;
     const code = exchange.code!;
     const allowance = exchange.refusal?.allowance ?? null;
-    const cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, LONGEST_PATH));
+    const cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, MAX_PATH));
     const shared = this.#shared[row];
     if (shared === undefined) {
       this.#shared[row] = { judgement, code, route, consumerId, plan, limits, allowance, cause, longText };
@@ -228,9 +228,9 @@ function isoTime(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** A path of at most LONGEST_PATH characters. */
+/** A path of at most MAX_PATH characters. */
 export function cut(path: string): string {
-  return path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH - 1)}…` : path;
+  return path.length > MAX_PATH ? `${path.slice(0, MAX_PATH - 1)}…` : path;
 }
 
 /** A copy: V8 keeps the whole text of which a string is a part, so that a short path would hold a long query. */

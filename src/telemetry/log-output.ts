@@ -22,7 +22,7 @@ const WRITE_AFTER_MS = 500;
 /** The size of a piece. Only a single line that is longer gets a larger one. */
 const PIECE_BYTES = 128 * 1024;
 /** The most bytes of UTF-8 for one UTF-16 code unit. A character of 4 bytes has two units. */
-const MOST_BYTES_PER_UNIT = 3;
+const MAX_BYTES_PER_UNIT = 3;
 /** How long the end of the process waits for a reader that does not read. */
 const CLOSE_WITHIN_MS = 500;
 
@@ -50,7 +50,7 @@ class Piece {
   hasRoomFor(line: string): boolean {
     const room = this.#memory.length - this.length;
     // Counting bytes takes time, so it is done only if the line might not fit.
-    return line.length * MOST_BYTES_PER_UNIT <= room || (line.length <= room && Buffer.byteLength(line) <= room);
+    return line.length * MAX_BYTES_PER_UNIT <= room || (line.length <= room && Buffer.byteLength(line) <= room);
   }
 
   /** @returns how many bytes the line has */
@@ -184,7 +184,7 @@ export interface PieceEvents {
 
 /** The pause before a failed write is repeated: the first one, and the longest. */
 const FIRST_RETRY_MS = 5;
-const LONGEST_RETRY_MS = 250;
+const MAX_RETRY_MS = 250;
 
 /**
  * Writes one piece at a time to an open file, in as many calls as that takes. It repeats a write that fails because a pipe
@@ -246,7 +246,7 @@ export class PieceWriter {
 
   #retryLater(): void {
     this.#timer = setTimeout(() => this.#writeRest(), this.#retryMs).unref();
-    this.#retryMs = Math.min(this.#retryMs * 2, LONGEST_RETRY_MS);
+    this.#retryMs = Math.min(this.#retryMs * 2, MAX_RETRY_MS);
   }
 }
 

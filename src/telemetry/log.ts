@@ -7,7 +7,7 @@ import { LogOutput } from './log-output.ts';
 // one.
 
 /** How many bytes of lines are held while standard output accepts no writes. Further lines are dropped and counted. */
-const MOST_HELD_BYTES = 16 * 1024 * 1024;
+const MAX_HELD_BYTES = 16 * 1024 * 1024;
 /** For this long, refusals from memory share one line if they have the same consumer, code and route. */
 const SUMMARY_MS = 1_000;
 /** How many summaries may be open at once. The refusals of further consumers get a line each. */
@@ -48,7 +48,7 @@ export function openLog(options: LogOptions): GatewayLog {
   const { level, onDrop, sample2xx, nowMs, monotonicMs, random = Math.random, stream, forTerminal = false } = options;
   // Node.js makes a pipe non-blocking when `process.stdout` is first read. A write to a full pipe then fails instead of
   // blocking a thread.
-  const out = new LogOutput({ fd: process.stdout.fd, maxBytes: MOST_HELD_BYTES, onDrop });
+  const out = new LogOutput({ fd: process.stdout.fd, maxBytes: MAX_HELD_BYTES, onDrop });
   const sink = stream ?? out;
   const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, sink);
   const lines = new AccessLines();
@@ -246,7 +246,7 @@ function text(value: string | null): string {
 /** A client network gets at most one line in this time. */
 const SECOND_MS = 1_000;
 /** How many client networks have a line of their own at a time. */
-const MOST_NETWORKS = 1_000;
+const MAX_NETWORKS = 1_000;
 /** All further client networks, which share a line. */
 const OTHERS = 'others';
 
@@ -273,7 +273,7 @@ export function isUnidentified({ consumerId, judgement }: Exchange): boolean {
  */
 export class UnidentifiedLines {
   readonly #write: (exchange: LoggedExchange, count: number) => void;
-  readonly #networks = new ClientNetworks(MOST_NETWORKS);
+  readonly #networks = new ClientNetworks(MAX_NETWORKS);
   /** By network, in the order in which they end. */
   readonly #seconds = new Map<string, Second>();
 
@@ -327,6 +327,6 @@ export class UnidentifiedLines {
 
   #networkOf(clientAddress: string): string {
     const network = this.#networks.of(clientAddress);
-    return this.#seconds.size < MOST_NETWORKS || this.#seconds.has(network) ? network : OTHERS;
+    return this.#seconds.size < MAX_NETWORKS || this.#seconds.has(network) ? network : OTHERS;
   }
 }

@@ -21,11 +21,11 @@ import { RefusalCounts } from './refusal-counts.ts';
 const KNOWN_KEPT = 10_000;
 const OTHERS_KEPT = 1_000;
 /** Most refusals with one request id that are reported. Clients may repeat their X-Request-Id. */
-const MOST_EXPLAINED = 10;
-const MOST_NEAR = 1_000;
+const MAX_EXPLAINED = 10;
+const MAX_NEAR = 1_000;
 /** Most requests that a tail holds until it is asked for them. */
-const MOST_TAILED = 50;
-const MOST_TAILS = 100;
+const MAX_TAILED = 50;
+const MAX_TAILS = 100;
 /** A tail ends if nobody has asked for it for so long. */
 const TAIL_LEASE_MS = 5_000;
 
@@ -124,7 +124,7 @@ export class RecentRequests {
   #refusalsOf(requestId: string, nowMs: number): KeptRefusal[] {
     return [...this.#known.of(requestId, nowMs), ...this.#others.of(requestId, nowMs)]
       .sort((a, b) => Date.parse(b.at) - Date.parse(a.at))
-      .slice(0, MOST_EXPLAINED);
+      .slice(0, MAX_EXPLAINED);
   }
 
   /** Notes a consumer that has at most a tenth of a window left, or less than one more such request costs. */
@@ -146,7 +146,7 @@ export class RecentRequests {
       Object.assign(known, { plan: plan!, window: longest, cost, share: least, atMs: nowMs });
       return;
     }
-    if (this.#near.size >= MOST_NEAR) this.#near.delete(this.#near.keys().next().value!);
+    if (this.#near.size >= MAX_NEAR) this.#near.delete(this.#near.keys().next().value!);
     this.#near.set(id, { id, plan: plan!, window: longest, cost, share: least, atMs: nowMs });
   }
 
@@ -160,7 +160,7 @@ export class RecentRequests {
     for (const { id, filter } of asked) {
       const tail = this.#tails.get(id);
       if (tail !== undefined) tail.askedAtMs = nowMs;
-      else if (this.#tails.size < MOST_TAILS) this.#tails.set(id, new Tail(filter, nowMs));
+      else if (this.#tails.size < MAX_TAILS) this.#tails.set(id, new Tail(filter, nowMs));
     }
     const wanted = new Set(asked.map(({ id }) => id));
     const batches: TailBatch[] = [];
@@ -188,7 +188,7 @@ class Tail {
 
   add(exchange: Exchange, nowMs: number): void {
     if (!matches(this.#filter, exchange)) return;
-    if (this.#requests.length === MOST_TAILED) this.#skipped++;
+    if (this.#requests.length === MAX_TAILED) this.#skipped++;
     else this.#requests.push(tailedOf(exchange, nowMs));
   }
 

@@ -4,14 +4,14 @@ import { refusedCallersOf } from '../operations/live/refused-callers.ts';
 import type { RefusedCallers, RefusedCount } from '../operations/live/shapes.ts';
 
 /** Most callers whose refusals are counted. The one that was refused least recently is left out for another. */
-const MOST_REFUSED = 10_000;
+const MAX_REFUSED = 10_000;
 /** How many minutes of counts are kept. */
 const MINUTES_KEPT = 10;
 
 /** The refusals of the last 10 minutes by caller, each counted, whatever decided it. */
 export class RefusalCounts {
   /** By consumer. To put one to the end of a Map took an object for each refusal. */
-  readonly #callers = new LRUCache<string, RefusedMinutes>({ max: MOST_REFUSED });
+  readonly #callers = new LRUCache<string, RefusedMinutes>({ max: MAX_REFUSED });
 
   add({ consumerId, plan, judgement }: Exchange, nowMs: number): void {
     const id = consumerId!;

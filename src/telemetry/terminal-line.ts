@@ -14,10 +14,10 @@ const DURATION_WIDTH = 7;
 const GAP = '  ';
 /** The path is aligned to this share of the columns that it shares with the text after it, within these bounds. */
 const PATH_SHARE = 0.34;
-const LEAST_PATH = 12;
-const MOST_PATH = 36;
+const MIN_PATH = 12;
+const MAX_PATH = 36;
 /** The most rows of a record that is not a request. */
-const MOST_ROWS = 8;
+const MAX_ROWS = 8;
 
 /** Whether a record is about requests: one, or several refusals. */
 export function isRequest({ msg }: LogRecord): boolean {
@@ -44,7 +44,7 @@ function requestRow(record: LogRecord, width: number, style: Style): string {
   const room = width - head.reduce((sum, { text }) => sum + widthOf(text) + 1, 0);
   const { path, detail } = placed(record.path === null ? '-' : textOf(record.path), detailsOf(record), room);
   const whole = [...head, { tone: null, text: path }] as const;
-  if (room < LEAST_PATH) return shortened([...whole.map(({ text }) => text), detail].join(' '), width);
+  if (room < MIN_PATH) return shortened([...whole.map(({ text }) => text), detail].join(' '), width);
   const isBad = record.code !== null && status !== 499;
   return `${whole.map(({ tone, text }) => (tone === null ? text : style(tone, text))).join(' ')}${style(isBad ? toneOf(status) : 'dim', detail)}`;
 }
@@ -59,14 +59,14 @@ interface Details {
 /** Fits a path and the text after it into `room` columns. */
 function placed(path: string, { texts, vital }: Details, room: number): { path: string; detail: string } {
   const pathWidth = widthOf(path);
-  const aligned = Math.min(Math.max(Math.round(room * PATH_SHARE), LEAST_PATH), MOST_PATH);
+  const aligned = Math.min(Math.max(Math.round(room * PATH_SHARE), MIN_PATH), MAX_PATH);
   for (const choices of [texts.slice(0, vital + 1), texts]) {
     for (const column of [Math.max(aligned, pathWidth), pathWidth]) {
       const detail = choices.find((text) => widthOf(text) <= room - column - GAP.length);
       if (detail !== undefined) return { path: padded(path, column), detail: joined(detail) };
     }
   }
-  const short = shortened(path, Math.max(LEAST_PATH, room - GAP.length - widthOf(texts.at(-1)!)));
+  const short = shortened(path, Math.max(MIN_PATH, room - GAP.length - widthOf(texts.at(-1)!)));
   return { path: short, detail: joined(shortened(texts.at(-1)!, room - widthOf(short) - GAP.length)) };
 }
 
@@ -141,11 +141,11 @@ function eventRows(record: LogRecord, width: number, style: Style): string[] {
   const [message, ...more] = rowsWithin(
     `${textOf(record.msg)}${errorOf(record.err)}${fieldsOf(record)}`,
     room,
-    MOST_ROWS,
+    MAX_ROWS,
   );
-  if (width <= indent.length + LEAST_PATH) return [shortened(`${time} ${word} ${message}`, width)];
+  if (width <= indent.length + MIN_PATH) return [shortened(`${time} ${word} ${message}`, width)];
   const first = `${style('dim', time)} ${style(tone, word.padEnd(5))} ${message}`;
-  return [first, ...[...more, ...stackOf(record, room)].slice(0, MOST_ROWS - 1).map((row) => `${indent}${row}`)];
+  return [first, ...[...more, ...stackOf(record, room)].slice(0, MAX_ROWS - 1).map((row) => `${indent}${row}`)];
 }
 
 function fieldsOf(record: LogRecord): string {

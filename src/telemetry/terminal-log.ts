@@ -5,12 +5,12 @@ import { grouped, type LogRecord, rowsOf, rowsWithin } from './terminal-line.ts'
 
 /** In a second so many requests, and so many other records, are printed: half of the screen. The others are counted. */
 const SHARE_A_SECOND = 0.5;
-const LEAST_A_SECOND = 10;
+const MIN_A_SECOND = 10;
 const SECOND_MS = 1_000;
 /** Rows are held this long, so that those of one moment are one write. It is too short to be noticed. */
 const WRITE_AFTER_MS = 20;
 /** How many bytes are held while the terminal takes none, for example after Ctrl-S. */
-const MOST_HELD_BYTES = 256 * 1024;
+const MAX_HELD_BYTES = 256 * 1024;
 /** While requests keep coming, the reminder is printed at most this often. */
 const REMIND_EVERY_MS = 5_000;
 
@@ -81,7 +81,7 @@ export class TerminalLog {
     this.#startedAtMs = options.monotonicMs();
     this.#output = new LogOutput({
       fd: options.fd,
-      maxBytes: MOST_HELD_BYTES,
+      maxBytes: MAX_HELD_BYTES,
       writeAfterMs: WRITE_AFTER_MS,
       onDrop: () => this.#lostRows++,
     });
@@ -92,7 +92,7 @@ export class TerminalLog {
     this.#second ??= setInterval(() => this.#endSecond(), SECOND_MS).unref();
     const status = statusOf(line);
     if (status === null) {
-      if (this.#printed.others < this.#mostASecond) this.#printOther(line);
+      if (this.#printed.others < this.#maxPerSecond) this.#printOther(line);
       else this.#hiddenOthers++;
       return;
     }
@@ -100,7 +100,7 @@ export class TerminalLog {
     const count = countOf(line);
     if (line.includes(',"sample":')) this.#isSampled = true;
     this.#total[kind] += count;
-    if (this.#printed.requests < this.#mostASecond || this.#isNew(line, status)) this.#printRequest(line);
+    if (this.#printed.requests < this.#maxPerSecond || this.#isNew(line, status)) this.#printRequest(line);
     else this.#hidden[kind] += count;
   }
 
@@ -133,7 +133,7 @@ export class TerminalLog {
         ? 'no requests'
         : `${about}${grouped(requests)} ${requests === 1 ? 'request' : 'requests'}: ${parts}`;
     const summary = `Stopped after ${ran}${this.#options.hasAllRequests ? `, ${told}` : ''}.`;
-    for (const row of rowsWithin(summary, Math.max(this.#options.size().columns - 1, 20), MOST_ROWS))
+    for (const row of rowsWithin(summary, Math.max(this.#options.size().columns - 1, 20), MAX_ROWS))
       this.#row(this.#style('bold', row));
     await this.close();
   }
@@ -145,8 +145,8 @@ export class TerminalLog {
     return this.#output.close();
   }
 
-  get #mostASecond(): number {
-    return Math.max(LEAST_A_SECOND, Math.floor(this.#options.size().rows * SHARE_A_SECOND));
+  get #maxPerSecond(): number {
+    return Math.max(MIN_A_SECOND, Math.floor(this.#options.size().rows * SHARE_A_SECOND));
   }
 
   /** Whether nothing like this has been printed yet. The first of its kind is always printed. */
@@ -168,7 +168,7 @@ export class TerminalLog {
     const rows = rowsWithin(
       escapedText(hint.text),
       Math.max(this.#options.size().columns - HINT.length - 1, 20),
-      MOST_ROWS,
+      MAX_ROWS,
     );
     for (const row of rows) this.#row(`${HINT}${row}`);
     if (hint.command === null) return;
@@ -212,7 +212,7 @@ export class TerminalLog {
     this.#hiddenOthers = 0;
     this.#lostRows = 0;
     this.#printed = { requests: 0, others: 0 };
-    const rows = rowsWithin(told.join('; '), Math.max(columns - HIDDEN.length - 1, 20), MOST_ROWS);
+    const rows = rowsWithin(told.join('; '), Math.max(columns - HIDDEN.length - 1, 20), MAX_ROWS);
     if (told.length > 0)
       rows.forEach((row, i) => {
         this.#row(this.#style('dim', `${i === 0 ? HIDDEN : ' '.repeat(HIDDEN.length)}${row}`));
@@ -242,7 +242,7 @@ export class TerminalLog {
 const HIDDEN = '         … ';
 /** Below the time of the row that the hint is about. */
 const HINT = '         ';
-const MOST_ROWS = 6;
+const MAX_ROWS = 6;
 
 const DRAINING = 'draining';
 const DRAINING_ADVICE = 'draining; Ctrl-C again ends at once';

@@ -100,10 +100,10 @@ export class Checks {
       this.#patterns.set(source, pattern);
     }
     const compiled = pattern;
-    const { stepsPerCharacter, mostCharacters } = costOf(pattern, this.#automata.has(source));
+    const { stepsPerCharacter, maxCharacters } = costOf(pattern, this.#automata.has(source));
     return {
       test: (text) => {
-        if (text.length > mostCharacters) throw new ExcessError();
+        if (text.length > maxCharacters) throw new ExcessError();
         // Before it is compared, because nothing can stop it then.
         this.#work.spend(VALUE_STEPS + stepsPerCharacter * (text.length + 1));
         return compiled.test(text);

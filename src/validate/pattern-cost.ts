@@ -9,32 +9,32 @@ import type { RE2JS } from 're2js';
 /** In steps of `Work`, for each character. */
 const AUTOMATON_STEPS = 4;
 /** The most work that all states of an automaton may take to be made, in instructions looked at. It is done once: 10 ms. */
-const MOST_AUTOMATON_WORK = 200_000;
+const MAX_AUTOMATON_WORK = 200_000;
 /** The same for all patterns of one description: 2 s. Beyond that, none has a small automaton. */
-const MOST_WORK_OF_ALL = 40_000_000;
+const MAX_WORK_OF_ALL = 40_000_000;
 /** The longest text that is compared with a pattern. */
-const MOST_CHARACTERS = 16_384;
+const MAX_CHARACTERS = 16_384;
 /** The most steps that one text may take: 30 ms. */
-const MOST_STEPS = 1_000_000;
+const MAX_STEPS = 1_000_000;
 /** The largest program of a pattern without an automaton. With it, texts may have 100 characters. */
-export const MOST_INSTRUCTIONS = 10_000;
+export const MAX_INSTRUCTIONS = 10_000;
 
 export interface PatternCost {
   readonly stepsPerCharacter: number;
   /** Longer texts are refused. */
-  readonly mostCharacters: number;
+  readonly maxCharacters: number;
 }
 
 /** @param isSmall `hasSmallAutomaton`, which takes too long to be found out again when requests are served */
 export function costOf(pattern: RE2JS, isSmall: boolean): PatternCost {
-  if (isSmall) return { stepsPerCharacter: AUTOMATON_STEPS, mostCharacters: MOST_CHARACTERS };
+  if (isSmall) return { stepsPerCharacter: AUTOMATON_STEPS, maxCharacters: MAX_CHARACTERS };
   const stepsPerCharacter = Math.max(AUTOMATON_STEPS, pattern.programSize());
-  return { stepsPerCharacter, mostCharacters: Math.min(MOST_CHARACTERS, Math.floor(MOST_STEPS / stepsPerCharacter)) };
+  return { stepsPerCharacter, maxCharacters: Math.min(MAX_CHARACTERS, Math.floor(MAX_STEPS / stepsPerCharacter)) };
 }
 
 /** How much work may still be done to find out which patterns of a description have a small automaton. */
 export class AutomatonBudget {
-  left = MOST_WORK_OF_ALL;
+  left = MAX_WORK_OF_ALL;
 }
 
 /**
@@ -48,7 +48,7 @@ export function hasSmallAutomaton(pattern: RE2JS, budget = new AutomatonBudget()
   if (re2.onepass !== null || re2.prefixComplete) return true;
   const { dfa } = re2;
   const states = new Set<State>([dfa.start({ context: () => ANYWHERE }, 0) as State]);
-  const most = Math.min(MOST_AUTOMATON_WORK, budget.left);
+  const most = Math.min(MAX_AUTOMATON_WORK, budget.left);
   let work = 0;
   for (const state of states) {
     // The text has matched, and the rest of it is not looked at.

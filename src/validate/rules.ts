@@ -1,7 +1,7 @@
 import type { CheckError } from './checks.ts';
 
 /** The longest pointer, and the longest list of allowed values, that an error shows. */
-const MOST_CHARACTERS = 200;
+const MAX_CHARACTERS = 200;
 
 /**
  * What is wrong with a value: where, and the rule that it breaks, as the end of a sentence. Rules come from the description;
@@ -94,5 +94,5 @@ function escaped(name: string): string {
 
 /** Names of properties in a pointer are the client's own, so that it can be as long as the body. */
 export function shortened(text: string): string {
-  return text.length <= MOST_CHARACTERS ? text : `${text.slice(0, MOST_CHARACTERS)}…`;
+  return text.length <= MAX_CHARACTERS ? text : `${text.slice(0, MAX_CHARACTERS)}…`;
 }

@@ -138,7 +138,7 @@ export class RequestValidator {
     const [first] = sent;
     if (first === undefined) return isRequired ? at('is missing.') : null;
     if (sent.length > 1 && style !== 'repeated') return at('is there more than once.');
-    if (sent.length > MOST_VALUES) return at('is there too often.');
+    if (sent.length > MAX_VALUES) return at('is there too often.');
     if (check === null || (first === '' && mayBeEmpty)) return null;
     const valid = this.#exports[check]!;
     const candidates = candidatesOf(parameter, sent, first, this.#work);
@@ -182,7 +182,7 @@ export class RequestValidator {
 }
 
 /** How often one parameter may be there. */
-const MOST_VALUES = 1_000;
+const MAX_VALUES = 1_000;
 /** Decodes the percent-encoding of a segment or a value. Null if that is not UTF-8. */
 function decoded(text: string): string | null {
   if (!text.includes('%')) return text;
@@ -253,7 +253,7 @@ function candidatesOf(
     return other === first ? [first] : [other, first];
   }
   const texts = style === 'repeated' ? sent : first.split(style);
-  if (texts.length > MOST_VALUES) return { rule: 'has too many values.', pointer: '' };
+  if (texts.length > MAX_VALUES) return { rule: 'has too many values.', pointer: '' };
   const values = texts.map((text) => readValue(text, reads));
   return values.every((value, i) => value === texts[i]) ? [values] : [values, texts];
 }

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { expect, test } from 'vitest';
-import { type EventStream, EventStreams, MOST_STREAMS } from '../../src/admin/event-streams.ts';
+import { type EventStream, EventStreams, MAX_STREAMS } from '../../src/admin/event-streams.ts';
 import { send } from '../../src/admin/response.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
@@ -121,10 +121,10 @@ test('an event that is sent after the end of a stream is dropped', async () => {
 test('one person cannot hold all streams: for another one the oldest of who has most ends (reliability 239)', async () => {
   const { adminPort, open, ended } = await streamServer();
   const many: Awaited<ReturnType<typeof followEvents>>[] = [];
-  for (let i = 0; i < MOST_STREAMS; i++) many.push(await followEvents({ adminPort }, '/many'));
+  for (let i = 0; i < MAX_STREAMS; i++) many.push(await followEvents({ adminPort }, '/many'));
   expect((await followEvents({ adminPort }, '/many')).status).toBe(429);
   const others: typeof many = [];
-  for (let i = 1; i < MOST_STREAMS / 2; i++) {
+  for (let i = 1; i < MAX_STREAMS / 2; i++) {
     const other = await followEvents({ adminPort }, '/other');
     others.push(other);
     expect(other.status).toBe(200);
@@ -135,6 +135,6 @@ test('one person cannot hold all streams: for another one the oldest of who has 
   expect((await followEvents({ adminPort }, '/other')).status).toBe(200);
   for (const person of ['/many', '/other']) expect((await followEvents({ adminPort }, person)).status).toBe(429);
   expect(others.some((other) => other.hasEnded())).toBe(false);
-  expect(open.filter(({ isOpen }) => isOpen)).toHaveLength(MOST_STREAMS);
-  expect(ended()).toBe(MOST_STREAMS / 2);
+  expect(open.filter(({ isOpen }) => isOpen)).toHaveLength(MAX_STREAMS);
+  expect(ended()).toBe(MAX_STREAMS / 2);
 });

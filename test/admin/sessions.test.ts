@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { AdminTokens, TokenIdentity } from '../../src/admin/admin-tokens.ts';
 import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
-import { MOST_SESSIONS, Sessions, secretInCookies } from '../../src/admin/sessions.ts';
+import { MAX_SESSIONS, Sessions, secretInCookies } from '../../src/admin/sessions.ts';
 import type { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
@@ -63,14 +63,14 @@ describe('a session', () => {
 
   test('makes room for a new one if it has been idle longest', () => {
     const { sessions, clock } = sessionsAt();
-    const all = Array.from({ length: MOST_SESSIONS }, () => {
+    const all = Array.from({ length: MAX_SESSIONS }, () => {
       clock.nowMs++;
       return sessions.begin(jo());
     });
     clock.nowMs++;
     expect(sessions.find(all[0]!.secret, true)).not.toBeNull();
     sessions.begin(jo());
-    expect(sessions.size).toBe(MOST_SESSIONS);
+    expect(sessions.size).toBe(MAX_SESSIONS);
     expect(all.map(({ session }) => session.signal.aborted).indexOf(true)).toBe(1);
   });
 
@@ -94,11 +94,11 @@ describe('a session', () => {
     const { sessions, clock } = sessionsAt();
     const [one, two] = [jo(), new TokenIdentity({ name: 'al', role: 'viewer' })];
     const [first] = [sessions.begin(one), sessions.begin(one)];
-    for (let i = 0; i < MOST_SESSIONS + 50; i++) {
+    for (let i = 0; i < MAX_SESSIONS + 50; i++) {
       clock.nowMs++;
       sessions.begin(two);
     }
-    expect([sessions.size, sessions.find(first!.secret, false)]).toEqual([MOST_SESSIONS, first!.session]);
+    expect([sessions.size, sessions.find(first!.secret, false)]).toEqual([MAX_SESSIONS, first!.session]);
   });
 
   test('ends by a sign-out everywhere also if the clock was set back since it began (reliability 167)', () => {

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { type AuditStore, MOST_REFUSALS } from '../../src/operations/audit-store.ts';
+import { type AuditStore, MAX_REFUSALS } from '../../src/operations/audit-store.ts';
 
 const KEEP = { number: null, keep: 1_000, isLasting: true };
 
@@ -212,11 +212,11 @@ export function auditStoreContract(
     test('have a bound of their own: the actor with most entries loses one, and no record is removed', async () => {
       await here.put({ id: 'a', revision: 1, text: 'made' }, { ...KEEP, keep: 3 });
       await refuse('jo', 'key.revoke', 'jo1');
-      const actions = Array.from({ length: MOST_REFUSALS + 50 }, (_, i) => `action${i}`);
+      const actions = Array.from({ length: MAX_REFUSALS + 50 }, (_, i) => `action${i}`);
       await Promise.all(actions.map((action) => refuse('flood', action, action)));
       await refuse('ann', 'key.revoke', 'ann1');
       const kept = await there.refusals();
-      expect(kept).toHaveLength(MOST_REFUSALS);
+      expect(kept).toHaveLength(MAX_REFUSALS);
       expect(kept.map(({ id }) => id)).toEqual(expect.arrayContaining(['jo1', 'ann1']));
       expect(await texts()).toEqual(['made']);
     });

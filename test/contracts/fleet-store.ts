@@ -3,9 +3,9 @@ import {
   ENDS_KEPT_MS,
   type FleetMessage,
   type FleetStore,
-  MOST_ANSWERS,
-  MOST_ENDS,
-  MOST_QUESTIONS,
+  MAX_ANSWERS,
+  MAX_ENDS,
+  MAX_QUESTIONS,
 } from '../../src/operations/fleet/fleet-store.ts';
 import { LATE_MS } from '../support/room.ts';
 
@@ -86,11 +86,11 @@ export function fleetStoreContract(
 
   test('holds no more questions, answers and ends than it may', async () => {
     const many = (count: number) => Array.from({ length: count }, (_, i) => i);
-    await asHere({ questions: new Map(many(MOST_QUESTIONS + 50).map((i) => [`a ${i}`, 'x'])) });
-    await asHere({ answers: many(MOST_ANSWERS + 50).map((i) => ({ to: 'b', text: String(i) })) });
-    await asHere({ ends: new Map(many(MOST_ENDS + 50).map((i) => [`name ${i}`, 0])) });
+    await asHere({ questions: new Map(many(MAX_QUESTIONS + 50).map((i) => [`a ${i}`, 'x'])) });
+    await asHere({ answers: many(MAX_ANSWERS + 50).map((i) => ({ to: 'b', text: String(i) })) });
+    await asHere({ ends: new Map(many(MAX_ENDS + 50).map((i) => [`name ${i}`, 0])) });
     const { questions, answers, ends } = await asThere();
-    expect([questions.size, answers.length, ends.size]).toEqual([MOST_QUESTIONS, MOST_ANSWERS, MOST_ENDS]);
+    expect([questions.size, answers.length, ends.size]).toEqual([MAX_QUESTIONS, MAX_ANSWERS, MAX_ENDS]);
     expect(answers[0]).toBe('50');
   });
 }

@@ -17,16 +17,16 @@ class Model {
   queue: Sent[] = [];
   /** The consumers that may have the next connection, in their order. */
   line: string[] = [];
-  readonly mostRunning: number;
-  readonly mostReserved: number;
+  readonly maxRunning: number;
+  readonly maxReserved: number;
   readonly #options: FairSharesOptions;
 
   constructor(options: FairSharesOptions) {
     const { maxConnections, maxQueue, fairShare } = options;
     this.#options = options;
-    this.mostRunning = Math.max(1, Math.floor(maxConnections * fairShare));
-    const mostWaiting = maxQueue === 0 ? 0 : Math.max(1, Math.floor(maxQueue * fairShare));
-    this.mostReserved = fairShare === 1 ? Number.POSITIVE_INFINITY : this.mostRunning + mostWaiting;
+    this.maxRunning = Math.max(1, Math.floor(maxConnections * fairShare));
+    const maxWaiting = maxQueue === 0 ? 0 : Math.max(1, Math.floor(maxQueue * fairShare));
+    this.maxReserved = fairShare === 1 ? Number.POSITIVE_INFINITY : this.maxRunning + maxWaiting;
   }
 
   running(consumer: string | null = null): number {
@@ -38,7 +38,7 @@ class Model {
   }
 
   mayTake(consumer: string): boolean {
-    return this.running() < this.#options.maxConnections && this.running(consumer) < this.mostRunning;
+    return this.running() < this.#options.maxConnections && this.running(consumer) < this.maxRunning;
   }
 
   mayQueue(): boolean {
@@ -53,7 +53,7 @@ class Model {
   /** Who may not have a connection leaves the line; who may and stands not in it comes to its end. */
   settle(): void {
     const may = (consumer: string) =>
-      this.queue.some((it) => it.consumer === consumer) && this.running(consumer) < this.mostRunning;
+      this.queue.some((it) => it.consumer === consumer) && this.running(consumer) < this.maxRunning;
     this.line = this.line.filter(may);
     this.line.push(...CONSUMERS.filter((consumer) => may(consumer) && !this.line.includes(consumer)));
   }
@@ -105,9 +105,9 @@ describe('the shares of an upstream', () => {
         for (const sent of model.sent) end(sent, shares, model);
         expect(shares.inFlight).toBe(0);
         for (const consumer of CONSUMERS) {
-          const most = Math.min(model.mostReserved, 50);
+          const most = Math.min(model.maxReserved, 50);
           for (let i = 0; i < most; i++) expect(shares.reserve(consumer)).not.toBeNull();
-          if (most === model.mostReserved) expect(shares.reserve(consumer)).toBeNull();
+          if (most === model.maxReserved) expect(shares.reserve(consumer)).toBeNull();
         }
       }),
       { numRuns: 300, seed: 20261201 },
@@ -145,7 +145,7 @@ describe('the shares of an upstream', () => {
 function take(it: Step, shares: FairShares<Sent>, model: Model): void {
   if ('consumer' in it) {
     const share = shares.reserve(it.consumer);
-    expect(share !== null).toBe(model.reserved(it.consumer) < model.mostReserved);
+    expect(share !== null).toBe(model.reserved(it.consumer) < model.maxReserved);
     if (share === null) return;
     const sent: Sent = { consumer: it.consumer, share, stage: 'reserved' };
     model.sent.push(sent);

@@ -4,7 +4,7 @@ import { ROOM } from './room.ts';
 /** A pause that is longer than asked for by more than this was the machine's: what is waited for had no time to come true. */
 const OVERSLEPT_MS = 20;
 /** So many times `withinMs` is waited at most, however busy the machine is. */
-const MOST_PATIENCE = 3;
+const MAX_PATIENCE = 3;
 
 /**
  * Waits until `check` passes, that is neither throws nor gives `false`: for what comes true soon without saying when.
@@ -20,7 +20,7 @@ export async function eventually<T>(
   { withinMs = 15_000, everyMs = 10 }: { readonly withinMs?: number; readonly everyMs?: number } = {},
 ): Promise<Exclude<T, false>> {
   const patienceMs = ROOM * withinMs;
-  const latestMs = performance.now() + MOST_PATIENCE * patienceMs;
+  const latestMs = performance.now() + MAX_PATIENCE * patienceMs;
   let waitedMs = 0;
   for (;;) {
     const lookedAtMs = performance.now();

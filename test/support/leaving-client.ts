@@ -39,8 +39,8 @@ export interface LeavingClient {
   readonly isClosed: boolean;
   /** Resolves when the connection is no more. */
   readonly closed: Promise<void>;
-  /** Waits for something that may never be, for as long as the connection is there, and for `mostMs` at most. */
-  until(happened: Promise<unknown>, mostMs: number): Promise<void>;
+  /** Waits for something that may never be, for as long as the connection is there, and for `maxMs` at most. */
+  until(happened: Promise<unknown>, maxMs: number): Promise<void>;
   /** With a reset; what was written before is on its way. */
   reset(): void;
   /** The end of the connection alone, although TLS has an end of its own to say before it. */
@@ -66,9 +66,9 @@ export async function openLeavingClient(port: number, encryption: Encryption | n
     get isClosed() {
       return state.isClosed;
     },
-    until: async (happened, mostMs) => {
+    until: async (happened, maxMs) => {
       const over = new AbortController();
-      await Promise.race([happened, closed, delay(mostMs, undefined, { signal: over.signal }).catch(() => {})]);
+      await Promise.race([happened, closed, delay(maxMs, undefined, { signal: over.signal }).catch(() => {})]);
       over.abort();
     },
     reset: () => {

@@ -10,7 +10,7 @@ import { type RedisBinary, redisEnvironment } from './redis-binary.ts';
 import { productUserArgs } from './redis-user.ts';
 
 const READY_WITHIN_MS = 15_000;
-const MOST_LAUNCHES = 20;
+const MAX_LAUNCHES = 20;
 const RELAUNCH_AFTER_MS = 250;
 const EXIT_WITHIN_MS = 5_000;
 
@@ -112,7 +112,7 @@ export class RedisProcess {
       await untilReady(child);
     } catch (error) {
       await this.kill();
-      if (attempt === MOST_LAUNCHES || !String(error).includes('Address already in use')) throw error;
+      if (attempt === MAX_LAUNCHES || !String(error).includes('Address already in use')) throw error;
       await delay(RELAUNCH_AFTER_MS);
       await this.#launch(attempt + 1);
     }

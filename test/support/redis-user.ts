@@ -6,7 +6,7 @@ const NAME = 'tollgate';
 const PASSWORD = 'of-the-product';
 
 /** Redis 6.2 was the first to give a user channels of its own. Every Valkey does. */
-const LEAST_VERSION = 6.2;
+const MIN_VERSION = 6.2;
 
 /**
  * The words of a command line that give a server the user of the product, with the rights of config/redis.acl and nothing
@@ -50,5 +50,5 @@ export function productUserInfo(version: string): string {
 }
 
 function hasUsers(version: string): boolean {
-  return version.startsWith('valkey') || Number.parseFloat(version.split(' ')[1] ?? '') >= LEAST_VERSION;
+  return version.startsWith('valkey') || Number.parseFloat(version.split(' ')[1] ?? '') >= MIN_VERSION;
 }

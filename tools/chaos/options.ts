@@ -38,7 +38,7 @@ const MINUTES = 30;
 const MILLION = 1_000_000;
 const TRIES = 60;
 const HISTORIES = 100_000;
-const MOST_MINUTES = 24 * 60;
+const MAX_MINUTES = 24 * 60;
 const REPORT = 'tools/chaos/report.html';
 
 /** The text of `npm run chaos -- --help`. */
@@ -111,8 +111,8 @@ function whole(name: string, text: string, from: number, to: number): number {
 
 function fraction(text: string): number {
   const minutes = Number(text);
-  if (/^\d+(\.\d+)?$/.test(text) && minutes > 0 && minutes <= MOST_MINUTES) return minutes;
-  throw wrong(`--minutes is '${text}'; it must be a number up to ${MOST_MINUTES}.`);
+  if (/^\d+(\.\d+)?$/.test(text) && minutes > 0 && minutes <= MAX_MINUTES) return minutes;
+  throw wrong(`--minutes is '${text}'; it must be a number up to ${MAX_MINUTES}.`);
 }
 
 function parse(args: readonly string[]) {

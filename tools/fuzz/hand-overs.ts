@@ -39,8 +39,8 @@ const LOOK_EVERY = 1_000;
 const DEADLINE_MS = 3_000;
 /** The client has left, or the last of its requests has been answered: after this long nothing of it is there. */
 const GONE_WITHIN_MS = 5_000;
-const MOST_REQUESTS = 6;
-const MOST_PIECES = 6;
+const MAX_REQUESTS = 6;
+const MAX_PIECES = 6;
 const LARGE_BYTES = 1024 * 1024;
 
 /**
@@ -108,14 +108,14 @@ interface Script {
 
 function scriptOf(dice: Dice, number: number): Script {
   const transport = dice.of<Transport>('plain', 'plain', 'plain', 'encrypted', 'encrypted', 'HTTP/2');
-  const count = 1 + dice.upTo(MOST_REQUESTS - 1);
+  const count = 1 + dice.upTo(MAX_REQUESTS - 1);
   const sent = Array.from({ length: count }, (_, i) => {
     const manner = dice.of('quick', 'quick', 'quick', 'held', dice.of('quick', 'large', 'broken'));
     // Mostly what others may follow, or few connections would get far.
     const kinds = transport === 'HTTP/2' && !dice.oneIn(6) ? STREAM_KINDS : dice.oneIn(2) ? REQUEST_KINDS : FOLLOWED;
     return { kind: dice.of(...kinds), target: `/${manner}/${number}-${i}` };
   });
-  const cuts = Array.from({ length: dice.oneIn(2) ? 0 : dice.upTo(MOST_PIECES - 1) }, () => dice.upTo(1_000) / 1_000);
+  const cuts = Array.from({ length: dice.oneIn(2) ? 0 : dice.upTo(MAX_PIECES - 1) }, () => dice.upTo(1_000) / 1_000);
   const pauses = Array.from({ length: cuts.length + 1 }, () => pauseOf(dice));
   return {
     number,

@@ -35,7 +35,7 @@ const AT_A_TIME = 16;
 /** Sessions between two looks at a client that does nothing wrong. */
 const LOOK_EVERY = 50;
 const GROWTH_MIB = 96;
-const LONGEST_PAUSE_MS = 30;
+const MAX_PAUSE_MS = 30;
 /** A session that the gateway keeps open is cut by the fuzzer after this long. */
 const PATIENCE_MS = 150;
 /** So long after the last session, closed ones included, nothing of any is there. */
@@ -166,7 +166,7 @@ async function play({ gateway, apiKey, ca }: Stage, dice: Dice): Promise<number>
   for (const piece of dice.oneIn(3) ? [bytes] : cut(bytes, dice)) {
     if (socket.destroyed) break;
     socket.write(piece);
-    if (dice.oneIn(4)) await (dice.oneIn(8) ? delay(dice.upTo(LONGEST_PAUSE_MS)) : new Promise(setImmediate));
+    if (dice.oneIn(4)) await (dice.oneIn(8) ? delay(dice.upTo(MAX_PAUSE_MS)) : new Promise(setImmediate));
   }
   if (dice.oneIn(4)) socket.end();
   const impatient = setTimeout(() => socket.destroy(), dice.oneIn(3) ? 0 : PATIENCE_MS);

@@ -30,7 +30,7 @@ interface Caller {
 }
 
 /** A part is over when so many requests were made, whatever its duration. */
-const MOST_REQUESTS = 50_000;
+const MAX_REQUESTS = 50_000;
 /** One who gets no answer at all does not ask again at once. */
 const AFTER_NO_ANSWER_MS = 100;
 /** Requests of one client under way at a time, where nothing else bounds them. */
@@ -55,7 +55,7 @@ export async function runPart(options: PartOptions): Promise<readonly Observed[]
           delayMs: (pace.everyMs * i) / callers.length,
           signal: AbortSignal.any([signal, full.signal]),
           send: async (dueAtMs) => {
-            if (++requests === MOST_REQUESTS) full.abort();
+            if (++requests === MAX_REQUESTS) full.abort();
             const sentAtMs = Date.now();
             const answer = await http.get({ path: kind.path, authorization: authorization(), address });
             const exchange = exchangeOf(kind.name, answer, sentAtMs, dueAtMs);

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { WINDOWS } from '../../admit/windows.ts';
 import { printFault } from '../../config/fault.ts';
-import { type KeysFile, MOST_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
+import { type KeysFile, MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
@@ -105,7 +105,7 @@ export const keysApply: Command = {
  * @throws Failure `bad_settings` with each fault of the file on a line of its own
  */
 async function planned(file: string, { keys, plans }: OpenStore, { options }: Words) {
-  const read = readSettingsFile(file, 'Name a file that says which keys are to exist.', false, MOST_KEYS_FILE_BYTES);
+  const read = readSettingsFile(file, 'Name a file that says which keys are to exist.', false, MAX_KEYS_FILE_BYTES);
   if ('fault' in read) throw new Failure('bad_settings', printFault(read.fault));
   const parsed = parseKeysFile(read.text, file, [...plans.plans.keys()]);
   if ('faults' in parsed) throw new Failure('bad_settings', parsed.faults.map(printFault).join('\n'));
@@ -278,13 +278,13 @@ function report(
 }
 
 /** At most this many names of keys that the file lacks are printed; --json has all of them. */
-const MOST_NAMED = 10;
+const MAX_NAMED = 10;
 
 /** The sentence about keys that the file lacks and that stay without --prune; empty if there are none. */
 function unprunedText({ unpruned }: ApplyPlan): string {
   if (unpruned.length === 0) return '';
-  const more = unpruned.length - MOST_NAMED;
-  const names = `${unpruned.slice(0, MOST_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const more = unpruned.length - MAX_NAMED;
+  const names = `${unpruned.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
   const [are, them] = unpruned.length === 1 ? ['is', 'it'] : ['are', 'them'];
   return `${keysText(unpruned.length)} of this set ${are} not in the file (${names}); --prune revokes ${them}.\n`;
 }

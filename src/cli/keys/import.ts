@@ -11,10 +11,10 @@ import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 
 /** At most this many lines are listed in the JSON report. Its counts include all lines. */
-const MOST_LINES_REPORTED = 1_000;
+const MAX_LINES_REPORTED = 1_000;
 
 /** At most this many keys are named in the record of changes. Its counts include all keys. */
-const MOST_KEYS_RECORDED = 1_000;
+const MAX_KEYS_RECORDED = 1_000;
 
 /** `tollgate keys import`: imports keys that another system made. */
 export const keysImport: Command = {
@@ -34,7 +34,7 @@ export const keysImport: Command = {
     'dry-run': { type: 'boolean', about: 'Says what would become of each line, and writes nothing.' },
     json: {
       type: 'boolean',
-      about: `Prints {"moved","unknown","already","refused","dryRun","lines"}; lines are those with something to tell, at most ${MOST_LINES_REPORTED}.`,
+      about: `Prints {"moved","unknown","already","refused","dryRun","lines"}; lines are those with something to tell, at most ${MAX_LINES_REPORTED}.`,
     },
   },
   async run({ options, positionals }, terminal) {
@@ -106,10 +106,10 @@ class ImportReport {
 
   add({ line, kind, id, why }: LineOutcome, clear: () => void): void {
     this.#counts[kind]++;
-    if ((kind === 'moved' || kind === 'unknown') && this.#keys.length < MOST_KEYS_RECORDED) this.#keys.push(id!);
+    if ((kind === 'moved' || kind === 'unknown') && this.#keys.length < MAX_KEYS_RECORDED) this.#keys.push(id!);
     if (why === null) return;
     if (this.#isJson) {
-      if (this.#lines.length < MOST_LINES_REPORTED) this.#lines.push({ line, kind, id, why });
+      if (this.#lines.length < MAX_LINES_REPORTED) this.#lines.push({ line, kind, id, why });
       return;
     }
     clear();

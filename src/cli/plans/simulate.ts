@@ -25,7 +25,7 @@ import { FileRunStorage, findLogs, readLog, refuseToWrite } from './simulate-fil
 
 const DEFAULT_KEYS = 20;
 /** Browsers become slow on a page with more keys. */
-const MOST_KEYS = 10_000;
+const MAX_KEYS = 10_000;
 
 /** `tollgate plans simulate`: replays recorded requests under other plans (contract section 1). */
 export const plansSimulate: Command = {
@@ -100,8 +100,8 @@ function parsedOptions(options: Words['options']): { logs: readonly string[]; so
   }
   const text = (options.keys ?? String(DEFAULT_KEYS)) as string;
   const most = /^[0-9]{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(most <= MOST_KEYS)) {
-    throw new Failure('bad_usage', `--keys is '${text}'; it must be a whole number from 0 to ${MOST_KEYS}.`);
+  if (!(most <= MAX_KEYS)) {
+    throw new Failure('bad_usage', `--keys is '${text}'; it must be a whole number from 0 to ${MAX_KEYS}.`);
   }
   const fromPlans = (options['from-plans'] ?? null) as string | null;
   return { logs, most, sources: { plans: options.plans, fromPlans, logs } };

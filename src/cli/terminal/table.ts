@@ -23,7 +23,7 @@ type Output = Pick<Terminal, 'isTerminal' | 'columns' | 'style' | 'hasHeader'>;
 /** Between two columns, in cells. */
 const GAP = 2;
 /** A column is not cut below this width, or that of its head; it is left out instead. */
-const LEAST_WIDTH = 16;
+const MIN_WIDTH = 16;
 const CUT = '…';
 /** What the mark in the header takes where columns are left out. */
 const MARK_WIDTH = GAP + CUT.length;
@@ -72,7 +72,7 @@ function alignedText(specs: readonly Column[], heads: readonly string[] | null, 
     (_, i) => rows.some((row) => /[0-9]/.test(row[i] ?? '')) && rows.every((row) => NUMBER.test(row[i] ?? '')),
   );
   const needs = specs.map(({ head, rank, isWhole }, i) => {
-    const least = isWhole || isNumeric[i] ? natural[i]! : Math.max(LEAST_WIDTH, heads === null ? 0 : widthOf(head));
+    const least = isWhole || isNumeric[i] ? natural[i]! : Math.max(MIN_WIDTH, heads === null ? 0 : widthOf(head));
     const isEmpty = rows.every((row) => ['', '-'].includes(row[i] ?? ''));
     return { natural: natural[i]!, least: Math.min(natural[i]!, least), rank: isEmpty ? Infinity : (rank ?? i) };
   });

@@ -7,7 +7,7 @@ export type RetryOutcome = 'answered' | 'failed' | 'abandoned' | 'over_budget';
 const SECOND_MS = 1_000;
 const SECONDS = 10;
 /** Retries for each request that may be retried, over the last seconds. */
-const MOST_PER_REQUEST = 0.2;
+const MAX_PER_REQUEST = 0.2;
 /** Retries that are always allowed over the last seconds, so that an upstream with few requests has retries too. */
 const ALWAYS_ALLOWED = 20;
 /** Of these, what one consumer may have. */
@@ -46,7 +46,7 @@ export class RetryBudget {
    */
   take(nowMs: number, consumer: object): boolean {
     const retries = this.#retries[this.#slotAt(nowMs)]!;
-    const most = Math.max(ALWAYS_ALLOWED, Math.floor(this.#recentRequests * MOST_PER_REQUEST));
+    const most = Math.max(ALWAYS_ALLOWED, Math.floor(this.#recentRequests * MAX_PER_REQUEST));
     const own = this.#retries.reduce((sum, counts) => sum + (counts.get(consumer) ?? 0), 0);
     if (this.#recentRetries >= most || own >= most * SHARE_OF_ONE) return false;
     retries.set(consumer, (retries.get(consumer) ?? 0) + 1);

@@ -7,7 +7,7 @@ import { addressOf, type DialOptions, dial, type UpstreamAddress } from './dial.
 /** Failures in a row until a target is left out. A failed connection attempt counts as this many. */
 const FAILURES = 3;
 const FIRST_EJECTION_MS = 1_000;
-const LONGEST_EJECTION_MS = 30_000;
+const MAX_EJECTION_MS = 30_000;
 /**
  * A connection that has been idle for this long is preferred, because bytes sent soon after its last response would
  * have closed it.
@@ -186,7 +186,7 @@ export class UpstreamTarget implements ConnectionKeeper {
     this.#failures += unreachable ? FAILURES : 1;
     if (this.#failures < FAILURES && this.#maxInFlight === Number.POSITIVE_INFINITY) return;
     if (nowMs < this.#ejectedUntilMs) return;
-    this.#ejectedUntilMs = nowMs + Math.min(LONGEST_EJECTION_MS, FIRST_EJECTION_MS * 2 ** this.#ejections++);
+    this.#ejectedUntilMs = nowMs + Math.min(MAX_EJECTION_MS, FIRST_EJECTION_MS * 2 ** this.#ejections++);
     this.#failures = 0;
     this.#maxInFlight = 1;
     if (this.#ejections === 1) this.#events.onChange(this.#name, false, cause);

@@ -367,7 +367,7 @@ class OverheadBudget {
 const LOOK_EVERY_MS = 100;
 
 /** Of all sessions of one client address; of all addresses together `MAX_TOTAL_BYTES`. */
-const MOST_UNREAD_BYTES_OF_ADDRESS = MAX_TOTAL_BYTES / 4;
+const MAX_UNREAD_BYTES_OF_ADDRESS = MAX_TOTAL_BYTES / 4;
 
 /** A client that reads so little in this long does not read. */
 const STILL_MS = 1_000;
@@ -444,11 +444,11 @@ export class Http2Sessions {
     for (const session of this.#sessions) {
       if (session.unreadBytes > 0 && nowMs - session.stillSinceMs >= STILL_MS) unread.push(session);
     }
-    if (unread.length === 0 || sumOf(unread) <= MOST_UNREAD_BYTES_OF_ADDRESS) return;
+    if (unread.length === 0 || sumOf(unread) <= MAX_UNREAD_BYTES_OF_ADDRESS) return;
     unread.sort((a, b) => a.stillSinceMs - b.stillSinceMs);
     let kept: Http2Session[] = [];
     for (const [address, own] of Map.groupBy(unread, (session) => networkOfClient(session.address))) {
-      kept = kept.concat(address === null ? own : endBeyond(MOST_UNREAD_BYTES_OF_ADDRESS, own));
+      kept = kept.concat(address === null ? own : endBeyond(MAX_UNREAD_BYTES_OF_ADDRESS, own));
     }
     endBeyond(MAX_TOTAL_BYTES, kept);
   }

@@ -13,13 +13,13 @@ const [CR, LF] = [13, 10];
 /**
  * Chunks of a body that are parsed in one turn of the event loop. Each becomes a Buffer and an event, however small.
  */
-const MOST_CHUNKS = 256;
+const MAX_CHUNKS = 256;
 /** Chunks that a body may have beside one for each CHUNK_BYTES, and as many more in each second. */
 const SPARE_CHUNKS = 5_000;
 const SPARE_CHUNKS_PER_SECOND = 1_000;
 const CHUNK_BYTES = 64;
 /** Limit on the empty lines before a request. RFC 9112 section 2.2 asks a server to ignore at least one. */
-const MOST_EMPTY_BYTES = 64;
+const MAX_EMPTY_BYTES = 64;
 
 type Parse = (bytes: Buffer) => void;
 
@@ -229,7 +229,7 @@ export class RequestFeed {
 
   #feed(bytes: Buffer): void {
     this.#rest = bytes;
-    let chunksLeft = MOST_CHUNKS;
+    let chunksLeft = MAX_CHUNKS;
     while (this.#rest.length > 0 && this.#mayFeed && chunksLeft > 0) {
       if (this.#request === null && !this.#passEmptyLines()) return;
       if (this.#chunks !== null) chunksLeft -= this.#feedChunks(chunksLeft);
@@ -280,7 +280,7 @@ export class RequestFeed {
     if (at > 0 && (rest[at] === CR || rest[at] === LF)) at -= 2;
     this.#rest = rest.subarray(at);
     this.#emptyBytes += at;
-    if (this.#emptyBytes <= MOST_EMPTY_BYTES) return true;
+    if (this.#emptyBytes <= MAX_EMPTY_BYTES) return true;
     this.stop();
     this.#socket.destroy();
     return false;

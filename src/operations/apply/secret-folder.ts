@@ -10,7 +10,7 @@ const PENDING = '.pending';
 /** A link is not followed, and a pipe is opened without a writer. Windows has neither. */
 const AS_IT_IS = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 /** Attempts to prepare a secret while concurrent commands do the same. */
-const MOST_ATTEMPTS = 50;
+const MAX_ATTEMPTS = 50;
 
 /**
  * The folder to which `tollgate keys apply` writes the secrets of new keys: a file for each, `SET.ENTRY`, that only its owner may
@@ -99,7 +99,7 @@ export class SecretFolder {
     draft: string,
     { entry, file, secret }: { readonly entry: AppliedEntry; readonly file: string; readonly secret: string },
   ): Promise<string> {
-    for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       try {
         await link(draft, file);
         return secret;

@@ -10,7 +10,7 @@ import type { DecidedColumns } from '../live/shapes.ts';
 
 const PART_ROWS = 2_000;
 /** A part with the longest consumer ids that callers have takes a fraction of this. */
-const LARGEST_PART = 4 * 1024 * 1024;
+const MAX_PART = 4 * 1024 * 1024;
 
 /** Packs requests, the newest first. @param processes each with the oldest request first */
 export async function* packedRecord(processes: readonly DecidedColumns[]): AsyncGenerator<Uint8Array> {
@@ -50,7 +50,7 @@ function partOf(columns: DecidedColumns, from: number, to: number): object {
  */
 export async function unpackedPart(bytes: Uint8Array): Promise<DecidedColumns | null> {
   try {
-    const text = await promisify(gunzip)(bytes, { maxOutputLength: LARGEST_PART });
+    const text = await promisify(gunzip)(bytes, { maxOutputLength: MAX_PART });
     return columnsFrom(JSON.parse(text.toString()));
   } catch {
     return null;

@@ -8,11 +8,11 @@ export const QUESTION_KEPT_MS = 5_000;
 export const ENDS_KEPT_MS = 8 * 3_600_000;
 /** Parts of a record of requests that are not read in this time are removed. */
 export const PART_KEPT_MS = 30_000;
-export const MOST_QUESTIONS = 200;
+export const MAX_QUESTIONS = 200;
 /** Most answers that wait for one gateway. The oldest are dropped. */
-export const MOST_ANSWERS = 100;
+export const MAX_ANSWERS = 100;
 /** Most names whose sessions have ended. Further ones are not carried to other gateways. */
-export const MOST_ENDS = 1_000;
+export const MAX_ENDS = 1_000;
 
 /** What a gateway tells the others in one exchange. */
 export interface FleetMessage {

@@ -24,7 +24,7 @@ import type { FleetNews } from './fleet-store.ts';
  */
 
 /** Longer messages are not looked at. Those of a gateway have at most 100 KiB. */
-const LONGEST_MESSAGE = 1024 * 1024;
+const MAX_MESSAGE = 1024 * 1024;
 
 const text = z.string();
 const time = z.iso.datetime();
@@ -188,7 +188,7 @@ function readable<S extends z.ZodType>(schema: S, values: readonly unknown[]): z
 }
 
 function objectFrom(sent: string): Record<string, unknown> {
-  if (sent.length > LONGEST_MESSAGE) return {};
+  if (sent.length > MAX_MESSAGE) return {};
   try {
     const value: unknown = JSON.parse(sent);
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};

@@ -22,7 +22,7 @@ export const COLUMNS = [
 ] as const;
 export type Column = (typeof COLUMNS)[number];
 
-const LONGEST_LINE = 64 * 1024;
+const MAX_LINE = 64 * 1024;
 
 /**
  * Reads a file of keys: CSV with a header, or NDJSON, one object a line.
@@ -66,7 +66,7 @@ async function* fromNdjson(chunks: AsyncIterable<string>): AsyncGenerator<Import
   let line = 0;
   for await (const text of linesOf(chunks)) {
     line++;
-    if (text === null) yield { line, fault: `is longer than ${LONGEST_LINE} characters.` };
+    if (text === null) yield { line, fault: `is longer than ${MAX_LINE} characters.` };
     else if (text.trim() !== '') yield { line, ...rowFrom(text) };
   }
 }
@@ -106,11 +106,11 @@ async function* linesOf(chunks: AsyncIterable<string>): AsyncGenerator<string | 
     const lines = (rest + chunk).split('\n');
     rest = lines.pop()!;
     for (const line of lines) {
-      yield isTooLong || line.length > LONGEST_LINE ? null : line;
+      yield isTooLong || line.length > MAX_LINE ? null : line;
       isTooLong = false;
     }
     // The line is too long, so from here on only its end matters.
-    if (rest.length > LONGEST_LINE) [rest, isTooLong] = ['', true];
+    if (rest.length > MAX_LINE) [rest, isTooLong] = ['', true];
   }
   if (isTooLong || rest !== '') yield isTooLong ? null : rest;
 }
@@ -126,7 +126,7 @@ export interface CsvRecord {
  * Maximum bytes of a record. It may contain notes of several lines, but not the rest of a file in which a quote is
  * missing.
  */
-const LONGEST_RECORD = 64 * 1024;
+const MAX_RECORD = 64 * 1024;
 
 /** A fault of a file, with its line, from 1. Everything before that line has been read. */
 export class UnreadableCsv extends Error {
@@ -202,7 +202,7 @@ class UnreadText {
   takeRecord(end: number): number {
     const line = this.#line;
     const length = end - this.#offset;
-    if (length > LONGEST_RECORD) throw this.#tooLong();
+    if (length > MAX_RECORD) throw this.#tooLong();
     this.#take(length);
     this.#skipEmptyLines();
     return line;
@@ -210,7 +210,7 @@ class UnreadText {
 
   /** @throws UnreadableCsv if an unfinished record is already too long */
   checkLength(): void {
-    if (this.#text.length > LONGEST_RECORD) throw this.#tooLong();
+    if (this.#text.length > MAX_RECORD) throw this.#tooLong();
   }
 
   unreadable(error: unknown): unknown {
@@ -222,7 +222,7 @@ class UnreadText {
 
   #tooLong(): UnreadableCsv {
     const hint = this.#text.includes('"') ? ', perhaps because a quote is not closed' : '';
-    return new UnreadableCsv(this.#line, `the record is longer than ${LONGEST_RECORD} bytes${hint}.`);
+    return new UnreadableCsv(this.#line, `the record is longer than ${MAX_RECORD} bytes${hint}.`);
   }
 
   #skipEmptyLines(): void {

@@ -27,7 +27,7 @@ export interface NearSources extends Pick<RefusedSources, 'keys' | 'plans' | 'no
 
 const READ_AT_ONCE = 50;
 /** Candidates that are looked up at most, however few of them are still near. */
-const MOST_LOOKED_AT = 400;
+const MAX_LOOKED_AT = 400;
 
 /**
  * Asks the store which candidates are still near a limit. Those that are refused are not: GET /admin/now lists them.
@@ -43,7 +43,7 @@ export async function nearLimits(
   const refused = new Map((await sources.history.refusedNow()).map((entry) => [entry.consumerId, entry]));
   // Most of those with a refusal are refused still, and many of them must not crowd out the others.
   const byRefusal = candidates.toSorted((a, b) => Number(refused.has(a.id)) - Number(refused.has(b.id)));
-  const asked = byRefusal.slice(0, MOST_LOOKED_AT);
+  const asked = byRefusal.slice(0, MAX_LOOKED_AT);
   const found: NearReport[] = [];
   for (let from = 0; from < asked.length && found.length < most; from += READ_AT_ONCE) {
     const some = asked.slice(from, from + READ_AT_ONCE);

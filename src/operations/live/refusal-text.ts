@@ -22,11 +22,11 @@ export function textsOf(refusal: RefusalFacts, nowMs: number): Texts {
   if (code === 'rate_limit_exceeded') return ofLimit(refusal, isPast);
   if (code === 'api_key_banned') return ofBan(refusal, isPast);
   const { explanation: sentence, advice } = code === null ? UNKNOWN : ERRORS[code];
-  const cause = refusal.cause === null ? '' : ` The gateway noted: ${refusal.cause.slice(0, LONGEST_CAUSE)}`;
+  const cause = refusal.cause === null ? '' : ` The gateway noted: ${refusal.cause.slice(0, MAX_CAUSE)}`;
   return { sentence: cause === '' ? sentence : `${sentence}${cause.replace(/\.?$/, '.')}`, advice };
 }
 
-const LONGEST_CAUSE = 200;
+const MAX_CAUSE = 200;
 
 function ofLimit(refusal: RefusalFacts, isPast: boolean): Texts {
   const { window, limits, cost, costExceedsLimit, strike, plan } = refusal;

@@ -56,7 +56,7 @@ export interface Results {
       readonly text: string;
       readonly plans: ReadonlySet<string>;
       readonly removed: readonly string[];
-      /** The differences from the plans in force, in words; the first `MOST_SHOWN`. */
+      /** The differences from the plans in force, in words; the first `MAX_SHOWN`. */
       readonly changes: readonly string[];
     } | null;
   };
@@ -109,9 +109,9 @@ export type ToThread =
 type Kept = Exclude<Awaited<ReturnType<RecentRecord['read']>>, null>;
 
 /** Faults, and warnings, in one response. A page shows no more, and a draft may have a hundred thousand. */
-const MOST_SHOWN = 1_000;
+const MAX_SHOWN = 1_000;
 /** Size limit of the lines of a log, in bytes. */
-export const MOST_LOG_BYTES = 16 * 1024 * 1024;
+export const MAX_LOG_BYTES = 16 * 1024 * 1024;
 
 class DraftThread {
   readonly #port: MessagePort;
@@ -144,7 +144,7 @@ class DraftThread {
       if ('faults' in draft) return { ...shown(draft), sound: null };
       const { plans, removed } = draft.value;
       const differences = changesBetween(this.#withPlans(task.inForce), draft.value, null);
-      const changes = differences.slice(0, MOST_SHOWN).map(changeText);
+      const changes = differences.slice(0, MAX_SHOWN).map(changeText);
       return { ...shown(draft), sound: { text, plans: new Set(plans.keys()), removed, changes } };
     }
     if (task.kind === 'simulate') return this.#simulate(task, body.members, draft);
@@ -176,8 +176,8 @@ class DraftThread {
     }
     if (record !== undefined && record !== 'recent') return invalid('record', record, 'must be "recent"');
     if (log !== undefined && typeof log !== 'string') return invalid('log', log, 'must be text');
-    if (log !== undefined && Buffer.byteLength(log) > MOST_LOG_BYTES) {
-      const message = `log is larger than ${MOST_LOG_BYTES} bytes. Give fewer lines, or use \`tollgate plans simulate\`.`;
+    if (log !== undefined && Buffer.byteLength(log) > MAX_LOG_BYTES) {
+      const message = `log is larger than ${MAX_LOG_BYTES} bytes. Give fewer lines, or use \`tollgate plans simulate\`.`;
       return { code: 'payload_too_large', message };
     }
     if ('faults' in draft) return { ...shown(draft), span: null, report: null };
@@ -260,10 +260,10 @@ function shown(draft: Draft, more: readonly Fault[] = []): Checked {
   const faults = 'faults' in draft ? draft.faults : [];
   const warnings = inOrder([...draft.warnings, ...more]);
   return {
-    faults: faults.slice(0, MOST_SHOWN).map(withoutFile),
-    moreFaults: Math.max(0, faults.length - MOST_SHOWN),
-    warnings: warnings.slice(0, MOST_SHOWN).map(withoutFile),
-    moreWarnings: Math.max(0, warnings.length - MOST_SHOWN),
+    faults: faults.slice(0, MAX_SHOWN).map(withoutFile),
+    moreFaults: Math.max(0, faults.length - MAX_SHOWN),
+    warnings: warnings.slice(0, MAX_SHOWN).map(withoutFile),
+    moreWarnings: Math.max(0, warnings.length - MAX_SHOWN),
   };
 }
 

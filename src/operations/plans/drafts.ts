@@ -50,7 +50,7 @@ export interface RefusedTask {
 export type Outcome<T> = { readonly result: T } | { readonly refusal: RefusedTask };
 
 /** Checks, and simulations, that wait for the one under way. Each holds its body. */
-const MOST_WAITING = { checks: 8, simulations: 1 };
+const MAX_WAITING = { checks: 8, simulations: 1 };
 /** Keys that are read in one turn of the event loop, so that requests are served in between. */
 const PAGE = 100;
 /** How long keys are counted. A million take about this long. */
@@ -65,8 +65,8 @@ const COUNT_MS = 10_000;
 export class PlanDrafts {
   readonly #options: PlanDraftsOptions;
   readonly #bounds: Bounds;
-  readonly #checks = new Queue(MOST_WAITING.checks);
-  readonly #simulations = new Queue(MOST_WAITING.simulations);
+  readonly #checks = new Queue(MAX_WAITING.checks);
+  readonly #simulations = new Queue(MAX_WAITING.simulations);
 
   constructor(options: PlanDraftsOptions) {
     this.#options = options;
@@ -218,17 +218,17 @@ async function hand(task: Task, worker: Worker): Promise<void> {
 
 /** Runs work one piece after the other, and refuses it if too much waits. */
 class Queue {
-  readonly #mostWaiting: number;
+  readonly #maxWaiting: number;
   #waiting = 0;
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(mostWaiting: number) {
-    this.#mostWaiting = mostWaiting;
+  constructor(maxWaiting: number) {
+    this.#maxWaiting = maxWaiting;
   }
 
   async run<T>(work: () => Promise<Outcome<T>>): Promise<Outcome<T>> {
     // The piece that runs is counted, too.
-    if (this.#waiting > this.#mostWaiting) {
+    if (this.#waiting > this.#maxWaiting) {
       return { refusal: { code: 'busy', message: 'Too many drafts wait for this gateway already. Retry shortly.' } };
     }
     this.#waiting++;

@@ -13,7 +13,7 @@ export type Replacement =
 /** A draft beside the file that is older belongs to a process that ended while it wrote. */
 const STALE_AFTER_MS = 60_000;
 /** A writer waits for another one for two seconds. */
-const MOST_ATTEMPTS = 100;
+const MAX_ATTEMPTS = 100;
 const ATTEMPT_EVERY_MS = 20;
 
 /** The file of plans of a running gateway: read and replaced as a whole. */
@@ -117,7 +117,7 @@ export class PlansFile {
       }
       const found = await stat(draft).catch(() => null);
       if (found !== null && this.#nowMs() - found.mtimeMs > STALE_AFTER_MS) await rm(draft, { force: true });
-      else if (attempt === MOST_ATTEMPTS) throw this.#busy();
+      else if (attempt === MAX_ATTEMPTS) throw this.#busy();
       else await delay(ATTEMPT_EVERY_MS);
     }
   }

@@ -5,9 +5,9 @@ import { type Replay, replay } from '../../simulate/replay.ts';
 import { keyReport, mostChanged, type Report, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
 
 /** The keys of a report that are listed: those with the most changes. */
-const MOST_KEYS = 1_000;
+const MAX_KEYS = 1_000;
 /** The plans that a log may name. More names than a gateway has plans come from no gateway, and each is a row of the report. */
-const MOST_PLANS = 2_000;
+const MAX_PLANS = 2_000;
 /** Rows in one sorted run: 2 MiB. */
 const RUN_ROWS = 65_536;
 
@@ -29,8 +29,8 @@ export class RecordedRequests {
   whole(): Recording | { readonly fault: string } {
     this.#recording.close();
     if (this.#recording.census.lines === 0) return { fault: this.#isLog ? NO_LINES : NO_REQUESTS };
-    if (new Set(this.#recording.shapes.map(({ plan }) => plan)).size > MOST_PLANS) {
-      return { fault: `The log names more than ${MOST_PLANS} plans: no gateway has written it.` };
+    if (new Set(this.#recording.shapes.map(({ plan }) => plan)).size > MAX_PLANS) {
+      return { fault: `The log names more than ${MAX_PLANS} plans: no gateway has written it.` };
     }
     return this.#recording;
   }
@@ -69,7 +69,7 @@ export function simulate(
   if ('fault' in recording) return recording;
   const replayed = replay(recording, { plans: after, before });
   const report = reportOf(replayed, after, sources);
-  const keys = mostChanged(replayed, MOST_KEYS).map(keyReport);
+  const keys = mostChanged(replayed, MAX_KEYS).map(keyReport);
   let touched = 0;
   for (const _ of touchedKeys(replayed)) touched++;
   const { stepMs, buckets } = replayed.timeline;

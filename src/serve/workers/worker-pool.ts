@@ -226,7 +226,7 @@ function isTraced({ pid }: WorkerProcess): boolean {
 const NONE_STARTED = 'No worker could be started: each of them ended before it served. What they said stands above.';
 
 const FIRST_MS = 100;
-const LONGEST_MS = 30_000;
+const MAX_MS = 30_000;
 /** A worker that has served so long had started properly, so the pauses begin anew. */
 const LIVED_MS = 10_000;
 
@@ -244,7 +244,7 @@ export class RestartPauses {
   after(servedMs: number): number {
     if (servedMs >= LIVED_MS) this.#nextMs = FIRST_MS;
     const pauseMs = this.#nextMs;
-    this.#nextMs = Math.min(pauseMs * 2, LONGEST_MS);
+    this.#nextMs = Math.min(pauseMs * 2, MAX_MS);
     return pauseMs;
   }
 }

@@ -6,7 +6,7 @@ import {
   type KeptRecord,
   type KeptRefusals,
   type LoadStep,
-  MOST_REFUSALS,
+  MAX_REFUSALS,
   type PutOptions,
   type Refusal,
 } from '../../operations/audit-store.ts';
@@ -14,7 +14,7 @@ import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering } from './database.ts';
 
 /** Most records that one addition removes after `keep` was lowered. The next additions remove the rest. */
-const MOST_REMOVED = 1_000;
+const MAX_REMOVED = 1_000;
 
 interface WaitingWrite {
   readonly work: () => number;
@@ -162,7 +162,7 @@ export class EmbeddedAudit implements AuditStore {
     if (spare <= 0) return;
     const removed = db
       .prepare('DELETE FROM audit WHERE number IN (SELECT number FROM audit ORDER BY number LIMIT ?)')
-      .run(Math.min(spare, MOST_REMOVED)).changes;
+      .run(Math.min(spare, MAX_REMOVED)).changes;
     this.#addToCount(-Number(removed));
   }
 
@@ -174,7 +174,7 @@ export class EmbeddedAudit implements AuditStore {
        ON CONFLICT DO UPDATE SET last_ms = excluded.last_ms, count = count + 1, text = excluded.text`,
     ).run(actor, action, Math.floor(nowMs / 60_000), id, nowMs, nowMs, text);
     const { entries } = db.prepare('SELECT count(*) AS entries FROM audit_refused').get() as { entries: number };
-    if (entries > MOST_REFUSALS) {
+    if (entries > MAX_REFUSALS) {
       db.exec(`DELETE FROM audit_refused WHERE rowid = (
         SELECT rowid FROM audit_refused
         WHERE actor = (SELECT actor FROM audit_refused GROUP BY actor ORDER BY count(*) DESC, min(minute) LIMIT 1)

@@ -3,9 +3,9 @@ import {
   type FleetMessage,
   type FleetNews,
   type FleetStore,
-  MOST_ANSWERS,
-  MOST_ENDS,
-  MOST_QUESTIONS,
+  MAX_ANSWERS,
+  MAX_ENDS,
+  MAX_QUESTIONS,
   PART_KEPT_MS,
   QUESTION_KEPT_MS,
   SHOWN_FOR_MS,
@@ -29,15 +29,15 @@ export class EmbeddedFleet implements FleetStore {
     const nowMs = this.#wallMs();
     if (report !== null) this.#reports.set(id, { atMs: nowMs, text: report });
     for (const [question, text] of questions) {
-      const hasRoom = this.#questions.has(question) || this.#questions.size < MOST_QUESTIONS;
+      const hasRoom = this.#questions.has(question) || this.#questions.size < MAX_QUESTIONS;
       if (hasRoom) this.#questions.set(question, { atMs: nowMs, text });
     }
     for (const { to, text } of answers)
-      this.#answers.set(to, [...(this.#answers.get(to) ?? []), text].slice(-MOST_ANSWERS));
+      this.#answers.set(to, [...(this.#answers.get(to) ?? []), text].slice(-MAX_ANSWERS));
     for (const [name, agoMs] of ends) {
       const known = this.#ends.get(name);
       const endedMs = nowMs - Math.max(agoMs, 0);
-      if (known !== undefined || this.#ends.size < MOST_ENDS) this.#ends.set(name, Math.max(known ?? 0, endedMs));
+      if (known !== undefined || this.#ends.size < MAX_ENDS) this.#ends.set(name, Math.max(known ?? 0, endedMs));
     }
     for (const [gateway, { atMs }] of this.#reports) if (nowMs - atMs > SHOWN_FOR_MS) this.#reports.delete(gateway);
     for (const [question, { atMs }] of this.#questions) {

@@ -6,7 +6,7 @@ import {
   type KeptRecord,
   type KeptRefusals,
   type LoadStep,
-  MOST_REFUSALS,
+  MAX_REFUSALS,
   type PutOptions,
   type Refusal,
 } from '../../operations/audit-store.ts';
@@ -17,11 +17,11 @@ import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 
 /** Most numbers that one write goes through to remove records, after `keep` was lowered for example. The next ones go further. */
-const MOST_REMOVED = 1_000;
+const MAX_REMOVED = 1_000;
 /** How many of the latest records are searched for one whose number is not known or has changed. */
-const MOST_SEARCHED = 100;
+const MAX_SEARCHED = 100;
 /** Most numbers that one read asks for where records were removed between others. */
-const LONGEST_READ = 5_000;
+const MAX_READ = 5_000;
 
 /** Begins both scripts: reads the bounds of the hash of all records (KEYS[1]), and finds a record by its number and its id. */
 const FIND_LUA = `
@@ -34,7 +34,7 @@ local function isAt(number)
   return { number = number, value = value, at = at, revision = tonumber(revision) }
 end
 local found = isAt(tonumber(ARGV[1]))
-for number = last, math.max(first, last - ${MOST_SEARCHED - 1}), -1 do
+for number = last, math.max(first, last - ${MAX_SEARCHED - 1}), -1 do
   if found then break end
   found = isAt(number)
 end`;
@@ -64,7 +64,7 @@ if keep > 0 then
   -- Records that were removed leave numbers without one, so records are counted and not numbers.
   local spare = redis.call('HLEN', KEYS[1]) - 2 - redis.call('HEXISTS', KEYS[1], 'at') - keep
   local before = first
-  while spare > 0 and first <= last and first - before < ${MOST_REMOVED} do
+  while spare > 0 and first <= last and first - before < ${MAX_REMOVED} do
     spare = spare - redis.call('HDEL', KEYS[1], first)
     first = first + 1
   end
@@ -77,7 +77,7 @@ const REMOVE_LUA = `${FIND_LUA}
 if not found then return 0 end
 redis.call('HDEL', KEYS[1], found.number)
 local before = last
-while last >= first and before - last < ${MOST_REMOVED} and redis.call('HEXISTS', KEYS[1], last) == 0 do last = last - 1 end
+while last >= first and before - last < ${MAX_REMOVED} and redis.call('HEXISTS', KEYS[1], last) == 0 do last = last - 1 end
 if last < before then redis.call('HSET', KEYS[1], 'last', last) end
 return 1`;
 
@@ -209,7 +209,7 @@ export class RedisAudit implements AuditStore {
         if (id !== undefined) found.push({ number: numbers[i]!, id, atMs: Number(atMs), text: text! });
       }
       next -= length;
-      most = found.length === foundBefore ? Math.min(2 * most, LONGEST_READ) : limit - found.length;
+      most = found.length === foundBefore ? Math.min(2 * most, MAX_READ) : limit - found.length;
     }
     return found.slice(0, limit);
   }
@@ -220,7 +220,7 @@ export class RedisAudit implements AuditStore {
 
   async refuse({ actor, action, id, text }: Refusal): Promise<void> {
     const name = keyspace.auditRefusals;
-    await this.#run(() => this.#redis.tollgateAuditRefuse(name, actor, action, id, text, MOST_REFUSALS), name);
+    await this.#run(() => this.#redis.tollgateAuditRefuse(name, actor, action, id, text, MAX_REFUSALS), name);
   }
 
   async exchangeLoad(file: string, { from, to, since }: LoadStep) {
@@ -236,7 +236,7 @@ export class RedisAudit implements AuditStore {
     let cursor = '0';
     do {
       const from = cursor;
-      const [next, values] = await this.#run(() => this.#redis.hscan(name, from, 'COUNT', MOST_REFUSALS), name);
+      const [next, values] = await this.#run(() => this.#redis.hscan(name, from, 'COUNT', MAX_REFUSALS), name);
       cursor = next;
       for (let i = 0; i < values.length; i += 2) {
         const [, id, firstMs, lastMs, count, text] = /^(\S+) (\d+) (\d+) (\d+) (.*)$/s.exec(values[i + 1]!) ?? [];

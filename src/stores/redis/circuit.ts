@@ -31,7 +31,7 @@ export interface CircuitChange {
 const FIRST_ROOM = 4;
 const FULL_ROOM = 64;
 /** If the store goes away again at once, the pause between probes doubles, up to this multiple of `probeEveryMs`. */
-const MOST_PATIENCE = 5;
+const MAX_PATIENCE = 5;
 
 /**
  * A circuit breaker: keeps requests from waiting for a store that is away (contract section 6). Each call has a deadline,
@@ -177,7 +177,7 @@ export class Circuit {
   #probeLater(): void {
     // A late answer may have ended the outage for which a probe is scheduled. That probe serves the next outage too.
     if (this.#closed || this.#probing !== null) return;
-    const afterMs = this.#options.probeEveryMs * Math.min(2 ** this.#relapses, MOST_PATIENCE);
+    const afterMs = this.#options.probeEveryMs * Math.min(2 ** this.#relapses, MAX_PATIENCE);
     this.#probing = setTimeout(() => void this.#probe(), afterMs);
     this.#probing.unref();
   }

@@ -18,7 +18,7 @@ export const HISTORY_LUA = script('./history.lua');
 export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./decide.lua');
 
 /** How often a call is made with the periods that the store's clock asks for. */
-const MOST_ATTEMPTS = 3;
+const MAX_ATTEMPTS = 3;
 
 interface DecisionCallsOptions {
   readonly redis: RedisClient;
@@ -299,7 +299,7 @@ class Attempts {
   readonly #requests: readonly DecisionRequest[];
   readonly #rules: RuleTexts;
   readonly #wallMs: (() => number) | undefined;
-  #left = MOST_ATTEMPTS;
+  #left = MAX_ATTEMPTS;
   isAwaited = true;
 
   constructor(requests: readonly DecisionRequest[], rules: RuleTexts, wallMs: (() => number) | undefined) {

@@ -46,18 +46,18 @@ export interface LostChanges {
 }
 
 /** Most writes of a kind that are kept; beyond that the oldest of the kind is given up. */
-const MOST_KEPT: Readonly<Record<WriteKind, number>> = { record: 1_000, change: 1_000, revocation: 5_000 };
+const MAX_KEPT: Readonly<Record<WriteKind, number>> = { record: 1_000, change: 1_000, revocation: 5_000 };
 /** Below the hour for which the store knows the id of a change (`REMEMBERED_MS`): later, it could be made over a newer one. */
 const KEPT_UNSEEN_MS = 3_000_000;
 /** A write that waits for a replica is repeated this often, so that the store does not forget the ids of changes. */
 const REFRESH_MS = 600_000;
 /** For so long, and so many, acknowledged revocations are made again if the store has lost them. */
 const REMEMBERED_MS = 600_000;
-const MOST_REMEMBERED = 1_000;
+const MAX_REMEMBERED = 1_000;
 const ROUND_PAUSE_MS = 250;
 /** While every write waits for a replica that is away, and after many rounds without a new write. */
 const LONG_PAUSE_MS = 2_000;
-const MOST_SHORT = 80;
+const MAX_SHORT = 80;
 /** How often the number of changes is compared with the acknowledged one. */
 const COMPARE_EVERY_MS = 1_000;
 /** Longest wait for the replicas of one server in a round. The next round may find another primary. */
@@ -177,7 +177,7 @@ export class DurableWrites {
     }
     const alike = this.#keptOf[write.kind];
     const [oldest] = alike;
-    if (oldest !== undefined && alike.size >= MOST_KEPT[write.kind]) this.#end(oldest, 'given_up');
+    if (oldest !== undefined && alike.size >= MAX_KEPT[write.kind]) this.#end(oldest, 'given_up');
     alike.add(kept);
     this.#kept.add(kept);
     this.#hasNew = true;
@@ -203,7 +203,7 @@ export class DurableWrites {
       this.#giveUpUnseen();
       // Revocations are kept through an outage of any length.
       fruitless = this.#hasNew ? 0 : fruitless + 1;
-      if (this.#kept.size > 0 && !this.#hasNew) await this.#pause(fruitless > MOST_SHORT ? LONG_PAUSE_MS : pauseMs);
+      if (this.#kept.size > 0 && !this.#hasNew) await this.#pause(fruitless > MAX_SHORT ? LONG_PAUSE_MS : pauseMs);
     }
     this.#isRunning = false;
   }
@@ -348,7 +348,7 @@ export class DurableWrites {
     const nowMs = performance.now();
     this.#remembered.push({ write, atMs: nowMs });
     const first = this.#remembered.findIndex(({ atMs }) => nowMs - atMs < REMEMBERED_MS);
-    this.#remembered.splice(0, Math.max(first, this.#remembered.length - MOST_REMEMBERED));
+    this.#remembered.splice(0, Math.max(first, this.#remembered.length - MAX_REMEMBERED));
   }
 
   /** Waits until the next round is due, another write arrives or the connection is new. */

@@ -5,9 +5,9 @@ import {
   type FleetMessage,
   type FleetNews,
   type FleetStore,
-  MOST_ANSWERS,
-  MOST_ENDS,
-  MOST_QUESTIONS,
+  MAX_ANSWERS,
+  MAX_ENDS,
+  MAX_QUESTIONS,
   PART_KEPT_MS,
   QUESTION_KEPT_MS,
   REPORT_KEPT_MS,
@@ -37,15 +37,7 @@ export class RedisFleet implements FleetStore {
   async exchange({ id, report, readsReports, questions, answers, ends }: FleetMessage): Promise<FleetNews> {
     const { seen, reports, questions: open, ends: ended, answers: answersTo } = keyspace.fleet;
     const names = [seen, reports, open, ended, answersTo(id), ...answers.map(({ to }) => answersTo(to))];
-    const bounds = [
-      SHOWN_FOR_MS,
-      REPORT_KEPT_MS,
-      QUESTION_KEPT_MS,
-      MOST_QUESTIONS,
-      MOST_ANSWERS,
-      ENDS_KEPT_MS,
-      MOST_ENDS,
-    ];
+    const bounds = [SHOWN_FOR_MS, REPORT_KEPT_MS, QUESTION_KEPT_MS, MAX_QUESTIONS, MAX_ANSWERS, ENDS_KEPT_MS, MAX_ENDS];
     const more = [...[...questions].flat(), ends.size, ...[...ends].flat(), ...answers.map(({ text }) => text)];
     const args = [id, report ?? '', readsReports ? 1 : 0, ...bounds, questions.size, ...more];
     const [nowMs, told, asked, answered, over] = await this.#run(() =>

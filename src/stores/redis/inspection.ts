@@ -12,7 +12,7 @@ export interface Findings {
 }
 
 /** Earlier versions refuse scripts that call TIME before they write. */
-const LEAST_VERSION = 5;
+const MIN_VERSION = 5;
 
 /**
  * Checks whether the server, or every connected node of a cluster, is suitable for Tollgate. If an ACL forbids INFO, that
@@ -119,8 +119,8 @@ function faultOf(where: string, facts: Facts, redis: RedisClient): string | null
     return `${where} is a Sentinel and no Redis. Write redis+sentinel://${where}/NAME in REDIS_URL, with its name for the primary.`;
   if (mode === 'cluster' && !(redis instanceof ClusterClient))
     return `Redis at ${where} is a node of a cluster. Write redis+cluster:// instead of redis:// in REDIS_URL.`;
-  if (/^\d/.test(version) && Number.parseInt(version, 10) < LEAST_VERSION)
-    return `Redis at ${where} is version ${version}, and Tollgate needs ${LEAST_VERSION}.0 or later. Upgrade it.`;
+  if (/^\d/.test(version) && Number.parseInt(version, 10) < MIN_VERSION)
+    return `Redis at ${where} is version ${version}, and Tollgate needs ${MIN_VERSION}.0 or later. Upgrade it.`;
   return null;
 }
 

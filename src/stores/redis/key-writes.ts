@@ -6,13 +6,13 @@ import type { ReplicaLink } from './replication.ts';
 
 /** How long the ids of changes are kept. DurableWrites repeats a write before that, or gives it up. */
 const REMEMBERED_MS = 3_600_000;
-const MOST_REMEMBERED = 100;
+const MAX_REMEMBERED = 100;
 
 /** Defines `note`, which adds the id of a change to the list KEYS[2], in the script that makes the change. */
 const NOTE_LUA = `
 local function note(id)
   redis.call('LPUSH', KEYS[2], id)
-  redis.call('LTRIM', KEYS[2], 0, ${MOST_REMEMBERED - 1})
+  redis.call('LTRIM', KEYS[2], 0, ${MAX_REMEMBERED - 1})
   redis.call('PEXPIRE', KEYS[2], ${REMEMBERED_MS})
 end`;
 
@@ -22,7 +22,7 @@ local function noted(id)
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)
   redis.call('PEXPIRE', KEYS[2], ${REMEMBERED_MS})
   for _, one in ipairs(ids) do if one == id then return true end end
-  return #ids >= ${MOST_REMEMBERED}
+  return #ids >= ${MAX_REMEMBERED}
 end`;
 
 /** Replaces a record if it has not changed since it was read. KEYS: record, changes. ARGV: before, after, change id. */

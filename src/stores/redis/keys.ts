@@ -58,10 +58,10 @@ export interface RedisKeysOptions {
 const NOT_WAITED_FOR: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
 
 /** Records in one MGET of a search: Redis executes nothing else meanwhile. */
-const MOST_RECORDS_AT_ONCE = 250;
+const MAX_RECORDS_AT_ONCE = 250;
 
 /** Attempts of an update that loses races against other writers. More would fail only against an endless writer. */
-const MOST_ATTEMPTS = 50;
+const MAX_ATTEMPTS = 50;
 
 /**
  * API keys in Redis. The record of a key is authoritative: a pointer from a digest to the key counts only while the record
@@ -189,7 +189,7 @@ export class RedisKeys implements KeyStore {
    *   was changed
    */
   async #change(id: string, change: (key: StoredKey) => StoredKey | null) {
-    for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await this.#record(id);
       const key = read(before);
       if (key === null || typeof before !== 'string') return null;
@@ -267,7 +267,7 @@ export class RedisKeys implements KeyStore {
   async #point(digest: string, id: string): Promise<boolean> {
     const name = keyspace.digest(digest);
     return this.#circuit.run(async () => {
-      for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         if ((await this.#redis.set(name, id, 'NX')) !== null) return true;
         const owner = await this.#values.get(name);
         // Null: another writer removed it between the two commands.
@@ -306,8 +306,8 @@ export class RedisKeys implements KeyStore {
     const redis = this.#redis;
     if (redis instanceof ClusterClient) return Promise.all(ids.map((id) => this.#record(id)));
     const groups: string[][] = [];
-    for (let i = 0; i < ids.length; i += MOST_RECORDS_AT_ONCE) {
-      groups.push(ids.slice(i, i + MOST_RECORDS_AT_ONCE).map(keyspace.apiKey));
+    for (let i = 0; i < ids.length; i += MAX_RECORDS_AT_ONCE) {
+      groups.push(ids.slice(i, i + MAX_RECORDS_AT_ONCE).map(keyspace.apiKey));
     }
     const texts = await this.#circuit.run(() => Promise.all(groups.map((names) => redis.mget(names))));
     return texts.flat();

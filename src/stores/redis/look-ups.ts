@@ -45,7 +45,7 @@ class LookUpsApart implements LookUps {
 }
 
 /** Most names in one call: Redis executes nothing else meanwhile. */
-const MOST_AT_ONCE = 256;
+const MAX_AT_ONCE = 256;
 
 interface Waiting {
   readonly pointer: string;
@@ -85,7 +85,7 @@ class LookUpsTogether implements LookUps {
   readonly #send = (): void => {
     const waiting = this.#waiting;
     this.#waiting = [];
-    for (let i = 0; i < waiting.length; i += MOST_AT_ONCE) this.#ask(waiting.slice(i, i + MOST_AT_ONCE));
+    for (let i = 0; i < waiting.length; i += MAX_AT_ONCE) this.#ask(waiting.slice(i, i + MAX_AT_ONCE));
   };
 
   #ask(batch: readonly Waiting[]): void {

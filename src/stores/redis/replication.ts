@@ -38,7 +38,7 @@ export interface Standing {
   readonly hasAppendOnlyFile: boolean;
 }
 
-const LEAST_WAIT_MS = 50;
+const MIN_WAIT_MS = 50;
 /** A replica that confirms nothing for this long is reported. Redis ends its connection after `repl-timeout`, 60 s. */
 const SILENT_S = 10;
 
@@ -328,7 +328,7 @@ export class ReplicationRound {
 
   /** At least a moment, even if the Sentinels were slow. */
   #leftMs(): number {
-    return Math.max(Math.ceil(this.#untilMs - performance.now()), LEAST_WAIT_MS);
+    return Math.max(Math.ceil(this.#untilMs - performance.now()), MIN_WAIT_MS);
   }
 }
 

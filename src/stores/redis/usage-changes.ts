@@ -26,7 +26,7 @@ export interface UsageChangesLua {
 }
 
 /** How often a call is repeated with the periods that the store's clock asks for. */
-const MOST_ATTEMPTS = 3;
+const MAX_ATTEMPTS = 3;
 
 export interface UsageChangesOptions {
   readonly redis: RedisClient;
@@ -63,7 +63,7 @@ export class UsageChanges {
     const { window, limit, slices = 0, calendar } = of;
     const lua = this.#lua.topUp;
     let nowMs = Math.floor(performance.timeOrigin + performance.now());
-    for (let attempt = 1; attempt <= MOST_ATTEMPTS; attempt++) {
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
       const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
       const args = [indexOf(window), limit, slices, amount, UNBOUNDED, ...instants];
       const change = { consumerId, id, lua, words: `top-up ${window} ${amount}`, args };

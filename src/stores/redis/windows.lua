@@ -20,7 +20,7 @@ local ENDS = { 'S', 'M', 'H', 'D', 'K', 'N' }
 local LENGTHS = { 1000, 60000, 3600000, 86400000, 604800000 }
 local MOST = 9007199254740992
 -- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
-local MOST_SLICES = 30
+local MAX_SLICES = 30
 local floor, max, min = math.floor, math.max, math.min
 
 -- What only sliding windows need. Redis runs the whole script at each call, and makes these functions only if it meets such a
@@ -59,11 +59,11 @@ local function makeSliding()
     local head, second = string.byte(text, 1, 2)
     if second == nil or head <= 128 or starts == nil or not LENGTHS[window.index] then return false end
     -- Another program may have written any number of bytes, and `unpack` fails for many.
-    if #text > 2 + 8 * (MOST_SLICES + 1) then return false end
+    if #text > 2 + 8 * (MAX_SLICES + 1) then return false end
     local width = floor(second / 32) + 1
     local n = (#text - 2) / width
     local slices = { per = head - 128, first = second % 32, starts = starts }
-    if slices.per > MOST_SLICES or slices.first >= slices.per then return false end
+    if slices.per > MAX_SLICES or slices.first >= slices.per then return false end
     if n < 1 or n > slices.per + 1 or n ~= floor(n) then return false end
     slices.counts = { struct.unpack('>' .. string.rep('I' .. width, n), text, 3) }
     slices.counts[n + 1] = nil

@@ -8,7 +8,7 @@ import { feedingTo, Wire } from './wire.ts';
 
 // Requests with a body begin on the fast path where all of it has come with the head, and with node:http everywhere else.
 
-const MOST_BYTES = 16 * 1024;
+const MAX_BYTES = 16 * 1024;
 const ALL_BYTES = String.fromCharCode(...Array(256).keys());
 
 interface Read {
@@ -84,7 +84,7 @@ describe('is read at once, body and all:', () => {
     ['a body that begins like the end of a head', post('\r\n\r\n'), '\r\n\r\n'],
     ['a body of one byte', post('\0'), '\0'],
     ['a name in another case, and no space behind its colon', post('{}', 'cOnTeNt-LeNgTh:2'), '{}'],
-    ['as much as is ever read at once', post(filled(MOST_BYTES)), filled(MOST_BYTES)],
+    ['as much as is ever read at once', post(filled(MAX_BYTES)), filled(MAX_BYTES)],
   ])('%s', async (_, bytes, body) => {
     const { wire, reads, send, isHandedOver } = open();
     send(bytes);
@@ -130,7 +130,7 @@ describe('is for Node’s parser:', () => {
     ['a bare line end in the head', post('12345').replace('\r\nHost', '\nHost')],
     ['a byte beyond ASCII in the head', post('12345', 'X-High: \xe9\r\nContent-Length: 5')],
     ['more than a hundred fields', post('12345', `${'X: y\r\n'.repeat(99)}Content-Length: 5`)],
-    ['more than is ever read at once', post(filled(MOST_BYTES + 1))],
+    ['more than is ever read at once', post(filled(MAX_BYTES + 1))],
     ['two in one go', post('12345') + post('67890')],
     ['and a GET in one go', `${post('12345')}GET / HTTP/1.1\r\nHost: a\r\n\r\n`],
   ])('%s', async (_, bytes) => {

@@ -12,7 +12,7 @@ const PATIENCE_MS = 10_000;
 /** Rows that are played at a time. */
 const AT_ONCE = 40;
 /** Bytes: no word of a request is read from one such piece. */
-const LEAST_PIECE = 3;
+const MIN_PIECE = 3;
 /** The request that shows whether a connection was kept, and that nothing was left on it. */
 const NEXT = { target: '/next', sent: 'GET /next HTTP/1.1⏎Host: a.test⏎⏎' };
 const TAG = '"v1"';
@@ -167,7 +167,7 @@ class Conversation {
   async #ask(step: string, isAnswered: () => boolean): Promise<void> {
     this.#methods.push(/^[A-Z]*/.exec(step.replace(/^⏎+/, ''))![0]);
     const bytes = bytesOf(step);
-    const size = Math.max(Math.ceil(bytes.length / this.#pieces), LEAST_PIECE);
+    const size = Math.max(Math.ceil(bytes.length / this.#pieces), MIN_PIECE);
     for (let at = 0; at < bytes.length && !this.#isClosed; at += size) {
       if (at > 0) await delay(1);
       this.#socket.write(bytes.subarray(at, at + size));

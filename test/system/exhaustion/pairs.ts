@@ -19,7 +19,7 @@ export interface Way {
 type Manner = 'quick' | 'held' | 'large';
 
 const AT_A_TIME = 64;
-const LEAST_WITHIN_MS = 3_000;
+const MIN_WITHIN_MS = 3_000;
 /** So long a client waits for what many pairs never bring: an answer, or an arrival at the service. */
 const PATIENCE_MS = 100;
 const SERVED_WITHIN_MS = 10_000;
@@ -56,7 +56,7 @@ export const WAYS: readonly Way[] = [
     manners: ['held', 'held'],
     leave: async (client, bytes) => {
       client.socket.resume().end(bytes);
-      await client.until(client.closed, LEAST_WITHIN_MS);
+      await client.until(client.closed, MIN_WITHIN_MS);
     },
   },
   {
@@ -111,7 +111,7 @@ export class Stage {
     // Served when all before it have been accepted: from here on there is nothing to do but to notice who has left.
     const served = await this.#untilServed(gateway);
     const beforeEach = () => this.#upstream.closeIdle();
-    const left = await leftOpen(gateway, resting, { withinMs: LEAST_WITHIN_MS, beforeEach });
+    const left = await leftOpen(gateway, resting, { withinMs: MIN_WITHIN_MS, beforeEach });
     for (const client of clients) client.reset();
     const ended = gateway.ended();
     const problems = [...gateway.defects.splice(0), ...this.#upstream.problems.splice(0)];

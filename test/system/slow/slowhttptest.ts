@@ -23,7 +23,7 @@ export interface ToolResult {
 const CONNECTIONS = 200;
 /** Large answers that nobody reads fill the buffers of the system. */
 const READERS = 20;
-const LONGEST_S = 10;
+const MAX_S = 10;
 
 /** The tool on the PATH, or Debian's package unpacked under `cacheFolder`; else one line that says why not. */
 export async function findSlowhttptest(cacheFolder: string): Promise<{ path: string } | { reason: string }> {
@@ -80,7 +80,7 @@ export async function runSlowhttptest(path: string, attack: Attack, stage: Stage
 }
 
 async function runTool(path: string, args: readonly string[]): Promise<string> {
-  const options = { maxBuffer: 64 * 1024 * 1024, timeout: (LONGEST_S + 10) * 1_000 };
+  const options = { maxBuffer: 64 * 1024 * 1024, timeout: (MAX_S + 10) * 1_000 };
   const { stdout } = await run(path, args, options).catch((error: { stdout: string }) => error);
   return stdout.replace(/\x1b\[[0-9;]*[A-Za-z]/g, '');
 }
@@ -89,7 +89,7 @@ function argumentsOf(attack: Attack, { origin, key }: Stage): string[] {
   const connections = attack === 'X' ? READERS : CONNECTIONS;
   // The tool has no option for further fields; a cookie with a line end in it makes one.
   const cookie = `a=b\r\nAuthorization: Bearer ${key}`;
-  const common = ['-c', connections, '-r', 200, '-i', 1, '-l', LONGEST_S, '-p', 3, '-j', cookie].map(String);
+  const common = ['-c', connections, '-r', 200, '-i', 1, '-l', MAX_S, '-p', 3, '-j', cookie].map(String);
   const own: Readonly<Record<Attack, readonly string[]>> = {
     H: ['-u', `${origin}/slow`, '-x', '8'],
     B: ['-u', `${origin}/slow`, '-x', '8', '-s', '4096'],
@@ -102,7 +102,7 @@ function argumentsOf(attack: Attack, { origin, key }: Stage): string[] {
 /** When the last hostile connection was gone for the gateway: from then on there is the well-behaved client alone. */
 async function lastGone({ gateway }: Stage, isRunning: () => boolean): Promise<number | null> {
   const open = async () => (await gateway.metrics()).get('tollgate_connections') ?? 0;
-  const deadlineMs = performance.now() + LONGEST_S * 1_000;
+  const deadlineMs = performance.now() + MAX_S * 1_000;
   let wasAttacked = false;
   while (performance.now() < deadlineMs) {
     const count = await open();

@@ -18,7 +18,7 @@ const BATCH = 10_000;
 const AT_ONCE = 64;
 const GROWTH_MIB = 64;
 /** The tables of a gateway, which are full after so many keys, have to be so in the first third. */
-const LEAST_KEYS = 3 * 100_000 * GATEWAYS;
+const MIN_KEYS = 3 * 100_000 * GATEWAYS;
 const REDIS_GROWTH_MIB = 8;
 const GONE_WITHIN_MS = 10_000;
 
@@ -171,6 +171,6 @@ async function rowOf({ stand, tally, startedAtMs, total, looks, before, after, l
 /** Between two collections memory only rises; what is left after them is what is kept. In the first third tables fill. */
 function leastHeld(looks: readonly number[]): { readonly early: number; readonly late: number } | null {
   const third = Math.floor(looks.length / 3);
-  if (looks.length * BATCH < LEAST_KEYS) return null;
+  if (looks.length * BATCH < MIN_KEYS) return null;
   return { early: Math.min(...looks.slice(third, 2 * third)), late: Math.min(...looks.slice(-third)) };
 }

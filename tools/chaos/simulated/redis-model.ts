@@ -143,13 +143,13 @@ export class RedisModel {
 
   #write(consumerId: string, state: AccountState): void {
     this.#before.push(this.#accounts);
-    if (this.#before.length > MOST_LOST) this.#before.shift();
+    if (this.#before.length > MAX_LOST) this.#before.shift();
     this.#accounts = new Map(this.#accounts).set(consumerId, state);
   }
 }
 
 /** The most writes that a replica may lag behind. */
-const MOST_LOST = 16;
+const MAX_LOST = 16;
 
 function numbersIn(text: string): number[] {
   return text.trim().split(/\s+/).map(Number);

@@ -2,12 +2,12 @@ import { useEffect, useState } from 'preact/hooks';
 import { ApiError, request } from '../api.ts';
 
 /** Names that one screen asks for at most: a tail may name thousands of callers. */
-const MOST_NAMES = 100;
+const MAX_NAMES = 100;
 
 /** The names of keys, by their ids. They are asked for one after the other; until one is known, its id stands for it. */
 export function useNames(ids: readonly (string | null)[]): ReadonlyMap<string, string | null> {
   const [names, setNames] = useState<ReadonlyMap<string, string | null>>(new Map());
-  const next = names.size < MOST_NAMES ? ids.find((id) => id?.startsWith('key_') && !names.has(id)) : null;
+  const next = names.size < MAX_NAMES ? ids.find((id) => id?.startsWith('key_') && !names.has(id)) : null;
   useEffect(() => {
     if (next == null) return;
     const controller = new AbortController();

@@ -199,14 +199,14 @@ function Value({ of: value }: { of: unknown }): Children {
 }
 
 /** Most members of a list that are shown. An import names up to 1,000 keys. */
-const MOST_SHOWN = 5;
+const MAX_SHOWN = 5;
 
 function textOf(value: unknown): string {
   if (value === undefined || value === null || value === '') return 'none';
   if (typeof value === 'number') return countText(value);
   if (Array.isArray(value)) {
-    const more = value.length > MOST_SHOWN ? ` and ${countText(value.length - MOST_SHOWN)} more` : '';
-    return value.length === 0 ? 'none' : `${value.slice(0, MOST_SHOWN).map(textOf).join(', ')}${more}`;
+    const more = value.length > MAX_SHOWN ? ` and ${countText(value.length - MAX_SHOWN)} more` : '';
+    return value.length === 0 ? 'none' : `${value.slice(0, MAX_SHOWN).map(textOf).join(', ')}${more}`;
   }
   if (typeof value !== 'object') return String(value);
   return (

@@ -232,14 +232,14 @@ function useWhenPast(refusals: readonly Refusal[], reload: () => unknown): void 
   const nextMs = Math.min(...ahead);
   useEffect(() => {
     const waitMs = nextMs - Date.now() + 1_000;
-    if (waitMs > LONGEST_WAIT_MS) return;
+    if (waitMs > MAX_WAIT_MS) return;
     const timer = setTimeout(reload, waitMs);
     return () => clearTimeout(timer);
   }, [nextMs]);
 }
 
 /** The page does not wait longer, in milliseconds. */
-const LONGEST_WAIT_MS = 86_400_000;
+const MAX_WAIT_MS = 86_400_000;
 
 /** How often the counts of the present are read again, in milliseconds. */
 const COUNTS_MS = 5_000;

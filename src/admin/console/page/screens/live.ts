@@ -67,7 +67,7 @@ export function Live() {
 }
 
 /** Most rows in the page, and most that wait while the tail is paused. */
-const MOST_ROWS = 500;
+const MAX_ROWS = 500;
 /** How often a screen reader hears how many requests came, in milliseconds. */
 const SPEAK_MS = 10_000;
 
@@ -103,10 +103,10 @@ function changed(state: Rows, change: Change): Rows {
   else isHeld = change.on;
   const next = { ...state, came, isPaused, isHeld };
   if (isPaused || isHeld) {
-    skipped += Math.max(0, waiting.length - MOST_ROWS);
-    return { ...next, skipped, waiting: waiting.slice(0, MOST_ROWS) };
+    skipped += Math.max(0, waiting.length - MAX_ROWS);
+    return { ...next, skipped, waiting: waiting.slice(0, MAX_ROWS) };
   }
-  return { ...next, skipped, rows: [...waiting, ...state.rows].slice(0, MOST_ROWS), waiting: [] };
+  return { ...next, skipped, rows: [...waiting, ...state.rows].slice(0, MAX_ROWS), waiting: [] };
 }
 
 function Tail({ filter }: { filter: string }) {

@@ -435,8 +435,8 @@ function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
       warnings.length > 0 &&
       html`<${Section} title="Warnings" note=${plural(warnings.length, 'warning')}>
         <ul class="panel notes">
-          ${warnings.slice(0, MOST_WARNINGS).map(({ line, path, message }) => html`<li><${Badge} kind="warn">Line ${line}</${Badge}> ${path !== '' && html`<code><bdi>${path}</bdi></code> `}<bdi>${message}</bdi></li>`)}
-          ${warnings.length > MOST_WARNINGS && html`<li>The editor lists all of them.</li>`}
+          ${warnings.slice(0, MAX_WARNINGS).map(({ line, path, message }) => html`<li><${Badge} kind="warn">Line ${line}</${Badge}> ${path !== '' && html`<code><bdi>${path}</bdi></code> `}<bdi>${message}</bdi></li>`)}
+          ${warnings.length > MAX_WARNINGS && html`<li>The editor lists all of them.</li>`}
         </ul>
       </${Section}>`
     }
@@ -446,7 +446,7 @@ function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
     </div>`;
 }
 
-const MOST_WARNINGS = 20;
+const MAX_WARNINGS = 20;
 
 function ChangeSign({ change, breaks, keys, to }: Change) {
   if (breaks && keys !== 0) {
@@ -531,7 +531,7 @@ function Patch({ draft, change, reload }: StepProps & { reload: () => Promise<vo
 }
 
 /** Beyond this many lines a patch is shown without colours. */
-const MOST_COLOURED = 2_000;
+const MAX_COLOURED = 2_000;
 
 function PatchText({ patch, path }: { patch: string; path: string }) {
   const name = `${path.replace(/\.ya?ml$/, '')}.patch`;
@@ -544,7 +544,7 @@ function PatchText({ patch, path }: { patch: string; path: string }) {
   const lines = patch.split(/(?<=\n)/);
   return html`<${Section} title="Patch" note="Against the file as it is. Commit it where your settings live.">
     <pre class="patch panel" id="patch-text" tabindex="0" role="region" aria-label="Patch of ${path}">${
-      lines.length > MOST_COLOURED
+      lines.length > MAX_COLOURED
         ? patch
         : lines.map(
             (line, i) => html`<span class=${(i > 1 && CLASSES[line.slice(0, 1)]) || ''} key=${i}>${line}</span>`,

@@ -74,7 +74,7 @@ type KeyCounts = Report['keys'][number];
 type PlanCounts = Report['byPlan'][number];
 
 /** The size limit of a log, in bytes. */
-const MOST_BYTES = 16 * 1024 * 1024;
+const MAX_BYTES = 16 * 1024 * 1024;
 
 const SOURCES = [
   { name: 'recent', title: 'Recent requests, as the gateways remember them' },
@@ -133,7 +133,7 @@ export function SimulateForm({ run, simulate }: { run: Run; simulate: (record: o
 async function logOf(source: Source, form: FormData): Promise<{ text: string } | { fault: string } | null> {
   if (source === 'recent') return null;
   const given = source === 'file' ? (form.get('file') as File) : new Blob([form.get('lines') as string]);
-  if (given.size > MOST_BYTES) {
+  if (given.size > MAX_BYTES) {
     return {
       fault:
         'The log is larger than 16 MiB. Choose a part of it, or use the command tollgate plans simulate, which has no such limit.',
@@ -257,7 +257,7 @@ function Change({ value, unit }: Pair) {
 }
 
 /** How many keys a list shows at first. */
-const MOST_KEYS = 25;
+const MAX_KEYS = 25;
 
 function KeysTouched({
   title,
@@ -274,7 +274,7 @@ function KeysTouched({
 }): Children {
   const [isWhole, setWhole] = useState(false);
   const sorted = keys.toSorted((a, b) => count(b) - count(a));
-  const shown = isWhole ? sorted : sorted.slice(0, MOST_KEYS);
+  const shown = isWhole ? sorted : sorted.slice(0, MAX_KEYS);
   const names = useNames(shown.map(({ id }) => id));
   if (keys.length === 0) return html`<${Section} title=${title}><${Empty} title=${none} /></${Section}>`;
   return html`<${Section} title=${title} note=${plural(keys.length, 'key')}>
@@ -306,6 +306,6 @@ function KeysTouched({
         },
       ]}
     />
-    ${!isWhole && keys.length > MOST_KEYS && html`<p class="show-more"><button type="button" onClick=${() => setWhole(true)}>Show all ${countText(keys.length)}</button></p>`}
+    ${!isWhole && keys.length > MAX_KEYS && html`<p class="show-more"><button type="button" onClick=${() => setWhole(true)}>Show all ${countText(keys.length)}</button></p>`}
   </${Section}>`;
 }

@@ -68,7 +68,7 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
       cell: ({ name, enforce }) => html`<strong class="plan-name"><bdi>${name}</bdi></strong>
         ${!enforce && html`<div><${Badge} kind="warn">Not enforced</${Badge}></div><span class="hint">counted, refuses nobody</span>`}`,
     },
-    ...(names.length > MOST_COLUMNS
+    ...(names.length > MAX_COLUMNS
       ? [
           {
             title: 'Limits',
@@ -105,7 +105,7 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
 }
 
 /** With more windows, each plan lists its own instead. */
-const MOST_COLUMNS = 4;
+const MAX_COLUMNS = 4;
 const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'];
 
 function WindowCell({ window, limit, form, shadow, isNamed = false }: PlanWindow & { isNamed?: boolean }) {
