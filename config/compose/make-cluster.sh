@@ -10,6 +10,14 @@ nodes='cluster-1 cluster-2 cluster-3 cluster-4 cluster-5 cluster-6'
 
 address() { getent hosts "$1" | awk '{ print $1; exit }'; }
 says() { cli -h "$1" cluster info | tr -d '\r' | grep -qx "$2"; }
+# Whether a node names the address that each node has now, connected. Nodes remember former addresses across a restart, and
+# would name them to the gateways.
+knows_all() {
+  known=$(cli -h "$1" cluster nodes) || return 1
+  for other in $nodes; do
+    printf '%s\n' "$known" | grep -q " $(address "$other"):6379@.* connected" || return 1
+  done
+}
 
 if says cluster-1 cluster_slots_assigned:16384; then
   for node in $nodes; do cli -h cluster-1 cluster meet "$(address "$node")" 6379 >/dev/null; done
@@ -22,7 +30,7 @@ fi
 
 for node in $nodes; do
   tries=0
-  until says "$node" cluster_state:ok && says "$node" cluster_known_nodes:6; do
+  until says "$node" cluster_state:ok && says "$node" cluster_known_nodes:6 && knows_all "$node"; do
     tries=$((tries + 1))
     if [ "$tries" -gt 120 ]; then
       echo "$node is not part of the cluster: see its log, \`docker compose logs $node\`." >&2

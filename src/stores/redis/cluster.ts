@@ -24,6 +24,9 @@ export interface ClusterClientOptions {
 /** Minimum time between two requests for the map of slots. */
 const REFRESH_EVERY_MS = 200;
 
+/** How long connections may take to close. Longer than `disconnectTimeout` of a link. */
+const CLOSED_WITHIN_MS = 500;
+
 /**
  * A Redis Cluster. Each node has one connection from the start, which is reopened like that of a single server. A
  * command that a node redirects or postpones (MOVED, ASK, TRYAGAIN) is sent again; one that may have been executed is
@@ -90,7 +93,7 @@ export class ClusterClient extends Cluster {
     if (this.#isClosed || this.#refreshing !== null || this.status !== 'ready') return;
     this.#refreshing = setTimeout(() => {
       this.#refreshing = null;
-      if (this.status === 'ready') this.refreshSlotsCache();
+      if (this.status === 'ready') this.refreshSlotsCache((error) => this.#beginAnew(error));
     }, REFRESH_EVERY_MS);
     this.#refreshing.unref();
   }
@@ -109,6 +112,23 @@ export class ClusterClient extends Cluster {
   #connectNodes(): void {
     if (this.slots.length === 0) return;
     for (const node of this.nodes()) if (node.status === 'wait') node.connect().catch(() => {});
+  }
+
+  /**
+   * Begins with the nodes of REDIS_URL again when no known node can be asked for the map of slots. Every connection to a node is
+   * retried for as long as the map names the node, so ioredis itself would never leave a map whose addresses are all wrong.
+   *
+   * Fault: a cluster is restarted in new containers, and names its former addresses to a gateway that starts before the nodes
+   * have found each other.
+   */
+  #beginAnew(error: Error | null | undefined): void {
+    if (!error || this.status !== 'ready') return;
+    this.disconnect(true);
+    // ioredis reconnects on this event, and waits for it forever if all its nodes were between two attempts to connect.
+    const late = setTimeout(() => {
+      if (this.status === 'disconnecting') this.emit('close');
+    }, CLOSED_WITHIN_MS);
+    late.unref();
   }
 
   #findCause(link: LinkOptions): void {

@@ -1,6 +1,8 @@
 import slotOf from 'cluster-key-slot';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { StoreChange } from '../../../src/identify/key-store.ts';
+import type { ClusterClient } from '../../../src/stores/redis/cluster.ts';
+import { connectRedis } from '../../../src/stores/redis/connection.ts';
 import { RedisAttemptCounter } from '../../../src/stores/redis/failed-attempts.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../../src/stores/redis/ledger.ts';
@@ -8,6 +10,8 @@ import { someKey } from '../../identify/some-key.ts';
 import { gatewayOn } from '../../stores/redis-connections.ts';
 import { allowance } from '../../support/allowance.ts';
 import { eventually } from '../../support/conditions.ts';
+import { freePort } from '../../support/free-port.ts';
+import type { PrivateRedis } from '../../support/private-redis.ts';
 import { redisCommand } from '../../support/redis.ts';
 import { type PrivateCluster, privateCluster } from '../../support/redis-cluster.ts';
 
@@ -53,6 +57,31 @@ test('a change is told to gateways that listen on any node, also after that node
     const [node] = await listened();
     await redisCommand(node!.url, 'CLIENT', 'KILL', 'TYPE', 'pubsub');
   }
+});
+
+test('a cluster whose nodes all have new addresses is found again by those of REDIS_URL (reliability 255)', async () => {
+  const announce = (portOf: (i: number) => number) =>
+    Promise.all(
+      cluster.nodes.map(({ url }, i) => redisCommand(url, 'CONFIG', 'SET', 'cluster-announce-port', portOf(i))),
+    );
+  const closed = await Promise.all(cluster.nodes.map(() => freePort()));
+  const isClosed = (port: number) => closed.includes(port);
+  await announce((i) => closed[i]!);
+  onTestFinished(() => announce(() => 0).then(() => {}));
+  const namedBy = async ({ url }: PrivateRedis) =>
+    ((await redisCommand(url, 'CLUSTER', 'SLOTS')) as [number, number, ...[string, number][]][]).flatMap(
+      ([, , ...places]) => places.map(([, port]) => port),
+    );
+  await eventually(
+    async () => expect((await Promise.all(cluster.nodes.map(namedBy))).flat().every(isClosed)).toBe(true),
+    { withinMs: 10_000 },
+  );
+  const redis = connectRedis({ url: cluster.url, connectTimeoutMs: 500 }) as ClusterClient;
+  onTestFinished(() => redis.disconnect());
+  const known = () => redis.slots.flat().map((address) => Number(address.split(':')[1]));
+  await eventually(() => known().length > 0 && known().every(isClosed), { withinMs: 10_000 });
+  await announce(() => 0);
+  await eventually(() => redis.isWhole, { withinMs: 15_000 });
 });
 
 test('failed attempts of one address are counted over all gateways', async () => {
