@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,10 +10,9 @@ import { Failure } from './failure.ts';
 import { refuseUnlessRight } from './identify/pepper-record.ts';
 import { urlOfListener } from './io/listening.ts';
 import { checkNodeInternals } from './io/node-internals.ts';
-import { readCreation } from './operations/change-input.ts';
-import { Operations } from './operations/operations.ts';
-import { changeOfKey, changeOfLift, changeOfUsage, ownRecording, recorded } from './operations/recorded.ts';
-import { insistOnMade } from './operations/usage-changes.ts';
+import { storeContext } from './operations/catalogue/contexts.ts';
+import { methodsOn, type OperationMethods } from './operations/catalogue/methods.ts';
+import { ownRecording } from './operations/recorded.ts';
 import { type OwnGateway, runGateway } from './serve/gateway-process.ts';
 
 // What `import … from 'tollgate'` has: a gateway in the process of the caller (docs/guides/embed.md). Every type that it names
@@ -79,6 +77,8 @@ export interface EmbeddedGateway {
   readonly adminUrl: string;
   /** What is probably wrong with the settings but does not keep the gateway from serving, a sentence each. */
   readonly warnings: readonly string[];
+  /** Every operation of operators on keys, usage, bans and records, by its name in the admin API. */
+  readonly operations: OperationMethods;
   /** Makes a key, which works at once. @throws Failure `refused` if it could not be used, for example an unknown plan */
   createKey(key: NewKey): Promise<CreatedKey>;
   /** Revokes a key: its next request gets 401. @throws Failure `not_found` */
@@ -168,13 +168,13 @@ function embedded(
   onClosed: () => void,
 ): EmbeddedGateway {
   const { stores } = running;
-  const operations = () => {
+  const context = () => {
     refuseUnlessRight(stores.pepperState());
-    return new Operations({
+    return storeContext({
       ...stores,
       plans: () => plans,
-      keyFormats: () => settings.keyFormats,
-      random: randomBytes,
+      settings: () => settings,
+      secretAdvice: 'Call findKey with it.',
       nowMs: () => Date.now(),
     });
   };
@@ -184,6 +184,7 @@ function embedded(
     warn: (line) => process.emitWarning(line.trim()),
     settles: true,
   });
+  const operations = methodsOn(context, recording);
   let closed: Promise<void> | null = null;
   const close = () => {
     closed ??= running
@@ -196,37 +197,27 @@ function embedded(
     url: urlOfListener(running.host, running.port, running.scheme),
     adminUrl: urlOfListener(running.adminHost, running.adminPort, running.adminScheme),
     warnings,
-    createKey: async ({ expiresAt, ...key }) => {
-      const read = readCreation({ ...key, expiresAt: expiresAt instanceof Date ? expiresAt.toISOString() : expiresAt });
-      if ('fault' in read) throw new Failure('refused', read.fault);
-      const work = () => operations().create(read.value);
-      const made = await recorded(recording, { action: 'key.create', target: null, work, changeOf: changeOfKey });
-      return { id: made.key.id, key: made.secret, isDurable: made.durability.kind === 'durable' };
+    operations,
+    createKey: async ({ expiresAt, ...rest }) => {
+      const ends = expiresAt === undefined ? {} : { expiresAt: textOf(expiresAt) };
+      const { id, key, durability } = await operations.createKey({ ...rest, ...ends });
+      return { id, key, isDurable: durability === undefined };
     },
     revokeKey: async (id) => {
-      const work = () => operations().revoke(id);
-      await recorded(recording, { action: 'key.revoke', target: id, work, changeOf: changeOfKey });
+      await operations.revokeKey({ id });
     },
-    usage: async (id) => operations().usage(id),
+    usage: async (id) => context().operations.usage(id),
     resetUsage: async (id) => {
-      const work = async () => insistOnMade(await operations().resetUsage(id, null, null), 'It was made before.');
-      await recorded(recording, {
-        action: 'usage.reset',
-        target: id,
-        work,
-        changeOf: (made) => changeOfUsage(id, made),
-      });
+      await operations.resetUsage({ id });
     },
     liftBan: async (id) => {
-      const work = () => operations().lift(id);
-      await recorded(recording, {
-        action: 'ban.lift',
-        target: id,
-        work,
-        changeOf: (lifted) => changeOfLift(id, lifted),
-      });
+      await operations.liftBan({ id });
     },
     close,
     [Symbol.asyncDispose]: close,
   };
+}
+
+function textOf(moment: Date | string | null): string | null {
+  return moment instanceof Date ? moment.toISOString() : moment;
 }

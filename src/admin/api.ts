@@ -8,41 +8,46 @@ import {
   attemptOf,
   type ChangeOrigin,
   lineOf,
+  missLine,
   type RecordedChange,
   signInLine,
   strangerLine,
 } from '../operations/audit-trail.ts';
-import { recorded } from '../operations/recorded.ts';
+import type { Contexts, LiveContext } from '../operations/catalogue/contexts.ts';
+import type { AnyOperation } from '../operations/catalogue/perform.ts';
+import type { Recording } from '../operations/recorded.ts';
 import { type AdminAuthenticator, type AdminRequest, roleRefusal } from './authenticator.ts';
-import { type Admin, type Call, type Identity, personOf, readBody, readBytes } from './call.ts';
+import { type Call, type Identity, personOf, readBody, readBytes } from './call.ts';
+import { type Endpoint, inputOf, matchOf, respond, targetOf } from './endpoints.ts';
+import { type Events, eventResponse } from './event-resources.ts';
 import type { EventResponse } from './event-streams.ts';
-import type { Live } from './live-resources.ts';
-import { RESOURCES } from './resources.ts';
-import {
-  type AdminResponse,
-  codeOf,
-  errorResponse,
-  jsonResponse,
-  PreconditionFailed,
-  refusalOf,
-  send,
-  withJson,
-} from './response.ts';
+import type { FindBudget } from './find-budget.ts';
+import { openApi } from './openapi.ts';
+import { type AdminResponse, codeOf, errorResponse, jsonResponse, refusalOf, send, withJson } from './response.ts';
 import { SESSION_METHODS, SIGN_IN_BYTES, SIGN_IN_MS, showSession, signIn, signOut } from './sign-in.ts';
+
+/** What operations on the store work on. */
+export interface Admin extends Omit<Contexts, 'live'> {
+  /** Writes the record of changes. */
+  readonly trail: Recording['trail'];
+  /** The look-ups of secrets that belong to no key. */
+  readonly finds: FindBudget;
+}
+
+/** What operations on the gateways, and streams of events, work on. */
+export type Live = LiveContext & Events;
 
 export interface AdminApiOptions {
   readonly authenticator: AdminAuthenticator;
   /** Whether the listener has TLS of its own: it decides the name of the cookie and the origin of the console. */
   readonly isTls: boolean;
   /** Called for each authenticated request. The first call may open the stores. */
-  readonly admin: () => Promise<Omit<Admin, 'audit'>>;
+  readonly admin: () => Promise<Admin>;
   /** Uses the code of a sign-in link up; resolves to the name of whom it signs in, null for a wrong one. May reject as `admin`. */
   readonly takeLink: (code: string) => Promise<string | null>;
   /** Null without an admin token. Every request is refused then. */
   readonly live: Live | null;
   readonly audit: (line: AuditLine) => void;
-  /** Returns the OpenAPI description of this API. */
-  readonly description: () => object;
   /** Called for a defect, or a store that holds something unreadable. The response does not reveal the error. */
   readonly onDefect: (error: unknown, requestId: string) => void;
 }
@@ -57,7 +62,7 @@ export type AdminApi = (request: IncomingMessage, response: ServerResponse, keep
 export function adminApi(options: AdminApiOptions): AdminApi {
   let described: AdminResponse | null = null;
   const description = () => {
-    described ??= withJson(jsonResponse(200, options.description()));
+    described ??= withJson(jsonResponse(200, openApi()));
     return described;
   };
   const means: Means = { lists: new TurnQueue(), finds: new TurnQueue(), bodies: new BodyRoom(), description };
@@ -117,7 +122,7 @@ async function recordedAnswerTo(
   if ('begin' in answer || answer.status < 400 || isRecorded || identity === null || asked.change === null)
     return answer;
   const origin = originOf({ identity, clientAddress: asked.clientAddress, requestId });
-  const attempted = attemptOf(origin, asked.change, asked.match?.ids[0] ?? null);
+  const attempted = attemptOf(origin, asked.change, asked.match === null ? null : targetOf(asked.match));
   const refused = { ...attempted, outcome: 'refused', code: codeOf(answer) } as const;
   options.audit(lineOf(refused));
   // While the store is away there is the line alone.
@@ -144,9 +149,16 @@ function askedOf(request: IncomingMessage): Asked {
   const query = new URLSearchParams(queryText);
   const method = request.method === 'HEAD' ? 'GET' : (request.method ?? '');
   const match = matchOf(path);
-  const isQuestion = method === 'GET' || method === 'OPTIONS' || (method === 'POST' && match?.onlyAsks === true);
-  const change = isQuestion ? null : (match?.changes?.[method] ?? 'admin.access');
+  const endpoint = match?.methods.get(method);
+  const action = endpoint === undefined ? undefined : actionOf(endpoint);
+  // A POST without an action is a question that is too long for a query, or must not be in a URL.
+  const isQuestion = method === 'GET' || method === 'OPTIONS' || (method === 'POST' && endpoint !== undefined);
+  const change = action ?? (isQuestion ? null : 'admin.access');
   return { clientAddress, method, path, query, match, change };
+}
+
+function actionOf(endpoint: Endpoint): Action | undefined {
+  return 'run' in endpoint ? endpoint.action : undefined;
 }
 
 /** Handles one request: authenticates it, finds the handler, reads the body, runs the handler. */
@@ -174,24 +186,22 @@ async function answerTo(
   if (path === '/admin/openapi.json') return method === 'GET' ? description() : wrongMethod(['GET']);
   if (path === '/admin/session') {
     if (method === 'GET') return showSession(authorised);
-    return method === 'DELETE' ? signOut(authenticator, sent, query, identity) : wrongMethod(SESSION_METHODS);
+    if (method !== 'DELETE') return wrongMethod(SESSION_METHODS);
+    return answered(async () => signOut(authenticator, sent, query, identity));
   }
   if (match === null)
     return errorResponse('not_found', 'There is nothing here. GET /admin/openapi.json describes the API.');
-  const handler = Object.hasOwn(match.methods, method) ? match.methods[method] : undefined;
-  const live = match.live !== undefined && Object.hasOwn(match.live, method) ? match.live[method] : undefined;
-  if (handler === undefined && live === undefined) {
-    return wrongMethod([...Object.keys(match.methods), ...Object.keys(match.live ?? {})]);
-  }
-  const tooLow = roleRefusal(identity, match.roles[method] ?? 'admin');
+  const endpoint = match.methods.get(method);
+  if (endpoint === undefined) return wrongMethod([...match.methods.keys()]);
+  const tooLow = roleRefusal(identity, endpoint.role);
   if (tooLow !== null) return tooLow;
-  const maxBytes = match.bodies?.[method] ?? null;
+  const maxBytes = ('run' in endpoint && endpoint.maxBytes) || null;
   return bodies.hold(request, maxBytes, async () => {
     const body = await bodyOf(request, method, maxBytes);
     if ('refusal' in body) return body.refusal;
     const call: Call = {
       identity,
-      ids: match.ids,
+      members: match.members,
       query,
       fields: (name) => valuesOf(request.rawHeaders, name),
       body: body.value,
@@ -199,31 +209,51 @@ async function answerTo(
     };
     const work = () =>
       answered(async () => {
-        if (live !== undefined) return live(call, options.live!);
-        const { audit } = options;
-        const opened = await options.admin();
-        const run = () => handler!(call, { ...opened, audit });
-        const action = match.changes?.[method];
-        if (action === undefined) return run();
-        attempt.isRecorded = true;
-        const recording = {
-          trail: opened.trail,
-          origin: originOf(call),
-          log: (change: RecordedChange) => audit(lineOf(change)),
-          settles: true,
-        };
-        return recorded<AdminResponse>(recording, {
-          action,
-          target: call.ids[0] ?? null,
-          work: run,
-          changeOf: ({ change }) => change!,
-          refusalIn: (answer) => (answer.status < 400 ? null : codeOf(answer)),
-          codeOf: codeOfRefusal,
-        });
+        if (!('run' in endpoint)) return eventResponse(endpoint.name, inputOf(endpoint, call), call, options.live!);
+        return answerToOperation(endpoint, call, attempt, options);
       });
-    const queue = match.isFind === true ? finds : match.isList === true && method === 'GET' ? lists : null;
+    const queue = 'run' in endpoint ? (endpoint.isFind ? finds : endpoint.isList ? lists : null) : null;
     return queue === null ? work() : queue.run(personOf(identity), () => unlessLeft(request, work));
   });
+}
+
+async function answerToOperation(
+  operation: AnyOperation,
+  call: Call,
+  attempt: Attempt,
+  { admin, audit, live }: AdminApiOptions,
+): Promise<AdminResponse> {
+  // These answer while the store is away.
+  if (operation.on === 'live') return respond(operation, call, { live: live! }, null);
+  const { trail, finds, ...opened } = await admin();
+  const log = (change: RecordedChange) => audit(lineOf(change));
+  const recording = { trail, origin: originOf(call), log, settles: true };
+  if (operation.isFind === true) {
+    return withinBudget(call, finds, audit, () => respond(operation, call, opened, null));
+  }
+  attempt.isRecorded = operation.action !== undefined;
+  return respond(operation, call, opened, recording);
+}
+
+/** Looks a secret up. One that belongs to no key is a line in the log, and counts against the budget of its sender. */
+async function withinBudget(
+  call: Call,
+  finds: FindBudget,
+  audit: AdminApiOptions['audit'],
+  find: () => Promise<AdminResponse>,
+): Promise<AdminResponse> {
+  const sender = [personOf(call.identity), call.clientAddress] as const;
+  const refusal = finds.refusalOf(...sender);
+  if (refusal !== null) return refusal;
+  try {
+    return await find();
+  } catch (error) {
+    if (error instanceof Failure && error.code === 'not_found') {
+      await finds.miss(...sender);
+      audit(missLine(call));
+    }
+    throw error;
+  }
 }
 
 /**
@@ -241,7 +271,7 @@ async function answered<T>(work: () => Promise<T>): Promise<T | AdminResponse> {
   try {
     return await work();
   } catch (error) {
-    const refusal = knownRefusal(error);
+    const refusal = refusalOf(error);
     if (refusal === null) throw error;
     return refusal;
   }
@@ -283,42 +313,6 @@ function auditedRefusal(refusal: AdminResponse, origin: Origin, { audit }: Admin
 function originOf({ identity, clientAddress, requestId }: Origin & { readonly identity: Identity }): ChangeOrigin {
   const { name, via } = identity;
   return { actor: { kind: via === 'proxy' ? 'person' : 'token', name }, clientAddress, requestId };
-}
-
-function codeOfRefusal(error: unknown): string | null {
-  const refusal = knownRefusal(error);
-  return refusal === null ? null : codeOf(refusal);
-}
-
-function knownRefusal(error: unknown): AdminResponse | null {
-  if (error instanceof PreconditionFailed) {
-    return errorResponse(
-      'precondition_failed',
-      'The key has been changed since. Read it again and look at what has changed.',
-    );
-  }
-  return error instanceof Failure ? refusalOf(error) : null;
-}
-
-function matchOf(path: string) {
-  const parts = path.split('/').slice(2);
-  for (const { path: template, ...resource } of RESOURCES) {
-    if (template.length !== parts.length) continue;
-    if (!template.every((part, i) => part.startsWith(':') || part === parts[i])) continue;
-    const ids = parts.filter((_, i) => template[i]!.startsWith(':')).map(decoded);
-    if (ids.every((id) => id !== null)) return { ...resource, ids };
-  }
-  return null;
-}
-
-/** The decoded segment of a path; null if it is empty, too long, or has a malformed escape. */
-function decoded(part: string): string | null {
-  try {
-    const id = decodeURIComponent(part);
-    return id === '' || id.length > 256 ? null : id;
-  } catch {
-    return null;
-  }
 }
 
 function wrongMethod(methods: readonly string[]): AdminResponse {

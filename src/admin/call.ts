@@ -1,19 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Role } from '../config/admin-tokens.ts';
-import type { KeyFormat } from '../identify/api-key.ts';
-import type { KeyStore } from '../identify/key-store.ts';
-import type { AuditStore } from '../operations/audit-store.ts';
-import type { AuditLine, AuditTrail } from '../operations/audit-trail.ts';
-import type { DeprecatedRouteCalls } from '../operations/deprecations.ts';
-import { visible } from '../operations/input-values.ts';
-import type { Operations } from '../operations/operations.ts';
-import type { PlanDrafts } from '../operations/plans/drafts.ts';
-import type { PlansFile } from '../operations/plans/plans-file.ts';
-import type { PlansInForce } from '../operations/plans/write.ts';
-import type { FindBudget } from './find-budget.ts';
 import { type AdminResponse, errorResponse } from './response.ts';
 
-// One request to the admin API, what its handler works on, and how its query and the bytes of its body are read.
+// One request to the admin API, and how its body is read.
 
 /** The sender of a request to the admin API. */
 export interface Identity {
@@ -34,57 +23,16 @@ export function personOf({ name, via }: Identity): string {
 /** One authenticated request to the admin API. */
 export interface Call {
   readonly identity: Identity;
-  /** The ids in the path, in its order. */
-  readonly ids: readonly string[];
+  /** The members of the input that are in the path, in its order. */
+  readonly members: Readonly<Record<string, string>>;
   readonly query: URLSearchParams;
   /** The values of a header field. `name` is in lower case. */
   fields(name: string): readonly string[];
-  /** The parsed JSON; undefined if there was no body. Of a resource with `bodies`, the bytes of the JSON. */
+  /** The parsed JSON, or the bytes of the JSON if another thread parses it; undefined if there was no body. */
   readonly body: unknown;
   readonly clientAddress: string;
   readonly requestId: string;
 }
-
-/** What the resources below /admin/plans work on. */
-export interface PlansAdmin {
-  readonly drafts: PlanDrafts;
-  readonly file: PlansFile;
-  readonly inForce: PlansInForce;
-  /** True if `admin.editPlans` is set. */
-  readonly mayWrite: boolean;
-}
-
-/** What the handlers work on. */
-export interface Admin {
-  readonly operations: Operations;
-  /** Returns the versions of gateway.yaml and plans.yaml that are in force. */
-  readonly versions: () => { readonly settings: string; readonly plans: string };
-  /** Writes a line to the log. */
-  readonly audit: (line: AuditLine) => void;
-  /** Reads the record of changes. */
-  readonly auditStore: AuditStore;
-  /** Writes the record of changes. */
-  readonly trail: AuditTrail;
-  /** Lists the callers of each deprecated route, in the order of the settings, for so many days back, today included. */
-  readonly deprecations: (days: number) => Promise<readonly { readonly route: string }[]>;
-  /** Lists the deprecated routes that a consumer has called, for so many days back, today included. */
-  readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
-  /** Returns the formats of keys that were made elsewhere. */
-  readonly keyFormats: () => readonly KeyFormat[];
-  /** Whether the gateway keeps the usage history. */
-  readonly keepsHistory: () => boolean;
-  /** What the resources below /admin/plans work on. */
-  readonly plans: PlansAdmin;
-  /** The keys of the store, to count those that a change of plans touches. */
-  readonly keys: Pick<KeyStore, 'list'>;
-  /** The look-ups of secrets that belong to no key. */
-  readonly finds: FindBudget;
-  /** Unix milliseconds. */
-  readonly nowMs: () => number;
-}
-
-/** Serves one method of one resource. Rejects with PreconditionFailed, or with Failure as the operations do. */
-export type Handler = (call: Call, admin: Admin) => Promise<AdminResponse>;
 
 const MAX_BODY_BYTES = 64 * 1024;
 
@@ -174,57 +122,4 @@ async function readAtMost(request: IncomingMessage, maxBytes: number): Promise<B
     else chunks.push(chunk);
   }
   return bytes > maxBytes ? null : Buffer.concat(chunks);
-}
-
-/** Which page of a list a request asks for. */
-interface Page {
-  readonly limit: number;
-  readonly cursor: string | null;
-}
-
-const DEFAULT_PAGE = 100;
-const MAX_PAGE = 1_000;
-
-/**
- * Reads the query of a list: `limit`, `cursor`, and the further parameters of this list.
- * @param more the names of the further parameters; in `given`, each is null if the client did not send it
- */
-export function readPage<More extends string>(
-  query: URLSearchParams,
-  more: readonly More[],
-): (Page & { readonly given: Readonly<Record<More, string | null>> }) | { readonly refusal: AdminResponse } {
-  const read = readQuery(query, ['limit', 'cursor', ...more]);
-  if ('refusal' in read) return read;
-  const limit = query.get('limit') ?? String(DEFAULT_PAGE);
-  if (!/^[1-9][0-9]{0,3}$/.test(limit) || Number(limit) > MAX_PAGE) {
-    return invalidQuery(`limit must be a whole number from 1 to ${MAX_PAGE}.`);
-  }
-  const given = Object.fromEntries(more.map((name) => [name, query.get(name)])) as Record<More, string | null>;
-  return { limit: Number(limit), cursor: query.get('cursor'), given };
-}
-
-/** Reads the parameters of a query, each of which may come once. @returns their values, null for those not sent */
-export function readQuery<Name extends string>(
-  query: URLSearchParams,
-  names: readonly Name[],
-): Readonly<Record<Name, string | null>> | { readonly refusal: AdminResponse } {
-  for (const name of query.keys()) {
-    if (!(names as readonly string[]).includes(name)) {
-      return invalidQuery(`There is no parameter "${visible(name)}"; there are ${names.join(', ')}.`);
-    }
-    if (query.getAll(name).length > 1) return invalidQuery(`${name} is given more than once.`);
-  }
-  return Object.fromEntries(names.map((name) => [name, query.get(name)])) as Record<Name, string | null>;
-}
-
-/** The Link field with the URL of the next page (RFC 8288). */
-export function linkToNext(path: string, query: URLSearchParams, cursor: string | null): Record<string, string> {
-  if (cursor === null) return {};
-  const next = new URLSearchParams(query);
-  next.set('cursor', cursor);
-  return { Link: `<${path}?${next}>; rel="next"` };
-}
-
-export function invalidQuery(message: string): { readonly refusal: AdminResponse } {
-  return { refusal: errorResponse('invalid_request', message) };
 }

@@ -1,9 +1,10 @@
 import { hash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DURABLE } from '../admit/ledger.ts';
-import type { Failure } from '../failure.ts';
+import { Failure } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { type Change, codeOfFailure } from '../operations/recorded.ts';
+import { Refused } from '../operations/refused.ts';
 
 /** A complete response of the admin API, before it is written to the socket. */
 export interface AdminResponse {
@@ -12,8 +13,6 @@ export interface AdminResponse {
   readonly fields: Readonly<Record<string, string>>;
   /** The body as JSON, if it has been made before. */
   readonly json?: string;
-  /** What the request has changed, for the record of changes; left out if it changed nothing. */
-  readonly change?: Change;
 }
 
 /** The error codes of the admin API and their status codes. */
@@ -66,11 +65,8 @@ export function changeResponse(
   fields: Readonly<Record<string, string>> = {},
 ): AdminResponse {
   const { durability = DURABLE } = change;
-  const response =
-    durability.kind === 'durable'
-      ? jsonResponse(status, body, fields)
-      : jsonResponse(202, { ...body, durability: 'unknown' }, fields);
-  return { ...response, change };
+  if (durability.kind === 'durable') return jsonResponse(status, body, fields);
+  return jsonResponse(202, { ...body, durability: 'unknown' }, fields);
 }
 
 /** An error with the same body as all errors of the gateway: code, message, status (contract section 4). */
@@ -88,8 +84,23 @@ export function codeOf({ body }: AdminResponse): string {
   return 'code' in body ? String(body.code) : 'internal_error';
 }
 
-/** The response to a Failure; null if it is a defect, or the store holds something unreadable: those stay private. */
-export function refusalOf(failure: Failure): AdminResponse | null {
+/** The response to an error that refuses a request; null if it is a defect, or the store holds something unreadable: those stay private. */
+export function refusalOf(error: unknown): AdminResponse | null {
+  if (error instanceof Refused) return responseToRefused(error);
+  return error instanceof Failure ? responseToFailure(error) : null;
+}
+
+function responseToRefused({ refusal: code, message, more }: Refused): AdminResponse {
+  const { status, body } = errorResponse(code, message);
+  const fields = {
+    ...(code === 'busy' ? { 'Retry-After': '1' } : {}),
+    ...(more.version === undefined ? {} : { ETag: `"${more.version}"` }),
+    ...(more.keyId === undefined ? {} : { Location: `/admin/keys/${more.keyId}` }),
+  };
+  return jsonResponse(status, { ...body, ...more.members }, fields);
+}
+
+function responseToFailure(failure: Failure): AdminResponse | null {
   const code = codeOfFailure(failure);
   if (code === null) return null;
   const message = PRIVATE_MESSAGES[failure.code] ?? failure.message;
@@ -134,34 +145,4 @@ export function etagOf(key: StoredKey): string {
   const secrets = key.secrets.map((secret) => [secret.last4, secret.createdAtMs, secret.expiresAtMs]);
   const what = [id, plan, windows, name, owner, notes ?? null, createdAtMs, expiresAtMs, revokedAtMs, secrets];
   return `"${hash('sha256', JSON.stringify(what), 'base64url').slice(0, 22)}"`;
-}
-
-/** The key is no longer the version that If-Match names. */
-export class PreconditionFailed extends Error {}
-
-/**
- * Reads If-Match (RFC 9110 section 13.1.1).
- * @returns a guard that throws PreconditionFailed for any other version; undefined if every version matches; a response
- *   that refuses the request if the field is malformed
- */
-export function guardOf(ifMatch: string | null): ((before: StoredKey) => void) | undefined | AdminResponse {
-  if (ifMatch === null) return undefined;
-  const tags = entityTagsOf(ifMatch);
-  if (tags === null) return undefined;
-  if ('status' in tags) return tags;
-  return (before) => {
-    // Strong comparison: a weak tag never matches.
-    if (!tags.includes(etagOf(before))) throw new PreconditionFailed();
-  };
-}
-
-/** The entity tags of If-Match; null for `*`; a response that refuses the request if the field is malformed. */
-export function entityTagsOf(ifMatch: string): readonly string[] | null | AdminResponse {
-  if (ifMatch.trim() === '*') return null;
-  const tags = ifMatch.split(',').map((tag) => tag.trim());
-  if (tags.every((tag) => /^(W\/)?"[\x21\x23-\x7e]*"$/.test(tag))) return tags;
-  return errorResponse(
-    'invalid_request',
-    'If-Match must be an ETag in its quotes, several with commas between them, or *.',
-  );
 }

@@ -1,10 +1,13 @@
 import { z } from 'zod';
 import { valuesOf } from '../http1/fields.ts';
+import { readTexts } from '../operations/catalogue/operation.ts';
+import { flag } from '../operations/catalogue/values.ts';
 import { timeOf } from '../operations/key-report.ts';
 import { TokenIdentity } from './admin-tokens.ts';
 import type { AdminAuthenticator, AdminRequest, Authorised } from './authenticator.ts';
-import { type Identity, invalidQuery, readQuery } from './call.ts';
+import type { Identity } from './call.ts';
 import { signInRefusal } from './cross-origin.ts';
+import { textsOf } from './endpoints.ts';
 import { type AdminResponse, errorResponse, jsonResponse } from './response.ts';
 import { clearCookie, IDLE_SECONDS, secretInCookies, setCookie } from './sessions.ts';
 
@@ -17,10 +20,39 @@ export const SIGN_IN_BYTES = 8 * 1024;
 /** How long its body may take, milliseconds. */
 export const SIGN_IN_MS = 2_000;
 
-const SIGN_IN = z.union([
+export const SIGN_IN = z.union([
   z.strictObject({ token: z.string().min(1).max(1_024) }),
   z.strictObject({ code: z.string().min(1).max(1_024) }),
 ]);
+
+export const SIGN_OUT = z.strictObject({
+  everywhere: flag.describe(
+    "True ends all sessions of the sender's name, on the other gateways of the store within a few seconds.",
+  ),
+});
+
+/** Who sends a request. */
+export const session = z
+  .strictObject({
+    name: z.string(),
+    role: z.enum(['viewer', 'operator', 'admin']),
+    via: z.enum(['token', 'session', 'proxy']),
+    expiresAt: z
+      .string()
+      .nullable()
+      .describe('When the session, or the token of the proxy, ends at the latest. Null for a token.')
+      .meta({ format: 'date-time' }),
+    idleSeconds: z
+      .int()
+      .nullable()
+      .describe('A session ends after this many seconds without a request. Null without a session.'),
+  })
+  .meta({
+    id: 'Session',
+    examples: [
+      { name: 'jo', role: 'operator', via: 'session', expiresAt: '2026-11-23T18:00:00.000Z', idleSeconds: 1800 },
+    ],
+  });
 
 /**
  * Signs in: begins a session for a token or a one-time code. A session that the request already has ends, so that its cookie is of no
@@ -71,23 +103,21 @@ export function showSession({ identity, expiresAtMs }: Exclude<Authorised, { ref
   return jsonResponse(200, reportOf(identity, expiresAtMs));
 }
 
-/** Ends the session of the request or, with `everywhere=true`, all sessions of the sender. The cookie is removed. */
+/**
+ * Ends the session of the request or, with `everywhere=true`, all sessions of the sender. The cookie is removed.
+ * @throws Failure, Refused for a wrong query
+ */
 export function signOut(
   { sessions }: AdminAuthenticator,
   request: AdminRequest,
   query: URLSearchParams,
   { name, via }: Identity,
 ): AdminResponse {
-  const read = readQuery(query, ['everywhere']);
-  if ('refusal' in read) return read.refusal;
-  const { everywhere } = read;
-  if (everywhere !== null && everywhere !== 'true' && everywhere !== 'false') {
-    return invalidQuery('everywhere must be true or false.').refusal;
-  }
+  const { everywhere } = readTexts(SIGN_OUT, textsOf(query, ['everywhere']));
   const secret = secretOf(request);
   let ended = 0;
   // A person whom a proxy has signed in has no sessions here, and a token may have the same name.
-  if (everywhere === 'true' && via !== 'proxy') ended = sessions.signOutEverywhere(name);
+  if (everywhere && via !== 'proxy') ended = sessions.signOutEverywhere(name);
   else if (via === 'session' && secret !== null) ended = sessions.end(secret);
   return jsonResponse(200, { ended }, { 'Set-Cookie': clearCookie(request.isTls) });
 }
@@ -96,7 +126,7 @@ function secretOf({ rawHeaders, isTls }: AdminRequest): string | null {
   return secretInCookies(valuesOf(rawHeaders, 'cookie'), isTls);
 }
 
-function reportOf({ name, role, via }: Identity, expiresAtMs: number | null): object {
+function reportOf({ name, role, via }: Identity, expiresAtMs: number | null): z.output<typeof session> {
   const idleSeconds = via === 'session' ? IDLE_SECONDS : null;
   return { name, role, via, expiresAt: timeOf(expiresAtMs), idleSeconds };
 }

@@ -13,6 +13,7 @@ import {
   type RecordedAction,
   type RecordedChange,
 } from './audit-trail.ts';
+import { Refused } from './refused.ts';
 import type { MadeUsageChange } from './usage-changes.ts';
 
 /** What an operation has changed. */
@@ -46,10 +47,6 @@ export interface RecordedWork<T> {
   readonly target: string | null;
   readonly work: () => Promise<T>;
   readonly changeOf: (value: T) => Change;
-  /** The code of a value that is a refusal; null if the change was made. Left out: no value is one. */
-  readonly refusalIn?: (value: T) => string | null;
-  /** The code of an error that refuses the change; null for a defect. Left out: `codeOfFailure`. */
-  readonly codeOf?: (error: unknown) => string | null;
 }
 
 /**
@@ -59,7 +56,7 @@ export interface RecordedWork<T> {
  */
 export async function recorded<T>(
   { trail, origin, log, settles }: Recording,
-  { action, target, work, changeOf, refusalIn = () => null, codeOf = codeOfFailure }: RecordedWork<T>,
+  { action, target, work, changeOf }: RecordedWork<T>,
 ): Promise<T> {
   const entry = trail.entry(origin, action, target);
   const note = (result: ChangeResult) => {
@@ -71,17 +68,15 @@ export async function recorded<T>(
   try {
     await entry.begin();
   } catch (error) {
-    failed('refused', codeOf(error) ?? 'internal_error');
+    failed('refused', codeOfError(error) ?? 'internal_error');
     throw error;
   }
   try {
     const value = await work();
-    const code = refusalIn(value);
-    if (code === null) noteChange(note, changeOf(value), settles);
-    else failed('refused', code);
+    noteChange(note, changeOf(value), settles);
     return value;
   } catch (error) {
-    const { outcome, code } = outcomeOfError(error, codeOf);
+    const { outcome, code } = outcomeOfError(error);
     failed(outcome, code);
     throw error;
   } finally {
@@ -90,13 +85,14 @@ export async function recorded<T>(
 }
 
 /** The outcome of a change that failed. It is `unknown` if the store may have made the change. */
-export function outcomeOfError(
-  error: unknown,
-  codeOf: (error: unknown) => string | null = codeOfFailure,
-): { readonly outcome: 'refused' | 'unknown'; readonly code: string } {
-  const code = codeOf(error);
+export function outcomeOfError(error: unknown): { readonly outcome: 'refused' | 'unknown'; readonly code: string } {
+  const code = codeOfError(error);
   const mayBeDone = code === null || MAY_BE_DONE.includes(code);
   return { outcome: mayBeDone ? 'unknown' : 'refused', code: code ?? 'internal_error' };
+}
+
+function codeOfError(error: unknown): string | null {
+  return error instanceof Refused ? error.refusal : codeOfFailure(error);
 }
 
 /** Codes of errors after which the store may have made the change although its answer was lost. */

@@ -1,7 +1,7 @@
 import type { Durability } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
-import type { WindowLimit, WindowName } from '../admit/windows.ts';
+import { WINDOWS, type WindowLimit, type WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 
 // Top-ups and resets of what a key has counted, and which quota is spent when a ban is lifted.
@@ -58,15 +58,16 @@ export interface ResetReport {
 
 /** A window with nothing left, its reset in Unix seconds. */
 export interface SpentWindow {
-  readonly window: string;
+  readonly window: WindowName;
   readonly resetAt: number;
 }
 
 /** The windows that leave no room for another request, shortest first. */
 export function spentWindows({ windows }: UsageReport): readonly SpentWindow[] {
-  return Object.entries(windows).flatMap(([window, { remaining, resetAt }]) =>
-    remaining === 0 ? [{ window, resetAt }] : [],
-  );
+  return WINDOWS.flatMap((window) => {
+    const standing = windows[window];
+    return standing?.remaining === 0 ? [{ window, resetAt: standing.resetAt }] : [];
+  });
 }
 
 /**

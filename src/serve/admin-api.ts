@@ -1,11 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { parse } from 'yaml';
 import { type AdminApi, adminApi } from '../admin/api.ts';
-import type { PlansAdmin } from '../admin/call.ts';
 import type { EventStreams } from '../admin/event-streams.ts';
 import { FindBudget } from '../admin/find-budget.ts';
 import { NowFeed } from '../admin/now-feed.ts';
@@ -14,12 +11,11 @@ import type { Variables } from '../config/environment.ts';
 import { type Configuration, filesOf, type Settings } from '../config/settings.ts';
 import { refuseUnlessRight } from '../identify/pepper-record.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
-import { deprecatedCallsOfConsumer, deprecationReports } from '../operations/deprecations.ts';
+import { type PlansContext, storeContext } from '../operations/catalogue/contexts.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import { recentRecordOf } from '../operations/fleet/recent-record.ts';
 import { LoadRecord } from '../operations/load-record.ts';
-import { Operations } from '../operations/operations.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
 import { takeSignIn } from '../operations/sign-in-links.ts';
@@ -42,15 +38,6 @@ type Stores = Pick<
   GatewayStores,
   'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'history' | 'audit'
 > & { readonly clock: Pick<StoreClock, 'nowMs'> };
-
-/** Reads the OpenAPI description at the first request for it, because it is long and rarely requested. */
-function apiDescription(): () => object {
-  let description: object | null = null;
-  return () => {
-    description ??= parse(readFileSync(new URL('../admin/openapi.yaml', import.meta.url), 'utf8')) as object;
-    return description;
-  };
-}
 
 export interface AdminApiTelemetry {
   readonly logger: Logger;
@@ -91,32 +78,33 @@ export function adminApiOn(
   });
   // Audit lines are written at every LOG_LEVEL but `silent`.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
-  const operationsOn = ({ keys, ledger, history, peppers, pepperState, clock }: Stores) => {
+  const contextOn = ({ clock, pepperState, ...opened }: Stores) => {
     refuseUnlessRight(pepperState());
-    return new Operations({
-      keys,
-      ledger,
-      history,
+    return storeContext({
+      ...opened,
       plans: () => inForce.plans,
-      peppers,
-      keyFormats: () => inForce.settings.keyFormats,
-      random: randomBytes,
+      settings: () => inForce.settings,
+      secretAdvice: 'Do not put secrets into URLs, which logs keep: send it as the body of POST /admin/keys/find.',
       nowMs: () => clock.nowMs,
     });
   };
-  const operations = async () => operationsOn(await stores());
+  const operations = async () => contextOn(await stores()).operations;
   const { live } = surroundings;
   return adminApi({
     authenticator: access.authenticator,
     isTls: access.tls !== null,
     admin: async () => {
       const opened = await stores();
+      const store = contextOn(opened);
       return {
-        operations: operationsOn(opened),
-        keyFormats: () => inForce.settings.keyFormats,
-        keepsHistory: () => inForce.settings.usageHistory,
-        versions: () => inForce.versions,
-        auditStore: opened.audit,
+        store,
+        plans: {
+          ...plansAdmin,
+          operations: store.operations,
+          versions: () => inForce.versions,
+          keys: opened.keys,
+          auditStore: opened.audit,
+        },
         trail: new AuditTrail({
           store: opened.audit,
           settings: () => inForce.settings.audit,
@@ -127,13 +115,7 @@ export function adminApiOn(
             logger.error({ err: error, action, id: target, requestId }, 'a change is not recorded as it ended');
           },
         }),
-        deprecations: (days) => deprecationReports(inForce.settings.routes, opened, { days, nowMs: nowMs() }),
-        deprecatedCallsOf: (id, days) =>
-          deprecatedCallsOfConsumer(id, inForce.settings.routes, opened.deprecatedCalls, { days, nowMs: nowMs() }),
-        plans: plansAdmin,
-        keys: opened.keys,
         finds,
-        nowMs: () => opened.clock.nowMs,
       };
     },
     takeLink: async (code) => {
@@ -143,7 +125,6 @@ export function adminApiOn(
     },
     live: live === null ? null : { ...live, operations, now: new NowFeed(live.fleet, operations, nowMs) },
     audit: (line) => audit.info(line, 'audit'),
-    description: apiDescription(),
     onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
   });
 }
@@ -174,7 +155,11 @@ export function loadRecordOn(
   });
 }
 
-function plansAdminOf(inForce: SettingsInForce, { env, live }: AdminApiSurroundings, nowMs: () => number): PlansAdmin {
+function plansAdminOf(
+  inForce: SettingsInForce,
+  { env, live }: AdminApiSurroundings,
+  nowMs: () => number,
+): Pick<PlansContext, 'drafts' | 'file' | 'inForce' | 'mayWrite'> {
   const file = new PlansFile(filesOf(env)[1], nowMs);
   const drafts = new PlanDrafts({
     file,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { RESOURCES } from '../../src/admin/resources.ts';
+import { ENDPOINTS, lineOf } from '../../src/admin/endpoints.ts';
 import type { RefusalCode } from '../../src/admin/response.ts';
 import { DURABLE, type Settlement } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
@@ -142,12 +142,12 @@ const REFUSALS: Readonly<Record<RefusalCode, readonly Refused[] | string>> = {
   ],
   missing_admin_token: 'Nobody is identified.',
   invalid_admin_token: 'Nobody is identified: the line of a stranger, and no record.',
-  forbidden: RESOURCES.flatMap(({ path, changes = {} }) =>
-    Object.entries(changes).map(([method, action]) => ({
-      ...{ method, action, path: `/admin/${path.join('/').replace(':id', 'ID')}` },
-      fields: { Authorization: `Bearer ${VIEWER}` },
-    })),
-  ),
+  forbidden: ENDPOINTS.flatMap((endpoint) => {
+    if (!('run' in endpoint) || endpoint.action === undefined) return [];
+    const { method, path } = lineOf(endpoint.line);
+    const fields = { Authorization: `Bearer ${VIEWER}` };
+    return [{ method, action: endpoint.action, path: `/admin${path.replace('{id}', 'ID')}`, fields }];
+  }),
   cross_origin: [
     { method: 'DELETE', path: '/admin/keys/ID', cookie: { 'Sec-Fetch-Site': 'cross-site' }, action: 'key.revoke' },
     { method: 'POST', path: '/admin/keys/ID/rotate', cookie: { 'Sec-Fetch-Site': 'same-site' }, action: 'key.rotate' },
@@ -243,9 +243,10 @@ describe('every refusal of a change is a line, and counted in the record (reliab
   });
 });
 
-test('each method that changes something has its name in the audit', () => {
-  for (const { methods, changes = {}, onlyAsks = false } of RESOURCES) {
-    const reads = onlyAsks ? ['GET', 'POST'] : ['GET'];
-    expect(Object.keys(changes)).toEqual(Object.keys(methods).filter((method) => !reads.includes(method)));
+test('each operation that may change something has its name in the audit', () => {
+  const reads = ['checkPlans', 'diffPlans', 'simulatePlans', 'findKey'];
+  for (const endpoint of ENDPOINTS) {
+    const changes = lineOf(endpoint.line).method !== 'GET' && !reads.includes(endpoint.name);
+    expect([endpoint.name, 'run' in endpoint && endpoint.action !== undefined]).toEqual([endpoint.name, changes]);
   }
 });

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { RESOURCES } from '../../src/admin/resources.ts';
+import { ENDPOINTS, lineOf } from '../../src/admin/endpoints.ts';
 import { ROLES } from '../../src/config/admin-tokens.ts';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
@@ -32,32 +32,29 @@ async function tokensFile(text = FILE): Promise<string> {
 const embedded = STORES['the embedded store']!;
 const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
 
-/** The lowest role of each method, written down again: a change in RESOURCES must be meant. */
+/** The lowest role of each method, written down again: a change in an operation must be meant. */
 const NEEDED: Readonly<Record<string, string>> = {
   'POST keys': 'admin',
-  'POST keys/:id/delete': 'admin',
-  'PATCH keys/:id': 'operator',
-  'DELETE keys/:id': 'operator',
-  'POST keys/:id/rotate': 'operator',
-  'POST keys/:id/topups': 'operator',
-  'POST keys/:id/usage/reset': 'operator',
-  'DELETE bans/:id': 'operator',
+  'POST keys/{id}/delete': 'admin',
+  'PATCH keys/{id}': 'operator',
+  'DELETE keys/{id}': 'operator',
+  'POST keys/{id}/rotate': 'operator',
+  'POST keys/{id}/topups': 'operator',
+  'POST keys/{id}/usage/reset': 'operator',
+  'DELETE bans/{id}': 'operator',
   'PUT plans/file': 'admin',
 };
 
-const EACH = RESOURCES.flatMap(({ path, methods, live, roles, changes }) =>
-  Object.keys({ ...methods, ...live }).map((method) => ({
-    method,
-    path: path.join('/'),
-    role: roles[method],
-    change: changes?.[method],
-  })),
-);
+const EACH = ENDPOINTS.map((endpoint) => {
+  const { method, path } = lineOf(endpoint.line);
+  const change = 'run' in endpoint ? endpoint.action : undefined;
+  return { method, path: path.slice(1), role: endpoint.role, change };
+});
 
 describe('roles', () => {
-  test('every method of every resource names its role, and none that changes something is open to a viewer', () => {
+  test('every operation names its role, and none that changes something is open to a viewer', () => {
     for (const { method, path, role, change } of EACH) {
-      expect([method, path, ROLES.includes(role!)]).toEqual([method, path, true]);
+      expect([method, path, ROLES.includes(role)]).toEqual([method, path, true]);
       if (change !== undefined) expect([method, path, role]).not.toEqual([method, path, 'viewer']);
       const needed = NEEDED[`${method} ${path}`];
       if (method === 'GET') expect(role).toBe('viewer');
@@ -74,7 +71,7 @@ describe('roles', () => {
       for (const { method, path, role } of EACH) {
         // A stream has no end.
         if (path.startsWith('events/')) continue;
-        const url = `${origin}/admin/${path.replace(':id', 'none')}`;
+        const url = `${origin}/admin/${path.replace('{id}', 'none')}`;
         // A body that changes nothing: an allowed request is refused for another reason.
         const rest = method === 'GET' ? {} : { body: [] };
         const session = { Cookie: cookie, 'Sec-Fetch-Site': 'same-origin', ...JSON_TYPE };

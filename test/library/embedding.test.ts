@@ -60,6 +60,35 @@ describe('a gateway in the process of its caller', () => {
     expect(await call(key)).toBe(200);
   });
 
+  test('offers the operations of the admin API by their names, which are recorded as changes of this process', async () => {
+    const { gateway, call } = await startGateway();
+    const { operations } = gateway;
+    const made = await operations.createKey({ plan: 'small', owner: 'Acme' }, { once: 'name' });
+    expect(await operations.createKey({ plan: 'small', owner: 'Acme' }, { once: 'name' })).toEqual(made);
+    const { id } = made;
+    expect(await operations.topUp({ id, window: 'minute', amount: 1 })).toMatchObject({ id, limit: 3 });
+    expect([await call(made.key), await call(made.key), await call(made.key), await call(made.key)]).toEqual([
+      ...[200, 200, 200, 429],
+    ]);
+    const { key } = await operations.rotateKey({ id, overlap: '0s' });
+    expect(await operations.resetUsage({ id, windows: ['minute'] })).toEqual({ id, windows: ['minute'], ban: null });
+    expect([await call(made.key), await call(key)]).toEqual([401, 200]);
+    expect(await operations.updateKey({ id, name: 'n' })).toMatchObject({ id, name: 'n', owner: 'Acme' });
+    expect((await operations.listKeys({ q: 'acm' })).keys.map(({ id }) => id)).toEqual([id]);
+    const { changes } = await operations.listChanges({});
+    expect(changes.map(({ action, outcome }) => `${action} ${outcome}`)).toEqual([
+      ...['key.update done', 'usage.reset done', 'key.rotate done', 'key.topup done', 'key.create repeated'],
+      'key.create done',
+    ]);
+    const wrong = operations.topUp({ id, window: 'year' as 'day', amount: 0 });
+    await expect(wrong).rejects.toMatchObject({
+      code: 'refused',
+      message: expect.stringMatching(/^window must be one of .*\. amount must be a whole number from 1 to \d+\.$/),
+    });
+    const reused = operations.createKey({ plan: 'small' }, { once: 'name' });
+    await expect(reused).rejects.toThrow(Failure);
+  });
+
   test('refuses a revoked key from the next request on', async () => {
     const { gateway, call } = await startGateway();
     const { id, key } = await gateway.createKey({ plan: 'small' });

@@ -53,7 +53,6 @@ describe('the package', () => {
     );
     expect(files).toContain('src/library.d.ts');
     expect(files).toContain('src/stores/redis/decide.lua');
-    expect(files).toContain('src/admin/openapi.yaml');
     const sources = files.filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
     expect(sources.filter((file) => !file.startsWith('src/admin/console/page/'))).toEqual([]);
   });

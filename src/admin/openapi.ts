@@ -1,0 +1,244 @@
+import { z } from 'zod';
+import { isOptional, membersOf } from '../operations/catalogue/operation.ts';
+import { invalidPlans } from '../operations/catalogue/plans.ts';
+import { ENDPOINTS, type Endpoint, isPaged, lineOf } from './endpoints.ts';
+import { ABOUT, HEADERS, type Json, OWN_PATHS, PARAMETERS, RESPONSES, SECURITY } from './openapi-common.ts';
+
+// The OpenAPI 3.1 description of the admin API, made of the operations.
+
+/** The description, as `GET /admin/openapi.json` serves it. */
+export function openApi(): Json {
+  const schemas = new Schemas();
+  const paths: Record<string, Json> = {};
+  const put = (line: string, described: Json) => {
+    const { method, path } = lineOf(line);
+    const known = paths[path] ?? (path.includes('{') ? { parameters: [parameterOfPath(path)] } : {});
+    paths[path] = { ...known, [method.toLowerCase()]: described };
+  };
+  for (const endpoint of ENDPOINTS) put(endpoint.line, describedOf(endpoint, schemas));
+  for (const { line, input, output, headers = {}, responses, ...described } of OWN_PATHS) {
+    const found = { description: described.summary, headers: withId(headers), content: jsonOf(schemas.of(output)) };
+    put(line, {
+      ...described,
+      ...(input === undefined ? {} : inputOf(line, input, schemas)),
+      responses: { 200: found, ...referred(responses), default: ref('responses', 'Other') },
+    });
+  }
+  return {
+    ...ABOUT,
+    paths,
+    components: {
+      securitySchemes: SECURITY,
+      parameters: PARAMETERS,
+      headers: HEADERS,
+      responses: RESPONSES,
+      schemas: { ...schemas.all, Error: ERROR },
+    },
+  };
+}
+
+const ERROR: Json = {
+  type: 'object',
+  required: ['code', 'message', 'status'],
+  additionalProperties: false,
+  properties: {
+    code: { type: 'string', pattern: '^[a-z_]+$' },
+    message: { type: 'string' },
+    status: { type: 'integer' },
+  },
+};
+
+function describedOf(endpoint: Endpoint, schemas: Schemas): Json {
+  const { name, tag, sentence, description, line, input } = endpoint;
+  const about = {
+    operationId: name,
+    tags: [tag],
+    summary: sentence,
+    ...(description === undefined ? {} : { description }),
+  };
+  const parts: { parameters?: Json[]; requestBody?: Json } = input === undefined ? {} : inputOf(line, input, schemas);
+  const isOperation = 'run' in endpoint;
+  const headers = isOperation ? requestHeadersOf(endpoint) : [];
+  const parameters = [...(parts.parameters ?? []), ...headers];
+  const body = parts.requestBody as { content: Record<string, Json> } | undefined;
+  if (isOperation && endpoint.alsoAs !== undefined) body!.content[endpoint.alsoAs] = body!.content['application/json']!;
+  return {
+    ...about,
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(body === undefined ? {} : { requestBody: body }),
+    responses: isOperation
+      ? responsesOf(endpoint, parameters.length > 0 || input !== undefined, body !== undefined, schemas)
+      : {
+          200: {
+            description: 'The events.',
+            headers: withId({}),
+            content: { 'text/event-stream': { schema: { type: 'string' } } },
+          },
+          ...referred(['Invalid', 'Unauthorized', 'Forbidden', 'TooManyStreams']),
+          default: ref('responses', 'Other'),
+        },
+  };
+}
+
+type AnyOperation = Extract<Endpoint, { run: unknown }>;
+
+function requestHeadersOf({ isGuarded, needsVersion, once }: AnyOperation): Json[] {
+  return [
+    ...(isGuarded === true ? [ref('parameters', 'ifMatch')] : []),
+    ...(needsVersion === undefined
+      ? []
+      : [{ name: 'If-Match', in: 'header', required: true, description: needsVersion, schema: { type: 'string' } }]),
+    ...(once === undefined
+      ? []
+      : [
+          {
+            name: 'Idempotency-Key',
+            in: 'header',
+            description: once,
+            schema: { type: 'string', minLength: 1, maxLength: 257 },
+          },
+        ]),
+  ];
+}
+
+/** The parameters of a query, or the body. */
+function inputOf(line: string, input: z.ZodType, schemas: Schemas): { parameters?: Json[]; requestBody?: Json } {
+  if (lineOf(line).method !== 'GET' && lineOf(line).method !== 'DELETE') {
+    return { requestBody: { required: !isOptional(input), content: jsonOf(schemas.of(input, 'input')) } };
+  }
+  const parameters = Object.entries(membersOf(input)).map(([name, member]) => {
+    if (name in PARAMETERS) return ref('parameters', name);
+    const { description, ...schema } = schemas.of(member, 'input');
+    return { name, in: 'query', ...(description === undefined ? {} : { description }), schema };
+  });
+  return { parameters };
+}
+
+function responsesOf(operation: AnyOperation, mayBeInvalid: boolean, hasBody: boolean, schemas: Schemas): Json {
+  const { action, creates, isGuarded, isVersioned, once, on, output, result, fails = {} } = operation;
+  const headers = withId({
+    ...(isVersioned === true ? { ETag: ref('headers', 'ETag') } : {}),
+    ...(creates === true ? { Location: ref('headers', 'Location') } : {}),
+    ...(once === undefined ? {} : { 'Idempotency-Replayed': ref('headers', 'Idempotency-Replayed') }),
+    ...(isPaged(operation) ? { Link: ref('headers', 'Link') } : {}),
+  });
+  const done = { description: result, headers, content: jsonOf(schemas.of(output)) };
+  const mayBeUndone = action !== undefined && on === 'store';
+  const usual = [
+    ...(mayBeInvalid ? (['Invalid'] as const) : []),
+    ...(['Unauthorized', 'Forbidden', 'TooMany'] as const),
+    ...(fails.not_found === true ? (['Unknown'] as const) : []),
+    ...(fails.conflict === true ? (['Conflict'] as const) : []),
+    ...(isGuarded === true ? (['Changed'] as const) : []),
+    ...(hasBody ? (['TooLarge', 'NoJson'] as const) : []),
+    ...(once === undefined ? [] : (['KeyReused'] as const)),
+    ...(on === 'store' || fails.store_unavailable === true ? (['StoreAway'] as const) : []),
+  ];
+  return {
+    [creates === true ? 201 : 200]: done,
+    ...(mayBeUndone ? { 202: { ...done, description: UNSETTLED, content: jsonOf(schemas.unsettled(output)) } } : {}),
+    ...referred(usual),
+    ...ownFailures(operation, schemas),
+    default: ref('responses', 'Other'),
+  };
+}
+
+const UNSETTLED =
+  'The change was made, and a failover of Redis may undo it. A secret is shown this once all the same. See the description of this API.';
+
+/** The failures that have a sentence of their own. */
+function ownFailures({ fails = {}, creates }: AnyOperation, schemas: Schemas): Json {
+  const entries = Object.entries(fails).filter(([, sentence]) => sentence !== true);
+  return Object.fromEntries(
+    entries.map(([code, description]) => {
+      const headers = withId({
+        ...(code === 'conflict' && creates === true ? { Location: ref('headers', 'Location') } : {}),
+        ...(code === 'precondition_failed' ? { ETag: ref('headers', 'ETag') } : {}),
+      });
+      const schema = code === 'invalid_plans' ? schemas.of(invalidPlans) : ref('schemas', 'Error');
+      return [
+        STATUS_OF_FAILURE[code as keyof typeof STATUS_OF_FAILURE],
+        { description, headers, content: jsonOf(schema) },
+      ];
+    }),
+  );
+}
+
+const STATUS_OF_FAILURE = {
+  not_found: 404,
+  conflict: 409,
+  precondition_failed: 412,
+  invalid_plans: 422,
+  precondition_required: 428,
+} as const;
+
+function parameterOfPath(path: string): Json {
+  const [, name = ''] = /\{(\w+)\}/.exec(path)!;
+  if (name in PARAMETERS) return ref('parameters', name);
+  return { name, in: 'path', required: true, schema: { type: 'string', minLength: 1, maxLength: 256 } };
+}
+
+/** References to common responses, by their statuses. */
+function referred(names: readonly (keyof typeof RESPONSES)[]): Json {
+  return Object.fromEntries(
+    names.map((name) => [RESPONSES[name].content['application/json'].example.status, ref('responses', name)]),
+  );
+}
+
+function withId(headers: Json): Json {
+  return { 'X-Request-Id': ref('headers', 'X-Request-Id'), ...headers };
+}
+
+function jsonOf(schema: Json): Record<string, Json> {
+  return { 'application/json': { schema } };
+}
+
+function ref(kind: 'headers' | 'parameters' | 'responses' | 'schemas', name: string): Json {
+  return { $ref: `#/components/${kind}/${name}` };
+}
+
+/** The JSON Schemas of values. One whose `meta` has an `id` is a component, which others refer to. */
+class Schemas {
+  readonly all: Record<string, Json> = {};
+
+  of(type: z.ZodType, io: 'input' | 'output' = 'output'): Json {
+    const { $defs = {}, properties } = z.toJSONSchema(z.object({ type }), {
+      io,
+      override: ({ jsonSchema }) => {
+        delete jsonSchema.id;
+        // Every record has names that are texts, and every whole number is a safe one.
+        if (isPlainText(jsonSchema.propertyNames)) delete jsonSchema.propertyNames;
+        // An object of which only some names are known.
+        if (JSON.stringify(jsonSchema.properties) === '{}' && jsonSchema.additionalProperties !== false) {
+          delete jsonSchema.properties;
+          delete jsonSchema.additionalProperties;
+        }
+        if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+        if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+      },
+    });
+    for (const [id, schema] of Object.entries($defs)) this.all[id] ??= toComponents(schema) as Json;
+    return toComponents(properties!.type) as Json;
+  }
+
+  /** The output of a change that a failover of the store may undo. */
+  unsettled(output: z.ZodType): Json {
+    const id = output.meta()?.id;
+    const extended = (output as z.ZodObject).extend({ durability: UNKNOWN });
+    return this.of(id === undefined ? extended : extended.meta({ id: `${id}Unsettled` }));
+  }
+}
+
+const UNKNOWN = z
+  .literal('unknown')
+  .describe('A replica of the store is away, or has not confirmed the change within `redis.durability.timeout`.')
+  .meta({ id: 'Unsettled' });
+
+function isPlainText(schema: unknown): boolean {
+  return JSON.stringify(schema) === '{"type":"string"}';
+}
+
+/** The same schema, whose references lead to the components. */
+function toComponents(schema: unknown): unknown {
+  return JSON.parse(JSON.stringify(schema).replaceAll('"#/$defs/', '"#/components/schemas/'));
+}

@@ -1,0 +1,120 @@
+import { z } from 'zod';
+import { banReport } from '../operations.ts';
+import { changeOfLift } from '../recorded.ts';
+import type { RefusedReport } from '../refused-now.ts';
+import { defineOperation } from './operation.ts';
+import { count, cursor, flag, PAGE, unixSeconds, windowName } from './values.ts';
+
+/** Consumers that one page looks at, of which few may still be refused. */
+const MAX_LOOKED_AT = 1_000;
+
+export const listRefused = defineOperation({
+  name: 'listRefused',
+  line: 'GET /now',
+  tag: 'bans',
+  role: 'viewer',
+  sentence: 'Lists the keys whose requests are refused or banned right now, by id.',
+  description:
+    'Accurate within two seconds. A page may have fewer entries than `limit`, even none, although another one follows: continue while ' +
+    '`cursor` is not null. At most 10,000 keys are known at a time, those refused the longest. Callers with tokens (`jwt_…`) are listed ' +
+    'without a name and owner.',
+  on: 'store',
+  isList: true,
+  input: z.strictObject({
+    ...PAGE,
+    scan: flag.describe(
+      'True also looks through all accounts in the store for bans, and notes those that the list lacked. It takes longer.',
+    ),
+  }),
+  output: z.strictObject({
+    consumers: z.array(
+      z
+        .strictObject({
+          id: z.string(),
+          name: z.string().nullable(),
+          owner: z.string().nullable(),
+          plan: z.string().nullable().describe('Null for a caller with tokens that only a scan has found.'),
+          state: z.enum(['refused', 'banned']),
+          window: windowName.describe('The window that refuses; of a ban, the one whose refusal made it.'),
+          until: unixSeconds,
+          ban: count.min(1).nullable().describe('Which ban it is; null if the key is not banned.'),
+        })
+        .meta({ id: 'Refused' }),
+    ),
+    cursor,
+  }),
+  result: 'A page of refused callers.',
+  async run({ operations }, { limit, cursor: from, scan }) {
+    const consumers: RefusedReport[] = [];
+    let lookedAt = 0;
+    let last: string | null = null;
+    for await (const { id, report } of operations.refusedNow({ after: from ?? null, scan })) {
+      if (consumers.length === limit || lookedAt === MAX_LOOKED_AT) return { output: { consumers, cursor: last } };
+      if (report !== null) consumers.push(report);
+      lookedAt++;
+      last = id;
+    }
+    return { output: { consumers, cursor: null } };
+  },
+});
+
+export const listBans = defineOperation({
+  name: 'listBans',
+  line: 'GET /bans',
+  tag: 'bans',
+  role: 'viewer',
+  // By id, so that a ban that begins or ends between two pages shifts no other ban from one to the next.
+  sentence: 'Lists the bans in force, by id.',
+  on: 'store',
+  isList: true,
+  input: z.strictObject(PAGE),
+  output: z.strictObject({
+    bans: z.array(
+      z
+        .strictObject({
+          id: z.string().describe('The key, or the caller with tokens.'),
+          number: count.min(1).describe('Which ban of the caller it is; each lasts longer.'),
+          window: windowName.describe('The window whose refusal made it.'),
+          until: unixSeconds,
+        })
+        .meta({ id: 'Ban' }),
+    ),
+    cursor,
+  }),
+  result: 'A page of bans.',
+  async run({ operations }, { limit, cursor: from }) {
+    const bans = (await operations.bans())
+      .map(banReport)
+      .filter(({ id }) => from === undefined || id > from)
+      .sort((a, b) => (a.id < b.id ? -1 : 1));
+    const next = bans.length > limit ? bans[limit - 1]!.id : null;
+    return { output: { bans: bans.slice(0, limit), cursor: next } };
+  },
+});
+
+export const liftBan = defineOperation({
+  name: 'liftBan',
+  line: 'DELETE /bans/{id}',
+  tag: 'bans',
+  role: 'operator',
+  sentence: 'Ends a ban now, clears the strikes, and takes back its place on the ladder. What was counted stays.',
+  on: 'store',
+  action: 'ban.lift',
+  output: z.strictObject({
+    id: z.string(),
+    lifted: z.literal(true),
+    spent: z
+      .array(z.strictObject({ window: windowName, resetAt: unixSeconds }))
+      .nullable()
+      .describe(
+        'The windows with nothing left, which still refuse. Null if they are not known, as of a caller with tokens.',
+      )
+      .meta({ id: 'Spent' }),
+  }),
+  result: 'It is lifted.',
+  fails: { not_found: true },
+  async run({ operations }, { id }) {
+    const lifted = await operations.lift(id);
+    return { output: { id, lifted: true as const, spent: lifted.spent }, change: changeOfLift(id, lifted) };
+  },
+});

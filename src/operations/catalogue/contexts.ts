@@ -1,0 +1,100 @@
+import { randomBytes } from 'node:crypto';
+import type { Settings } from '../../config/settings.ts';
+import type { KeyFormat } from '../../identify/api-key.ts';
+import type { KeyStore } from '../../identify/key-store.ts';
+import type { AuditStore } from '../audit-store.ts';
+import type { DeprecatedCalls } from '../deprecated-calls.ts';
+import {
+  type DeprecatedRouteCalls,
+  type DeprecationReport,
+  deprecatedCallsOfConsumer,
+  deprecationReports,
+} from '../deprecations.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import { Operations, type OperationsOptions } from '../operations.ts';
+import type { PlanDrafts } from '../plans/drafts.ts';
+import type { PlansFile } from '../plans/plans-file.ts';
+import type { PlansInForce } from '../plans/write.ts';
+
+// What operations work on. Each face builds these from what it has open.
+
+/** An open store, with the settings that decide how operators may use it. */
+export interface StoreContext {
+  readonly operations: Operations;
+  /** The record of changes. */
+  readonly auditStore: AuditStore;
+  /** Lists the callers of each deprecated route, in the order of the settings, for this many days back, today included. */
+  readonly deprecations: (days: number) => Promise<readonly DeprecationReport[]>;
+  /** Lists the deprecated routes that a consumer has called, for this many days back, today included. */
+  readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
+  /** Returns the formats of keys that were made elsewhere. */
+  readonly keyFormats: () => readonly KeyFormat[];
+  /** Whether the gateway keeps the usage history. */
+  readonly keepsHistory: () => boolean;
+  /** What an operator is to do with a secret instead of searching for it. */
+  readonly secretAdvice: string;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
+}
+
+/** What a store context is made of. */
+export interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'random' | 'nowMs'> {
+  readonly audit: AuditStore;
+  readonly deprecatedCalls: DeprecatedCalls;
+  /** Returns the settings in force. */
+  readonly settings: () => Pick<Settings, 'routes' | 'keyFormats' | 'usageHistory'>;
+  readonly secretAdvice: string;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
+}
+
+export function storeContext({
+  settings,
+  audit,
+  deprecatedCalls,
+  secretAdvice,
+  nowMs,
+  ...parts
+}: StoreParts): StoreContext {
+  const keyFormats = () => settings().keyFormats;
+  const of = { deprecatedCalls, keys: parts.keys };
+  return {
+    operations: new Operations({ ...parts, keyFormats, random: randomBytes, nowMs }),
+    auditStore: audit,
+    deprecations: (days) => deprecationReports(settings().routes, of, { days, nowMs: nowMs() }),
+    deprecatedCallsOf: (id, days) =>
+      deprecatedCallsOfConsumer(id, settings().routes, deprecatedCalls, { days, nowMs: nowMs() }),
+    keyFormats,
+    keepsHistory: () => settings().usageHistory,
+    secretAdvice,
+    nowMs,
+  };
+}
+
+/** The plans of a gateway, and its plans.yaml. */
+export interface PlansContext {
+  readonly operations: Pick<Operations, 'plans'>;
+  /** Returns the versions of gateway.yaml and plans.yaml that are in force. */
+  readonly versions: () => { readonly settings: string; readonly plans: string };
+  readonly drafts: PlanDrafts;
+  readonly file: PlansFile;
+  readonly inForce: PlansInForce;
+  /** True if `admin.editPlans` is set. */
+  readonly mayWrite: boolean;
+  /** The keys of the store, to count those that a change of plans affects. */
+  readonly keys: Pick<KeyStore, 'list'>;
+  readonly auditStore: AuditStore;
+}
+
+/** The gateways on one store, as one of them sees them. */
+export interface LiveContext {
+  readonly fleet: Fleet;
+  /** Rejects with Failure while the store is away. */
+  readonly operations: () => Promise<Operations>;
+}
+
+export interface Contexts {
+  readonly store: StoreContext;
+  readonly plans: PlansContext;
+  readonly live: LiveContext;
+}

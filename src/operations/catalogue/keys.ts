@@ -1,0 +1,411 @@
+import { z } from 'zod';
+import type { Limits } from '../../admit/plan.ts';
+import { Failure } from '../../failure.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
+import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
+import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom } from '../input-values.ts';
+import type { KeyEdits } from '../key-changes.ts';
+import { wholeKeyReport } from '../key-report.ts';
+import { keyFilterFrom } from '../key-search.ts';
+import { changeOfDeletion, changeOfKey } from '../recorded.ts';
+import { Refused } from '../refused.ts';
+import type { StoreContext } from './contexts.ts';
+import { type Done, defineOperation } from './operation.ts';
+import { count, cursor, day, editedLimits, flag, limitOrCustom, limits, PAGE, time } from './values.ts';
+
+const DURATION_PATTERN = '^[0-9]+(ms|s|m|h|d)$';
+const DEFAULT_OVERLAP_MS = 86_400_000;
+
+const planRule = 'must be the name of a plan';
+const textRule = 'must be text or null';
+const label = z
+  .string(textRule)
+  .nullable()
+  .describe('One line of up to 100 characters. An empty text means none.')
+  .meta({ id: 'Label', maxLength: 100 });
+const notes = z
+  .string(textRule)
+  .nullable()
+  .describe('Text of up to 1000 characters, for the people who look after keys. An empty text means none.')
+  .meta({ id: 'Notes', maxLength: 1000 });
+const momentRule = `${MOMENT_RULE}, or null for never`;
+const moment = z
+  .string(momentRule)
+  .refine((text) => momentFrom(text, 0) !== null, momentRule)
+  .nullable()
+  .describe('An RFC 3339 time, a date (midnight UTC), or a duration from now such as 90d; null means never.')
+  .meta({ id: 'Moment', examples: ['2030-12-31T12:00:00Z', '2030-12-31', '90d', null] });
+const plan = z.string(planRule).describe('One of the plans in force.');
+const attributes = {
+  name: label.optional(),
+  owner: label.optional(),
+  notes: notes.optional(),
+  expiresAt: moment.optional(),
+};
+
+const lastUsedOn = day
+  .nullable()
+  .describe('The day (UTC) of the last request with the key, refused ones included; null if none is kept.')
+  .meta({ id: 'LastUsedOn' });
+
+/** A key as operators see it, without any secret. */
+export const key = z
+  .strictObject({
+    id: z.string(),
+    plan: z.string(),
+    name: label,
+    owner: label,
+    limits: z
+      .record(z.string(), limitOrCustom)
+      .describe(
+        "As they apply: the key's own in place of its plan's. `custom` where the plan asks for one and the key has none.",
+      ),
+    createdAt: time,
+    expiresAt: time.nullable(),
+    notes,
+    ownLimits: limits,
+    revokedAt: time.nullable(),
+    entry: z
+      .string()
+      .optional()
+      .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
+    secrets: z
+      .array(
+        z.strictObject({
+          last4: z.string().nullable().describe('Null where only a hash was ever known.'),
+          createdAt: time,
+          expiresAt: time.nullable(),
+        }),
+      )
+      .describe('The secrets that have not ended, newest first.'),
+  })
+  .meta({ id: 'Key' });
+
+const shownKey = key.extend({ lastUsedOn }).meta({ id: 'ShownKey' });
+const listedKey = key
+  .extend({ lastUsedOn: lastUsedOn.optional().describe('Only with the parameter `unused`.') })
+  .meta({ id: 'ListedKey' });
+const keyWithSecret = key
+  .extend({
+    key: z.string().describe('The secret. It cannot be shown again.').meta({ pattern: '^tg_live_[0-9A-Za-z]{38}$' }),
+  })
+  .meta({ id: 'KeyWithSecret' });
+
+const CONFLICT = 'The present state of the key does not allow it, for example because it is revoked.';
+
+export const listKeys = defineOperation({
+  name: 'listKeys',
+  line: 'GET /keys',
+  tag: 'keys',
+  role: 'viewer',
+  sentence: 'Lists the API keys that match, oldest first, without those that are revoked.',
+  description:
+    'A key matches if it matches each parameter that is given. A key that is made or revoked while a client reads the pages moves no other key ' +
+    'from one page to the next. A page ends at `limit` or after about a second of work: it may have fewer keys, even none, while ' +
+    '`cursor` leads to another page.',
+  on: 'store',
+  isList: true,
+  input: z.strictObject({
+    ...PAGE,
+    q: z
+      .string()
+      .optional()
+      .describe(
+        'A part of the id, the name or the owner, in upper or lower case, or the last four characters of a secret that works, in their ' +
+          'case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
+      )
+      .meta({ minLength: 1 }),
+    plan: z.string().optional().describe('The name of the plan.').meta({ minLength: 1 }),
+    owner: z.string().optional().describe('The whole owner, in its case.').meta({ minLength: 1 }),
+    expiring: z
+      .string()
+      .optional()
+      .describe('Keys that end within this time from now, such as 30d, and have not ended yet.')
+      .meta({ pattern: DURATION_PATTERN }),
+    unused: z
+      .string()
+      .optional()
+      .describe(
+        'Keys without a request for this many days (UTC, today included) that are older than that: 1d to 92d. A refused request counts as ' +
+          'use. Needs `usage.history`; use before the history began is not known.',
+      )
+      .meta({ pattern: '^[1-9][0-9]?d$' }),
+    all: flag.describe('True lists the revoked keys too.'),
+  }),
+  output: z.strictObject({
+    keys: z.array(listedKey),
+    cursor,
+    searched: count.describe('How many keys were looked at for this page.'),
+  }),
+  result: 'A page of keys.',
+  async run(context, { q, all, limit, cursor, ...given }, { nameOf }) {
+    const { operations, nowMs } = context;
+    const { plan = null, owner = null, expiring = null, unused = null } = given;
+    const filter = keyFilterFrom({ text: q ?? null, plan, owner, expiring, unused }, all, {
+      nameOf: (parameter) => nameOf(parameter === 'text' ? 'q' : parameter),
+      secretAdvice: context.secretAdvice,
+      formats: context.keyFormats(),
+      keepsHistory: context.keepsHistory(),
+    });
+    if ('fault' in filter) throw new Failure('refused', filter.fault);
+    const found = await operations.search(filter, { limit, cursor: cursor ?? null });
+    const keys = found.keys.map(({ key, ...lastUse }) => ({
+      ...wholeKeyReport(key, operations.plans, nowMs()),
+      ...lastUse,
+    }));
+    return { output: { keys, cursor: found.cursor, searched: found.searched } };
+  },
+});
+
+export const createKey = defineOperation({
+  name: 'createKey',
+  line: 'POST /keys',
+  tag: 'keys',
+  role: 'admin',
+  sentence: 'Makes an API key and shows its secret, this once.',
+  description:
+    'With `Idempotency-Key`, the same request within 24 h gets the same response, secret included, and makes no second key, whichever ' +
+    'gateway answers. The secret is not kept for that: it is derived again from the Idempotency-Key, so choose one that cannot be guessed, ' +
+    'such as a UUID, and do not log it. Once that secret no longer works, because the key was revoked or has expired or the secret was ' +
+    'rotated away, the response is 409 without it.',
+  on: 'store',
+  action: 'key.create',
+  creates: true,
+  isVersioned: true,
+  once: 'With the quotes of a structured field or without them.',
+  input: z
+    .strictObject(
+      {
+        plan,
+        ...attributes,
+        limits: limits
+          .optional()
+          .describe(
+            "Limits of its own that replace its plan's, one window at a time. A window that is `custom` in the plan needs one.",
+          ),
+      },
+      'must be an object',
+    )
+    .meta({
+      id: 'NewKey',
+      examples: [{ plan: 'pro', name: "Jo's shop", limits: { minute: 500 }, expiresAt: '90d' }],
+    }),
+  output: keyWithSecret,
+  result: 'The key, with its secret.',
+  fails: {
+    conflict: 'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away.',
+  },
+  async run({ operations }, input, { once, body }) {
+    const attributesAt = (nowMs: number) => ({
+      plan: input.plan,
+      name: input.name ?? null,
+      owner: input.owner ?? null,
+      notes: input.notes ?? null,
+      limits: (input.limits ?? {}) as Limits,
+      expiresAtMs: msOf(input.expiresAt ?? null, nowMs),
+    });
+    const made =
+      once === null
+        ? { kind: 'made' as const, ...(await operations.create(attributesAt)) }
+        : await operations.createOnce({ name: once, body: bodyDigestOf(body) }, attributesAt);
+    if (made.kind === 'reused') {
+      const message =
+        'This Idempotency-Key came with another body before. Use a new one for each key that is to be made.';
+      throw new Refused('idempotency_key_reused', message);
+    }
+    if (made.kind === 'ended') {
+      const message = `Key ${made.id}, which this Idempotency-Key made, ${ENDED[made.how]}. Use a new Idempotency-Key to make another key.`;
+      throw new Refused('conflict', message, { keyId: made.id });
+    }
+    const { key, secret, kind, durability } = made;
+    const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs);
+    const isRepeated = kind === 'repeated';
+    return {
+      output: { id, key: secret, ...rest },
+      change: { ...changeOfKey({ key, durability }), outcome: isRepeated ? 'repeated' : 'done' },
+      key,
+      isRepeated,
+    };
+  },
+});
+
+const ENDED: Readonly<Record<SecretEnd, string>> = {
+  revoked: 'is revoked',
+  expired: 'has expired',
+  rotated: 'has another secret since',
+  deleted: 'was deleted',
+};
+
+const secretRule = 'must be the secret of a key, a text';
+
+export const findKey = defineOperation({
+  name: 'findKey',
+  line: 'POST /keys/find',
+  tag: 'keys',
+  role: 'viewer',
+  sentence: 'Finds the key that a secret belongs to. It changes nothing.',
+  description:
+    "Also by a secret that was rotated away, as long as the key's record still has its HMAC. The secret is in the body, so that no URL " +
+    'has it, and the gateway writes it nowhere.',
+  on: 'store',
+  isFind: true,
+  input: z.strictObject(
+    { secret: z.string(secretRule).min(1, secretRule).describe('Spaces around it are ignored.') },
+    'must be an object',
+  ),
+  output: z.strictObject({
+    key,
+    isCurrent: z
+      .boolean()
+      .describe(
+        'False if this secret was rotated away or has expired. The key may be revoked or expired all the same.',
+      ),
+  }),
+  result: 'The key.',
+  fails: { not_found: true },
+  async run({ operations, nowMs }, { secret }) {
+    // Secrets have no spaces, but people copy some along.
+    const { key, isCurrent } = await operations.find(secret.trim());
+    return { output: { key: wholeKeyReport(key, operations.plans, nowMs()), isCurrent } };
+  },
+});
+
+export const showKey = defineOperation({
+  name: 'showKey',
+  line: 'GET /keys/{id}',
+  tag: 'keys',
+  role: 'viewer',
+  sentence: 'Shows one key, revoked or not, and when it was used last.',
+  on: 'store',
+  isVersioned: true,
+  output: shownKey,
+  result: 'The key, without any secret.',
+  fails: { not_found: true },
+  async run({ operations, nowMs }, { id }) {
+    const key = await operations.show(id);
+    const report = wholeKeyReport(key, operations.plans, nowMs());
+    return { output: { ...report, lastUsedOn: await operations.lastUsedOn(key.id) }, key };
+  },
+});
+
+export const updateKey = defineOperation({
+  name: 'updateKey',
+  line: 'PATCH /keys/{id}',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Changes what a key is. What it has used, its bans and its secrets stay.',
+  description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
+  on: 'store',
+  action: 'key.update',
+  isVersioned: true,
+  isGuarded: true,
+  alsoAs: 'application/merge-patch+json',
+  input: z
+    .strictObject(
+      {
+        plan: plan.optional(),
+        ...attributes,
+        limits: editedLimits
+          .optional()
+          .describe("Windows that are absent stay as they are; null restores the plan's own number."),
+      },
+      'must be an object',
+    )
+    .refine((edits) => Object.keys(edits).length > 0, 'The body changes nothing.')
+    .meta({ id: 'KeyEdits', minProperties: 1, examples: [{ plan: 'business', limits: { minute: null } }] }),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: { not_found: true, conflict: true },
+  async run(context, { id, expiresAt, ...rest }, { guard }) {
+    const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, context.nowMs()) };
+    const changed = await context.operations.update(id, { ...(rest as KeyEdits), ...expiry }, guard);
+    return { ...shown(changed.key, context), change: changeOfKey(changed) };
+  },
+});
+
+export const revokeKey = defineOperation({
+  name: 'revokeKey',
+  line: 'DELETE /keys/{id}',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Ends a key and all its secrets for good. Every gateway refuses it within a second.',
+  description:
+    'The key can still be read, until it is deleted. To revoke it twice is no mistake; the first time stands.',
+  on: 'store',
+  action: 'key.revoke',
+  isVersioned: true,
+  isGuarded: true,
+  output: key,
+  result: 'The key, without any secret.',
+  fails: { not_found: true },
+  async run(context, { id }, { guard }) {
+    const changed = await context.operations.revoke(id, guard);
+    return { ...shown(changed.key, context), change: changeOfKey(changed, changed.before.revokedAtMs !== null) };
+  },
+});
+
+export const rotateKey = defineOperation({
+  name: 'rotateKey',
+  line: 'POST /keys/{id}/rotate',
+  tag: 'keys',
+  role: 'operator',
+  sentence:
+    'Makes a second secret and shows it, this once. The secrets before it keep working for a while, under the same quota.',
+  description:
+    'A client that misses the response and sends the request again makes a third secret; If-Match prevents that.',
+  on: 'store',
+  action: 'key.rotate',
+  isVersioned: true,
+  isGuarded: true,
+  input: z.strictObject(
+    {
+      overlap: z
+        .string(DURATION_RULE)
+        .refine((text) => durationFrom(text) !== null, DURATION_RULE)
+        .optional()
+        .describe('How long the secrets before it keep working; `0s` ends them at once.')
+        .meta({ pattern: DURATION_PATTERN, default: '24h' }),
+    },
+    'must be an object',
+  ),
+  output: keyWithSecret,
+  result: 'The key, with its new secret.',
+  fails: { not_found: true, conflict: true },
+  async run({ operations, nowMs }, { id, overlap }, { guard }) {
+    const overlapMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
+    const { secret, ...changed } = await operations.rotate(id, overlapMs, guard);
+    const { id: keyId, ...rest } = wholeKeyReport(changed.key, operations.plans, nowMs());
+    return { output: { id: keyId, key: secret, ...rest }, change: changeOfKey(changed), key: changed.key };
+  },
+});
+
+export const deleteKey = defineOperation({
+  name: 'deleteKey',
+  // It has its own path because DELETE of a key revokes it.
+  line: 'POST /keys/{id}/delete',
+  tag: 'keys',
+  role: 'admin',
+  sentence: 'Removes a revoked or expired key for good, with its name, owner, notes, counters and ban.',
+  description:
+    'Its id and the HMACs of its secrets stay in the store, so that no import brings it back, and the record of changes keeps its ' +
+    'entries. To delete it twice is no mistake. DELETE of the key does not delete it: it revokes it.',
+  on: 'store',
+  action: 'key.delete',
+  isGuarded: true,
+  input: z.strictObject({}, 'must be an object'),
+  output: z.strictObject({ id: z.string(), deleted: z.literal(true) }),
+  result: 'It is deleted.',
+  fails: { not_found: true, conflict: CONFLICT },
+  async run({ operations }, { id }, { guard }) {
+    const deleted = await operations.delete(id, guard);
+    return { output: { id, deleted: true as const }, change: changeOfDeletion(deleted) };
+  },
+});
+
+function shown(stored: StoredKey, { operations, nowMs }: StoreContext): Done<z.output<typeof key>> {
+  return { output: wholeKeyReport(stored, operations.plans, nowMs()), key: stored };
+}
+
+function msOf(text: string | null, nowMs: number): number | null {
+  return text === null ? null : momentFrom(text, nowMs);
+}

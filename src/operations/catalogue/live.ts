@@ -1,0 +1,307 @@
+import { z } from 'zod';
+import { Failure } from '../../failure.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
+import { isTokenHolder } from '../../identify/token-holder.ts';
+import type { FoundRefusal } from '../fleet/explanations.ts';
+import { Refused } from '../refused.ts';
+import type { LiveContext } from './contexts.ts';
+import { defineOperation, defineStream } from './operation.ts';
+import { count, time, unixSeconds, windowName } from './values.ts';
+
+// Gateways, traffic and single requests, at this moment. These answer while the store is away.
+
+const complete = z.boolean().describe('False while the store is away.');
+
+const gateway = z
+  .strictObject({
+    id: z.string().describe('Another one after each start.'),
+    self: z.boolean().describe('Whether it is the gateway that was asked.'),
+    host: z.string().describe('The name of its host.'),
+    address: z
+      .string()
+      .describe('The origin of its public listener.')
+      .meta({ examples: ['http://10.0.0.1:8080'] }),
+    version: z.string(),
+    startedAt: time,
+    seenAt: time.describe('When it last reported.'),
+    workers: count.min(1).describe('Processes that serve requests.'),
+    ready: z.boolean(),
+    draining: z.boolean(),
+    store: z.enum(['embedded', 'present', 'away', 'never_reached']),
+    outage: z
+      .strictObject({ reason: z.string(), lastsMs: z.number() })
+      .nullable()
+      .describe('Why its store is away; null while it is not.'),
+    settings: z
+      .enum(['in_force', 'refused'])
+      .describe('refused: its files have a fault, and the settings before stay in force.'),
+    faults: z
+      .array(z.string())
+      .describe(
+        'The first faults of those files, each as `file:line:column: path: what is wrong`; empty while the files are in force.',
+      ),
+    versions: z.strictObject({ settings: z.string(), plans: z.string() }),
+    certificate: z.strictObject({ expiresAt: time }).nullable().describe('The certificate in force; null without TLS.'),
+    memory: z.enum(['enough', 'short']),
+    connections: count,
+    inFlight: count,
+    upstreams: z
+      .array(
+        z.strictObject({
+          name: z.string(),
+          inFlight: count,
+          targets: z.array(z.strictObject({ name: z.string(), usable: z.boolean() })),
+        }),
+      )
+      .describe('Of another gateway with very many targets, only those that are not usable, or none.'),
+  })
+  .meta({ id: 'Gateway' });
+
+const NO_PARAMETERS = z.strictObject({});
+
+export const listGateways = defineOperation({
+  name: 'listGateways',
+  line: 'GET /gateways',
+  tag: 'live',
+  role: 'viewer',
+  sentence: 'Lists the gateways on the store, the one that was asked first.',
+  description:
+    'A gateway is listed until 10 s after its last report. While the store is away, only the gateway that was asked is listed, and ' +
+    '`complete` is false.',
+  on: 'live',
+  input: NO_PARAMETERS,
+  output: z.strictObject({ complete, gateways: z.array(gateway).min(1) }).meta({ id: 'Gateways' }),
+  result: 'The gateways.',
+  run: async ({ fleet }) => ({ output: await fleet.presence.gateways() }),
+});
+
+export const showTraffic = defineOperation({
+  name: 'showTraffic',
+  line: 'GET /traffic',
+  tag: 'live',
+  role: 'viewer',
+  sentence: 'Counts the requests of the last 10 minutes by verdict, in buckets of 5 s, summed over all gateways.',
+  description:
+    'Oldest first; the last bucket is the present one. Counts of other gateways are up to 4 s late, and 1 s while the screen is watched. ' +
+    'They end with the gateway that has them: its requests are in no sum once it has ended.',
+  on: 'live',
+  input: NO_PARAMETERS,
+  output: z
+    .strictObject({
+      stepSeconds: z.number().meta({ type: 'integer', const: 5 }),
+      complete,
+      buckets: z
+        .array(
+          z.strictObject({
+            at: time.describe('When the bucket begins.'),
+            admitted: count,
+            refused: count,
+            banned: count,
+            unauthenticated: count,
+            shed: count,
+            undecided: count,
+            malformed: count,
+            other: count.describe('Preflights and requests for usage.'),
+            failed: count.describe(
+              'Responses with a status of 500 or above, which are counted under their verdict as well.',
+            ),
+          }),
+        )
+        .length(120),
+    })
+    .meta({ id: 'Traffic' }),
+  result: 'The buckets.',
+  run: async ({ fleet }) => ({ output: await fleet.presence.traffic() }),
+});
+
+const MAX_NEAR = 200;
+
+export const listNear = defineOperation({
+  name: 'listNear',
+  line: 'GET /near',
+  tag: 'live',
+  role: 'viewer',
+  sentence: 'Lists the keys that are near a limit, those with the smallest share left first.',
+  description:
+    'A key, or a caller with tokens, is near a limit if its last requests have left at most a tenth of a window, or less than one more of ' +
+    'them costs. Each is checked against the store; those that are refused are not listed. At most 200.',
+  on: 'live',
+  isList: true,
+  input: NO_PARAMETERS,
+  output: z.strictObject({
+    keys: z
+      .array(
+        z
+          .strictObject({
+            id: z.string(),
+            name: z.string().nullable(),
+            owner: z.string().nullable(),
+            plan: z.string(),
+            window: windowName,
+            limit: count.min(1),
+            used: count,
+            remaining: count,
+            resetAt: unixSeconds,
+          })
+          .meta({ id: 'Near' }),
+      )
+      .max(MAX_NEAR),
+  }),
+  result: 'The keys.',
+  fails: { store_unavailable: true },
+  async run({ fleet, operations }) {
+    return { output: { keys: await (await operations()).nearLimits(await fleet.presence.near(), MAX_NEAR) } };
+  },
+});
+
+const VERDICTS = [
+  ...['admitted', 'refused', 'banned', 'shed', 'unauthenticated', 'preflight', 'usage', 'malformed', 'undecided'],
+];
+const verdictRule = `must be one of ${VERDICTS.join(', ')}`;
+const verdict = z
+  .string()
+  .refine((text) => VERDICTS.includes(text), verdictRule)
+  .meta({ id: 'Verdict', enum: VERDICTS });
+
+const refusal = z
+  .strictObject({
+    requestId: z.string(),
+    at: time,
+    gateway: z.string().describe('The id of the gateway in `GET /gateways`.'),
+    gatewayHost: z.string(),
+    method: z.string(),
+    path: z.string().nullable().describe('Without the query, at most 512 characters; null if it could not be read.'),
+    route: z.string().nullable(),
+    consumerId: z.string().nullable(),
+    name: z.string().nullable().describe('Of the key; null also while the store is away.'),
+    owner: z.string().nullable(),
+    plan: z.string().nullable(),
+    clientAddress: z.string(),
+    status: z.int(),
+    code: z.string(),
+    judgement: verdict,
+    cost: count,
+    window: windowName.nullable(),
+    limits: z
+      .array(
+        z.strictObject({
+          window: windowName,
+          form: z.string().describe('The kind of the window in words.'),
+          limit: count,
+          used: count,
+          remaining: count,
+        }),
+      )
+      .describe('The limits that applied, with the counts at the decision; empty without one.'),
+    planLimits: z
+      .partialRecord(windowName, count)
+      .describe('By window, what the plan gives if the key has another limit of its own.'),
+    decidedAt: time.nullable(),
+    source: z
+      .string()
+      .nullable()
+      .meta({ enum: ['store', 'memory', 'local', null] }),
+    strike: z
+      .strictObject({ number: count.min(1), of: count.min(1) })
+      .nullable()
+      .describe('Which strike this refusal was, and how many lead to a ban; null if it was no strike.'),
+    ban: z.strictObject({ number: count.min(1), until: time }).nullable(),
+    imposedBan: z.boolean().describe("Whether this request's strike made the ban."),
+    retryAt: time.nullable().describe('The earliest moment at which the request succeeds; null if it is not known.'),
+    sentence: z.string().describe('Why it was refused.'),
+    advice: z.string().describe('What to do about it.'),
+  })
+  .meta({ id: 'Refusal' });
+
+export const explainRefusal = defineOperation({
+  name: 'explainRefusal',
+  line: 'GET /refusals/{requestId}',
+  tag: 'live',
+  role: 'viewer',
+  sentence: 'Explains why a request was refused, by its X-Request-Id, whichever gateway refused it.',
+  description:
+    'Newest first, at most 10, because a client may repeat its X-Request-Id. Each gateway process remembers its last 10,000 refusals of ' +
+    'known callers and 1,000 others, until it ends. Asking the other gateways takes up to 2.5 s; while the store is away only this ' +
+    'gateway is asked.',
+  on: 'live',
+  input: NO_PARAMETERS,
+  output: z.strictObject({ refusals: z.array(refusal).min(1).max(10) }),
+  result: 'The refusals.',
+  fails: { not_found: 'No gateway remembers a refusal with this request id.' },
+  async run({ fleet, operations }, { requestId }) {
+    const found = REQUEST_ID.test(requestId) ? await fleet.explanations.explain(requestId) : [];
+    if (found === null) throw new Refused('busy', TOO_MANY);
+    if (found.length === 0) throw new Failure('not_found', NO_REFUSAL);
+    return { output: { refusals: await named(found, operations) } };
+  },
+});
+
+const TOO_MANY = 'The gateway looks for as many request ids as it may at a time. Retry shortly.';
+/** The form of request ids that the gateway takes from clients and makes. */
+const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
+const NO_REFUSAL =
+  'No gateway remembers a refusal with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, until it ends. The log may have it, but refusals from memory share one line, with the id of one of them.';
+
+/** The refusals with name and owner of their keys; null where the store does not answer, and for callers with tokens. */
+async function named(found: readonly FoundRefusal[], operations: LiveContext['operations']) {
+  const keys = new Map<string, StoredKey | null>();
+  for (const { consumerId } of found) {
+    if (consumerId === null || isTokenHolder(consumerId) || keys.has(consumerId)) continue;
+    const key = await operations()
+      .then((opened) => opened.show(consumerId))
+      .catch(() => null);
+    keys.set(consumerId, key);
+  }
+  return found.map((one) => {
+    const key = one.consumerId === null ? null : (keys.get(one.consumerId) ?? null);
+    // A gateway of an earlier version does not report them.
+    return { ...one, planLimits: one.planLimits ?? {}, name: key?.name ?? null, owner: key?.owner ?? null };
+  });
+}
+
+export const followNow = defineStream({
+  name: 'followNow',
+  line: 'GET /events/now',
+  tag: 'live',
+  role: 'viewer',
+  sentence: 'Streams the state of everything, at once and then every 2 s.',
+  description:
+    'Server-sent events. `now` has `{at, gateways, traffic, refused, refusedMore, near, asOf, mostRefused, refusedCallers}`: the contents of ' +
+    '`GET /gateways` and `GET /traffic`, at most 200 consumers of `GET /now` (`refusedMore`: there are more), at most 50 keys of `GET /near`, ' +
+    'and when the store was asked for these two lists. While the store is away they stay as they were, and `asOf` (null if the store was never ' +
+    'reached) is their time. `mostRefused` has at most 10 callers, each as `{id, name, owner, plan, refused, banned}`: those whose ' +
+    'requests the gateways refused most in the last ten minutes, with the counts of all gateways (each names the 20 that it refused most). ' +
+    '`refusedCallers` is the number of different callers, as far as known. `store` has `{state: "away"|"present"}` and comes when that ' +
+    'changes, and first if the store is away. `end` has `{reason}` and is the last event. A comment comes every 15 s. A gateway has at most 20 ' +
+    'streams, and cuts one whose reader does not read.',
+  input: NO_PARAMETERS,
+});
+
+const textRule = 'must have at most 256 characters';
+const text = z.string().max(256, textRule).optional();
+const statusRule = 'must be a status code, such as 429, or a class of them, such as 4xx';
+
+export const followRequests = defineStream({
+  name: 'followRequests',
+  line: 'GET /events/requests',
+  tag: 'live',
+  role: 'viewer',
+  sentence: 'Streams the requests of all gateways that match, for 10 minutes.',
+  description:
+    'Server-sent events. `requests` has `{requests, skipped}`: at most 50 requests, at most twice a second, each with `at`, `gateway`, ' +
+    '`requestId`, `method`, `path` (without the query), `route`, `consumerId`, `plan`, `verdict`, `status`, `code`, `window`, `totalMs` and ' +
+    '`clientAddress`; `skipped` counts those beyond. Other gateways take part within a second or two. `store` and `end` are as in ' +
+    '`GET /events/now`. No key, query or body is in it.',
+  input: z.strictObject({
+    plan: text,
+    key: text.describe('An id of a key or of a caller with tokens.'),
+    route: text.describe('The route as in gateway.yaml.'),
+    verdict: verdict.optional(),
+    status: z
+      .string()
+      .regex(/^[1-5](?:[0-9]{2}|xx)$/, statusRule)
+      .optional()
+      .describe('A status code, or a class of them.')
+      .meta({ examples: ['4xx'] }),
+  }),
+});

@@ -1,0 +1,248 @@
+import { z } from 'zod';
+import type { Role } from '../../config/admin-tokens.ts';
+import { Failure } from '../../failure.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
+import type { Action } from '../audit-trail.ts';
+import { visible } from '../input-values.ts';
+import type { Guard } from '../operations.ts';
+import type { Change } from '../recorded.ts';
+import type { Contexts } from './contexts.ts';
+
+// An operation of operators is data. The admin API, its OpenAPI description, the options and help of commands, the types of the
+// console and the methods of the library are made of it.
+
+/** The method and path below `/admin` of an operation, such as `POST /keys/{id}/topups`. */
+type RequestLine = `${'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'} /${string}`;
+
+/** The members of the input that are in the path. */
+type PathMembers<Line extends string> = Line extends `${string}{${infer Name}}${infer Rest}`
+  ? { readonly [K in Name]: string } & PathMembers<Rest>
+  : unknown;
+
+/** The part of the console and the reference in which an operation belongs. */
+export type Tag = 'session' | 'keys' | 'bans' | 'gateway' | 'live';
+
+interface Described<Name extends string, Line extends RequestLine> {
+  /** Of the method of the library, and the operationId of the OpenAPI description. */
+  readonly name: Name;
+  readonly line: Line;
+  readonly tag: Tag;
+  /** The lowest role that may use it. */
+  readonly role: Role;
+  /** What it does, in one sentence for the reference and for `--help`. */
+  readonly sentence: string;
+  /** What else a caller of the API needs to know. */
+  readonly description?: string;
+}
+
+interface Definition<
+  Name extends string,
+  On extends keyof Contexts,
+  Line extends RequestLine,
+  In extends z.ZodType,
+  Out extends z.ZodType,
+> extends Described<Name, Line> {
+  /** What it works on. `store` operations are also commands and methods of the library. `live` ones answer while the store is away. */
+  readonly on: On;
+  /** The action in the record of changes; left out if it changes nothing. Every attempt is recorded. */
+  readonly action?: Action;
+  /**
+   * The members beside those of the path: a JSON body, or for GET the query, each with its fault as the end of a sentence (`must be
+   * …`). Left out, there are none, and GET ignores any.
+   */
+  readonly input?: In;
+  readonly output: Out;
+  /** What the output is, in one sentence. */
+  readonly result: string;
+  /** How it may fail beside the ways that all have, by code; each with its own sentence, or `true` for the usual one. */
+  readonly fails?: Readonly<Partial<Record<FailureWay, string | true>>>;
+  /** It makes a key: 201 with its Location. */
+  readonly creates?: true;
+  /** The response names the version of the key: it has an ETag. */
+  readonly isVersioned?: true;
+  /** It may be asked for one version of the key (`If-Match`). */
+  readonly isGuarded?: true;
+  /** It must be asked for with the version that the operator has seen (`If-Match`). The description of that header. */
+  readonly needsVersion?: string;
+  /** It may be named (`Idempotency-Key`, `--id`), and is then done once. Its description in the API. */
+  readonly once?: string;
+  /** It reads much of the store. Such reads run one at a time, and people take turns, so that they do not delay the requests of callers. */
+  readonly isList?: true;
+  /** It looks a secret up, which must not serve to guess one: one at a time, within a budget. */
+  readonly isFind?: true;
+  /** The body is not parsed here but in a thread, and may have this many bytes. */
+  readonly maxBytes?: number;
+  /** The body is also accepted as this media type. */
+  readonly alsoAs?: string;
+  readonly run: (
+    context: Contexts[On],
+    input: z.output<In> & PathMembers<Line>,
+    asked: Asked,
+  ) => Promise<Done<z.output<Out>>>;
+}
+
+/** Codes of errors that not every operation has. */
+export type FailureWay =
+  | 'not_found'
+  | 'conflict'
+  | 'precondition_failed'
+  | 'precondition_required'
+  | 'invalid_plans'
+  | 'store_unavailable';
+
+/** How an operator has asked for an operation, beside its input. */
+export interface Asked {
+  /** The name under which the change is made once; null without one. */
+  readonly once: string | null;
+  /** Refuses any version of the key but those that the operator has seen; undefined if any will do. */
+  readonly guard: Guard | undefined;
+  /** How the operator knows a member of the input: `from` is `--from` on a command line. */
+  readonly nameOf: (member: string) => string;
+  /** The body as it was sent: parsed JSON, or bytes if `maxBytes` is set; undefined if there is none. */
+  readonly body: unknown;
+  /** The versions that If-Match names; null for any; undefined if it was not sent. */
+  readonly versions: readonly string[] | null | undefined;
+}
+
+/** An operation that was done. */
+export interface Done<Out> {
+  readonly output: DeepReadonly<Out>;
+  /** What it has changed. Required if the operation has an `action`. */
+  readonly change?: Change;
+  /** The key, whose version the response names. */
+  readonly key?: StoredKey;
+  /** The version of a file, which the response names. */
+  readonly version?: string;
+  /** Under this name it was done before, and nothing was changed now. */
+  readonly isRepeated?: boolean;
+}
+
+export type DeepReadonly<T> = T extends readonly (infer One)[]
+  ? readonly DeepReadonly<One>[]
+  : T extends object
+    ? { readonly [K in keyof T]: DeepReadonly<T[K]> }
+    : T;
+
+export type Operation<
+  Name extends string = string,
+  On extends keyof Contexts = keyof Contexts,
+  Line extends RequestLine = RequestLine,
+  In extends z.ZodType = z.ZodType,
+  Out extends z.ZodType = z.ZodType,
+> = Definition<Name, On, Line, In, Out>;
+
+/** What an operation takes: the members of its path and of its input, before defaults. */
+export type InputOf<O> = O extends { readonly line: infer Line extends string; readonly input?: infer In }
+  ? PathMembers<Line> & (In extends z.ZodType ? GivenOf<z.input<In>> : unknown)
+  : never;
+
+/** An input without members has the type of an object whose members are never there. */
+type GivenOf<T> = T extends Record<string, never> ? unknown : DeepReadonly<T>;
+
+/** What an operation gives. */
+export type OutputOf<O> = O extends { readonly output: infer Out extends z.ZodType }
+  ? DeepReadonly<z.output<Out>>
+  : never;
+
+export function defineOperation<
+  const Name extends string,
+  const On extends keyof Contexts,
+  const Line extends RequestLine,
+  Out extends z.ZodType,
+  In extends z.ZodType = z.ZodType<unknown>,
+>(definition: Definition<Name, On, Line, In, Out>): Operation<Name, On, Line, In, Out> {
+  return definition;
+}
+
+/** A stream of server-sent events. The admin API alone has these. */
+export interface Stream<Name extends string = string> extends Described<Name, `GET /${string}`> {
+  readonly input: z.ZodType;
+}
+
+export function defineStream<const Name extends string>(stream: Stream<Name>): Stream<Name> {
+  return stream;
+}
+
+/** The members of an input, in its order; empty if it has none. */
+export function membersOf(input: z.ZodType | undefined): Readonly<Record<string, z.ZodType>> {
+  return input instanceof z.ZodObject ? (input.shape as Record<string, z.ZodType>) : {};
+}
+
+/** Whether the input may be left out. */
+export function isOptional(input: z.ZodType): boolean {
+  return input.safeParse({}).success;
+}
+
+/**
+ * Reads an input of a request body or of a program.
+ * @throws Failure `refused` with a sentence for each fault, which names the member
+ */
+export function readInput<In extends z.ZodType>(input: In, given: unknown): z.output<In> {
+  if (given === undefined && !isOptional(input)) {
+    throw new Failure('refused', 'The body is missing: it must be a JSON object.');
+  }
+  const value = given ?? {};
+  const result = input.safeParse(value);
+  if (result.success) return result.data;
+  throw new Failure(
+    'refused',
+    sentences(result.error.issues, value, (member) => member),
+  );
+}
+
+/**
+ * Reads an input whose members are texts: the parameters of a query, or the options of a command.
+ * @param nameOf how the operator knows a member
+ * @param code of the failure
+ * @throws Failure with a sentence for each fault
+ */
+export function readTexts<In extends z.ZodType>(
+  input: In,
+  texts: Readonly<Record<string, string | readonly string[] | boolean | undefined>>,
+  nameOf: (member: string) => string = (member) => member,
+  code: 'refused' | 'bad_usage' = 'refused',
+): z.output<In> {
+  const members = membersOf(input);
+  const value = Object.fromEntries(
+    Object.entries(texts).flatMap(([name, text]) =>
+      text === undefined ? [] : [[name, typedValue(text, members[name])]],
+    ),
+  );
+  const result = input.safeParse(value);
+  if (result.success) return result.data;
+  throw new Failure(code, sentences(result.error.issues, value, nameOf));
+}
+
+/** A text as the kind of value that a member has. A text of another form stays one, which the schema refuses. */
+function typedValue(text: string | readonly string[] | boolean, member: z.ZodType | undefined): unknown {
+  if (typeof text !== 'string') return text;
+  const kind = kindOf(member);
+  if (kind === 'number' && /^(0|-?[1-9][0-9]{0,14})$/.test(text)) return Number(text);
+  if (kind === 'boolean' && (text === 'true' || text === 'false')) return text === 'true';
+  return text;
+}
+
+/** The kind of a member without what makes it optional or gives it a default. */
+export function kindOf(member: z.ZodType | undefined): string | undefined {
+  let inner = member;
+  while (inner instanceof z.ZodOptional || inner instanceof z.ZodDefault || inner instanceof z.ZodNullable) {
+    inner = inner.unwrap() as z.ZodType;
+  }
+  return inner?.def.type;
+}
+
+function sentences(issues: readonly z.core.$ZodIssue[], value: unknown, nameOf: (member: string) => string): string {
+  return [...new Set(issues.flatMap((issue) => sentencesOf(issue, value, nameOf)))].join(' ');
+}
+
+function sentencesOf(issue: z.core.$ZodIssue, value: unknown, nameOf: (member: string) => string): readonly string[] {
+  const [first, ...rest] = issue.path.map(String);
+  if (issue.code === 'unrecognized_keys') {
+    const at = first === undefined ? [] : [nameOf(first), ...rest];
+    return issue.keys.map((key) => `There is no member "${visible([...at, key].join('.'))}".`);
+  }
+  if (first === undefined) return [issue.code === 'custom' ? issue.message : 'The body must be a JSON object.'];
+  const isMissing = rest.length === 0 && !Object.hasOwn(value as object, first);
+  const name = [nameOf(first), ...rest].join('.');
+  return [isMissing ? `${name} is missing: it ${issue.message}.` : `${name} ${issue.message}.`];
+}

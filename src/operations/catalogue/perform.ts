@@ -1,0 +1,42 @@
+import { type Recording, recorded } from '../recorded.ts';
+import type { Contexts } from './contexts.ts';
+import type { Asked, Done, Operation } from './operation.ts';
+
+/** An operation whose input and output are not looked at. */
+export interface AnyOperation extends Omit<Operation, 'run'> {
+  readonly run: (context: never, input: never, asked: Asked) => Promise<Done<unknown>>;
+}
+
+/** The result of an operation, by its type. */
+export type DoneOf<O> = O extends { readonly run: (...args: never) => Promise<infer Result> } ? Result : never;
+
+/** How an operation is asked for that nothing else is known about. */
+export const PLAINLY: Asked = {
+  once: null,
+  guard: undefined,
+  nameOf: (member) => member,
+  body: undefined,
+  versions: undefined,
+};
+
+/**
+ * Does an operation, and records it if it changes something. Its input is read within: an attempt with a wrong input is recorded too.
+ * @param target the id that the operator named; null if the operation makes a key
+ * @param ask returns the input, and how the operation is asked for; throws if they are wrong
+ * @throws Failure, Refused
+ */
+export async function perform<O extends AnyOperation>(
+  operation: O,
+  contexts: Partial<Contexts>,
+  recording: Recording | null,
+  target: string | null,
+  ask: () => { readonly input: object; readonly asked: Asked },
+): Promise<DoneOf<O>> {
+  const work = async () => {
+    const { input, asked } = ask();
+    return operation.run(contexts[operation.on] as never, input as never, asked);
+  };
+  const { action } = operation;
+  if (action === undefined || recording === null) return (await work()) as DoneOf<O>;
+  return (await recorded(recording, { action, target, work, changeOf: ({ change }) => change! })) as DoneOf<O>;
+}

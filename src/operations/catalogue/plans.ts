@@ -1,0 +1,369 @@
+import { z } from 'zod';
+import { formText } from '../../admit/form-text.ts';
+import type { Plan } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
+import { versionState } from '../load-record.ts';
+import type { Outcome } from '../plans/drafts.ts';
+import { untilInForce, writePlans } from '../plans/write.ts';
+import type { Change } from '../recorded.ts';
+import { Refused } from '../refused.ts';
+import { defineOperation } from './operation.ts';
+import { count, limitOrCustom, time, windowName } from './values.ts';
+
+/** JSON needs up to six bytes for a character of the text, which may have 512 KiB. */
+const DRAFT_BYTES = 4 * 1024 * 1024;
+/** A draft and 16 MiB of a log, in which JSON escapes each quotation mark. */
+const SIMULATION_BYTES = 28 * 1024 * 1024;
+
+const REPORT_MEMBERS = [
+  ...['plans', 'fromPlans', 'logs', 'from', 'to', 'isEstimate', 'differs', 'notes', 'lines', 'inForce', 'totals'],
+  ...['byPlan', 'withoutStore', 'keys'],
+];
+
+const version = z.string().meta({ pattern: '^[0-9a-f]{12}$' });
+
+const forms = z
+  .record(
+    z.string(),
+    z.strictObject({
+      slices: z.int().min(4).max(30).optional().describe('The window slides.'),
+      calendar: z
+        .strictObject({
+          unit: z.enum(['hour', 'day', 'week', 'month']),
+          zone: z.string().describe('IANA name of the time zone.'),
+          anchor: z.int().min(1).max(31).describe('On which day a month begins.'),
+        })
+        .optional(),
+    }),
+  )
+  .describe(
+    'Windows that slide or follow a calendar. Any other is fixed, except a month, which is then a calendar month of UTC.',
+  )
+  .meta({ id: 'Forms' });
+
+const plan = z
+  .strictObject({
+    name: z.string(),
+    limits: z.record(z.string(), limitOrCustom),
+    forms: forms.optional(),
+    bans: z
+      .strictObject({
+        after: z.number(),
+        withinMs: z.number(),
+        firstMs: z.number(),
+        factor: z.number(),
+        longestMs: z.number(),
+        forgetMs: z.number(),
+      })
+      .nullable()
+      .describe('Null if the plan has no bans.'),
+    enforce: z.boolean().describe('False: its limits and bans are counted and refuse no request.'),
+    shadow: z.record(z.string(), count).describe('Limits that are only watched, beside the real ones.'),
+    shadowForms: forms.optional(),
+    windows: z
+      .array(
+        z.strictObject({
+          window: windowName,
+          limit: limitOrCustom,
+          form: z
+            .string()
+            .describe('The kind of the window in words: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin`.'),
+          shadow: z.boolean().describe('Whether the limit is only watched.'),
+        }),
+      )
+      .describe('The windows of `limits`, then of `shadow`, for display.'),
+  })
+  .meta({ id: 'Plan' });
+
+const fault = z
+  .strictObject({
+    line: count.min(1),
+    column: count.min(1),
+    path: z.string().describe('Where in the document: `plans.free.limits.minute`; empty for the whole.'),
+    message: z.string().describe('What is wrong and what is allowed.'),
+  })
+  .meta({ id: 'Fault' });
+
+const checked = z
+  .strictObject({
+    faults: z.array(fault),
+    moreFaults: count.describe('Further faults, which are left out.'),
+    warnings: z.array(fault),
+    moreWarnings: count.describe('Further warnings, which are left out.'),
+  })
+  .meta({ id: 'Checked' });
+
+/** The error of a draft with faults that was to be written. */
+export const invalidPlans = checked
+  .extend({ code: z.literal('invalid_plans'), message: z.string(), status: z.literal(422) })
+  .meta({ id: 'InvalidPlans' });
+
+/** What a simulation found; the command has its form. */
+const simulated: z.ZodType<object | null> = z
+  .looseObject({})
+  .nullable()
+  .describe(
+    'As `tollgate plans simulate --json`, with at most 1,000 keys, the most changed first, each with `ownLimits`, its limits that are ' +
+      "not its plan's (null if that is not known). Null if there are faults.",
+  )
+  .meta({ required: REPORT_MEMBERS });
+const bucket: z.ZodType<object> = z.looseObject({}).meta({ required: ['from', 'requests', 'recorded', 'simulated'] });
+
+const draft = z
+  .strictObject({ text: z.string().describe('The text of plans.yaml. More than 512 KiB are a fault.') })
+  .meta({ id: 'Draft' });
+
+export const showPlans = defineOperation({
+  name: 'showPlans',
+  line: 'GET /plans',
+  tag: 'gateway',
+  role: 'viewer',
+  sentence: 'Shows the plans in force, and which version of the files they come from.',
+  on: 'plans',
+  output: z.strictObject({
+    versions: z
+      .strictObject({ settings: version, plans: version })
+      .describe('The beginning of the SHA-256 of gateway.yaml and of plans.yaml.'),
+    plans: z.array(plan),
+    failedAuthentication: z
+      .strictObject({ minute: count })
+      .describe('Failed authentications that one client address may make.'),
+  }),
+  result: 'The plans.',
+  async run({ operations, versions }) {
+    const { plans, failedAuthenticationPerMinute } = operations.plans;
+    return {
+      output: {
+        versions: versions(),
+        plans: [...plans.values()].map((plan) => ({ ...plan, windows: windowsOf(plan) })),
+        failedAuthentication: { minute: failedAuthenticationPerMinute },
+      },
+    };
+  },
+});
+
+function windowsOf({ limits, forms, shadow, shadowForms }: Plan) {
+  const of = (part: Plan['limits'], partForms: Plan['forms'], isShadow: boolean) =>
+    WINDOWS.flatMap((window) => {
+      const limit = part[window];
+      if (limit === undefined) return [];
+      return [{ window, limit, form: formText(window, partForms?.[window]), shadow: isShadow }];
+    });
+  return [...of(limits, forms, false), ...of(shadow, shadowForms, true)];
+}
+
+export const checkPlans = defineOperation({
+  name: 'checkPlans',
+  line: 'POST /plans/check',
+  tag: 'gateway',
+  role: 'viewer',
+  sentence: 'Finds the faults and warnings of a draft of plans.yaml, as `tollgate plans check` does.',
+  description:
+    'Changes nothing. Faults have the position in the text. The warnings consider the routes of gateway.yaml; those that depend on the keys ' +
+    'of the store are in `POST /plans/diff`. Each gateway does one check at a time, in a thread of its own, and ends it after 20 s or above ' +
+    '192 MB of memory: 422 `too_costly`. Nine checks may run or wait; a further one is 503 `busy`, as is any large body beyond ' +
+    'those of 96 MiB together.',
+  on: 'plans',
+  maxBytes: DRAFT_BYTES,
+  input: draft,
+  output: checked,
+  result: 'The faults and warnings, the first 1,000 of each.',
+  run: async ({ drafts }, _, { body }) => ({ output: resultOf(await drafts.check(body as Uint8Array)) }),
+});
+
+export const diffPlans = defineOperation({
+  name: 'diffPlans',
+  line: 'POST /plans/diff',
+  tag: 'gateway',
+  role: 'viewer',
+  sentence: 'Compares a draft of plans.yaml with the plans in force, and makes a patch of it.',
+  description:
+    'Changes nothing. `changes` has the form of `tollgate plans diff --json` against the plans in force, with the number of live keys that ' +
+    'each change affects. Keys are counted for at most 10 s; if there are more, or the store is away, `keys` is null and `live.isComplete` ' +
+    'false. `patch` is a unified diff against the file as it is, for `git apply` or `patch -p1`. The bounds are those of `POST /plans/check`.',
+  on: 'plans',
+  maxBytes: DRAFT_BYTES,
+  input: draft,
+  output: checked
+    .extend({
+      changes: z
+        .array(
+          z.strictObject({
+            plan: z.string().nullable().describe('Null for a setting outside the plans.'),
+            what: z.string().describe('The path below the plan, such as `limits.minute`; `plan` for the whole plan.'),
+            change: z.enum(['added', 'removed', 'raised', 'lowered', 'changed']),
+            from: z.union([z.number(), z.string()]).nullable(),
+            to: z.union([z.number(), z.string()]).nullable(),
+            keys: z.int().nullable().describe('Live keys that the change affects; null if they could not be counted.'),
+            breaks: z.boolean().describe('The gateway could no longer serve these keys.'),
+          }),
+        )
+        .describe('Empty if there are faults.'),
+      refused: z.array(z.string()).describe('Why gateways would refuse the file although it has no fault.'),
+      live: z
+        .strictObject({
+          keysRead: count,
+          isComplete: z.boolean().describe('False: there are too many keys, or the store is away.'),
+        })
+        .nullable()
+        .describe('The count of live keys; null if there are faults.'),
+      patch: z
+        .string()
+        .describe('Unified diff from the file to the text; empty if there are faults or the texts are the same.'),
+    })
+    .meta({ id: 'PlansDiff' }),
+  result: 'The differences.',
+  run: async ({ drafts, keys }, _, { body }) => ({ output: resultOf(await drafts.diff(body as Uint8Array, keys)) }),
+});
+
+export const simulatePlans = defineOperation({
+  name: 'simulatePlans',
+  line: 'POST /plans/simulate',
+  tag: 'gateway',
+  role: 'viewer',
+  sentence: 'Replays recorded requests under a draft of plans.yaml, as `tollgate plans simulate` does.',
+  description:
+    "Changes nothing. `log` is lines of gateways' logs, at most 16 MiB; `record: recent` is what all gateways on the store remember of " +
+    'recent requests: each leaves the others up to 4 MiB of them in the store, for which it has 4 s (`isComplete`). It is 400 if this ' +
+    'gateway keeps no record. The plans in force take the place of `--from-plans`. Each gateway does one simulation at a time and ends it ' +
+    'after 60 s or above 384 MB of heap: 422 `too_costly`. One more may wait.',
+  on: 'plans',
+  maxBytes: SIMULATION_BYTES,
+  input: z
+    .strictObject({
+      text: z.string().describe('The text of plans.yaml.'),
+      record: z
+        .literal('recent')
+        .optional()
+        .describe('Replays what the gateways on the store remember. Instead of `log`.'),
+      log: z.string().optional().describe('Lines of the log, from one or more gateways. Instead of `record`.'),
+    })
+    .meta({ id: 'SimulationRequest' }),
+  output: checked
+    .extend({
+      span: z
+        .strictObject({ from: time, to: time, requests: count.min(1) })
+        .nullable()
+        .describe('Null if there are faults.'),
+      report: simulated,
+      baseline: z
+        .strictObject({
+          verdicts: count.describe(
+            'Requests with another verdict than the recorded one. Above 0, requests are missing from the record, or other limits were in force.',
+          ),
+        })
+        .optional()
+        .describe('How the plans in force, unchanged, would have decided the same requests.'),
+      moreKeys: count.optional().describe('Further keys that were or would be refused.'),
+      timeline: z
+        .strictObject({
+          stepSeconds: z.number(),
+          buckets: z.array(bucket),
+        })
+        .optional(),
+      kept: z.string().nullable().optional().describe('What the recent record covers, as a sentence; null for `log`.'),
+      isComplete: z
+        .boolean()
+        .optional()
+        .describe(
+          'Whether all gateways gave all requests that they remember. False while the store is away; true for `log`.',
+        ),
+    })
+    .meta({ id: 'Simulation' }),
+  result: 'The simulation.',
+  run: async ({ drafts }, _, { body }) => ({ output: resultOf(await drafts.simulate(body as Uint8Array)) }),
+});
+
+export const showPlansFile = defineOperation({
+  name: 'showPlansFile',
+  line: 'GET /plans/file',
+  tag: 'gateway',
+  role: 'viewer',
+  sentence: 'Shows the text of plans.yaml as it is on the disk of this gateway.',
+  on: 'plans',
+  isVersioned: true,
+  output: z
+    .strictObject({
+      text: z.string(),
+      path: z.string().describe('The name of the file without its folder.'),
+      version,
+      writable: z.boolean().describe('Whether `PUT /plans/file` can replace it.'),
+      whyNotWritable: z.string().nullable(),
+    })
+    .meta({ id: 'PlansFile' }),
+  result: 'The file.',
+  async run({ file, mayWrite }) {
+    const { text, version } = file.read();
+    const whyNot = mayWrite ? await file.obstacle() : SWITCHED_OFF;
+    const output = { text, path: file.name, version, writable: whyNot === null, whyNotWritable: whyNot };
+    return { output, version };
+  },
+});
+
+const SWITCHED_OFF =
+  'The settings do not allow to write plans.yaml from here: set `admin: { editPlans: true }` in gateway.yaml and restart, or commit the patch.';
+
+export const writePlansFile = defineOperation({
+  name: 'writePlansFile',
+  line: 'PUT /plans/file',
+  tag: 'gateway',
+  role: 'admin',
+  sentence: 'Replaces plans.yaml on the disk of this gateway.',
+  description:
+    'Only with `admin: { editPlans: true }` in gateway.yaml. The text is checked first; with faults, or if live keys use a plan that it ' +
+    'lacks, nothing is written. The file is replaced as a whole and keeps its mode and owner. The response waits up to 15 s until ' +
+    'this gateway has the new version in force. Recorded as `plans.write`.',
+  on: 'plans',
+  action: 'plans.write',
+  isVersioned: true,
+  needsVersion: 'The ETag of the file that the text is made from, or `*`.',
+  maxBytes: DRAFT_BYTES,
+  input: draft,
+  output: z
+    .strictObject({
+      version,
+      inForce: z.boolean().describe('Whether this gateway runs by the new version already.'),
+      whyNotInForce: z.string().nullable(),
+    })
+    .meta({ id: 'PlansWritten' }),
+  result: 'The file was replaced.',
+  fails: {
+    conflict: 'The file cannot be replaced, or live keys use a plan that the text lacks. Nothing was written.',
+    precondition_failed: 'The file is another version than If-Match names. Nothing was written.',
+    invalid_plans: 'The text has faults. Nothing was written.',
+    precondition_required: 'If-Match is missing.',
+  },
+  async run({ drafts, file, inForce, keys, mayWrite, auditStore }, _, { body, versions }) {
+    if (!mayWrite) throw new Refused('forbidden', SWITCHED_OFF);
+    if (versions === undefined) {
+      const message =
+        'Send If-Match with the ETag of GET /admin/plans/file, so that no change of somebody else is overwritten.';
+      throw new Refused('precondition_required', message);
+    }
+    const isExpected = (found: string) => versions === null || versions.includes(found);
+    const { sound, ...faults } = resultOf(await drafts.sound(body as Uint8Array));
+    if (sound === null)
+      throw new Refused('invalid_plans', 'The text has faults. Nothing was written.', { members: faults });
+    const monotonicMs = () => performance.now();
+    const done = await writePlans(sound, isExpected, { file, inForce, keys, monotonicMs });
+    if (done.kind === 'changed') {
+      const message = 'plans.yaml has been changed since. Read it again and look at what has changed.';
+      throw new Refused('precondition_failed', message, { version: done.version });
+    }
+    const { before, version } = done;
+    const isSame = before === version;
+    // The gateways find that this version is recorded, and add no entry of their own when they take it.
+    if (!isSame) await auditStore.exchangeLoad('plans', { from: null, to: version, since: null }).catch(() => {});
+    const change: Change = isSame
+      ? { outcome: 'unchanged', target: null, before: null, after: null }
+      : { target: null, before: { version: before }, after: versionState(version, sound.changes) };
+    const isInForce = await untilInForce(version, inForce, monotonicMs);
+    const why = isInForce ? null : inForce.faults.join('\n') || 'The gateway has not read the file yet.';
+    return { output: { version, inForce: isInForce, whyNotInForce: why }, change, version };
+  },
+});
+
+function resultOf<T>(outcome: Outcome<T>): T {
+  if ('refusal' in outcome) throw new Refused(outcome.refusal.code, outcome.refusal.message);
+  return outcome.result;
+}

@@ -1,0 +1,280 @@
+import { z } from 'zod';
+import { Failure } from '../../failure.ts';
+import { isTokenHolder } from '../../identify/token-holder.ts';
+import { listChanges as changesOf } from '../audit-report.ts';
+import { KEPT_DAYS } from '../deprecated-calls.ts';
+import { PAST_RULE, pastFrom } from '../input-values.ts';
+import { defineOperation } from './operation.ts';
+import { count, cursor, day, limits, PAGE, time, windowName } from './values.ts';
+
+// What is recorded of deprecated routes and of changes.
+
+const daysRule = `must be a whole number from 1 to ${KEPT_DAYS}`;
+const days = z
+  .int(daysRule)
+  .min(1, daysRule)
+  .max(KEPT_DAYS, daysRule)
+  .default(30)
+  .describe('How many days back, today included.');
+
+const deprecatedRoute = {
+  route: z.string().describe('The pattern, `/v1/pets/{petId}`.'),
+  methods: z.array(z.string()),
+  since: time.nullable(),
+  sunset: time.nullable(),
+  successor: z.string().nullable(),
+};
+
+export const showKeyDeprecations = defineOperation({
+  name: 'showKeyDeprecations',
+  line: 'GET /keys/{id}/deprecations',
+  tag: 'keys',
+  role: 'viewer',
+  sentence: 'Which deprecated routes a key has called, the most calls first.',
+  description:
+    'The key may be revoked. The id may also be that of a caller with JSON Web Tokens (`jwt_…`). A route with more than 10,000 callers in ' +
+    'a day counts the further ones together: a key that is one of them is not in this list.',
+  on: 'store',
+  input: z.strictObject({ days }),
+  output: z.strictObject({
+    routes: z.array(
+      z
+        .strictObject({
+          ...deprecatedRoute,
+          calls: count.min(1),
+          lastDay: day.describe('The last day with a call (UTC).'),
+        })
+        .meta({
+          id: 'DeprecatedCalls',
+          examples: [
+            {
+              route: '/v1/pets/{petId}',
+              methods: ['GET', 'HEAD'],
+              since: '2026-01-01T00:00:00.000Z',
+              sunset: '2030-12-05T00:00:00.000Z',
+              successor: '/v1/pets',
+              calls: 12,
+              lastDay: '2026-11-21',
+            },
+          ],
+        }),
+    ),
+  }),
+  result: 'The routes that the key has called.',
+  fails: { not_found: true },
+  async run({ operations, deprecatedCallsOf }, { id, days }) {
+    if (!isTokenHolder(id)) await operations.show(id);
+    return { output: { routes: await deprecatedCallsOf(id, days) } };
+  },
+});
+
+export const listDeprecations = defineOperation({
+  name: 'listDeprecations',
+  line: 'GET /deprecations',
+  tag: 'gateway',
+  role: 'viewer',
+  sentence: 'Lists the deprecated routes and who still calls them.',
+  on: 'store',
+  isList: true,
+  input: z.strictObject({ ...PAGE, days }),
+  output: z.strictObject({
+    deprecations: z.array(
+      z
+        .strictObject({
+          ...deprecatedRoute,
+          calls: count,
+          callers: z.array(
+            z.strictObject({
+              id: z
+                .string()
+                .describe('`*public` for calls without a key, `*others` for callers that are not counted separately.'),
+              name: z.string().nullable(),
+              owner: z.string().nullable(),
+              plan: z.string().nullable(),
+              calls: count,
+              lastDay: day,
+            }),
+          ),
+        })
+        .meta({ id: 'Deprecation' }),
+    ),
+    cursor,
+  }),
+  result: 'A page of deprecated routes.',
+  async run({ deprecations }, { limit, cursor: from, days }) {
+    const all = await deprecations(days);
+    const at = from === undefined ? -1 : all.findIndex(({ route }) => route === from);
+    if (from !== undefined && at === -1)
+      throw new Failure('refused', 'The cursor is none that this list has given out.');
+    const rest = all.slice(at + 1);
+    const next = rest.length > limit ? rest[limit - 1]!.route : null;
+    return { output: { deprecations: rest.slice(0, limit), cursor: next } };
+  },
+});
+
+const keyState = z
+  .strictObject({
+    plan: z.string(),
+    limits,
+    name: z.string().nullable(),
+    owner: z.string().nullable(),
+    expiresAt: time.nullable(),
+    revokedAt: time.nullable(),
+    secrets: z.array(z.string()),
+    entry: z
+      .string()
+      .optional()
+      .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
+  })
+  .nullable()
+  .describe(
+    'What decides what a key may do. Notes and secrets are left out, except the last four characters of each secret.',
+  )
+  .meta({ id: 'KeyState' });
+
+const states = [
+  keyState,
+  z.strictObject({ window: windowName, limit: count, until: time.optional() }).meta({ id: 'WindowState' }),
+  z.strictObject({ used: z.record(z.string(), count), strikes: count }).meta({ id: 'UsedState' }),
+  z
+    .strictObject({
+      version: z.string().optional().describe('Absent if the file could not be read.'),
+      changes: z
+        .array(z.string())
+        .optional()
+        .describe(
+          'What the version changed, in words: `starter minute 10 → 6`. Absent if nothing, or if no gateway ran when the file changed.',
+        ),
+      faults: z.array(z.string()).optional().describe('Why gateways refused the version.'),
+    })
+    .describe('A version of plans.yaml or gateway.yaml.')
+    .meta({ id: 'FileState' }),
+] as const;
+
+const imported = z.strictObject({
+  file: z.string(),
+  moved: count,
+  unknown: count,
+  already: count,
+  refused: count,
+  keys: z.array(z.string()),
+});
+
+const ACTIONS = [
+  ...['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'key.import', 'key.restore', 'ban.lift'],
+  ...['key.topup', 'usage.reset', 'plans.write', 'plans.load', 'settings.load', 'admin.access'],
+];
+
+const change = z
+  .strictObject({
+    id: z.string().meta({ format: 'uuid' }),
+    time: time.describe("When it was recorded, by the store's clock; of refused attempts the first of them."),
+    action: z
+      .string()
+      .describe(
+        '`plans.load` and `settings.load`: gateways have read a changed plans.yaml or gateway.yaml, and taken or refused it. ' +
+          '`admin.access`: a refused request whose method changes something, and whose path or method names no other action.',
+      )
+      .meta({ enum: ACTIONS }),
+    outcome: z
+      .enum(['done', 'unchanged', 'repeated', 'refused', 'unknown', 'lost'])
+      .describe(
+        '`unchanged`: it was so already. `repeated`: a creation whose response was given again, secret included. `refused`: nothing was ' +
+          'changed. `unknown`: it is being made, or something broke on the way, or a failover of Redis may undo it. `lost`: a failover has undone it.',
+      ),
+    code: z.string().nullable().describe('Of the error; null without one.'),
+    target: z
+      .string()
+      .nullable()
+      .describe(
+        'The key, or the caller that was banned. Null if none was made, or if it was named by a text that is no id.',
+      ),
+    actor: z.union([
+      z.strictObject({
+        kind: z
+          .enum(['token', 'person', 'file'])
+          .describe(
+            'A person is one whom an authenticating proxy has signed in. A file is one that gateways have read.',
+          ),
+        name: z
+          .string()
+          .describe(
+            'ADMIN_TOKEN for the token of that variable. The sessions of a token have its name. Of a file its name without the folder.',
+          ),
+      }),
+      z.strictObject({ kind: z.literal('shell'), user: z.string(), host: z.string() }),
+    ]),
+    requestId: z.string().nullable().describe('Of the request to this API; null for commands and files.'),
+    clientAddress: z.string().nullable(),
+    before: z
+      .union(states)
+      .describe('The key before; of a top-up the limit of the window; of a reset what was used, and the strikes.'),
+    after: z
+      .union([...states, imported])
+      .describe('The same afterwards; of an import its file, the numbers of its lines, and its first 1,000 keys.'),
+    count: count
+      .min(1)
+      .describe('How many refused attempts this is. The other members are those of the last one. 1 for anything else.'),
+    lastTime: time.describe('The time of the last attempt.'),
+  })
+  .meta({
+    id: 'Change',
+    examples: [
+      {
+        id: '0b6d6c5e-9a35-4d0f-8a3e-3c5a1c0f2b11',
+        time: '2026-11-22T10:00:00.000Z',
+        action: 'key.revoke',
+        outcome: 'refused',
+        code: 'not_found',
+        target: 'key_UxYtRgTgI9u8kkw8',
+        actor: { kind: 'shell', user: 'jo', host: 'ops-1' },
+        requestId: null,
+        clientAddress: null,
+        before: null,
+        after: null,
+        count: 3,
+        lastTime: '2026-11-22T10:00:12.000Z',
+      },
+    ],
+  });
+
+export const listChanges = defineOperation({
+  name: 'listChanges',
+  line: 'GET /audit',
+  tag: 'gateway',
+  role: 'viewer',
+  sentence:
+    'Lists the changes to keys, bans, plans and settings that were made or attempted, through this API, by commands and by files, newest first.',
+  description:
+    'A change that is made while a client reads the pages moves no other from one page to the next. A page ends at `limit` or after bounded ' +
+    'work, so it may have fewer changes, even none, while `cursor` leads to another page. Attempts that were refused are counted: ' +
+    'those of one actor at one action in one minute are one entry, in the place of the first of them.',
+  on: 'store',
+  isList: true,
+  input: z.strictObject({
+    ...PAGE,
+    key: z.string().optional().describe('Only changes to this key, or to this caller with tokens (`jwt_…`).'),
+    actor: z
+      .string()
+      .optional()
+      .describe(
+        'Only changes by the token, the person, the user of a shell or the file with this name. `jo (token)`, `jo (person)`, `jo@ops-1` and ' +
+          '`plans.yaml (file)` distinguish them.',
+      ),
+    since: z
+      .string()
+      .optional()
+      .describe(
+        'Only changes since then, a duration before now such as 24h, a date (midnight UTC) or an RFC 3339 time.',
+      ),
+  }),
+  output: z.strictObject({ changes: z.array(change), cursor }),
+  result: 'A page of changes.',
+  async run({ auditStore, nowMs }, { limit, cursor, key = null, actor = null, since }, { nameOf }) {
+    const sinceMs = since === undefined ? null : pastFrom(since, nowMs());
+    if (since !== undefined && sinceMs === null) throw new Failure('refused', `${nameOf('since')} ${PAST_RULE}.`);
+    const page = { limit, cursor: cursor ?? null };
+    const listed = await changesOf(auditStore, { key, actor, sinceMs }, page);
+    return { output: { changes: listed.changes as never, cursor: listed.cursor } };
+  },
+});

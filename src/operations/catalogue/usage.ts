@@ -1,0 +1,220 @@
+import { z } from 'zod';
+import { WINDOWS } from '../../admit/windows.ts';
+import { Failure } from '../../failure.ts';
+import { changeOfUsage } from '../recorded.ts';
+import { Refused } from '../refused.ts';
+import type { UsageChange } from '../usage-changes.ts';
+import { spanFrom } from '../usage-history.ts';
+import { type Done, defineOperation } from './operation.ts';
+import { amount, count, limit, standingBan, time, unixSeconds, windowName } from './values.ts';
+
+const standingWindow = z
+  .strictObject({
+    limit,
+    used: count,
+    remaining: limit,
+    resetAt: z.int().describe('When the window ends; of a sliding window, when its oldest slice leaves. Unix seconds.'),
+  })
+  .meta({ id: 'StandingWindow' });
+
+const standing = z
+  .strictObject({ windows: z.record(z.string(), standingWindow), strikes: count, ban: standingBan })
+  .meta({ id: 'Standing' });
+
+export const showUsage = defineOperation({
+  name: 'showUsage',
+  line: 'GET /keys/{id}/usage',
+  tag: 'keys',
+  role: 'viewer',
+  sentence: 'What a key has used in each window, its strikes and its ban. Costs nothing.',
+  description: 'The id may also be that of a caller with JSON Web Tokens (`jwt_…`, as in the log and among the bans).',
+  on: 'store',
+  input: z.strictObject({
+    plan: z
+      .string()
+      .optional()
+      .describe('The plan of a caller with tokens, which only the tokens name. Left out for a key.'),
+  }),
+  output: z
+    .strictObject({
+      id: z.string(),
+      plan: z.string(),
+      windows: z.record(
+        z.string(),
+        standingWindow.extend({
+          form: z
+            .string()
+            .describe('The kind of the window: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin`.'),
+          topUp: z
+            .strictObject({ amount: count.min(1), until: unixSeconds })
+            .nullable()
+            .describe('What was added to the limit, which includes it.'),
+        }),
+      ),
+      strikes: count,
+      ban: standingBan,
+      rung: count.describe('The number of the last ban that is not forgotten; 0 without one.'),
+      nextBanSeconds: count.nullable().describe('How long the next ban would last; null if the plan has no bans.'),
+      shadow: standing
+        .optional()
+        .describe('The state under the limits that the plan only watches; absent if it has none.'),
+    })
+    .meta({
+      id: 'KeyUsage',
+      examples: [
+        {
+          id: 'key_UxYtRgTgI9u8kkw8',
+          plan: 'pro',
+          windows: {
+            minute: { limit: 300, used: 300, remaining: 0, resetAt: 1795322533, form: 'fixed', topUp: null },
+          },
+          strikes: 2,
+          ban: null,
+          rung: 1,
+          nextBanSeconds: 600,
+        },
+      ],
+    }),
+  result:
+    'What `GET /usage` shows the holder of the key, with the kinds of its windows, top-ups and the ladder of bans.',
+  fails: { not_found: true, conflict: true },
+  run: async ({ operations }, { id, plan }) => ({ output: await operations.keyUsage(id, plan ?? null) }),
+});
+
+const ONCE = 'Makes the change once. The same change under the same name changes nothing for 24 hours.';
+const DONE = 'It is done, or was done before under this Idempotency-Key.';
+
+export const topUp = defineOperation({
+  name: 'topUp',
+  line: 'POST /keys/{id}/topups',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Adds to the limit of one window of a key until that window ends.',
+  description:
+    'A fixed or calendar window that is not open opens now. A sliding window has no end: the amount stays for one length. Another top-up ' +
+    'of the same window adds to the first. A ban stays.',
+  on: 'store',
+  action: 'key.topup',
+  once: ONCE,
+  input: z
+    .strictObject(
+      {
+        window: windowName.describe('The window to add to.'),
+        amount: amount.describe('How much to add, a whole number from 1.'),
+      },
+      'must be an object',
+    )
+    .meta({ id: 'NewTopUp', examples: [{ window: 'day', amount: 500 }] }),
+  output: z
+    .strictObject({
+      id: z.string(),
+      window: windowName,
+      amount: count.min(1),
+      limit: count.describe('The limit of the window with all that was added to it.'),
+      until: z.int().nullable().describe('Unix seconds; null if the top-up has ended.'),
+    })
+    .meta({
+      id: 'TopUp',
+      examples: [{ id: 'key_UxYtRgTgI9u8kkw8', window: 'day', amount: 500, limit: 1500, until: 1795322533 }],
+    }),
+  result: DONE,
+  fails: { not_found: true, conflict: true },
+  run: async ({ operations }, { id, ...given }, { once }) => doneOnce(id, await operations.topUp(id, given, once)),
+});
+
+const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}`;
+
+export const resetUsage = defineOperation({
+  name: 'resetUsage',
+  line: 'POST /keys/{id}/usage/reset',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Sets what a key has used to nothing, and clears its strikes. Top-ups and a ban stay.',
+  on: 'store',
+  action: 'usage.reset',
+  once: ONCE,
+  input: z.strictObject(
+    {
+      windows: z
+        .array(windowName, windowsRule)
+        .min(1, windowsRule)
+        .refine((all) => new Set(all).size === all.length, windowsRule)
+        .optional()
+        .describe('The windows to reset. Left out, all that the plan of the key counts.')
+        .meta({ uniqueItems: true }),
+    },
+    'must be an object',
+  ),
+  output: z
+    .strictObject({
+      id: z.string(),
+      windows: z.array(windowName).describe('The windows that were reset, shortest first.'),
+      ban: standingBan,
+    })
+    .meta({ id: 'Reset', examples: [{ id: 'key_UxYtRgTgI9u8kkw8', windows: ['minute', 'day'], ban: null }] }),
+  result: DONE,
+  fails: { not_found: true, conflict: true },
+  run: async ({ operations }, { id, windows }, { once }) =>
+    doneOnce(id, await operations.resetUsage(id, windows ?? null, once)),
+});
+
+function doneOnce<T extends object>(id: string, changed: UsageChange<T>): Done<T> {
+  if (changed.kind === 'reused') {
+    const message = 'This Idempotency-Key came with another change of this key before. Use a new one for each change.';
+    throw new Refused('idempotency_key_reused', message);
+  }
+  return {
+    output: changed.report as Done<T>['output'],
+    change: changeOfUsage(id, changed),
+    isRepeated: changed.kind === 'repeated',
+  };
+}
+
+const stepRule = 'must be hour or day';
+
+export const showHistory = defineOperation({
+  name: 'showHistory',
+  line: 'GET /keys/{id}/history',
+  tag: 'keys',
+  role: 'viewer',
+  sentence: 'What a key has used, by hour (of the last 48 hours) or by day (of the last 92 days, UTC).',
+  description:
+    'The key may be revoked. The id may also be that of a caller with JSON Web Tokens (`jwt_…`). An hour or day is in the response ' +
+    'if any part of it lies between `from` and just before `to`. The list is empty if nothing was used or if `usage.history` is off.',
+  on: 'store',
+  input: z.strictObject({
+    from: z
+      .string()
+      .optional()
+      .describe(
+        'A duration before now such as 24h, a date (midnight UTC) or an RFC 3339 time. The beginning of the history unless given.',
+      ),
+    to: z.string().optional().describe('In the same form; the present unless given.'),
+    step: z.enum(['hour', 'day'], stepRule).optional().meta({ default: 'hour' }),
+  }),
+  output: z
+    .strictObject({
+      step: z.enum(['hour', 'day']),
+      buckets: z
+        .array(
+          z.strictObject({
+            at: time.describe('When the hour or day begins, UTC.'),
+            admitted: count.describe('The cost of the requests that were admitted; exact.'),
+            refused: count.describe('About how many requests were refused for a limit.'),
+            banned: count.describe('About how many requests were refused for a ban.'),
+          }),
+        )
+        .describe('Oldest first. An hour or day in which nothing happened is left out.'),
+    })
+    .meta({
+      id: 'History',
+      examples: [{ step: 'hour', buckets: [{ at: '2026-11-22T05:00:00Z', admitted: 1200, refused: 14, banned: 0 }] }],
+    }),
+  result: 'What `GET /usage?history` shows the holder of the key.',
+  fails: { not_found: true },
+  async run({ operations, nowMs }, { id, from = null, to = null, step = null }, { nameOf }) {
+    const span = spanFrom({ from, to, step }, nowMs(), nameOf);
+    if ('fault' in span) throw new Failure('refused', span.fault);
+    return { output: await operations.history(id, span) };
+  },
+});
