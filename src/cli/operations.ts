@@ -4,7 +4,7 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { escapedText } from '../io/terminal-text.ts';
 import { keyFilterFrom } from '../operations/key-search.ts';
 import { Operations } from '../operations/operations.ts';
-import { historyOf, ledgerOf, type OpenStore } from '../serve/open-store.ts';
+import type { OpenStore } from '../serve/open-store.ts';
 import type { Terminal } from './terminal/command.ts';
 
 /** The exit code of a change that was made. A change that a failover may undo counts as failed, with a warning on stderr. */
@@ -22,8 +22,8 @@ export function exitCodeOf(durability: Durability, terminal: Terminal): ExitCode
 export function operationsOn(store: OpenStore): Operations {
   return new Operations({
     keys: store.keys,
-    ledger: ledgerOf(store),
-    history: historyOf(store),
+    ledger: store.ledger,
+    history: store.history,
     plans: () => store.plans,
     peppers: store.peppers,
     keyFormats: () => store.settings.keyFormats,

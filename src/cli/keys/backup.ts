@@ -10,7 +10,7 @@ import { type Backup, backupText, verifiedBackup } from '../../operations/backup
 import { type RestoredKey, restoreKeys } from '../../operations/backup/restore-keys.ts';
 import { openSealed, sealed } from '../../operations/backup/sealed-file.ts';
 import { type Change, outcomeOfError } from '../../operations/recorded.ts';
-import { embeddedPeppers, nameOfStore, type OpenStore, withStore } from '../../serve/open-store.ts';
+import { embeddedPeppers, type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Option, Terminal, Words } from '../terminal/command.ts';
@@ -74,7 +74,7 @@ export const keysBackup: Command = {
         }
         if (options.json === true) terminal.out(json({ file, keys: count }));
         else {
-          terminal.out(`${file} has ${keysText(count)} of ${nameOfStore(store.settings)}.\n`);
+          terminal.out(`${file} has ${keysText(count)} of ${store.name}.\n`);
           terminal.out(
             'It is of use only with its passphrase and with the pepper of the store: keep each of them elsewhere.\n',
           );
@@ -280,7 +280,7 @@ async function restore(backup: Backup, store: OpenStore, { options }: Words, ter
       `${refused} refused`,
     ];
     terminal.out(
-      `${parts.join(', ')}: ${keysText(backup.count)} made ${momentText(Date.parse(backup.madeAt), Date.now(), terminal)}, into ${nameOfStore(store.settings)}.\n`,
+      `${parts.join(', ')}: ${keysText(backup.count)} made ${momentText(Date.parse(backup.madeAt), Date.now(), terminal)}, into ${store.name}.\n`,
     );
   }
   if (failure !== null) throw failure;

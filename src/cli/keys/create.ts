@@ -5,7 +5,7 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
 import { keyReportWithSecret } from '../../operations/key-report.ts';
 import { changeOfKey } from '../../operations/recorded.ts';
-import { nameOfStore, withStore } from '../../serve/open-store.ts';
+import { withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, operationsOn } from '../operations.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
@@ -72,7 +72,7 @@ export const keysCreate: Command = {
               : `, expires ${momentText(Date.parse(report.expiresAt), Date.now(), terminal)}`;
           terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
           terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
-          terminal.out(`It is in ${nameOfStore(store.settings)}; gateways on another store do not know it.\n`);
+          terminal.out(`It is in ${store.name}; gateways on another store do not know it.\n`);
         }
         return exitCodeOf(durability, terminal);
       },
