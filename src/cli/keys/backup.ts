@@ -13,22 +13,15 @@ import { type Change, outcomeOfError } from '../../operations/recorded.ts';
 import { embeddedPeppers, type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import { recordedByCommand } from '../recorded-change.ts';
-import type { Command, Option, Terminal, Words } from '../terminal/command.ts';
+import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { storeIn } from './create.ts';
 import { json } from './text-form.ts';
 
 // `tollgate keys backup` and `keys restore`: the keys of a store in one encrypted file, and back.
 
 const PASSPHRASE_ABOUT =
   'The passphrase is asked on a terminal; elsewhere BACKUP_PASSPHRASE has it, or the file that BACKUP_PASSPHRASE_FILE names.';
-
-const DATA: Option = {
-  type: 'string',
-  value: 'FOLDER',
-  about: 'The folder of the embedded store, in place of TOLLGATE_DATA.',
-};
 
 /** `tollgate keys backup`: writes every key to an encrypted file. */
 export const keysBackup: Command = {
@@ -40,7 +33,6 @@ export const keysBackup: Command = {
   environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
   options: {
     force: { type: 'boolean', about: 'Replaces FILE if it exists.' },
-    data: DATA,
     json: { type: 'boolean', about: 'Prints {"file","keys"}.' },
   },
   examples: [
@@ -50,7 +42,6 @@ export const keysBackup: Command = {
   async run(words, terminal) {
     const { options, positionals } = words;
     const [file] = positionals as [string];
-    const env = await environmentFor(words, terminal);
     const refuseExisting = () => {
       if (options.force === true || !existsSync(file)) return;
       throw new Failure('refused', `${file} exists. Give another name, or --force to replace it.`);
@@ -58,7 +49,7 @@ export const keysBackup: Command = {
     refuseExisting();
     const passphrase = await newPassphrase(terminal);
     return withStore<ExitCode>(
-      env,
+      terminal.env,
       async (store) => {
         const progress = new Progress(terminal, () => performance.now());
         let count = 0;
@@ -85,11 +76,6 @@ export const keysBackup: Command = {
     );
   },
 };
-
-/** The environment, with `--data` in place of TOLLGATE_DATA. @throws Failure `bad_usage` */
-async function environmentFor(words: Words, terminal: Terminal): Promise<NodeJS.ProcessEnv> {
-  return words.options.data === undefined ? terminal.env : storeIn(terminal.env, words);
-}
 
 /**
  * Writes a file beside its place and renames it, so that no one ever finds half of it.
@@ -139,7 +125,6 @@ export const keysRestore: Command = {
         'Gives keys that are there already the plan, limits, name, owner, notes and end of the backup. Revoked and deleted keys, and ' +
         'secrets that were rotated away, do not come back.',
     },
-    data: DATA,
     json: {
       type: 'boolean',
       about:
@@ -149,7 +134,6 @@ export const keysRestore: Command = {
   examples: ['tollgate keys restore keys.backup --dry-run', 'tollgate keys restore keys.backup'],
   async run(words, terminal) {
     const [file] = words.positionals as [string];
-    const env = await environmentFor(words, terminal);
     const handle = await open(file, 'r').catch((cause: NodeJS.ErrnoException) => {
       throw new Failure('refused', `${file} cannot be read (${cause.code}).`, cause);
     });
@@ -157,12 +141,12 @@ export const keysRestore: Command = {
       const passphrase = await knownPassphrase(terminal);
       const backup = await verifiedBackup(await openSealed((at, length) => readAt(handle, at, length), passphrase));
       // A refused restore makes neither a store nor a new pepper for it.
-      const own = await embeddedPeppers(env);
+      const own = await embeddedPeppers(terminal.env);
       if (own !== null) refuseOtherPeppers(backup, own, () => {});
       // The peppers are compared before the store is opened for writing, which would record those of the settings as its own.
       const warn = terminal.error;
       await withStore(
-        env,
+        terminal.env,
         async ({ peppers }) => refuseOtherPeppers(backup, { peppers, file: own?.file ?? null }, warn),
         {
           missingStore: 'empty',
@@ -171,7 +155,7 @@ export const keysRestore: Command = {
       );
       const isDry = words.options['dry-run'] === true;
       const options = { makesSecrets: !isDry, missingStore: isDry ? 'empty' : 'make', warn } as const;
-      return await withStore(env, (store) => restore(backup, store, words, terminal), options);
+      return await withStore(terminal.env, (store) => restore(backup, store, words, terminal), options);
     } finally {
       await handle.close();
     }
