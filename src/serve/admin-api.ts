@@ -14,6 +14,7 @@ import type { Variables } from '../config/environment.ts';
 import { type Configuration, filesOf, type Settings } from '../config/settings.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import { refuseUnlessRight } from '../identify/pepper-record.ts';
+import type { AuditStore } from '../operations/audit-store.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
 import { deprecatedCallsOfConsumer, deprecationReports } from '../operations/deprecations.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
@@ -79,9 +80,10 @@ export function adminApiOn(
   inForce: SettingsInForce,
   stores: () => Promise<Stores>,
   access: Pick<AdminAccess, 'authenticator' | 'tls'>,
-  { logger, auditFailed }: AdminApiTelemetry,
+  telemetry: AdminApiTelemetry,
   surroundings: AdminApiSurroundings,
 ): AdminApi {
+  const { logger } = telemetry;
   const nowMs = () => Date.now();
   const plansAdmin = plansAdminOf(inForce, surroundings, nowMs);
   const finds = new FindBudget({
@@ -91,20 +93,7 @@ export function adminApiOn(
   });
   // Audit lines are written at every LOG_LEVEL but `silent`.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
-  const operationsOn = ({ keys, ledger, history, peppers, pepperState, clock }: Stores) => {
-    refuseUnlessRight(pepperState());
-    return new Operations({
-      keys,
-      ledger,
-      history,
-      plans: () => inForce.plans,
-      peppers,
-      keyFormats: () => inForce.settings.keyFormats,
-      random: randomBytes,
-      nowMs: () => clock.nowMs,
-    });
-  };
-  const operations = async () => operationsOn(await stores());
+  const operations = async () => operationsOn(await stores(), inForce);
   const { live } = surroundings;
   return adminApi({
     authenticator: access.authenticator,
@@ -112,21 +101,12 @@ export function adminApiOn(
     admin: async () => {
       const opened = await stores();
       return {
-        operations: operationsOn(opened),
+        operations: operationsOn(opened, inForce),
         keyFormats: () => inForce.settings.keyFormats,
         keepsHistory: () => inForce.settings.usageHistory,
         versions: () => inForce.versions,
         auditStore: opened.audit,
-        trail: new AuditTrail({
-          store: opened.audit,
-          settings: () => inForce.settings.audit,
-          newId: randomUUID,
-          onFailure: (error, change) => {
-            auditFailed();
-            const { action, target, requestId } = change;
-            logger.error({ err: error, action, id: target, requestId }, 'a change is not recorded as it ended');
-          },
-        }),
+        trail: trailOn(opened.audit, inForce, telemetry),
         deprecations: (days) => deprecationReports(inForce.settings.routes, opened, { days, nowMs: nowMs() }),
         deprecatedCallsOf: (id, days) =>
           deprecatedCallsOfConsumer(id, inForce.settings.routes, opened.deprecatedCalls, { days, nowMs: nowMs() }),
@@ -145,6 +125,38 @@ export function adminApiOn(
     audit: (line) => audit.info(line, 'audit'),
     description: apiDescription(),
     onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
+  });
+}
+
+/** @throws Failure unless the peppers are those of the store */
+function operationsOn(
+  { keys, ledger, history, peppers, pepperState, clock }: Stores,
+  inForce: SettingsInForce,
+): Operations {
+  refuseUnlessRight(pepperState());
+  return new Operations({
+    ...{ keys, ledger, history, peppers },
+    plans: () => inForce.plans,
+    keyFormats: () => inForce.settings.keyFormats,
+    random: randomBytes,
+    nowMs: () => clock.nowMs,
+  });
+}
+
+/** The record of changes, with a log line and a count for each change that is not recorded as it ended. */
+function trailOn(
+  store: AuditStore,
+  inForce: SettingsInForce,
+  { logger, auditFailed }: Pick<AdminApiTelemetry, 'logger' | 'auditFailed'>,
+): AuditTrail {
+  return new AuditTrail({
+    store,
+    settings: () => inForce.settings.audit,
+    newId: randomUUID,
+    onFailure: (error, { action, target, requestId }) => {
+      auditFailed();
+      logger.error({ err: error, action, id: target, requestId }, 'a change is not recorded as it ended');
+    },
   });
 }
 
