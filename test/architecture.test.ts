@@ -157,6 +157,12 @@ describe('the check of', () => {
       ['src/stores/redis/b.ts', "export type { X } from '../../config/settings.ts';"],
     ],
     'only serve opens stores': [['src/admin/call.ts', "import { open } from '../stores/redis/open.ts';"]],
+    'a store opens itself: only its open.ts constructs its classes, and nothing else of it is loaded elsewhere': [
+      ['src/serve/a.ts', "import { connectRedis } from '../stores/redis/connection.ts';"],
+      ['src/serve/b.ts', "const { EmbeddedKeys } = await import('../stores/embedded/keys.ts');"],
+      ['src/serve/c.ts', 'return new RedisKeys({ redis, circuit });'],
+      ['src/stores/embedded/a.ts', 'const audit = new EmbeddedAudit({ db });'],
+    ],
     'no face imports a face': [
       ['src/library.ts', "import { readPage } from './admin/call.ts';"],
       ['src/cli/keys/create.ts', "import type { Call } from '../../admin/call.ts';"],
