@@ -18,6 +18,15 @@ describe('the house', async () => {
     );
   const sources: Sources = new Map(paths.map((path) => [path, readFileSync(join(ROOT, path), 'utf8')]));
 
+  /** What Node loads with these files, without what they import dynamically. */
+  function loadedBy(...files: string[]): ReadonlySet<string> {
+    const imports = importsOf(sources).filter(({ typeOnly, dynamic }) => !typeOnly && !dynamic);
+    const loaded = new Set(files);
+    // A loop over a set reaches the entries that are added meanwhile.
+    for (const file of loaded) for (const { from, to } of imports) if (from === file) loaded.add(to);
+    return loaded;
+  }
+
   test('is read', () => {
     expect(sources.size).toBeGreaterThan(0);
     expect(importsOf(sources)).toContainEqual(expect.objectContaining({ from: 'src/main.ts', to: 'src/failure.ts' }));
@@ -28,13 +37,16 @@ describe('the house', async () => {
   });
 
   test('loads what only some settings need when they ask for it: Redis, tokens, certificates, traces', () => {
-    const imports = importsOf(sources).filter(({ typeOnly, dynamic }) => !typeOnly && !dynamic);
-    const loaded = new Set(['src/main.ts', 'src/cli/serve.ts', 'src/serve/gateway-process.ts']);
-    // A set goes on to what is added to it meanwhile.
-    for (const file of loaded) for (const { from, to } of imports) if (from === file) loaded.add(to);
+    const loaded = loadedBy('src/main.ts', 'src/cli/serve.ts', 'src/serve/gateway-process.ts');
     expect(loaded).toContain('src/listen/public.ts');
     for (const name of ['ioredis', 'jose', 'acme-client', '@opentelemetry/sdk-trace-base'])
       expect(loaded).not.toContain(name);
+  });
+
+  test('loads neither store before the settings name it, whichever command runs', () => {
+    const loaded = loadedBy('src/library.ts', ...paths.filter((path) => path.startsWith('src/cli/')));
+    expect(loaded).toContain('src/serve/doctor.ts');
+    expect([...loaded].filter((file) => file.startsWith('src/stores/') || file === 'ioredis')).toEqual([]);
   });
 
   test('depends on the packages that src imports and on no other', () => {
@@ -145,6 +157,12 @@ describe('the check of', () => {
       ['src/stores/redis/b.ts', "export type { X } from '../../config/settings.ts';"],
     ],
     'only serve opens stores': [['src/admin/call.ts', "import { open } from '../stores/redis/open.ts';"]],
+    'a store opens itself: only its open.ts constructs its classes, and nothing else of it is loaded elsewhere': [
+      ['src/serve/a.ts', "import { connectRedis } from '../stores/redis/connection.ts';"],
+      ['src/serve/b.ts', "const { EmbeddedKeys } = await import('../stores/embedded/keys.ts');"],
+      ['src/serve/c.ts', 'return new RedisKeys({ redis, circuit });'],
+      ['src/stores/embedded/a.ts', 'const audit = new EmbeddedAudit({ db });'],
+    ],
     'no face imports a face': [
       ['src/library.ts', "import { readPage } from './admin/call.ts';"],
       ['src/cli/keys/create.ts', "import type { Call } from '../../admin/call.ts';"],

@@ -4,7 +4,7 @@ import { exchange } from '../io/http-exchange.ts';
 import { urlOfListener } from '../io/listening.ts';
 import { shellActor } from '../operations/recorded.ts';
 import { LINK_LIFETIME_MS, offerSignIn } from '../operations/sign-in-links.ts';
-import { nameOfStore, withStore } from '../serve/open-store.ts';
+import { withStore } from '../serve/open-store.ts';
 import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
@@ -50,7 +50,7 @@ export const consoleLink: Command = {
         else {
           terminal.out(`${url}\n`);
           terminal.error(
-            `This link signs in once, within 10 minutes, as an admin. Gateways on ${nameOfStore(store.settings)} take it.\n`,
+            `This link signs in once, within 10 minutes, as an admin. Gateways on ${store.name} take it.\n`,
           );
         }
         if (state === 'silent') {

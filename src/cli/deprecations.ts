@@ -1,7 +1,7 @@
 import { type ExitCode, Failure } from '../failure.ts';
 import { KEPT_DAYS } from '../operations/deprecated-calls.ts';
 import { deprecationReports } from '../operations/deprecations.ts';
-import { deprecatedCallsOf, withStore } from '../serve/open-store.ts';
+import { withStore } from '../serve/open-store.ts';
 import type { Command } from './terminal/command.ts';
 import { Progress } from './terminal/output.ts';
 import { type Column, printTable } from './terminal/table.ts';
@@ -31,11 +31,10 @@ export const deprecations: Command = {
   async run({ options }, terminal) {
     const days = daysOf(options.days);
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const from = { deprecatedCalls: deprecatedCallsOf(store), keys: store.keys };
       const progress = new Progress(terminal, () => performance.now());
       let callers = 0;
       const onCaller = () => progress.show('callers', ++callers, null, String);
-      const reports = await deprecationReports(store.settings.routes, from, { days, nowMs: Date.now(), onCaller });
+      const reports = await deprecationReports(store.settings.routes, store, { days, nowMs: Date.now(), onCaller });
       progress.end();
       if (options.json === true) terminal.out(`${JSON.stringify(reports, null, 2)}\n`);
       else {

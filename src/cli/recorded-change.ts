@@ -1,5 +1,8 @@
+import type { Durability } from '../admit/ledger.ts';
+import type { ExitCode } from '../failure.ts';
 import { ownRecording, type RecordedWork, recorded } from '../operations/recorded.ts';
-import type { OpenStore } from '../serve/open-store.ts';
+import type { OpenKeys } from '../serve/open-store.ts';
+import type { Terminal } from './terminal/command.ts';
 
 /**
  * Makes a change that a command asks for, and records it before the command prints anything.
@@ -7,9 +10,20 @@ import type { OpenStore } from '../serve/open-store.ts';
  * @throws as `recorded`
  */
 export function recordedByCommand<T>(
-  { audit, settings }: Pick<OpenStore, 'audit' | 'settings'>,
+  { audit, settings }: Pick<OpenKeys, 'audit' | 'settings'>,
   warn: (line: string) => void,
   work: RecordedWork<T>,
 ): Promise<T> {
   return recorded(ownRecording({ audit, settings: settings.audit, warn, settles: false }), work);
+}
+
+/** The exit code of a change that was made. A change that a failover may undo counts as failed, with a warning on stderr. */
+export function exitCodeOf(durability: Durability, terminal: Terminal): ExitCode {
+  if (durability.kind === 'durable') return 0;
+  terminal.error(
+    'It was done and is in force, but a replica of Redis lacks it or has not confirmed it in time: a failover may undo it. ' +
+      'No gateway makes it again, because this command has made it. `tollgate doctor` names the replica and says what to do. ' +
+      'Then see whether it is still so (`tollgate keys show KEY_ID`, `tollgate bans list`).\n',
+  );
+  return 1;
 }

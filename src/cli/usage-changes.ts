@@ -8,8 +8,8 @@ import type { Operations } from '../operations/operations.ts';
 import { changeOfUsage } from '../operations/recorded.ts';
 import { insistOnMade, type UsageChange } from '../operations/usage-changes.ts';
 import { withStore } from '../serve/open-store.ts';
-import { exitCodeOf, operationsOn } from './operations.ts';
-import { recordedByCommand } from './recorded-change.ts';
+import { operationsOn } from './operations.ts';
+import { exitCodeOf, recordedByCommand } from './recorded-change.ts';
 import type { Command, Terminal, Words } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 

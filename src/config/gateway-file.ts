@@ -1,8 +1,8 @@
 import type { z } from 'zod';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
-import { IDEMPOTENT } from '../forward/retries.ts';
 import { faultOfRequestField, faultOfResponseField } from '../http1/field-rules.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
+import { IDEMPOTENT } from '../http1/request-line.ts';
 import { faultOfChange, faultOfTemplate, patternAfter } from '../routing/path-template.ts';
 import {
   areAlike,

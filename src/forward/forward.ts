@@ -1,4 +1,5 @@
 import type { ResponseBody } from '../http1/client.ts';
+import { IDEMPOTENT } from '../http1/request-line.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../io/deadlines.ts';
 import {
@@ -12,7 +13,7 @@ import {
 } from './faults.ts';
 import { type ForwardRequest, whenBegun } from './request-body.ts';
 import { ResponseToClient } from './response-to-client.ts';
-import { IDEMPOTENT, Retries, type RetryRules } from './retries.ts';
+import { Retries, type RetryRules } from './retries.ts';
 import type { InFlightRequest, UpstreamConnection } from './upstream/connection.ts';
 import type { ConnectionWaiter, ConsumerShare, PoolSlot, Upstream } from './upstream/upstream.ts';
 

@@ -1,3 +1,4 @@
+import { IDEMPOTENT } from '../http1/request-line.ts';
 import type { ForwardRequest } from './request-body.ts';
 import type { RetryBudget, RetryOutcome } from './upstream/retry-budget.ts';
 
@@ -12,9 +13,6 @@ export interface RetryRules {
   /** How long an attempt may take to receive the head of its response; null if only the deadline of all of them counts. */
   readonly attemptTimeoutMs: number | null;
 }
-
-/** The methods that may be sent twice (RFC 9110 section 9.2.2). TRACE is not forwarded. */
-export const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
 /** The attempts of one request that may be retried. Times are monotonic milliseconds. */
 export class Retries {

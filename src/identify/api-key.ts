@@ -45,6 +45,11 @@ export function newKeyId(random: Random): string {
   return `key_${randomBase62(16, random)}`;
 }
 
+/** Whether text has the form of a key's id. Secrets and other long texts do not. */
+export function isKeyId(id: string): boolean {
+  return /^key_[0-9A-Za-z]{1,16}$/.test(id);
+}
+
 /** The CRC-32 of a text in base62, padded with `0` on the left to 6 characters (62^6 is more than 2^32). */
 export function checksumOf(text: string): string {
   let rest = crc32(text);

@@ -13,8 +13,8 @@ export interface Budget {
 }
 
 /**
- * Counts failures in windows of a minute that open with the first failure. Owned by identify, implemented by
- * stores/embedded and stores/redis with rate-limiter-flexible.
+ * Counts failures in windows of a minute that open with the first failure. Implemented with rate-limiter-flexible: by
+ * stores/redis for all gateways together, by memory-attempts.ts for one process.
  */
 export interface AttemptCounter {
   /** Adds one failure. Rejects only if the counter in the process's own memory fails too. */

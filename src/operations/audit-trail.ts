@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
+import { isKeyId } from '../identify/api-key.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import type { AuditStore } from './audit-store.ts';
 import { entryText, timeOf } from './key-report.ts';
-import { isKeyId } from './operations.ts';
 
 /**
  * The actor of a change: a token of the admin API (also through a session that it began), a person whom an authenticating

@@ -4,7 +4,14 @@ import type { Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { type KeyAttributes, keyOf, storedSecret, validateAttributes } from './key-changes.ts';
+import { type KeyAttributes, keyOf, newKey, storedSecret, validateAttributes } from './key-changes.ts';
+
+/** A new key with its secret. The store keeps only a digest, so the secret cannot be shown a second time. */
+export interface Made {
+  readonly key: StoredKey;
+  readonly secret: string;
+  readonly durability: Durability;
+}
 
 /** The result of creating a key with an idempotency key. */
 export type Created =
@@ -33,6 +40,13 @@ interface CreateOnceDeps {
 }
 
 type AttributesAt = (nowMs: number) => KeyAttributes;
+
+/** Makes a key. @throws Failure `refused` */
+export async function createKey(attributesAt: AttributesAt, deps: CreateOnceDeps): Promise<Made> {
+  const { keys, peppers, plans, random, nowMs } = deps;
+  const made = newKey(attributesAt(nowMs), { plans, pepper: peppers[0]!, random, nowMs });
+  return { ...made, durability: await keys.create(made.key) };
+}
 
 /**
  * Makes a key, or finds the key that a request with the same idempotency key made in the last 24 h.

@@ -6,22 +6,13 @@ import { type Allowance, allowanceOf, isShadowId, type Plans, shadowIdOf } from 
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import type { WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
-import type { KeyFormat, Random } from '../identify/api-key.ts';
+import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
-import { type Created, createOnce } from './create-once.ts';
+import { type Created, createKey, createOnce, type Made } from './create-once.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
 import { visible } from './input-values.ts';
-import {
-  deleted,
-  edited,
-  type KeyAttributes,
-  type KeyEdits,
-  newKey,
-  newSecret,
-  revoked,
-  rotated,
-} from './key-changes.ts';
+import { deleted, edited, type KeyAttributes, type KeyEdits, newSecret, revoked, rotated } from './key-changes.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import { type NearReport, nearLimits } from './live/near-limits.ts';
@@ -60,13 +51,6 @@ export interface Changed {
   readonly durability: Durability;
 }
 
-/** A new key with its secret. The store keeps only a digest, so the secret cannot be shown a second time. */
-export interface Made {
-  readonly key: StoredKey;
-  readonly secret: string;
-  readonly durability: Durability;
-}
-
 /**
  * Checks the key inside the store's atomic update, just before the change, and throws if it must not be changed. The admin
  * API uses it for If-Match.
@@ -92,10 +76,8 @@ export class Operations {
    * Makes a key.
    * @param attributesAt returns the attributes; called with the time of the creation, to which `expires` may be relative
    */
-  async create(attributesAt: (nowMs: number) => KeyAttributes): Promise<Made> {
-    const sources = this.#sources();
-    const made = newKey(attributesAt(sources.nowMs), { ...sources, plans: this.plans.plans });
-    return { ...made, durability: await this.#options.keys.create(made.key) };
+  create(attributesAt: (nowMs: number) => KeyAttributes): Promise<Made> {
+    return createKey(attributesAt, this.#creation());
   }
 
   /** Makes a key once: within 24 h, a repetition with the same Idempotency-Key returns the same key and secret. */
@@ -103,9 +85,7 @@ export class Operations {
     repeatable: { readonly name: string; readonly body: string },
     attributesAt: (nowMs: number) => KeyAttributes,
   ): Promise<Created> {
-    const { keys, peppers, random } = this.#options;
-    const { nowMs } = this.#sources();
-    return createOnce(repeatable, attributesAt, { keys, peppers, random, plans: this.plans.plans, nowMs });
+    return createOnce(repeatable, attributesAt, this.#creation());
   }
 
   async rotate(id: string, overlapMs: number, guard?: Guard): Promise<Changed & { readonly secret: string }> {
@@ -365,6 +345,11 @@ export class Operations {
     return updated === null || before === null ? unknownKey(id) : { before, ...updated };
   }
 
+  #creation() {
+    const { keys, peppers, random, nowMs } = this.#options;
+    return { keys, peppers, random, plans: this.plans.plans, nowMs: nowMs() };
+  }
+
   #sources() {
     const { peppers, random, nowMs } = this.#options;
     return { pepper: peppers[0]!, random, nowMs: nowMs() };
@@ -394,11 +379,6 @@ function unknownKey(id: string): never {
     );
   }
   throw new Failure('not_found', `There is no key ${visible(id)}.`);
-}
-
-/** Whether text has the form of a key's id. Secrets and other long texts do not. */
-export function isKeyId(id: string): boolean {
-  return /^key_[0-9A-Za-z]{1,16}$/.test(id);
 }
 
 /** A ban in force as commands and the admin API show it. `until` is in Unix seconds. */

@@ -12,9 +12,9 @@ import { signatureOf } from '../config/read-file.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
+import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import { Certificates } from '../listen/tls.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
-import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
 
 /** Who may use the admin listener, and its certificate. It belongs to the process that has the listener. */
 export interface AdminAccess {

@@ -9,9 +9,11 @@ import { NowFeed } from '../admin/now-feed.ts';
 import type { Plans } from '../admit/plan.ts';
 import type { Variables } from '../config/environment.ts';
 import { type Configuration, filesOf, type Settings } from '../config/settings.ts';
+import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import { refuseUnlessRight } from '../identify/pepper-record.ts';
+import type { AuditStore } from '../operations/audit-store.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
-import { type PlansContext, storeContext } from '../operations/catalogue/contexts.ts';
+import { type PlansContext, type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import { recentRecordOf } from '../operations/fleet/recent-record.ts';
@@ -19,7 +21,6 @@ import { LoadRecord } from '../operations/load-record.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
 import { takeSignIn } from '../operations/sign-in-links.ts';
-import { MemoryAttemptCounter } from '../stores/embedded/failed-attempts.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
@@ -66,9 +67,10 @@ export function adminApiOn(
   inForce: SettingsInForce,
   stores: () => Promise<Stores>,
   access: Pick<AdminAccess, 'authenticator' | 'tls'>,
-  { logger, auditFailed }: AdminApiTelemetry,
+  telemetry: AdminApiTelemetry,
   surroundings: AdminApiSurroundings,
 ): AdminApi {
+  const { logger } = telemetry;
   const nowMs = () => Date.now();
   const plansAdmin = plansAdminOf(inForce, surroundings, nowMs);
   const finds = new FindBudget({
@@ -78,24 +80,14 @@ export function adminApiOn(
   });
   // Audit lines are written at every LOG_LEVEL but `silent`.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
-  const contextOn = ({ clock, pepperState, ...opened }: Stores) => {
-    refuseUnlessRight(pepperState());
-    return storeContext({
-      ...opened,
-      plans: () => inForce.plans,
-      settings: () => inForce.settings,
-      secretAdvice: 'Do not put secrets into URLs, which logs keep: send it as the body of POST /admin/keys/find.',
-      nowMs: () => clock.nowMs,
-    });
-  };
-  const operations = async () => contextOn(await stores()).operations;
+  const operations = async () => contextOf(await stores(), inForce).operations;
   const { live } = surroundings;
   return adminApi({
     authenticator: access.authenticator,
     isTls: access.tls !== null,
     admin: async () => {
       const opened = await stores();
-      const store = contextOn(opened);
+      const store = contextOf(opened, inForce);
       return {
         store,
         plans: {
@@ -105,16 +97,7 @@ export function adminApiOn(
           keys: opened.keys,
           auditStore: opened.audit,
         },
-        trail: new AuditTrail({
-          store: opened.audit,
-          settings: () => inForce.settings.audit,
-          newId: randomUUID,
-          onFailure: (error, change) => {
-            auditFailed();
-            const { action, target, requestId } = change;
-            logger.error({ err: error, action, id: target, requestId }, 'a change is not recorded as it ended');
-          },
-        }),
+        trail: trailOn(opened.audit, inForce, telemetry),
         finds,
       };
     },
@@ -126,6 +109,35 @@ export function adminApiOn(
     live: live === null ? null : { ...live, operations, now: new NowFeed(live.fleet, operations, nowMs) },
     audit: (line) => audit.info(line, 'audit'),
     onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
+  });
+}
+
+/** @throws Failure unless the peppers are those of the store */
+function contextOf({ clock, pepperState, ...opened }: Stores, inForce: SettingsInForce): StoreContext {
+  refuseUnlessRight(pepperState());
+  return storeContext({
+    ...opened,
+    plans: () => inForce.plans,
+    settings: () => inForce.settings,
+    secretAdvice: 'Do not put secrets into URLs, which logs keep: send it as the body of POST /admin/keys/find.',
+    nowMs: () => clock.nowMs,
+  });
+}
+
+/** The record of changes, with a log line and a count for each change that is not recorded as it ended. */
+function trailOn(
+  store: AuditStore,
+  inForce: SettingsInForce,
+  { logger, auditFailed }: Pick<AdminApiTelemetry, 'logger' | 'auditFailed'>,
+): AuditTrail {
+  return new AuditTrail({
+    store,
+    settings: () => inForce.settings.audit,
+    newId: randomUUID,
+    onFailure: (error, { action, target, requestId }) => {
+      auditFailed();
+      logger.error({ err: error, action, id: target, requestId }, 'a change is not recorded as it ended');
+    },
   });
 }
 

@@ -8,19 +8,10 @@ import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { DeadlineError } from '../forward/faults.ts';
 import { addressOf, dial } from '../forward/upstream/dial.ts';
-import { checkPeppers } from '../identify/pepper-record.ts';
+import { checkPeppers, type PepperStore } from '../identify/pepper-record.ts';
 import { checkNodeInternals } from '../io/node-internals.ts';
 import { openFilesLimit } from '../listen/open-files.ts';
-import { insistOnAcknowledged } from '../stores/embedded/acknowledged.ts';
-import { hasDatabase, openDatabase } from '../stores/embedded/database.ts';
-import { EmbeddedPepperRecord, peppersToRead } from '../stores/embedded/pepper.ts';
-import { connectRedis, describeAddress, readRedisUrl, untilReady } from '../stores/redis/connection.ts';
-import { diagnose, type ServerDiagnosis } from '../stores/redis/diagnosis.ts';
-import { inspect } from '../stores/redis/inspection.ts';
-import { RedisPepperRecord } from '../stores/redis/pepper-record.ts';
-import { troubleOf } from '../stores/redis/replica-watch.ts';
-import { Replication } from '../stores/redis/replication.ts';
-import { circuitFor } from '../stores/redis/shards.ts';
+import type { ServerDiagnosis } from '../stores/redis/diagnosis.ts';
 import { type CheckedCertificate, checkSettings } from './check-settings.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
 import { readUpstreamTls } from './upstreams.ts';
@@ -35,8 +26,6 @@ export interface Finding {
   readonly message: string;
 }
 
-const CONNECT_WITHIN_MS = 1_500;
-const CALL_WITHIN_MS = 2_500;
 const DAY_MS = 86_400_000;
 /** Authorities of short-lived certificates renew theirs at a third of 90 days, 30 days before the end. */
 const RENEW_WITHIN_MS = 14 * DAY_MS;
@@ -86,22 +75,22 @@ async function* findingsOfNode(settings: Settings | null): AsyncGenerator<Findin
   }
 }
 
-async function* findingsOfEmbedded({ dataFolder, peppers }: Settings): AsyncGenerator<Finding> {
-  if (!hasDatabase(dataFolder)) {
-    const message = `There is no store in ${dataFolder} yet; the first start of a gateway makes it. If keys were made before, set TOLLGATE_DATA or REDIS_URL as then.`;
-    yield { check: 'store', state: 'warn', message };
-    return;
-  }
+async function* findingsOfEmbedded(settings: Settings): AsyncGenerator<Finding> {
+  const { dataFolder } = settings;
+  const { openForDiagnosis } = await import('../stores/embedded/open.ts');
   try {
-    const db = openDatabase(dataFolder);
+    const store = openForDiagnosis(settings);
+    if (store === null) {
+      const message = `There is no store in ${dataFolder} yet; the first start of a gateway makes it. If keys were made before, set TOLLGATE_DATA or REDIS_URL as then.`;
+      yield { check: 'store', state: 'warn', message };
+      return;
+    }
     try {
-      const older = insistOnAcknowledged(db, false);
-      if (older !== null) yield { check: 'store', state: 'warn', message: older };
+      if (store.older !== null) yield { check: 'store', state: 'warn', message: store.older };
       else yield { check: 'store', state: 'ok', message: `The embedded store in ${dataFolder} can be opened.` };
-      const record = new EmbeddedPepperRecord(db);
-      yield await findingOfPepper(record, peppersToRead(dataFolder, db, peppers));
+      yield await findingOfPepper(store.pepperRecord, store.peppers());
     } finally {
-      db.close();
+      store.close();
     }
   } catch (error) {
     yield failed('store', error);
@@ -118,34 +107,28 @@ async function* findingsOfRedis(
   url: string,
   nowMs: () => number,
 ): AsyncGenerator<Finding> {
-  const redis = connectRedis({ url, connectTimeoutMs: CONNECT_WITHIN_MS });
-  const circuit = circuitFor(redis, {
-    timeoutMs: CALL_WITHIN_MS,
-    failures: Number.POSITIVE_INFINITY,
-    probeEveryMs: CALL_WITHIN_MS,
-  });
+  const { openForDiagnosis } = await import('../stores/redis/open.ts');
   try {
-    await untilReady(redis, CONNECT_WITHIN_MS);
-    const where = describeAddress(readRedisUrl(url));
-    const { faults, warnings } = await circuit.run(() => inspect(redis, usageHistory));
-    for (const message of faults) yield { check: 'redis', state: 'fail', message };
-    for (const message of warnings) yield { check: 'redis', state: 'warn', message };
-    for (const server of await circuit.run(() => diagnose(redis, nowMs))) yield* findingsOfServer(server);
-    if (faults.length > 0) return;
-    yield* await findingsOfReplicas(new Replication({ client: redis, wanted: durability.replicas }), where);
-    yield await findingOfPepper(new RedisPepperRecord({ redis, circuit }), peppers, where);
+    const redis = await openForDiagnosis(url);
+    try {
+      const { faults, warnings } = await redis.inspect(usageHistory);
+      for (const message of faults) yield { check: 'redis', state: 'fail', message };
+      for (const message of warnings) yield { check: 'redis', state: 'warn', message };
+      for (const server of await redis.diagnose(nowMs)) yield* findingsOfServer(server);
+      if (faults.length > 0) return;
+      yield* findingsOfReplicas(await redis.replicaTrouble(durability.replicas), redis.where);
+      yield await findingOfPepper(redis.pepperRecord, peppers, redis.where);
+    } finally {
+      redis.close();
+    }
   } catch (error) {
     yield failed('redis', error);
-  } finally {
-    circuit.close();
-    redis.disconnect();
   }
 }
 
-/** With `replicas: 0` nothing waits for them. */
-async function findingsOfReplicas(replication: Replication, where: string): Promise<readonly Finding[]> {
-  if (replication.wanted === 0) return [];
-  const trouble = (await troubleOf(replication)) ?? [];
+/** @param trouble a sentence each; null if no replica is waited for */
+function findingsOfReplicas(trouble: readonly string[] | null, where: string): readonly Finding[] {
+  if (trouble === null) return [];
   const check = 'replicas';
   if (trouble.length > 0) return trouble.map((message) => ({ check, state: 'warn', message }));
   return [{ check, state: 'ok', message: `Every replica of Redis at ${where} that may be promoted is connected.` }];
@@ -234,11 +217,7 @@ function aclText(denied: ServerDiagnosis['denied'], where: string): Omit<Finding
   };
 }
 
-async function findingOfPepper(
-  record: RedisPepperRecord | EmbeddedPepperRecord,
-  peppers: readonly string[],
-  where = 'the store',
-): Promise<Finding> {
+async function findingOfPepper(record: PepperStore, peppers: readonly string[], where = 'the store'): Promise<Finding> {
   try {
     await checkPeppers(record, peppers, { writes: 'never', random: randomBytes });
     if ((await record.read()) === null) {
@@ -341,33 +320,23 @@ async function* findingsOfOrders(
     import('./acme-findings.ts'),
     import('../certificates/records.ts'),
   ]);
-  if (redis.url === null) {
-    const { EmbeddedCertificateStore } = await import('../stores/embedded/certificates.ts');
-    try {
-      const kept = { store: new EmbeddedCertificateStore(dataFolder), sealing: UNSEALED };
-      for await (const found of findingsOfAcme(acme, kept, nowMs)) yield { check: 'certificate', ...found };
-    } catch (error) {
-      yield failed('certificate', error);
-    }
-    return;
-  }
-  const client = connectRedis({ url: redis.url, connectTimeoutMs: CONNECT_WITHIN_MS });
-  const circuit = circuitFor(client, {
-    timeoutMs: CALL_WITHIN_MS,
-    failures: Number.POSITIVE_INFINITY,
-    probeEveryMs: CALL_WITHIN_MS,
-  });
   try {
-    await untilReady(client, CONNECT_WITHIN_MS);
-    const { RedisCertificateStore } = await import('../stores/redis/certificates.ts');
-    const store = new RedisCertificateStore({ redis: client, circuit });
-    const kept = { store, sealing: sealingUnder(peppers) };
-    for await (const found of findingsOfAcme(acme, kept, nowMs)) yield { check: 'certificate', ...found };
+    if (redis.url === null) {
+      const { certificatesIn } = await import('../stores/embedded/open.ts');
+      const kept = { store: await certificatesIn(dataFolder), sealing: UNSEALED };
+      for await (const found of findingsOfAcme(acme, kept, nowMs)) yield { check: 'certificate', ...found };
+      return;
+    }
+    const { openForDiagnosis } = await import('../stores/redis/open.ts');
+    const opened = await openForDiagnosis(redis.url);
+    try {
+      const kept = { store: await opened.certificates(), sealing: sealingUnder(peppers) };
+      for await (const found of findingsOfAcme(acme, kept, nowMs)) yield { check: 'certificate', ...found };
+    } finally {
+      opened.close();
+    }
   } catch (error) {
     yield failed('certificate', error);
-  } finally {
-    circuit.close();
-    client.disconnect();
   }
 }
 

@@ -4,21 +4,21 @@ import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readin
 import type { Configuration, Settings } from '../config/settings.ts';
 import { atOnce, type Steps } from '../config/steps.ts';
 import type { ExitCode } from '../failure.ts';
+import type { Upstream } from '../forward/upstream/upstream.ts';
 import { Gateway } from '../gateway/gateway.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
+import type { OpenWebSockets } from '../gateway/open-web-sockets.ts';
 import { passingTrace } from '../gateway/trace-context.ts';
 import { CLOCKS, clockWithSteps } from '../io/clocks.ts';
 import { compactHeap } from '../io/compact-heap.ts';
 import { ThreadTime } from '../io/thread-time.ts';
-import { daysUntil } from '../io/time-text.ts';
 import { HeapGuard, type MemoryUse, memoriesOf } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
-import type { Route } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
-import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
+import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { TerminalLog } from '../telemetry/terminal-log.ts';
 import {
@@ -29,10 +29,11 @@ import {
   openAdminAccess,
   shareSignOuts,
 } from './admin-access.ts';
-import { adminApiOn, loadRecordOn, reportLoss } from './admin-api.ts';
+import { type AdminApiTelemetry, adminApiOn, loadRecordOn, reportLoss } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
 import {
   closeWebSocketsOfEndedKeys,
+  type GatewaySurroundings,
   gatewayDepsOf,
   openServices,
   type Services,
@@ -40,10 +41,11 @@ import {
   Validators,
 } from './dependencies.ts';
 import { exposedFiles } from './exposed-files.ts';
-import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
+import { type GatewayStores, openGatewayStores, type StoreEvents } from './gateway-stores.ts';
 import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from './live-parts.ts';
-import { LiveSettings, type LiveSettingsOptions } from './live-settings.ts';
-import { openPublicCertificates } from './public-certificates.ts';
+import { LiveSettings } from './live-settings.ts';
+import { openPublicCertificates, type PublicCertificates } from './public-certificates.ts';
+import { warnOfSunsets } from './sunset-warnings.ts';
 import { Upstreams } from './upstreams.ts';
 import type { WorkerContext } from './workers/worker-context.ts';
 
@@ -93,149 +95,178 @@ type Closer = () => Promise<void> | void;
 export async function runGateway(
   configuration: Configuration,
   env: NodeJS.ProcessEnv,
-  {
-    context = null,
-    hasSignInLinks = false,
-    followsFiles = true,
-    followsDate = false,
-    acceptsRollback = false,
-    ownsProcess = false,
-    terminal = null,
-  }: GatewayOptions = {},
+  options: GatewayOptions = {},
 ): Promise<OwnGateway> {
-  const live = new LiveSettings(configuration);
-  const { settings, warnings } = configuration;
-  const metricsRef: { current?: GatewayMetrics } = {};
-  const opened = openLog({
-    level: settings.logLevel,
-    sample2xx: () => live.settings.log.sample2xx,
-    nowMs: CLOCKS.wallMs,
-    monotonicMs: CLOCKS.monotonicMs,
-    onDrop: () => metricsRef.current?.logLineDropped(),
-    forTerminal: terminal !== null || context?.forTerminal === true,
-    ...(terminal === null ? {} : { stream: terminal }),
-  });
-  const log = context === null ? opened : { ...opened, logger: opened.logger.child({ worker: context.worker }) };
-  for (const warning of warnings) log.logger.warn(warning);
-  const closers: Closer[] = [() => log.close()];
+  const run = begin(configuration, env, options);
+  const { log, closers } = run;
   const close = async () => {
     for (const closer of closers.reverse()) await closer();
   };
   try {
-    const running = await start(live, log, {
-      metricsRef,
-      closers,
-      env,
-      context,
-      hasSignInLinks,
-      followsFiles,
-      followsDate,
-      acceptsRollback,
-      ownsProcess,
-    });
-    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
+    const opened = await open(run);
+    const wired = await wire(run, opened);
+    const { drain, ...listening } = await serve(run, opened, wired);
     const stop = async (): Promise<ExitCode> => {
-      await running.drain();
+      await drain();
       await close();
       return 0;
     };
-    return { ...running, reportDefect, stop };
+    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
+    return { ...listening, stores: opened.stores, reportDefect, stop };
   } catch (error) {
     await close();
     throw error;
   }
 }
 
-interface StartOptions {
-  /** Set once the metrics exist. The log and the stores are opened before them, and report events to them later. */
-  readonly metricsRef: { current?: GatewayMetrics };
-  readonly closers: Closer[];
+/** A start of a gateway, and what all of its stages use. */
+interface Run extends Required<Omit<GatewayOptions, 'terminal'>> {
   readonly env: NodeJS.ProcessEnv;
-  readonly context: WorkerContext | null;
-  readonly hasSignInLinks: boolean;
-  readonly followsFiles: boolean;
-  readonly followsDate: boolean;
-  readonly acceptsRollback: boolean;
-  readonly ownsProcess: boolean;
+  readonly live: LiveSettings;
+  readonly log: GatewayLog;
+  /** Close what was opened, called in reverse order. */
+  readonly closers: Closer[];
+  readonly later: Later;
+  /** Whether this process warns and records. Of several workers one does, for all. */
+  readonly speaks: boolean;
+  /** Returns the part of the settings that this process has of several workers. */
+  readonly shareOf: (settings: Settings) => Settings;
 }
 
-async function start(
-  live: LiveSettings,
-  log: GatewayLog,
-  {
-    metricsRef,
-    closers,
-    env,
-    context,
-    hasSignInLinks,
-    followsFiles,
-    followsDate,
-    acceptsRollback,
-    ownsProcess,
-  }: StartOptions,
-) {
+/** What is opened later than other parts that report to it or read from it. */
+interface Later {
+  metrics?: GatewayMetrics;
+  services?: Services;
+  gateway?: Gateway;
+  listener?: PublicListener;
+}
+
+const DEFAULTS = {
+  context: null,
+  hasSignInLinks: false,
+  followsFiles: true,
+  followsDate: false,
+  acceptsRollback: false,
+  ownsProcess: false,
+  terminal: null,
+} as const;
+
+/** Opens the log. */
+function begin(configuration: Configuration, env: NodeJS.ProcessEnv, options: GatewayOptions): Run {
+  const { terminal, ...given }: Required<GatewayOptions> = { ...DEFAULTS, ...options };
+  const { context } = given;
+  const live = new LiveSettings(configuration);
+  const later: Later = {};
+  const opened = openLog({
+    level: configuration.settings.logLevel,
+    sample2xx: () => live.settings.log.sample2xx,
+    nowMs: CLOCKS.wallMs,
+    monotonicMs: CLOCKS.monotonicMs,
+    onDrop: () => later.metrics?.logLineDropped(),
+    forTerminal: terminal !== null || context?.forTerminal === true,
+    ...(terminal === null ? {} : { stream: terminal }),
+  });
+  const log = context === null ? opened : { ...opened, logger: opened.logger.child({ worker: context.worker }) };
+  for (const warning of configuration.warnings) log.logger.warn(warning);
+  const speaks = context === null || context.worker === 1;
+  const shareOf = (settings: Settings) => context?.share(settings) ?? settings;
+  return { ...given, env, live, log, later, closers: [() => log.close()], speaks, shareOf };
+}
+
+/** What a gateway stands on: the store, certificates, the connections to services, the keys of tokens. */
+interface Opened {
+  /** Null in a worker: the supervisor has the admin listener. */
+  readonly access: AdminAccess | null;
+  readonly stores: GatewayStores;
+  /** Null without TLS. */
+  readonly certificates: PublicCertificates | null;
+  readonly upstreams: Upstreams;
+  /** The upstreams of the first settings. */
+  readonly firstUpstreams: ReadonlyMap<string, Upstream>;
+  readonly webSockets: OpenWebSockets;
+  readonly tokens: TokenIssuers;
+  readonly validators: Validators;
+}
+
+async function open(run: Run): Promise<Opened> {
+  const { env, context, live, log, closers, later, shareOf, hasSignInLinks, acceptsRollback } = run;
   const { settings } = live;
-  const ownShareOf = (whole: Settings) => context?.share(whole) ?? whole;
   const access =
     context === null ? await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }) : null;
   closers.push(() => access?.close());
-  const servicesRef: { current?: Services } = {};
-  const stores = await openGatewayStores(
-    settings,
-    {
-      onStoreChange: (state, { reason, lastsMs }) => {
-        if (state === 'away')
-          log.logger.error({ store: state, reason, onFailure: settings.redis.onFailure }, 'the store is away');
-        else log.logger.info({ store: state, reason, awayMs: lastsMs }, 'the store is back');
-      },
-      onFailure: (error) => log.logger.error({ err: error }, 'the store failed'),
-      onFailedWrite: () => metricsRef.current?.storeFailed(),
-      onPepperMismatch: (failure) => {
-        if (failure !== null) log.logger.error({ pepper: 'mismatch', reason: failure.message }, 'the pepper is wrong');
-        else log.logger.info({ pepper: 'right' }, 'the pepper is right again');
-      },
-      onClockJump: () => {
-        log.logger.warn('the clock of the store was set; what was remembered by it is asked again');
-        servicesRef.current?.admitter.forget();
-      },
-      onReplicas: (trouble) => {
-        for (const reason of trouble) log.logger.warn({ replicas: 'away', reason }, 'a replica is away');
-        if (trouble.length === 0) log.logger.info({ replicas: 'in_sync' }, 'every replica is in sync again');
-      },
-      onLostChanges: (loss) =>
-        reportLoss(loss, { logger: log.logger, changesLost: () => metricsRef.current?.changesLost() }),
-      onWarning: (sentence) => log.logger.warn(sentence),
-    },
-    { acceptsRollback },
-  );
+  const stores = await openGatewayStores(settings, storeEvents(run), { acceptsRollback });
   closers.push(() => stores.close());
   const certificates = await openPublicCertificates(settings.listen, stores, {
     log,
-    metrics: () => metricsRef.current,
-    listensForHttp: context === null || context.worker === 1,
+    metrics: () => later.metrics,
+    listensForHttp: run.speaks,
   });
   closers.push(() => certificates?.close());
-  // The store has created its files by now. One worker warns for all.
-  if (context === null || context.worker === 1) for (const one of exposedFiles(env, settings)) log.logger.warn(one);
+  // The store has created its files by now.
+  if (run.speaks) for (const one of exposedFiles(env, settings)) log.logger.warn(one);
   const upstreams = new Upstreams(log, {
-    onUnasked: (upstream) => metricsRef.current?.unaskedAnswer(upstream),
-    onRetry: (upstream, outcome) => metricsRef.current?.retried(upstream, outcome),
+    onUnasked: (upstream) => later.metrics?.unaskedAnswer(upstream),
+    onRetry: (upstream, outcome) => later.metrics?.retried(upstream, outcome),
   });
   closers.push(() => upstreams.close());
-  const opened = atOnce(upstreams.open(ownShareOf(settings).upstreams));
-  opened.use();
-  const webSockets = closeWebSocketsOfEndedKeys(() => ownShareOf(live.settings).websockets, stores);
-  const tokens = new TokenIssuers(log, { peek: (address) => services.failedAttempts.peek(address) });
+  const first = atOnce(upstreams.open(shareOf(settings).upstreams));
+  first.use();
+  const webSockets = closeWebSocketsOfEndedKeys(() => shareOf(live.settings).websockets, stores);
+  const tokens = new TokenIssuers(log, { peek: (address) => later.services!.failedAttempts.peek(address) });
   await tokens.load(settings.jwt);
   const validators = new Validators();
   closers.push(() => validators.bodyChecks.close());
   await validators.load(settings);
-  let listener: PublicListener | null = null;
-  let gateway: Gateway | null = null;
+  return { access, stores, certificates, upstreams, firstUpstreams: first.byName, webSockets, tokens, validators };
+}
+
+/** Logs and counts what happens to the store. */
+function storeEvents({ live, log: { logger }, later }: Run): StoreEvents {
+  const { onFailure } = live.settings.redis;
+  return {
+    onStoreChange: (state, { reason, lastsMs }) => {
+      if (state === 'away') logger.error({ store: state, reason, onFailure }, 'the store is away');
+      else logger.info({ store: state, reason, awayMs: lastsMs }, 'the store is back');
+    },
+    onFailure: (error) => logger.error({ err: error }, 'the store failed'),
+    onFailedWrite: () => later.metrics?.storeFailed(),
+    onPepperMismatch: (failure) => {
+      if (failure !== null) logger.error({ pepper: 'mismatch', reason: failure.message }, 'the pepper is wrong');
+      else logger.info({ pepper: 'right' }, 'the pepper is right again');
+    },
+    onClockJump: () => {
+      logger.warn('the clock of the store was set; what was remembered by it is asked again');
+      later.services?.admitter.forget();
+    },
+    onReplicas: (trouble) => {
+      for (const reason of trouble) logger.warn({ replicas: 'away', reason }, 'a replica is away');
+      if (trouble.length === 0) logger.info({ replicas: 'in_sync' }, 'every replica is in sync again');
+    },
+    onLostChanges: (loss) => reportLoss(loss, { logger, changesLost: () => later.metrics?.changesLost() }),
+    onWarning: (sentence) => logger.warn(sentence),
+  };
+}
+
+/** The gateway itself, which serves once a listener hands it requests. */
+interface Wired {
+  readonly gateway: Gateway;
+  readonly services: Services;
+  readonly surroundings: GatewaySurroundings;
+  /** Whether the gateway has begun to stop: it is not ready any more. */
+  readonly draining: { hasBegun: boolean };
+  readonly metrics: GatewayMetrics;
+  readonly heap: HeapGuard;
+  readonly telemetry: AdminApiTelemetry;
+}
+
+async function wire(run: Run, opened: Opened): Promise<Wired> {
+  const { env, context, live, log, closers, later, followsDate } = run;
+  const { settings } = live;
+  const { access, stores, tokens, webSockets, validators } = opened;
   const heap = new HeapGuard(
     {
       onChange: (isShort, use) => reportMemory(log, isShort, use),
-      onShort: () => listener?.closeIdle(),
+      onShort: () => later.listener?.closeIdle(),
     },
     memoriesOf(context?.workers ?? 1),
   );
@@ -248,10 +279,32 @@ async function start(
         'one consumer takes most of the serving thread, so its requests wait for their turn',
       ),
   });
-  const metrics = createMetrics({
+  const metrics = createMetrics(gaugesOf(run, opened, heap, thread));
+  later.metrics = metrics;
+  // The clock of a Redis is its own.
+  const accountsMs = followsDate && settings.redis.url === null ? clockWithSteps() : CLOCKS.monotonicMs;
+  const services = openServices(settings, live, stores, metrics, thread, accountsMs);
+  later.services = services;
+  closers.push(() => services.deprecatedCalls.close());
+  closers.push(() => services.refusals.close());
+  const traceOf = await tracing(env, closers);
+  const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
+  const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;
+  const draining = { hasBegun: false };
+  const surroundings = { log, metrics, recent, traceOf, draining, webSockets, validators };
+  const deps = atOnce(gatewayDepsOf(live, services, opened.firstUpstreams, surroundings));
+  const gateway = new Gateway({ ...deps, jwt: tokens.verifierFor(settings.jwt) });
+  later.gateway = gateway;
+  const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed, changesLost: metrics.changesLost };
+  return { gateway, services, surroundings, draining, metrics, heap, telemetry };
+}
+
+function gaugesOf({ live, later }: Run, opened: Opened, heap: HeapGuard, thread: ThreadTime): Gauges {
+  const { stores, certificates, upstreams, tokens, webSockets } = opened;
+  return {
     thread,
-    connections: () => listener?.connections() ?? 0,
-    inFlight: () => gateway?.inFlight ?? 0,
+    connections: () => later.listener?.connections() ?? 0,
+    inFlight: () => later.gateway?.inFlight ?? 0,
     isShortOfMemory: () => heap.isShort,
     webSockets: () => webSockets.open,
     upstreams: () => upstreams.states(),
@@ -263,81 +316,113 @@ async function start(
     storeClockDiffersByMs: () => Math.abs(stores.clock.aheadMs),
     replicasAway: () => stores.replicaTrouble().length,
     certificateExpiresAtMs: () => certificates?.source.current?.expiresAtMs ?? null,
-  });
-  metricsRef.current = metrics;
-  const draining = { hasBegun: false };
-  const services = openServices(
-    settings,
-    live,
-    stores,
-    metrics,
-    thread,
-    // The clock of a Redis is its own.
-    followsDate && settings.redis.url === null ? clockWithSteps() : CLOCKS.monotonicMs,
-  );
-  servicesRef.current = services;
-  closers.push(() => services.deprecatedCalls.close());
-  closers.push(() => services.refusals.close());
-  const traceOf = await tracing(env, closers);
-  const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
-  const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;
-  const surroundings = { log, metrics, recent, traceOf, draining, webSockets, validators };
-  const deps = atOnce(gatewayDepsOf(live, services, opened.byName, surroundings));
-  const served = new Gateway({ ...deps, jwt: tokens.verifierFor(settings.jwt) });
-  gateway = served;
+  };
+}
+
+/** Opens the admin listener, then the public one, and follows the settings from then on. */
+async function serve(run: Run, opened: Opened, wired: Wired) {
+  const { context, live, log, closers } = run;
+  const { settings } = live;
+  const { access, stores, certificates } = opened;
+  const { admin, streams } = await openAdmin(run, opened, wired);
+  const listener = await listen(run, opened, wired);
+  const { host, port } = listener;
+  if (run.speaks) {
+    const routes = () => live.settings.routes;
+    closers.push(
+      warnOfSunsets(routes, log, CLOCKS.wallMs),
+      warnOfLostPlans(() => live.plans, stores.keys, log.logger),
+    );
+  }
+  if (run.followsFiles) follow(run, opened, wired);
+  const store = stores.state();
+  if (admin !== null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
+  else log.logger.info({ pid: process.pid, store }, 'worker serving');
+  const drain = async () => {
+    wired.draining.hasBegun = true;
+    await certificates?.stopOrdering();
+    streams?.end(GATEWAY_STOPS);
+    log.logger.info('draining');
+    await (context === null ? delay(settings.listen.drainDelayMs) : context.leave());
+    listener.stopAccepting();
+    const cut = setTimeout(() => opened.webSockets.cut('drained'), settings.listen.drainTimeoutMs);
+    await listener.drained(settings.listen.drainTimeoutMs);
+    clearTimeout(cut);
+    log.logger.info('drained');
+  };
+  const scheme: RunningGateway['scheme'] = certificates === null ? 'http' : 'https';
+  return { host, port, scheme, ...adminAddressOf(admin ?? settings.admin, access), drain };
+}
+
+/** Opens the admin listener. A worker has none, and answers what its supervisor asks instead. */
+async function openAdmin(
+  run: Run,
+  opened: Opened,
+  { gateway, metrics, heap, draining, surroundings, telemetry }: Wired,
+) {
+  const { env, context, live, log, closers, later } = run;
+  const { settings } = live;
+  const { access, stores, certificates, upstreams } = opened;
+  const { recent } = surroundings;
   const lacks = () => ({
     memory: heap.isShort,
     certificate: certificates !== null && certificates.source.current === null,
   });
-  const readiness = () => readinessOf(live, stores, draining.hasBegun || listener === null, lacks());
+  const readiness = () => readinessOf(live, stores, draining.hasBegun || later.listener === undefined, lacks());
   const state = (): ProcessState => ({
     certificateExpiresAtMs: certificates?.source.current?.expiresAtMs ?? null,
-    connections: listener?.connections() ?? 0,
-    inFlight: served.inFlight,
+    connections: later.listener?.connections() ?? 0,
+    inFlight: gateway.inFlight,
     upstreams: upstreams.states(),
   });
-  const identity = identityOf(settings, 1, () => listener ?? settings.listen);
-  const isAlone = context === null && recent !== null;
-  const liveParts = isAlone
-    ? openFleet(
-        {
-          ask: async (question) => ({
-            facts: factsOf(identity(), readiness(), live.versions, state()),
-            seen: recent.answer(question),
-          }),
-          decidedColumns: async () => [recent.decidedColumns()],
-        },
-        async () => stores.fleet,
-        log.logger,
-      )
-    : null;
+  const identity = identityOf(settings, 1, () => later.listener ?? settings.listen);
+  const liveParts =
+    context === null && recent !== null
+      ? openFleet(
+          {
+            ask: async (question) => ({
+              facts: factsOf(identity(), readiness(), live.versions, state()),
+              seen: recent.answer(question),
+            }),
+            decidedColumns: async () => [recent.decidedColumns()],
+          },
+          async () => stores.fleet,
+          log.logger,
+        )
+      : null;
   if (access !== null && liveParts !== null) shareSignOuts(access, liveParts.fleet);
   closers.push(async () => liveParts?.fleet.close());
-  const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed, changesLost: metrics.changesLost };
-  const known = { env, live: liveParts };
-  const api = (access: AdminAccess) => adminApiOn(live, async () => stores, access, telemetry, known);
+  const apiOn = (access: AdminAccess) =>
+    adminApiOn(live, async () => stores, access, telemetry, { env, live: liveParts });
   const admin =
-    access === null ? null : await adminOf(settings, metrics, { access, api: api(access), readiness }, closers);
+    access === null ? null : await adminOf(settings, metrics, { access, api: apiOn(access), readiness }, closers);
   context?.show({
     readiness,
     metrics: () => metrics.registry.getMetricsAsJSON(),
     live: (question) => (recent === null ? null : { state: state(), seen: recent.answer(question) }),
     decidedColumns: () => recent?.decidedColumns() ?? null,
   });
+  return { admin, streams: liveParts?.streams ?? null };
+}
+
+/** Opens the public listener. */
+async function listen(run: Run, { certificates }: Opened, { gateway, metrics, heap }: Wired): Promise<PublicListener> {
+  const { context, live, log, later, shareOf } = run;
+  const { settings } = live;
   const limit = openFilesLimit();
-  const fitting = connectionLimitOf(ownShareOf(settings), limit);
+  const fitting = connectionLimitOf(shareOf(settings), limit);
   // The supervisor warns for its workers.
   const tooFew = context === null ? tooFewFiles(settings, [fitting], limit) : null;
   if (tooFew !== null) log.logger.warn(tooFew);
-  if (ownsProcess) compactHeap();
-  listener = await listenPublic({
-    ...ownShareOf(settings).listen,
+  if (run.ownsProcess) compactHeap();
+  const listener = await listenPublic({
+    ...shareOf(settings).listen,
     ...fitting,
     openFiles: new OpenFiles(limit),
     tls: certificates === null ? null : { ...settings.listen.tls!, ...certificates.ofListener },
     wallMs: CLOCKS.wallMs,
-    handler: served,
-    breakOff: (socket, code) => served.breakOff(socket, code),
+    handler: gateway,
+    breakOff: (socket, code) => gateway.breakOff(socket, code),
     isShortOfMemory: () => heap.isShort,
     onDrop: metrics.connectionDropped,
     onEvict: metrics.connectionEvicted,
@@ -347,25 +432,21 @@ async function start(
     onSessionBroken: metrics.sessionBroken,
     feed: context?.feed ?? null,
   });
+  later.listener = listener;
   await certificates?.begin().catch(async (error) => {
-    listener?.stopAccepting();
-    await listener?.drained(0);
+    listener.stopAccepting();
+    await listener.drained(0);
     throw error;
   });
-  const { host, port, stopAccepting, drained } = listener;
-  // One worker warns for all.
-  if (context === null || context.worker === 1) {
-    closers.push(
-      warnOfSunsets(
-        () => live.settings.routes,
-        log,
-        () => Date.now(),
-      ),
-      warnOfLostPlans(() => live.plans, stores.keys, log.logger),
-    );
-  }
+  return listener;
+}
+
+/** Puts changed settings in force from now on. */
+function follow(run: Run, { stores, upstreams, tokens, validators }: Opened, wired: Wired): void {
+  const { env, live, log, closers, shareOf } = run;
+  const { gateway, services, surroundings, metrics, telemetry } = wired;
   function* build(next: Configuration): Steps<() => void> {
-    const opening = yield* upstreams.open(ownShareOf(next.settings).upstreams);
+    const opening = yield* upstreams.open(shareOf(next.settings).upstreams);
     let isComplete = false;
     try {
       const deps = yield* gatewayDepsOf(next, services, opening.byName, surroundings);
@@ -373,17 +454,16 @@ async function start(
       isComplete = true;
       return () => {
         opening.use();
-        served.use({ ...deps, jwt });
+        gateway.use({ ...deps, jwt });
       };
     } finally {
       if (!isComplete) opening.close();
     }
   }
-  // One worker records for all. What another gateway has recorded already is not recorded again.
-  const loads =
-    followsFiles && (context === null || context.worker === 1) ? loadRecordOn(env, live, stores, telemetry) : null;
+  // What another gateway has recorded already is not recorded again.
+  const loads = run.speaks ? loadRecordOn(env, live, stores, telemetry) : null;
   closers.push(() => loads?.close());
-  const reloading: LiveSettingsOptions = {
+  const stopFollowing = live.follow({
     env,
     log,
     load: (next) => loadBoth(tokens.load(next.settings.jwt), validators.load(next.settings)),
@@ -400,25 +480,8 @@ async function start(
       },
       onSame: (versions) => loads?.taken([], versions),
     },
-  };
-  if (followsFiles) closers.push(live.follow(reloading));
-  const store = stores.state();
-  if (admin !== null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
-  else log.logger.info({ pid: process.pid, store }, 'worker serving');
-  const drain = async () => {
-    draining.hasBegun = true;
-    await certificates?.stopOrdering();
-    liveParts?.streams.end(GATEWAY_STOPS);
-    log.logger.info('draining');
-    await (context === null ? delay(settings.listen.drainDelayMs) : context.leave());
-    stopAccepting();
-    const cut = setTimeout(() => webSockets.cut('drained'), settings.listen.drainTimeoutMs);
-    await drained(settings.listen.drainTimeoutMs);
-    clearTimeout(cut);
-    log.logger.info('drained');
-  };
-  const scheme: RunningGateway['scheme'] = certificates === null ? 'http' : 'https';
-  return { host, port, scheme, stores, ...adminAddressOf(admin ?? settings.admin, access), drain };
+  });
+  closers.push(stopFollowing);
 }
 
 /** @returns null if nothing is to be waited for */
@@ -471,43 +534,6 @@ function readinessOf(
     ...(lacks.memory ? { memory: 'short' } : {}),
     ...(lacks.certificate ? { certificate: 'missing' } : {}),
   };
-}
-
-const CHECK_SUNSETS_EVERY_MS = 3_600_000;
-/** How many days before a sunset the warnings begin. */
-const NEAR_DAYS = 30;
-
-/**
- * Logs a warning for each deprecated route whose sunset is near: now, and once a day. A route that a reload adds is found
- * within an hour.
- * @param routes returns the routes in force
- * @returns a function that stops the checks
- */
-export function warnOfSunsets(
-  routes: () => readonly Route[],
-  { logger }: GatewayLog,
-  wallMs: () => number,
-): () => void {
-  /** By route, the sunset and the days left of the last warning. */
-  const warned = new Map<string, string>();
-  const check = () => {
-    for (const { path, methods, deprecated } of routes()) {
-      if (deprecated === null || deprecated.sunsetMs === null) continue;
-      const { countedAs, sunsetMs } = deprecated;
-      const days = daysUntil(sunsetMs, wallMs());
-      if (days < 1 || days > NEAR_DAYS) continue;
-      const sunset = new Date(sunsetMs).toISOString();
-      if (warned.get(countedAs) === `${sunset} ${days}`) continue;
-      warned.set(countedAs, `${sunset} ${days}`);
-      logger.warn(
-        { route: path, methods, sunset, days },
-        'a route goes soon; `tollgate deprecations` tells who still calls it',
-      );
-    }
-  };
-  check();
-  const timer = setInterval(check, CHECK_SUNSETS_EVERY_MS).unref();
-  return () => clearInterval(timer);
 }
 
 /** Exports spans if a collector is configured. OpenTelemetry is imported only then. */

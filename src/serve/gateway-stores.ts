@@ -1,18 +1,18 @@
-import { randomBytes } from 'node:crypto';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
-import { shadowIdOf } from '../admit/plan.ts';
 import type { CertificateStore } from '../certificates/store.ts';
 import type { Settings } from '../config/settings.ts';
-import { Failure } from '../failure.ts';
+import type { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
-import { checkPeppers, type PepperState, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
+import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
+import type { PepperState, PepperStore } from '../identify/pepper-record.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
+import { PepperWatch } from './pepper-watch.ts';
 import { StoreClock } from './store-clock.ts';
 
 /** The interfaces through which a running gateway uses its store, Redis or embedded. */
@@ -85,129 +85,87 @@ export async function openGatewayStores(
   events: StoreEvents,
   { acceptsRollback = false }: { readonly acceptsRollback?: boolean } = {},
 ): Promise<GatewayStores> {
-  return settings.redis.url === null
-    ? openEmbedded(settings, events, acceptsRollback)
-    : openRedis(settings, settings.redis.url, events);
-}
-
-/** After so many failed calls in a row no request waits for Redis until a probe succeeds (contract section 6). */
-const FAILURES = 3;
-const PROBE_EVERY_MS = 200;
-/** How long a start waits for Redis before it continues without. */
-const REACHED_WITHIN_MS = 1_000;
-/** At most this many different errors are logged while Redis is disconnected. */
-const MAX_ERRORS = 20;
-
-async function openRedis(settings: Settings, url: string, events: StoreEvents): Promise<GatewayStores> {
-  const [
-    { circuitFor },
-    { connectRedis, untilReady },
-    { RedisKeys },
-    { RedisLedger },
-    { RedisChanges },
-    { RedisAttemptCounter },
-    { RedisUsageReconciler, trialOn },
-    { insistOnServers, watchServers },
-    { RedisDeprecatedCalls },
-    { RedisHistory },
-    { DurableWrites },
-    { ReplicaWatch },
-    { RedisPepperRecord },
-    { RedisAudit },
-    { RedisFleet },
-    { serverClocks },
-  ] = await Promise.all([
-    import('../stores/redis/shards.ts'),
-    import('../stores/redis/connection.ts'),
-    import('../stores/redis/keys.ts'),
-    import('../stores/redis/ledger.ts'),
-    import('../stores/redis/changes.ts'),
-    import('../stores/redis/failed-attempts.ts'),
-    import('../stores/redis/usage-reconciler.ts'),
-    import('../stores/redis/inspection.ts'),
-    import('../stores/redis/deprecated-calls.ts'),
-    import('../stores/redis/history.ts'),
-    import('../stores/redis/durable-writes.ts'),
-    import('../stores/redis/replica-watch.ts'),
-    import('../stores/redis/pepper-record.ts'),
-    import('../stores/redis/audit.ts'),
-    import('../stores/redis/fleet.ts'),
-    import('../stores/redis/server-clocks.ts'),
-  ]);
-  const errors = withoutRepeats(events.onFailure);
-  const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: errors.report });
-  redis.on('ready', errors.forget);
+  const onWarning = (sentence: string) => events.onWarning?.(sentence);
   const outages = watchOutages(events);
-  const circuit = circuitFor(redis, {
-    timeoutMs: settings.redis.timeoutMs,
-    failures: FAILURES,
-    probeEveryMs: PROBE_EVERY_MS,
-    ...trialOn(redis),
-    onChange: (state, change) => outages.changed(state, change?.reason),
-    onShardChange: (address, state) => events.onWarning?.(`The part of the cluster at ${address} is ${state}.`),
-  });
-  watchServers(redis, settings.usageHistory, (sentence) => events.onWarning?.(sentence));
-  const pepperWatch = new PepperWatch({
-    record: new RedisPepperRecord({ redis, circuit }),
-    peppers: settings.peppers,
-    onMismatch: events.onPepperMismatch,
-    onWarning: (sentence) => events.onWarning?.(sentence),
-  });
-  const refuse = (error: unknown): never => {
-    pepperWatch.close();
-    circuit.close();
-    redis.disconnect();
-    throw error;
+  const pepperWatch = new PepperWatch({ onMismatch: events.onPepperMismatch, onWarning });
+  const surroundings: Surroundings = {
+    wallMs: CLOCKS.wallMs,
+    checkPeppers: (record, peppers) => pepperWatch.begin(record, peppers),
+    onChange: outages.changed,
+    onFailure: events.onFailure,
+    onWarning,
   };
-  // If Redis does not answer in time, the gateway starts without it.
-  await untilReady(redis, REACHED_WITHIN_MS)
-    .then(() => circuit.run(() => redis.ping()))
-    .then(() => circuit.run(() => insistOnServers(redis, settings.usageHistory)))
-    .catch((error) =>
-      error instanceof Failure && error.code === 'bad_settings' ? refuse(error) : events.onFailure(error),
-    );
-  await pepperWatch.begin().catch(refuse);
-  const changes = new RedisChanges({ redis, circuit });
-  const publish = changes.publish.bind(changes);
-  const clock = storeClock(() => serverClocks(redis, circuit), events);
-  const { durability } = settings.redis;
-  const writes = new DurableWrites({ redis, ...durability, onLoss: events.onLostChanges });
-  const { onReplicas } = events;
-  const replicas =
-    onReplicas === undefined || durability.replicas === 0
-      ? null
-      : new ReplicaWatch({ redis, wanted: durability.replicas, onChange: onReplicas });
+  const { url } = settings.redis;
+  const opening =
+    url === null
+      ? openEmbedded(settings, surroundings, events, acceptsRollback)
+      : openRedis(settings, url, surroundings, events);
+  const { serverTimes, ...store } = await opening.catch((error) => {
+    pepperWatch.close();
+    throw error;
+  });
+  const clock = new StoreClock({ read: serverTimes, ...CLOCKS, onJump: () => events.onClockJump?.(), onWarning });
   return {
-    keys: new RedisKeys({ redis, circuit, publish, writes }),
-    ledger: new RedisLedger({ redis, circuit, publish, writes, wallMs: CLOCKS.wallMs }),
-    reconciler: new RedisUsageReconciler({ redis, circuit, wallMs: CLOCKS.wallMs }),
-    attempts: new RedisAttemptCounter({ redis, circuit }),
-    deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
-    history: new RedisHistory({ redis, circuit, wallMs: CLOCKS.wallMs }),
-    audit: new RedisAudit({ redis, circuit, writes }),
-    fleet: new RedisFleet({ redis, circuit }),
-    certificates: usesAcme(settings)
-      ? new (await import('../stores/redis/certificates.ts')).RedisCertificateStore({ redis, circuit })
-      : null,
-    changes,
+    ...store,
     clock,
-    peppers: settings.peppers,
     pepperState: () => pepperWatch.state,
-    state: () =>
-      circuit.state === 'present' && circuit.reached ? 'present' : circuit.reached ? 'away' : 'never_reached',
     outage: outages.present,
-    replicaTrouble: () => replicas?.trouble ?? [],
-    applyChanges: () => {},
     close: async () => {
-      replicas?.close();
       pepperWatch.close();
-      changes.close();
       clock.close();
-      writes.close();
-      circuit.close();
-      redis.disconnect();
+      await store.close();
     },
   };
+}
+
+/** What the opening of both technologies is given. */
+interface Surroundings {
+  readonly wallMs: () => number;
+  readonly checkPeppers: (record: PepperStore, peppers: readonly string[]) => Promise<void>;
+  readonly onChange: (state: 'present' | 'away', reason?: string) => void;
+  readonly onFailure: (error: unknown) => void;
+  readonly onWarning: (sentence: string) => void;
+}
+
+/** A store whose clock, peppers and outages are not watched yet. */
+interface Opened extends Omit<GatewayStores, 'clock' | 'pepperState' | 'outage'> {
+  /** Asks the store, or each primary of a cluster, for its time: Unix milliseconds. */
+  readonly serverTimes: () => Promise<readonly number[]>;
+}
+
+async function openRedis(
+  settings: Settings,
+  url: string,
+  surroundings: Surroundings,
+  events: StoreEvents,
+): Promise<Opened> {
+  const { openForGateway } = await import('../stores/redis/open.ts');
+  const { peppers, usageHistory, redis } = settings;
+  const { onLostChanges, onReplicas } = events;
+  const store = await openForGateway({
+    ...surroundings,
+    ...{ url, peppers, usageHistory, durability: redis.durability, timeoutMs: redis.timeoutMs },
+    ...{ usesAcme: usesAcme(settings), onLostChanges, ...(onReplicas === undefined ? {} : { onReplicas }) },
+  });
+  return { ...store, applyChanges: () => {} };
+}
+
+async function openEmbedded(
+  settings: Settings,
+  surroundings: Surroundings,
+  events: StoreEvents,
+  acceptsRollback: boolean,
+): Promise<Opened> {
+  const { openForGateway } = await import('../stores/embedded/open.ts');
+  const { dataFolder, peppers, redis } = settings;
+  const store = await openForGateway({
+    ...surroundings,
+    ...{ dataFolder, peppers, acceptsRollback, usesAcme: usesAcme(settings) },
+    decidesWhileAway: redis.onFailure === 'local',
+    onFailedWrite: (error) => events.onFailedWrite?.(error),
+  });
+  // The ledger itself writes what it decided during an outage, and one gateway alone counts failed attempts.
+  return { ...store, reconciler: null, attempts: new MemoryAttemptCounter(), replicaTrouble: () => [] };
 }
 
 /** Keeps why and since when the store is away, and reports each change. */
@@ -224,222 +182,6 @@ function watchOutages({ onStoreChange }: StoreEvents) {
   return { present, changed };
 }
 
-/** Reports each error once. The client repeats it four times a second while Redis, or a node of a cluster, is away. */
-function withoutRepeats(report: (error: unknown) => void): { report(error: Error): void; forget(): void } {
-  const reported = new Set<string>();
-  return {
-    report: (error) => {
-      if (reported.has(error.message) || reported.size > MAX_ERRORS) return;
-      reported.add(error.message);
-      report(withoutCommand(error));
-    },
-    forget: () => reported.clear(),
-  };
-}
-
-/** Removes the failed command, which ioredis attaches to its errors: that of a login holds the password. */
-function withoutCommand(error: Error): Error {
-  const { message, stack } = error;
-  return Object.assign(new Error(message), { stack }, 'code' in error ? { code: error.code } : {});
-}
-
-async function openEmbedded(settings: Settings, events: StoreEvents, acceptsRollback: boolean): Promise<GatewayStores> {
-  const { dataFolder, peppers: given, redis } = settings;
-  const [
-    { damageIn, neverWait, openDatabase },
-    { ownStore },
-    { insistOnAcknowledged },
-    { Checkpoints },
-    { EmbeddedPepperRecord, peppersOf },
-    { EmbeddedChanges, EmbeddedKeys },
-    { EmbeddedLedger },
-    attempts,
-    { EmbeddedDeprecatedCalls },
-    { EmbeddedHistory },
-    { EmbeddedAudit },
-    { EmbeddedFleet },
-  ] = await Promise.all([
-    import('../stores/embedded/database.ts'),
-    import('../stores/embedded/owner.ts'),
-    import('../stores/embedded/acknowledged.ts'),
-    import('../stores/embedded/checkpoints.ts'),
-    import('../stores/embedded/pepper.ts'),
-    import('../stores/embedded/keys.ts'),
-    import('../stores/embedded/ledger.ts'),
-    import('../stores/embedded/failed-attempts.ts'),
-    import('../stores/embedded/deprecated-calls.ts'),
-    import('../stores/embedded/history.ts'),
-    import('../stores/embedded/audit.ts'),
-    import('../stores/embedded/fleet.ts'),
-  ]);
-  const owner = await ownStore(dataFolder);
-  try {
-    const db = openDatabase(dataFolder);
-    const older = insistOnAcknowledged(db, acceptsRollback);
-    if (older !== null) events.onWarning?.(older);
-    const peppers = peppersOf(dataFolder, db, given);
-    const pepperWatch = new PepperWatch({
-      record: new EmbeddedPepperRecord(db),
-      peppers,
-      onMismatch: events.onPepperMismatch,
-      onWarning: (sentence) => events.onWarning?.(sentence),
-    });
-    await pepperWatch.begin();
-    const changes = new EmbeddedChanges({ db });
-    const outages = watchOutages(events);
-    const ledger = new EmbeddedLedger({
-      db,
-      wallMs: CLOCKS.wallMs,
-      onAccountChange: (change) => changes.tell(change),
-      decidesWhileAway: redis.onFailure === 'local',
-      onChange: outages.changed,
-      onFailedWrite: (error) => events.onFailedWrite?.(error),
-      onLoss: events.onFailure,
-      insistOnOwner: owner.insist,
-    });
-    const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
-    // A command may delete a key while the gateway runs. The gateway must then forget its counters, or the next snapshot
-    // would write them to the disk again.
-    changes.subscribe(({ kind, keyId }) => {
-      if (kind === 'key' && keyId !== null) void forgetIfDeleted(keyId, keys, ledger).catch(events.onFailure);
-    });
-    const checkpoints = new Checkpoints(db);
-    // The store's clock is this machine's.
-    const clock = storeClock(async () => [CLOCKS.wallMs()], events);
-    neverWait(db);
-    return {
-      keys,
-      ledger,
-      attempts: new attempts.MemoryAttemptCounter(),
-      deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
-      history: new EmbeddedHistory({ db, wallMs: CLOCKS.wallMs, live: ledger.histories }),
-      audit: new EmbeddedAudit({ db, wallMs: () => Date.now(), onFailedWrite: (error) => ledger.failed(error) }),
-      fleet: new EmbeddedFleet({ wallMs: CLOCKS.wallMs }),
-      certificates: usesAcme(settings)
-        ? new (await import('../stores/embedded/certificates.ts')).EmbeddedCertificateStore(dataFolder)
-        : null,
-      changes,
-      clock,
-      peppers,
-      pepperState: () => pepperWatch.state,
-      state: () => (outages.present() === null ? 'embedded' : 'away'),
-      // The embedded ledger itself writes what it decided during an outage.
-      reconciler: null,
-      outage: outages.present,
-      replicaTrouble: () => [],
-      applyChanges: () => ledger.applyChanges(),
-      close: async () => {
-        pepperWatch.close();
-        changes.close();
-        ledger.close();
-        checkpoints.close();
-        clock.close();
-        db.close();
-        owner.release();
-      },
-    };
-  } catch (error) {
-    owner.release();
-    throw damageIn(error, dataFolder);
-  }
-}
-
-function storeClock(read: () => Promise<readonly number[]>, { onClockJump, onWarning }: StoreEvents): StoreClock {
-  return new StoreClock({
-    read,
-    ...CLOCKS,
-    onJump: () => onClockJump?.(),
-    onWarning: (sentence) => onWarning?.(sentence),
-  });
-}
-
 function usesAcme({ listen }: Settings): boolean {
   return listen.tls !== null && listen.tls.acme !== null;
-}
-
-async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {
-  const key = await keys.get(id, { evenDeleted: true });
-  if (key?.deletedAtMs === undefined) return;
-  for (const consumerId of [id, shadowIdOf(id)]) await ledger.forget(consumerId);
-}
-
-export interface PepperWatchOptions {
-  readonly record: PepperStore;
-  /** Newest first; at least one. */
-  readonly peppers: readonly string[];
-  /** Called with the reason when the peppers are found to be wrong, and with null when they are right again. */
-  readonly onMismatch: (failure: Failure | null) => void;
-  readonly onWarning: (sentence: string) => void;
-}
-
-const CHECK_AGAIN_MS = 1_000;
-const CHECK_EVERY_MS = 10_000;
-
-/**
- * Compares the peppers of a gateway with the record in its store: at the start, or once the gateway reaches the store, and
- * then every 10 s, because operators may change the pepper, or restore or replace the store.
- */
-class PepperWatch {
-  readonly #options: PepperWatchOptions;
-  #state: PepperState = 'unchecked';
-  #timer: NodeJS.Timeout | null = null;
-  #closed = false;
-
-  constructor(options: PepperWatchOptions) {
-    this.#options = options;
-  }
-
-  get state(): PepperState {
-    return this.#state;
-  }
-
-  /**
-   * Checks the peppers for the first time, and then continues in the background. It retries if the store does not answer.
-   * @throws Failure `pepper_mismatch`, `store_corrupt`
-   */
-  async begin(): Promise<void> {
-    const failure = await this.#check();
-    if (failure !== null) throw failure;
-    this.#scheduleCheck();
-  }
-
-  close(): void {
-    this.#closed = true;
-    if (this.#timer !== null) clearTimeout(this.#timer);
-  }
-
-  #scheduleCheck(): void {
-    if (this.#closed) return;
-    const afterMs = this.#state === 'right' ? CHECK_EVERY_MS : CHECK_AGAIN_MS;
-    this.#timer = setTimeout(() => void this.#checkAgain(), afterMs);
-    this.#timer.unref();
-  }
-
-  async #checkAgain(): Promise<void> {
-    const before = this.#state;
-    const failure = await this.#check();
-    if (this.#closed) return;
-    if (failure !== null && before !== 'mismatch') this.#options.onMismatch(failure);
-    if (failure === null && before === 'mismatch' && this.#state === 'right') this.#options.onMismatch(null);
-    this.#scheduleCheck();
-  }
-
-  /** @returns the mismatch; null if the peppers are right or the store did not answer */
-  async #check(): Promise<Failure | null> {
-    const { record, peppers, onWarning } = this.#options;
-    try {
-      // A start writes its peppers as the ones in use. Later checks do not: gateways with `old,new` and with `new,old` run
-      // side by side during a change, and would keep overwriting each other's record.
-      const writes = this.#state === 'unchecked' ? 'always' : 'if-missing';
-      const { unverified } = await checkPeppers(record, peppers, { writes, random: randomBytes });
-      this.#state = 'right';
-      if (unverified) onWarning(UNVERIFIED);
-      return null;
-    } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-      if (error.code === 'store_unavailable') return null;
-      this.#state = 'mismatch';
-      return error;
-    }
-  }
 }

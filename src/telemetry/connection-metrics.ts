@@ -43,14 +43,7 @@ export function connectionMetrics(
     labelNames: ['reason'],
     registers,
   });
-  new Gauge({
-    name: 'tollgate_memory_short',
-    help: '1 while the gateway takes no new connections because its heap, or the memory of its container, is nearly full.',
-    registers,
-    collect() {
-      this.set(isShortOfMemory() ? 1 : 0);
-    },
-  });
+  memoryGauge(registers, isShortOfMemory);
   const reloads = new Counter({
     name: 'tollgate_tls_reloads_total',
     help: 'Changes of the certificate or key: loaded, or refused because they cannot be used.',
@@ -79,16 +72,7 @@ export function connectionMetrics(
     labelNames: ['reason'],
     registers,
   });
-  new Gauge({
-    name: 'tollgate_tls_certificate_expiry_timestamp_seconds',
-    help: 'When the certificate in force expires.',
-    registers,
-    collect() {
-      const atMs = expiresAtMs();
-      if (atMs === null) this.remove();
-      else this.set(atMs / 1000);
-    },
-  });
+  certificateGauge(registers, expiresAtMs);
   // Without a zero at the start, Prometheus sees no increase at the first count.
   for (const reason of SHORTAGES) {
     dropped.inc({ reason }, 0);
@@ -106,4 +90,28 @@ export function connectionMetrics(
     proxyHeaderRefused: () => headers.inc(),
     sessionBroken: (reason) => sessions.inc({ reason }),
   };
+}
+
+function memoryGauge(registers: Registry[], isShortOfMemory: () => boolean): void {
+  new Gauge({
+    name: 'tollgate_memory_short',
+    help: '1 while the gateway takes no new connections because its heap, or the memory of its container, is nearly full.',
+    registers,
+    collect() {
+      this.set(isShortOfMemory() ? 1 : 0);
+    },
+  });
+}
+
+function certificateGauge(registers: Registry[], expiresAtMs: () => number | null): void {
+  new Gauge({
+    name: 'tollgate_tls_certificate_expiry_timestamp_seconds',
+    help: 'When the certificate in force expires.',
+    registers,
+    collect() {
+      const atMs = expiresAtMs();
+      if (atMs === null) this.remove();
+      else this.set(atMs / 1000);
+    },
+  });
 }

@@ -67,27 +67,14 @@ export function openLog(options: LogOptions): GatewayLog {
   const timer = setInterval(flush, SUMMARY_MS);
   timer.unref();
   const unidentified = new UnidentifiedLines((exchange, count) => write(exchange, `,"count":${count}`, 'request'));
-  /** Null while no line is held. */
-  let unidentifiedTimer: NodeJS.Timeout | null = null;
-  const awaitDue = () => {
-    const { dueAtMs } = unidentified;
-    if (unidentifiedTimer !== null || dueAtMs === null) return;
-    unidentifiedTimer = setTimeout(
-      () => {
-        unidentifiedTimer = null;
-        unidentified.writeDue(monotonicMs());
-        awaitDue();
-      },
-      Math.max(0, Math.ceil(dueAtMs - monotonicMs())),
-    ).unref();
-  };
+  const whenDue = writerWhenDue(unidentified, monotonicMs);
   return {
     logger,
     access: (exchange) => {
       if (isUnidentified(exchange)) {
         if (!isWritten(exchange)) return;
         unidentified.add(exchange, monotonicMs());
-        awaitDue();
+        whenDue.schedule();
         return;
       }
       const share = sample2xx();
@@ -111,11 +98,33 @@ export function openLog(options: LogOptions): GatewayLog {
     close: () => {
       clearInterval(timer);
       flush();
-      if (unidentifiedTimer !== null) clearTimeout(unidentifiedTimer);
+      whenDue.stop();
       unidentified.writeAll();
       return out.close();
     },
   };
+}
+
+/** Writes the held lines of unidentified callers as each is due. `schedule` is called when a line was added. */
+function writerWhenDue(lines: UnidentifiedLines, monotonicMs: () => number) {
+  /** Null while no line is held. */
+  let timer: NodeJS.Timeout | null = null;
+  const schedule = () => {
+    const { dueAtMs } = lines;
+    if (timer !== null || dueAtMs === null) return;
+    timer = setTimeout(
+      () => {
+        timer = null;
+        lines.writeDue(monotonicMs());
+        schedule();
+      },
+      Math.max(0, Math.ceil(dueAtMs - monotonicMs())),
+    ).unref();
+  };
+  const stop = () => {
+    if (timer !== null) clearTimeout(timer);
+  };
+  return { schedule, stop };
 }
 
 /** A closing record for the log. Its address is null in a line that stands for several client networks. */

@@ -8,7 +8,7 @@ import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
 import { ADMIN_CONNECTIONS, type AdminListenerOptions, KEPT_PLACES, listenAdmin } from '../../src/admin/listener.ts';
 import { Sessions } from '../../src/admin/sessions.ts';
 import { FailedAttempts } from '../../src/identify/failed-attempts.ts';
-import { MemoryAttemptCounter } from '../../src/stores/embedded/failed-attempts.ts';
+import { MemoryAttemptCounter } from '../../src/identify/memory-attempts.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import type { TestGateway } from '../support/gateway.ts';

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
-import { exitCodeOf } from '../../src/cli/operations.ts';
+import { exitCodeOf } from '../../src/cli/recorded-change.ts';
 import { importKeys } from '../../src/operations/import/import-keys.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 

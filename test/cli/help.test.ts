@@ -206,7 +206,7 @@ describe('completion', () => {
     expect(offered(script, 'tollgate ke')).toEqual(['keys']);
     expect(offered(script, 'tollgate keys re')).toEqual(['revoke', 'restore']);
     expect(offered(script, 'tollgate keys create --na')).toEqual(['--name']);
-    expect(offered(script, 'tollgate usage --da')).toEqual(['--days']);
+    expect(offered(script, 'tollgate usage --da')).toEqual(['--days', '--data']);
     expect(offered(script, 'tollgate keys import --format n')).toEqual(['ndjson']);
     expect(offered(script, 'tollgate completion f')).toEqual(['fish']);
     // A file: left to the shell.

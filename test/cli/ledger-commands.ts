@@ -1,7 +1,8 @@
 import type { Allowance } from '../../src/admit/plan.ts';
-import { openStore } from '../../src/serve/open-store.ts';
+import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { gatewayOn } from '../stores/redis-connections.ts';
 import { emptyStore } from '../support/empty-store.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
 import { runCommand as run } from '../support/run-command.ts';
@@ -29,14 +30,14 @@ export async function spend(
   allowance: Allowance,
   n: number,
 ): Promise<void> {
-  const { technology, close } = await openStore(env);
   const asks = [{ consumerId, allowance, cost: 1, n }];
-  if (technology.kind === 'redis') {
-    await new RedisLedger({ ...technology, publish: async () => {} }).decide(asks);
-  } else {
-    const ledger = new EmbeddedLedger({ db: technology.db, wallMs: () => Date.now() });
-    await ledger.decide(asks);
-    ledger.close();
+  if (env.REDIS_URL !== undefined) {
+    await new RedisLedger({ ...(await gatewayOn(env.REDIS_URL)), publish: async () => {} }).decide(asks);
+    return;
   }
-  await close();
+  const db = openDatabase(env.TOLLGATE_DATA!);
+  const ledger = new EmbeddedLedger({ db, wallMs: () => Date.now() });
+  await ledger.decide(asks);
+  ledger.close();
+  db.close();
 }

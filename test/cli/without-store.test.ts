@@ -29,17 +29,25 @@ interface Outcome {
   readonly stderr: string;
 }
 
-/** Runs the examples of all commands that are no writers in a process with this working directory. */
-async function tryAll(folder: string, settings: Record<string, string> = {}): Promise<readonly Outcome[]> {
+/**
+ * Runs the examples of all commands that are no writers in a process with this working directory.
+ * @param more further words for the commands that take a store
+ */
+async function tryAll(
+  folder: string,
+  settings: Record<string, string> = {},
+  more: readonly string[] = [],
+): Promise<readonly Outcome[]> {
   const program = `
     import { allCommands, main } from ${JSON.stringify(join(ROOT, 'src/main.ts'))};
     const outcomes = [];
-    for (const { name, examples } of await allCommands()) {
+    for (const { name, examples, environment } of await allCommands()) {
       if (${JSON.stringify(WRITERS)}.includes(name)) continue;
       for (const line of examples) {
         let stderr = '';
         const words = [.../\\btollgate (.*?)(?:\\)| [<>|] .*)?$/.exec(line)[1].matchAll(/"([^"]*)"|(\\S+)/g)].map(([, quoted, plain]) => quoted ?? plain);
-        const code = await main(words, {
+        const onStore = environment.includes('KEY_PEPPER');
+        const code = await main(onStore ? [...words, ...${JSON.stringify(more)}] : words, {
           env: process.env, out: () => {}, error: (text) => { stderr += text; }, isTerminal: false, hiddenInput: async () => 'some secret',
         });
         outcomes.push({ name, line, code, stderr });
@@ -75,11 +83,17 @@ describe('where there is no store', () => {
   });
 
   test('a command that looks for something in the store says that there is none and what to do, and its exit code is 1', async () => {
-    for (const prepare of [async () => {}, (folder: string) => mkdir(join(folder, 'data'))]) {
+    const cases: { readonly store: string; readonly words?: readonly string[]; readonly made?: string }[] = [
+      { store: 'data' },
+      { store: 'data', made: 'data' },
+      { store: 'named', words: ['--data', './named'] },
+      { store: 'named', words: ['--data', './named'], made: 'named' },
+    ];
+    for (const { store, words, made } of cases) {
       const folder = await temporaryFolder();
-      await prepare(folder);
+      if (made !== undefined) await mkdir(join(folder, made));
       const before = await readdir(folder, { recursive: true });
-      const outcomes = await tryAll(folder, SETTINGS);
+      const outcomes = await tryAll(folder, SETTINGS, words);
       expect(await readdir(folder, { recursive: true })).toEqual(before);
       // A check of other things, or of files that the example names and that are not here.
       const others = ['doctor', 'gateway check', 'plans check', 'plans diff', 'plans show'];
@@ -93,7 +107,9 @@ describe('where there is no store', () => {
           expect([code, stderr], line).toEqual([
             1,
             expect.stringMatching(
-              /^There is no store in \S+\/data yet, and nothing was made\. `tollgate keys create` or .* set TOLLGATE_DATA or REDIS_URL /,
+              new RegExp(
+                `^There is no store in \\S+/${store} yet, and nothing was made\\. \`tollgate keys create\` or .* set TOLLGATE_DATA or REDIS_URL `,
+              ),
             ),
           ]);
         }

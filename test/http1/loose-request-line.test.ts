@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { describe, expect, test } from 'vitest';
-import { isNonConformingRequestLine } from '../../src/http1/request-line.ts';
+import { isNonConformingRequestLine } from '../../src/http1/loose-request-line.ts';
 
 // Attack: node:http reads a loose request line like a strict one, and reports nothing (reliability 16, 24).
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type AttemptCounter, FailedAttempts, networkOf } from '../../src/identify/failed-attempts.ts';
-import { MemoryAttemptCounter } from '../../src/stores/embedded/failed-attempts.ts';
+import { MemoryAttemptCounter } from '../../src/identify/memory-attempts.ts';
 import { RedisAttemptCounter } from '../../src/stores/redis/failed-attempts.ts';
 import { gatewayOn } from '../stores/redis-connections.ts';
 import { holdTime } from '../support/hold-time.ts';

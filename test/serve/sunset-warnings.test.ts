@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Route } from '../../src/routing/router.ts';
-import { warnOfSunsets } from '../../src/serve/gateway-process.ts';
+import { warnOfSunsets } from '../../src/serve/sunset-warnings.ts';
 import type { GatewayLog } from '../../src/telemetry/log.ts';
 
 const NOW = Date.UTC(2030, 10, 20, 12);

@@ -61,6 +61,9 @@ const FOR_STORES = [
   'src/certificates/store.ts',
 ];
 
+/** The construction of a class that implements an interface of another room, as the stores name them: `new RedisKeys(`. */
+const CLASS_OF_STORE = /\bnew (?:Embedded|Redis)[A-Z]\w*\(/;
+
 const CATALOGUE = 'src/errors/catalogue.ts';
 /** They have error codes of their own, of which some have the same names. */
 const WITH_OWN_ERRORS = ['admin', 'pets'];
@@ -156,6 +159,19 @@ export const RULES: Readonly<Record<string, Rule>> = {
       (it) => isStore(it.to) && loads(it) && room(it.from) !== 'serve' && !isStore(it.from),
       'only the composition root wires: take the interface as an argument',
     ),
+
+  'a store opens itself: only its open.ts constructs its classes, and nothing else of it is loaded elsewhere': (
+    sources,
+  ) => [
+    ...offenders(
+      sources,
+      (it) => isStore(it.to) && loads(it) && !isStore(it.from) && !isOpener(it.to),
+      'let open.ts of that store open it, for a command, for a gateway or for `tollgate doctor`',
+    ),
+    ...[...sources]
+      .filter(([path, text]) => inSrc(path) && !isOpener(path) && CLASS_OF_STORE.test(withoutComments(text)))
+      .map(([path]) => `${path} constructs a class of a store: that belongs into open.ts of the store`),
+  ],
 
   'no face imports a face': (sources) =>
     offenders(
@@ -302,6 +318,10 @@ function loads({ to, typeOnly }: Import): boolean {
 
 function isStore(path: string): boolean {
   return path.startsWith('src/stores/');
+}
+
+function isOpener(path: string): boolean {
+  return isStore(path) && basename(path) === 'open.ts';
 }
 
 function isOwnRoom({ from, to }: Import): boolean {

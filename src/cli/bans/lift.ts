@@ -3,8 +3,8 @@ import { momentText } from '../../io/time-text.ts';
 import { changeOfLift } from '../../operations/recorded.ts';
 import type { SpentWindow } from '../../operations/usage-changes.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
-import { exitCodeOf, operationsOn } from '../operations.ts';
-import { recordedByCommand } from '../recorded-change.ts';
+import { operationsOn } from '../operations.ts';
+import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 

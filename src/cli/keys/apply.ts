@@ -22,7 +22,6 @@ import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { storeIn } from './create.ts';
 import { json } from './text-form.ts';
 
 /** `tollgate keys apply`: makes the keys of the store what a file says (contract section 5). */
@@ -74,10 +73,10 @@ export const keysApply: Command = {
     const [file] = positionals as [string];
     const isDry = options['dry-run'] === true;
     if (options['exit-code'] === true && !isDry) throw new Failure('bad_usage', '--exit-code needs --dry-run.');
-    const env = await storeIn(terminal.env, words);
     const secrets = await secretsIn(words);
-    const { keysFile, plan } = await withStore(env, (store) => planned(file, store, words), {
+    const { keysFile, plan } = await withStore(terminal.env, (store) => planned(file, store, words), {
       missingStore: 'empty',
+      insistsOnFolder: true,
       warn: terminal.error,
     });
     await prepareFolder(secrets, plan, isDry);
@@ -92,7 +91,7 @@ export const keysApply: Command = {
     }
     const makesKeys = plan.changes.some(({ kind }) => kind === 'create');
     // The store is opened for writing only now: an unchanged file writes nothing.
-    return withStore(env, (store) => apply({ file, keysFile, plan, secrets }, store, words, terminal), {
+    return withStore(terminal.env, (store) => apply({ file, keysFile, plan, secrets }, store, words, terminal), {
       makesSecrets: makesKeys,
       missingStore: makesKeys ? 'make' : 'empty',
       warn: () => {},

@@ -10,25 +10,18 @@ import { type Backup, backupText, verifiedBackup } from '../../operations/backup
 import { type RestoredKey, restoreKeys } from '../../operations/backup/restore-keys.ts';
 import { openSealed, sealed } from '../../operations/backup/sealed-file.ts';
 import { type Change, outcomeOfError } from '../../operations/recorded.ts';
-import { embeddedPeppers, nameOfStore, type OpenStore, withStore } from '../../serve/open-store.ts';
+import { embeddedPeppers, type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import { recordedByCommand } from '../recorded-change.ts';
-import type { Command, Option, Terminal, Words } from '../terminal/command.ts';
+import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { storeIn } from './create.ts';
 import { json } from './text-form.ts';
 
 // `tollgate keys backup` and `keys restore`: the keys of a store in one encrypted file, and back.
 
 const PASSPHRASE_ABOUT =
   'The passphrase is asked on a terminal; elsewhere BACKUP_PASSPHRASE has it, or the file that BACKUP_PASSPHRASE_FILE names.';
-
-const DATA: Option = {
-  type: 'string',
-  value: 'FOLDER',
-  about: 'The folder of the embedded store, in place of TOLLGATE_DATA.',
-};
 
 /** `tollgate keys backup`: writes every key to an encrypted file. */
 export const keysBackup: Command = {
@@ -40,7 +33,6 @@ export const keysBackup: Command = {
   environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
   options: {
     force: { type: 'boolean', about: 'Replaces FILE if it exists.' },
-    data: DATA,
     json: { type: 'boolean', about: 'Prints {"file","keys"}.' },
   },
   examples: [
@@ -50,7 +42,6 @@ export const keysBackup: Command = {
   async run(words, terminal) {
     const { options, positionals } = words;
     const [file] = positionals as [string];
-    const env = await environmentFor(words, terminal);
     const refuseExisting = () => {
       if (options.force === true || !existsSync(file)) return;
       throw new Failure('refused', `${file} exists. Give another name, or --force to replace it.`);
@@ -58,7 +49,7 @@ export const keysBackup: Command = {
     refuseExisting();
     const passphrase = await newPassphrase(terminal);
     return withStore<ExitCode>(
-      env,
+      terminal.env,
       async (store) => {
         const progress = new Progress(terminal, () => performance.now());
         let count = 0;
@@ -74,7 +65,7 @@ export const keysBackup: Command = {
         }
         if (options.json === true) terminal.out(json({ file, keys: count }));
         else {
-          terminal.out(`${file} has ${keysText(count)} of ${nameOfStore(store.settings)}.\n`);
+          terminal.out(`${file} has ${keysText(count)} of ${store.name}.\n`);
           terminal.out(
             'It is of use only with its passphrase and with the pepper of the store: keep each of them elsewhere.\n',
           );
@@ -85,11 +76,6 @@ export const keysBackup: Command = {
     );
   },
 };
-
-/** The environment, with `--data` in place of TOLLGATE_DATA. @throws Failure `bad_usage` */
-async function environmentFor(words: Words, terminal: Terminal): Promise<NodeJS.ProcessEnv> {
-  return words.options.data === undefined ? terminal.env : storeIn(terminal.env, words);
-}
 
 /**
  * Writes a file beside its place and renames it, so that no one ever finds half of it.
@@ -139,7 +125,6 @@ export const keysRestore: Command = {
         'Gives keys that are there already the plan, limits, name, owner, notes and end of the backup. Revoked and deleted keys, and ' +
         'secrets that were rotated away, do not come back.',
     },
-    data: DATA,
     json: {
       type: 'boolean',
       about:
@@ -149,7 +134,6 @@ export const keysRestore: Command = {
   examples: ['tollgate keys restore keys.backup --dry-run', 'tollgate keys restore keys.backup'],
   async run(words, terminal) {
     const [file] = words.positionals as [string];
-    const env = await environmentFor(words, terminal);
     const handle = await open(file, 'r').catch((cause: NodeJS.ErrnoException) => {
       throw new Failure('refused', `${file} cannot be read (${cause.code}).`, cause);
     });
@@ -157,12 +141,12 @@ export const keysRestore: Command = {
       const passphrase = await knownPassphrase(terminal);
       const backup = await verifiedBackup(await openSealed((at, length) => readAt(handle, at, length), passphrase));
       // A refused restore makes neither a store nor a new pepper for it.
-      const own = await embeddedPeppers(env);
+      const own = await embeddedPeppers(terminal.env);
       if (own !== null) refuseOtherPeppers(backup, own, () => {});
       // The peppers are compared before the store is opened for writing, which would record those of the settings as its own.
       const warn = terminal.error;
       await withStore(
-        env,
+        terminal.env,
         async ({ peppers }) => refuseOtherPeppers(backup, { peppers, file: own?.file ?? null }, warn),
         {
           missingStore: 'empty',
@@ -171,7 +155,7 @@ export const keysRestore: Command = {
       );
       const isDry = words.options['dry-run'] === true;
       const options = { makesSecrets: !isDry, missingStore: isDry ? 'empty' : 'make', warn } as const;
-      return await withStore(env, (store) => restore(backup, store, words, terminal), options);
+      return await withStore(terminal.env, (store) => restore(backup, store, words, terminal), options);
     } finally {
       await handle.close();
     }
@@ -218,9 +202,11 @@ function refuseOtherPeppers(
 /** At most this many keys are named in the JSON report and in the record of changes. The counts include all keys. */
 const MAX_KEYS_TOLD = 1_000;
 
+type Counts = Record<RestoredKey['kind'], number>;
+
 async function restore(backup: Backup, store: OpenStore, { options }: Words, terminal: Terminal): Promise<ExitCode> {
   const [dryRun, isJson] = [options['dry-run'] === true, options.json === true];
-  const counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0 };
+  const counts: Counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0 };
   const told: RestoredKey[] = [];
   const written: string[] = [];
   const unknownPlans = new Set<string>();
@@ -270,21 +256,27 @@ async function restore(backup: Backup, store: OpenStore, { options }: Words, ter
   }
   if (isJson) terminal.out(json({ madeAt: backup.madeAt, ...counts, dryRun, keys: told }));
   else {
-    const { restored, same, left, replaced, unknown, refused } = counts;
-    const parts = [
-      `${restored} ${dryRun ? 'would be restored' : 'restored'}`,
-      ...(options.force === true ? [`${replaced} ${dryRun ? 'would be replaced' : 'replaced'}`] : []),
-      `${same} there already`,
-      `${left} left as they are`,
-      ...(unknown > 0 ? [`${unknown} perhaps not durable`] : []),
-      `${refused} refused`,
-    ];
-    terminal.out(
-      `${parts.join(', ')}: ${keysText(backup.count)} made ${momentText(Date.parse(backup.madeAt), Date.now(), terminal)}, into ${nameOfStore(store.settings)}.\n`,
-    );
+    const made = momentText(Date.parse(backup.madeAt), Date.now(), terminal);
+    const outcomes = countsText(counts, { dryRun, force: options.force === true });
+    terminal.out(`${outcomes}: ${keysText(backup.count)} made ${made}, into ${store.name}.\n`);
   }
   if (failure !== null) throw failure;
   return counts.refused > 0 || counts.unknown > 0 ? 1 : 0;
+}
+
+/** `3 restored, 1 there already, 0 left as they are, 0 refused`. */
+function countsText(
+  { restored, same, left, replaced, unknown, refused }: Counts,
+  { dryRun, force }: { readonly dryRun: boolean; readonly force: boolean },
+): string {
+  return [
+    `${restored} ${dryRun ? 'would be restored' : 'restored'}`,
+    ...(force ? [`${replaced} ${dryRun ? 'would be replaced' : 'replaced'}`] : []),
+    `${same} there already`,
+    `${left} left as they are`,
+    ...(unknown > 0 ? [`${unknown} perhaps not durable`] : []),
+    `${refused} refused`,
+  ].join(', ');
 }
 
 async function newPassphrase(terminal: Terminal): Promise<string> {

@@ -1,13 +1,12 @@
-import { existsSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
 import type { Limits } from '../../admit/plan.ts';
-import { configurationFrom } from '../../config/settings.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
+import { createKey } from '../../operations/create-once.ts';
 import { keyReportWithSecret } from '../../operations/key-report.ts';
 import { changeOfKey } from '../../operations/recorded.ts';
-import { nameOfStore, withStore } from '../../serve/open-store.ts';
-import { exitCodeOf, operationsOn } from '../operations.ts';
-import { recordedByCommand } from '../recorded-change.ts';
+import { withKeys } from '../../serve/open-store.ts';
+import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { json, limitsText, readLimits, readMoment } from './text-form.ts';
@@ -53,14 +52,20 @@ export const keysCreate: Command = {
   async run(words, terminal) {
     // This throws for a wrong option before the store is opened.
     attributesOf(words, Date.now());
-    const env = await storeIn(terminal.env, words);
-    return withStore<ExitCode>(
-      env,
+    return withKeys<ExitCode>(
+      terminal.env,
       async (store) => {
         const { key, secret, durability } = await recordedByCommand(store, terminal.error, {
           action: 'key.create',
           target: null,
-          work: () => operationsOn(store).create((nowMs) => attributesOf(words, nowMs)),
+          work: () =>
+            createKey((nowMs) => attributesOf(words, nowMs), {
+              keys: store.keys,
+              peppers: store.peppers,
+              plans: store.plans.plans,
+              random: randomBytes,
+              nowMs: Date.now(),
+            }),
           changeOf: changeOfKey,
         });
         const report = keyReportWithSecret(key, secret, store.plans);
@@ -72,37 +77,14 @@ export const keysCreate: Command = {
               : `, expires ${momentText(Date.parse(report.expiresAt), Date.now(), terminal)}`;
           terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
           terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
-          terminal.out(`It is in ${nameOfStore(store.settings)}; gateways on another store do not know it.\n`);
+          terminal.out(`It is in ${store.name}; gateways on another store do not know it.\n`);
         }
         return exitCodeOf(durability, terminal);
       },
-      { makesSecrets: true, missingStore: 'make' },
+      { makesSecrets: true, missingStore: 'make', insistsOnFolder: true },
     );
   },
 };
-
-/**
- * The environment, with `--data` in place of TOLLGATE_DATA. The command makes a new embedded store only if the operator
- * names its folder: an operator in the wrong folder, or without REDIS_URL, would otherwise put the key into a new store
- * that no gateway uses.
- * @throws Failure `bad_usage`
- */
-export async function storeIn(env: NodeJS.ProcessEnv, { options }: Words): Promise<NodeJS.ProcessEnv> {
-  const data = options.data as string | undefined;
-  if (data === '') throw new Failure('bad_usage', "--data is empty; it must be the embedded store's folder.");
-  const named = data === undefined ? env : { ...env, TOLLGATE_DATA: data };
-  const { redis, dataFolder } = (await configurationFrom(named)).settings;
-  if (redis.url !== null) {
-    if (data === undefined) return env;
-    throw new Failure('bad_usage', 'The keys are in Redis, as REDIS_URL says; leave --data out, or unset REDIS_URL.');
-  }
-  if (named.TOLLGATE_DATA || existsSync(dataFolder)) return named;
-  throw new Failure(
-    'bad_usage',
-    `There is no store in ${dataFolder}, and REDIS_URL is not set. Set REDIS_URL or TOLLGATE_DATA as the gateways have ` +
-      'it, or name the folder of the embedded store: `--data ./data` makes one here.',
-  );
-}
 
 function attributesOf(words: Words, nowMs: number) {
   const { plan, name, owner, notes, expires } = words.options as Readonly<Record<string, string | undefined>>;

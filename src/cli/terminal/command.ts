@@ -4,7 +4,7 @@ import { isOwnForm } from '../../identify/api-key.ts';
 import type { Style } from '../../io/terminal-text.ts';
 import { visible } from '../../operations/input-values.ts';
 import { meantBy } from './did-you-mean.ts';
-import { VARIABLES, type Variable } from './variables.ts';
+import { OF_STORE, VARIABLES, type Variable } from './variables.ts';
 
 /** One option of a command. Every option has a sentence for `--help`. */
 export interface Option {
@@ -64,7 +64,7 @@ export interface Command {
   readonly options: Readonly<Record<string, Option>>;
   /** Command lines for `--help`, as one would type them. */
   readonly examples: readonly string[];
-  /** The environment variables that it obeys. */
+  /** The environment variables that it obeys. With those of the store (`OF_STORE`) goes `--data`. */
   readonly environment: readonly Variable[];
   /** True for a command that prints a table: it has `--no-header`. */
   readonly printsTable?: boolean;
@@ -76,14 +76,44 @@ const NO_HEADER: Option = {
   about: 'Prints tables without their header.',
 };
 
-/** The options of a command, with those that it has in common with others. */
-export function optionsOf({ options, printsTable }: Command): Command['options'] {
-  return printsTable === true ? { ...options, 'no-header': NO_HEADER } : options;
+const DATA: Option = {
+  type: 'string',
+  value: 'FOLDER',
+  about: 'The folder of the embedded store, in place of TOLLGATE_DATA.',
+};
+
+/** The options of a command, with those that it has in common with others. Its own texts come before the common ones. */
+export function optionsOf(command: Command): Command['options'] {
+  return {
+    ...command.options,
+    ...(takesStore(command) ? { data: command.options.data ?? DATA } : {}),
+    ...(command.printsTable === true ? { 'no-header': NO_HEADER } : {}),
+  };
 }
 
-/** Runs a command with arguments that `parseWords` has read. */
-export function runParsed(command: Command, words: Words, terminal: Terminal): Promise<ExitCode> {
-  return command.run(words, words.options['no-header'] === true ? { ...terminal, hasHeader: false } : terminal);
+/** Whether a command works on the store of the gateways, and so obeys the variables that name it. */
+function takesStore({ environment }: Command): boolean {
+  return OF_STORE.every((name) => environment.includes(name));
+}
+
+/**
+ * Runs a command with arguments that `parseWords` has read.
+ * @throws Failure `bad_usage` for a `--data` that cannot be meant, and as the command
+ */
+export async function runParsed(command: Command, words: Words, terminal: Terminal): Promise<ExitCode> {
+  const env = takesStore(command) ? withDataFolder(terminal.env, words.options.data) : terminal.env;
+  const hasHeader = words.options['no-header'] === true ? false : terminal.hasHeader;
+  return command.run(words, { ...terminal, env, ...(hasHeader === undefined ? {} : { hasHeader }) });
+}
+
+/** The environment, with `--data` in place of TOLLGATE_DATA. */
+function withDataFolder(env: NodeJS.ProcessEnv, folder: Words['options'][string]): NodeJS.ProcessEnv {
+  if (folder === undefined) return env;
+  if (folder === '') throw new Failure('bad_usage', "--data is empty; it must be the embedded store's folder.");
+  if (env.REDIS_URL || env.REDIS_URL_FILE) {
+    throw new Failure('bad_usage', 'The keys are in Redis, as REDIS_URL says; leave --data out, or unset REDIS_URL.');
+  }
+  return { ...env, TOLLGATE_DATA: folder as string };
 }
 
 /**

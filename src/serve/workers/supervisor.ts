@@ -43,74 +43,29 @@ export async function supervise(
   env: NodeJS.ProcessEnv,
   { hasSignInLinks = false, terminal = null }: Pick<GatewayOptions, 'hasSignInLinks' | 'terminal'> = {},
 ): Promise<RunningGateway> {
-  const { settings, warnings } = configuration;
+  const { settings } = configuration;
   const lines = terminal === null ? new JoinedLines(process.stdout.fd) : new LinesToTerminal(terminal);
-  const log = openLog({
-    level: settings.logLevel,
-    sample2xx: () => 1,
-    nowMs: () => Date.now(),
-    monotonicMs: () => performance.now(),
-    onDrop: () => {},
-    stream: lines,
-  });
-  for (const warning of warnings) log.logger.warn(warning);
+  const log = logTo(lines, configuration);
   const access = await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }).catch(async (error) => {
     await log.close();
     await lines.close();
     throw error;
   });
-  // Each worker has its own limit of open files, the same as this process. The supervisor itself holds only the connections
-  // that no worker has taken yet.
-  const limit = openFilesLimit();
-  const partOf = (worker: number) => connectionLimitOf(shareOf(settings, worker, workers), limit);
-  const parts = Array.from({ length: workers }, (_, i) => partOf(i + 1));
-  const warning = tooFewFiles(settings, parts, limit);
-  if (warning !== null) log.logger.warn(warning);
   const metrics = new JoinedMetrics();
   const dispatcher = new Dispatcher<WorkerProcess>({
-    maxConnections: totalOf(parts),
+    maxConnections: connectionsOf(settings, workers, log),
     onDrop: () => metrics.connectionDropped('connections'),
     nowMs: () => performance.now(),
   });
   const live = new LiveSettings(configuration);
-  const inForce = () => ({
-    settings: live.settings,
-    plans: live.plans,
-    versions: live.versions,
-    signature: live.signature,
-    warnings: [],
-  });
   const { isOpen: isObserved } = access.authenticator;
-  const forTerminal = terminal !== null;
   const pool = poolOf({
-    workers,
-    silenceLimitMs: settings.watchdog.limitMs,
-    isObserved,
-    forTerminal,
-    env,
-    dispatcher,
-    metrics,
-    lines,
-    log,
-    configuration: inForce,
+    ...{ workers, silenceLimitMs: settings.watchdog.limitMs, isObserved, forTerminal: terminal !== null, env },
+    ...{ dispatcher, metrics, lines, log },
+    configuration: () => inForce(live),
   });
-  const telemetry = {
-    logger: log.logger,
-    auditFailed: () => metrics.auditFailed(),
-    changesLost: () => metrics.changesLost(),
-  };
-  const publicPort: { current?: AddressInfo } = {};
-  const draining = { hasBegun: true };
-  const adminApi = adminApiAlone(live, access, telemetry, (store) => {
-    if (!access.authenticator.isOpen) return { env, live: null };
-    const identity = identityOf(settings, workers, () => publicPort.current ?? settings.listen);
-    const readiness = () => readinessOf(pool, dispatcher, draining.hasBegun);
-    const facts = async (state: ProcessState) => factsOf(identity(), await readiness(), live.versions, state);
-    const local = new WorkersAsOne(pool.running, ANSWER_WITHIN_MS, facts, CLOCKS.wallMs);
-    const opened = openFleet(local, store, log.logger);
-    shareSignOuts(access, opened.fleet);
-    return { env, live: opened };
-  });
+  const running: Supervised = { settings, live, pool, dispatcher, metrics, log, access, draining: { hasBegun: true } };
+  const adminApi = adminApiOf(running, env);
   const keys = async () => (await adminApi.stores()).keys;
   const leaves = [forwardSignals(pool), followSilently(live, { log, env, keys })];
   const close = async () => {
@@ -121,51 +76,89 @@ export async function supervise(
     await lines.close();
   };
   try {
-    const running = await start(settings, {
-      pool,
-      dispatcher,
-      metrics,
-      log,
-      api: adminApi.api,
-      access,
-      draining,
-      publicPort,
-    });
+    const { drain, ...started } = await start(running, adminApi.api);
     const stop = async () => {
       adminApi.live?.streams.end(GATEWAY_STOPS);
-      const isBroken = await running.drain();
+      const isBroken = await drain();
       await close();
       return isBroken ? 1 : 0;
     };
-    return {
-      ...running,
-      reportDefect: (error) => log.logger.fatal({ err: error }, 'a defect that nobody caught'),
-      stop,
-    };
+    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
+    return { ...started, reportDefect, stop };
   } catch (error) {
     await close();
     throw error;
   }
 }
 
-interface SupervisorDeps {
+/** What the supervisor has open. */
+interface Supervised {
+  readonly settings: Settings;
+  readonly live: LiveSettings;
   readonly pool: WorkerPool;
   readonly dispatcher: Dispatcher<WorkerProcess>;
   readonly metrics: JoinedMetrics;
   readonly log: GatewayLog;
-  readonly api: AdminListenerOptions['api'];
   readonly access: AdminAccess;
   /** True until the port is open, and while the gateway drains: `/readyz` is 503. */
   readonly draining: { hasBegun: boolean };
-  /** Set when the port is open. */
-  readonly publicPort: { current?: AddressInfo };
+  /** Where the public port is. Set when it is open. */
+  publicPort?: AddressInfo;
+}
+
+function logTo(stream: WorkerLines, { settings, warnings }: Configuration): GatewayLog {
+  const log = openLog({
+    level: settings.logLevel,
+    sample2xx: () => 1,
+    nowMs: () => Date.now(),
+    monotonicMs: () => performance.now(),
+    onDrop: () => {},
+    stream,
+  });
+  for (const warning of warnings) log.logger.warn(warning);
+  return log;
+}
+
+/**
+ * How many connections the workers may have together. Each worker has its own limit of open files, the same as this process. The
+ * supervisor itself holds only the connections that no worker has taken yet.
+ */
+function connectionsOf(settings: Settings, workers: number, { logger }: GatewayLog): number {
+  const limit = openFilesLimit();
+  const parts = Array.from({ length: workers }, (_, i) => connectionLimitOf(shareOf(settings, i + 1, workers), limit));
+  const warning = tooFewFiles(settings, parts, limit);
+  if (warning !== null) logger.warn(warning);
+  return totalOf(parts);
+}
+
+/** The settings for a worker that starts now. */
+function inForce({ settings, plans, versions, signature }: LiveSettings): Configuration {
+  return { settings, plans, versions, signature, warnings: [] };
+}
+
+/** The admin API of the supervisor, on a store of its own. */
+function adminApiOf(supervised: Supervised, env: NodeJS.ProcessEnv) {
+  const { settings, live, pool, dispatcher, metrics, log, access, draining } = supervised;
+  const telemetry = {
+    logger: log.logger,
+    auditFailed: () => metrics.auditFailed(),
+    changesLost: () => metrics.changesLost(),
+  };
+  return adminApiAlone(live, access, telemetry, (store) => {
+    if (!access.authenticator.isOpen) return { env, live: null };
+    const identity = identityOf(settings, pool.slots.length, () => supervised.publicPort ?? settings.listen);
+    const readiness = () => readinessOf(pool, dispatcher, draining.hasBegun);
+    const facts = async (state: ProcessState) => factsOf(identity(), await readiness(), live.versions, state);
+    const local = new WorkersAsOne(pool.running, ANSWER_WITHIN_MS, facts, CLOCKS.wallMs);
+    const opened = openFleet(local, store, log.logger);
+    shareSignOuts(access, opened.fleet);
+    return { env, live: opened };
+  });
 }
 
 /** Starts the admin listener, then the workers, then the public port, so that no request comes before a worker serves. */
-async function start(
-  settings: Settings,
-  { pool, dispatcher, metrics, log, api, access, draining, publicPort }: SupervisorDeps,
-) {
+async function start(supervised: Supervised, api: AdminListenerOptions['api']) {
+  const { settings, pool, dispatcher, metrics, log, access, draining } = supervised;
   const admin = await listenAdmin({
     ...settings.admin,
     readiness: () => readinessOf(pool, dispatcher, draining.hasBegun),
@@ -190,8 +183,8 @@ async function start(
     await admin.close();
     throw error;
   }
-  publicPort.current = server.address() as AddressInfo;
-  const { address: host, port } = publicPort.current;
+  supervised.publicPort = server.address() as AddressInfo;
+  const { address: host, port } = supervised.publicPort;
   draining.hasBegun = false;
   log.logger.info({ host, port, admin: admin.port, workers: pool.slots.length }, 'serving');
   const drain = async () => {
@@ -218,7 +211,7 @@ function poolOf({
   metrics,
   lines,
   ...options
-}: Pick<SupervisorDeps, 'log' | 'metrics' | 'dispatcher'> & {
+}: Pick<Supervised, 'log' | 'metrics' | 'dispatcher'> & {
   readonly lines: WorkerLines;
   readonly workers: number;
   readonly silenceLimitMs: number | null;

@@ -398,7 +398,7 @@ export class EmbeddedLedgerView implements LedgerView {
     return this.#makeOnce(consumerId, { kind: 'reset', windows }, id, make);
   }
 
-  /** A running gateway learns of the key's deletion from the change feed, and forgets the account (serve/gateway-stores.ts). */
+  /** A running gateway learns of the key's deletion from the change feed, and forgets the account (open.ts). */
   async forget(consumerId: string): Promise<void> {
     await this.#writes.write(() => {
       this.#table.remove(consumerId);

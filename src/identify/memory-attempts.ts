@@ -1,9 +1,9 @@
 import { RateLimiterMemory } from 'rate-limiter-flexible';
-import type { AttemptCounter } from '../../identify/failed-attempts.ts';
+import type { AttemptCounter } from './failed-attempts.ts';
 
 const MINUTE_S = 60;
 
-/** Counts failed authentications of a single gateway in memory. A restart forgets them. */
+/** Counts failed authentications in the memory of this process, with an embedded store and for the admin API. A restart forgets them. */
 export class MemoryAttemptCounter implements AttemptCounter {
   /** `points` has no effect here: the caller compares the count with the limit, which may change. */
   readonly #limiter = new RateLimiterMemory({ points: 1, duration: MINUTE_S, keyPrefix: '' });

@@ -1,0 +1,236 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { DatabaseSync } from 'node:sqlite';
+import type { Ledger } from '../../admit/ledger.ts';
+import { shadowIdOf } from '../../admit/plan.ts';
+import { Failure } from '../../failure.ts';
+import type { ChangeFeed, KeyStore, StoreChange } from '../../identify/key-store.ts';
+import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
+import { insistOnAcknowledged } from './acknowledged.ts';
+import { EmbeddedAudit } from './audit.ts';
+import { damageIn, hasDatabase, neverWait, openDatabase } from './database.ts';
+import { EmbeddedChanges, EmbeddedKeys } from './keys.ts';
+import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
+
+// Opens the embedded store: for a command, for a gateway, or for `tollgate doctor`. What only some of them need is imported
+// when it is used, because a command starts anew each time.
+
+/** What the settings say of the store. */
+export interface EmbeddedSettings {
+  /** Absolute path. */
+  readonly dataFolder: string;
+  /** Those of KEY_PEPPER, newest first; may be empty. */
+  readonly peppers: readonly string[];
+}
+
+export interface EmbeddedCommand extends EmbeddedSettings {
+  /** Whether the command records its peppers as those in use. */
+  readonly writesPeppers: 'always' | 'never';
+  /** What is done if there is no store: it is made, or an empty one that leaves no trace stands for it, or the command is refused. */
+  readonly ifMissing: 'make' | 'empty' | 'refuse';
+}
+
+/**
+ * Opens the store for one command. A gateway may have it open.
+ * @throws Failure `not_found`, `store_corrupt`, `store_unavailable`, `store_rolled_back`, `pepper_mismatch`
+ */
+export async function openForCommand({ dataFolder, peppers: given, writesPeppers, ifMissing }: EmbeddedCommand) {
+  const isMissing = !hasDatabase(dataFolder);
+  if (isMissing && ifMissing === 'refuse') throw new Failure('not_found', withoutStore(dataFolder));
+  const standIn = isMissing && ifMissing === 'empty' ? mkdtempSync(join(tmpdir(), 'tollgate-')) : null;
+  const db = openDatabase(standIn ?? dataFolder);
+  const close = async () => {
+    db.close();
+    if (standIn !== null) rmSync(standIn, { recursive: true, force: true });
+  };
+  try {
+    const older = insistOnAcknowledged(db, false);
+    const peppers = (ifMissing === 'make' ? peppersOf : peppersToRead)(dataFolder, db, given);
+    const check = { writes: writesPeppers, random: randomBytes };
+    const { history, unverified } = await checkPeppers(new EmbeddedPepperRecord(db), peppers, check);
+    const changes = new EmbeddedChanges({ db });
+    return {
+      name: `the embedded store in ${dataFolder}`,
+      warnings: [...(older === null ? [] : [older]), ...(unverified ? [UNVERIFIED] : [])],
+      peppers,
+      pepperHistory: history,
+      keys: new EmbeddedKeys({ db, changes }),
+      audit: new EmbeddedAudit({ db, wallMs: () => Date.now() }),
+      publish: (change: StoreChange) => changes.publish(change),
+      counts: () => countsOn(db),
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw damageIn(error, dataFolder);
+  }
+}
+
+/** The parts of the store that keep what gateways count, for commands. */
+async function countsOn(db: DatabaseSync) {
+  const [{ EmbeddedLedgerView }, { EmbeddedHistory }, { EmbeddedDeprecatedCalls }] = await Promise.all([
+    import('./ledger.ts'),
+    import('./history.ts'),
+    import('./deprecated-calls.ts'),
+  ]);
+  const wallMs = () => Date.now();
+  return {
+    ledger: new EmbeddedLedgerView({ db, wallMs }),
+    history: new EmbeddedHistory({ db, wallMs }),
+    deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
+  };
+}
+
+function withoutStore(dataFolder: string): string {
+  return (
+    `There is no store in ${dataFolder} yet, and nothing was made. \`tollgate keys create\` or the start of a gateway makes one; ` +
+    'if there are gateways already, set TOLLGATE_DATA or REDIS_URL as they have it.'
+  );
+}
+
+/** The peppers with which the store would be opened, newest first, and the file of its own. It makes nothing. */
+export function embeddedPeppers({ dataFolder, peppers }: EmbeddedSettings) {
+  return presentPeppers(dataFolder, peppers);
+}
+
+export interface EmbeddedGateway extends EmbeddedSettings {
+  /** Whether the store may lack writes that it acknowledged. */
+  readonly acceptsRollback: boolean;
+  /** Whether the gateway decides by itself while the store accepts no writes. */
+  readonly decidesWhileAway: boolean;
+  /** Whether a certificate is ordered by ACME, so that its records are needed. */
+  readonly usesAcme: boolean;
+  readonly wallMs: () => number;
+  /** Compares the peppers with the record of the store, before the rest of the store is read. The store is not opened if it throws. */
+  readonly checkPeppers: (record: PepperStore, peppers: readonly string[]) => Promise<void>;
+  readonly onChange: (state: 'present' | 'away', reason?: string) => void;
+  readonly onFailure: (error: unknown) => void;
+  readonly onFailedWrite: (error: unknown) => void;
+  readonly onWarning: (sentence: string) => void;
+}
+
+/**
+ * Opens the store for a gateway. Only one gateway at a time may own it.
+ * @throws Failure `store_owned`, `store_corrupt`, `store_rolled_back`, and as `checkPeppers`
+ */
+export async function openForGateway(gateway: EmbeddedGateway) {
+  const { dataFolder, peppers: given, wallMs, onChange, onFailure, onFailedWrite } = gateway;
+  const { ownStore, Checkpoints, EmbeddedLedger, EmbeddedHistory, EmbeddedDeprecatedCalls, EmbeddedFleet } =
+    await partsOfGateways();
+  const owner = await ownStore(dataFolder);
+  try {
+    const db = openDatabase(dataFolder);
+    const older = insistOnAcknowledged(db, gateway.acceptsRollback);
+    if (older !== null) gateway.onWarning(older);
+    const peppers = peppersOf(dataFolder, db, given);
+    await gateway.checkPeppers(new EmbeddedPepperRecord(db), peppers);
+    const changes = new EmbeddedChanges({ db });
+    let state: 'embedded' | 'away' = 'embedded';
+    const ledger = new EmbeddedLedger({
+      db,
+      wallMs,
+      onAccountChange: (change) => changes.tell(change),
+      decidesWhileAway: gateway.decidesWhileAway,
+      onChange: (present, reason) => {
+        state = present === 'away' ? 'away' : 'embedded';
+        onChange(present, reason);
+      },
+      onFailedWrite,
+      onLoss: onFailure,
+      insistOnOwner: owner.insist,
+    });
+    const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
+    forgetDeletedKeys(changes, keys, ledger, onFailure);
+    const checkpoints = new Checkpoints(db);
+    neverWait(db);
+    return {
+      keys,
+      ledger,
+      deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
+      history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),
+      audit: new EmbeddedAudit({ db, wallMs: () => Date.now(), onFailedWrite: (error) => ledger.failed(error) }),
+      fleet: new EmbeddedFleet({ wallMs }),
+      certificates: gateway.usesAcme ? await certificatesIn(dataFolder) : null,
+      changes,
+      peppers,
+      // The store counts by the clock of this machine.
+      serverTimes: async () => [wallMs()],
+      state: () => state,
+      applyChanges: () => ledger.applyChanges(),
+      close: async () => {
+        changes.close();
+        ledger.close();
+        checkpoints.close();
+        db.close();
+        owner.release();
+      },
+    };
+  } catch (error) {
+    owner.release();
+    throw damageIn(error, dataFolder);
+  }
+}
+
+async function partsOfGateways() {
+  const [owner, checkpoints, ledger, history, deprecatedCalls, fleet] = await Promise.all([
+    import('./owner.ts'),
+    import('./checkpoints.ts'),
+    import('./ledger.ts'),
+    import('./history.ts'),
+    import('./deprecated-calls.ts'),
+    import('./fleet.ts'),
+  ]);
+  return { ...owner, ...checkpoints, ...ledger, ...history, ...deprecatedCalls, ...fleet };
+}
+
+/**
+ * A command may delete a key while the gateway runs. The gateway must then forget its counters, or the next snapshot would
+ * write them to the disk again.
+ */
+function forgetDeletedKeys(
+  changes: ChangeFeed,
+  keys: KeyStore,
+  ledger: Ledger,
+  onFailure: (error: unknown) => void,
+): void {
+  changes.subscribe(({ kind, keyId }) => {
+    if (kind === 'key' && keyId !== null) void forgetIfDeleted(keyId, keys, ledger).catch(onFailure);
+  });
+}
+
+async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {
+  const key = await keys.get(id, { evenDeleted: true });
+  if (key?.deletedAtMs === undefined) return;
+  for (const consumerId of [id, shadowIdOf(id)]) await ledger.forget(consumerId);
+}
+
+/**
+ * Opens the store for `tollgate doctor`, which changes nothing in it.
+ * @returns null if there is no store
+ * @throws Failure `store_corrupt`, `store_unavailable`, `store_rolled_back`
+ */
+export function openForDiagnosis({ dataFolder, peppers: given }: EmbeddedSettings) {
+  if (!hasDatabase(dataFolder)) return null;
+  const db = openDatabase(dataFolder);
+  try {
+    return {
+      /** A sentence if the store may lack acknowledged writes; else null. */
+      older: insistOnAcknowledged(db, false),
+      pepperRecord: new EmbeddedPepperRecord(db),
+      /** @throws Failure `store_corrupt` */
+      peppers: () => peppersToRead(dataFolder, db, given),
+      close: () => db.close(),
+    };
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+/** The records of the certificates that are ordered by ACME. */
+export async function certificatesIn(dataFolder: string) {
+  const { EmbeddedCertificateStore } = await import('./certificates.ts');
+  return new EmbeddedCertificateStore(dataFolder);
+}

@@ -1,0 +1,257 @@
+import { randomBytes } from 'node:crypto';
+import { Failure } from '../../failure.ts';
+import type { StoreChange } from '../../identify/key-store.ts';
+import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
+import { RedisAudit } from './audit.ts';
+import { RedisChanges } from './changes.ts';
+import { connectRedis, describeAddress, readRedisUrl, untilReady } from './connection.ts';
+import { RedisDeprecatedCalls } from './deprecated-calls.ts';
+import { diagnose } from './diagnosis.ts';
+import { DurableWrites, type LostChanges } from './durable-writes.ts';
+import { RedisAttemptCounter } from './failed-attempts.ts';
+import { RedisFleet } from './fleet.ts';
+import { RedisHistory } from './history.ts';
+import { insistOnServers, inspect, watchServers } from './inspection.ts';
+import { RedisKeys } from './keys.ts';
+import { RedisLedger } from './ledger.ts';
+import { RedisPepperRecord } from './pepper-record.ts';
+import { ReplicaWatch, troubleOf } from './replica-watch.ts';
+import { Replication, type WantedReplicas } from './replication.ts';
+import { serverClocks } from './server-clocks.ts';
+import { type Calls, circuitFor } from './shards.ts';
+import { RedisUsageReconciler, trialOn } from './usage-reconciler.ts';
+
+// Opens the store in Redis: for a command, for a gateway, or for `tollgate doctor`.
+
+/** What the settings say of the store. */
+export interface RedisSettings {
+  readonly url: string;
+  /** Newest first; at least one. */
+  readonly peppers: readonly string[];
+  readonly durability: { readonly replicas: WantedReplicas; readonly timeoutMs: number };
+  /** Whether the store keeps a history of what each consumer uses. */
+  readonly usageHistory: boolean;
+}
+
+/** Deadlines for the connection of a command and for each call. They are longer than those of a request, because a person waits. */
+const CONNECT_WITHIN_MS = 1_500;
+const CALL_WITHIN_MS = 2_500;
+/**
+ * How long a command waits at least until a change is durable: enough for the Sentinels to complete a failover. A gateway
+ * makes a change again that a failover has undone; a command ends, and cannot.
+ */
+const DURABLE_WITHIN_MS = 15_000;
+
+/** The connection of a command. @throws Failure `store_unavailable` */
+async function connectForCommand(url: string) {
+  const redis = connectRedis({ url, connectTimeoutMs: CONNECT_WITHIN_MS });
+  // The circuit never opens, because a command has no later calls that would find the store back.
+  const circuit = circuitFor(redis, {
+    timeoutMs: CALL_WITHIN_MS,
+    failures: Number.POSITIVE_INFINITY,
+    probeEveryMs: CALL_WITHIN_MS,
+  });
+  const disconnect = () => {
+    circuit.close();
+    redis.disconnect();
+  };
+  try {
+    await untilReady(redis, CONNECT_WITHIN_MS);
+    return { redis, circuit, disconnect };
+  } catch (error) {
+    disconnect();
+    throw error;
+  }
+}
+
+export interface RedisCommand extends RedisSettings {
+  /** Whether the command records its peppers as those in use. */
+  readonly writesPeppers: 'always' | 'never';
+}
+
+/**
+ * Opens the store for one command.
+ * @throws Failure `store_unavailable` within 3 s if Redis does not answer; `bad_settings` if its version or settings make counts
+ *   unreliable; `pepper_mismatch`, `store_corrupt`
+ */
+export async function openForCommand({ url, peppers, usageHistory, durability, writesPeppers }: RedisCommand) {
+  const { redis, circuit, disconnect } = await connectForCommand(url);
+  try {
+    const warnings = await circuit.run(() => insistOnServers(redis, usageHistory));
+    const check = { writes: writesPeppers, random: randomBytes };
+    const { history, unverified } = await checkPeppers(new RedisPepperRecord({ redis, circuit }), peppers, check);
+    const changes = new RedisChanges({ redis, circuit });
+    const publish = (change: StoreChange) => changes.publish(change);
+    const timeoutMs = Math.max(durability.timeoutMs, DURABLE_WITHIN_MS);
+    const writes = new DurableWrites({ redis, replicas: durability.replicas, timeoutMs });
+    return {
+      name: nameOf(url),
+      warnings: [...warnings, ...(unverified ? [UNVERIFIED] : [])],
+      peppers,
+      pepperHistory: history,
+      keys: new RedisKeys({ redis, circuit, publish, writes }),
+      audit: new RedisAudit({ redis, circuit, writes }),
+      publish,
+      counts: async () => ({
+        ledger: new RedisLedger({ redis, circuit, writes, publish }),
+        history: new RedisHistory({ redis, circuit }),
+        deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
+      }),
+      close: async () => {
+        writes.close();
+        disconnect();
+      },
+    };
+  } catch (error) {
+    disconnect();
+    throw error;
+  }
+}
+
+/** The name of the store for messages, without any password. */
+function nameOf(url: string): string {
+  return `Redis at ${describeAddress(readRedisUrl(url))}`;
+}
+
+export interface RedisGateway extends RedisSettings {
+  /** Deadline of a call that a request waits for. */
+  readonly timeoutMs: number;
+  /** Whether a certificate is ordered by ACME, so that its records are needed. */
+  readonly usesAcme: boolean;
+  readonly wallMs: () => number;
+  /** Compares the peppers with the record of the store. The store is not opened if it throws. */
+  readonly checkPeppers: (record: PepperStore, peppers: readonly string[]) => Promise<void>;
+  readonly onChange: (state: 'present' | 'away', reason?: string) => void;
+  readonly onFailure: (error: unknown) => void;
+  readonly onWarning: (sentence: string) => void;
+  readonly onLostChanges: (loss: LostChanges) => void;
+  /** Called when the trouble with replicas has changed. Left out, they are not watched. */
+  readonly onReplicas?: (trouble: readonly string[]) => void;
+}
+
+/** After this number of failed calls in a row no request waits for Redis until a probe succeeds (contract section 6). */
+const FAILURES = 3;
+const PROBE_EVERY_MS = 200;
+/** How long a start waits for Redis before it continues without. */
+const REACHED_WITHIN_MS = 1_000;
+/** At most this many different errors are logged while Redis is disconnected. */
+const MAX_ERRORS = 20;
+
+/**
+ * Opens the store for a gateway. If Redis does not answer in time, the gateway starts without it (contract section 6).
+ * @throws Failure `bad_settings` if the version or the settings of Redis make counts unreliable, and as `checkPeppers`
+ */
+export async function openForGateway(gateway: RedisGateway) {
+  const { durability, peppers, wallMs, onReplicas } = gateway;
+  const { redis, circuit, disconnect } = await connectForGateway(gateway);
+  const changes = new RedisChanges({ redis, circuit });
+  const publish = (change: StoreChange) => changes.publish(change);
+  const writes = new DurableWrites({ redis, ...durability, onLoss: gateway.onLostChanges });
+  const replicas =
+    onReplicas === undefined || durability.replicas === 0
+      ? null
+      : new ReplicaWatch({ redis, wanted: durability.replicas, onChange: onReplicas });
+  return {
+    keys: new RedisKeys({ redis, circuit, publish, writes }),
+    ledger: new RedisLedger({ redis, circuit, publish, writes, wallMs }),
+    reconciler: new RedisUsageReconciler({ redis, circuit, wallMs }),
+    attempts: new RedisAttemptCounter({ redis, circuit }),
+    deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
+    history: new RedisHistory({ redis, circuit, wallMs }),
+    audit: new RedisAudit({ redis, circuit, writes }),
+    fleet: new RedisFleet({ redis, circuit }),
+    certificates: gateway.usesAcme ? await certificatesOn({ redis, circuit }) : null,
+    changes,
+    peppers,
+    serverTimes: () => serverClocks(redis, circuit),
+    state: () => (!circuit.reached ? 'never_reached' : circuit.state === 'present' ? 'present' : 'away'),
+    replicaTrouble: () => replicas?.trouble ?? [],
+    close: async () => {
+      replicas?.close();
+      changes.close();
+      writes.close();
+      disconnect();
+    },
+  } as const;
+}
+
+async function connectForGateway(gateway: RedisGateway) {
+  const { url, peppers, timeoutMs, usageHistory, onChange, onFailure, onWarning } = gateway;
+  const errors = withoutRepeats(onFailure);
+  const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: errors.report });
+  redis.on('ready', errors.forget);
+  const circuit = circuitFor(redis, {
+    timeoutMs,
+    failures: FAILURES,
+    probeEveryMs: PROBE_EVERY_MS,
+    ...trialOn(redis),
+    onChange: (state, change) => onChange(state, change?.reason),
+    onShardChange: (address, state) => onWarning(`The part of the cluster at ${address} is ${state}.`),
+  });
+  watchServers(redis, usageHistory, onWarning);
+  const disconnect = () => {
+    circuit.close();
+    redis.disconnect();
+  };
+  try {
+    await untilReady(redis, REACHED_WITHIN_MS)
+      .then(() => circuit.run(() => redis.ping()))
+      .then(() => circuit.run(() => insistOnServers(redis, usageHistory)))
+      .catch((error) => {
+        if (error instanceof Failure && error.code === 'bad_settings') throw error;
+        onFailure(error);
+      });
+    await gateway.checkPeppers(new RedisPepperRecord({ redis, circuit }), peppers);
+    return { redis, circuit, disconnect };
+  } catch (error) {
+    disconnect();
+    throw error;
+  }
+}
+
+/** Reports each error once. The client repeats it four times a second while Redis, or a node of a cluster, is away. */
+function withoutRepeats(report: (error: unknown) => void): { report(error: Error): void; forget(): void } {
+  const reported = new Set<string>();
+  return {
+    report: (error) => {
+      if (reported.has(error.message) || reported.size > MAX_ERRORS) return;
+      reported.add(error.message);
+      report(withoutCommand(error));
+    },
+    forget: () => reported.clear(),
+  };
+}
+
+/** Removes the failed command, which ioredis attaches to its errors: that of a login holds the password. */
+function withoutCommand(error: Error): Error {
+  const { message, stack } = error;
+  return Object.assign(new Error(message), { stack }, 'code' in error ? { code: error.code } : {});
+}
+
+/** Connects for `tollgate doctor`, which writes nothing. @throws Failure `store_unavailable` */
+export async function openForDiagnosis(url: string) {
+  const { redis, circuit, disconnect } = await connectForCommand(url);
+  return {
+    /** The address without any password. */
+    where: describeAddress(readRedisUrl(url)),
+    inspect: (usageHistory: boolean) => circuit.run(() => inspect(redis, usageHistory)),
+    diagnose: (wallMs: () => number) => circuit.run(() => diagnose(redis, wallMs)),
+    /** What operators should know about the replicas: a sentence each. Null if no replica is wanted. */
+    replicaTrouble: async (replicas: WantedReplicas) => {
+      const replication = new Replication({ client: redis, wanted: replicas });
+      return replication.wanted === 0 ? null : ((await troubleOf(replication)) ?? []);
+    },
+    pepperRecord: new RedisPepperRecord({ redis, circuit }),
+    /** The records of the certificates that are ordered by ACME. */
+    certificates: () => certificatesOn({ redis, circuit }),
+    close: disconnect,
+  };
+}
+
+async function certificatesOn(connection: {
+  readonly redis: ReturnType<typeof connectRedis>;
+  readonly circuit: Calls;
+}) {
+  const { RedisCertificateStore } = await import('./certificates.ts');
+  return new RedisCertificateStore(connection);
+}
