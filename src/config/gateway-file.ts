@@ -13,11 +13,12 @@ import {
   USAGE,
   withHead,
 } from '../routing/router.ts';
-import { gatewaySchema, routeSchema, upstreamSchema } from './gateway-schema.ts';
+import { gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
-import { instant, ROUTABLE_METHODS, redirectParts } from './values.ts';
+import { instant, timeout } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
+/** What gateway.yaml says: the settings, before the environment is laid over them and routes are joined with their upstreams. */
 export type GatewayFile = z.output<typeof gatewaySchema>;
 /** What may be written in gateway.yaml. */
 export type GatewayFileInput = z.input<typeof gatewaySchema>;
@@ -51,7 +52,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
 /** Compares the routes whose pattern is valid, even if another part of the route is not. */
 function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
   const paths = raw.flatMap((entry, index) => {
-    const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
+    const path = routeEntry.shape.path.safeParse(field(entry, 'path'));
     return path.success ? [{ index, path: path.data, methods: soundMethodsOf(entry) }] : [];
   });
   for (const collision of findCollisions(paths)) {
@@ -70,20 +71,11 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
   }
 }
 
-/** The methods of a route that has passed `checkReply`, without the HEAD that GET brings. */
-export function methodsOf({
-  methods = ROUTABLE_METHODS,
-}: {
-  readonly methods?: readonly string[] | undefined;
-}): readonly string[] {
-  return methods;
-}
-
 /** The methods of a route; none if they are missing or cannot be read, which is reported elsewhere. */
 function soundMethodsOf(entry: unknown): readonly string[] {
-  const methods = routeSchema.shape.methods.safeParse(field(entry, 'methods'));
-  if (!methods.success || (methods.data === undefined && !hasReply(entry))) return [];
-  return methodsOf({ methods: methods.data });
+  const given = field(entry, 'methods');
+  const methods = routeEntry.shape.methods.safeParse(given);
+  return methods.success && (given !== undefined || hasReply(entry)) ? methods.data : [];
 }
 
 /** Whether the gateway answers the requests of a route itself. */
@@ -102,9 +94,9 @@ function collisionText({ method }: Collision, other: string): string {
 
 /** A rewrite must fit the route's path, and make nothing that the gateway would refuse from a client. */
 function checkRewrite(entry: unknown, index: number, fault: Note): void {
-  const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
-  const change = routeSchema.shape.rewrite.safeParse(field(entry, 'rewrite'));
-  if (!path.success || !change.success || change.data === undefined) return;
+  const path = routeEntry.shape.path.safeParse(field(entry, 'path'));
+  const change = routeEntry.shape.rewrite.safeParse(field(entry, 'rewrite'));
+  if (!path.success || !change.success || change.data === null) return;
   const wrong = faultOfChange(path.data, change.data);
   if (wrong !== null) fault(['routes', index, 'rewrite', wrong.part], `${wrong.message}.`);
 }
@@ -124,10 +116,10 @@ function checkReply(entry: unknown, index: number, fault: Note): void {
         fault([...at, part], `is missing: it must be ${what}, unless there is \`redirect\` or \`respond\`.`);
     }
   }
-  const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
-  const to = routeSchema.shape.redirect.safeParse(redirect);
-  if (path.success && to.success && to.data !== undefined) {
-    const message = faultOfTemplate(path.data, redirectParts(to.data.to).path);
+  const path = routeEntry.shape.path.safeParse(field(entry, 'path'));
+  const to = routeEntry.shape.redirect.safeParse(redirect);
+  if (path.success && to.success && to.data !== null) {
+    const message = faultOfTemplate(path.data, to.data.path);
     if (message !== null) fault([...at, 'redirect', 'to'], `${message}.`);
   }
   const [status, body] = [field(respond, 'status'), field(respond, 'body')];
@@ -144,10 +136,10 @@ function checkReply(entry: unknown, index: number, fault: Note): void {
 
 /** The listener refuses a body before it knows the route, so a route can only allow less. */
 function checkBodySizes(routes: readonly unknown[], listen: unknown, fault: Note): void {
-  const most = gatewaySchema.shape.listen.unwrap().shape.maxBodyBytes.safeParse(field(listen, 'maxBodyBytes'));
+  const most = listenEntry.shape.maxBodyBytes.safeParse(field(listen, 'maxBodyBytes'));
   for (const [index, route] of routes.entries()) {
-    const size = routeSchema.shape.maxBodyBytes.safeParse(field(route, 'maxBodyBytes'));
-    if (!most.success || !size.success || size.data === undefined || size.data <= most.data) continue;
+    const size = routeEntry.shape.maxBodyBytes.safeParse(field(route, 'maxBodyBytes'));
+    if (!most.success || !size.success || size.data === null || size.data <= most.data) continue;
     const message = `is more than listen.maxBodyBytes allows (${most.data} bytes); raise that, and give the other routes less.`;
     fault(['routes', index, 'maxBodyBytes'], message);
   }
@@ -172,9 +164,9 @@ function checkRetries(routes: readonly unknown[], upstreams: unknown, fault: Not
         'key',
       );
     }
-    const attempt = routeSchema.shape.retries.unwrap().shape.attemptTimeout.safeParse(field(retries, 'attemptTimeout'));
+    const attempt = timeout().safeParse(field(retries, 'attemptTimeout'));
     const response = responseTimeoutMs(route, upstreams);
-    if (!attempt.success || attempt.data === undefined || response === null || attempt.data < response) continue;
+    if (!attempt.success || response === null || attempt.data < response) continue;
     const message = `must be shorter than the response timeout of the route (${response} ms), which is for all attempts together.`;
     fault([...at, 'attemptTimeout'], message);
   }
@@ -185,7 +177,7 @@ function responseTimeoutMs(route: unknown, upstreams: unknown): number | null {
   const upstream = field(route, 'upstream');
   const own = field(field(route, 'timeouts'), 'response');
   const ofUpstream = typeof upstream === 'string' ? field(field(upstreams, upstream), 'responseTimeout') : undefined;
-  const { success, data } = upstreamSchema.shape.responseTimeout.safeParse(own ?? ofUpstream);
+  const { success, data } = upstreamEntry.shape.responseTimeout.safeParse(own ?? ofUpstream);
   return success ? data : null;
 }
 
@@ -238,8 +230,8 @@ function checkUsage(index: number, path: string, fault: Note, warn: Note): void 
  */
 function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, warn: Note): void {
   const sound = raw.flatMap((entry, index) => {
-    const route = routeSchema.safeParse(entry);
-    return route.success ? [{ index, route: route.data, methods: withHead(methodsOf(route.data)) }] : [];
+    const route = routeEntry.safeParse(entry);
+    return route.success ? [{ index, route: route.data, methods: withHead(route.data.methods) }] : [];
   });
   const served = new Map<string, Set<string>>();
   for (const { route, methods } of sound) {
@@ -248,7 +240,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
   }
   for (const { index, within } of findSurrounding(sound.map(({ route }) => atService(route)))) {
     const [inner, outer] = [sound[index]!, sound[within]!];
-    if (hasReply(outer.route)) continue;
+    if (outer.route.redirect !== null || outer.route.respond !== null) continue;
     const looser = looserRules(outer.route, inner.route);
     const all = served.get(shapeOf(inner.route.path))!;
     if (!outer.methods.some((method) => inner.methods.includes(method) || !all.has(method))) continue;
@@ -263,7 +255,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
 
 /** The pattern of the paths that the service gets. */
 function atService({ path, rewrite }: RouteEntry): string {
-  return rewrite === undefined || faultOfChange(path, rewrite) !== null ? path : patternAfter(path, rewrite);
+  return rewrite === null || faultOfChange(path, rewrite) !== null ? path : patternAfter(path, rewrite);
 }
 
 /** The rules of one route that are looser than those of the other, each as a phrase. */
@@ -274,10 +266,12 @@ function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
   if (wider !== undefined)
     rules.push(`${one.limits?.[wider] ?? 'any number'} instead of ${other.limits?.[wider]} per ${wider} and address`);
   if (one.cost < other.cost) rules.push(`cost ${one.cost} instead of ${other.cost}`);
-  const [sunset, otherSunset] = [one.deprecated?.sunset, other.deprecated?.sunset];
-  if (otherSunset !== undefined && sunset === undefined) rules.push('no sunset');
-  else if (otherSunset !== undefined && sunset! > otherSunset) rules.push('a later sunset');
-  else if (other.deprecated !== undefined && one.deprecated === undefined) rules.push('no deprecation');
+  const [sunsetMs, otherSunsetMs] = [one, other].map(
+    ({ deprecated }) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY,
+  );
+  if (otherSunsetMs! < Number.POSITIVE_INFINITY && sunsetMs === Number.POSITIVE_INFINITY) rules.push('no sunset');
+  else if (sunsetMs! > otherSunsetMs!) rules.push('a later sunset');
+  else if (other.deprecated !== null && one.deprecated === null) rules.push('no deprecation');
   return rules;
 }
 
@@ -287,9 +281,9 @@ function isWider(one: RouteEntry, other: RouteEntry, window: WindowName): boolea
 }
 
 /** Whether two upstreams are the same, or have a target in common. */
-function reachOneService(one: string | undefined, other: string | undefined, upstreams: unknown): boolean {
+function reachOneService(one: string, other: string, upstreams: unknown): boolean {
   const targetsOf = (name: string) => asArray(field(field(upstreams, name), 'targets'));
-  if (one === undefined || other === undefined) return false;
+  if (one === '' || other === '') return false;
   return one === other || targetsOf(one).some((target) => targetsOf(other).includes(target));
 }
 
@@ -452,7 +446,7 @@ function checkCertificateSource(tls: unknown, fault: Note): void {
 }
 
 function checkListen(listen: unknown, warn: Note): void {
-  const shape = gatewaySchema.shape.listen.unwrap().shape;
+  const { shape } = listenEntry;
   const headers = shape.headersTimeout.safeParse(field(listen, 'headersTimeout'));
   const request = shape.requestTimeout.safeParse(field(listen, 'requestTimeout'));
   if (headers.success && request.success && headers.data > request.data) {

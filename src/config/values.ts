@@ -1,11 +1,30 @@
 import { METHODS } from 'node:http';
 import { isIP } from 'node:net';
+import { resolve } from 'node:path';
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { faultOfFieldValue } from '../http1/field-rules.ts';
 import { TOKEN_CHARACTER } from '../http1/fields.ts';
 import { faultOfPath } from '../http1/request-line.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
+
+/** The value of a setting that may be left out. */
+export function orNull<T>(value: T | undefined): T | null {
+  return value ?? null;
+}
+
+/** Appends their unit to the names of durations and moments in a section: `timeout` becomes `timeoutMs`. */
+export function inMs<const Name extends string>(...names: readonly Name[]) {
+  const isNamed = (name: string) => names.some((other) => other === name);
+  return <Section extends Readonly<Record<Name, unknown>>>(section: Section): InMs<Section, Name> => {
+    const named = Object.entries(section).map(([name, value]) => [isNamed(name) ? `${name}Ms` : name, value]);
+    return Object.fromEntries(named);
+  };
+}
+
+type InMs<Section, Name> = {
+  [Key in keyof Section as Key extends string & Name ? `${Key}Ms` : Key]: Section[Key];
+};
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const DURATION = /^(0|[1-9][0-9]{0,11})(ms|s|m|h|d)$/;
@@ -109,8 +128,11 @@ export function token() {
     .meta({ title: 'token of HTTP' });
 }
 
-/** The path of a file; a relative one is resolved against the working directory. */
-export function file() {
+/** The path of a file, parsed to an absolute one: a relative path is resolved against the working directory. */
+export const file = () => fileAsWritten().overwrite((path) => resolve(path));
+
+/** The path of a file, for one that messages name as the operator wrote it. */
+export function fileAsWritten() {
   const message = 'must be the path of a file';
   return z
     .string(message)
