@@ -2,13 +2,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import manifest from '../../package.json' with { type: 'json' };
 import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../admin/listener.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
-import { atOnce, type Steps } from '../config/steps.ts';
 import type { ExitCode } from '../failure.ts';
 import { Gateway } from '../gateway/gateway.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { passingTrace } from '../gateway/trace-context.ts';
 import { CLOCKS, clockWithSteps } from '../io/clocks.ts';
 import { compactHeap } from '../io/compact-heap.ts';
+import { atOnce, inSlices } from '../io/steps.ts';
 import { ThreadTime } from '../io/thread-time.ts';
 import { daysUntil } from '../io/time-text.ts';
 import { HeapGuard, type MemoryUse, memoriesOf } from '../listen/heap-guard.ts';
@@ -16,7 +16,7 @@ import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
-import type { Route } from '../routing/router.ts';
+import { type Route, routerOf, USAGE } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
@@ -222,7 +222,7 @@ async function start(
     onRetry: (upstream, outcome) => metricsRef.current?.retried(upstream, outcome),
   });
   closers.push(() => upstreams.close());
-  const opened = atOnce(upstreams.open(ownShareOf(settings).upstreams));
+  const opened = upstreams.open(ownShareOf(settings).upstreams);
   opened.use();
   const webSockets = closeWebSocketsOfEndedKeys(() => ownShareOf(live.settings).websockets, stores);
   const tokens = new TokenIssuers(log, { peek: (address) => services.failedAttempts.peek(address) });
@@ -282,8 +282,8 @@ async function start(
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
   const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;
   const surroundings = { log, metrics, recent, traceOf, draining, webSockets, validators };
-  const deps = atOnce(gatewayDepsOf(live, services, opened.byName, surroundings));
-  const served = new Gateway({ ...deps, jwt: tokens.verifierFor(settings.jwt) });
+  const deps = gatewayDepsOf(live, services, atOnce(routerOf([USAGE, ...settings.routes])), surroundings);
+  const served = new Gateway({ ...deps, upstreams: opened.byName, jwt: tokens.verifierFor(settings.jwt) });
   gateway = served;
   const lacks = () => ({
     memory: heap.isShort,
@@ -364,21 +364,16 @@ async function start(
       warnOfLostPlans(() => live.plans, stores.keys, log.logger),
     );
   }
-  function* build(next: Configuration): Steps<() => void> {
-    const opening = yield* upstreams.open(ownShareOf(next.settings).upstreams);
-    let isComplete = false;
-    try {
-      const deps = yield* gatewayDepsOf(next, services, opening.byName, surroundings);
-      const jwt = tokens.verifierFor(next.settings.jwt);
-      isComplete = true;
-      return () => {
-        opening.use();
-        served.use({ ...deps, jwt });
-      };
-    } finally {
-      if (!isComplete) opening.close();
-    }
-  }
+  const build = async (next: Configuration, signal: AbortSignal) => {
+    const router = await inSlices(routerOf([USAGE, ...next.settings.routes]), signal);
+    const deps = gatewayDepsOf(next, services, router, surroundings);
+    const opening = upstreams.open(ownShareOf(next.settings).upstreams);
+    const jwt = tokens.verifierFor(next.settings.jwt);
+    return () => {
+      opening.use();
+      served.use({ ...deps, upstreams: opening.byName, jwt });
+    };
+  };
   // One worker records for all. What another gateway has recorded already is not recorded again.
   const loads =
     followsFiles && (context === null || context.worker === 1) ? loadRecordOn(env, live, stores, telemetry) : null;

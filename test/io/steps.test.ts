@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { atOnce, inSlices, STEPS_PER_SLICE, type Steps } from '../../src/config/steps.ts';
+import { atOnce, inSlices, STEPS_PER_SLICE, type Steps } from '../../src/io/steps.ts';
 
 const STEPS = 10 * STEPS_PER_SLICE + 1;
 const never = new AbortController().signal;

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Work that can pause at each `yield`. One step handles one route, plan, upstream or setting. */
+/** Work that can pause at each `yield`. One step handles one route, plan or setting. */
 export type Steps<T> = Generator<void, T, void>;
 
 /** Most steps in one turn of the event loop. A step takes microseconds, a slice a few milliseconds at most. */
