@@ -45,8 +45,8 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     checkTls(field(field(raw, 'admin'), 'tls'), noteAt(fault, 'admin', 'tls'));
     checkAllowedNames(asArray(field(field(raw, 'headers'), 'allow')), noteAt(fault, 'headers', 'allow'));
     checkCors(field(raw, 'cors'), noteAt(fault, 'cors'));
-    checkKeyFormats(keys, fault, warn);
-    checkKeySources(keys, field(raw, 'jwt'), fault);
+    checkKeyFormats(keys, noteAt(fault, 'keys'), noteAt(warn, 'keys'));
+    checkKeySources(keys, field(raw, 'jwt'), noteAt(fault, 'keys'));
   },
 };
 

@@ -168,28 +168,16 @@ const shareRule = 'must be a number above 0 and at most 1';
 const AT_LEAST_ONE_TARGET = 'must be a list of at least one address';
 
 const upstreamTls = z.strictObject({
-  ca: values
-    .file()
-    .optional()
-    .transform(orNull)
-    .describe(
-      "PEM file with the certificate authorities that sign the targets' certificates. Without it, those that Node.js trusts. The files in `tls` are read only at startup.",
-    ),
-  cert: values
-    .file()
-    .optional()
-    .transform(orNull)
-    .describe('PEM file with the certificate that the gateway presents to targets. Needs `key`.'),
-  key: values
-    .file()
-    .optional()
-    .transform(orNull)
-    .describe('PEM file with the private key of `cert`, without a passphrase.'),
-  serverName: values
-    .serverName()
-    .optional()
-    .transform(orNull)
-    .describe("The name that a target's certificate must have. Without it, the target's host."),
+  ca: orNull(values.file()).describe(
+    "PEM file with the certificate authorities that sign the targets' certificates. Without it, those that Node.js trusts. The files in `tls` are read only at startup.",
+  ),
+  cert: orNull(values.file()).describe(
+    'PEM file with the certificate that the gateway presents to targets. Needs `key`.',
+  ),
+  key: orNull(values.file()).describe('PEM file with the private key of `cert`, without a passphrase.'),
+  serverName: orNull(values.serverName()).describe(
+    "The name that a target's certificate must have. Without it, the target's host.",
+  ),
   verify: z
     .boolean()
     .prefault(true)
@@ -251,12 +239,9 @@ export const upstreamEntry = z.strictObject({
     .describe(
       "The part of `maxConnections`, and of `maxQueue`, that one consumer may have at a time: a key, a token's subject or, on a route without keys, an address. Requests beyond that get 429 `too_many_in_flight` and are not counted. Waiting requests are served in turn by consumer. 1 lets one consumer have everything, for a service that has only one.",
     ),
-  health: health
-    .optional()
-    .transform(orNull)
-    .describe(
-      'Checks regularly whether each target is healthy. Without it, the gateway learns this from requests alone.',
-    ),
+  health: orNull(health).describe(
+    'Checks regularly whether each target is healthy. Without it, the gateway learns this from requests alone.',
+  ),
   headers: fieldRules.describe(
     'Header fields to set, add or remove on all routes to this upstream, before the `headers` of the route.',
   ),
@@ -269,10 +254,9 @@ export const upstreamEntry = z.strictObject({
   compression: compression.describe(
     'Compresses responses that the service sends plain, for clients whose Accept-Encoding asks for it. Without it, nothing is compressed. Only text, JSON, XML, JavaScript and SVG; never a response with Set-Cookie, with `no-store`, `private` or `no-transform` in Cache-Control, with a strong ETag, a digest, or a part of a body, an event stream, or any response to a request with a Cookie, because the length of compressed bytes can betray a secret in them (BREACH). At most 64 responses at a time in each worker, of one consumer at most the `fairShare` of them; any more are sent plain.',
   ),
-  tls: upstreamTls
-    .optional()
-    .transform(orNull)
-    .describe('TLS to targets that begin with `https://`. Certificates are verified unless `verify` is false.'),
+  tls: orNull(upstreamTls).describe(
+    'TLS to targets that begin with `https://`. Certificates are verified unless `verify` is false.',
+  ),
 });
 
 const { duration, host, port, size, timeout, wholeNumber } = values;
@@ -287,13 +271,9 @@ const certificateFiles = {
 };
 
 const handshake = {
-  clientCa: values
-    .file()
-    .optional()
-    .transform(orNull)
-    .describe(
-      'PEM file with the certificate authorities that sign client certificates. With it, the gateway asks each client for a certificate.',
-    ),
+  clientCa: orNull(values.file()).describe(
+    'PEM file with the certificate authorities that sign client certificates. With it, the gateway asks each client for a certificate.',
+  ),
   clientCertificate: z
     .enum(['optional', 'required'])
     .optional()
@@ -331,13 +311,12 @@ const acme = z
       .describe(
         'The names by which clients reach the gateway. One certificate is ordered for all of them. Each must resolve to this gateway, or to the load balancer in front of it. With other domains, the next start orders another certificate.',
       ),
-    email: z
-      .string('must be an e-mail address')
-      .max(254)
-      .regex(/^[!-?A-~]+@[A-Za-z0-9.-]+\.[A-Za-z0-9-]+$/, 'must be an e-mail address such as ops@example.com')
-      .optional()
-      .transform(orNull)
-      .describe('Where the certificate authority may write about the account.'),
+    email: orNull(
+      z
+        .string('must be an e-mail address')
+        .max(254)
+        .regex(/^[!-?A-~]+@[A-Za-z0-9.-]+\.[A-Za-z0-9-]+$/, 'must be an e-mail address such as ops@example.com'),
+    ).describe('Where the certificate authority may write about the account.'),
     agreeToTerms: z
       .literal(true, TERMS)
       .describe(
@@ -349,13 +328,9 @@ const acme = z
       .describe(
         "The `https://` URL of the authority's directory. Try the first certificate with `https://acme-staging-v02.api.letsencrypt.org/directory`, whose limits are wide. Every URL that the directory names must have its origin, and redirects are not followed.",
       ),
-    directoryCa: values
-      .file()
-      .optional()
-      .transform(orNull)
-      .describe(
-        'PEM file with the certificate authorities that sign the certificate of the directory itself, for an authority of your own. Without it, those that Node.js trusts.',
-      ),
+    directoryCa: orNull(values.file()).describe(
+      'PEM file with the certificate authorities that sign the certificate of the directory itself, for an authority of your own. Without it, those that Node.js trusts.',
+    ),
     challenge: z
       .enum(['tls-alpn-01', 'http-01'])
       .prefault('tls-alpn-01')
@@ -368,19 +343,17 @@ const acme = z
       .describe(
         'Port of the listener for `http-01`, 80 by default, on `listen.host`. It answers challenges, and redirects every other GET and HEAD for one of the domains to `https://` (308). Allowed only with `http-01`.',
       ),
-    eab: z
-      .strictObject({
+    eab: orNull(
+      z.strictObject({
         keyId: z
           .string('must be the key id that the authority has given')
           .regex(/^[!-~]{1,512}$/, 'must be the key id that the authority has given')
           .describe('The key id.'),
         hmacKeyFile: values.file().describe('File with the HMAC key, in base64url as the authority shows it.'),
-      })
-      .optional()
-      .transform(orNull)
-      .describe(
-        'External account binding, which authorities such as ZeroSSL ask for: the account there that pays or is known.',
-      ),
+      }),
+    ).describe(
+      'External account binding, which authorities such as ZeroSSL ask for: the account there that pays or is known.',
+    ),
   })
   .transform(({ agreeToTerms: _, ...settings }) => settings);
 
@@ -388,12 +361,9 @@ const publicTls = z
   .strictObject({
     cert: certificateFiles.cert.optional(),
     key: certificateFiles.key.optional(),
-    acme: acme
-      .optional()
-      .transform(orNull)
-      .describe(
-        'Orders the certificate from a certificate authority by ACME (RFC 8555) and renews it, in place of `cert` and `key`.',
-      ),
+    acme: orNull(acme).describe(
+      'Orders the certificate from a certificate authority by ACME (RFC 8555) and renews it, in place of `cert` and `key`.',
+    ),
     ...handshake,
   })
   .meta({
@@ -479,25 +449,18 @@ export const listenEntry = z.strictObject({
     .describe(
       "`true`: each connection from `trustedProxies` begins with a PROXY header, version 1 or 2, and the client is the one that the header names. That client's own X-Forwarded-* fields are trusted only if it is in `trustedProxies` too.",
     ),
-  tls: publicTls
-    .optional()
-    .transform(orNull)
-    .describe(
-      'Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only. One client address may begin 100 handshakes a second in each process; further ones wait until `headersTimeout`.',
-    ),
+  tls: orNull(publicTls).describe(
+    'Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only. One client address may begin 100 handshakes a second in each process; further ones wait until `headersTimeout`.',
+  ),
   http2: z
     .union([z.boolean('must be `true`, `false` or a mapping of its settings'), http2])
     .optional()
     .describe(
       'HTTP/2 alongside HTTP/1.1. It needs `tls`, with which it is on by default; `false` turns it off. Each stream is a request like any other: same checks, same limits, same log line.',
     ),
-  via: values
-    .token()
-    .optional()
-    .transform(orNull)
-    .describe(
-      'Name of this gateway in the Via field, by which it recognises a loop (508). By default, the gateway derives it from its routes and targets, so that replicas share it.',
-    ),
+  via: orNull(values.token()).describe(
+    'Name of this gateway in the Via field, by which it recognises a loop (508). By default, the gateway derives it from its routes and targets, so that replicas share it.',
+  ),
 });
 
 const listen = listenEntry
@@ -524,18 +487,12 @@ const admin = z
       .describe(
         "Names, without a port, by which Prometheus and operators reach the admin listener, besides its IP address, localhost and ADMIN_HOST. `/metrics`, `/admin` and `/console` answer any other Host with 421, because a web page whose own name resolves to this address could read them from an operator's browser (DNS rebinding). `/livez` and `/readyz` accept any Host.",
       ),
-    tls: tls
-      .optional()
-      .transform(orNull)
-      .describe(
-        'Encrypts the admin listener, `/metrics` and `/readyz` included. The certificate is reloaded when its files change.',
-      ),
-    identity: proxyIdentitySchema
-      .optional()
-      .transform(orNull)
-      .describe(
-        'Accepts people whom an authenticating proxy in front of the admin listener has signed in: the proxy sends a JSON Web Token for each request, and the gateway verifies it.',
-      ),
+    tls: orNull(tls).describe(
+      'Encrypts the admin listener, `/metrics` and `/readyz` included. The certificate is reloaded when its files change.',
+    ),
+    identity: orNull(proxyIdentitySchema).describe(
+      'Accepts people whom an authenticating proxy in front of the admin listener has signed in: the proxy sends a JSON Web Token for each request, and the gateway verifies it.',
+    ),
     editPlans: z
       .boolean('must be true or false')
       .prefault(false)
@@ -634,21 +591,13 @@ const deprecated = z
     since: values
       .instant()
       .describe('When the route was deprecated, for the Deprecation field (RFC 9745). A date is midnight UTC.'),
-    sunset: values
-      .instant()
-      .optional()
-      .transform(orNull)
-      .describe('When the route will be removed, for the Sunset field (RFC 8594). From then on, its response is 410.'),
-    successor: values
-      .uriReference()
-      .optional()
-      .transform(orNull)
-      .describe('What replaces the route, as Link rel="successor-version".'),
-    link: values
-      .uriReference()
-      .optional()
-      .transform(orNull)
-      .describe('Page that explains the deprecation, as Link rel="deprecation" and, with `sunset`, rel="sunset".'),
+    sunset: orNull(values.instant()).describe(
+      'When the route will be removed, for the Sunset field (RFC 8594). From then on, its response is 410.',
+    ),
+    successor: orNull(values.uriReference()).describe('What replaces the route, as Link rel="successor-version".'),
+    link: orNull(values.uriReference()).describe(
+      'Page that explains the deprecation, as Link rel="deprecation" and, with `sunset`, rel="sunset".',
+    ),
     brownouts: z
       .array(brownout)
       .prefault([])
@@ -726,12 +675,9 @@ const retries = z
       .describe(
         'What makes an attempt a failure: a status of the response, or `connection`, which is a connection that cannot be opened, or that breaks, or brings something that is no HTTP, before the head of the response.',
       ),
-    attemptTimeout: timeout()
-      .optional()
-      .transform(orNull)
-      .describe(
-        'How long each attempt may take to receive the head of its response; then it has failed. It must be shorter than the response timeout. Without it, an attempt may take all the time that is left, and a slow one is not retried.',
-      ),
+    attemptTimeout: orNull(timeout()).describe(
+      'How long each attempt may take to receive the head of its response; then it has failed. It must be shorter than the response timeout. Without it, an attempt may take all the time that is left, and a slow one is not retried.',
+    ),
   })
   .transform(inMs('attemptTimeout'))
   .transform(({ on, ...rest }) => ({
@@ -784,25 +730,16 @@ export const routeEntry = z.strictObject({
   limits: addressLimits
     .optional()
     .describe('Limits for each client address on this route. Required with `auth: none` and allowed only with it.'),
-  rewrite: rewrite
-    .optional()
-    .transform(orNull)
-    .describe(
-      "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
-    ),
+  rewrite: orNull(rewrite).describe(
+    "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
+  ),
   headers: fieldRules.describe('Header fields to set, add or remove, after the `headers` of the upstream.'),
-  redirect: redirect
-    .optional()
-    .transform(orNull)
-    .describe(
-      'Sends clients elsewhere instead of forwarding. The request is identified, admitted and counted as on any route. Not together with `respond`.',
-    ),
-  respond: respond
-    .optional()
-    .transform(orNull)
-    .describe(
-      'A fixed response instead of forwarding, for example during maintenance. The request is identified, admitted and counted as on any route; `upstream` may stay, and is not asked.',
-    ),
+  redirect: orNull(redirect).describe(
+    'Sends clients elsewhere instead of forwarding. The request is identified, admitted and counted as on any route. Not together with `respond`.',
+  ),
+  respond: orNull(respond).describe(
+    'A fixed response instead of forwarding, for example during maintenance. The request is identified, admitted and counted as on any route; `upstream` may stay, and is not asked.',
+  ),
   compression: compression.describe(
     'Replaces the `compression` of the upstream; `off` for a route that must not be compressed.',
   ),
@@ -819,28 +756,21 @@ export const routeEntry = z.strictObject({
     })
     .optional()
     .describe('Deadlines of this route that replace those of its upstream.'),
-  retries: retries
-    .optional()
-    .transform(orNull)
-    .describe(
-      'Tries GET, HEAD, OPTIONS, PUT and DELETE again when an attempt has failed and the client has received nothing yet. Each attempt goes to another target if one is usable. `responseTimeout` is for all attempts together, and the client gets the response of the last one. Retries are not counted against the quota, and in any ten seconds there are at most a fifth as many as requests that may be retried, or twenty if that is more, for each upstream in each worker; one key causes at most half of them. A request with a body is retried only if the gateway has the whole body when it forwards the request. WebSocket upgrades are never retried.',
-    ),
-  maxBodyBytes: size('0B', '1024GiB')
-    .optional()
-    .transform(orNull)
-    .describe(
-      'Largest request body on this route, at most `listen.maxBodyBytes`. A larger one gets 413. A declared length is refused before the request is counted.',
-    ),
+  retries: orNull(retries).describe(
+    'Tries GET, HEAD, OPTIONS, PUT and DELETE again when an attempt has failed and the client has received nothing yet. Each attempt goes to another target if one is usable. `responseTimeout` is for all attempts together, and the client gets the response of the last one. Retries are not counted against the quota, and in any ten seconds there are at most a fifth as many as requests that may be retried, or twenty if that is more, for each upstream in each worker; one key causes at most half of them. A request with a body is retried only if the gateway has the whole body when it forwards the request. WebSocket upgrades are never retried.',
+  ),
+  maxBodyBytes: orNull(size('0B', '1024GiB')).describe(
+    'Largest request body on this route, at most `listen.maxBodyBytes`. A larger one gets 413. A declared length is refused before the request is counted.',
+  ),
   validate: z
     .union([z.literal(false), values.fileAsWritten()], 'must be the path of an OpenAPI description, or `false`')
     .optional()
     .describe(
       'OpenAPI description (3.0 or 3.1, YAML or JSON) that requests are checked against once they are admitted and counted: path and query parameters, media type, and bodies of JSON up to 1 MiB. A request that does not fit gets 400 `request_invalid`, one that is not described as well. Paths are compared as the service gets them (after `rewrite`), with the path of the first server of the description in front. `false` leaves out the check of the upstream.',
     ),
-  deprecated: deprecated
-    .optional()
-    .transform(orNull)
-    .describe('Marks the route as deprecated: its responses have Deprecation, Sunset and Link.'),
+  deprecated: orNull(deprecated).describe(
+    'Marks the route as deprecated: its responses have Deprecation, Sunset and Link.',
+  ),
 });
 
 const websockets = z
@@ -886,26 +816,18 @@ export const gatewaySchema = z
     ),
     errors: z
       .strictObject({
-        docs: values
-          .pageUrl()
-          .optional()
-          .transform(orNull)
-          .describe(
-            'Page that documents the error codes, each under the code as its fragment (`#rate_limit_exceeded`). With it, the gateway\'s own errors have `Link: <page#code>; rel="help"`, and clients whose Accept names `application/problem+json`, with no lower weight than JSON, get problem details (RFC 9457) instead of the usual body.',
-          ),
+        docs: orNull(values.pageUrl()).describe(
+          'Page that documents the error codes, each under the code as its fragment (`#rate_limit_exceeded`). With it, the gateway\'s own errors have `Link: <page#code>; rel="help"`, and clients whose Accept names `application/problem+json`, with no lower weight than JSON, get problem details (RFC 9457) instead of the usual body.',
+        ),
       })
       .prefault({})
       .describe("The gateway's own errors."),
-    cors: cors
-      .optional()
-      .transform(orNull)
-      .describe(
-        "Lets web pages of other origins read responses and their rate-limit fields. Preflights need no key and cost nothing. The service's own `Access-Control-*` fields are dropped.",
-      ),
-    jwt: jwtSchema
-      .optional()
-      .transform(orNull)
-      .describe('Lets callers send a JSON Web Token from your identity provider instead of an API key.'),
+    cors: orNull(cors).describe(
+      "Lets web pages of other origins read responses and their rate-limit fields. Preflights need no key and cost nothing. The service's own `Access-Control-*` fields are dropped.",
+    ),
+    jwt: orNull(jwtSchema).describe(
+      'Lets callers send a JSON Web Token from your identity provider instead of an API key.',
+    ),
     audit: audit.describe('The record of the changes that operators make to keys and bans.'),
     log: log.describe('The access log.'),
     watchdog: z

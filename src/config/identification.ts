@@ -224,7 +224,7 @@ export function checkKeySources(keys: unknown, jwt: unknown, fault: Note): void 
   const from = asArray(field(keys, 'from'));
   const seen = new Set<string>();
   for (const [i, place] of from.entries()) {
-    const at = ['keys', 'from', i];
+    const at = ['from', i];
     const header = field(place, 'header');
     if (typeof header === 'string' && values.token().safeParse(header).success) {
       const lower = header.toLowerCase();
@@ -242,7 +242,7 @@ export function checkKeySources(keys: unknown, jwt: unknown, fault: Note): void 
   }
   const isOnlyQuery = from.length > 0 && from.every((place) => field(place, 'query') !== undefined);
   if (isOnlyQuery && jwt !== undefined) {
-    fault(['keys', 'from'], 'has no place for tokens, which are accepted in header fields alone; add `authorization`.');
+    fault(['from'], 'has no place for tokens, which are accepted in header fields alone; add `authorization`.');
   }
 }
 
@@ -252,7 +252,7 @@ export function checkKeyFormats(keys: unknown, fault: Note, warn: Note): void {
     const sound = format.safeParse(raw);
     if (!sound.success) continue;
     const { prefix, least, most } = sound.data;
-    const at = ['keys', 'formats', i];
+    const at = ['formats', i];
     if (prefix.startsWith('tg_live_')) {
       fault(
         [...at, 'prefix'],

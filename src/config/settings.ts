@@ -254,7 +254,7 @@ function corsOf(cors: CorsRules, places: readonly KeySource[]): CorsRules {
 function upstreamsOf(file: GatewayFile, url: string | null) {
   return new Map(
     Object.entries(file.upstreams).map(([name, entry]) => {
-      // Those that are said for its routes are in the routes.
+      // What these three say of its routes is in the routes.
       const { headers: _, validate: __, compression: ___, ...upstream } = entry;
       return [name, { name, ...upstream, targets: url === null ? upstream.targets : [targetOf(url)] }];
     }),
