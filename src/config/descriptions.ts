@@ -1,22 +1,23 @@
-import { type PathChange, patternAfter } from '../routing/path-template.ts';
-import { withHead } from '../routing/router.ts';
+import type { Route } from '../routing/router.ts';
 import type { DescribedRoute, ReadDescriptions } from './compiled-descriptions.ts';
 import type { Fault, Path } from './fault.ts';
-import { type GatewayFile, methodsOf } from './gateway-file.ts';
+import type { GatewayFile } from './gateway-file.ts';
 import { signatureOf } from './read-file.ts';
 
 /*
  * The descriptions that gateway.yaml names (`validate`).
  */
 
-/** The routes whose requests are checked, as the service gets their paths. */
-export function describedRequests({ routes, upstreams }: GatewayFile): readonly DescribedRoute[] {
-  return routes.flatMap(({ path, methods, rewrite, upstream = '', validate, redirect, respond }, i) => {
-    const file = validate ?? upstreams[upstream]?.validate;
-    if (file === undefined || file === false || redirect !== undefined || respond !== undefined) return [];
-    const at: Path = validate === undefined ? ['upstreams', upstream, 'validate'] : ['routes', i, 'validate'];
-    const pattern = rewrite === undefined ? path : patternAfter(path, rewrite as PathChange);
-    return [{ file, at, path, pattern, methods: withHead(methodsOf({ methods })) }];
+/** The routes whose requests are checked, as the service gets their paths. @param entries what gateway.yaml says of each */
+export function describedRequests(
+  routes: readonly Route[],
+  { routes: entries }: Pick<GatewayFile, 'routes'>,
+): readonly DescribedRoute[] {
+  return routes.flatMap(({ path, methods, rewrite, upstream, description: file }, i) => {
+    if (file === null) return [];
+    const at: Path =
+      entries[i]!.validate === undefined ? ['upstreams', upstream, 'validate'] : ['routes', i, 'validate'];
+    return [{ file, at, path, pattern: rewrite?.pattern ?? path, methods }];
   });
 }
 

@@ -1,4 +1,5 @@
 import { quoted } from './fault.ts';
+import type { Frozen } from './frozen.ts';
 import { readSecret, type SecretReader } from './read-file.ts';
 import { faultOfTarget, HOST_RULE, isHost } from './values.ts';
 
@@ -6,24 +7,7 @@ const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** The values of the environment variables (contract section 2). Null: not set, so the file or the default applies. */
-export interface Environment {
-  readonly host: string | null;
-  readonly port: number | null;
-  readonly adminHost: string | null;
-  readonly adminPort: number | null;
-  readonly adminToken: string | null;
-  readonly adminTokensFile: string | null;
-  /** Replaces the targets of the only upstream: an origin, or `unix:/path`. */
-  readonly upstreamUrl: string | null;
-  readonly redisUrl: string | null;
-  readonly gatewayFile: string | null;
-  readonly plansFile: string | null;
-  readonly dataFolder: string | null;
-  /** Newest first; empty when not set. */
-  readonly peppers: readonly string[];
-  readonly logLevel: LogLevel | null;
-  readonly workers: number | 'auto' | null;
-}
+export type Environment = Frozen<ReturnType<typeof valuesOf>>;
 
 /** The environment variables of a process, in the shape of `process.env`. */
 export type Variables = Readonly<Record<string, string | undefined>>;
@@ -44,8 +28,17 @@ export function readEnvironment(
   const report = (name: string, message: string) => {
     faults.push(`environment: ${name}: ${message}.`);
   };
+  const environment = valuesOf(env, { read, report });
+  if (faults.length > 0) return { faults };
+  const isOldWeak = environment.peppers.slice(1).some(isWeak);
+  return { environment, warnings: isOldWeak ? [`environment: KEY_PEPPER: ${OLD_IS_WEAK}.`] : [] };
+}
+
+/** The values as far as they can be read; faults are reported. */
+function valuesOf(env: Variables, source: SecretSource) {
+  const { report } = source;
   const text = (name: string) => env[name] || null;
-  const secret = (name: string) => secretOf(env, name, { read, report });
+  const secret = (name: string) => secretOf(env, name, source);
   const checked = (name: string, value: string | null, faultOf: (value: string) => string | null) => {
     const fault = value === null ? null : faultOf(value);
     if (fault !== null) report(name, fault);
@@ -63,25 +56,22 @@ export function readEnvironment(
     );
   }
   const workers = checked('WORKERS', text('WORKERS'), faultOfWorkers);
-  const environment: Environment = {
+  return {
     host: checked('HOST', text('HOST'), faultOfHost),
     port: port('PORT'),
     adminHost: checked('ADMIN_HOST', text('ADMIN_HOST'), faultOfHost),
     adminPort: port('ADMIN_PORT'),
     adminToken: checked('ADMIN_TOKEN', secret('ADMIN_TOKEN'), faultOfToken),
     adminTokensFile: text('ADMIN_TOKENS_FILE'),
+    /** Replaces the targets of the only upstream: an origin, or `unix:/path`. */
     upstreamUrl,
     redisUrl,
-    gatewayFile: text('TOLLGATE_CONFIG'),
-    plansFile: text('TOLLGATE_PLANS'),
     dataFolder: text('TOLLGATE_DATA'),
+    /** Newest first; empty when not set. */
     peppers: pepper === null ? [] : pepper.split(','),
     logLevel: checked('LOG_LEVEL', text('LOG_LEVEL'), faultOfLogLevel) as LogLevel | null,
-    workers: workers === 'auto' ? workers : numberOf(workers),
+    workers: workers === 'auto' ? ('auto' as const) : numberOf(workers),
   };
-  if (faults.length > 0) return { faults };
-  const isOldWeak = environment.peppers.slice(1).some(isWeak);
-  return { environment, warnings: isOldWeak ? [`environment: KEY_PEPPER: ${OLD_IS_WEAK}.`] : [] };
 }
 
 /**

@@ -1,3 +1,11 @@
+/** Plain data that cannot be changed. */
+export type Frozen<T> =
+  T extends ReadonlyMap<infer Key, infer Value>
+    ? ReadonlyMap<Key, Frozen<Value>>
+    : T extends object
+      ? { readonly [Key in keyof T]: Frozen<T[Key]> }
+      : T;
+
 /** Freezes a value and everything in it: a reload replaces the settings and never edits them. @returns the same value */
 export function deepFreeze<T>(value: T): T {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value;

@@ -13,11 +13,13 @@ import {
   USAGE,
   withHead,
 } from '../routing/router.ts';
-import { gatewaySchema, routeSchema, upstreamSchema } from './gateway-schema.ts';
+import type { Path } from './fault.ts';
+import { gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
-import { instant, ROUTABLE_METHODS, redirectParts } from './values.ts';
+import { instant, timeout } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
+/** What gateway.yaml says: the settings, before the environment is laid over them and routes are joined with their upstreams. */
 export type GatewayFile = z.output<typeof gatewaySchema>;
 /** What may be written in gateway.yaml. */
 export type GatewayFileInput = z.input<typeof gatewaySchema>;
@@ -31,27 +33,32 @@ export function parseGatewayFile(text: string, file: string): Parsed<GatewayFile
 const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
   schema: gatewaySchema,
   check(raw, fault, warn) {
-    const listen = field(raw, 'listen');
+    const [listen, upstreams, keys] = ['listen', 'upstreams', 'keys'].map((name) => field(raw, name));
     const routes = asArray(field(raw, 'routes'));
-    checkRoutes(routes, fault, warn);
-    checkBodySizes(routes, listen, fault);
-    checkRetries(routes, field(raw, 'upstreams'), fault, warn);
-    checkSurroundingRoutes(routes, field(raw, 'upstreams'), warn);
-    checkUpstreams(routes, field(raw, 'upstreams'), fault, warn);
-    checkListen(listen, warn);
-    checkStages(listen, fault);
-    checkTls(field(field(raw, 'admin'), 'tls'), 'admin', fault);
-    checkAllowedNames(asArray(field(field(raw, 'headers'), 'allow')), fault);
-    checkCors(field(raw, 'cors'), fault);
-    checkKeyFormats(field(raw, 'keys'), fault, warn);
-    checkKeySources(field(raw, 'keys'), field(raw, 'jwt'), fault);
+    checkPaths(routes, fault, warn);
+    for (const [index, route] of routes.entries()) {
+      checkRoute(route, { listen, upstreams }, noteAt(fault, 'routes', index), noteAt(warn, 'routes', index));
+    }
+    checkSurroundingRoutes(routes, upstreams, warn);
+    checkUpstreams(routes, upstreams, fault, warn);
+    checkListen(listen, noteAt(fault, 'listen'), noteAt(warn, 'listen'));
+    checkTls(field(field(raw, 'admin'), 'tls'), noteAt(fault, 'admin', 'tls'));
+    checkAllowedNames(asArray(field(field(raw, 'headers'), 'allow')), noteAt(fault, 'headers', 'allow'));
+    checkCors(field(raw, 'cors'), noteAt(fault, 'cors'));
+    checkKeyFormats(keys, noteAt(fault, 'keys'), noteAt(warn, 'keys'));
+    checkKeySources(keys, field(raw, 'jwt'), noteAt(fault, 'keys'));
   },
 };
 
+/** Records at paths below a part of the document. */
+function noteAt(note: Note, ...at: Path): Note {
+  return (path, message, part) => note([...at, ...path], message, part);
+}
+
 /** Compares the routes whose pattern is valid, even if another part of the route is not. */
-function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
+function checkPaths(raw: readonly unknown[], fault: Note, warn: Note): void {
   const paths = raw.flatMap((entry, index) => {
-    const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
+    const path = routeEntry.shape.path.safeParse(field(entry, 'path'));
     return path.success ? [{ index, path: path.data, methods: soundMethodsOf(entry) }] : [];
   });
   for (const collision of findCollisions(paths)) {
@@ -59,31 +66,31 @@ function checkRoutes(raw: readonly unknown[], fault: Note, warn: Note): void {
     fault(['routes', one.index, 'path'], collisionText(collision, `routes[${other.index}] (${other.path})`));
   }
   for (const { index, path } of paths) checkUsage(index, path, fault, warn);
-  for (const [index, entry] of raw.entries()) {
-    checkMethods(asArray(field(entry, 'methods')), index, fault);
-    checkAuth(entry, index, fault);
-    checkUpgrade(entry, index, fault);
-    checkDates(field(entry, 'deprecated'), index, fault);
-    checkRewrite(entry, index, fault);
-    checkReply(entry, index, fault);
-    checkFieldRules(['routes', index], entry, fault);
-  }
 }
 
-/** The methods of a route that has passed `checkReply`, without the HEAD that GET brings. */
-export function methodsOf({
-  methods = ROUTABLE_METHODS,
-}: {
-  readonly methods?: readonly string[] | undefined;
-}): readonly string[] {
-  return methods;
+/** The parts of the document with which the parts of a route are compared. */
+interface Surroundings {
+  readonly listen: unknown;
+  readonly upstreams: unknown;
+}
+
+function checkRoute(route: unknown, { listen, upstreams }: Surroundings, fault: Note, warn: Note): void {
+  checkMethods(asArray(field(route, 'methods')), fault);
+  checkAuth(route, fault);
+  checkUpgrade(route, fault);
+  checkDates(field(route, 'deprecated'), fault);
+  checkRewrite(route, fault);
+  checkReply(route, fault);
+  checkFieldRules(route, fault);
+  checkBodySize(route, listen, fault);
+  checkRetries(route, upstreams, fault, warn);
 }
 
 /** The methods of a route; none if they are missing or cannot be read, which is reported elsewhere. */
 function soundMethodsOf(entry: unknown): readonly string[] {
-  const methods = routeSchema.shape.methods.safeParse(field(entry, 'methods'));
-  if (!methods.success || (methods.data === undefined && !hasReply(entry))) return [];
-  return methodsOf({ methods: methods.data });
+  const given = field(entry, 'methods');
+  const methods = routeEntry.shape.methods.safeParse(given);
+  return methods.success && (given !== undefined || hasReply(entry)) ? methods.data : [];
 }
 
 /** Whether the gateway answers the requests of a route itself. */
@@ -101,83 +108,75 @@ function collisionText({ method }: Collision, other: string): string {
 }
 
 /** A rewrite must fit the route's path, and make nothing that the gateway would refuse from a client. */
-function checkRewrite(entry: unknown, index: number, fault: Note): void {
-  const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
-  const change = routeSchema.shape.rewrite.safeParse(field(entry, 'rewrite'));
-  if (!path.success || !change.success || change.data === undefined) return;
+function checkRewrite(entry: unknown, fault: Note): void {
+  const path = routeEntry.shape.path.safeParse(field(entry, 'path'));
+  const change = routeEntry.shape.rewrite.safeParse(field(entry, 'rewrite'));
+  if (!path.success || !change.success || change.data === null) return;
   const wrong = faultOfChange(path.data, change.data);
-  if (wrong !== null) fault(['routes', index, 'rewrite', wrong.part], `${wrong.message}.`);
+  if (wrong !== null) fault(['rewrite', wrong.part], `${wrong.message}.`);
 }
 
 /** A route has a service, a redirect or a fixed response. */
-function checkReply(entry: unknown, index: number, fault: Note): void {
-  const at = ['routes', index];
+function checkReply(entry: unknown, fault: Note): void {
   const [redirect, respond] = [field(entry, 'redirect'), field(entry, 'respond')];
   if (redirect !== undefined && respond !== undefined)
-    fault([...at, 'respond'], 'cannot be beside `redirect`; leave one out.');
+    fault(['respond'], 'cannot be beside `redirect`; leave one out.');
   if (isMapping(entry) && !hasReply(entry)) {
     for (const [part, what] of [
       ['upstream', 'the name of one of `upstreams`'],
       ['methods', 'a list of methods such as [GET, POST]'],
     ] as const) {
       if (field(entry, part) === undefined)
-        fault([...at, part], `is missing: it must be ${what}, unless there is \`redirect\` or \`respond\`.`);
+        fault([part], `is missing: it must be ${what}, unless there is \`redirect\` or \`respond\`.`);
     }
   }
-  const path = routeSchema.shape.path.safeParse(field(entry, 'path'));
-  const to = routeSchema.shape.redirect.safeParse(redirect);
-  if (path.success && to.success && to.data !== undefined) {
-    const message = faultOfTemplate(path.data, redirectParts(to.data.to).path);
-    if (message !== null) fault([...at, 'redirect', 'to'], `${message}.`);
+  const path = routeEntry.shape.path.safeParse(field(entry, 'path'));
+  const to = routeEntry.shape.redirect.safeParse(redirect);
+  if (path.success && to.success && to.data !== null) {
+    const message = faultOfTemplate(path.data, to.data.path);
+    if (message !== null) fault(['redirect', 'to'], `${message}.`);
   }
   const [status, body] = [field(respond, 'status'), field(respond, 'body')];
   if ((status === 204 || status === 205 || status === 304) && body !== undefined && body !== '') {
-    fault([...at, 'respond', 'body'], `cannot be sent with status ${status}; leave it out.`);
+    fault(['respond', 'body'], `cannot be sent with status ${status}; leave it out.`);
   }
   const headers = field(respond, 'headers');
   for (const name of isMapping(headers) ? Object.keys(headers) : []) {
     const message = /^content-type$/i.test(name) ? 'is `contentType` here; use that' : faultOfResponseField(name);
-    if (message !== null && !/^retry-after$/i.test(name))
-      fault([...at, 'respond', 'headers', name], `${message}.`, 'key');
+    if (message !== null && !/^retry-after$/i.test(name)) fault(['respond', 'headers', name], `${message}.`, 'key');
   }
 }
 
 /** The listener refuses a body before it knows the route, so a route can only allow less. */
-function checkBodySizes(routes: readonly unknown[], listen: unknown, fault: Note): void {
-  const most = gatewaySchema.shape.listen.unwrap().shape.maxBodyBytes.safeParse(field(listen, 'maxBodyBytes'));
-  for (const [index, route] of routes.entries()) {
-    const size = routeSchema.shape.maxBodyBytes.safeParse(field(route, 'maxBodyBytes'));
-    if (!most.success || !size.success || size.data === undefined || size.data <= most.data) continue;
-    const message = `is more than listen.maxBodyBytes allows (${most.data} bytes); raise that, and give the other routes less.`;
-    fault(['routes', index, 'maxBodyBytes'], message);
-  }
+function checkBodySize(route: unknown, listen: unknown, fault: Note): void {
+  const size = routeEntry.shape.maxBodyBytes.safeParse(field(route, 'maxBodyBytes'));
+  if (!size.success || size.data === null) return;
+  const most = listenEntry.shape.maxBodyBytes.safeParse(field(listen, 'maxBodyBytes'));
+  if (!most.success || size.data <= most.data) return;
+  const message = `is more than listen.maxBodyBytes allows (${most.data} bytes); raise that, and give the other routes less.`;
+  fault(['maxBodyBytes'], message);
 }
 
 /** Retries need a service, a method that may be sent twice, and time for more than one attempt. */
-function checkRetries(routes: readonly unknown[], upstreams: unknown, fault: Note, warn: Note): void {
-  for (const [index, route] of routes.entries()) {
-    const retries = field(route, 'retries');
-    if (retries === undefined) continue;
-    const at = ['routes', index, 'retries'];
-    const reply = ['redirect', 'respond'].find((name) => field(route, name) !== undefined);
-    if (reply !== undefined) warn(at, `has no effect beside \`${reply}\`; leave it out.`, 'key');
-    if (field(route, 'websocket') === true) {
-      warn(at, 'has no effect on upgrades, which are never retried, only on other requests of this route.', 'key');
-    }
-    const methods = asArray(field(route, 'methods'));
-    if (methods.length > 0 && !methods.some((method) => typeof method === 'string' && IDEMPOTENT.has(method))) {
-      fault(
-        at,
-        `needs one of ${[...IDEMPOTENT].join(', ')} among \`methods\`: no other method may be sent twice.`,
-        'key',
-      );
-    }
-    const attempt = routeSchema.shape.retries.unwrap().shape.attemptTimeout.safeParse(field(retries, 'attemptTimeout'));
-    const response = responseTimeoutMs(route, upstreams);
-    if (!attempt.success || attempt.data === undefined || response === null || attempt.data < response) continue;
-    const message = `must be shorter than the response timeout of the route (${response} ms), which is for all attempts together.`;
-    fault([...at, 'attemptTimeout'], message);
+function checkRetries(route: unknown, upstreams: unknown, fault: Note, warn: Note): void {
+  const retries = field(route, 'retries');
+  if (retries === undefined) return;
+  const at = ['retries'];
+  const reply = ['redirect', 'respond'].find((name) => field(route, name) !== undefined);
+  if (reply !== undefined) warn(at, `has no effect beside \`${reply}\`; leave it out.`, 'key');
+  if (field(route, 'websocket') === true) {
+    warn(at, 'has no effect on upgrades, which are never retried, only on other requests of this route.', 'key');
   }
+  const methods = asArray(field(route, 'methods'));
+  if (methods.length > 0 && !methods.some((method) => typeof method === 'string' && IDEMPOTENT.has(method))) {
+    const names = [...IDEMPOTENT].join(', ');
+    fault(at, `needs one of ${names} among \`methods\`: no other method may be sent twice.`, 'key');
+  }
+  const attempt = timeout().safeParse(field(retries, 'attemptTimeout'));
+  const response = responseTimeoutMs(route, upstreams);
+  if (!attempt.success || response === null || attempt.data < response) return;
+  const message = `must be shorter than the response timeout of the route (${response} ms), which is for all attempts together.`;
+  fault([...at, 'attemptTimeout'], message);
 }
 
 /** The deadline for the head of a response on a route; null if it cannot be read. */
@@ -185,20 +184,20 @@ function responseTimeoutMs(route: unknown, upstreams: unknown): number | null {
   const upstream = field(route, 'upstream');
   const own = field(field(route, 'timeouts'), 'response');
   const ofUpstream = typeof upstream === 'string' ? field(field(upstreams, upstream), 'responseTimeout') : undefined;
-  const { success, data } = upstreamSchema.shape.responseTimeout.safeParse(own ?? ofUpstream);
+  const { success, data } = upstreamEntry.shape.responseTimeout.safeParse(own ?? ofUpstream);
   return success ? data : null;
 }
 
-/** @param at where the route or upstream stands, and `entry` what stands there */
-function checkFieldRules(at: readonly (string | number)[], entry: unknown, fault: Note): void {
+/** @param entry a route or an upstream */
+function checkFieldRules(entry: unknown, fault: Note): void {
   for (const [direction, faultOf] of [
     ['request', faultOfRequestField],
     ['response', faultOfResponseField],
   ] as const) {
     const changes = field(field(entry, 'headers'), direction);
-    const check = (name: unknown, where: readonly (string | number)[]) => {
+    const check = (name: unknown, where: Path) => {
       const message = typeof name === 'string' ? faultOf(name) : null;
-      if (message !== null) fault([...at, 'headers', direction, ...where], `${message}.`, 'key');
+      if (message !== null) fault(['headers', direction, ...where], `${message}.`, 'key');
     };
     for (const [i, name] of asArray(field(changes, 'remove')).entries()) check(name, ['remove', i]);
     for (const part of ['set', 'add']) {
@@ -206,11 +205,7 @@ function checkFieldRules(at: readonly (string | number)[], entry: unknown, fault
       const names = isMapping(fields) ? Object.keys(fields) : [];
       for (const name of names) check(name, [part, name]);
       for (const i of repeated(names.map((name) => name.toLowerCase()))) {
-        fault(
-          [...at, 'headers', direction, part, names[i]!],
-          'is there already in other letters; leave it out.',
-          'key',
-        );
+        fault(['headers', direction, part, names[i]!], 'is there already in other letters; leave it out.', 'key');
       }
     }
   }
@@ -238,8 +233,8 @@ function checkUsage(index: number, path: string, fault: Note, warn: Note): void 
  */
 function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, warn: Note): void {
   const sound = raw.flatMap((entry, index) => {
-    const route = routeSchema.safeParse(entry);
-    return route.success ? [{ index, route: route.data, methods: withHead(methodsOf(route.data)) }] : [];
+    const route = routeEntry.safeParse(entry);
+    return route.success ? [{ index, route: route.data, methods: withHead(route.data.methods) }] : [];
   });
   const served = new Map<string, Set<string>>();
   for (const { route, methods } of sound) {
@@ -248,7 +243,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
   }
   for (const { index, within } of findSurrounding(sound.map(({ route }) => atService(route)))) {
     const [inner, outer] = [sound[index]!, sound[within]!];
-    if (hasReply(outer.route)) continue;
+    if (outer.route.redirect !== null || outer.route.respond !== null) continue;
     const looser = looserRules(outer.route, inner.route);
     const all = served.get(shapeOf(inner.route.path))!;
     if (!outer.methods.some((method) => inner.methods.includes(method) || !all.has(method))) continue;
@@ -263,7 +258,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
 
 /** The pattern of the paths that the service gets. */
 function atService({ path, rewrite }: RouteEntry): string {
-  return rewrite === undefined || faultOfChange(path, rewrite) !== null ? path : patternAfter(path, rewrite);
+  return rewrite === null || faultOfChange(path, rewrite) !== null ? path : patternAfter(path, rewrite);
 }
 
 /** The rules of one route that are looser than those of the other, each as a phrase. */
@@ -274,10 +269,12 @@ function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
   if (wider !== undefined)
     rules.push(`${one.limits?.[wider] ?? 'any number'} instead of ${other.limits?.[wider]} per ${wider} and address`);
   if (one.cost < other.cost) rules.push(`cost ${one.cost} instead of ${other.cost}`);
-  const [sunset, otherSunset] = [one.deprecated?.sunset, other.deprecated?.sunset];
-  if (otherSunset !== undefined && sunset === undefined) rules.push('no sunset');
-  else if (otherSunset !== undefined && sunset! > otherSunset) rules.push('a later sunset');
-  else if (other.deprecated !== undefined && one.deprecated === undefined) rules.push('no deprecation');
+  const [sunsetMs, otherSunsetMs] = [one, other].map(
+    ({ deprecated }) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY,
+  );
+  if (otherSunsetMs! < Number.POSITIVE_INFINITY && sunsetMs === Number.POSITIVE_INFINITY) rules.push('no sunset');
+  else if (sunsetMs! > otherSunsetMs!) rules.push('a later sunset');
+  else if (other.deprecated !== null && one.deprecated === null) rules.push('no deprecation');
   return rules;
 }
 
@@ -287,16 +284,14 @@ function isWider(one: RouteEntry, other: RouteEntry, window: WindowName): boolea
 }
 
 /** Whether two upstreams are the same, or have a target in common. */
-function reachOneService(one: string | undefined, other: string | undefined, upstreams: unknown): boolean {
+function reachOneService(one: string, other: string, upstreams: unknown): boolean {
   const targetsOf = (name: string) => asArray(field(field(upstreams, name), 'targets'));
-  if (one === undefined || other === undefined) return false;
+  if (one === '' || other === '') return false;
   return one === other || targetsOf(one).some((target) => targetsOf(other).includes(target));
 }
 
-function checkMethods(methods: readonly unknown[], index: number, fault: Note): void {
-  for (const i of repeated(methods)) {
-    fault(['routes', index, 'methods', i], `names ${methods[i]} a second time; leave it out.`);
-  }
+function checkMethods(methods: readonly unknown[], fault: Note): void {
+  for (const i of repeated(methods)) fault(['methods', i], `names ${methods[i]} a second time; leave it out.`);
 }
 
 /** The indices of items that occur earlier in the list. */
@@ -306,34 +301,31 @@ function repeated(list: readonly unknown[]): readonly number[] {
 }
 
 /** RFC 6455 section 4.1: a client opens a WebSocket with a GET request. */
-function checkUpgrade(route: unknown, index: number, fault: Note): void {
+function checkUpgrade(route: unknown, fault: Note): void {
   if (field(route, 'websocket') !== true) return;
   const methods = asArray(field(route, 'methods'));
   if (methods.length === 0 || methods.includes('GET')) return;
-  fault(['routes', index, 'websocket'], 'needs GET among `methods`: a WebSocket is asked for with it.');
+  fault(['websocket'], 'needs GET among `methods`: a WebSocket is asked for with it.');
 }
 
-function checkAuth(entry: unknown, index: number, fault: Note): void {
+function checkAuth(entry: unknown, fault: Note): void {
   const isPublic = field(entry, 'auth') === 'none';
   const hasLimits = field(entry, 'limits') !== undefined;
   if (isPublic && !hasLimits) {
-    fault(
-      ['routes', index, 'auth'],
-      'is `none`, which needs `limits: { minute: 60 }`: what one client address may do.',
-    );
+    fault(['auth'], 'is `none`, which needs `limits: { minute: 60 }`: what one client address may do.');
   } else if (hasLimits && !isPublic) {
-    fault(['routes', index, 'limits'], 'are those of plans.yaml where a key is asked for; they go with `auth: none`.');
+    fault(['limits'], 'are those of plans.yaml where a key is asked for; they go with `auth: none`.');
   }
 }
 
 /** RFC 9745 section 4: the sunset must not be earlier than the deprecation. */
-function checkDates(deprecated: unknown, index: number, fault: Note): void {
+function checkDates(deprecated: unknown, fault: Note): void {
   const [since, sunset] = [
     instant().safeParse(field(deprecated, 'since')),
     instant().safeParse(field(deprecated, 'sunset')),
   ];
   if (!since.success || !sunset.success || sunset.data >= since.data) return;
-  fault(['routes', index, 'deprecated', 'sunset'], 'is before `since`; it must be the same time or a later one.');
+  fault(['deprecated', 'sunset'], 'is before `since`; it must be the same time or a later one.');
 }
 
 function checkUpstreams(routes: readonly unknown[], raw: unknown, fault: Note, warn: Note): void {
@@ -351,7 +343,7 @@ function checkUpstreams(routes: readonly unknown[], raw: unknown, fault: Note, w
   for (const name of names.filter((name) => !used.has(name))) {
     warn(['upstreams', name], 'is used by no route.', 'key');
   }
-  for (const name of names) checkUpstream(name, raw[name], fault, warn);
+  for (const name of names) checkUpstream(raw[name], noteAt(fault, 'upstreams', name), noteAt(warn, 'upstreams', name));
 }
 
 /** A thousand names in each of ten thousand faults would be half a gigabyte, so only the first few are listed. */
@@ -362,11 +354,10 @@ function someOf(names: readonly string[]): string {
 
 const MAX_NAMES = 10;
 
-function checkUpstream(name: string, raw: unknown, fault: Note, warn: Note): void {
-  const at = ['upstreams', name];
-  checkFieldRules(at, raw, fault);
+function checkUpstream(raw: unknown, fault: Note, warn: Note): void {
+  checkFieldRules(raw, fault);
   const targets = asArray(field(raw, 'targets'));
-  for (const i of repeated(targets)) fault([...at, 'targets', i], 'is there already; leave it out.');
+  for (const i of repeated(targets)) fault(['targets', i], 'is there already; leave it out.');
   const tls = field(raw, 'tls');
   if (!isMapping(tls)) return;
   for (const [one, other] of [
@@ -374,14 +365,14 @@ function checkUpstream(name: string, raw: unknown, fault: Note, warn: Note): voi
     ['key', 'cert'],
   ] as const) {
     if (field(tls, one) !== undefined && field(tls, other) === undefined) {
-      fault([...at, 'tls', one], `needs \`${other}\` beside it.`);
+      fault(['tls', one], `needs \`${other}\` beside it.`);
     }
   }
   if (field(tls, 'verify') === false) {
-    warn([...at, 'tls', 'verify'], 'takes any certificate: whoever stands between can read and change everything.');
+    warn(['tls', 'verify'], 'takes any certificate: whoever stands between can read and change everything.');
   }
   if (!targets.some((target) => typeof target === 'string' && target.startsWith('https:'))) {
-    warn([...at, 'tls'], 'has no effect: no target begins with https://.', 'key');
+    warn(['tls'], 'has no effect: no target begins with https://.', 'key');
   }
 }
 
@@ -392,15 +383,14 @@ function checkUpstream(name: string, raw: unknown, fault: Note, warn: Note): voi
 function checkAllowedNames(names: readonly unknown[], fault: Note): void {
   for (const [i, name] of names.entries()) {
     if (typeof name !== 'string') continue;
-    const at = ['headers', 'allow', i];
     const reserved = reservedByFolding(name);
     if (reserved !== null) {
       fault(
-        at,
+        [i],
         `passes for ${reserved} in services that fold punctuation, and only the gateway may set that; leave it out.`,
       );
     } else if (!hasPunctuation(name)) {
-      fault(at, 'needs no exception: it has only letters, digits and `-`; leave it out.');
+      fault([i], 'needs no exception: it has only letters, digits and `-`; leave it out.');
     }
   }
 }
@@ -409,61 +399,54 @@ function checkAllowedNames(names: readonly unknown[], fault: Note): void {
 function checkCors(cors: unknown, fault: Note): void {
   const origins = asArray(field(cors, 'origins'));
   if (!origins.includes('*')) return;
-  if (origins.length > 1) fault(['cors', 'origins'], 'has `*`, which allows all; leave the others out, or `*`.');
-  if (field(cors, 'credentials') === true) fault(['cors', 'credentials'], 'cannot be true for all origins; name them.');
+  if (origins.length > 1) fault(['origins'], 'has `*`, which allows all; leave the others out, or `*`.');
+  if (field(cors, 'credentials') === true) fault(['credentials'], 'cannot be true for all origins; name them.');
 }
 
-/** Checks settings of TLS, HTTP/2 and the PROXY header that need one another. */
-function checkStages(listen: unknown, fault: Note): void {
+/** Checks settings of the public listener that need one another, or that are probably wrong. */
+function checkListen(listen: unknown, fault: Note, warn: Note): void {
   const tls = field(listen, 'tls');
-  checkTls(tls, 'listen', fault);
-  checkCertificateSource(tls, fault);
+  checkTls(tls, noteAt(fault, 'tls'));
+  checkCertificateSource(tls, noteAt(fault, 'tls'));
   const http2 = field(listen, 'http2');
   if (http2 !== undefined && http2 !== false && tls === undefined) {
-    fault(['listen', 'http2'], 'needs `tls`: HTTP/2 is agreed on in the TLS handshake.');
+    fault(['http2'], 'needs `tls`: HTTP/2 is agreed on in the TLS handshake.');
   }
-  if (field(listen, 'proxyProtocol') === true && asArray(field(listen, 'trustedProxies')).length === 0) {
-    fault(['listen', 'proxyProtocol'], 'needs `trustedProxies`: only who is named there may say who the client is.');
+  const proxies = asArray(field(listen, 'trustedProxies'));
+  if (field(listen, 'proxyProtocol') === true && proxies.length === 0) {
+    fault(['proxyProtocol'], 'needs `trustedProxies`: only who is named there may say who the client is.');
+  }
+  const headers = listenEntry.shape.headersTimeout.safeParse(field(listen, 'headersTimeout'));
+  const request = listenEntry.shape.requestTimeout.safeParse(field(listen, 'requestTimeout'));
+  if (headers.success && request.success && headers.data > request.data) {
+    const part = field(listen, 'headersTimeout') === undefined ? 'requestTimeout' : 'headersTimeout';
+    warn([part], 'leaves headersTimeout longer than requestTimeout, so that it never comes into effect.');
+  }
+  for (const [i, network] of proxies.entries()) {
+    if (typeof network !== 'string' || !network.endsWith('/0')) continue;
+    warn(['trustedProxies', i], 'believes the X-Forwarded-For of everybody, who can then choose their address.');
   }
 }
 
-function checkTls(tls: unknown, of: 'listen' | 'admin', fault: Note): void {
+function checkTls(tls: unknown, fault: Note): void {
   if (isMapping(tls) && field(tls, 'clientCertificate') !== undefined && field(tls, 'clientCa') === undefined) {
-    fault([of, 'tls', 'clientCertificate'], 'needs `clientCa`, or no certificate of a client can be checked.');
+    fault(['clientCertificate'], 'needs `clientCa`, or no certificate of a client can be checked.');
   }
 }
 
 /** The certificate of the public listener comes from two files or by ACME, not both. */
 function checkCertificateSource(tls: unknown, fault: Note): void {
   if (!isMapping(tls)) return;
-  const at = ['listen', 'tls'];
   const acme = field(tls, 'acme');
   for (const file of ['cert', 'key'] as const) {
     const isGiven = field(tls, file) !== undefined;
     if (acme !== undefined && isGiven)
-      fault([...at, file], 'cannot stand beside `acme`, which orders the certificate itself.');
+      fault([file], 'cannot stand beside `acme`, which orders the certificate itself.');
     if (acme === undefined && !isGiven)
-      fault([...at, file], 'is missing: it must be the path of a file, unless `acme` orders the certificate.');
+      fault([file], 'is missing: it must be the path of a file, unless `acme` orders the certificate.');
   }
   if (!isMapping(acme)) return;
   if (field(acme, 'httpPort') !== undefined && field(acme, 'challenge') !== 'http-01') {
-    fault([...at, 'acme', 'httpPort'], 'needs `challenge: http-01`; the other challenge has no port of its own.');
-  }
-}
-
-function checkListen(listen: unknown, warn: Note): void {
-  const shape = gatewaySchema.shape.listen.unwrap().shape;
-  const headers = shape.headersTimeout.safeParse(field(listen, 'headersTimeout'));
-  const request = shape.requestTimeout.safeParse(field(listen, 'requestTimeout'));
-  if (headers.success && request.success && headers.data > request.data) {
-    const part = field(listen, 'headersTimeout') === undefined ? 'requestTimeout' : 'headersTimeout';
-    warn(['listen', part], 'leaves headersTimeout longer than requestTimeout, so that it never comes into effect.');
-  }
-  for (const [i, network] of asArray(field(listen, 'trustedProxies')).entries()) {
-    if (typeof network !== 'string' || !network.endsWith('/0')) continue;
-    warn(
-      ['listen', 'trustedProxies', i],
-      'believes the X-Forwarded-For of everybody, who can then choose their address.',
-    );
+    fault(['acme', 'httpPort'], 'needs `challenge: http-01`; the other challenge has no port of its own.');
   }
 }

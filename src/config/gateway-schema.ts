@@ -1,12 +1,11 @@
 import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
-import type { CorsRules } from '../annotate/cors.ts';
-import { CODINGS } from '../http1/content-coding.ts';
+import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
 import type { Brownout } from '../routing/brownouts.ts';
-import { jwtSchema, keySourcesOf, keysSchema, proxyIdentitySchema } from './identification.ts';
+import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './values.ts';
-import { instant } from './values.ts';
+import { inMs, instant, orNull } from './values.ts';
 
 const rule = `must be a whole number from 0 to ${UNBOUNDED}`;
 const limit = z
@@ -77,40 +76,30 @@ function minuteOf(text: string): number | null {
 const originRule = 'must be an origin such as https://app.example.com, without a path, or `*` alone';
 
 /** `cors` in gateway.yaml. */
-const corsSchema = z.strictObject({
-  origins: z
-    .array(
-      z.string(originRule).regex(/^(\*|[a-z][a-z0-9+.-]*:\/\/[a-z0-9.:[\]-]+)$/, originRule),
-      'must be a list of origins',
-    )
-    .min(1, 'must be a list of at least one origin')
-    .max(1_000, 'must not have more than 1000 origins')
-    .describe(
-      'Origins whose pages may read responses, in lower case and as browsers send them, such as `https://app.example.com`. `*` alone means all.',
-    ),
-  headers: z
-    .array(values.token())
-    .prefault(['Authorization', 'Content-Type', 'X-Request-Id'])
-    .describe('Names of the header fields that a page may set in its requests.'),
-  expose: z
-    .array(values.token())
-    .prefault([])
-    .describe("Names of the response header fields that a page may read, besides the gateway's own."),
-  credentials: z.boolean().prefault(false).describe('Whether a page may send cookies; not with `*`.'),
-  maxAge: values.duration('0s', '24h').prefault('10m').describe('How long a browser may remember a preflight.'),
-});
-
-/** A page that may call may also send its key, so the fields of `keys.from` are among those that it may set. */
-export function corsOf(
-  cors: z.output<typeof corsSchema> | undefined,
-  keys: z.output<typeof keysSchema>,
-): CorsRules | null {
-  if (cors === undefined) return null;
-  const { maxAge, headers, ...rest } = cors;
-  const ofKeys = (keySourcesOf(keys) ?? []).flatMap((source) => (source.kind === 'header' ? [source.name] : []));
-  const isNew = (name: string) => !headers.some((other) => other.toLowerCase() === name.toLowerCase());
-  return { ...rest, headers: [...headers, ...ofKeys.filter(isNew)], maxAgeSeconds: Math.floor(maxAge / 1000) };
-}
+const cors = z
+  .strictObject({
+    origins: z
+      .array(
+        z.string(originRule).regex(/^(\*|[a-z][a-z0-9+.-]*:\/\/[a-z0-9.:[\]-]+)$/, originRule),
+        'must be a list of origins',
+      )
+      .min(1, 'must be a list of at least one origin')
+      .max(1_000, 'must not have more than 1000 origins')
+      .describe(
+        'Origins whose pages may read responses, in lower case and as browsers send them, such as `https://app.example.com`. `*` alone means all.',
+      ),
+    headers: z
+      .array(values.token())
+      .prefault(['Authorization', 'Content-Type', 'X-Request-Id'])
+      .describe('Names of the header fields that a page may set in its requests.'),
+    expose: z
+      .array(values.token())
+      .prefault([])
+      .describe("Names of the response header fields that a page may read, besides the gateway's own."),
+    credentials: z.boolean().prefault(false).describe('Whether a page may send cookies; not with `*`.'),
+    maxAge: values.duration('0s', '24h').prefault('10m').describe('How long a browser may remember a preflight.'),
+  })
+  .transform(({ maxAge, ...rules }) => ({ ...rules, maxAgeSeconds: Math.floor(maxAge / 1000) }));
 
 const fieldValues = () =>
   z
@@ -170,51 +159,51 @@ const compression = z
     ],
     COMPRESSION_RULE,
   )
+  .transform((rules): CompressionRules | null =>
+    typeof rules === 'object' ? { codings: rules.encodings, minBytes: rules.minBytes } : null,
+  )
   .optional();
 
 const shareRule = 'must be a number above 0 and at most 1';
 const AT_LEAST_ONE_TARGET = 'must be a list of at least one address';
 
 const upstreamTls = z.strictObject({
-  ca: values
-    .file()
-    .optional()
-    .describe(
-      "PEM file with the certificate authorities that sign the targets' certificates. Without it, those that Node.js trusts. The files in `tls` are read only at startup.",
-    ),
-  cert: values
-    .file()
-    .optional()
-    .describe('PEM file with the certificate that the gateway presents to targets. Needs `key`.'),
-  key: values.file().optional().describe('PEM file with the private key of `cert`, without a passphrase.'),
-  serverName: values
-    .serverName()
-    .optional()
-    .describe("The name that a target's certificate must have. Without it, the target's host."),
+  ca: orNull(values.file()).describe(
+    "PEM file with the certificate authorities that sign the targets' certificates. Without it, those that Node.js trusts. The files in `tls` are read only at startup.",
+  ),
+  cert: orNull(values.file()).describe(
+    'PEM file with the certificate that the gateway presents to targets. Needs `key`.',
+  ),
+  key: orNull(values.file()).describe('PEM file with the private key of `cert`, without a passphrase.'),
+  serverName: orNull(values.serverName()).describe(
+    "The name that a target's certificate must have. Without it, the target's host.",
+  ),
   verify: z
     .boolean()
     .prefault(true)
     .describe('`false` accepts any certificate, so an attacker on the network can read and change everything.'),
 });
 
-const health = z.strictObject({
-  path: values
-    .healthPath()
-    .describe('Path that the gateway requests from each target with GET. Any status from 200 to 399 is healthy.'),
-  interval: values.timeout().prefault('5s').describe('Pause between two checks of a target.'),
-  timeout: values.timeout().prefault('2s').describe('How long a target may take to respond to a check.'),
-  unhealthyAfter: values
-    .wholeNumber(1, 100)
-    .prefault(2)
-    .describe('Number of failed checks in a row after which a target is left out.'),
-  healthyAfter: values
-    .wholeNumber(1, 100)
-    .prefault(2)
-    .describe('Number of successful checks in a row after which a target is let back in.'),
-});
+const health = z
+  .strictObject({
+    path: values
+      .healthPath()
+      .describe('Path that the gateway requests from each target with GET. Any status from 200 to 399 is healthy.'),
+    interval: values.timeout().prefault('5s').describe('Pause between two checks of a target.'),
+    timeout: values.timeout().prefault('2s').describe('How long a target may take to respond to a check.'),
+    unhealthyAfter: values
+      .wholeNumber(1, 100)
+      .prefault(2)
+      .describe('Number of failed checks in a row after which a target is left out.'),
+    healthyAfter: values
+      .wholeNumber(1, 100)
+      .prefault(2)
+      .describe('Number of successful checks in a row after which a target is let back in.'),
+  })
+  .transform(inMs('interval', 'timeout'));
 
-/** One entry of `upstreams` in gateway.yaml. */
-export const upstreamSchema = z.strictObject({
+/** One entry of `upstreams` in gateway.yaml, as it is written. */
+export const upstreamEntry = z.strictObject({
   targets: z
     .array(values.target(), AT_LEAST_ONE_TARGET)
     .min(1, AT_LEAST_ONE_TARGET)
@@ -250,16 +239,14 @@ export const upstreamSchema = z.strictObject({
     .describe(
       "The part of `maxConnections`, and of `maxQueue`, that one consumer may have at a time: a key, a token's subject or, on a route without keys, an address. Requests beyond that get 429 `too_many_in_flight` and are not counted. Waiting requests are served in turn by consumer. 1 lets one consumer have everything, for a service that has only one.",
     ),
-  health: health
-    .optional()
-    .describe(
-      'Checks regularly whether each target is healthy. Without it, the gateway learns this from requests alone.',
-    ),
+  health: orNull(health).describe(
+    'Checks regularly whether each target is healthy. Without it, the gateway learns this from requests alone.',
+  ),
   headers: fieldRules.describe(
     'Header fields to set, add or remove on all routes to this upstream, before the `headers` of the route.',
   ),
   validate: values
-    .file()
+    .fileAsWritten()
     .optional()
     .describe(
       'OpenAPI description (3.0 or 3.1, YAML or JSON) that the requests of all routes to this upstream are checked against, as `validate` of a route says.',
@@ -267,9 +254,9 @@ export const upstreamSchema = z.strictObject({
   compression: compression.describe(
     'Compresses responses that the service sends plain, for clients whose Accept-Encoding asks for it. Without it, nothing is compressed. Only text, JSON, XML, JavaScript and SVG; never a response with Set-Cookie, with `no-store`, `private` or `no-transform` in Cache-Control, with a strong ETag, a digest, or a part of a body, an event stream, or any response to a request with a Cookie, because the length of compressed bytes can betray a secret in them (BREACH). At most 64 responses at a time in each worker, of one consumer at most the `fairShare` of them; any more are sent plain.',
   ),
-  tls: upstreamTls
-    .optional()
-    .describe('TLS to targets that begin with `https://`. Certificates are verified unless `verify` is false.'),
+  tls: orNull(upstreamTls).describe(
+    'TLS to targets that begin with `https://`. Certificates are verified unless `verify` is false.',
+  ),
 });
 
 const { duration, host, port, size, timeout, wholeNumber } = values;
@@ -284,12 +271,9 @@ const certificateFiles = {
 };
 
 const handshake = {
-  clientCa: values
-    .file()
-    .optional()
-    .describe(
-      'PEM file with the certificate authorities that sign client certificates. With it, the gateway asks each client for a certificate.',
-    ),
+  clientCa: orNull(values.file()).describe(
+    'PEM file with the certificate authorities that sign client certificates. With it, the gateway asks each client for a certificate.',
+  ),
   clientCertificate: z
     .enum(['optional', 'required'])
     .optional()
@@ -302,76 +286,84 @@ const handshake = {
     .describe('The oldest TLS version that the gateway accepts.'),
 };
 
-const tls = z.strictObject({ ...certificateFiles, ...handshake });
+/** Without `clientCa` no client is asked for a certificate; with it, each must have one unless the setting says otherwise. */
+function handshakeOf<T extends HandshakeEntry>({ clientCa, clientCertificate = 'required', ...rest }: T) {
+  return { ...rest, clientCa, clientCertificate: clientCa === null ? ('none' as const) : clientCertificate };
+}
+
+interface HandshakeEntry {
+  readonly clientCa: string | null;
+  readonly clientCertificate?: 'optional' | 'required' | undefined;
+}
+
+const tls = z.strictObject({ ...certificateFiles, ...handshake }).transform(handshakeOf);
 
 const TERMS =
   "must be true: the certificate authority issues nothing unless you agree to its terms of service (of Let's Encrypt: https://letsencrypt.org/repository/)";
 
-const acme = z.strictObject({
-  domains: z
-    .array(values.provableDomain())
-    .min(1, 'must name at least one domain')
-    .max(100, 'must name at most 100 domains, as many as fit into a certificate')
-    .describe(
-      'The names by which clients reach the gateway. One certificate is ordered for all of them. Each must resolve to this gateway, or to the load balancer in front of it. With other domains, the next start orders another certificate.',
-    ),
-  email: z
-    .string('must be an e-mail address')
-    .max(254)
-    .regex(/^[!-?A-~]+@[A-Za-z0-9.-]+\.[A-Za-z0-9-]+$/, 'must be an e-mail address such as ops@example.com')
-    .optional()
-    .describe('Where the certificate authority may write about the account.'),
-  agreeToTerms: z
-    .literal(true, TERMS)
-    .describe(
-      '`true` agrees to the terms of service of the certificate authority. Without it, no account can be made.',
-    ),
-  directory: values
-    .directoryUrl()
-    .prefault('https://acme-v02.api.letsencrypt.org/directory')
-    .describe(
-      "The `https://` URL of the authority's directory. Try the first certificate with `https://acme-staging-v02.api.letsencrypt.org/directory`, whose limits are wide. Every URL that the directory names must have its origin, and redirects are not followed.",
-    ),
-  directoryCa: values
-    .file()
-    .optional()
-    .describe(
+const acme = z
+  .strictObject({
+    domains: z
+      .array(values.provableDomain())
+      .min(1, 'must name at least one domain')
+      .max(100, 'must name at most 100 domains, as many as fit into a certificate')
+      .overwrite((names) => [...new Set(names)].sort())
+      .describe(
+        'The names by which clients reach the gateway. One certificate is ordered for all of them. Each must resolve to this gateway, or to the load balancer in front of it. With other domains, the next start orders another certificate.',
+      ),
+    email: orNull(
+      z
+        .string('must be an e-mail address')
+        .max(254)
+        .regex(/^[!-?A-~]+@[A-Za-z0-9.-]+\.[A-Za-z0-9-]+$/, 'must be an e-mail address such as ops@example.com'),
+    ).describe('Where the certificate authority may write about the account.'),
+    agreeToTerms: z
+      .literal(true, TERMS)
+      .describe(
+        '`true` agrees to the terms of service of the certificate authority. Without it, no account can be made.',
+      ),
+    directory: values
+      .directoryUrl()
+      .prefault('https://acme-v02.api.letsencrypt.org/directory')
+      .describe(
+        "The `https://` URL of the authority's directory. Try the first certificate with `https://acme-staging-v02.api.letsencrypt.org/directory`, whose limits are wide. Every URL that the directory names must have its origin, and redirects are not followed.",
+      ),
+    directoryCa: orNull(values.file()).describe(
       'PEM file with the certificate authorities that sign the certificate of the directory itself, for an authority of your own. Without it, those that Node.js trusts.',
     ),
-  challenge: z
-    .enum(['tls-alpn-01', 'http-01'])
-    .prefault('tls-alpn-01')
-    .describe(
-      'How the gateway proves that a domain is its own. `tls-alpn-01`: the authority connects to port 443 of the domain, which must reach `listen.port` with TLS unopened. `http-01`: the authority sends a request to port 80 of the domain, which must reach `httpPort`.',
-    ),
-  httpPort: port()
-    .optional()
-    .describe(
-      'Port of the listener for `http-01`, 80 by default, on `listen.host`. It answers challenges, and redirects every other GET and HEAD for one of the domains to `https://` (308). Allowed only with `http-01`.',
-    ),
-  eab: z
-    .strictObject({
-      keyId: z
-        .string('must be the key id that the authority has given')
-        .regex(/^[!-~]{1,512}$/, 'must be the key id that the authority has given')
-        .describe('The key id.'),
-      hmacKeyFile: values.file().describe('File with the HMAC key, in base64url as the authority shows it.'),
-    })
-    .optional()
-    .describe(
+    challenge: z
+      .enum(['tls-alpn-01', 'http-01'])
+      .prefault('tls-alpn-01')
+      .describe(
+        'How the gateway proves that a domain is its own. `tls-alpn-01`: the authority connects to port 443 of the domain, which must reach `listen.port` with TLS unopened. `http-01`: the authority sends a request to port 80 of the domain, which must reach `httpPort`.',
+      ),
+    httpPort: port()
+      .optional()
+      .transform((port) => port ?? 80)
+      .describe(
+        'Port of the listener for `http-01`, 80 by default, on `listen.host`. It answers challenges, and redirects every other GET and HEAD for one of the domains to `https://` (308). Allowed only with `http-01`.',
+      ),
+    eab: orNull(
+      z.strictObject({
+        keyId: z
+          .string('must be the key id that the authority has given')
+          .regex(/^[!-~]{1,512}$/, 'must be the key id that the authority has given')
+          .describe('The key id.'),
+        hmacKeyFile: values.file().describe('File with the HMAC key, in base64url as the authority shows it.'),
+      }),
+    ).describe(
       'External account binding, which authorities such as ZeroSSL ask for: the account there that pays or is known.',
     ),
-});
+  })
+  .transform(({ agreeToTerms: _, ...settings }) => settings);
 
 const publicTls = z
   .strictObject({
     cert: certificateFiles.cert.optional(),
     key: certificateFiles.key.optional(),
-    acme: acme
-      .optional()
-      .describe(
-        'Orders the certificate from a certificate authority by ACME (RFC 8555) and renews it, in place of `cert` and `key`.',
-      ),
+    acme: orNull(acme).describe(
+      'Orders the certificate from a certificate authority by ACME (RFC 8555) and renews it, in place of `cert` and `key`.',
+    ),
     ...handshake,
   })
   .meta({
@@ -379,9 +371,14 @@ const publicTls = z
       { properties: { cert: true, key: true }, required: ['cert', 'key'] },
       { properties: { acme: true }, required: ['acme'] },
     ],
-  });
+  })
+  .transform(handshakeOf)
+  // The check of the file has found both files where there is no `acme`.
+  .transform(({ cert = '', key = '', acme, ...rest }) =>
+    acme === null ? { ...rest, cert, key, acme } : { ...rest, cert: null, key: null, acme },
+  );
 
-export const http2Schema = z.strictObject({
+const http2 = z.strictObject({
   maxStreams: wholeNumber(1, 1_000)
     .prefault(100)
     .describe('Maximum number of concurrent requests on one HTTP/2 connection.'),
@@ -392,84 +389,87 @@ export const http2Schema = z.strictObject({
     ),
 });
 
-const listen = z
-  .strictObject({
-    host: host()
-      .prefault('127.0.0.1')
-      .describe(
-        'Address that clients connect to; `0.0.0.0` opens the gateway to other machines. HOST in the environment overrides it.',
-      ),
-    port: port()
-      .prefault(8080)
-      .describe('Port that clients connect to; 0 lets the system choose one. PORT in the environment overrides it.'),
-    headersTimeout: timeout()
-      .prefault('10s')
-      .describe('How long a client may take to send the request head; then it gets 408.'),
-    requestTimeout: timeout()
-      .prefault('30s')
-      .describe('How long a client may take to send the whole request, body included; then it gets 408.'),
-    idleTimeout: timeout()
-      .prefault('65s')
-      .describe(
-        "How long a connection may stay idle between two requests. Keep it above the load balancer's own idle timeout.",
-      ),
-    writeTimeout: timeout()
-      .prefault('30s')
-      .describe('How long a client may go without reading any of its response; then its connection is closed.'),
-    maxHeaderBytes: size('1KiB', '1MiB')
-      .prefault('16KiB')
-      .describe('Largest request head, without the request line. A larger one gets 431.'),
-    maxUrlBytes: size('64B', '1MiB').prefault('8KiB').describe('Longest request target. A longer one gets 414.'),
-    maxBodyBytes: size('0B', '1024GiB').prefault('1MiB').describe('Largest request body. A larger one gets 413.'),
-    maxConnections: wholeNumber(1, 1_000_000)
-      .prefault(10_000)
-      .describe(
-        'Maximum number of client connections at a time. A new connection beyond that closes the one that has been idle longest, or is closed itself if none is idle. The process needs enough file descriptors: one for each client connection, one for each connection to an upstream, two for a WebSocket, and 100 for the gateway itself. With fewer, the gateway warns at startup and lowers this limit and `maxConnectionsPerAddress` (on Linux; to at least a quarter of the descriptors). The hard limit counts: `ulimit -Hn`, `LimitNOFILE`, `ulimits: nofile`.',
-      ),
-    maxConnectionsPerAddress: wholeNumber(1, 1_000_000)
-      .optional()
-      .describe(
-        'Maximum number of connections, and of HTTP/2 streams, from one client address at a time; an IPv6 client counts by its /64. By default a quarter of `maxConnections`, but at least 64. A new connection beyond that closes the one from the same address that has been idle longest, or is closed itself if none is idle. Addresses in `trustedProxies` have no such limit: list your load balancer there, or all its clients count as one address. With the PROXY protocol, the client that the header names is the one that counts.',
-      ),
-    drainDelay: duration('0s', '24d')
-      .prefault('0s')
-      .describe(
-        'How long the gateway keeps accepting requests after SIGTERM while `/readyz` is 503, so that load balancers notice.',
-      ),
-    drainTimeout: duration('0s', '24d')
-      .prefault('30s')
-      .describe('How long running requests may take to finish after that. Any that are left are then cut off.'),
-    trustedProxies: z
-      .array(values.network())
-      .max(10_000)
-      .prefault([])
-      .describe(
-        'Addresses or networks of proxies in front of the gateway. Their X-Forwarded-For, read from right to left, and X-Forwarded-Proto are trusted, and with `proxyProtocol` their PROXY headers.',
-      ),
-    proxyProtocol: z
-      .boolean()
-      .prefault(false)
-      .describe(
-        "`true`: each connection from `trustedProxies` begins with a PROXY header, version 1 or 2, and the client is the one that the header names. That client's own X-Forwarded-* fields are trusted only if it is in `trustedProxies` too.",
-      ),
-    tls: publicTls
-      .optional()
-      .describe(
-        'Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only. One client address may begin 100 handshakes a second in each process; further ones wait until `headersTimeout`.',
-      ),
-    http2: z
-      .union([z.boolean('must be `true`, `false` or a mapping of its settings'), http2Schema])
-      .optional()
-      .describe(
-        'HTTP/2 alongside HTTP/1.1. It needs `tls`, with which it is on by default; `false` turns it off. Each stream is a request like any other: same checks, same limits, same log line.',
-      ),
-    via: values
-      .token()
-      .optional()
-      .describe(
-        'Name of this gateway in the Via field, by which it recognises a loop (508). By default, the gateway derives it from its routes and targets, so that replicas share it.',
-      ),
-  })
+/** `listen` in gateway.yaml, as it is written. */
+export const listenEntry = z.strictObject({
+  host: host()
+    .prefault('127.0.0.1')
+    .describe(
+      'Address that clients connect to; `0.0.0.0` opens the gateway to other machines. HOST in the environment overrides it.',
+    ),
+  port: port()
+    .prefault(8080)
+    .describe('Port that clients connect to; 0 lets the system choose one. PORT in the environment overrides it.'),
+  headersTimeout: timeout()
+    .prefault('10s')
+    .describe('How long a client may take to send the request head; then it gets 408.'),
+  requestTimeout: timeout()
+    .prefault('30s')
+    .describe('How long a client may take to send the whole request, body included; then it gets 408.'),
+  idleTimeout: timeout()
+    .prefault('65s')
+    .describe(
+      "How long a connection may stay idle between two requests. Keep it above the load balancer's own idle timeout.",
+    ),
+  writeTimeout: timeout()
+    .prefault('30s')
+    .describe('How long a client may go without reading any of its response; then its connection is closed.'),
+  maxHeaderBytes: size('1KiB', '1MiB')
+    .prefault('16KiB')
+    .describe('Largest request head, without the request line. A larger one gets 431.'),
+  maxUrlBytes: size('64B', '1MiB').prefault('8KiB').describe('Longest request target. A longer one gets 414.'),
+  maxBodyBytes: size('0B', '1024GiB').prefault('1MiB').describe('Largest request body. A larger one gets 413.'),
+  maxConnections: wholeNumber(1, 1_000_000)
+    .prefault(10_000)
+    .describe(
+      'Maximum number of client connections at a time. A new connection beyond that closes the one that has been idle longest, or is closed itself if none is idle. The process needs enough file descriptors: one for each client connection, one for each connection to an upstream, two for a WebSocket, and 100 for the gateway itself. With fewer, the gateway warns at startup and lowers this limit and `maxConnectionsPerAddress` (on Linux; to at least a quarter of the descriptors). The hard limit counts: `ulimit -Hn`, `LimitNOFILE`, `ulimits: nofile`.',
+    ),
+  maxConnectionsPerAddress: wholeNumber(1, 1_000_000)
+    .optional()
+    .describe(
+      'Maximum number of connections, and of HTTP/2 streams, from one client address at a time; an IPv6 client counts by its /64. By default a quarter of `maxConnections`, but at least 64. A new connection beyond that closes the one from the same address that has been idle longest, or is closed itself if none is idle. Addresses in `trustedProxies` have no such limit: list your load balancer there, or all its clients count as one address. With the PROXY protocol, the client that the header names is the one that counts.',
+    ),
+  drainDelay: duration('0s', '24d')
+    .prefault('0s')
+    .describe(
+      'How long the gateway keeps accepting requests after SIGTERM while `/readyz` is 503, so that load balancers notice.',
+    ),
+  drainTimeout: duration('0s', '24d')
+    .prefault('30s')
+    .describe('How long running requests may take to finish after that. Any that are left are then cut off.'),
+  trustedProxies: z
+    .array(values.network())
+    .max(10_000)
+    .prefault([])
+    .describe(
+      'Addresses or networks of proxies in front of the gateway. Their X-Forwarded-For, read from right to left, and X-Forwarded-Proto are trusted, and with `proxyProtocol` their PROXY headers.',
+    ),
+  proxyProtocol: z
+    .boolean()
+    .prefault(false)
+    .describe(
+      "`true`: each connection from `trustedProxies` begins with a PROXY header, version 1 or 2, and the client is the one that the header names. That client's own X-Forwarded-* fields are trusted only if it is in `trustedProxies` too.",
+    ),
+  tls: orNull(publicTls).describe(
+    'Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only. One client address may begin 100 handshakes a second in each process; further ones wait until `headersTimeout`.',
+  ),
+  http2: z
+    .union([z.boolean('must be `true`, `false` or a mapping of its settings'), http2])
+    .optional()
+    .describe(
+      'HTTP/2 alongside HTTP/1.1. It needs `tls`, with which it is on by default; `false` turns it off. Each stream is a request like any other: same checks, same limits, same log line.',
+    ),
+  via: orNull(values.token()).describe(
+    'Name of this gateway in the Via field, by which it recognises a loop (508). By default, the gateway derives it from its routes and targets, so that replicas share it.',
+  ),
+});
+
+const listen = listenEntry
+  .transform(inMs('headersTimeout', 'requestTimeout', 'idleTimeout', 'writeTimeout', 'drainDelay', 'drainTimeout'))
+  .transform(({ maxConnectionsPerAddress, http2: given = true, ...rest }) => ({
+    ...rest,
+    maxConnectionsPerAddress: maxConnectionsPerAddress ?? Math.max(64, Math.floor(rest.maxConnections / 4)),
+    http2: rest.tls === null || given === false ? null : given === true ? http2.parse({}) : given,
+  }))
   .prefault({});
 
 const admin = z
@@ -487,16 +487,12 @@ const admin = z
       .describe(
         "Names, without a port, by which Prometheus and operators reach the admin listener, besides its IP address, localhost and ADMIN_HOST. `/metrics`, `/admin` and `/console` answer any other Host with 421, because a web page whose own name resolves to this address could read them from an operator's browser (DNS rebinding). `/livez` and `/readyz` accept any Host.",
       ),
-    tls: tls
-      .optional()
-      .describe(
-        'Encrypts the admin listener, `/metrics` and `/readyz` included. The certificate is reloaded when its files change.',
-      ),
-    identity: proxyIdentitySchema
-      .optional()
-      .describe(
-        'Accepts people whom an authenticating proxy in front of the admin listener has signed in: the proxy sends a JSON Web Token for each request, and the gateway verifies it.',
-      ),
+    tls: orNull(tls).describe(
+      'Encrypts the admin listener, `/metrics` and `/readyz` included. The certificate is reloaded when its files change.',
+    ),
+    identity: orNull(proxyIdentitySchema).describe(
+      'Accepts people whom an authenticating proxy in front of the admin listener has signed in: the proxy sends a JSON Web Token for each request, and the gateway verifies it.',
+    ),
     editPlans: z
       .boolean('must be true or false')
       .prefault(false)
@@ -538,9 +534,11 @@ const redis = z
             'How long the gateway waits for the replicas. Then, or at once if a replica is known to be down, the response is 202 with `"durability": "unknown"`.',
           ),
       })
+      .transform(inMs('timeout'))
       .prefault({})
       .describe('When a change that an operator made is acknowledged. Requests of callers never wait for this.'),
   })
+  .transform(inMs('timeout', 'staleKeys'))
   .prefault({});
 
 const audit = z
@@ -588,26 +586,26 @@ const headers = z
   })
   .prefault({});
 
-const deprecated = z.strictObject({
-  since: values
-    .instant()
-    .describe('When the route was deprecated, for the Deprecation field (RFC 9745). A date is midnight UTC.'),
-  sunset: values
-    .instant()
-    .optional()
-    .describe('When the route will be removed, for the Sunset field (RFC 8594). From then on, its response is 410.'),
-  successor: values.uriReference().optional().describe('What replaces the route, as Link rel="successor-version".'),
-  link: values
-    .uriReference()
-    .optional()
-    .describe('Page that explains the deprecation, as Link rel="deprecation" and, with `sunset`, rel="sunset".'),
-  brownouts: z
-    .array(brownout)
-    .prefault([])
-    .describe(
-      'Short absences announced before the sunset: the response is 410 with Retry-After until the brownout ends.',
+const deprecated = z
+  .strictObject({
+    since: values
+      .instant()
+      .describe('When the route was deprecated, for the Deprecation field (RFC 9745). A date is midnight UTC.'),
+    sunset: orNull(values.instant()).describe(
+      'When the route will be removed, for the Sunset field (RFC 8594). From then on, its response is 410.',
     ),
-});
+    successor: orNull(values.uriReference()).describe('What replaces the route, as Link rel="successor-version".'),
+    link: orNull(values.uriReference()).describe(
+      'Page that explains the deprecation, as Link rel="deprecation" and, with `sunset`, rel="sunset".',
+    ),
+    brownouts: z
+      .array(brownout)
+      .prefault([])
+      .describe(
+        'Short absences announced before the sunset: the response is 410 with Retry-After until the brownout ends.',
+      ),
+  })
+  .transform(inMs('since', 'sunset'));
 
 const rewrite = z
   .strictObject({
@@ -631,20 +629,22 @@ const rewrite = z
   .refine((change) => Object.keys(change).length > 0, 'is empty; give `stripPrefix`, `addPrefix` or `path`')
   .meta({ minProperties: 1 });
 
-const redirect = z.strictObject({
-  to: values
-    .redirectTarget()
-    .describe(
-      "Where the client is sent: a path, or `https://host` and a path, with the names and the `/**` of the route's path where they are wanted. The client's query follows.",
-    ),
-  status: z
-    .union(
-      [z.literal(301), z.literal(302), z.literal(303), z.literal(307), z.literal(308)],
-      'must be 301, 302, 303, 307 or 308',
-    )
-    .prefault(308)
-    .describe('301 and 308 are permanent and may be cached; 307 and 308 keep the method and the body.'),
-});
+const redirect = z
+  .strictObject({
+    to: values
+      .redirectTarget()
+      .describe(
+        "Where the client is sent: a path, or `https://host` and a path, with the names and the `/**` of the route's path where they are wanted. The client's query follows.",
+      ),
+    status: z
+      .union(
+        [z.literal(301), z.literal(302), z.literal(303), z.literal(307), z.literal(308)],
+        'must be 301, 302, 303, 307 or 308',
+      )
+      .prefault(308)
+      .describe('301 and 308 are permanent and may be cached; 307 and 308 keep the method and the body.'),
+  })
+  .transform(({ to, status }) => ({ status, ...values.redirectParts(to) }));
 
 const respond = z.strictObject({
   status: wholeNumber(200, 599).prefault(200).describe('Status of the response.'),
@@ -659,29 +659,35 @@ const respond = z.strictObject({
   ),
 });
 
-const retries = z.strictObject({
-  attempts: wholeNumber(2, 5).prefault(2).describe('Maximum number of attempts, the first one included.'),
-  on: z
-    .array(
-      z.union(
-        [z.literal('connection'), z.literal(500), z.literal(502), z.literal(503), z.literal(504)],
-        'must be connection, 500, 502, 503 or 504',
+const retries = z
+  .strictObject({
+    attempts: wholeNumber(2, 5).prefault(2).describe('Maximum number of attempts, the first one included.'),
+    on: z
+      .array(
+        z.union(
+          [z.literal('connection'), z.literal(500), z.literal(502), z.literal(503), z.literal(504)],
+          'must be connection, 500, 502, 503 or 504',
+        ),
+      )
+      .min(1, 'must be a list of at least one of connection, 500, 502, 503 and 504')
+      .max(5, 'must not list anything twice')
+      .prefault(['connection', 502, 503, 504])
+      .describe(
+        'What makes an attempt a failure: a status of the response, or `connection`, which is a connection that cannot be opened, or that breaks, or brings something that is no HTTP, before the head of the response.',
       ),
-    )
-    .min(1, 'must be a list of at least one of connection, 500, 502, 503 and 504')
-    .max(5, 'must not list anything twice')
-    .prefault(['connection', 502, 503, 504])
-    .describe(
-      'What makes an attempt a failure: a status of the response, or `connection`, which is a connection that cannot be opened, or that breaks, or brings something that is no HTTP, before the head of the response.',
-    ),
-  attemptTimeout: timeout()
-    .optional()
-    .describe(
+    attemptTimeout: orNull(timeout()).describe(
       'How long each attempt may take to receive the head of its response; then it has failed. It must be shorter than the response timeout. Without it, an attempt may take all the time that is left, and a slow one is not retried.',
     ),
-});
+  })
+  .transform(inMs('attemptTimeout'))
+  .transform(({ on, ...rest }) => ({
+    ...rest,
+    onConnection: on.includes('connection'),
+    onStatus: on.filter((failure) => failure !== 'connection'),
+  }));
 
-export const routeSchema = z.strictObject({
+/** One entry of `routes` in gateway.yaml. What it shares with other routes and its upstream is joined in `routesOf`. */
+export const routeEntry = z.strictObject({
   path: values
     .pattern()
     .describe(
@@ -691,12 +697,14 @@ export const routeSchema = z.strictObject({
     .array(values.method())
     .min(1, 'must be a list of at least one method')
     .optional()
+    .transform((methods): readonly string[] => methods ?? values.ROUTABLE_METHODS)
     .describe(
       'Methods that the route serves. GET includes HEAD. Required without `redirect` and `respond`; beside one of them, a route without `methods` has all but CONNECT and TRACE.',
     ),
   upstream: z
     .string('must be the name of one of `upstreams`')
     .optional()
+    .transform((name) => name ?? '')
     .describe(
       'Name of the upstream that serves the route, one of `upstreams`. Required without `redirect` and `respond`.',
     ),
@@ -722,22 +730,16 @@ export const routeSchema = z.strictObject({
   limits: addressLimits
     .optional()
     .describe('Limits for each client address on this route. Required with `auth: none` and allowed only with it.'),
-  rewrite: rewrite
-    .optional()
-    .describe(
-      "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
-    ),
+  rewrite: orNull(rewrite).describe(
+    "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
+  ),
   headers: fieldRules.describe('Header fields to set, add or remove, after the `headers` of the upstream.'),
-  redirect: redirect
-    .optional()
-    .describe(
-      'Sends clients elsewhere instead of forwarding. The request is identified, admitted and counted as on any route. Not together with `respond`.',
-    ),
-  respond: respond
-    .optional()
-    .describe(
-      'A fixed response instead of forwarding, for example during maintenance. The request is identified, admitted and counted as on any route; `upstream` may stay, and is not asked.',
-    ),
+  redirect: orNull(redirect).describe(
+    'Sends clients elsewhere instead of forwarding. The request is identified, admitted and counted as on any route. Not together with `respond`.',
+  ),
+  respond: orNull(respond).describe(
+    'A fixed response instead of forwarding, for example during maintenance. The request is identified, admitted and counted as on any route; `upstream` may stay, and is not asked.',
+  ),
   compression: compression.describe(
     'Replaces the `compression` of the upstream; `off` for a route that must not be compressed.',
   ),
@@ -754,25 +756,21 @@ export const routeSchema = z.strictObject({
     })
     .optional()
     .describe('Deadlines of this route that replace those of its upstream.'),
-  retries: retries
-    .optional()
-    .describe(
-      'Tries GET, HEAD, OPTIONS, PUT and DELETE again when an attempt has failed and the client has received nothing yet. Each attempt goes to another target if one is usable. `responseTimeout` is for all attempts together, and the client gets the response of the last one. Retries are not counted against the quota, and in any ten seconds there are at most a fifth as many as requests that may be retried, or twenty if that is more, for each upstream in each worker; one key causes at most half of them. A request with a body is retried only if the gateway has the whole body when it forwards the request. WebSocket upgrades are never retried.',
-    ),
-  maxBodyBytes: size('0B', '1024GiB')
-    .optional()
-    .describe(
-      'Largest request body on this route, at most `listen.maxBodyBytes`. A larger one gets 413. A declared length is refused before the request is counted.',
-    ),
+  retries: orNull(retries).describe(
+    'Tries GET, HEAD, OPTIONS, PUT and DELETE again when an attempt has failed and the client has received nothing yet. Each attempt goes to another target if one is usable. `responseTimeout` is for all attempts together, and the client gets the response of the last one. Retries are not counted against the quota, and in any ten seconds there are at most a fifth as many as requests that may be retried, or twenty if that is more, for each upstream in each worker; one key causes at most half of them. A request with a body is retried only if the gateway has the whole body when it forwards the request. WebSocket upgrades are never retried.',
+  ),
+  maxBodyBytes: orNull(size('0B', '1024GiB')).describe(
+    'Largest request body on this route, at most `listen.maxBodyBytes`. A larger one gets 413. A declared length is refused before the request is counted.',
+  ),
   validate: z
-    .union([z.literal(false), values.file()], 'must be the path of an OpenAPI description, or `false`')
+    .union([z.literal(false), values.fileAsWritten()], 'must be the path of an OpenAPI description, or `false`')
     .optional()
     .describe(
       'OpenAPI description (3.0 or 3.1, YAML or JSON) that requests are checked against once they are admitted and counted: path and query parameters, media type, and bodies of JSON up to 1 MiB. A request that does not fit gets 400 `request_invalid`, one that is not described as well. Paths are compared as the service gets them (after `rewrite`), with the path of the first server of the description in front. `false` leaves out the check of the upstream.',
     ),
-  deprecated: deprecated
-    .optional()
-    .describe('Marks the route as deprecated: its responses have Deprecation, Sunset and Link.'),
+  deprecated: orNull(deprecated).describe(
+    'Marks the route as deprecated: its responses have Deprecation, Sunset and Link.',
+  ),
 });
 
 const websockets = z
@@ -792,12 +790,16 @@ const websockets = z
         'How long a WebSocket may go without a byte once the client or the upstream has closed its half of the connection.',
       ),
   })
+  .transform(inMs('idleTimeout', 'finTimeout'))
   .prefault({});
 
 const WATCHDOG_RULE = 'must be `off`, or a duration from 2s to 10m, such as 10s';
 const AT_LEAST_ONE_ROUTE = 'must be a list of at least one route';
 
-/** gateway.yaml (contract section 2). Durations are parsed to milliseconds, sizes to bytes, dates to Unix milliseconds. */
+/**
+ * gateway.yaml (contract section 2). What it parses to is the settings: durations in milliseconds, sizes in bytes, dates in Unix
+ * milliseconds, files as absolute paths, and null for what is left out and has no default.
+ */
 export const gatewaySchema = z
   .strictObject({
     listen: listen.describe(
@@ -814,28 +816,24 @@ export const gatewaySchema = z
     ),
     errors: z
       .strictObject({
-        docs: values
-          .pageUrl()
-          .optional()
-          .describe(
-            'Page that documents the error codes, each under the code as its fragment (`#rate_limit_exceeded`). With it, the gateway\'s own errors have `Link: <page#code>; rel="help"`, and clients whose Accept names `application/problem+json`, with no lower weight than JSON, get problem details (RFC 9457) instead of the usual body.',
-          ),
+        docs: orNull(values.pageUrl()).describe(
+          'Page that documents the error codes, each under the code as its fragment (`#rate_limit_exceeded`). With it, the gateway\'s own errors have `Link: <page#code>; rel="help"`, and clients whose Accept names `application/problem+json`, with no lower weight than JSON, get problem details (RFC 9457) instead of the usual body.',
+        ),
       })
       .prefault({})
       .describe("The gateway's own errors."),
-    cors: corsSchema
-      .optional()
-      .describe(
-        "Lets web pages of other origins read responses and their rate-limit fields. Preflights need no key and cost nothing. The service's own `Access-Control-*` fields are dropped.",
-      ),
-    jwt: jwtSchema
-      .optional()
-      .describe('Lets callers send a JSON Web Token from your identity provider instead of an API key.'),
+    cors: orNull(cors).describe(
+      "Lets web pages of other origins read responses and their rate-limit fields. Preflights need no key and cost nothing. The service's own `Access-Control-*` fields are dropped.",
+    ),
+    jwt: orNull(jwtSchema).describe(
+      'Lets callers send a JSON Web Token from your identity provider instead of an API key.',
+    ),
     audit: audit.describe('The record of the changes that operators make to keys and bans.'),
     log: log.describe('The access log.'),
     watchdog: z
       // YAML 1.1 parsers read `off` as false.
       .union([z.literal('off'), z.literal(false), duration('2s', '10m')], WATCHDOG_RULE)
+      .transform((limit) => ({ limitMs: typeof limit === 'number' ? limit : null }))
       .prefault('10s')
       .describe(
         'How long the main thread of a process of the gateway may go without a turn of its event loop. Then the process is killed, which is logged. A worker is replaced by its supervisor; a gateway of one process is restarted by its service manager. Time in which the whole machine or all processes stand still does not count, and nothing is killed while a debugger is open. `off` leaves a process that hangs as it is. Not for a gateway in the process of another program. Changes take effect at the next start.',
@@ -847,6 +845,7 @@ export const gatewaySchema = z
         history: z
           // YAML 1.1 parsers read `on` and `off` as true and false.
           .union([z.enum(['on', 'off']), z.boolean()], 'must be `on` or `off`')
+          .transform((kept) => kept === 'on' || kept === true)
           .prefault('on')
           .describe(
             '`on` keeps what each key uses by hour for 48 hours and by day for 92 days, counted in the step that decides, and which keys are refused at present. It takes at most 1.2 KB a key in the store. `off` keeps nothing.',
@@ -855,12 +854,12 @@ export const gatewaySchema = z
       .prefault({})
       .describe('What is kept of the use of each key.'),
     upstreams: z
-      .record(values.name(), upstreamSchema)
+      .record(values.name(), upstreamEntry.transform(inMs('connectTimeout', 'responseTimeout', 'bodyTimeout')))
       .refine((upstreams) => Object.keys(upstreams).length > 0, 'is empty; name at least one upstream')
       .refine((upstreams) => Object.keys(upstreams).length <= 1_000, 'must not have more than 1000 upstreams')
       .meta({ minProperties: 1, maxProperties: 1_000, description: 'The services behind the gateway, by name.' }),
     routes: z
-      .array(routeSchema, AT_LEAST_ONE_ROUTE)
+      .array(routeEntry, AT_LEAST_ONE_ROUTE)
       .min(1, AT_LEAST_ONE_ROUTE)
       .describe(
         'What the gateway serves, and from which upstream. `/usage` belongs to the gateway itself: a route with exactly this path is a configuration error, one such as `/{name}` gets a warning because it does not get `/usage`, and `/**` means all other paths.',

@@ -4,20 +4,15 @@ import { faultOfRequestField } from '../http1/field-rules.ts';
 import { TOKEN } from '../http1/fields.ts';
 import { hasPunctuation } from '../http1/forwarded-fields.ts';
 import { ALPHABETS, type AlphabetName, type KeyFormat } from '../identify/api-key.ts';
-import type { JwtRules } from '../identify/jwt.ts';
 import type { JwksSource } from '../identify/jwt-keys.ts';
 import type { KeySource } from '../identify/key-sources.ts';
-import { ROLES, type Role } from './admin-tokens.ts';
+import { ROLES } from './admin-tokens.ts';
+import type { Frozen } from './frozen.ts';
 import * as values from './values.ts';
 import { asArray, field, type Note } from './yaml.ts';
 
 // How gateway.yaml says who callers are: `jwt`, the JSON Web Tokens that are accepted, and `keys`, the formats of
 // API keys that were made elsewhere.
-
-/** The rules for callers' JSON Web Tokens, and where the keys of their issuer are (contract section 5). */
-export interface JwtSettings extends JwtRules {
-  readonly jwks: JwksSource;
-}
 
 /** Algorithms whose keys can be public. `none` has no signature, and HS256 and the like use a secret that both sides share. */
 const ALGORITHMS = [
@@ -42,21 +37,30 @@ const algorithmsRule = 'must be a list of at least one algorithm, such as [ES256
 const jwksRule =
   'must be https://… or the path of a file; http://… only on this machine (127.0.0.1, [::1] or localhost)';
 
+const audience = z.union(
+  [text(audienceRule), z.array(text(audienceRule), audienceRule).min(1, audienceRule)],
+  audienceRule,
+);
+const listOf = (names: string | string[]) => (typeof names === 'string' ? [names] : names);
+
 /** `jwt` in gateway.yaml. */
 export const jwtSchema = z.strictObject({
   issuer: text('must be what the issuer writes into `iss`, such as https://id.example.com/').describe(
     'The `iss` of the tokens, to the letter.',
   ),
-  audience: z
-    .union([text(audienceRule), z.array(text(audienceRule), audienceRule).min(1, audienceRule)], audienceRule)
-    .describe('What the `aud` of a token must name: this name, or one of these names.'),
+  audience: audience
+    .describe('What the `aud` of a token must name: this name, or one of these names.')
+    .transform(listOf),
   jwks: z
     .string(jwksRule)
     .regex(/^[^\0]{1,4096}$/, { error: jwksRule, abort: true })
     .refine(isSource, jwksRule)
     .describe(
       "The issuer's JSON Web Key Set: an `https://` URL, or a file, which is read again when it changes. The gateway reads a URL at the start, every five minutes, and when a token names an unknown key (at most every 10 s), and keeps the keys for an hour while the issuer is away. `http://` is allowed on this machine only.",
-    ),
+    )
+    .transform((jwks): JwksSource => {
+      return isUrl(jwks) ? { kind: 'url', url: new URL(jwks).href } : { kind: 'file', path: resolve(jwks) };
+    }),
   algorithms: z
     .array(z.enum(ALGORITHMS, algorithmRule), algorithmsRule)
     .min(1, algorithmsRule)
@@ -66,18 +70,10 @@ export const jwtSchema = z.strictObject({
     .describe('Name of the claim that names the plan of a token, one of plans.yaml without `custom` limits.'),
 });
 
-/** The rules for the tokens of an authenticating proxy before the admin listener (contract section 7). */
-export interface ProxyIdentitySettings extends Omit<JwtRules, 'planClaim'> {
-  readonly jwks: JwksSource;
-  /** The name of the field that has the token, in lower case. */
-  readonly header: string;
-  readonly nameClaim: string;
-  readonly roleClaim: string;
-  /** By a value of the role claim. */
-  readonly roles: Readonly<Record<string, Role>>;
-}
+/** The rules for callers' JSON Web Tokens, and where the keys of their issuer are (contract section 5). */
+export type JwtSettings = Frozen<z.output<typeof jwtSchema>>;
 
-const { issuer, audience, jwks, algorithms } = jwtSchema.shape;
+const { issuer, jwks, algorithms } = jwtSchema.shape;
 const headerRule =
   'must be the name of the header field in which the proxy sends the token, other than Authorization and Cookie';
 const claimRule = 'must be the name of a claim';
@@ -88,14 +84,17 @@ export const proxyIdentitySchema = z.strictObject({
   header: z
     .string(headerRule)
     .regex(TOKEN, headerRule)
-    .refine((name) => !['authorization', 'cookie'].includes(name.toLowerCase()), headerRule)
+    .toLowerCase()
+    .refine((name) => !['authorization', 'cookie'].includes(name), headerRule)
     .describe(
       'Name of the header field in which the proxy sends the token of the signed-in person, such as `Cf-Access-Jwt-Assertion`. Two such fields are refused.',
     ),
   issuer,
-  audience: audience.describe(
-    'What the `aud` of a token must name: this name, or one of these names. Give the console a name of its own, so that no token for another service is accepted.',
-  ),
+  audience: audience
+    .describe(
+      'What the `aud` of a token must name: this name, or one of these names. Give the console a name of its own, so that no token for another service is accepted.',
+    )
+    .transform(listOf),
   jwks,
   algorithms,
   nameClaim: text(claimRule)
@@ -112,24 +111,8 @@ export const proxyIdentitySchema = z.strictObject({
     ),
 });
 
-export function proxyIdentityOf(
-  identity: z.output<typeof proxyIdentitySchema> | undefined,
-): ProxyIdentitySettings | null {
-  if (identity === undefined) return null;
-  const { header, nameClaim, roleClaim, roles, ...rest } = identity;
-  const { planClaim: _, ...rules } = jwtOf({ ...rest, planClaim: '' })!;
-  return { ...rules, header: header.toLowerCase(), nameClaim, roleClaim, roles };
-}
-
-export function jwtOf(jwt: z.output<typeof jwtSchema> | undefined): JwtSettings | null {
-  if (jwt === undefined) return null;
-  const { audience, jwks, ...rest } = jwt;
-  return {
-    ...rest,
-    audience: typeof audience === 'string' ? [audience] : audience,
-    jwks: isUrl(jwks) ? { kind: 'url', url: new URL(jwks).href } : { kind: 'file', path: resolve(jwks) },
-  };
-}
+/** The rules for the tokens of an authenticating proxy before the admin listener (contract section 7). */
+export type ProxyIdentitySettings = Frozen<z.output<typeof proxyIdentitySchema>>;
 
 function isUrl(jwks: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\//i.test(jwks);
@@ -155,40 +138,50 @@ const lengthRule = `must be a whole number from 8 to ${LONGEST}, or a range such
 const alphabetRule = `must be one of ${Object.keys(ALPHABETS).join(', ')}`;
 const prefixRule = 'must be at most 64 characters, each a letter, a digit or one of -_+/';
 
-const formatSchema = z.strictObject({
-  prefix: z
-    .string(prefixRule)
-    .regex(/^[A-Za-z0-9_+/-]{0,64}$/, prefixRule)
-    .prefault('')
-    .describe('Text that each key of this format begins with.'),
-  length: z
-    .union([length(), z.tuple([length(), length()], lengthRule)], lengthRule)
-    .describe(
-      'Number of characters in a key, including its prefix: one number, or the minimum and the maximum as a list.',
-    ),
-  characters: z
-    .enum(Object.keys(ALPHABETS) as [AlphabetName, ...AlphabetName[]], alphabetRule)
-    .prefault('base62')
-    .describe('Alphabet of the characters after the prefix. For UUIDs, use `base64url`.'),
-});
+const format = z
+  .strictObject({
+    prefix: z
+      .string(prefixRule)
+      .regex(/^[A-Za-z0-9_+/-]{0,64}$/, prefixRule)
+      .prefault('')
+      .describe('Text that each key of this format begins with.'),
+    length: z
+      .union([length(), z.tuple([length(), length()], lengthRule)], lengthRule)
+      .describe(
+        'Number of characters in a key, including its prefix: one number, or the minimum and the maximum as a list.',
+      ),
+    characters: z
+      .enum(Object.keys(ALPHABETS) as [AlphabetName, ...AlphabetName[]], alphabetRule)
+      .prefault('base62')
+      .describe('Alphabet of the characters after the prefix. For UUIDs, use `base64url`.'),
+  })
+  .transform(({ prefix, length, characters }): KeyFormat => {
+    const [least, most] = typeof length === 'number' ? [length, length] : length;
+    return { prefix, least, most, alphabet: characters };
+  });
 
 const fromRule = 'must be a list of at least one of `authorization`, { header: X-API-Key } and { query: api_key }';
 const placeRule = 'must be `authorization`, { header: X-API-Key } or { query: api_key }';
 const parameterRule = 'must be 1 to 64 letters, digits or any of -._~';
 
-const keySource = z.union(
-  [
-    z.literal('authorization'),
-    z.strictObject({ header: values.token().describe('Name of a header field whose value is the key alone.') }),
-    z.strictObject({
-      query: z
-        .string(parameterRule)
-        .regex(/^[A-Za-z0-9._~-]{1,64}$/, parameterRule)
-        .describe('Name of a parameter of the query whose value is the key.'),
-    }),
-  ],
-  placeRule,
-);
+const keySource = z
+  .union(
+    [
+      z.literal('authorization'),
+      z.strictObject({ header: values.token().describe('Name of a header field whose value is the key alone.') }),
+      z.strictObject({
+        query: z
+          .string(parameterRule)
+          .regex(/^[A-Za-z0-9._~-]{1,64}$/, parameterRule)
+          .describe('Name of a parameter of the query whose value is the key.'),
+      }),
+    ],
+    placeRule,
+  )
+  .transform((place): KeySource => {
+    if (place === 'authorization') return { kind: 'authorization' };
+    return 'header' in place ? { kind: 'header', name: place.header } : { kind: 'query', name: place.query };
+  });
 
 /** `keys` in gateway.yaml. */
 export const keysSchema = z
@@ -198,11 +191,12 @@ export const keysSchema = z
       .min(1, fromRule)
       .max(8, 'must not have more than 8 places')
       .optional()
+      .transform(keySourcesOf)
       .describe(
         'Where a request may have its key: `authorization`, which is the default, `{ header: X-API-Key }` or `{ query: api_key }`, in the order in which messages name them. A request with more than one key gets 400, even if they are equal, and so does one with a parameter that a service may take for a listed one, such as `api_key[]` or `API_KEY`. None of these places is forwarded or logged, whether the key was read there or not; `Authorization` is never forwarded. A JSON Web Token is accepted in header fields only. Proxies, browsers and logs in front of the gateway keep queries, and shared caches protect responses to `Authorization` only, so prefer `authorization`.',
       ),
     formats: z
-      .array(formatSchema, 'must be a list of formats')
+      .array(format, 'must be a list of formats')
       .max(20, 'must not have more than 20 formats')
       .prefault([])
       .describe(
@@ -212,12 +206,9 @@ export const keysSchema = z
   .prefault({});
 
 /** The places in the order of the list; null for Authorization alone. */
-export function keySourcesOf({ from }: z.output<typeof keysSchema>): readonly KeySource[] | null {
-  if (from === undefined || (from.length === 1 && from[0] === 'authorization')) return null;
-  return from.map((place): KeySource => {
-    if (place === 'authorization') return { kind: 'authorization' };
-    return 'header' in place ? { kind: 'header', name: place.header } : { kind: 'query', name: place.query };
-  });
+function keySourcesOf(places: readonly z.output<typeof keySource>[] | undefined): readonly KeySource[] | null {
+  if (places === undefined || (places.length === 1 && places[0]!.kind === 'authorization')) return null;
+  return places;
 }
 
 /**
@@ -233,7 +224,7 @@ export function checkKeySources(keys: unknown, jwt: unknown, fault: Note): void 
   const from = asArray(field(keys, 'from'));
   const seen = new Set<string>();
   for (const [i, place] of from.entries()) {
-    const at = ['keys', 'from', i];
+    const at = ['from', i];
     const header = field(place, 'header');
     if (typeof header === 'string' && values.token().safeParse(header).success) {
       const lower = header.toLowerCase();
@@ -251,25 +242,17 @@ export function checkKeySources(keys: unknown, jwt: unknown, fault: Note): void 
   }
   const isOnlyQuery = from.length > 0 && from.every((place) => field(place, 'query') !== undefined);
   if (isOnlyQuery && jwt !== undefined) {
-    fault(['keys', 'from'], 'has no place for tokens, which are accepted in header fields alone; add `authorization`.');
+    fault(['from'], 'has no place for tokens, which are accepted in header fields alone; add `authorization`.');
   }
-}
-
-export function keyFormatsOf({ formats }: z.output<typeof keysSchema>): readonly KeyFormat[] {
-  return formats.map(({ prefix, length, characters }) => {
-    const [least, most] = typeof length === 'number' ? [length, length] : length;
-    return { prefix, least, most, alphabet: characters };
-  });
 }
 
 /** Checks what the schema cannot: values of one format that contradict each other or make keys guessable. */
 export function checkKeyFormats(keys: unknown, fault: Note, warn: Note): void {
   for (const [i, raw] of asArray(field(keys, 'formats')).entries()) {
-    const format = formatSchema.safeParse(raw);
-    if (!format.success) continue;
-    const { prefix, length } = format.data;
-    const [least, most] = typeof length === 'number' ? [length, length] : length;
-    const at = ['keys', 'formats', i];
+    const sound = format.safeParse(raw);
+    if (!sound.success) continue;
+    const { prefix, least, most } = sound.data;
+    const at = ['formats', i];
     if (prefix.startsWith('tg_live_')) {
       fault(
         [...at, 'prefix'],

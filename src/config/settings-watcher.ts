@@ -1,14 +1,11 @@
-import { MessageChannel, receiveMessageOnPort, type Worker } from 'node:worker_threads';
-import type { Plan } from '../admit/plan.ts';
+import type { Worker } from 'node:worker_threads';
 import { compileCacheVariables } from '../io/compile-cache.ts';
 import { startThread } from '../io/own-program.ts';
-import type { Route } from '../routing/router.ts';
 import type { Variables } from './environment.ts';
 import { deepFreeze } from './frozen.ts';
 import { isPipeOrDevice, signatureOf, statOf } from './read-file.ts';
-import { type Configuration, filesOf, type Upstream } from './settings.ts';
-import type { Beginning, Piece, Refused, ThreadData } from './settings-thread.ts';
-import { inSlices, type Steps } from './steps.ts';
+import { type Configuration, filesOf } from './settings.ts';
+import type { Reading, Refused, ThreadData } from './settings-thread.ts';
 
 /** A complete and valid configuration that differs from the one in force. */
 export interface SettingsChange {
@@ -132,8 +129,7 @@ export class SettingsWatcher {
       return;
     }
     this.#reader ??= new SettingsReader(this.#env);
-    const reader = this.#reader;
-    const read = await reader.read();
+    const read = await this.#reader.read();
     // A file that changed during the reading may be a mixture of two versions; the next polls find it when it has settled.
     if (signal.aborted || isOutdated()) return;
     this.#signatureRead = signature;
@@ -141,22 +137,18 @@ export class SettingsWatcher {
       this.#events.onRefused(read);
       return;
     }
-    const digest = digestOf(read.configuration);
+    const { configuration } = read;
+    const digest = digestOf(configuration);
     if (digest === this.#digestInForce) {
       this.#events.onSame();
       return;
     }
-    try {
-      const configuration = await inSlices(reader.configuration(read), signal);
-      // Frees the thread's memory before the change takes effect, which needs memory of its own.
-      await this.#endReader();
-      if (!(await this.#events.onChange({ configuration, signal, isOutdated }))) return;
-      this.#digestInForce = digest;
-      this.#files = watchedFiles(this.#env, configuration);
-      this.#signatureRead = configuration.signature;
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    }
+    // Frees the thread's memory before the change takes effect, which needs memory of its own.
+    await this.#endReader();
+    if (!(await this.#events.onChange({ configuration, signal, isOutdated }))) return;
+    this.#digestInForce = digest;
+    this.#files = watchedFiles(this.#env, configuration);
+    this.#signatureRead = configuration.signature;
   }
 
   async #endReader(): Promise<void> {
@@ -210,20 +202,16 @@ const MAX_HEAP_MB = 192;
  */
 export class SettingsReader {
   readonly #worker: Worker;
-  readonly #parts: MessageChannel['port1'];
   /** Fulfilled when the thread has ended: with its error, or null if it exited without one. */
   readonly #ended: Promise<Error | null>;
 
   /** Starts the thread, which begins to load its program. @param heapMb size limit of its heap, in megabytes */
   constructor(env: Variables, heapMb = MAX_HEAP_MB) {
-    const { port1, port2 } = new MessageChannel();
-    this.#parts = port1;
-    const data: ThreadData = { env: { ...env }, parts: port2 };
+    const data: ThreadData = { env: { ...env } };
     this.#worker = startThread(import.meta, 'settings-thread', {
       workerData: data,
       // Without the cache a reading takes 0.29 instead of 0.17 s of the processor.
       env: { ...process.env, ...compileCacheVariables() },
-      transferList: [port2],
       resourceLimits: { maxOldGenerationSizeMb: heapMb },
     });
     const ended = Promise.withResolvers<Error | null>();
@@ -232,48 +220,18 @@ export class SettingsReader {
   }
 
   /** Reads and checks gateway.yaml, plans.yaml and the environment. If the thread fails, that is the only fault. */
-  async read(): Promise<Beginning> {
-    const isRead = new Promise<'read'>((resolve) => this.#worker.once('message', resolve));
+  async read(): Promise<Reading> {
+    const reading = new Promise<Reading>((resolve) => this.#worker.once('message', resolve));
     this.#worker.postMessage('read');
-    const outcome = await Promise.race([isRead, this.#ended]);
-    if (outcome === 'read') return this.#nextPart() as Beginning;
+    const outcome = await Promise.race([reading, this.#ended]);
+    if (outcome !== null && !(outcome instanceof Error)) return deepFreeze(outcome);
     const reason = outcome === null ? 'The thread that reads has ended.' : outcome.message;
     const faults = [`The settings cannot be read: ${reason}`];
     return { files: [{ file: 'settings', version: '', faults }], more: 0 };
   }
 
-  /** Receives the rest of the configuration and freezes it: one step for each route, upstream and plan. */
-  *configuration({ configuration: beginning }: Extract<Beginning, { configuration: unknown }>): Steps<Configuration> {
-    const routes: Route[] = [];
-    const upstreams = new Map<string, Upstream>();
-    const plans = new Map<string, Plan>();
-    for (let piece = this.#nextPart() as Piece | null; piece !== null; piece = this.#nextPart() as Piece | null) {
-      for (const item of piece.items) {
-        deepFreeze(item);
-        yield;
-      }
-      if (piece.of === 'routes') routes.push(...piece.items);
-      else if (piece.of === 'upstreams') for (const item of piece.items) upstreams.set(item.name, item);
-      else for (const item of piece.items) plans.set(item.name, item);
-    }
-    const settings = { ...beginning.settings, routes, upstreams };
-    return deepFreeze({ ...beginning, settings, plans: { ...beginning.plans, plans } });
-  }
-
   /** Terminates the thread, even while it reads. */
   async end(): Promise<void> {
-    this.#parts.close();
     await this.#worker.terminate();
-  }
-
-  /**
-   * Receives one part synchronously. With `message` events, Node would deliver all parts in one turn of the event loop.
-   * @throws Error when the thread has been terminated
-   */
-  #nextPart(): Beginning | Piece | null {
-    const received = receiveMessageOnPort(this.#parts);
-    if (received === undefined)
-      throw new Error('The thread that reads the settings was ended before they were taken over.');
-    return received.message as Beginning | Piece | null;
   }
 }

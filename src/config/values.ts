@@ -1,11 +1,35 @@
 import { METHODS } from 'node:http';
 import { isIP } from 'node:net';
+import { resolve } from 'node:path';
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { faultOfFieldValue } from '../http1/field-rules.ts';
 import { TOKEN_CHARACTER } from '../http1/fields.ts';
 import { faultOfPath } from '../http1/request-line.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
+
+/** A setting that may be left out; null then. */
+export function orNull<S extends z.ZodType>(schema: S) {
+  return schema.optional().transform((value): z.output<S> | null => (value as z.output<S> | undefined) ?? null);
+}
+
+/** Text of a form. @param title its name in the reference */
+function text(title: string, form: RegExp, message: string, isSound: (text: string) => boolean = () => true) {
+  return z.string(message).regex(form, { error: message, abort: true }).refine(isSound, message).meta({ title });
+}
+
+/** Appends their unit to the names of durations and moments in a section: `timeout` becomes `timeoutMs`. */
+export function inMs<const Name extends string>(...names: readonly Name[]) {
+  const isNamed = (name: string) => names.some((other) => other === name);
+  return <Section extends Readonly<Record<Name, unknown>>>(section: Section): InMs<Section, Name> => {
+    const named = Object.entries(section).map(([name, value]) => [isNamed(name) ? `${name}Ms` : name, value]);
+    return Object.fromEntries(named);
+  };
+}
+
+type InMs<Section, Name> = {
+  [Key in keyof Section as Key extends string & Name ? `${Key}Ms` : Key]: Section[Key];
+};
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const DURATION = /^(0|[1-9][0-9]{0,11})(ms|s|m|h|d)$/;
@@ -103,20 +127,14 @@ function isNetwork(text: string): boolean {
 /** A token of RFC 9110 section 5.6.2: a field name, or this gateway's pseudonym in `Via` (section 7.6.3). */
 export function token() {
   const message = "must be 1 to 64 letters, digits or any of !#$%&'*+-.^_`|~";
-  return z
-    .string(message)
-    .regex(new RegExp(`^${TOKEN_CHARACTER}{1,64}$`), message)
-    .meta({ title: 'token of HTTP' });
+  return text('token of HTTP', new RegExp(`^${TOKEN_CHARACTER}{1,64}$`), message);
 }
 
-/** The path of a file; a relative one is resolved against the working directory. */
-export function file() {
-  const message = 'must be the path of a file';
-  return z
-    .string(message)
-    .regex(/^[^\0]{1,4096}$/, message)
-    .meta({ title: 'path of a file' });
-}
+/** The path of a file, parsed to an absolute one: a relative path is resolved against the working directory. */
+export const file = () => fileAsWritten().overwrite((path) => resolve(path));
+
+/** The path of a file, for one that messages name as the operator wrote it. */
+export const fileAsWritten = () => text('path of a file', /^[^\0]{1,4096}$/, 'must be the path of a file');
 
 /** The methods that a route may have. */
 export const ROUTABLE_METHODS: readonly string[] = METHODS.filter((name) => name !== 'CONNECT' && name !== 'TRACE');
@@ -152,7 +170,7 @@ export function pattern() {
 /** Where a redirect leads: a path, or an origin and a path. */
 export function redirectTarget() {
   const message = 'must be a path such as /v2/{id}, or https://host and a path, without query and fragment';
-  return z.string(message).regex(REDIRECT, message).meta({ title: 'path, or https:// URL, with names' });
+  return text('path, or https:// URL, with names', REDIRECT, message);
 }
 
 const REDIRECT = /^(https?:\/\/[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?)?(\/[!"$->@-~]{0,1023})$/;
@@ -176,33 +194,18 @@ export function fieldValue() {
 
 /** The URL of a page, to which a fragment is added. */
 export function pageUrl() {
+  const form = /^https?:\/\/(?:[A-Za-z0-9._~:/?[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,2000}$/;
   const message = 'must be the URL of a page without a fragment, such as https://docs.example.com/errors';
-  return z
-    .string(message)
-    .regex(/^https?:\/\/(?:[A-Za-z0-9._~:/?[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,2000}$/, {
-      error: message,
-      abort: true,
-    })
-    .refine((text) => URL.canParse(text), message)
-    .meta({ title: 'URL of a page' });
+  return text('URL of a page', form, message, (url) => URL.canParse(url));
 }
 
 /** A path of a rewrite, or a part of one. Whether it fits the route's pattern is checked with the route. */
-export function path() {
-  const message = 'must be a path such as /v1 or /shop/{shop}/**';
-  return z
-    .string(message)
-    .regex(/^\/[!"$->@-~]{0,1023}$/, message)
-    .meta({ title: 'path' });
-}
+export const path = () => text('path', /^\/[!"$->@-~]{0,1023}$/, 'must be a path such as /v1 or /shop/{shop}/**');
 
 /** A DNS name, as it stands in a certificate. */
 export function serverName() {
-  const message = 'must be a name such as pets.internal';
-  return z
-    .string(message)
-    .regex(/^(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*$/, message)
-    .meta({ title: 'DNS name' });
+  const form = /^(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*$/;
+  return text('DNS name', form, 'must be a name such as pets.internal');
 }
 
 /**
@@ -226,20 +229,12 @@ export function provableDomain() {
 /** The URL of an ACME directory. */
 export function directoryUrl() {
   const message = 'must be an https:// URL such as https://acme-v02.api.letsencrypt.org/directory';
-  return z
-    .string(message)
-    .regex(/^https:\/\/[^@\s#]{1,1000}$/, message)
-    .refine((text) => URL.canParse(text), message)
-    .meta({ title: 'https:// URL' });
+  return text('https:// URL', /^https:\/\/[^@\s#]{1,1000}$/, message, (url) => URL.canParse(url));
 }
 
 /** The target of a health check: a path, with a query or without. */
 export function healthPath() {
-  const message = 'must be a path such as /healthz';
-  return z
-    .string(message)
-    .regex(/^\/[!"$-~]{0,1023}$/, message)
-    .meta({ title: 'path, with or without a query' });
+  return text('path, with or without a query', /^\/[!"$-~]{0,1023}$/, 'must be a path such as /healthz');
 }
 
 /** No operating system supports a longer socket path. */
@@ -312,12 +307,9 @@ function isCalendarDay(day: string): boolean {
  * grammar are allowed, so that no setting can end the field or begin another.
  */
 export function uriReference() {
+  const form = /^(?:[A-Za-z0-9._~:/?#[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,2048}$/;
   const message = 'must be a URL or path of visible ASCII without spaces and < > " \\ ^ ` { | }, such as /v2/pets';
-  return z
-    .string(message)
-    .regex(/^(?:[A-Za-z0-9._~:/?#[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,2048}$/, { error: message, abort: true })
-    .refine((text) => URL.canParse(text, 'http://gateway.invalid'), message)
-    .meta({ title: 'URL or path' });
+  return text('URL or path', form, message, (reference) => URL.canParse(reference, 'http://gateway.invalid'));
 }
 
 /** The last moment that RFC 3339 can express, with its four-digit years. A time with an offset may be later in UTC. */

@@ -8,9 +8,7 @@ import { RateLimitFields } from '../annotate/rate-limit.ts';
 import { RefusalLines } from '../annotate/refusal-lines.ts';
 import type { JwtSettings } from '../config/identification.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
-import type { Steps } from '../config/steps.ts';
 import { Compressors } from '../forward/compressed-response.ts';
-import type { Upstream } from '../forward/upstream/upstream.ts';
 import { BodyChecks } from '../gateway/body-checks.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { Allowances, RequestIds } from '../gateway/gateway-deps.ts';
@@ -26,7 +24,7 @@ import { KeySources } from '../identify/key-sources.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
-import { routerOf, USAGE } from '../routing/router.ts';
+import type { Router } from '../routing/router.ts';
 import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import { DeprecatedCallCounter } from '../telemetry/deprecated-call-counter.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
@@ -129,16 +127,14 @@ export interface GatewaySurroundings extends Pick<GatewayDeps, 'traceOf' | 'drai
   readonly validators: Validators;
 }
 
-/** Builds the dependencies of requests under these settings and plans, in one step for each route. */
-export function* gatewayDepsOf(
+/** Builds the dependencies of requests under these settings and plans. @param router of the routes of the settings */
+export function gatewayDepsOf(
   { settings, plans }: Pick<Configuration, 'settings' | 'plans'>,
   services: Services,
-  upstreams: ReadonlyMap<string, Upstream>,
+  router: Router,
   { log, metrics, recent, validators, ...surroundings }: GatewaySurroundings,
-): Steps<Omit<GatewayDeps, 'jwt'>> {
+): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
   const { deprecatedCalls, refusals, ...deciding } = services;
-  const router = yield* routerOf([USAGE, ...settings.routes]);
-  const checking = yield* validators.of(settings);
   const deprecated = Map.groupBy(
     settings.routes.filter((route) => route.deprecated !== null),
     ({ path }) => path,
@@ -146,10 +142,9 @@ export function* gatewayDepsOf(
   const rateLimitFields = new RateLimitFields(settings.headers.draft);
   return {
     router,
-    validators: checking,
+    validators: validators.of(settings),
     heldBodies: validators.heldBodies,
     bodyChecks: validators.bodyChecks,
-    upstreams,
     ...deciding,
     ...surroundings,
     allowances: new Allowances(plans, settings.usageHistory),
@@ -242,13 +237,12 @@ export class Validators {
     return descriptions.size === 0 || this.#module !== null ? null : this.#load();
   }
 
-  /** The checks by the file of their description, in one step for each. Call `load` with the settings first. */
-  *of({ descriptions }: Pick<Settings, 'descriptions'>): Steps<ReadonlyMap<string, RequestValidator>> {
+  /** The checks by the file of their description. Call `load` with the settings first. */
+  of({ descriptions }: Pick<Settings, 'descriptions'>): ReadonlyMap<string, RequestValidator> {
     const validators = new Map<string, RequestValidator>();
     for (const [file, program] of descriptions) {
       if (this.#module === null) throw new Error('the module that checks requests has not been loaded');
       validators.set(file, new this.#module.RequestValidator(program));
-      yield;
     }
     return validators;
   }

@@ -2,7 +2,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import manifest from '../../package.json' with { type: 'json' };
 import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../admin/listener.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
-import { atOnce, type Steps } from '../config/steps.ts';
 import type { ExitCode } from '../failure.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import { Gateway } from '../gateway/gateway.ts';
@@ -11,12 +10,14 @@ import type { OpenWebSockets } from '../gateway/open-web-sockets.ts';
 import { passingTrace } from '../gateway/trace-context.ts';
 import { CLOCKS, clockWithSteps } from '../io/clocks.ts';
 import { compactHeap } from '../io/compact-heap.ts';
+import { atOnce, inSlices } from '../io/steps.ts';
 import { ThreadTime } from '../io/thread-time.ts';
 import { HeapGuard, type MemoryUse, memoriesOf } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
+import { routerOf, USAGE } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
@@ -209,7 +210,7 @@ async function open(run: Run): Promise<Opened> {
     onRetry: (upstream, outcome) => later.metrics?.retried(upstream, outcome),
   });
   closers.push(() => upstreams.close());
-  const first = atOnce(upstreams.open(shareOf(settings).upstreams));
+  const first = upstreams.open(shareOf(settings).upstreams);
   first.use();
   const webSockets = closeWebSocketsOfEndedKeys(() => shareOf(live.settings).websockets, stores);
   const tokens = new TokenIssuers(log, { peek: (address) => later.services!.failedAttempts.peek(address) });
@@ -292,8 +293,8 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;
   const draining = { hasBegun: false };
   const surroundings = { log, metrics, recent, traceOf, draining, webSockets, validators };
-  const deps = atOnce(gatewayDepsOf(live, services, opened.firstUpstreams, surroundings));
-  const gateway = new Gateway({ ...deps, jwt: tokens.verifierFor(settings.jwt) });
+  const deps = gatewayDepsOf(live, services, atOnce(routerOf([USAGE, ...settings.routes])), surroundings);
+  const gateway = new Gateway({ ...deps, upstreams: opened.firstUpstreams, jwt: tokens.verifierFor(settings.jwt) });
   later.gateway = gateway;
   const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed, changesLost: metrics.changesLost };
   return { gateway, services, surroundings, draining, metrics, heap, telemetry };
@@ -445,21 +446,16 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
 function follow(run: Run, { stores, upstreams, tokens, validators }: Opened, wired: Wired): void {
   const { env, live, log, closers, shareOf } = run;
   const { gateway, services, surroundings, metrics, telemetry } = wired;
-  function* build(next: Configuration): Steps<() => void> {
-    const opening = yield* upstreams.open(shareOf(next.settings).upstreams);
-    let isComplete = false;
-    try {
-      const deps = yield* gatewayDepsOf(next, services, opening.byName, surroundings);
-      const jwt = tokens.verifierFor(next.settings.jwt);
-      isComplete = true;
-      return () => {
-        opening.use();
-        gateway.use({ ...deps, jwt });
-      };
-    } finally {
-      if (!isComplete) opening.close();
-    }
-  }
+  const build = async (next: Configuration, signal: AbortSignal) => {
+    const router = await inSlices(routerOf([USAGE, ...next.settings.routes]), signal);
+    const deps = gatewayDepsOf(next, services, router, surroundings);
+    const opening = upstreams.open(shareOf(next.settings).upstreams);
+    const jwt = tokens.verifierFor(next.settings.jwt);
+    return () => {
+      opening.use();
+      gateway.use({ ...deps, upstreams: opening.byName, jwt });
+    };
+  };
   // What another gateway has recorded already is not recorded again.
   const loads = run.speaks ? loadRecordOn(env, live, stores, telemetry) : null;
   closers.push(() => loads?.close());

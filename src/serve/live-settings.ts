@@ -3,8 +3,8 @@ import type { Plans } from '../admit/plan.ts';
 import { type Configuration, filesOf, type RefusedFile, type Settings } from '../config/settings.ts';
 import type { Refused } from '../config/settings-thread.ts';
 import { type SettingsChange, SettingsWatcher } from '../config/settings-watcher.ts';
-import { inSlices, type Steps } from '../config/steps.ts';
 import type { KeyStore } from '../identify/key-store.ts';
+import { inSlices } from '../io/steps.ts';
 import type { TakenFile } from '../operations/load-record.ts';
 import { ASK_AGAIN_MS, retentionOf } from '../operations/plans-in-use.ts';
 import { takenBetween } from '../operations/taken-files.ts';
@@ -32,7 +32,7 @@ export interface LiveSettingsOptions {
    * @returns a function that brings all of it into force at once
    * @throws Failure if it cannot be built; the earlier configuration stays in force
    */
-  readonly build?: (configuration: Configuration) => Steps<() => void>;
+  readonly build?: (configuration: Configuration, signal: AbortSignal) => Promise<() => void>;
   /** Opens the store of keys, to check whether live keys use a plan that the new plans.yaml lacks. */
   readonly keys: () => Promise<Pick<KeyStore, 'list'>>;
   readonly events?: ReloadEvents;
@@ -148,7 +148,7 @@ export class LiveSettings {
     try {
       taken = await inSlices(takenBetween(this.#current, configuration, restart), signal);
       await load?.(next);
-      if (build !== undefined) bringIntoForce = await inSlices(build(next), signal);
+      if (build !== undefined) bringIntoForce = await build(next, signal);
     } catch (error) {
       const faults = [error instanceof Error ? error.message : String(error)];
       if (!signal.aborted) refuse([{ file: 'settings', version: configuration.versions.settings, faults }]);

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import type { Settings } from '../config/settings.ts';
-import type { Steps } from '../config/steps.ts';
 import { Failure } from '../failure.ts';
 import type { UpstreamTls } from '../forward/upstream/dial.ts';
 import { HealthChecks } from '../forward/upstream/health.ts';
@@ -26,8 +25,6 @@ export interface OpenedUpstreams {
   readonly byName: ReadonlyMap<string, Upstream>;
   /** Brings them into force, and retires the earlier ones that are not among them. */
   readonly use: () => void;
-  /** Called instead of `use`: closes those that are not in force. */
-  readonly close: () => void;
 }
 
 /** What the metrics count of upstreams, each by its name. */
@@ -57,29 +54,24 @@ export class Upstreams {
   }
 
   /**
-   * Opens the upstreams that are new or have changed, one in each step. An unchanged upstream is kept with its connections.
-   * The new ones come into force with `use`. If the caller abandons the generator, it closes what it has opened.
-   * @throws Failure `bad_settings` if a file of a certificate cannot be read
+   * Opens the upstreams that are new or have changed. An unchanged upstream is kept with its connections. The new ones come into
+   * force with `use`.
+   * @throws Failure `bad_settings` if a file of a certificate cannot be read; then it has closed what it had opened
    */
-  *open(settings: Settings['upstreams']): Steps<OpenedUpstreams> {
+  open(settings: Settings['upstreams']): OpenedUpstreams {
     const open = new Map<string, OpenUpstream>();
-    let isComplete = false;
-    const close = () => {
-      for (const [name, one] of open) if (this.#inForce.get(name) !== one) closeOpen(one);
-    };
     try {
       for (const [name, one] of settings) {
         const before = this.#inForce.get(name);
         const isSame = before !== undefined && isDeepStrictEqual(before.settings, one);
         open.set(name, isSame ? before : this.#openOne(name, one));
-        yield;
       }
-      isComplete = true;
-      const byName = new Map([...open].map(([name, { upstream }]) => [name, upstream]));
-      return { byName, use: () => this.#use(open), close };
-    } finally {
-      if (!isComplete) close();
+    } catch (error) {
+      for (const [name, one] of open) if (this.#inForce.get(name) !== one) closeOpen(one);
+      throw error;
     }
+    const byName = new Map([...open].map(([name, { upstream }]) => [name, upstream]));
+    return { byName, use: () => this.#use(open) };
   }
 
   close(): void {

@@ -2,9 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { type Configuration, loadConfiguration } from '../../src/config/settings.ts';
-import type { Beginning } from '../../src/config/settings-thread.ts';
+import type { Reading } from '../../src/config/settings-thread.ts';
 import { SettingsReader } from '../../src/config/settings-watcher.ts';
-import { atOnce } from '../../src/config/steps.ts';
 import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/processes.ts';
 
@@ -33,7 +32,7 @@ function readerFor(heapMb?: number): SettingsReader {
   return reader;
 }
 
-function sound(read: Beginning) {
+function sound(read: Reading) {
   if ('files' in read) throw new Error(read.files.flatMap(({ faults }) => faults).join());
   return read;
 }
@@ -50,18 +49,11 @@ function unfrozenWithin(value: unknown): unknown {
 }
 
 test('what the thread has read is what this thread would have read, and frozen', async () => {
-  const reader = readerFor();
-  const configuration = atOnce(reader.configuration(sound(await reader.read())));
+  const { configuration } = sound(await readerFor().read());
   const here = (await loadConfiguration(env)) as Configuration;
   expect(configuration).toEqual(here);
   expect(unfrozenWithin(configuration)).toBeUndefined();
   expect(() => (configuration.plans.plans as Map<string, unknown>).clear()).toThrow('frozen');
-});
-
-test('it is taken over in a step for each route, upstream and plan', async () => {
-  const reader = readerFor();
-  const steps = reader.configuration(sound(await reader.read()));
-  expect(Array.from(steps)).toHaveLength(2 * MANY + 1);
 });
 
 test('a file that takes more memory than the thread may have ends the thread alone, and is a fault', async () => {

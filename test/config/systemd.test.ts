@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { gatewaySchema } from '../../src/config/gateway-schema.ts';
+import { listenEntry } from '../../src/config/gateway-schema.ts';
 import { ROOT } from '../support/processes.ts';
 
 /** The directives of the unit by name; one that is given several times has several values. */
@@ -13,7 +13,7 @@ for (const line of readFileSync(join(ROOT, 'config', 'systemd', 'tollgate.servic
 
 describe('the unit of systemd', () => {
   test('gives the gateway the time to drain before it is killed, and its supervisor the time to end its workers', () => {
-    const drainMs = gatewaySchema.shape.listen.unwrap().shape.drainTimeout.parse(undefined);
+    const drainMs = listenEntry.shape.drainTimeout.parse(undefined);
     const [stop] = directives.get('TimeoutStopSec')!;
     expect(Number.parseInt(stop!, 10) * 1_000).toBeGreaterThan(drainMs);
     expect(directives.get('KillMode')).toEqual(['mixed']);

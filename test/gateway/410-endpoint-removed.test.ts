@@ -1,9 +1,9 @@
 import { beforeAll, expect, test } from 'vitest';
 import { isPastSunset } from '../../src/annotate/deprecation.ts';
-import { atOnce } from '../../src/config/steps.ts';
 import { routeRefusal } from '../../src/gateway/refusals.ts';
 import { FieldBlock } from '../../src/http1/field-block.ts';
 import { type Head, readHead } from '../../src/http1/request-head.ts';
+import { atOnce } from '../../src/io/steps.ts';
 import { type Deprecation, type Match, routerOf } from '../../src/routing/router.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { atOnce } from '../../src/config/steps.ts';
 import { readRequestTarget } from '../../src/http1/request-line.ts';
+import { atOnce } from '../../src/io/steps.ts';
 import {
   faultOfChange,
   faultOfTemplate,

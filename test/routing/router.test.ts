@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { atOnce } from '../../src/config/steps.ts';
 import { Failure } from '../../src/failure.ts';
+import { atOnce } from '../../src/io/steps.ts';
 import { faultOfPattern } from '../../src/routing/pattern.ts';
 import {
   asksForUsage,

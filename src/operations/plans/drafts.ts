@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Worker } from 'node:worker_threads';
 import type { Plans } from '../../admit/plan.ts';
-import { STEPS_PER_SLICE } from '../../config/steps.ts';
 import { Failure } from '../../failure.ts';
 import type { KeyStore } from '../../identify/key-store.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
 import { startThread } from '../../io/own-program.ts';
+import { STEPS_PER_SLICE } from '../../io/steps.ts';
 import type { RecentRecord } from '../../simulate/recent-record.ts';
 import { countLiveKeys } from '../plans-in-use.ts';
 import type { FromThread, LiveCount, Question, RefusedDraft, Results, Task, ToThread } from './draft-thread.ts';

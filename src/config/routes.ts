@@ -1,0 +1,78 @@
+import { createHash } from 'node:crypto';
+import { WINDOWS, windowLimit } from '../admit/windows.ts';
+import { fieldRulesOf } from '../http1/field-rules.ts';
+import { pathTemplateOf, patternAfter } from '../routing/path-template.ts';
+import { type Route, type RouteReply, withHead } from '../routing/router.ts';
+import type { GatewayFile } from './gateway-file.ts';
+
+type RouteEntry = GatewayFile['routes'][number];
+type UpstreamEntry = GatewayFile['upstreams'][string];
+
+/** The routes of gateway.yaml, each joined with what its upstream says of all its routes. The file must have no fault. */
+export function routesOf({ routes, upstreams }: GatewayFile): readonly Route[] {
+  const deprecated = storeNamesOf(routes.filter((entry) => entry.deprecated !== null));
+  const keyless = storeNamesOf(routes.filter((entry) => entry.auth === 'none'));
+  return routes.map((entry) => ({
+    ...routeOf(entry, upstreams[entry.upstream]),
+    deprecated: entry.deprecated && { ...entry.deprecated, countedAs: deprecated.get(entry)! },
+    perAddress: entry.auth === 'none' ? perAddressOf(entry, keyless.get(entry)!) : null,
+  }));
+}
+
+/**
+ * The names under which the store counts for these routes: the pattern, so that counts stay while a route changes, and with
+ * the methods before it where several of them have that pattern.
+ */
+function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, string> {
+  const byPath = Map.groupBy(entries, ({ path }) => path);
+  return new Map(
+    entries.map((entry) => {
+      const { path, methods } = entry;
+      return [entry, byPath.get(path)!.length === 1 ? path : `${methods.toSorted().join(',')} ${path}`];
+    }),
+  );
+}
+
+/** What a route is by itself and by its upstream. Without an upstream, the gateway replies. */
+function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
+  const { path, methods, cost, rewrite, headers, timeouts, maxBodyBytes, compression, validate } = entry;
+  const reply = replyOf(entry);
+  return {
+    path,
+    methods: withHead(methods),
+    upstream: entry.upstream,
+    cost,
+    allowsBody: entry.body,
+    allowsUpgrade: entry.websocket && reply === null,
+    rewrite: rewrite && pathTemplateOf(path, patternAfter(path, rewrite)),
+    requestHeaders: fieldRulesOf('request', [upstream?.headers?.request, headers?.request]),
+    responseHeaders: fieldRulesOf('response', [upstream?.headers?.response, headers?.response]),
+    timeouts:
+      timeouts === undefined || upstream === undefined
+        ? null
+        : {
+            responseTimeoutMs: timeouts.response ?? upstream.responseTimeoutMs,
+            bodyTimeoutMs: timeouts.body ?? upstream.bodyTimeoutMs,
+          },
+    retries: reply === null ? entry.retries : null,
+    maxBodyBytes,
+    description: (reply === null && (validate ?? upstream?.validate)) || null,
+    compression: (compression === undefined ? upstream?.compression : compression) ?? null,
+    reply,
+  };
+}
+
+function replyOf({ path: pattern, redirect, respond }: RouteEntry): RouteReply | null {
+  if (redirect !== null) return { kind: 'redirect', ...redirect, path: pathTemplateOf(pattern, redirect.path) };
+  return respond && { kind: 'respond', ...respond, headers: fieldRulesOf('response', [{ set: respond.headers }]) };
+}
+
+/** Each route has limits of its own. The id under which the store counts them is the same on every replica. */
+function perAddressOf({ limits = {} }: RouteEntry, name: string): Route['perAddress'] {
+  const id = `public-${createHash('sha256').update(name).digest('hex').slice(0, 12)}`;
+  const own = WINDOWS.flatMap((window) => {
+    const limit = limits[window];
+    return limit === undefined ? [] : [windowLimit(window, limit)];
+  });
+  return { id, allowance: { plan: 'public', limits: own, unlimited: [], bans: null } };
+}
