@@ -1,12 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { freePort } from '../../test/support/free-port.ts';
+import { spreadOf } from '../kit/statistics.ts';
 import { TOLLGATE, writeSettings } from './contestants/tollgate.ts';
 import { usageOf } from './proc.ts';
 import { startProcess } from './process.ts';
 import type { StartResult } from './results.ts';
 import type { Plan } from './run.ts';
 import { SCENARIOS } from './scenarios.ts';
-import { spreadOf } from './statistics.ts';
 import { openWorld, type World } from './world.ts';
 
 /** Until the memory of the start has settled. */

@@ -8,7 +8,8 @@ import { Endings } from './endings.ts';
 import { GatewayProcess } from './gateways.ts';
 import { Keys, PLANS } from './keys.ts';
 import { Link } from './link.ts';
-import { type Store, type StoreKind, startStore } from './store.ts';
+import type { Store } from './server.ts';
+import { type StoreKind, startStore } from './store.ts';
 import { type CountingUpstream, startCountingUpstream } from './upstream.ts';
 
 export interface StandOptions {
