@@ -10,7 +10,7 @@ import { createGateway } from '../../src/library.ts';
 
 const SOURCES = new URL('../../src/', import.meta.url).href;
 const WARM_UP = 20;
-const TRACED = 5;
+const TRACED = 30;
 
 const service = createServer((_request, response) => response.end('{"pets":[]}'));
 await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve));
