@@ -5,11 +5,16 @@ import { describe, expect, test } from 'vitest';
 import manifest from '../package.json' with { type: 'json' };
 import { RULES } from './support/architecture.ts';
 import { type Import, importsOf, type Sources } from './support/imports.ts';
+import { longFunctions } from './support/long-functions.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 
+/** A function of more lines is long. The number of long functions only ever falls. */
+const MAX_LINES = 60;
+const MAX_LONG_FUNCTIONS = 9;
+
 describe('the house', async () => {
-  const paths = (await Array.fromAsync(glob('{src,test}/**/*', { cwd: ROOT, withFileTypes: true })))
+  const paths = (await Array.fromAsync(glob('{src,test,tools}/**/*', { cwd: ROOT, withFileTypes: true })))
     .filter((entry) => entry.isFile())
     .map((entry) =>
       join(entry.parentPath, entry.name)
@@ -36,6 +41,12 @@ describe('the house', async () => {
     expect(rule(sources)).toEqual([]);
   });
 
+  test('has few functions that fill more than a screen, apart from the screens of the console', () => {
+    const parts = new Map([...sources].filter(([path]) => /^src\/(?!admin\/console\/page\/)/.test(path)));
+    const long = longFunctions(parts, MAX_LINES);
+    expect(long.length, JSON.stringify(long, null, 2)).toBeLessThanOrEqual(MAX_LONG_FUNCTIONS);
+  });
+
   test('loads what only some settings need when they ask for it: Redis, tokens, certificates, traces', () => {
     const loaded = loadedBy('src/main.ts', 'src/cli/serve.ts', 'src/serve/gateway-process.ts');
     expect(loaded).toContain('src/listen/public.ts');
@@ -56,7 +67,7 @@ describe('the house', async () => {
 });
 
 describe('the image of the load test', async () => {
-  const paths = await Array.fromAsync(glob('{src,test/support,tools/load}/**/*.ts', { cwd: ROOT }));
+  const paths = await Array.fromAsync(glob('{src,test/support,tools/kit,tools/load}/**/*.ts', { cwd: ROOT }));
   const imports = importsOf(new Map(paths.map((path) => [path, readFileSync(join(ROOT, path), 'utf8')])));
 
   test('has each package that the program loads there', () => {
@@ -91,6 +102,15 @@ function packagesOf(imports: readonly Import[]): string[] {
     );
   return [...new Set(names)].sort();
 }
+
+test('a long function is named with its lines', () => {
+  const body = '  work();\n'.repeat(4);
+  const text = `class A {\n  #b() {\n${body}  }\n}\nconst c = () => {\n${body}};\nfunction short() {}\n`;
+  expect(longFunctions(new Map([['src/a.ts', text]]), 5)).toEqual([
+    { path: 'src/a.ts', line: 2, name: 'b', lines: 6 },
+    { path: 'src/a.ts', line: 9, name: 'c', lines: 6 },
+  ]);
+});
 
 describe('the check of', () => {
   const clean = new Map([
@@ -178,6 +198,7 @@ describe('the check of', () => {
     'no circle of imports, types included': [
       ['src/failure.ts', "import { a } from './admit/admit.ts';"],
       ['src/admit/admit.ts', "import { a } from './admit.ts';"],
+      ['tools/load/run.ts', "import type { Run } from './run.ts';"],
     ],
     'request and response objects are touched in listen, certificates, gateway, forward, http1, admin, pets, io/node-internals.ts and io/http-exchange.ts only':
       [

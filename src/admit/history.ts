@@ -18,12 +18,14 @@
 export type History = Uint8Array;
 
 export const HISTORY_BYTES = 1_000;
+/** A history begins with the hour that was counted in last. */
+export const LAST_HOUR_BYTES = 4;
 export const HOURS_KEPT = 48;
 export const DAYS_KEPT = 92;
 
 const HOUR_MS = 3_600_000;
 const HOUR_OF_DAY = 24;
-const RECENT = 4;
+const RECENT = LAST_HOUR_BYTES;
 const HOURS = 20;
 const DAYS = 260;
 const HOUR_REFUSALS = 720;
@@ -46,9 +48,14 @@ export interface Bucket {
 
 export type Step = 'hour' | 'day';
 
-/** When the hour began that was counted in last, Unix milliseconds. @param history at least its first four bytes */
+/** The hour that was counted in last, in hours since 1970. @param history at least its first {@link LAST_HOUR_BYTES} */
+export function lastHourOf(history: Uint8Array): number {
+  return viewOf(history).getUint32(0);
+}
+
+/** When that hour began, Unix milliseconds. */
 export function lastUsedMsOf(history: Uint8Array): number {
-  return viewOf(history).getUint32(0) * HOUR_MS;
+  return lastHourOf(history) * HOUR_MS;
 }
 
 /** How long a history is kept after the hour that was counted in last: until this time, Unix milliseconds. */
@@ -89,7 +96,7 @@ export function recordRefused(history: History | null, hour: number, refused: nu
  * @param nowMs the store's clock; what would be later is left out
  */
 export function bucketsOf(history: History, step: Step, nowMs: number): Bucket[] {
-  const last = viewOf(history).getUint32(0);
+  const last = lastHourOf(history);
   const isHours = step === 'hour';
   const [kept, unitMs] = isHours ? [HOURS_KEPT, HOUR_MS] : [DAYS_KEPT, HOUR_MS * HOUR_OF_DAY];
   const newest = Math.floor(isHours ? hourOf(nowMs) : dayOf(hourOf(nowMs)));
@@ -118,7 +125,7 @@ function bucketAt(history: History, step: Step, unit: number, isLast: boolean): 
 
 /** A history whose last hour is `hour`, or that contains it. */
 function atHour(history: History | null, hour: number): History {
-  const last = history === null ? Number.NEGATIVE_INFINITY : viewOf(history).getUint32(0);
+  const last = history === null ? Number.NEGATIVE_INFINITY : lastHourOf(history);
   if (history === null || last - hour >= HOURS_KEPT) {
     const fresh = new Uint8Array(HISTORY_BYTES);
     viewOf(fresh).setUint32(0, hour);

@@ -158,7 +158,8 @@ export function countIn(count: WindowCount | undefined, of: WindowLimit, nowMs: 
 
 /**
  * The first instant at which a request of `cost` fits, if nothing else is counted: for a sliding window when enough slices
- * have left, for others the end of the window. If it never fits, when the window is empty.
+ * have left, for others the end of the window. If it never fits, when the window is empty. Its twin is `fitsAt` in
+ * src/stores/redis/decide.lua.
  */
 export function fitsAtMs(count: WindowCount, of: ToppedUpLimit, cost: number): number {
   if (count.slices === undefined) return count.endsAtMs;

@@ -2,18 +2,15 @@ import type { ClientBodyErrorCode } from '../forward/faults.ts';
 import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
-import type { ConsumerTime } from '../io/thread-time.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
-import { type RequestCounter, RequestFlow } from './request-flow.ts';
+import { RequestFlow, type RunningRequests } from './request-flow.ts';
 
 /** The gateway: one `handle` for each request whose head could be parsed. */
-export class Gateway implements RequestCounter {
+export class Gateway {
   #deps: GatewayDeps;
-  #inFlight = 0;
+  readonly #running: RunningRequests = { count: 0, bodyReaders: new WeakMap() };
   /** By connection, its latest request with an unread body. A fault may be found while the body is read. */
   readonly #latest = new WeakMap<object, RequestFlow>();
-  /** By connection, the consumer whose body is read from it. */
-  readonly #reading = new WeakMap<object, ConsumerTime>();
 
   constructor(deps: GatewayDeps) {
     this.#deps = deps;
@@ -26,7 +23,7 @@ export class Gateway implements RequestCounter {
 
   /** Requests that have not ended. */
   get inFlight(): number {
-    return this.#inFlight;
+    return this.#running.count;
   }
 
   /** Whether a request asks for another protocol on its connection, in valid form and on a route that allows it. */
@@ -44,30 +41,22 @@ export class Gateway implements RequestCounter {
     head: Head | HeadFault,
     client: UpgradeClient | null = null,
   ): void {
-    this.#inFlight++;
-    const flow = new RequestFlow(this.#deps, request, response, head, client, this);
+    this.#running.count++;
+    const flow = new RequestFlow(this.#deps, request, response, head, client, this.#running);
     if (!request.complete) this.#latest.set(request.socket, flow);
     flow.run();
   }
 
-  ended(): void {
-    this.#inFlight--;
-  }
-
-  reads(socket: object, time: ConsumerTime): void {
-    this.#reading.set(socket, time);
-  }
-
   /** Charges the reading of a body to the consumer of its request. */
   read(socket: object, work: () => void): void {
-    const time = this.#reading.get(socket);
+    const time = this.#running.bodyReaders.get(socket);
     if (time === undefined) work();
     else this.#deps.thread.measure(time, work);
   }
 
   /** Reads more of a body later: when it is the turn of its consumer, if that is beyond its share of the thread. */
   readLater(socket: object, work: () => void): void {
-    const time = this.#reading.get(socket);
+    const time = this.#running.bodyReaders.get(socket);
     if (time === undefined) setImmediate(work);
     else this.#deps.thread.wait(time, work);
   }

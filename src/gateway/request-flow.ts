@@ -1,6 +1,8 @@
 import { IncomingMessage } from 'node:http';
-import type { AdmissionListener } from '../admit/admit.ts';
-import type { Admission, Banned, Refused, Verdict } from '../admit/verdict.ts';
+import type { AdmissionListener, Admitter } from '../admit/admit.ts';
+import { UNSEEN } from '../admit/decide.ts';
+import { shadowIdOf } from '../admit/plan.ts';
+import { type Admission, type Banned, type Refused, type Verdict, verdictOnBudgets } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/errors.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
@@ -34,15 +36,14 @@ import {
   replyWithJson,
   replyWithNothing,
 } from './replies.ts';
-import { admissionOf, countInShadow } from './shadow.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { UsageBody } from './usage.ts';
 
-/** Counts the requests that have not ended. */
-export interface RequestCounter {
-  ended(): void;
-  /** The body that arrives on this connection is read for a consumer. */
-  reads(socket: object, time: ConsumerTime): void;
+/** What the gateway keeps about all requests that have not ended. */
+export interface RunningRequests {
+  count: number;
+  /** By connection, the consumer whose body is read from it. */
+  readonly bodyReaders: WeakMap<object, ConsumerTime>;
 }
 
 /**
@@ -58,7 +59,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   readonly #received: Head | HeadFault;
   /** The client's connection, if the request asks for another protocol on it. */
   readonly #upgradeClient: UpgradeClient | null;
-  readonly #counter: RequestCounter;
+  readonly #running: RunningRequests;
   readonly #origin: ClientAddress;
   /** Everything that log and metrics will report about the request. */
   readonly #record: ExchangeRecorder;
@@ -93,14 +94,14 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     response: ClientResponse,
     received: Head | HeadFault,
     upgradeClient: UpgradeClient | null,
-    counter: RequestCounter,
+    running: RunningRequests,
   ) {
     this.#deps = deps;
     this.#request = request;
     this.#response = response;
     this.#received = received;
     this.#upgradeClient = upgradeClient;
-    this.#counter = counter;
+    this.#running = running;
     this.#origin = deps.addresses.of(request);
     const fields = received.kind === 'head' ? received.fields : new FieldBlock(request.rawHeaders);
     this.#trace = deps.traceOf(fields);
@@ -240,8 +241,15 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   // Admit
 
-  #admit(caller: Caller): void {
-    const admission = admissionOf(this.#deps, caller, this.#match?.route.cost ?? 1, this.#record.storeMs, this);
+  /** Decides about the request, or asks the store to. If the caller's plan is not enforced, the verdict is one without limits. */
+  #admit({ id, allowance }: Caller): void {
+    const { admitter, wallMs } = this.#deps;
+    const cost = this.#match?.route.cost ?? 1;
+    if (allowance.isShadowOnly) {
+      this.#onDecision({ kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null });
+      return;
+    }
+    const admission = admitter.ask(id, allowance, cost, this.#record.storeMs, this);
     if (admission !== null) this.#onDecision(admission);
     else this.#record.asked(this.#deps.monotonicMs());
   }
@@ -452,7 +460,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
    */
   onRead(): void {
     this.#share?.release();
-    this.#counter.ended();
+    this.#running.count--;
   }
 
   #close(shadow: Shadow | null): void {
@@ -474,7 +482,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #inTurn(time: ConsumerTime, next: (this: RequestFlow, isLate: boolean) => void): void {
     const { thread } = this.#deps;
     this.#time = time;
-    if (!this.#request.complete) this.#counter.reads(this.#request.socket, time);
+    if (!this.#request.complete) this.#running.bodyReaders.set(this.#request.socket, time);
     if (!thread.mustWait(time)) next.call(this, false);
     else {
       thread.wait(time, (isLate) => {
@@ -527,6 +535,25 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #await<T>(value: T | Promise<T>, next: (this: RequestFlow, value: T) => void): void {
     resumeWith(this, value, this.#deps.monotonicMs, next);
   }
+}
+
+/**
+ * Counts an admitted request against the limits of its caller that are only watched (contract section 2, `enforce` and
+ * `shadow`). It refuses no request, and only the request's record waits for it.
+ * @returns null without such limits; resolves to null if the store did not answer. Never rejects.
+ */
+function countInShadow(
+  admitter: Pick<Admitter, 'admit'>,
+  { id, allowance }: Caller,
+  cost: number,
+): Promise<Shadow | null> | null {
+  if (allowance.shadow === undefined) return null;
+  return (async () => {
+    const admission = await admitter.admit(shadowIdOf(id), allowance.shadow!, cost);
+    if (admission.kind === 'unavailable') return null;
+    const { kind, binding } = admission.verdict;
+    return { judgement: kind, window: kind === 'admitted' ? null : binding.window };
+  })();
 }
 
 const SWITCHING_PROTOCOLS = 101;

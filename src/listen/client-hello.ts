@@ -1,3 +1,6 @@
+// The public port has to know what a TLS connection asks for before the TLS stack takes it: whether it is a certificate
+// authority that proves a domain (tls-challenge.ts), which offers `acme-tls/1` and nothing else.
+
 /** What the start of a TLS connection says (RFC 8446 section 4.1.2), as far as the bytes go. */
 export type Opening =
   /** More bytes are needed. */

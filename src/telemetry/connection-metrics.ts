@@ -36,63 +36,14 @@ export function connectionMetrics(
   isShortOfMemory: () => boolean = () => false,
 ): ConnectionMetrics {
   const registers = [registry];
-  const dropped = new Counter({ ...CONNECTIONS_DROPPED, registers });
-  const evicted = new Counter({
-    name: 'tollgate_connections_evicted_total',
-    help: 'Idle connections closed to make room for a new one, or because memory or open files are nearly used up.',
-    labelNames: ['reason'],
-    registers,
-  });
-  memoryGauge(registers, isShortOfMemory);
-  const reloads = new Counter({
-    name: 'tollgate_tls_reloads_total',
-    help: 'Changes of the certificate or key: loaded, or refused because they cannot be used.',
-    labelNames: ['outcome'],
-    registers,
-  });
-  const orders = new Counter({
-    name: 'tollgate_acme_orders_total',
-    help: 'Orders of a certificate by ACME (listen.tls.acme): issued, or failed.',
-    labelNames: ['outcome'],
-    registers,
-  });
-  const handshakes = new Counter({
-    name: 'tollgate_tls_handshake_failures_total',
-    help: 'TLS handshakes that failed or were late.',
-    registers,
-  });
-  const headers = new Counter({
-    name: 'tollgate_proxy_headers_refused_total',
-    help: 'Connections from trusted proxies closed because no PROXY header came, or a malformed one.',
-    registers,
-  });
-  const sessions = new Counter({
-    name: 'tollgate_http2_sessions_broken_total',
-    help: 'HTTP/2 connections broken off: too many resets, too much that was no request, malformed, or not read.',
-    labelNames: ['reason'],
-    registers,
-  });
-  certificateGauge(registers, expiresAtMs);
-  // Without a zero at the start, Prometheus sees no increase at the first count.
-  for (const reason of SHORTAGES) {
-    dropped.inc({ reason }, 0);
-    evicted.inc({ reason }, 0);
-  }
-  for (const outcome of ['loaded', 'refused']) reloads.inc({ outcome }, 0);
-  for (const outcome of ['issued', 'failed']) orders.inc({ outcome }, 0);
-  for (const reason of ['resets', 'overhead', 'protocol', 'unread']) sessions.inc({ reason }, 0);
-  return {
-    connectionDropped: (reason) => dropped.inc({ reason }),
-    connectionEvicted: (reason) => evicted.inc({ reason }),
-    certificateRead: (outcome) => reloads.inc({ outcome }),
-    certificateOrdered: (outcome) => orders.inc({ outcome }),
-    handshakeFailed: () => handshakes.inc(),
-    proxyHeaderRefused: () => headers.inc(),
-    sessionBroken: (reason) => sessions.inc({ reason }),
-  };
-}
-
-function memoryGauge(registers: Registry[], isShortOfMemory: () => boolean): void {
+  const dropped = counted(registry, CONNECTIONS_DROPPED.name, CONNECTIONS_DROPPED.help, 'reason', SHORTAGES);
+  const evicted = counted(
+    registry,
+    'tollgate_connections_evicted_total',
+    'Idle connections closed to make room for a new one, or because memory or open files are nearly used up.',
+    'reason',
+    SHORTAGES,
+  );
   new Gauge({
     name: 'tollgate_memory_short',
     help: '1 while the gateway takes no new connections because its heap, or the memory of its container, is nearly full.',
@@ -101,9 +52,19 @@ function memoryGauge(registers: Registry[], isShortOfMemory: () => boolean): voi
       this.set(isShortOfMemory() ? 1 : 0);
     },
   });
-}
-
-function certificateGauge(registers: Registry[], expiresAtMs: () => number | null): void {
+  const certificates = certificateMetrics(registry);
+  const headers = new Counter({
+    name: 'tollgate_proxy_headers_refused_total',
+    help: 'Connections from trusted proxies closed because no PROXY header came, or a malformed one.',
+    registers,
+  });
+  const sessions = counted(
+    registry,
+    'tollgate_http2_sessions_broken_total',
+    'HTTP/2 connections broken off: too many resets, too much that was no request, malformed, or not read.',
+    'reason',
+    ['resets', 'overhead', 'protocol', 'unread'] as const,
+  );
   new Gauge({
     name: 'tollgate_tls_certificate_expiry_timestamp_seconds',
     help: 'When the certificate in force expires.',
@@ -114,4 +75,53 @@ function certificateGauge(registers: Registry[], expiresAtMs: () => number | nul
       else this.set(atMs / 1000);
     },
   });
+  return {
+    connectionDropped: dropped,
+    connectionEvicted: evicted,
+    ...certificates,
+    proxyHeaderRefused: () => headers.inc(),
+    sessionBroken: sessions,
+  };
+}
+
+type CertificateMetrics = Pick<ConnectionMetrics, 'certificateRead' | 'certificateOrdered' | 'handshakeFailed'>;
+
+function certificateMetrics(registry: Registry): CertificateMetrics {
+  const certificateRead = counted(
+    registry,
+    'tollgate_tls_reloads_total',
+    'Changes of the certificate or key: loaded, or refused because they cannot be used.',
+    'outcome',
+    ['loaded', 'refused'] as const,
+  );
+  const certificateOrdered = counted(
+    registry,
+    'tollgate_acme_orders_total',
+    'Orders of a certificate by ACME (listen.tls.acme): issued, or failed.',
+    'outcome',
+    ['issued', 'failed'] as const,
+  );
+  const handshakes = new Counter({
+    name: 'tollgate_tls_handshake_failures_total',
+    help: 'TLS handshakes that failed or were late.',
+    registers: [registry],
+  });
+  return { certificateRead, certificateOrdered, handshakeFailed: () => handshakes.inc() };
+}
+
+/**
+ * Makes a counter of one label that is zero for each value at the start. Without that, Prometheus sees no increase at the first
+ * count.
+ * @returns a function that counts an event with this value
+ */
+function counted<V extends string>(
+  registry: Registry,
+  name: string,
+  help: string,
+  label: string,
+  values: readonly V[],
+): (value: V) => void {
+  const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
+  for (const value of values) counter.inc({ [label]: value }, 0);
+  return (value) => counter.inc({ [label]: value });
 }

@@ -45,86 +45,103 @@ export interface LogOptions {
  * only members of Exchange, which has no member for a secret, a query or a header.
  */
 export function openLog(options: LogOptions): GatewayLog {
-  const { level, onDrop, sample2xx, nowMs, monotonicMs, random = Math.random, stream, forTerminal = false } = options;
   // Node.js makes a pipe non-blocking when `process.stdout` is first read. A write to a full pipe then fails instead of
   // blocking a thread.
-  const out = new LogOutput({ fd: process.stdout.fd, maxBytes: MAX_HELD_BYTES, onDrop });
-  const sink = stream ?? out;
-  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, sink);
-  const lines = new AccessLines();
-  const [hasInfo, hasWarnings] = [logger.isLevelEnabled('info'), logger.isLevelEnabled('warn')];
-  const isWritten = (exchange: LoggedExchange) => (isServerError(exchange) ? hasWarnings : hasInfo);
-  const write = (exchange: LoggedExchange, more: string, message: string) => {
-    if (!isWritten(exchange)) return;
-    const extra = forTerminal ? `,"retryAtMs":${exchange.retryAtMs ?? null}${more}` : more;
-    sink.write(lines.lineOf(exchange, nowMs(), extra, message));
-  };
-  const summaries = new Map<string, { exchange: Exchange; count: number }>();
-  const flush = () => {
-    for (const { exchange, count } of summaries.values()) write(exchange, `,"count":${count}`, 'refusals');
-    summaries.clear();
-  };
-  const timer = setInterval(flush, SUMMARY_MS);
-  timer.unref();
-  const unidentified = new UnidentifiedLines((exchange, count) => write(exchange, `,"count":${count}`, 'request'));
-  const whenDue = writerWhenDue(unidentified, monotonicMs);
+  const out = new LogOutput({ fd: process.stdout.fd, maxBytes: MAX_HELD_BYTES, onDrop: options.onDrop });
+  const sink = options.stream ?? out;
+  const logger = pino({ level: options.level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, sink);
+  const accesses = new AccessLog(logger, sink, options);
   return {
     logger,
-    access: (exchange) => {
-      if (isUnidentified(exchange)) {
-        if (!isWritten(exchange)) return;
-        unidentified.add(exchange, monotonicMs());
-        whenDue.schedule();
-        return;
-      }
-      const share = sample2xx();
-      if (share < 1 && exchange.status >= 200 && exchange.status < 300) {
-        // The line names the fraction, so that a program that counts lines can estimate the number of requests.
-        if (random() < share) write(exchange, `,"sample":${share}`, 'request');
-        return;
-      }
-      if (exchange.source !== 'memory' || exchange.consumerId === null) {
-        write(exchange, '', 'request');
-        return;
-      }
-      const key = `${exchange.consumerId} ${exchange.code} ${exchange.route}`;
-      const summary = summaries.get(key);
-      if (summary !== undefined) summary.count++;
-      else if (summaries.size < MAX_SUMMARIES) summaries.set(key, { exchange, count: 1 });
-      else write(exchange, '', 'request');
-    },
+    access: (exchange) => accesses.add(exchange),
     webSocketClosed: ({ end, durationMs, ...rest }) =>
       logger.info({ ...rest, durationMs: Math.round(durationMs * 1_000) / 1_000, reason: end }, 'websocket closed'),
     close: () => {
-      clearInterval(timer);
-      flush();
-      whenDue.stop();
-      unidentified.writeAll();
+      accesses.close();
       return out.close();
     },
   };
 }
 
-/** Writes the held lines of unidentified callers as each is due. `schedule` is called when a line was added. */
-function writerWhenDue(lines: UnidentifiedLines, monotonicMs: () => number) {
-  /** Null while no line is held. */
-  let timer: NodeJS.Timeout | null = null;
-  const schedule = () => {
-    const { dueAtMs } = lines;
-    if (timer !== null || dueAtMs === null) return;
-    timer = setTimeout(
-      () => {
-        timer = null;
-        lines.writeDue(monotonicMs());
-        schedule();
-      },
-      Math.max(0, Math.ceil(dueAtMs - monotonicMs())),
-    ).unref();
-  };
-  const stop = () => {
-    if (timer !== null) clearTimeout(timer);
-  };
-  return { schedule, stop };
+/** Writes the access lines: one for most requests, and one for several refusals of the same kind. */
+class AccessLog {
+  readonly #sink: DestinationStream;
+  readonly #options: LogOptions;
+  readonly #hasInfo: boolean;
+  readonly #hasWarnings: boolean;
+  readonly #lines = new AccessLines();
+  /** Refusals from memory, by consumer, code and route. */
+  readonly #summaries = new Map<string, { exchange: Exchange; count: number }>();
+  readonly #summaryTimer = setInterval(() => this.#writeSummaries(), SUMMARY_MS).unref();
+  readonly #unidentified = new UnidentifiedLines((exchange, count) =>
+    this.#write(exchange, `,"count":${count}`, 'request'),
+  );
+  /** Null while no line of an unidentified caller is held. */
+  #unidentifiedTimer: NodeJS.Timeout | null = null;
+
+  constructor(logger: Logger, sink: DestinationStream, options: LogOptions) {
+    this.#sink = sink;
+    this.#options = options;
+    this.#hasInfo = logger.isLevelEnabled('info');
+    this.#hasWarnings = logger.isLevelEnabled('warn');
+  }
+
+  add(exchange: Exchange): void {
+    const isWritten = isServerError(exchange) ? this.#hasWarnings : this.#hasInfo;
+    if (!isWritten) return;
+    const { sample2xx, monotonicMs, random = Math.random } = this.#options;
+    if (isUnidentified(exchange)) {
+      this.#unidentified.add(exchange, monotonicMs());
+      this.#awaitDue();
+      return;
+    }
+    const share = sample2xx();
+    if (share < 1 && exchange.status >= 200 && exchange.status < 300) {
+      // The line names the fraction, so that a program that counts lines can estimate the number of requests.
+      if (random() < share) this.#write(exchange, `,"sample":${share}`, 'request');
+    } else if (exchange.source !== 'memory' || exchange.consumerId === null) this.#write(exchange, '', 'request');
+    else this.#summarise(exchange);
+  }
+
+  /** Writes all lines that are held. */
+  close(): void {
+    clearInterval(this.#summaryTimer);
+    this.#writeSummaries();
+    if (this.#unidentifiedTimer !== null) clearTimeout(this.#unidentifiedTimer);
+    this.#unidentified.writeAll();
+  }
+
+  #summarise(exchange: Exchange): void {
+    const key = `${exchange.consumerId} ${exchange.code} ${exchange.route}`;
+    const summary = this.#summaries.get(key);
+    if (summary !== undefined) summary.count++;
+    else if (this.#summaries.size < MAX_SUMMARIES) this.#summaries.set(key, { exchange, count: 1 });
+    else this.#write(exchange, '', 'request');
+  }
+
+  #writeSummaries(): void {
+    for (const { exchange, count } of this.#summaries.values()) this.#write(exchange, `,"count":${count}`, 'refusals');
+    this.#summaries.clear();
+  }
+
+  /** Sets a timer for the next line of unidentified callers. */
+  #awaitDue(): void {
+    const { dueAtMs } = this.#unidentified;
+    if (this.#unidentifiedTimer !== null || dueAtMs === null) return;
+    const { monotonicMs } = this.#options;
+    const write = () => {
+      this.#unidentifiedTimer = null;
+      this.#unidentified.writeDue(monotonicMs());
+      this.#awaitDue();
+    };
+    this.#unidentifiedTimer = setTimeout(write, Math.max(0, Math.ceil(dueAtMs - monotonicMs()))).unref();
+  }
+
+  #write(exchange: LoggedExchange, more: string, message: string): void {
+    const { forTerminal = false, nowMs } = this.#options;
+    const extra = forTerminal ? `,"retryAtMs":${exchange.retryAtMs ?? null}${more}` : more;
+    this.#sink.write(this.#lines.lineOf(exchange, nowMs(), extra, message));
+  }
 }
 
 /** A closing record for the log. Its address is null in a line that stands for several client networks. */

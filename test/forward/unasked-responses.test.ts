@@ -8,7 +8,7 @@ import type { UpstreamTls } from '../../src/forward/upstream/dial.ts';
 import { type ConnectionWaiter, Upstream } from '../../src/forward/upstream/upstream.ts';
 import { Deadlines } from '../../src/io/deadlines.ts';
 import { EndOfTurn } from '../../src/io/writes.ts';
-import { Chance } from '../../tools/chaos/random.ts';
+import { Chance } from '../../tools/kit/chance.ts';
 import { eventually } from '../support/conditions.ts';
 import { newAuthority } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';

@@ -1,6 +1,6 @@
 import { cpus, release, totalmem } from 'node:os';
 import { Failure } from '../../src/failure.ts';
-import { runProgram } from '../../test/support/program.ts';
+import { runProgram } from '../kit/program.ts';
 import { TOLLGATE } from './contestants/tollgate.ts';
 import { expectedS, longestS } from './duration.ts';
 import { featureOf } from './features.ts';

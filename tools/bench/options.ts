@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
-import { Failure } from '../../src/failure.ts';
+import { Usage } from '../kit/options.ts';
 import { CONTESTANTS } from './contestants/all.ts';
 import { FEATURES, featureOf } from './features.ts';
 import { type ContestantName, SCENARIOS, type Scenario, START } from './scenarios.ts';
@@ -20,6 +19,8 @@ export interface Options {
   /** Only counts bytes and system calls: `show`, or `write` them into guard/costs.json. */
   readonly guard: 'show' | 'write' | null;
 }
+
+const usage = new Usage('bench');
 
 const OPTIONS = {
   scenario: { type: 'string', multiple: true },
@@ -69,7 +70,7 @@ Tools and peers that are not installed are fetched from Debian's packages into n
  * @throws Failure `bad_usage`
  */
 export function readOptions(args: readonly string[]): Options | null {
-  const values = parse(args);
+  const values = usage.parse(args, OPTIONS);
   if (values.help === true) return null;
   const names = listOf('scenario', values.scenario, [...SCENARIOS.map(({ name }) => name), START]);
   const only = listOf('only', values.only, [...CONTESTANTS.keys()]) as ContestantName[] | null;
@@ -79,36 +80,29 @@ export function readOptions(args: readonly string[]): Options | null {
     only,
     against: againstOf(values.against, values.report === true),
     bare: bareOf(values.bare === true, values.report === true),
-    rounds: numberOf('rounds', values.rounds, 7, 1_000),
-    seconds: numberOf('seconds', values.seconds, 3, 600),
+    rounds: usage.wholeNumber('rounds', values.rounds, 7, 1, 1_000),
+    seconds: usage.wholeNumber('seconds', values.seconds, 3, 1, 600),
     report: values.report === true,
     guard: guardOf(values.guard === true, values.write === true),
   };
 }
 
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({ args: [...args], options: OPTIONS, strict: true }).values;
-  } catch (cause) {
-    throw wrong((cause instanceof Error ? cause.message : String(cause)).split('. ')[0]!, cause);
-  }
-}
-
 function againstOf(folder: string | undefined, report: boolean): string | null {
   if (folder === undefined) return null;
-  if (report) throw wrong('--against compares two versions, and --report is about this one');
+  if (report) throw usage.wrong('--against compares two versions, and --report is about this one');
   if (!existsSync(join(folder, 'bin', 'tollgate.js')))
-    throw wrong(`--against is '${folder}'; there is no bin/tollgate.js`);
+    throw usage.wrong(`--against is '${folder}'; there is no bin/tollgate.js`);
   return resolve(folder);
 }
 
 function bareOf(isBare: boolean, report: boolean): boolean {
-  if (isBare && report) throw wrong('--bare leaves out what production switches on, and --report is about production');
+  if (isBare && report)
+    throw usage.wrong('--bare leaves out what production switches on, and --report is about production');
   return isBare;
 }
 
 function guardOf(isGuard: boolean, writes: boolean): Options['guard'] {
-  if (writes && !isGuard) throw wrong('--write belongs to --guard');
+  if (writes && !isGuard) throw usage.wrong('--write belongs to --guard');
   return isGuard ? (writes ? 'write' : 'show') : null;
 }
 
@@ -116,17 +110,6 @@ function listOf(option: string, given: readonly string[] | undefined, known: rea
   if (given === undefined) return null;
   const names = given.flatMap((text) => text.split(',')).filter((name) => name !== '');
   const stranger = names.find((name) => !known.includes(name));
-  if (stranger !== undefined) throw wrong(`--${option} is '${stranger}'; it can be ${known.join(', ')}.`);
+  if (stranger !== undefined) throw usage.wrong(`--${option} is '${stranger}'; it can be ${known.join(', ')}.`);
   return names;
-}
-
-function numberOf(option: string, text: string | undefined, usual: number, most: number): number {
-  if (text === undefined) return usual;
-  const number = Number(text);
-  if (/^\d+$/.test(text) && number >= 1 && number <= most) return number;
-  throw wrong(`--${option} is '${text}'; it must be a whole number from 1 to ${most}.`);
-}
-
-function wrong(sentence: string, cause?: unknown): Failure {
-  return new Failure('bad_usage', `${sentence.replace(/\.?$/, '.')} See \`npm run bench -- --help\`.`, cause);
 }

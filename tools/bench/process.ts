@@ -1,9 +1,8 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { openSync, readFileSync, truncateSync } from 'node:fs';
+import { truncateSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { endWithUs } from '../../test/support/end-with-us.ts';
+import { type Child, startChild } from '../kit/child.ts';
 
 /** Ends something that was started. Called in the reverse order of starting. */
 export type Ending = () => Promise<unknown>;
@@ -17,64 +16,18 @@ export interface Command {
   readonly folder: string;
 }
 
-export interface Started {
+export interface Started extends Child {
   readonly name: string;
-  readonly pid: number;
-  readonly hasEnded: () => boolean;
-  /** All that it has printed. */
-  readonly output: () => string;
   /** Drops what it has printed until now: the file would grow with every request. */
   readonly dropOutput: () => void;
-  readonly end: Ending;
 }
 
 const READY_WITHIN_MS = 20_000;
-const STOP_WITHIN_MS = 5_000;
-const INHERITED = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'TZ'];
 
-/** Starts a process that ends with this one, however this one ends. */
 export function startProcess({ name, command, args, env = {}, folder }: Command): Started {
   const logFile = join(folder, `${name}.log`);
-  const log = openSync(logFile, 'a');
-  const inherited = Object.fromEntries(INHERITED.map((variable) => [variable, process.env[variable]]));
-  const child = spawn(command, args, {
-    cwd: folder,
-    env: { ...inherited, ...env },
-    stdio: ['ignore', log, log],
-    // Not in the terminal's group: a Ctrl-C reaches the bench alone, which then ends them in order.
-    detached: true,
-  });
-  const release = child.pid === undefined ? () => {} : endWithUs(child.pid);
-  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
-  let failed = false;
-  child.on('error', () => {
-    failed = true;
-  });
-  return {
-    name,
-    pid: child.pid ?? 0,
-    hasEnded: () => failed || child.exitCode !== null || child.signalCode !== null,
-    output: () => readFileSync(logFile, 'utf8'),
-    dropOutput: () => truncateSync(logFile, 0),
-    end: async () => {
-      await endGroup(child, ended);
-      release();
-    },
-  };
-}
-
-/** The whole group: a program may have left workers of its own behind. */
-async function endGroup(child: ChildProcess, ended: Promise<void>): Promise<void> {
-  if (child.pid === undefined) return;
-  child.kill('SIGTERM');
-  const late = setTimeout(() => child.kill('SIGKILL'), STOP_WITHIN_MS);
-  await ended;
-  clearTimeout(late);
-  try {
-    process.kill(-child.pid, 'SIGKILL');
-  } catch {
-    // Nobody is left of it.
-  }
+  const child = startChild({ program: command, args, env, cwd: folder, logFile });
+  return { ...child, name, dropOutput: () => truncateSync(logFile, 0) };
 }
 
 /**
@@ -84,8 +37,8 @@ async function endGroup(child: ChildProcess, ended: Promise<void>): Promise<void
 export async function untilListening(started: Started, port: number): Promise<void> {
   const deadlineMs = performance.now() + READY_WITHIN_MS;
   while (!(await accepts(port))) {
-    if (started.hasEnded() || performance.now() > deadlineMs) {
-      throw new Error(`${started.name} did not come up. It printed: ${started.output().trim().slice(-1_000)}`);
+    if (started.ended() !== null || performance.now() > deadlineMs) {
+      throw new Error(`${started.name} did not come up. It printed: ${started.printed().trim().slice(-1_000)}`);
     }
     await delay(20);
   }

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { Redis } from 'ioredis';
+import { spreadOf } from '../kit/statistics.ts';
 
 /** What a Redis has done since it was started. */
 export interface RedisWork {
@@ -89,6 +90,6 @@ export async function memoryPerName(port: number, pattern: string): Promise<numb
       cursor = next;
       for (const name of names) sizes.push(Number(await redis.memory('USAGE', name)));
     } while (cursor !== '0' && sizes.length < 1_000);
-    return sizes.sort((a, b) => a - b)[sizes.length >> 1] ?? null;
+    return spreadOf(sizes)?.median ?? null;
   });
 }

@@ -1,6 +1,6 @@
+import { ratioOf, type Spread, spreadOf } from '../kit/statistics.ts';
 import type { Measurement } from './round.ts';
 import type { ContestantName, Scenario } from './scenarios.ts';
-import { ratioOf, type Spread, spreadOf } from './statistics.ts';
 
 /** One contestant in one scenario, round by round; null where a round came to nothing. */
 export interface Entry {

@@ -1,12 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { freePort } from '../../test/support/free-port.ts';
+import { spreadOf } from '../kit/statistics.ts';
 import { TOLLGATE, writeSettings } from './contestants/tollgate.ts';
 import { usageOf } from './proc.ts';
 import { startProcess } from './process.ts';
 import type { StartResult } from './results.ts';
 import type { Plan } from './run.ts';
 import { SCENARIOS } from './scenarios.ts';
-import { spreadOf } from './statistics.ts';
 import { openWorld, type World } from './world.ts';
 
 /** Until the memory of the start has settled. */
@@ -49,8 +49,8 @@ async function startOnce(world: World, redisPort: number): Promise<{ readyMs: nu
   });
   try {
     while (!(await isReady(adminPort))) {
-      if (gateway.hasEnded() || performance.now() - startedAtMs > GIVEN_UP_AFTER_MS) {
-        throw new Error(`Tollgate did not become ready. It printed: ${gateway.output().slice(-1_000)}`);
+      if (gateway.ended() !== null || performance.now() - startedAtMs > GIVEN_UP_AFTER_MS) {
+        throw new Error(`Tollgate did not become ready. It printed: ${gateway.printed().slice(-1_000)}`);
       }
       await delay(POLL_MS);
     }
@@ -58,7 +58,7 @@ async function startOnce(world: World, redisPort: number): Promise<{ readyMs: nu
     await delay(IDLE_MS);
     return { readyMs, rssBytes: usageOf(gateway.pid).rssBytes };
   } finally {
-    await gateway.end();
+    await gateway.stop();
   }
 }
 

@@ -82,7 +82,7 @@ export async function openWorld(scenario: Scenario, isBare: boolean): Promise<Wo
     const server = join(import.meta.dirname, 'servers', 'upstream.ts');
     const args = [server, String(upstreamPort)];
     const upstream = startProcess({ name: 'upstream', command: process.execPath, args, folder });
-    endings.push(upstream.end);
+    endings.push(upstream.stop);
     await untilListening(upstream, upstreamPort);
     const redis = async () => {
       const server = await RedisProcess.start(binary);

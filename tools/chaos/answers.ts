@@ -1,3 +1,5 @@
+import type { Outcome } from '../kit/report/outcomes.ts';
+
 /** What came of one request. */
 export interface Answer {
   /** What the client is for, such as `steady`. */
@@ -15,11 +17,6 @@ export interface Answer {
   /** X-RateLimit-Reset, Unix seconds; null where it was not told. */
   readonly resetAtS: number | null;
 }
-
-/** What an answer is counted as, in the order in which charts stack them. */
-export type Outcome = 'admitted' | 'refused' | 'banned' | 'unauthenticated' | 'uncounted' | 'lost';
-
-export const OUTCOMES: readonly Outcome[] = ['admitted', 'refused', 'banned', 'unauthenticated', 'uncounted', 'lost'];
 
 export function outcomeOf({ status, code }: Pick<Answer, 'status' | 'code'>): Outcome {
   if (status === 0) return 'lost';

@@ -1,4 +1,4 @@
-import type { Chance } from './random.ts';
+import type { Chance } from '../kit/chance.ts';
 import type { Stand } from './stand/stand.ts';
 
 /** What a fault may do, and for how long. What is not said here must be as if nothing had happened. */

@@ -1,7 +1,7 @@
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { leftOpen, type OpenResources, restingResources } from '../../test/support/open-resources.ts';
+import type { Command, Store } from './stand/server.ts';
 import type { Stand } from './stand/stand.ts';
-import type { Command, Store } from './stand/store.ts';
 
 /**
  * What may stay for ever: API keys, the pointers to them, their list, the record of the peppers, the record of changes, and how

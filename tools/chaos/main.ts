@@ -1,9 +1,10 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { runProgram } from '../../test/support/program.ts';
+import { runProgram } from '../kit/program.ts';
+import { LiveLines, screenOf } from '../kit/screen.ts';
 import { help, type Options, readOptions } from './options.ts';
 import { follow } from './progress.ts';
-import { pageOf } from './report/page.ts';
+import { reportHtml } from './report/page.ts';
 import { tableText } from './report/table.ts';
 import { run } from './run.ts';
 import { simulate } from './simulated/simulate.ts';
@@ -20,11 +21,10 @@ async function playSimulated(
   { seed, json }: Pick<Options, 'seed' | 'json'>,
   signal: AbortSignal,
 ): Promise<0 | 1> {
-  const isTerminal = process.stderr.isTTY === true;
-  const onProgress = (played: number) =>
-    void (isTerminal && process.stderr.write(`\r\x1b[K${played} of ${histories} histories`));
+  const live = new LiveLines(screenOf(process.stderr));
+  const onProgress = (played: number) => live.draw([`${played} of ${histories} histories`]);
   const { played, answers, broken } = await simulate({ seed, histories, onProgress, signal });
-  if (isTerminal) process.stderr.write('\r\x1b[K');
+  live.erase();
   const ok = broken === null && played === histories;
   const { store, memory, local } = answers;
   const summary = `${played} histories. Requests answered by the store ${store}, from memory ${memory}, locally ${local}.\n`;
@@ -37,16 +37,12 @@ async function breakReal(
   { reportFile, json, ...options }: Omit<Options, 'histories'>,
   signal: AbortSignal,
 ): Promise<0 | 1> {
-  const progress = follow({
-    isTerminal: process.stderr.isTTY === true,
-    columns: () => process.stderr.columns ?? 80,
-    write: (text) => process.stderr.write(text),
-  });
+  const progress = follow(screenOf(process.stderr));
   const results = await run({ ...options, progress, signal });
   const { rows } = results;
   const report = resolve(reportFile);
   await mkdir(dirname(report), { recursive: true });
-  await writeFile(report, pageOf(results, options.seed));
+  await writeFile(report, reportHtml(results, options.seed));
   const ok = rows.length > 0 && rows.every(({ broken }) => broken.length === 0);
   if (json) process.stdout.write(`${JSON.stringify({ ok, seed: options.seed, report, rows }, null, 2)}\n`);
   else process.stdout.write(`${tableText(rows)}Report: ${report}\n`);

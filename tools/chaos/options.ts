@@ -1,5 +1,4 @@
-import { parseArgs } from 'node:util';
-import { Failure } from '../../src/failure.ts';
+import { Usage } from '../kit/options.ts';
 import type { Scenario } from './scenario.ts';
 import { SCENARIOS } from './scenarios/all.ts';
 import { SOAK } from './scenarios/soak.ts';
@@ -18,6 +17,8 @@ export interface Options {
   /** How many histories of the simulated fleet are played in place of the scenarios; null: none. */
   readonly histories: number | null;
 }
+
+const usage = new Usage('chaos');
 
 const OPTIONS = {
   only: { type: 'string', multiple: true },
@@ -77,22 +78,22 @@ ${names}
  * @throws Failure `bad_usage`
  */
 export function readOptions(args: readonly string[]): Options | null {
-  const values = parse(args);
+  const values = usage.parse(args, OPTIONS);
   if (values.help === true) return null;
   const { only, soak = false, minutes, report = REPORT, json = false } = values;
   const { simulated = false, histories } = values;
-  if (!simulated && histories !== undefined) throw wrong('--histories needs --simulated.');
+  if (!simulated && histories !== undefined) throw usage.wrong('--histories needs --simulated.');
   const base = only === undefined ? [...SCENARIOS] : only.flatMap(namedBy);
   const wantsSoak = (soak || minutes !== undefined) && !base.includes(SOAK);
   return {
     scenarios: [...new Set(wantsSoak ? [...base, SOAK] : base)],
-    seed: whole('seed', values.seed ?? String(SEED), 0, 2_147_483_646),
+    seed: usage.wholeNumber('seed', values.seed, SEED, 0, 2_147_483_646),
     minutes: minutes === undefined ? MINUTES : fraction(minutes),
-    keys: whole('keys', values.keys ?? String(MILLION), 1, 10_000_000),
-    tries: whole('tries', values.tries ?? String(TRIES), 1, 1_000_000),
+    keys: usage.wholeNumber('keys', values.keys, MILLION, 1, 10_000_000),
+    tries: usage.wholeNumber('tries', values.tries, TRIES, 1, 1_000_000),
     reportFile: report.endsWith('.html') ? report : `${report.replace(/\/$/, '')}/report.html`,
     json,
-    histories: simulated ? whole('histories', histories ?? String(HISTORIES), 1, 1_000_000_000) : null,
+    histories: simulated ? usage.wholeNumber('histories', histories, HISTORIES, 1, 1_000_000_000) : null,
   };
 }
 
@@ -101,28 +102,11 @@ function namedBy(name: string): Scenario[] {
   const exact = all.filter((it) => it.name === name);
   const found = exact.length > 0 ? exact : all.filter((it) => it.name.startsWith(name));
   if (name !== '' && found.length > 0) return found;
-  throw wrong(`There is no scenario '${name}'.`);
-}
-
-function whole(name: string, text: string, from: number, to: number): number {
-  if (/^\d{1,10}$/.test(text) && Number(text) >= from && Number(text) <= to) return Number(text);
-  throw wrong(`--${name} is '${text}'; it must be a whole number from ${from} to ${to}.`);
+  throw usage.wrong(`There is no scenario '${name}'.`);
 }
 
 function fraction(text: string): number {
   const minutes = Number(text);
   if (/^\d+(\.\d+)?$/.test(text) && minutes > 0 && minutes <= MAX_MINUTES) return minutes;
-  throw wrong(`--minutes is '${text}'; it must be a number up to ${MAX_MINUTES}.`);
-}
-
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({ args: [...args], options: OPTIONS, strict: true }).values;
-  } catch (cause) {
-    throw wrong((cause instanceof Error ? cause.message : String(cause)).split('. ')[0]!, cause);
-  }
-}
-
-function wrong(sentence: string, cause?: unknown): Failure {
-  return new Failure('bad_usage', `${sentence.replace(/\.?$/, '.')} See \`npm run chaos -- --help\`.`, cause);
+  throw usage.wrong(`--minutes is '${text}'; it must be a number up to ${MAX_MINUTES}.`);
 }

@@ -1,3 +1,4 @@
+import { LiveLines, type Screen } from '../kit/screen.ts';
 import type { Row } from './row.ts';
 
 /** Follows a run for whoever sits before it. */
@@ -8,31 +9,24 @@ export interface Progress {
   end(row: Row): void;
 }
 
-export interface Screen {
-  /** False: one line for each scenario, when it is over. */
-  readonly isTerminal: boolean;
-  readonly columns: () => number;
-  write(text: string): void;
-}
-
 const REDRAW_MS = 500;
 
+/** A line for each scenario when it is over, and on a terminal one for what it is at. */
 export function follow(screen: Screen): Progress {
+  const live = new LiveLines(screen);
   let head = '';
   let what = '';
   let startedAtMs = 0;
   let timer: NodeJS.Timeout | undefined;
   const draw = () => {
     const seconds = Math.round((performance.now() - startedAtMs) / 1000);
-    const line = `${head}  ${seconds} s${what === '' ? '' : `  ${what}`}`;
-    screen.write(`\r\x1b[K${line.slice(0, screen.columns() - 1)}`);
+    live.draw([`${head}  ${seconds} s${what === '' ? '' : `  ${what}`}`]);
   };
   return {
     begin: (number, of, name) => {
       head = `${number}/${of} ${name}`;
       what = '';
       startedAtMs = performance.now();
-      if (!screen.isTerminal) return;
       draw();
       timer = setInterval(draw, REDRAW_MS);
     },
@@ -46,7 +40,7 @@ export function follow(screen: Screen): Progress {
         `${head}: ${verdict} in ${(row.tookMs / 1000).toFixed(1)} s`,
         ...row.broken.map((it) => `    ${it}`),
       ];
-      screen.write(`${screen.isTerminal ? '\r\x1b[K' : ''}${lines.join('\n')}\n`);
+      live.print(`${lines.join('\n')}\n`);
     },
   };
 }

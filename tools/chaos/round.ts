@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Chance } from '../kit/chance.ts';
 import { type Answer, outcomeOf, Tally } from './answers.ts';
 import { Callers, type Lane } from './callers.ts';
 import type { Fault } from './fault.ts';
 import { type Facts, judge, type Seen } from './judge.ts';
 import { accountField, heldIn, leftoversIn, restingGateways } from './leftovers.ts';
 import { Pulse } from './pulse.ts';
-import type { Chance } from './random.ts';
 import type { Row } from './row.ts';
 import type { ChaosKey } from './stand/keys.ts';
 import type { Stand } from './stand/stand.ts';

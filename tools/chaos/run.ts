@@ -1,5 +1,5 @@
+import { Chance } from '../kit/chance.ts';
 import type { Progress } from './progress.ts';
-import { Chance } from './random.ts';
 import type { Row } from './row.ts';
 import type { Context, Scenario } from './scenario.ts';
 import { Timeline } from './timeline.ts';

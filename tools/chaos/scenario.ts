@@ -1,5 +1,5 @@
+import type { Chance } from '../kit/chance.ts';
 import type { Fault } from './fault.ts';
-import type { Chance } from './random.ts';
 import { round } from './round.ts';
 import type { Row } from './row.ts';
 import { openStand, type StandOptions } from './stand/stand.ts';

@@ -1,26 +1,23 @@
-import { type Answer, type Outcome, outcomeOf } from './answers.ts';
+import { type Counts, noCounts } from '../kit/report/outcomes.ts';
+import type { Stretch } from '../kit/report/plot.ts';
+import { type Answer, outcomeOf } from './answers.ts';
 
 /** One second of the run. */
 export interface Second {
-  readonly counts: Record<Outcome, number>;
+  readonly counts: Counts;
   longestMs: number;
   /** All gateways together; null where nobody looked. */
   rssMib: number | null;
   files: number | null;
 }
 
-/** A scenario, or the time in which a fault was there, in seconds from the beginning. */
-export interface Stretch {
-  readonly name: string;
-  readonly fromS: number;
-  readonly toS: number;
-}
-
 /** What happened in each second of the run, for the charts. */
 export class Timeline {
   readonly startedAtMs = performance.now();
   readonly startedAt = new Date();
+  /** The scenarios. */
   readonly scenarios: Stretch[] = [];
+  /** The times in which a fault was there. */
   readonly faults: Stretch[] = [];
   readonly #seconds: Second[] = [];
 
@@ -49,8 +46,7 @@ export class Timeline {
   #at(ms: number): Second {
     const index = Math.max(0, Math.floor((ms - this.startedAtMs) / 1000));
     while (this.#seconds.length <= index) {
-      const counts = { admitted: 0, refused: 0, banned: 0, unauthenticated: 0, uncounted: 0, lost: 0 };
-      this.#seconds.push({ counts, longestMs: 0, rssMib: null, files: null });
+      this.#seconds.push({ counts: noCounts(), longestMs: 0, rssMib: null, files: null });
     }
     return this.#seconds[index]!;
   }

@@ -11,7 +11,7 @@ import { localRedis } from '../../test/support/redis-binary.ts';
 import { REDIS_CACHE } from '../../test/support/redis-finder.ts';
 import { RedisProcess } from '../../test/support/redis-process.ts';
 import { asProduct } from '../../test/support/redis-user.ts';
-import { startChild } from '../chaos/stand/child.ts';
+import { startChild } from '../kit/child.ts';
 
 // Two gateways on one Redis, or one without, before the pet service, with callers in every state that the console shows.
 
@@ -118,9 +118,13 @@ async function prepare(endings: Endings, storeEnv: Readonly<Record<string, strin
   let printed = '';
   const serving = async (env: Readonly<Record<string, string>>) => {
     let line: { readonly port: number; readonly admin: number } | null = null;
-    const child = startChild([TOLLGATE, 'serve'], env, (text) => {
-      printed += `${text}\n`;
-      if (text.endsWith('"msg":"serving"}')) line = JSON.parse(text);
+    const child = startChild({
+      args: [TOLLGATE, 'serve'],
+      env,
+      onLine: (text) => {
+        printed += `${text}\n`;
+        if (text.endsWith('"msg":"serving"}')) line = JSON.parse(text);
+      },
     });
     endings.push(() => child.stop());
     await eventually(

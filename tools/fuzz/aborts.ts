@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { eventually } from '../../test/support/conditions.ts';
 import { leftOpen, type OpenResources, restingResources } from '../../test/support/open-resources.ts';
+import { inLanes } from '../kit/lanes.ts';
 import type { AnswerScript, Exchange, SeenRequest } from './exchange.ts';
 import { type Caller, startWatchedGateway, type WatchedGateway } from './gateway.ts';
 import { type Leaver, leave, leavers } from './leavers.ts';
@@ -35,7 +36,12 @@ export async function runAborts({ clients, seed, onProgress = () => {} }: Aborts
     await warmUp(stage);
     const before = { rssMib: gateway.rssMib(), open: await restingResources(gateway) };
     const all = leavers(clients, seed);
-    await runAll(all, stage, onProgress);
+    const from = { port: gateway.port, key: stage.caller.key, onArrival: stage.onArrival };
+    let done = 0;
+    await inLanes(AT_A_TIME, all, async (leaver) => {
+      await leave(leaver, from);
+      onProgress(++done);
+    });
     const problems = await leftBehind(stage, before.open, all);
     problems.push(...upstream.violations, ...gateway.defects);
     const after = gateway.rssMib();
@@ -104,17 +110,6 @@ async function warmUp({ gateway, caller }: Stage): Promise<void> {
   const headers = { Authorization: `Bearer ${caller.key}`, Connection: 'close' };
   const ask = () => fetch(`http://127.0.0.1:${gateway.port}/at-once`, { headers });
   for (let i = 0; i < 10; i++) await Promise.all(Array.from({ length: 20 }, ask));
-}
-
-async function runAll(all: readonly Leaver[], stage: Stage, onProgress: (done: number) => void): Promise<void> {
-  let next = 0;
-  const walk = async () => {
-    for (let leaver = all[next++]; leaver !== undefined; leaver = all[next++]) {
-      await leave(leaver, { port: stage.gateway.port, key: stage.caller.key, onArrival: stage.onArrival });
-      onProgress(next);
-    }
-  };
-  await Promise.all(Array.from({ length: AT_A_TIME }, walk));
 }
 
 /** Waits until all is as it was before; what is not, after a while, is a problem. */

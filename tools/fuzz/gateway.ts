@@ -1,14 +1,12 @@
-import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { newKey } from '../../src/operations/key-changes.ts';
 import { withStore } from '../../src/serve/open-store.ts';
-import { endWithUs } from '../../test/support/end-with-us.ts';
 import { type ProbedGateway, probed, readMetrics } from '../../test/support/open-resources.ts';
+import { startChild } from '../kit/child.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 /** A leak of any size ends the process long before the run is over. */
@@ -70,35 +68,18 @@ export async function startWatchedGateway(shape: GatewayShape): Promise<WatchedG
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-fuzz-'));
   const env = await writeSettings(folder, shape);
   const callers = await makeCallers(env, shape.callers);
-  const child = spawn(process.execPath, [join(ROOT, 'bin', 'tollgate.js'), 'serve'], {
+  const log = watchLog();
+  const child = startChild({
+    args: [join(ROOT, 'bin', 'tollgate.js'), 'serve'],
+    env: { ...env, ...probed(folder, `--max-old-space-size=${HEAP_MIB}`) },
     cwd: ROOT,
-    env: {
-      PATH: process.env.PATH,
-      HOME: process.env.HOME,
-      ...env,
-      ...probed(folder, `--max-old-space-size=${HEAP_MIB}`),
-    },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    detached: true,
+    folder,
+    onLine: (line, stream) => stream === 'stdout' && log.read(line),
   });
-  const pid = child.pid ?? 0;
-  const release = endWithUs(pid, folder);
-  let ended: string | null = null;
-  let errors = '';
-  const exit = new Promise<void>((resolve) => {
-    child.once('close', (code, signal) => {
-      ended = `code ${code}, signal ${signal}: ${errors}`;
-      release();
-      resolve();
-    });
-  });
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    errors = (errors + text).slice(-4_000);
-  });
-  const log = watchLog(createInterface({ input: child.stdout }));
+  const { pid, gone, ended, printed } = child;
   const { port, admin } = await Promise.race([
     log.serving,
-    exit.then(() => Promise.reject(new Error(`The gateway did not start: ${ended}`))),
+    gone.then(() => Promise.reject(new Error(`The gateway did not start: ${ended()}. It printed:\n${printed()}`))),
   ]);
   return {
     port,
@@ -107,15 +88,12 @@ export async function startWatchedGateway(shape: GatewayShape): Promise<WatchedG
     probes: folder,
     callers,
     defects: log.defects,
-    ended: () => ended,
+    ended: () => (ended() === null ? null : `${ended()}: ${printed().slice(-4_000)}`),
     onAccess: log.onAccess,
     metrics: () => readMetrics(admin),
     rssMib: () => Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) / 1024,
     stop: async () => {
-      child.kill('SIGTERM');
-      const late = setTimeout(() => child.kill('SIGKILL'), 5_000);
-      await exit;
-      clearTimeout(late);
+      await child.stop();
       await rm(folder, { recursive: true, force: true });
     },
   };
@@ -153,21 +131,19 @@ function makeCallers(env: NodeJS.ProcessEnv, count: number): Promise<Caller[]> {
   );
 }
 
-function watchLog(lines: AsyncIterable<string>) {
+function watchLog() {
   const defects: string[] = [];
   const listeners: ((line: AccessLine) => void)[] = [];
   const serving = Promise.withResolvers<{ port: number; admin: number }>();
-  void (async () => {
-    for await (const text of lines) {
-      const line = parsed(text);
-      if (line === null || (line.level > 40 && !isOfHostileUpstream(line)) || line.code === 'internal_error')
-        defects.push(text);
-      else if (line.msg === 'serving') serving.resolve(line as unknown as { port: number; admin: number });
-      else if (line.msg === 'request') for (const listener of listeners) listener(line);
-    }
-  })();
+  const read = (text: string) => {
+    const line = parsed(text);
+    if (line === null || (line.level > 40 && !isOfHostileUpstream(line)) || line.code === 'internal_error')
+      defects.push(text);
+    else if (line.msg === 'serving') serving.resolve(line as unknown as { port: number; admin: number });
+    else if (line.msg === 'request') for (const listener of listeners) listener(line);
+  };
   const onAccess = (listener: (line: AccessLine) => void) => void listeners.push(listener);
-  return { defects, serving: serving.promise, onAccess };
+  return { defects, serving: serving.promise, read, onAccess };
 }
 
 /** Of an upstream that answers as it is told, the gateway may complain. */

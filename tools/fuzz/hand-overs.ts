@@ -10,7 +10,8 @@ import { Encryption, type LeavingClient, openLeavingClient } from '../../test/su
 import { leftOpen, type OpenResources, restingResources } from '../../test/support/open-resources.ts';
 import { REQUEST_KINDS, type RequestKind } from '../../test/support/request-kinds.ts';
 import { startTellingUpstream, type TellingUpstream } from '../../test/support/telling-upstream.ts';
-import { Dice } from './dice.ts';
+import { Chance } from '../kit/chance.ts';
+import { inLanes } from '../kit/lanes.ts';
 import { startWatchedGateway, type WatchedGateway } from './gateway.ts';
 import { readRequests } from './reading.ts';
 
@@ -61,7 +62,7 @@ export async function runHandOvers({
   try {
     for (let from = 0; from < connections && problems.length === 0; from += LOOK_EVERY) {
       const numbers = Array.from({ length: Math.min(LOOK_EVERY, connections - from) }, (_, i) => from + i);
-      const scripts = numbers.map((number) => scriptOf(new Dice(seed + number * 7_919), number));
+      const scripts = numbers.map((number) => scriptOf(new Chance(seed + number * 7_919), number));
       const found = await stage.play(scripts, () => onProgress(++stage.played));
       if (earlyMib === 0) earlyMib = stage.rssMib();
       if (found.length === 0) continue;
@@ -85,7 +86,7 @@ export async function runHandOvers({
 type Transport = 'plain' | 'encrypted' | 'HTTP/2';
 type Leaving = 'reset' | 'close' | 'FIN' | 'bare FIN' | 'not at all';
 
-/** What one client does; all of it follows from its dice. */
+/** What one client does; all of it follows from its chance. */
 interface Script {
   readonly number: number;
   readonly transport: Transport;
@@ -106,27 +107,31 @@ interface Script {
   readonly leaving: Leaving;
 }
 
-function scriptOf(dice: Dice, number: number): Script {
-  const transport = dice.of<Transport>('plain', 'plain', 'plain', 'encrypted', 'encrypted', 'HTTP/2');
-  const count = 1 + dice.upTo(MAX_REQUESTS - 1);
+function scriptOf(chance: Chance, number: number): Script {
+  const transport = chance.of<Transport>(['plain', 'plain', 'plain', 'encrypted', 'encrypted', 'HTTP/2']);
+  const count = 1 + chance.upTo(MAX_REQUESTS - 1);
   const sent = Array.from({ length: count }, (_, i) => {
-    const manner = dice.of('quick', 'quick', 'quick', 'held', dice.of('quick', 'large', 'broken'));
+    const manner = chance.of(['quick', 'quick', 'quick', 'held', chance.of(['quick', 'large', 'broken'])]);
     // Mostly what others may follow, or few connections would get far.
-    const kinds = transport === 'HTTP/2' && !dice.oneIn(6) ? STREAM_KINDS : dice.oneIn(2) ? REQUEST_KINDS : FOLLOWED;
-    return { kind: dice.of(...kinds), target: `/${manner}/${number}-${i}` };
+    const kinds =
+      transport === 'HTTP/2' && !chance.oneIn(6) ? STREAM_KINDS : chance.oneIn(2) ? REQUEST_KINDS : FOLLOWED;
+    return { kind: chance.of(kinds), target: `/${manner}/${number}-${i}` };
   });
-  const cuts = Array.from({ length: dice.oneIn(2) ? 0 : dice.upTo(MAX_PIECES - 1) }, () => dice.upTo(1_000) / 1_000);
-  const pauses = Array.from({ length: cuts.length + 1 }, () => pauseOf(dice));
+  const cuts = Array.from(
+    { length: chance.oneIn(2) ? 0 : chance.upTo(MAX_PIECES - 1) },
+    () => chance.upTo(1_000) / 1_000,
+  );
+  const pauses = Array.from({ length: cuts.length + 1 }, () => pauseOf(chance));
   return {
     number,
     transport,
     sent,
     cuts: cuts.toSorted((a, b) => a - b),
     pauses,
-    reads: !dice.oneIn(6),
-    pieces: dice.oneIn(4) ? dice.upTo(cuts.length) : cuts.length + 1,
-    hesitates: pauseOf(dice),
-    leaving: dice.oneIn(20) ? 'not at all' : dice.of('reset', 'reset', 'close', 'FIN', 'FIN', 'bare FIN'),
+    reads: !chance.oneIn(6),
+    pieces: chance.oneIn(4) ? chance.upTo(cuts.length) : cuts.length + 1,
+    hesitates: pauseOf(chance),
+    leaving: chance.oneIn(20) ? 'not at all' : chance.of(['reset', 'reset', 'close', 'FIN', 'FIN', 'bare FIN']),
   };
 }
 
@@ -138,9 +143,9 @@ function withinMsOf({ sent }: Script): number {
   return GONE_WITHIN_MS + DEADLINE_MS * sent.length;
 }
 
-function pauseOf(dice: Dice): number {
-  if (dice.oneIn(40)) return 300;
-  return dice.of(0, 0, -1, -1, dice.upTo(20));
+function pauseOf(chance: Chance): number {
+  if (chance.oneIn(40)) return 300;
+  return chance.of([0, 0, -1, -1, chance.upTo(20)]);
 }
 
 const FOLLOWED = REQUEST_KINDS.filter(({ isLast }) => !isLast);
@@ -237,14 +242,11 @@ class Stage {
     const sides = await this.#running();
     const gateways = [sides.plain.gateway, sides.encrypted.gateway];
     const problems: string[] = [];
-    const waiting = scripts.toReversed();
-    const next = async () => {
-      for (let it = waiting.pop(); it !== undefined && gateways.every(isRunning); it = waiting.pop()) {
-        problems.push(...(await this.#playOne(it, sides[it.transport].gateway)));
-        onPlayed();
-      }
-    };
-    await Promise.all(Array.from({ length: AT_A_TIME }, next));
+    await inLanes(AT_A_TIME, scripts, async (script) => {
+      if (!gateways.every(isRunning)) return false;
+      problems.push(...(await this.#playOne(script, sides[script.transport].gateway)));
+      onPlayed();
+    });
     // Those that read nothing and stay are still there: it is the gateway that has to let go of them.
     for (const { gateway, resting } of [sides.plain, sides.encrypted]) {
       const options = { withinMs: GONE_WITHIN_MS, beforeEach: () => this.#upstream.closeIdle() };

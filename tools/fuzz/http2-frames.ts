@@ -10,7 +10,8 @@ import { connect } from 'node:tls';
 import { createAuthority } from '../../test/support/certificates.ts';
 import { CODE, FLAG, fieldBlock, frame, PREFACE, settings, TYPE, uint32 } from '../../test/support/http2-frames.ts';
 import { leftOpen, type OpenResources, restingResources } from '../../test/support/open-resources.ts';
-import { Dice } from './dice.ts';
+import { Chance } from '../kit/chance.ts';
+import { inLanes } from '../kit/lanes.ts';
 import { startWatchedGateway, type WatchedGateway } from './gateway.ts';
 
 export interface FramesOptions {
@@ -65,17 +66,14 @@ export async function runFrames({ sessions, seed, onProgress = () => {} }: Frame
     const resting = await restingResources(gateway);
     const problems: string[] = [];
     let frames = 0;
-    let next = 0;
-    const walk = async () => {
-      for (let i = next++; i < sessions && problems.length === 0; i = next++) {
-        const played = await play(stage, new Dice(seed + i * 7_919));
-        frames += played;
-        onProgress(i + 1);
-        if (gateway.ended() !== null) problems.push(`The gateway ended: ${gateway.ended()} (session ${i})`);
-        else if (i % LOOK_EVERY === 0) await good(stage).catch((error) => problems.push(`session ${i}: ${error}`));
-      }
-    };
-    await Promise.all(Array.from({ length: AT_A_TIME }, walk));
+    await inLanes(AT_A_TIME, Array(sessions).keys(), async (i) => {
+      const played = await play(stage, new Chance(seed + i * 7_919));
+      frames += played;
+      onProgress(i + 1);
+      if (gateway.ended() !== null) problems.push(`The gateway ended: ${gateway.ended()} (session ${i})`);
+      else if (i % LOOK_EVERY === 0) await good(stage).catch((error) => problems.push(`session ${i}: ${error}`));
+      return problems.length === 0;
+    });
     if (gateway.ended() === null) problems.push(...(await leftBehind(stage, resting, before, upstream.closeIdle)));
     problems.push(...upstream.problems, ...gateway.defects);
     const rssMib = { before, after: gateway.ended() === null ? gateway.rssMib() : 0 };
@@ -152,106 +150,108 @@ async function good({ gateway, apiKey, ca }: Stage): Promise<void> {
   }
 }
 
-/** One session: its bytes follow from the dice alone. @returns how many frames it had */
-async function play({ gateway, apiKey, ca }: Stage, dice: Dice): Promise<number> {
-  const frames = framesOf(dice, apiKey);
+/** One session: its bytes follow from the chance alone. @returns how many frames it had */
+async function play({ gateway, apiKey, ca }: Stage, chance: Chance): Promise<number> {
+  const frames = framesOf(chance, apiKey);
   const socket = connect({ port: gateway.port, host: '127.0.0.1', ca, servername: 'localhost', ALPNProtocols: ['h2'] });
   socket.on('error', () => {});
   const closed = new Promise((resolve) => socket.once('close', resolve));
-  if (dice.oneIn(8)) socket.pause();
+  if (chance.oneIn(8)) socket.pause();
   else socket.resume();
   await Promise.race([once(socket, 'secureConnect').catch(() => {}), closed]);
   const bytes = Buffer.concat(frames);
   // What comes in one write is read in one turn: what one frame does to the session meets the next one at once.
-  for (const piece of dice.oneIn(3) ? [bytes] : cut(bytes, dice)) {
+  for (const piece of chance.oneIn(3) ? [bytes] : cut(bytes, chance)) {
     if (socket.destroyed) break;
     socket.write(piece);
-    if (dice.oneIn(4)) await (dice.oneIn(8) ? delay(dice.upTo(MAX_PAUSE_MS)) : new Promise(setImmediate));
+    if (chance.oneIn(4)) await (chance.oneIn(8) ? delay(chance.upTo(MAX_PAUSE_MS)) : new Promise(setImmediate));
   }
-  if (dice.oneIn(4)) socket.end();
-  const impatient = setTimeout(() => socket.destroy(), dice.oneIn(3) ? 0 : PATIENCE_MS);
+  if (chance.oneIn(4)) socket.end();
+  const impatient = setTimeout(() => socket.destroy(), chance.oneIn(3) ? 0 : PATIENCE_MS);
   await closed;
   clearTimeout(impatient);
   return frames.length;
 }
 
-function framesOf(dice: Dice, apiKey: string): Buffer[] {
-  const frames = begin(dice);
+function framesOf(chance: Chance, apiKey: string): Buffer[] {
+  const frames = begin(chance);
   const streams: number[] = [];
   const more = (count: number) => {
-    for (let i = 0; i < count; i++) frames.push(anyFrame(dice, apiKey, streams));
+    for (let i = 0; i < count; i++) frames.push(anyFrame(chance, apiKey, streams));
   };
-  const isShort = dice.oneIn(2);
-  more(1 + dice.upTo(isShort ? 3 : 40));
-  if (!dice.oneIn(3)) return frames;
+  const isShort = chance.oneIn(2);
+  more(1 + chance.upTo(isShort ? 3 : 40));
+  if (!chance.oneIn(3)) return frames;
   // The client says that it goes, and does not (RFC 9113 section 6.8).
-  frames.push(goaway(dice, streams));
-  more(dice.upTo(isShort ? 3 : 20));
+  frames.push(goaway(chance, streams));
+  more(chance.upTo(isShort ? 3 : 20));
   return frames;
 }
 
 /** Of any last stream and code. */
-function goaway(dice: Dice, streams: readonly number[]): Buffer {
-  const last = dice.of(0, 1, 2 ** 31 - 1, 2 ** 32 - 1, ...streams);
-  const code = dice.oneIn(2) ? 0 : dice.of(...Object.values(CODE), 0xff, 2 ** 32 - 1);
-  const debug = dice.oneIn(4) ? dice.bytes(dice.upTo(40)) : Buffer.alloc(0);
+function goaway(chance: Chance, streams: readonly number[]): Buffer {
+  const last = chance.of([0, 1, 2 ** 31 - 1, 2 ** 32 - 1, ...streams]);
+  const code = chance.oneIn(2) ? 0 : chance.of([...Object.values(CODE), 0xff, 2 ** 32 - 1]);
+  const debug = chance.oneIn(4) ? chance.bytes(chance.upTo(40)) : Buffer.alloc(0);
   const payload = Buffer.concat([uint32(last), uint32(code), debug]);
   // Half of one, or one of a stream, is broken itself.
-  return dice.oneIn(12)
-    ? frame(TYPE.GOAWAY, 0, dice.of(0, 1), payload.subarray(0, dice.upTo(8)))
-    : frame(TYPE.GOAWAY, dice.oneIn(12) ? dice.upTo(255) : 0, dice.oneIn(24) ? 1 : 0, payload);
+  return chance.oneIn(12)
+    ? frame(TYPE.GOAWAY, 0, chance.of([0, 1]), payload.subarray(0, chance.upTo(8)))
+    : frame(TYPE.GOAWAY, chance.oneIn(12) ? chance.upTo(255) : 0, chance.oneIn(24) ? 1 : 0, payload);
 }
 
-function begin(dice: Dice): Buffer[] {
-  if (dice.oneIn(30)) return [dice.bytes(24)];
-  if (dice.oneIn(30)) return [PREFACE.subarray(0, dice.upTo(24))];
+function begin(chance: Chance): Buffer[] {
+  if (chance.oneIn(30)) return [chance.bytes(24)];
+  if (chance.oneIn(30)) return [PREFACE.subarray(0, chance.upTo(24))];
   return [
     PREFACE,
-    dice.oneIn(4) ? settings(dice.of(1, 3, 4, 5, 6, 9), dice.of(0, 1, 65_535, 2 ** 31 - 1, 2 ** 32 - 1)) : settings(),
+    chance.oneIn(4)
+      ? settings(chance.of([1, 3, 4, 5, 6, 9]), chance.of([0, 1, 65_535, 2 ** 31 - 1, 2 ** 32 - 1]))
+      : settings(),
   ];
 }
 
 /** @param streams that have been opened so far: most frames are of one of them, or nothing would get far */
-function anyFrame(dice: Dice, apiKey: string, streams: number[]): Buffer {
-  const isNew = streams.length === 0 || dice.oneIn(2);
+function anyFrame(chance: Chance, apiKey: string, streams: number[]): Buffer {
+  const isNew = streams.length === 0 || chance.oneIn(2);
   const next = (streams.at(-1) ?? -1) + 2;
-  const stream = dice.oneIn(40) ? dice.of(0, 2, next + 2, 2 ** 31 - 1) : isNew ? next : dice.of(...streams);
+  const stream = chance.oneIn(40) ? chance.of([0, 2, next + 2, 2 ** 31 - 1]) : isNew ? next : chance.of(streams);
   if (isNew && stream === next) streams.push(next);
-  const bytes = isNew ? opening(dice, stream, apiKey) : following(dice, stream, apiKey);
-  if (dice.oneIn(100)) bytes.writeUIntBE(dice.of(0, 1, bytes.length, 16_385, 0xffffff), 0, 3);
-  if (dice.oneIn(100)) bytes[4] = dice.upTo(255);
-  if (dice.oneIn(100)) bytes[dice.upTo(bytes.length - 1)] = dice.upTo(255);
+  const bytes = isNew ? opening(chance, stream, apiKey) : following(chance, stream, apiKey);
+  if (chance.oneIn(100)) bytes.writeUIntBE(chance.of([0, 1, bytes.length, 16_385, 0xffffff]), 0, 3);
+  if (chance.oneIn(100)) bytes[4] = chance.upTo(255);
+  if (chance.oneIn(100)) bytes[chance.upTo(bytes.length - 1)] = chance.upTo(255);
   return bytes;
 }
 
-function opening(dice: Dice, stream: number, apiKey: string): Buffer {
-  if (dice.oneIn(30)) return frame(TYPE.HEADERS, dice.upTo(255) & 0x2d, stream, dice.bytes(60));
-  const flags = FLAG.END_HEADERS | (dice.oneIn(2) ? FLAG.END_STREAM : 0);
-  return frame(TYPE.HEADERS, flags, stream, head(dice, apiKey));
+function opening(chance: Chance, stream: number, apiKey: string): Buffer {
+  if (chance.oneIn(30)) return frame(TYPE.HEADERS, chance.upTo(255) & 0x2d, stream, chance.bytes(60));
+  const flags = FLAG.END_HEADERS | (chance.oneIn(2) ? FLAG.END_STREAM : 0);
+  return frame(TYPE.HEADERS, flags, stream, head(chance, apiKey));
 }
 
-function following(dice: Dice, stream: number, apiKey: string): Buffer {
-  switch (dice.oneIn(3) ? dice.upTo(10) : dice.upTo(3)) {
+function following(chance: Chance, stream: number, apiKey: string): Buffer {
+  switch (chance.oneIn(3) ? chance.upTo(10) : chance.upTo(3)) {
     case 0:
     case 1:
     case 2:
-      return frame(TYPE.DATA, dice.of(0, 0, 1), stream, dice.of(SMUGGLED, '', 'x'.repeat(3_000), '0\r\n\r\n'));
+      return frame(TYPE.DATA, chance.of([0, 0, 1]), stream, chance.of([SMUGGLED, '', 'x'.repeat(3_000), '0\r\n\r\n']));
     case 3:
-      return frame(TYPE.RST_STREAM, 0, stream, uint32(dice.upTo(14)));
+      return frame(TYPE.RST_STREAM, 0, stream, uint32(chance.upTo(14)));
     case 4:
-      return frame(TYPE.WINDOW_UPDATE, 0, dice.of(0, stream), uint32(dice.of(0, 1, 65_535, 2 ** 31 - 1)));
+      return frame(TYPE.WINDOW_UPDATE, 0, chance.of([0, stream]), uint32(chance.of([0, 1, 65_535, 2 ** 31 - 1])));
     case 5:
-      return frame(dice.of(TYPE.CONTINUATION, TYPE.HEADERS), dice.of(0, 4, 5), stream, head(dice, apiKey));
+      return frame(chance.of([TYPE.CONTINUATION, TYPE.HEADERS]), chance.of([0, 4, 5]), stream, head(chance, apiKey));
     case 6:
-      return frame(TYPE.PING, dice.upTo(1), dice.oneIn(9) ? stream : 0, dice.bytes(dice.oneIn(9) ? 7 : 8));
+      return frame(TYPE.PING, chance.upTo(1), chance.oneIn(9) ? stream : 0, chance.bytes(chance.oneIn(9) ? 7 : 8));
     case 7:
-      return settings(dice.upTo(10), dice.of(0, 1, 4_096, 65_535, 2 ** 32 - 1));
+      return settings(chance.upTo(10), chance.of([0, 1, 4_096, 65_535, 2 ** 32 - 1]));
     case 8:
-      return goaway(dice, [stream]);
+      return goaway(chance, [stream]);
     case 9:
-      return frame(TYPE.DATA, FLAG.PADDED, stream, dice.bytes(40));
+      return frame(TYPE.DATA, FLAG.PADDED, stream, chance.bytes(40));
     default:
-      return frame(dice.upTo(255), dice.upTo(255), stream, dice.bytes(dice.upTo(50)));
+      return frame(chance.upTo(255), chance.upTo(255), stream, chance.bytes(chance.upTo(50)));
   }
 }
 
@@ -274,29 +274,31 @@ const TWISTS: readonly (readonly [string, string])[] = [
   ['x-long', 'y'.repeat(20_000)],
 ];
 
-function head(dice: Dice, apiKey: string): Buffer {
-  const path = dice.oneIn(12)
-    ? dice.of('/f/a b', '/f/a\r\nX-Smuggled: 1', '*', '', '/smuggled HTTP/1.1\r\n')
-    : dice.of('/f/a', '/f/long');
+function head(chance: Chance, apiKey: string): Buffer {
+  const path = chance.oneIn(12)
+    ? chance.of(['/f/a b', '/f/a\r\nX-Smuggled: 1', '*', '', '/smuggled HTTP/1.1\r\n'])
+    : chance.of(['/f/a', '/f/long']);
   const fields: (readonly [string, string])[] = [
     [
       ':method',
-      dice.oneIn(12) ? dice.of('CONNECT', 'get', 'G T', 'TRACE', 'OPTIONS') : dice.of('GET', 'POST', 'DELETE'),
+      chance.oneIn(12)
+        ? chance.of(['CONNECT', 'get', 'G T', 'TRACE', 'OPTIONS'])
+        : chance.of(['GET', 'POST', 'DELETE']),
     ],
     [':scheme', 'https'],
     [':authority', 'gateway.test'],
     [':path', path],
     ['authorization', `Bearer ${apiKey}`],
   ];
-  while (dice.oneIn(4)) fields.splice(dice.upTo(fields.length), 0, TWISTS[dice.upTo(TWISTS.length - 1)]!);
-  if (dice.oneIn(15)) fields.splice(dice.upTo(fields.length - 1), 1);
+  while (chance.oneIn(4)) fields.splice(chance.upTo(fields.length), 0, TWISTS[chance.upTo(TWISTS.length - 1)]!);
+  if (chance.oneIn(15)) fields.splice(chance.upTo(fields.length - 1), 1);
   return fieldBlock(fields);
 }
 
-function cut(bytes: Buffer, dice: Dice): Buffer[] {
+function cut(bytes: Buffer, chance: Chance): Buffer[] {
   const pieces: Buffer[] = [];
   for (let at = 0; at < bytes.length; ) {
-    const end = at + 1 + dice.upTo(dice.of(1, 20, 500, 20_000, 60_000));
+    const end = at + 1 + chance.upTo(chance.of([1, 20, 500, 20_000, 60_000]));
     pieces.push(bytes.subarray(at, end));
     at = end;
   }

@@ -1,6 +1,6 @@
 import { createConnection, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { randomOf } from './dice.ts';
+import { Chance } from '../kit/chance.ts';
 
 /** When a client leaves. */
 export type Moment =
@@ -73,11 +73,11 @@ function bytesOf({ id, moment }: Leaver, key: string): string {
 
 /** The same leavers for the same seed. */
 export function leavers(count: number, seed: number): Leaver[] {
-  const random = randomOf(seed);
+  const chance = new Chance(seed);
   return Array.from({ length: count }, (_, i) => ({
     id: `leaver-${i}`,
-    moment: MOMENTS[Math.floor(random() * MOMENTS.length)]!,
-    how: random() < 0.5 ? 'FIN' : 'RST',
-    hesitatesMs: random() < 0.5 ? 0 : Math.floor(random() * 20),
+    moment: chance.of(MOMENTS),
+    how: chance.share() < 0.5 ? 'FIN' : 'RST',
+    hesitatesMs: chance.share() < 0.5 ? 0 : chance.below(20),
   }));
 }

@@ -1,6 +1,9 @@
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { reportSlowhttptest } from '../../test/system/slow/report.ts';
+import { anySeed } from '../kit/chance.ts';
+import { Usage } from '../kit/options.ts';
+import { runProgram } from '../kit/program.ts';
+import { LiveLines, screenOf } from '../kit/screen.ts';
 import { runAborts } from './aborts.ts';
 import { compareWithUndici } from './answer-oracle.ts';
 import { runCampaign } from './campaign.ts';
@@ -9,39 +12,67 @@ import { runFrames } from './http2-frames.ts';
 import { compareWithNode } from './request-oracle.ts';
 import { runWebSockets } from './web-sockets.ts';
 
-const { values } = parseArgs({
-  options: {
-    exchanges: { type: 'string', default: '100000' },
-    answers: { type: 'string', default: '50000' },
-    requests: { type: 'string', default: '200000' },
-    aborts: { type: 'string', default: '10000' },
-    frames: { type: 'string', default: '10000' },
-    websockets: { type: 'string', default: '10000' },
-    handovers: { type: 'string', default: '20000' },
-    seed: { type: 'string' },
-    help: { type: 'boolean', default: false },
-  },
-});
-
+const usage = new Usage('fuzz');
+const COUNTS = {
+  exchanges: 100_000,
+  answers: 50_000,
+  requests: 200_000,
+  aborts: 10_000,
+  frames: 10_000,
+  websockets: 10_000,
+  handovers: 20_000,
+} as const;
+type Counts = Readonly<Record<keyof typeof COUNTS, number>>;
+const MAX_COUNT = 1_000_000_000;
+const MAX_SEED = 2 ** 31 - 1;
 const GROWTH_MIB = 96;
 
-if (values.help) {
-  process.stdout.write(`npm run fuzz -- [--exchanges N] [--answers N] [--requests N] [--aborts N] [--frames N] [--websockets N] [--handovers N] [--seed N]
+const live = new LiveLines(screenOf(process.stdout));
 
-Runs N generated exchanges (100000 unless told) through a gateway between hostile clients and a hostile upstream,
-reads N generated answers (50000 unless told) with the gateway's reader and with undici, and N generated requests
-(200000 unless told) with its fast path and with node:http; then lets N clients (10000 unless told) leave at random
-moments, then N sessions of generated HTTP/2 frames (10000 unless told), then N WebSockets (10000 unless told) that are
-dropped at random moments by either side, then N connections (20000 unless told) on which requests of all kinds follow each
+await runProgram({ readOptions, help, run: fuzz });
+
+function help(): string {
+  const { exchanges, answers, requests, aborts, frames, websockets, handovers } = COUNTS;
+  return `npm run fuzz -- [--exchanges N] [--answers N] [--requests N] [--aborts N] [--frames N] [--websockets N] [--handovers N] [--seed N]
+
+Runs N generated exchanges (${exchanges} unless told) through a gateway between hostile clients and a hostile upstream,
+reads N generated answers (${answers} unless told) with the gateway's reader and with undici, and N generated requests
+(${requests} unless told) with its fast path and with node:http; then lets N clients (${aborts} unless told) leave at random
+moments, then N sessions of generated HTTP/2 frames (${frames} unless told), then N WebSockets (${websockets} unless told) that are
+dropped at random moments by either side, then N connections (${handovers} unless told) on which requests of all kinds follow each
 other, cut and left at random, then slowhttptest in its four modes. After each of them the gateway must hold no socket, timer,
 descriptor or request more than before. The seed is printed; with it everything runs again.
-`);
-} else process.exitCode = (await main()) ? 0 : 1;
+`;
+}
 
-async function main(): Promise<boolean> {
-  const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
-  const exchanges = Number(values.exchanges);
-  const aborts = Number(values.aborts);
+/** @throws Failure `bad_usage` */
+function readOptions(args: readonly string[]): (Counts & { readonly seed: number }) | null {
+  const text = { type: 'string' } as const;
+  const { exchanges, answers, requests, aborts, frames, websockets, handovers, seed, help } = usage.parse(args, {
+    ...{
+      exchanges: text,
+      answers: text,
+      requests: text,
+      aborts: text,
+      frames: text,
+      websockets: text,
+      handovers: text,
+    },
+    seed: text,
+    help: { type: 'boolean', short: 'h' },
+  });
+  if (help === true) return null;
+  const given = { exchanges, answers, requests, aborts, frames, websockets, handovers };
+  const counts = Object.entries(COUNTS).map(([name, usual]) => {
+    return [name, usage.wholeNumber(name, given[name as keyof Counts], usual, 0, MAX_COUNT)];
+  });
+  return { ...(Object.fromEntries(counts) as Counts), seed: usage.wholeNumber('seed', seed, anySeed(), 0, MAX_SEED) };
+}
+
+async function fuzz(options: NonNullable<ReturnType<typeof readOptions>>, interrupted: AbortSignal): Promise<0 | 1> {
+  // What was started ends with this process.
+  interrupted.addEventListener('abort', () => process.exit(1));
+  const { exchanges, answers, requests, aborts, frames, websockets, handovers, seed } = options;
   process.stdout.write(`Seed ${seed}.\n`);
   const fuzzed = await runCampaign({ exchanges, seed, onProgress: progressOf('exchanges', exchanges) });
   const { rssMib, failures, left } = fuzzed;
@@ -49,10 +80,8 @@ async function main(): Promise<boolean> {
   report(
     `${fuzzed.exchanges} exchanges in ${seconds(fuzzed.tookMs)}, ${fuzzed.forwarded} requests forwarded, ${memory}.`,
   );
-  const answers = Number(values.answers);
   const disagreements = await compareWithUndici({ answers, seed });
   report(`${answers} answers read like undici reads them, but for ${disagreements.length}.`);
-  const requests = Number(values.requests);
   const { problems: misread, taken, withBody } = compareWithNode({ requests, seed });
   report(
     `${requests} requests, ${taken} of them read by the fast path (${withBody} with a body) and all like node:http reads them, but for ${misread.length}.`,
@@ -60,16 +89,13 @@ async function main(): Promise<boolean> {
   const aborted = await runAborts({ clients: aborts, seed, onProgress: progressOf('aborts', aborts) });
   const grown = `${aborted.rssMib.before.toFixed(0)} MiB before, ${aborted.rssMib.after.toFixed(0)} MiB after`;
   report(`${aborted.clients} clients left in ${seconds(aborted.tookMs)}, ${aborted.lines} access lines, ${grown}.`);
-  const frames = Number(values.frames);
   const framed = await runFrames({ sessions: frames, seed, onProgress: progressOf('HTTP/2 sessions', frames) });
   report(
     `${framed.sessions} HTTP/2 sessions of ${framed.frames} frames in ${seconds(framed.tookMs)}, ${framed.forwarded} requests forwarded.`,
   );
-  const websockets = Number(values.websockets);
   const dropped = await runWebSockets({ clients: websockets, seed, onProgress: progressOf('WebSockets', websockets) });
   const kept = `${dropped.rssMib.before.toFixed(0)} MiB before, ${dropped.rssMib.after.toFixed(0)} MiB after`;
   report(`${dropped.clients} WebSockets in ${seconds(dropped.tookMs)}, ${dropped.opened} of them opened, ${kept}.`);
-  const handovers = Number(values.handovers);
   const handed = await runHandOvers({
     connections: handovers,
     seed,
@@ -96,7 +122,7 @@ async function main(): Promise<boolean> {
   if (rssMib.end - rssMib.early > GROWTH_MIB) problems.push(`Memory is not flat: ${memory}`);
   for (const problem of problems) process.stderr.write(`\n${problem}\n`);
   report(problems.length === 0 ? 'Nothing was found.' : `${problems.length} failures, seed ${seed}.`);
-  return problems.length === 0;
+  return problems.length === 0 ? 0 : 1;
 }
 
 function seconds(ms: number): string {
@@ -104,13 +130,11 @@ function seconds(ms: number): string {
 }
 
 function report(line: string): void {
-  process.stdout.write(`${process.stdout.isTTY ? '\r\x1b[K' : ''}${line}\n`);
+  live.print(`${line}\n`);
 }
 
-/** A line that is rewritten, on a terminal only. */
 function progressOf(what: string, total: number): (done: number) => void {
-  if (!process.stdout.isTTY) return () => {};
   return (done) => {
-    if (done % 100 === 0) process.stdout.write(`\r${done} of ${total} ${what}`);
+    if (done % 100 === 0) live.draw([`${done} of ${total} ${what}`]);
   };
 }

@@ -5,7 +5,8 @@ import { eventually } from '../../test/support/conditions.ts';
 import { countConnections, listen } from '../../test/support/listening.ts';
 import { leftOpen, restingResources } from '../../test/support/open-resources.ts';
 import { HANDSHAKE, switching, WEBSOCKET_ACCEPT, WEBSOCKET_KEY } from '../../test/support/web-socket-handshake.ts';
-import { randomOf } from './dice.ts';
+import { Chance } from '../kit/chance.ts';
+import { inLanes } from '../kit/lanes.ts';
 import { startWatchedGateway, type WatchedGateway } from './gateway.ts';
 
 export interface WebSocketsOptions {
@@ -58,7 +59,11 @@ export async function runWebSockets({
     for (const plan of plansOf(200, seed + 1)) await play(plan, gateway);
     await eventually(() => connections.open === 0, { withinMs: 10_000 });
     const before = { rssMib: gateway.rssMib(), open: await restingResources(gateway) };
-    await playAll(plansOf(clients, seed), gateway, onProgress);
+    let done = 0;
+    await inLanes(AT_A_TIME, plansOf(clients, seed), async (plan) => {
+      await play(plan, gateway);
+      onProgress(++done);
+    });
     const problems = [...(await leftOpen(gateway, before.open, { withinMs: 10_000 })), ...gateway.defects];
     await eventually(() => connections.open === 0).catch(() => {
       problems.push(`${connections.open} connections to the upstream`);
@@ -79,27 +84,15 @@ export async function runWebSockets({
 }
 
 function plansOf(count: number, seed: number): Plan[] {
-  const random = randomOf(seed);
-  const one = <T>(of: readonly T[]): T => of[Math.floor(random() * of.length)] as T;
+  const chance = new Chance(seed);
   return Array.from({ length: count }, () => ({
-    moment: one(MOMENTS),
-    end: one(ENDS),
+    moment: chance.of(MOMENTS),
+    end: chance.of(ENDS),
     // Most of them agree: what happens to a tunnel is what this is about.
-    manner: random() < 0.5 ? 'agree' : one(MANNERS),
-    early: random() < 0.3,
-    hesitatesMs: random() < 0.5 ? 0 : Math.floor(random() * 20),
+    manner: chance.share() < 0.5 ? 'agree' : chance.of(MANNERS),
+    early: chance.share() < 0.3,
+    hesitatesMs: chance.share() < 0.5 ? 0 : chance.below(20),
   }));
-}
-
-async function playAll(plans: readonly Plan[], gateway: WatchedGateway, onProgress: (done: number) => void) {
-  let next = 0;
-  const walk = async () => {
-    for (let plan = plans[next++]; plan !== undefined; plan = plans[next++]) {
-      await play(plan, gateway);
-      onProgress(next);
-    }
-  };
-  await Promise.all(Array.from({ length: AT_A_TIME }, walk));
 }
 
 /** One client from its connection to its end. */

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { runProgram } from '../../test/support/program.ts';
+import { runProgram } from '../kit/program.ts';
+import { screenOf } from '../kit/screen.ts';
 import { help, type Options, readOptions } from './options.ts';
 import { watch } from './progress.ts';
 import { reportHtml } from './report/report.ts';
@@ -15,12 +16,7 @@ async function load(options: Options, signal: AbortSignal): Promise<0 | 1> {
   const { scenarios, json, reportFile } = options;
   const stand = await openStand(options);
   try {
-    const watcher = watch({
-      isTerminal: process.stderr.isTTY === true,
-      colours: process.env.NO_COLOR === undefined,
-      columns: () => process.stderr.columns ?? 80,
-      write: (text) => process.stderr.write(text),
-    });
+    const watcher = watch(screenOf(process.stderr));
     const results = await run({ stand, scenarios, watcher, signal });
     const summary = summarise(stand.about, results);
     const report = resolve(reportFile);

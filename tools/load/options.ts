@@ -1,6 +1,5 @@
-import { parseArgs } from 'node:util';
 import { durationMs } from '../../src/config/values.ts';
-import { Failure } from '../../src/failure.ts';
+import { Usage } from '../kit/options.ts';
 import { namesOfScenarios, readScenario, type Scenario } from './scenario.ts';
 import type { Target } from './target-stand.ts';
 
@@ -12,6 +11,8 @@ export interface Options {
   readonly reportFile: string;
   readonly json: boolean;
 }
+
+const usage = new Usage('load');
 
 const OPTIONS = {
   scenario: { type: 'string', multiple: true },
@@ -54,41 +55,29 @@ Exit code: 0 when every promise held, 1 when not or when the test failed, 2 for 
  * @throws Failure `bad_usage`
  */
 export function readOptions(args: readonly string[]): Options | null {
-  const values = parse(args);
+  const values = usage.parse(args, OPTIONS);
   if (values.help === true) return null;
-  const { target, keys, duration, gateways = '2', report = 'load-report.html', json = false } = values;
-  if (keys !== undefined && target === undefined) throw wrong('--keys goes with --target.');
-  if (gateways !== '2' && target !== undefined) throw wrong('--gateways starts gateways, and --target names some.');
-  if (!/^[1-9]$/.test(gateways)) throw wrong(`--gateways is '${gateways}'; it must be a number from 1 to 9.`);
+  const { target, keys, duration, gateways, report = 'load-report.html', json = false } = values;
+  if (keys !== undefined && target === undefined) throw usage.wrong('--keys goes with --target.');
+  if (gateways !== undefined && target !== undefined)
+    throw usage.wrong('--gateways starts gateways, and --target names some.');
   const names = values.scenario ?? namesOfScenarios();
   const scenarios = [...new Set(names)].map(readScenario);
   return {
     scenarios: duration === undefined ? scenarios : scenarios.map((it) => lasting(it, duration)),
     target: target === undefined ? null : { url: target, keysFile: keys ?? null },
-    gateways: Number(gateways),
+    gateways: usage.wholeNumber('gateways', gateways, 2, 1, 9),
     reportFile: report,
     json,
   };
-}
-
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({ args: [...args], options: OPTIONS, strict: true }).values;
-  } catch (cause) {
-    throw wrong((cause instanceof Error ? cause.message : String(cause)).split('. ')[0]!, cause);
-  }
 }
 
 /** The comparison without abusers is shortened as well, never lengthened. */
 function lasting(scenario: Scenario, text: string): Scenario {
   const duration = durationMs(text);
   if (!(duration >= 100 && duration <= 600_000)) {
-    throw wrong(`--duration is '${text}'; it must be a duration from 100ms to 10m, such as 10s.`);
+    throw usage.wrong(`--duration is '${text}'; it must be a duration from 100ms to 10m, such as 10s.`);
   }
   const without = scenario.without === undefined ? undefined : Math.min(scenario.without, duration);
   return { ...scenario, duration, without };
-}
-
-function wrong(sentence: string, cause?: unknown): Failure {
-  return new Failure('bad_usage', `${sentence.replace(/\.?$/, '.')} See \`npm run load -- --help\`.`, cause);
 }

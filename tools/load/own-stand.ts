@@ -1,20 +1,16 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { openSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Failure } from '../../src/failure.ts';
-import { endWithUs } from '../../test/support/end-with-us.ts';
 import { findSharedRedis } from '../../test/support/redis-finder.ts';
+import { type Child, startChild } from '../kit/child.ts';
 import { KeyMaker } from './key-maker.ts';
 import { OWN_PLANS, ownPlans } from './own-plans.ts';
 import type { Stand } from './stand.ts';
 
 const TOLLGATE = join(import.meta.dirname, '..', '..', 'bin', 'tollgate.js');
 const READY_WITHIN_MS = 20_000;
-const STOP_WITHIN_MS = 10_000;
-const INHERITED = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'TZ'];
 
 type Ending = () => Promise<unknown>;
 
@@ -93,10 +89,8 @@ routes:
 `;
 }
 
-interface Started {
+interface Started extends Child {
   readonly name: string;
-  readonly child: ChildProcess;
-  readonly logFile: string;
 }
 
 function start(
@@ -106,37 +100,19 @@ function start(
   env: Readonly<Record<string, string>>,
   endings: Ending[],
 ): Started {
-  const logFile = join(folder, `${name}.log`);
-  const log = openSync(logFile, 'a');
-  const inherited = Object.fromEntries(INHERITED.map((variable) => [variable, process.env[variable]]));
-  const child = spawn(process.execPath, args, {
-    env: { ...inherited, ...env },
-    stdio: ['ignore', log, log],
-    // Not in the terminal's group: a Ctrl-C reaches the test alone, which then ends them in order.
-    detached: true,
-  });
-  const release = child.pid === undefined ? () => {} : endWithUs(child.pid, folder);
-  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
-  child.on('error', () => {});
-  endings.push(async () => {
-    if (child.pid === undefined) return;
-    child.kill('SIGTERM');
-    const late = setTimeout(() => child.kill('SIGKILL'), STOP_WITHIN_MS);
-    await ended;
-    clearTimeout(late);
-    release();
-  });
-  return { name, child, logFile };
+  const child = startChild({ args, env, folder, logFile: join(folder, `${name}.log`) });
+  endings.push(child.stop);
+  return { ...child, name };
 }
 
 /** Waits for the log line that says where it serves. */
-async function serving({ name, child, logFile }: Started): Promise<{ readonly port: number }> {
+async function serving({ name, ended, printed }: Started): Promise<{ readonly port: number }> {
   const deadlineMs = performance.now() + READY_WITHIN_MS;
   for (;;) {
-    const log = readFileSync(logFile, 'utf8');
+    const log = printed();
     const [line] = /^\{.*"msg":"serving"\}$/m.exec(log) ?? [];
     if (line !== undefined) return JSON.parse(line) as { port: number };
-    if (child.exitCode !== null || performance.now() > deadlineMs) {
+    if (ended() !== null || performance.now() > deadlineMs) {
       throw new Failure('refused', `The ${name} did not come up. It printed:\n${log.trim().slice(-2_000)}`);
     }
     await delay(30);

@@ -1,3 +1,4 @@
+import { LiveLines, type Screen } from '../kit/screen.ts';
 import type { Tally } from './tally.ts';
 
 /** Follows a run for whoever sits before it. */
@@ -8,15 +9,6 @@ export interface Watcher {
   /** All is over but what runs beside. */
   waiting(): void;
   end(): void;
-}
-
-export interface Screen {
-  /** False: plain lines, one when a part begins. */
-  readonly isTerminal: boolean;
-  /** False where NO_COLOR is set. */
-  readonly colours: boolean;
-  readonly columns: () => number;
-  write(text: string): void;
 }
 
 const REDRAW_MS = 200;
@@ -64,14 +56,15 @@ class Lines implements Watcher {
 
 class Display implements Watcher {
   readonly #screen: Screen;
+  readonly #live: LiveLines;
   #startedAtMs = 0;
   #totalMs = 0;
   #part: { readonly name: string; readonly tally: Tally | null; readonly startedAtMs: number } | null = null;
-  #drawn = 0;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(screen: Screen) {
     this.#screen = screen;
+    this.#live = new LiveLines(screen);
   }
 
   begin(totalMs: number): void {
@@ -91,7 +84,7 @@ class Display implements Watcher {
 
   end(): void {
     clearInterval(this.#timer);
-    this.#erase();
+    this.#live.erase();
   }
 
   #draw(): void {
@@ -103,16 +96,7 @@ class Display implements Watcher {
     const bar = `${on}${'█'.repeat(filled)}${'░'.repeat(BAR - filled)}${off}`;
     const lines = [`${bar} ${Math.floor(doneMs / 1000)} of ${Math.ceil(totalMs / 1000)} s  ${this.#part?.name ?? ''}`];
     if (this.#part?.tally != null) lines.push(numbers(this.#part.tally, nowMs - this.#part.startedAtMs));
-    this.#erase();
-    const width = this.#screen.columns() + (on + off).length;
-    this.#screen.write(lines.map((line, i) => `${line.slice(0, i === 0 ? width : this.#screen.columns())}\n`).join(''));
-    this.#drawn = lines.length;
-  }
-
-  /** Up and clear to the end of the screen. */
-  #erase(): void {
-    if (this.#drawn > 0) this.#screen.write(`\x1b[${this.#drawn}A\x1b[0J`);
-    this.#drawn = 0;
+    this.#live.draw(lines);
   }
 }
 

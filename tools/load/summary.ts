@@ -1,6 +1,6 @@
 import { table } from '../../src/cli/terminal/table.ts';
+import { percentile } from '../kit/statistics.ts';
 import { bansOf } from './judge/bans.ts';
-import { percentile } from './judge/harm.ts';
 import { CHECKS, type Check, type Finding } from './judge/notes.ts';
 import { outcomeOf } from './judge/verdict.ts';
 import type { Part, ScenarioResult } from './run.ts';

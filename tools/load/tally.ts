@@ -1,12 +1,11 @@
 import { createHistogram, type RecordableHistogram } from 'node:perf_hooks';
+import { noCounts, totalOf } from '../kit/report/outcomes.ts';
 import type { Exchange } from './exchange.ts';
-import { type Outcome, outcomeOf } from './judge/verdict.ts';
-
-export type Counts = Record<Outcome, number>;
+import { outcomeOf } from './judge/verdict.ts';
 
 /** What has come of requests so far: kept while they run, for whoever watches, and shown at the end. */
 export class Tally {
-  readonly counts: Counts = { admitted: 0, refused: 0, banned: 0, unauthenticated: 0, uncounted: 0, lost: 0 };
+  readonly counts = noCounts();
   readonly statuses = new Map<number, number>();
   readonly #latencies: RecordableHistogram = createHistogram({ lowest: 1, highest: 60_000_000, figures: 3 });
 
@@ -17,7 +16,7 @@ export class Tally {
   }
 
   get requests(): number {
-    return Object.values(this.counts).reduce((sum, count) => sum + count, 0);
+    return totalOf(this.counts);
   }
 
   /** Milliseconds; 0 while there is no answer. */

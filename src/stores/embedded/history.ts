@@ -4,6 +4,8 @@ import {
   type History,
   historyEndsAtMs,
   hourOf,
+  LAST_HOUR_BYTES,
+  lastHourOf,
   lastUsedMsOf,
   recordAdmitted,
   recordRefused,
@@ -121,11 +123,13 @@ export class EmbeddedHistory implements HistoryStore {
   }
 
   async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]> {
-    const read = this.#db.prepare('SELECT substr(history, 1, 4) AS hour FROM histories WHERE consumer_id = ?');
+    const read = this.#db.prepare(
+      `SELECT substr(history, 1, ${LAST_HOUR_BYTES}) AS hour FROM histories WHERE consumer_id = ?`,
+    );
     return answering(() =>
       consumerIds.map((id) => {
         const hour = this.#live?.recent(id) ?? read.get(id)?.hour;
-        return hour instanceof Uint8Array && hour.length >= 4 ? lastUsedMsOf(hour) : null;
+        return hour instanceof Uint8Array && hour.length >= LAST_HOUR_BYTES ? lastUsedMsOf(hour) : null;
       }),
     );
   }
@@ -207,10 +211,6 @@ export function createHistoryTables(db: DatabaseSync): void {
 function readHistory(db: DatabaseSync, consumerId: string): History | null {
   const history = db.prepare('SELECT history FROM histories WHERE consumer_id = ?').get(consumerId)?.history;
   return history instanceof Uint8Array && history.length === HISTORY_BYTES ? history : null;
-}
-
-function lastHourOf(history: History): number {
-  return new DataView(history.buffer, history.byteOffset).getUint32(0);
 }
 
 /** Removes the history of a consumer. */

@@ -79,7 +79,7 @@ local function readRule(text)
   return rule
 end
 
--- The first instant at which `cost` fits into a window, as `fitsAtMs` in windows.ts.
+-- The first instant at which `cost` fits into a window: the twin of `fitsAtMs` in src/admit/windows.ts.
 local function fitsAt(window, cost)
   local slices = window.slices
   if slices == nil then return window.ends end

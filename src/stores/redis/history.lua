@@ -19,7 +19,17 @@ local function makeHistory()
   local parts = {}
   local HISTORY_BYTES = 1000
   local HOURS_KEPT, DAYS_KEPT = 48, 92
-  local RECENT, HOURS, DAYS, HOUR_REFUSALS, DAY_REFUSALS = 4, 20, 260, 720, 816
+  local LAST_HOUR_BYTES = 4
+  local RECENT, HOURS, DAYS, HOUR_REFUSALS, DAY_REFUSALS = LAST_HOUR_BYTES, 20, 260, 720, 816
+
+  -- The hour that was counted in last, with which a history begins.
+  local function lastHourOf(text)
+    return (struct.unpack('>I4', text))
+  end
+
+  local function newHistory(hour)
+    return struct.pack('>I4', hour) .. string.rep('\0', HISTORY_BYTES - LAST_HOUR_BYTES)
+  end
 
   -- A count in one byte: exact to 15, then three binary digits and an exponent.
   local function packedCount(count)
@@ -64,25 +74,25 @@ local function makeHistory()
   -- Makes `hour` the last hour of a history, unless it has a later one that is not 48 hours later. False if the key holds
   -- something else, or if histories do not move; the error if Redis refuses to write.
   local function reachHour(key, hour)
-    local head = redis.pcall('GETRANGE', key, 0, 3)
+    local head = redis.pcall('GETRANGE', key, 0, LAST_HOUR_BYTES - 1)
     if type(head) == 'table' then return false end
     -- What `admitted` leaves of a key that did not exist.
     if head == '\0\0\0\0' then head = '' end
-    if #head == 4 then
-      local last = struct.unpack('>I4', head)
+    if #head == LAST_HOUR_BYTES then
+      local last = lastHourOf(head)
       if last >= hour and last - hour < HOURS_KEPT then return true end
     end
     if not historyMoves then return false end
     local text
     if #head == 0 then
-      text = struct.pack('>I4', hour) .. string.rep('\0', HISTORY_BYTES - 4)
+      text = newHistory(hour)
     else
       -- One byte more than a history has, and not all that another program may have written.
       text = redis.call('GETRANGE', key, 0, HISTORY_BYTES)
       if #text ~= HISTORY_BYTES then return false end
-      local last = struct.unpack('>I4', text)
+      local last = lastHourOf(text)
       if last > hour then
-        text = struct.pack('>I4', hour) .. string.rep('\0', HISTORY_BYTES - 4)
+        text = newHistory(hour)
       else
         local lastDay, day = math.floor(last / 24), math.floor(hour / 24)
         text = with(text, HOUR_REFUSALS + 2 * (last % HOURS_KEPT), refusalsOf(text, RECENT))

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
-import { HISTORY_BYTES, lastUsedMsOf } from '../../admit/history.ts';
+import { HISTORY_BYTES, LAST_HOUR_BYTES, lastUsedMsOf } from '../../admit/history.ts';
 import {
   type HistoryStore,
   MAX_REFUSED,
@@ -48,7 +48,6 @@ interface Scripted {
 }
 
 /** The bytes of a history that say which hour was counted in last: its first. */
-const HOUR_BYTES = 4;
 
 /** Consumers in one call of the index. */
 const NOTED_AT_A_TIME = 500;
@@ -89,7 +88,7 @@ export class RedisHistory implements HistoryStore {
   async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]> {
     const redis = this.#redis;
     const hourOf = (consumerId: string) =>
-      redis.getrangeBuffer(keyspace.history(consumerId), 0, HOUR_BYTES - 1).catch(forbiddenOrForeign);
+      redis.getrangeBuffer(keyspace.history(consumerId), 0, LAST_HOUR_BYTES - 1).catch(forbiddenOrForeign);
     const held = holdWrites(redis);
     // In a cluster each name has a primary of its own. A single server takes all as one call with one deadline.
     const asked =
@@ -99,7 +98,7 @@ export class RedisHistory implements HistoryStore {
     held.release();
     return (await asked).map((hour) => {
       if (hour === FORBIDDEN) throw new Failure('refused', NO_HISTORY);
-      return hour?.length === HOUR_BYTES ? lastUsedMsOf(hour) : null;
+      return hour?.length === LAST_HOUR_BYTES ? lastUsedMsOf(hour) : null;
     });
   }
 

@@ -1,5 +1,6 @@
 -- How the counts of windows are kept in the hash of one consumer, and what of them still counts: the twin of
--- src/admit/windows.ts. The scripts that follow it (decision-call.ts and others) share these functions.
+-- src/admit/windows.ts, apart from `fitsAtMs`, whose twin is `fitsAt` in decide.lua. The scripts that follow it
+-- (decision-call.ts and others) share these functions.
 --
 -- Fields of the hash, with short names because there may be a million hashes. Times are Unix milliseconds.
 --   s m h d k n   what was counted in the window (second, minute, hour, day, week, month): a number, or for a sliding window

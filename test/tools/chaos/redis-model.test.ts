@@ -3,8 +3,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DECIDE_LUA } from '../../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { RECONCILE_USAGE_LUA } from '../../../src/stores/redis/usage-reconciler.ts';
-import { Chance } from '../../../tools/chaos/random.ts';
 import { RedisModel } from '../../../tools/chaos/simulated/redis-model.ts';
+import { Chance } from '../../../tools/kit/chance.ts';
 import { testRedis } from '../../support/redis.ts';
 
 /** Far in the future: Redis expires keys by its own clock, not by the one that the test moves. */

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { Allowance } from '../../../src/admit/plan.ts';
+import { percentile } from '../../../tools/kit/statistics.ts';
 import type { Exchange, Subject, ToldFields } from '../../../tools/load/exchange.ts';
 import { historyOf, type Sending, subjectOf } from '../../../tools/load/fake-gateway.ts';
-import { harmOf, judgeHarm, percentile } from '../../../tools/load/judge/harm.ts';
+import { harmOf, judgeHarm } from '../../../tools/load/judge/harm.ts';
 import { judge } from '../../../tools/load/judge/judge.ts';
 import { type Check, Notes } from '../../../tools/load/judge/notes.ts';
 import { allowance } from '../../support/allowance.ts';

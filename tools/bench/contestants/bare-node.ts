@@ -22,7 +22,7 @@ export const bareNode: Contestant = {
     await writeFile(file, JSON.stringify({ status, type, closes, body: answer?.body ?? 'x'.repeat(284) }));
     const args = [SERVER, String(port), file];
     const server = startProcess({ name: 'bare-node', command: process.execPath, args, folder: world.folder });
-    world.atEnd(server.end);
+    world.atEnd(server.stop);
     await untilListening(server, port);
     return { port, pid: server.pid, version: process.versions.node, redis: null };
   },

@@ -26,7 +26,7 @@ export const caddy: Contestant = {
     const env = { ...tool.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder, GOMAXPROCS: '1' };
     const args = ['run', '--config', file, '--adapter', 'caddyfile'];
     const server = startProcess({ name: 'caddy', command: tool.path, args, env, folder });
-    atEnd(server.end);
+    atEnd(server.stop);
     await untilListening(server, port);
     const { stdout } = await run(tool.path, ['version'], { env: { ...process.env, ...env } });
     return { port, pid: server.pid, version: stdout.trim().split(' ')[0]!, redis: null };

@@ -29,7 +29,7 @@ export const haproxy: Contestant = {
     await writeFile(file('cfg'), configuration(port, world.upstreamPort, file));
     const args = ['-db', '-f', file('cfg')];
     const server = startProcess({ name: 'haproxy', command: tool.path, args, env: tool.env, folder: world.folder });
-    world.atEnd(server.end);
+    world.atEnd(server.stop);
     await untilListening(server, port);
     return { port, pid: server.pid, version: await versionOf(tool), redis: null };
   },

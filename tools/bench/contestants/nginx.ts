@@ -77,7 +77,7 @@ async function start(name: string, tool: Tool, config: Config, world: World): Pr
   await writeFile(file, configuration(prefix, port, world.upstreamPort, config));
   const args = ['-p', prefix, '-c', file, '-e', 'stderr'];
   const server = startProcess({ name, command: tool.path, args, env: tool.env, folder: world.folder });
-  world.atEnd(server.end);
+  world.atEnd(server.stop);
   await untilListening(server, port);
   return { port, pid: server.pid, version: await versionOf(tool), redis: null };
 }

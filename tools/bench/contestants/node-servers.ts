@@ -64,7 +64,7 @@ async function start(
   const args = [join(import.meta.dirname, '..', 'servers', `${server}.ts`), file];
   const env = { NODE_ENV: 'production' };
   const started = startProcess({ name: server, command: process.execPath, args, env, folder: world.folder });
-  world.atEnd(started.end);
+  world.atEnd(started.stop);
   await untilListening(started, port);
   return { port, pid: started.pid, version, redis };
 }

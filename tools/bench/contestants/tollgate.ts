@@ -113,7 +113,7 @@ async function start(world: World, name: string, which: Which): Promise<Running>
     env: counting === undefined ? env : { ...env, ALLOCATED_BYTES_FILE: counting.bytesFile },
     folder,
   });
-  world.atEnd(gateway.end);
+  world.atEnd(gateway.stop);
   await untilListening(gateway, port);
   if (!isBare && counting === undefined) world.atEnd(scrape(adminPort));
   if (which.isWatched) world.atEnd(await watch(adminPort));
@@ -165,9 +165,9 @@ async function watch(adminPort: number): Promise<() => Promise<void>> {
 }
 
 /** Its log is written behind its back, so what it says at the start may come a little later. */
-async function says({ output }: Started, words: string): Promise<boolean> {
-  for (let i = 0; i < 50 && !output().includes('"msg":"serving"'); i++) await delay(20);
-  return output().includes(words);
+async function says({ printed }: Started, words: string): Promise<boolean> {
+  for (let i = 0; i < 50 && !printed().includes('"msg":"serving"'); i++) await delay(20);
+  return printed().includes(words);
 }
 
 export interface Place {

@@ -1,3 +1,5 @@
+import { escapeHtml } from '../../../src/simulate/page.ts';
+
 /** One bar of a chart, with the range of the rounds as a thin line over it. */
 export interface Bar {
   readonly name: string;
@@ -24,9 +26,9 @@ export function barChart(title: string, unit: string, bars: readonly Bar[]): str
   const scale = (value: number) => (value / most) * (WIDTH - NAMES - NUMBERS);
   const height = TOP + bars.length * ROW + 10;
   const rows = bars.map((bar, i) => rowOf(bar, TOP + i * ROW, unit, scale));
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escaped(title)}" ${FONT}>
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escapeHtml(title)}" ${FONT}>
 <rect width="${WIDTH}" height="${height}" rx="6" fill="#ffffff"/>
-<text x="12" y="26" font-weight="600" fill="#1f2328">${escaped(title)}</text>
+<text x="12" y="26" font-weight="600" fill="#1f2328">${escapeHtml(title)}</text>
 ${rows.join('\n')}
 </svg>
 `;
@@ -42,10 +44,10 @@ function rowOf(
   const end = NAMES + scale(Math.max(value, max)) + 6;
   const line = `M${fixed(NAMES + scale(min))} ${middle}H${fixed(NAMES + scale(max))}`;
   return [
-    `<text x="${NAMES - 8}" y="${middle + 4}" text-anchor="end" fill="#1f2328">${escaped(name)}</text>`,
+    `<text x="${NAMES - 8}" y="${middle + 4}" text-anchor="end" fill="#1f2328">${escapeHtml(name)}</text>`,
     `<rect x="${NAMES}" y="${y + 5}" width="${fixed(scale(value))}" height="${ROW - 10}" rx="2" fill="${isOurs ? '#0969da' : '#8c959f'}"/>`,
     `<path d="${line}" stroke="#1f2328" stroke-width="1.5"/>`,
-    `<text x="${fixed(end)}" y="${middle + 4}" fill="#1f2328">${text(value)} ${escaped(unit)}</text>`,
+    `<text x="${fixed(end)}" y="${middle + 4}" fill="#1f2328">${text(value)} ${escapeHtml(unit)}</text>`,
   ].join('\n');
 }
 
@@ -55,8 +57,4 @@ function text(value: number): string {
 
 function fixed(value: number): string {
   return value.toFixed(1);
-}
-
-function escaped(value: string): string {
-  return value.replace(/[&<>"]/g, (char) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[char]!);
 }

@@ -1,7 +1,7 @@
+import type { Spread } from '../../kit/statistics.ts';
 import { featureOf, PLAIN_GET } from '../features.ts';
 import { type Entry, entryOf, figureOf, ratioBetween, type ScenarioResult, type StartResult } from '../results.ts';
 import { FEATURES_NAME } from '../scenarios.ts';
-import type { Spread } from '../statistics.ts';
 
 /** One contestant in one scenario as a row of text, the same for the terminal and the report. */
 export interface Row {

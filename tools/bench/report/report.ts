@@ -1,8 +1,8 @@
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Spread } from '../../kit/statistics.ts';
 import { type Entry, figureOf, type Results, type ScenarioResult } from '../results.ts';
 import { FEATURES_NAME } from '../scenarios.ts';
-import type { Spread } from '../statistics.ts';
 import { type Bar, barChart } from './chart.ts';
 import { featuresBlock, isFeaturesAlone, withBlock } from './features.ts';
 import { markdown } from './markdown.ts';

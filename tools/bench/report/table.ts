@@ -1,3 +1,4 @@
+import { alignedLines } from '../../kit/report/text-table.ts';
 import type { Results, ScenarioResult } from '../results.ts';
 import { startText, tableOf } from './figures.ts';
 import { targetsOf } from './targets.ts';
@@ -16,10 +17,7 @@ function textOf(result: ScenarioResult): string {
   const table = tableOf(result);
   const { scenario, entries, missing, ratePerSecond } = result;
   const rows = [['', ...table.columns], ...table.rows.map(({ name, cells }) => [name, ...cells])];
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  const lines = rows.map((row) =>
-    row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!))).join('  '),
-  );
+  const lines = alignedLines(rows, (column) => column > 0);
   const rate = ratePerSecond === null ? '' : `, fixed rate ${ratePerSecond}/s`;
   const notes = [
     ...entries.flatMap(({ title, faults }) => faults.map((fault) => `INVALID ROUNDS of ${title}: ${fault}`)),

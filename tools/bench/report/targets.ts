@@ -1,6 +1,6 @@
+import { ratioOf, type Spread } from '../../kit/statistics.ts';
 import { type Entry, entryOf, type Figure, figureOf, type Results, ratioBetween, valuesOf } from '../results.ts';
 import type { ContestantName } from '../scenarios.ts';
-import { ratioOf, type Spread } from '../statistics.ts';
 
 /** One promise about the cost of a request, and what a run says of it. */
 export interface Target {

@@ -1,30 +1,27 @@
-import { STYLE } from '../../load/report/style.ts';
+import { escapeHtml } from '../../../src/simulate/page.ts';
+import { answersChart, outcomeLegend } from '../../kit/report/outcomes.ts';
+import { momentText, pageOf } from '../../kit/report/page.ts';
 import type { Results } from '../run.ts';
 import { BETWEEN, cellsOf, HEADS } from './cells.ts';
-import { answersChart, holdingsChart, waitsChart } from './charts.ts';
-import { escapeHtml, legend } from './marks.ts';
+import { holdingsChart, waitsChart } from './charts.ts';
 
-/** One page with all that a run showed. It needs nothing but itself: no script, no network. */
-export function pageOf({ rows, timeline }: Results, seed: number): string {
-  const broken = rows.filter((row) => row.broken.length > 0);
-  const verdict =
-    broken.length === 0 ? 'Every bound held' : `${broken.length} of ${rows.length} scenarios broke a bound`;
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Tollgate chaos: ${verdict}</title>
-<style>${STYLE}
+const STYLE = `
 th { text-align: left; } td { vertical-align: top; } td.text { white-space: nowrap; }
 td.text:first-child { white-space: normal; min-width: 15rem; } body { max-width: 80rem; }
 .fault { fill: var(--bad); opacity: .12; } .memory { stroke: var(--p50); } .files { stroke: var(--p95); }
 .key.memory { --colour: var(--p50); } .key.files { --colour: var(--p95); } .key.waits { --colour: var(--p99); }
-.waits { stroke: var(--p99); }</style>
-</head>
-<body>
-<h1 class="${broken.length === 0 ? 'held' : 'broken'}">${verdict}</h1>
-<p>${timeline.startedAt.toISOString().slice(0, 19).replace('T', ' ')} UTC, seed ${seed}. Real gateways, real Redis servers,
+.waits { stroke: var(--p99); }`;
+
+export function reportHtml({ rows, timeline }: Results, seed: number): string {
+  const broken = rows.filter((row) => row.broken.length > 0);
+  const { seconds } = timeline;
+  const run = { seconds: seconds.length, stretches: timeline.scenarios, shaded: timeline.faults };
+  return pageOf({
+    title: 'Tollgate chaos',
+    verdict: broken.length === 0 ? 'Every bound held' : `${broken.length} of ${rows.length} scenarios broke a bound`,
+    isHeld: broken.length === 0,
+    style: STYLE,
+    body: `<p>${momentText(timeline.startedAt)}, seed ${seed}. Real gateways, real Redis servers,
 clients that call through all of it.</p>
 ${findings(broken)}
 <h2>Scenarios</h2>
@@ -33,14 +30,15 @@ limit alone: at most as many times the limit as there are of them. What was coun
 ${table(rows)}
 <h2>Answers per second</h2>
 <p>Shaded: while the fault was there.</p>
-${legend()}
-${answersChart(timeline)}
+${outcomeLegend()}
+${answersChart(
+  seconds.map(({ counts }) => counts),
+  run,
+)}
 <h2>Longest wait in each second (milliseconds, each step is ten times as long)</h2>
-${waitsChart(timeline)}
-${holdingsChart(timeline)}
-</body>
-</html>
-`;
+${waitsChart(seconds, run)}
+${holdingsChart(seconds, run)}`,
+  });
 }
 
 function findings(broken: Results['rows']): string {

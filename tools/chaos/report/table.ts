@@ -1,17 +1,11 @@
+import { alignedLines } from '../../kit/report/text-table.ts';
 import type { Row } from '../row.ts';
 import { cellsOf, HEADS } from './cells.ts';
 
 /** The rows for a terminal or a file: the columns that are short, and below each scenario what is long. */
 export function tableText(rows: readonly Row[]): string {
   const short = (cells: readonly string[]) => [0, 2, 4, 5, 6].map((column) => cells[column]!);
-  const lines = [short(HEADS), ...rows.map((row) => short(cellsOf(row)))];
-  const widths = lines[0]!.map((_, column) => Math.max(...lines.map((cells) => cells[column]!.length)));
-  const text = lines.map((cells) =>
-    cells
-      .map((cell, column) => cell.padEnd(widths[column]!))
-      .join('  ')
-      .trimEnd(),
-  );
+  const [head, ...body] = alignedLines([short(HEADS), ...rows.map((row) => short(cellsOf(row)))]);
   const details = rows.map((row) => {
     const [, saw, , admitted] = cellsOf(row);
     return [`  saw ${saw}`, ...(admitted === '—' ? [] : [`  admitted ${admitted}`])]
@@ -21,6 +15,5 @@ export function tableText(rows: readonly Row[]): string {
       )
       .join('\n');
   });
-  const [head, ...body] = text;
   return `${[head, ...body.flatMap((line, i) => [line, details[i]])].join('\n')}\n`;
 }

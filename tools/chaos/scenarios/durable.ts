@@ -3,8 +3,9 @@ import { eventually } from '../../../test/support/conditions.ts';
 import type { RedisProcess } from '../../../test/support/redis-process.ts';
 import type { Row } from '../row.ts';
 import type { Context, Scenario } from '../scenario.ts';
+import { commandsTo } from '../stand/server.ts';
 import { openStand, type Stand } from '../stand/stand.ts';
-import { commandsTo, type StoreKind } from '../stand/store.ts';
+import type { StoreKind } from '../stand/store.ts';
 
 /** Keys that are revoked in one failover, and how far apart: some before, most of them in it, some after. */
 const AT_ONCE = 30;

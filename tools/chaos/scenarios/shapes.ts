@@ -1,8 +1,8 @@
 import { eventually } from '../../../test/support/conditions.ts';
 import type { Fault } from '../fault.ts';
 import { nodesOf } from '../stand/cluster.ts';
+import { commandsTo } from '../stand/server.ts';
 import type { Stand } from '../stand/stand.ts';
-import { commandsTo } from '../stand/store.ts';
 
 /** Writes that a primary had acknowledged and no replica had: at most what clients send a key in this time. */
 const LAG = 24;

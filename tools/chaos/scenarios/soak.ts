@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { spreadOf } from '../../kit/statistics.ts';
 import type { Fault } from '../fault.ts';
 import { round } from '../round.ts';
 import type { Row } from '../row.ts';
@@ -110,15 +111,11 @@ export function flatness(looks: readonly Look[]): { readonly notes: string[]; re
   const late = looks.slice(-quarter);
   const broken: string[] = [];
   const compare = (what: 'rssMib' | 'files', unit: string, most: number) => {
-    const [from, to] = [early, late].map((part) => median(part.map((it) => it[what]))) as [number, number];
+    const [from, to] = [early, late].map((part) => spreadOf(part.map((it) => it[what]))!.median) as [number, number];
     const note = `${unit}: ${from.toFixed(0)} in the second quarter, ${to.toFixed(0)} in the last.`;
     if (to - from > most) broken.push(`Not flat. ${note}`);
     return note;
   };
   const notes = [compare('rssMib', 'MiB of all gateways', GROWTH_MIB), compare('files', 'Open files', GROWTH_FILES)];
   return { notes, broken };
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 }

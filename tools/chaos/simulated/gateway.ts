@@ -7,12 +7,10 @@ import type { RedisClient } from '../../../src/stores/redis/connection.ts';
 import type { DurableWrites } from '../../../src/stores/redis/durable-writes.ts';
 import { RedisLedger } from '../../../src/stores/redis/ledger.ts';
 import { RedisUsageReconciler } from '../../../src/stores/redis/usage-reconciler.ts';
-import type { Judge } from './judge.ts';
+import { type Judge, TIMEOUT_MS } from './judge.ts';
 import { Link } from './link.ts';
 import type { RedisServer } from './redis-server.ts';
 
-/** As `redis.timeout` of gateway.yaml. */
-export const TIMEOUT_MS = 100;
 const FAILURES = 3;
 const PROBE_EVERY_MS = 250;
 

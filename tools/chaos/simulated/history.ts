@@ -1,7 +1,7 @@
 import type { CalendarUnit } from '../../../src/admit/calendar.ts';
 import type { Allowance, BanRule } from '../../../src/admit/plan.ts';
 import { type WindowForm, type WindowName, windowLimit } from '../../../src/admit/windows.ts';
-import { Chance } from '../random.ts';
+import { Chance } from '../../kit/chance.ts';
 import { GOOD_LINK, type LinkMode } from './link.ts';
 import type { ServerMode } from './redis-server.ts';
 import { ZONES } from './store-judge.ts';

@@ -3,7 +3,6 @@ import type { DecisionRequest } from '../../../src/admit/ledger.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import type { Admission } from '../../../src/admit/verdict.ts';
 import type { WindowName } from '../../../src/admit/windows.ts';
-import { TIMEOUT_MS } from './gateway.ts';
 import type { WireCall, WireListener } from './link.ts';
 import type { RedisServer } from './redis-server.ts';
 import { StoreJudge } from './store-judge.ts';
@@ -52,6 +51,8 @@ interface Account {
   isLiftPending: boolean;
 }
 
+/** As `redis.timeout` of gateway.yaml: how long a request may wait for the store. */
+export const TIMEOUT_MS = 100;
 /** How much later than a deadline a request may be answered: timers count whole milliseconds and wait for a turn. */
 const LATE_MS = 3;
 /** By how much a gateway's idea of the store's clock may be off. */

@@ -2,7 +2,7 @@ import { eventually } from '../../../test/support/conditions.ts';
 import type { RedisBinary } from '../../../test/support/redis-binary.ts';
 import type { RedisProcess } from '../../../test/support/redis-process.ts';
 import type { Endings } from './endings.ts';
-import { commandsTo, type Store, startServer } from './store.ts';
+import { commandsTo, type Store, startServer } from './server.ts';
 
 const SLOTS = 16_384;
 const PRIMARIES = 3;

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { eventually } from '../../../test/support/conditions.ts';
 import { freePort } from '../../../test/support/free-port.ts';
 import { familyOf, type ProbedGateway, probed } from '../../../test/support/open-resources.ts';
-import { type Child, startChild } from './child.ts';
+import { type Child, startChild } from '../../kit/child.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 const TOLLGATE = join(ROOT, 'bin', 'tollgate.js');
@@ -76,7 +76,7 @@ export class GatewayProcess implements ProbedGateway {
   async start(): Promise<void> {
     const { public: port, admin } = this.#ports;
     const env = { LOG_LEVEL: 'error', ...this.#env, PORT: String(port), ADMIN_PORT: String(admin) };
-    this.#child = startChild([TOLLGATE, 'serve'], env, (line) => this.#read(line));
+    this.#child = startChild({ args: [TOLLGATE, 'serve'], env, onLine: (line) => this.#read(line) });
     const child = this.#child;
     await eventually(
       async () => {

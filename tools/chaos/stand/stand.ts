@@ -1,14 +1,16 @@
 import { randomUUID } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { whenWeAreGone } from '../../../test/support/end-with-us.ts';
-import { holdingsOf } from './child.ts';
+import { familyOf } from '../../../test/support/open-resources.ts';
 import { Endings } from './endings.ts';
 import { GatewayProcess } from './gateways.ts';
 import { Keys, PLANS } from './keys.ts';
 import { Link } from './link.ts';
-import { type Store, type StoreKind, startStore } from './store.ts';
+import type { Store } from './server.ts';
+import { type StoreKind, startStore } from './store.ts';
 import { type CountingUpstream, startCountingUpstream } from './upstream.ts';
 
 export interface StandOptions {
@@ -110,4 +112,21 @@ upstreams: { store: { targets: ['${upstream}'] } }
 routes:
   - { path: /v1/pets, methods: [GET], upstream: store }
 `;
+}
+
+/** What a family of processes holds: resident memory in MiB, and open files. Null where the system does not say. */
+function holdingsOf(pid: number): { readonly rssMib: number; readonly files: number } | null {
+  let rssMib = 0;
+  let files = 0;
+  const family = familyOf(pid);
+  for (const member of family) {
+    try {
+      const status = readFileSync(`/proc/${member}/status`, 'utf8');
+      rssMib += Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) / 1024;
+      files += readdirSync(`/proc/${member}/fd`).length;
+    } catch {
+      // It ended between the two looks.
+    }
+  }
+  return family.length === 0 ? null : { rssMib, files };
 }

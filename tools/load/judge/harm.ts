@@ -1,3 +1,4 @@
+import { percentile } from '../../kit/statistics.ts';
 import type { Notes } from './notes.ts';
 
 /** How well the good clients of a scenario were served in one of its parts. */
@@ -42,10 +43,4 @@ export function judgeHarm(scenario: string, harm: Harm, notes: Notes): void {
   const { p99AloneMs, p99BesideMs, allowedMs, errors } = harm;
   const slow = `p99 is ${p99BesideMs.toFixed(1)} ms beside abusers, ${p99AloneMs.toFixed(1)} ms without; ${allowedMs.toFixed(1)} ms is allowed`;
   notes.fault('unharmed', scenario, 'harm', `${slow}. ${errors} requests failed.`);
-}
-
-/** The nearest-rank percentile; 0 of nothing. */
-export function percentile(values: readonly number[], percent: number): number {
-  const sorted = Float64Array.from(values).sort();
-  return sorted[Math.max(Math.ceil((percent / 100) * sorted.length) - 1, 0)] ?? 0;
 }

@@ -1,11 +1,10 @@
+import type { Outcome } from '../../kit/report/outcomes.ts';
 import type { Bound, Exchange, Subject } from '../exchange.ts';
-
-/** What became of one request, as its answer tells. */
-export type Outcome = 'admitted' | 'refused' | 'banned' | 'unauthenticated' | 'uncounted' | 'lost';
 
 /** Statuses that are given without counting (contract section 3); 429 and 401 are told apart before. */
 const UNCOUNTED = [400, 408, 413, 414, 417, 431, 501, 505, 508];
 
+/** What became of one request. */
 export function outcomeOf({ status, refusal: { code } }: Exchange): Outcome {
   if (status === 0) return 'lost';
   if (status === 401) return 'unauthenticated';

@@ -1,25 +1,19 @@
 import { escapeHtml, tableOf } from '../../../src/simulate/page.ts';
+import { answersChart, legend, outcomeLegend } from '../../kit/report/outcomes.ts';
+import { momentText, pageOf } from '../../kit/report/page.ts';
 import type { ScenarioResult } from '../run.ts';
 import type { PartRow, Summary } from '../summary.ts';
-import { bansChart, latencyChart, legend, outcomeLegend, plansChart, throughputChart } from './charts.ts';
+import { bansChart, latencyChart, plansChart } from './charts.ts';
 import { countsByPlan, type Timeline, timelineOf } from './series.ts';
-import { STYLE } from './style.ts';
 
-/** One page with all that a run showed. It needs nothing but itself: no script, no network. */
 export function reportHtml(summary: Summary, results: readonly ScenarioResult[]): string {
   const timeline = timelineOf(results);
   const verdict = summary.ok ? 'Every promise held' : `${summary.findings.length} faults were found`;
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Tollgate load test: ${verdict}</title>
-<style>${STYLE}</style>
-</head>
-<body>
-<h1 class="${summary.ok ? 'held' : 'broken'}">${verdict}</h1>
-<p>Load test of ${escapeHtml(summary.about)}, ${new Date(timeline.startedAtMs).toISOString().slice(0, 19).replace('T', ' ')} UTC.</p>
+  return pageOf({
+    title: 'Tollgate load test',
+    verdict,
+    isHeld: summary.ok,
+    body: `<p>Load test of ${escapeHtml(summary.about)}, ${momentText(new Date(timeline.startedAtMs))}.</p>
 ${findings(summary)}
 <h2>Promises</h2>
 <p>Each is held against every answer that could break it.</p>
@@ -28,27 +22,30 @@ ${charts(summary, results, timeline)}
 <h2>Load</h2>
 <p>Latency in milliseconds, from the moment at which a request was due.</p>
 ${partsTable(summary.parts)}
-${harmTable(results)}
-</body>
-</html>
-`;
+${harmTable(results)}`,
+  });
 }
 
 function charts(summary: Summary, results: readonly ScenarioResult[], timeline: Timeline): string {
+  const { seconds, stretches } = timeline;
+  const run = { seconds: seconds.length, stretches };
   const bans =
     summary.bans.length === 0
       ? '<p>Nobody was banned.</p>'
       : `<p>From the first answer that told of a ban to its end; the number says which ban of the key it is.</p>\n${bansChart(summary.bans, timeline)}`;
   return `<h2>Throughput (answers per second)</h2>
 ${outcomeLegend()}
-${throughputChart(timeline)}
+${answersChart(
+  seconds.map(({ counts }) => counts),
+  run,
+)}
 <h2>Latency (milliseconds, each step is ten times as long)</h2>
 ${legend([
   ['p50', 'p50'],
   ['p95', 'p95'],
   ['p99', 'p99'],
 ])}
-${latencyChart(timeline)}
+${latencyChart(seconds, run)}
 <h2>Verdicts by plan (share of requests, and their number)</h2>
 ${outcomeLegend()}
 ${plansChart(countsByPlan(results))}

@@ -1,8 +1,9 @@
+import { type Counts, noCounts } from '../../kit/report/outcomes.ts';
+import type { Stretch } from '../../kit/report/plot.ts';
+import { percentile } from '../../kit/statistics.ts';
 import type { Exchange } from '../exchange.ts';
-import { percentile } from '../judge/harm.ts';
-import { type Outcome, outcomeOf } from '../judge/verdict.ts';
+import { outcomeOf } from '../judge/verdict.ts';
 import type { ScenarioResult } from '../run.ts';
-import type { Counts } from '../tally.ts';
 
 /** One second of the run. */
 export interface Second {
@@ -13,22 +14,12 @@ export interface Second {
   readonly p99: number | null;
 }
 
-/** A stretch of the run that the charts name, in seconds from its beginning. */
-export interface Stretch {
-  readonly name: string;
-  readonly fromS: number;
-  readonly toS: number;
-}
-
 export interface Timeline {
   /** Unix milliseconds. */
   readonly startedAtMs: number;
   readonly seconds: readonly Second[];
   readonly stretches: readonly Stretch[];
 }
-
-/** Outcomes in the order in which charts stack them. */
-export const OUTCOMES: readonly Outcome[] = ['admitted', 'refused', 'banned', 'unauthenticated', 'uncounted', 'lost'];
 
 /** What happened in each second, by when answers came. */
 export function timelineOf(results: readonly ScenarioResult[]): Timeline {
@@ -73,8 +64,4 @@ function second(exchanges: readonly Exchange[]): Second {
   const latencies = exchanges.filter(({ status }) => status !== 0).map(({ latencyMs }) => latencyMs);
   const at = (percent: number) => (latencies.length === 0 ? null : percentile(latencies, percent));
   return { counts, p50: at(50), p95: at(95), p99: at(99) };
-}
-
-function noCounts(): Counts {
-  return { admitted: 0, refused: 0, banned: 0, unauthenticated: 0, uncounted: 0, lost: 0 };
 }

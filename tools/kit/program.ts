@@ -12,7 +12,7 @@ export interface Program<O> {
   readonly run: (options: O, interrupted: AbortSignal) => Promise<0 | 1>;
 }
 
-/** Runs a program of the test folders: 0 all is well, 1 it is not, 2 wrong usage. */
+/** Runs a program of tools/: 0 all is well, 1 it is not, 2 wrong usage. */
 export async function runProgram<O>({ readOptions, help, run }: Program<O>): Promise<void> {
   const interrupted = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {

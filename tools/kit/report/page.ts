@@ -1,5 +1,41 @@
-/** The report's looks: light or dark as the reader has it, the same colour for the same thing everywhere. */
-export const STYLE = `
+import { OUTCOMES } from './outcomes.ts';
+
+export interface Page {
+  /** `Tollgate chaos`. */
+  readonly title: string;
+  readonly verdict: string;
+  readonly isHeld: boolean;
+  /** What this report has beside the looks of all. */
+  readonly style?: string;
+  /** HTML, below the verdict. */
+  readonly body: string;
+}
+
+/** One page with all that a run showed. It needs nothing but itself: no script, no network. */
+export function pageOf({ title, verdict, isHeld, style = '', body }: Page): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title}: ${verdict}</title>
+<style>${STYLE}${style}</style>
+</head>
+<body>
+<h1 class="${isHeld ? 'held' : 'broken'}">${verdict}</h1>
+${body}
+</body>
+</html>
+`;
+}
+
+/** `2026-11-24 09:00:00 UTC`. */
+export function momentText(moment: Date): string {
+  return `${moment.toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+}
+
+/** Light or dark as the reader has it, the same colour for the same thing everywhere. */
+const STYLE = `
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2430; --soft: #566173; --rule: #dde2ea; --band: #f3f5f9;
   --good: #16734a; --bad: #b3261e; --admitted: #2f74c0; --refused: #e0a526; --banned: #c2452d; --unauthenticated: #8456c4;
   --uncounted: #7a8494; --lost: #111; --p50: #2f74c0; --p95: #c78a00; --p99: #c2452d; }
@@ -23,7 +59,7 @@ svg text { fill: var(--ink); } svg text.tick, svg text.stretch { fill: var(--sof
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; font-size: .85rem; }
 .key::before { content: ''; display: inline-block; width: .8em; height: .8em; margin-right: .45em; border-radius: 2px;
   background: var(--colour); }
-${['admitted', 'refused', 'banned', 'unauthenticated', 'uncounted', 'lost', 'p50', 'p95', 'p99']
+${[...OUTCOMES, 'p50', 'p95', 'p99']
   .map(
     (name) =>
       `.${name} { --colour: var(--${name}); fill: var(--${name}); } .${name}.line { stroke: var(--${name}); fill: none; }`,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ratioOf, spreadOf } from '../../../tools/bench/statistics.ts';
+import { ratioOf, spreadOf } from '../../../tools/kit/statistics.ts';
 
 test.each([
   [[3], { median: 3, min: 3, max: 3 }],

@@ -27,3 +27,9 @@ export function ratioOf(values: readonly (number | null)[], others: readonly (nu
   }
   return spreadOf(ratios);
 }
+
+/** The nearest-rank percentile; 0 of nothing. */
+export function percentile(values: readonly number[], percent: number): number {
+  const sorted = Float64Array.from(values).sort();
+  return sorted[Math.max(Math.ceil((percent / 100) * sorted.length) - 1, 0)] ?? 0;
+}
