@@ -2,11 +2,12 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Plans } from './admit/plan.ts';
 import type { UsageReport } from './admit/usage-report.ts';
 import type { WindowName } from './admit/windows.ts';
 import type { GatewayFileInput } from './config/gateway-file.ts';
 import type { PlansFileInput } from './config/plans.ts';
-import { type Configuration, configurationOf } from './config/settings.ts';
+import { type Configuration, configurationOf, type Settings } from './config/settings.ts';
 import { Failure } from './failure.ts';
 import { refuseUnlessRight } from './identify/pepper-record.ts';
 import { urlOfListener } from './io/listening.ts';
@@ -168,16 +169,7 @@ function embedded(
   onClosed: () => void,
 ): EmbeddedGateway {
   const { stores } = running;
-  const operations = () => {
-    refuseUnlessRight(stores.pepperState());
-    return new Operations({
-      ...stores,
-      plans: () => plans,
-      keyFormats: () => settings.keyFormats,
-      random: randomBytes,
-      nowMs: () => Date.now(),
-    });
-  };
+  const operations = () => operationsOn(stores, settings, plans);
   const recording = ownRecording({
     audit: stores.audit,
     settings: settings.audit,
@@ -229,4 +221,16 @@ function embedded(
     close,
     [Symbol.asyncDispose]: close,
   };
+}
+
+/** @throws Failure unless the peppers are those of the store */
+function operationsOn(stores: OwnGateway['stores'], { keyFormats }: Settings, plans: Plans): Operations {
+  refuseUnlessRight(stores.pepperState());
+  return new Operations({
+    ...stores,
+    plans: () => plans,
+    keyFormats: () => keyFormats,
+    random: randomBytes,
+    nowMs: () => Date.now(),
+  });
 }

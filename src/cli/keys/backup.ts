@@ -202,9 +202,11 @@ function refuseOtherPeppers(
 /** At most this many keys are named in the JSON report and in the record of changes. The counts include all keys. */
 const MAX_KEYS_TOLD = 1_000;
 
+type Counts = Record<RestoredKey['kind'], number>;
+
 async function restore(backup: Backup, store: OpenStore, { options }: Words, terminal: Terminal): Promise<ExitCode> {
   const [dryRun, isJson] = [options['dry-run'] === true, options.json === true];
-  const counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0 };
+  const counts: Counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0 };
   const told: RestoredKey[] = [];
   const written: string[] = [];
   const unknownPlans = new Set<string>();
@@ -254,21 +256,27 @@ async function restore(backup: Backup, store: OpenStore, { options }: Words, ter
   }
   if (isJson) terminal.out(json({ madeAt: backup.madeAt, ...counts, dryRun, keys: told }));
   else {
-    const { restored, same, left, replaced, unknown, refused } = counts;
-    const parts = [
-      `${restored} ${dryRun ? 'would be restored' : 'restored'}`,
-      ...(options.force === true ? [`${replaced} ${dryRun ? 'would be replaced' : 'replaced'}`] : []),
-      `${same} there already`,
-      `${left} left as they are`,
-      ...(unknown > 0 ? [`${unknown} perhaps not durable`] : []),
-      `${refused} refused`,
-    ];
-    terminal.out(
-      `${parts.join(', ')}: ${keysText(backup.count)} made ${momentText(Date.parse(backup.madeAt), Date.now(), terminal)}, into ${store.name}.\n`,
-    );
+    const made = momentText(Date.parse(backup.madeAt), Date.now(), terminal);
+    const outcomes = countsText(counts, { dryRun, force: options.force === true });
+    terminal.out(`${outcomes}: ${keysText(backup.count)} made ${made}, into ${store.name}.\n`);
   }
   if (failure !== null) throw failure;
   return counts.refused > 0 || counts.unknown > 0 ? 1 : 0;
+}
+
+/** `3 restored, 1 there already, 0 left as they are, 0 refused`. */
+function countsText(
+  { restored, same, left, replaced, unknown, refused }: Counts,
+  { dryRun, force }: { readonly dryRun: boolean; readonly force: boolean },
+): string {
+  return [
+    `${restored} ${dryRun ? 'would be restored' : 'restored'}`,
+    ...(force ? [`${replaced} ${dryRun ? 'would be replaced' : 'replaced'}`] : []),
+    `${same} there already`,
+    `${left} left as they are`,
+    ...(unknown > 0 ? [`${unknown} perhaps not durable`] : []),
+    `${refused} refused`,
+  ].join(', ');
 }
 
 async function newPassphrase(terminal: Terminal): Promise<string> {

@@ -6,7 +6,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { Ledger } from '../../admit/ledger.ts';
 import { shadowIdOf } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
-import type { KeyStore, StoreChange } from '../../identify/key-store.ts';
+import type { ChangeFeed, KeyStore, StoreChange } from '../../identify/key-store.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
 import { insistOnAcknowledged } from './acknowledged.ts';
 import { EmbeddedAudit } from './audit.ts';
@@ -142,11 +142,7 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       insistOnOwner: owner.insist,
     });
     const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
-    // A command may delete a key while the gateway runs. The gateway must then forget its counters, or the next snapshot
-    // would write them to the disk again.
-    changes.subscribe(({ kind, keyId }) => {
-      if (kind === 'key' && keyId !== null) void forgetIfDeleted(keyId, keys, ledger).catch(onFailure);
-    });
+    forgetDeletedKeys(changes, keys, ledger, onFailure);
     const checkpoints = new Checkpoints(db);
     neverWait(db);
     return {
@@ -187,6 +183,21 @@ async function partsOfGateways() {
     import('./fleet.ts'),
   ]);
   return { ...owner, ...checkpoints, ...ledger, ...history, ...deprecatedCalls, ...fleet };
+}
+
+/**
+ * A command may delete a key while the gateway runs. The gateway must then forget its counters, or the next snapshot would
+ * write them to the disk again.
+ */
+function forgetDeletedKeys(
+  changes: ChangeFeed,
+  keys: KeyStore,
+  ledger: Ledger,
+  onFailure: (error: unknown) => void,
+): void {
+  changes.subscribe(({ kind, keyId }) => {
+    if (kind === 'key' && keyId !== null) void forgetIfDeleted(keyId, keys, ledger).catch(onFailure);
+  });
 }
 
 async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {
