@@ -1,3 +1,4 @@
+import { Refused } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { OPERATIONS, STREAMS } from '../operations/catalogue/all.ts';
 import type { Contexts } from '../operations/catalogue/contexts.ts';
@@ -12,7 +13,6 @@ import {
 import { type AnyOperation, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import { visible } from '../operations/input-values.ts';
 import type { Recording } from '../operations/recorded.ts';
-import { Refused } from '../operations/refused.ts';
 import type { Call } from './call.ts';
 import { type AdminResponse, changeResponse, etagOf, jsonResponse } from './response.ts';
 

@@ -1,10 +1,9 @@
 import { hash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DURABLE } from '../admit/ledger.ts';
-import { Failure } from '../failure.ts';
+import { Failure, Refused } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { type Change, codeOfFailure } from '../operations/recorded.ts';
-import { Refused } from '../operations/refused.ts';
 
 /** A complete response of the admin API, before it is written to the socket. */
 export interface AdminResponse {

@@ -2,7 +2,7 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
 import { actorText, type ChangeReport, differenceOf, firstChanges, nameOfKey } from '../operations/audit-report.ts';
 import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
-import { type OpenStore, withStore } from '../serve/open-store.ts';
+import { type OpenKeys, withKeys } from '../serve/open-store.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { type Column, printTable } from './terminal/table.ts';
 import { OF_STORE } from './terminal/variables.ts';
@@ -51,7 +51,7 @@ export const audit: Command = {
     }
     const sinceMs = since === null ? null : pastFrom(since, Date.now());
     if (since !== null && sinceMs === null) throw new Failure('bad_usage', `--since is '${since}'; it ${PAST_RULE}.`);
-    const work = async (store: OpenStore): Promise<ExitCode> => {
+    const work = async (store: OpenKeys): Promise<ExitCode> => {
       const changes = await firstChanges(store.audit, { key, actor, sinceMs }, Number(limit));
       if (options.json === true) terminal.out(`${JSON.stringify(changes, null, 2)}\n`);
       else {
@@ -61,7 +61,7 @@ export const audit: Command = {
       }
       return 0;
     };
-    return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
+    return withKeys(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };
 

@@ -13,7 +13,7 @@ import { newKey } from '../operations/key-changes.ts';
 import { changeOfKey } from '../operations/recorded.ts';
 import { offerSignIn } from '../operations/sign-in-links.ts';
 import { startPets } from '../pets/server.ts';
-import { type OpenStore, withStore } from '../serve/open-store.ts';
+import { type OpenKeys, withKeys } from '../serve/open-store.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
 import type { LogRecord } from '../telemetry/terminal-line.ts';
@@ -154,7 +154,7 @@ export async function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey
 
 /** The demo keys, and the code of a link that signs in to the console if one is wanted. */
 function withDemoKeys(env: NodeJS.ProcessEnv, hasSignInLinks: boolean) {
-  return withStore(
+  return withKeys(
     env,
     async (store) => {
       const file = join(store.settings.dataFolder, 'demo-keys.json');
@@ -176,7 +176,7 @@ function withDemoKeys(env: NodeJS.ProcessEnv, hasSignInLinks: boolean) {
 
 const byPlan = (keys: readonly DemoKey[]) => new Map(keys.map(({ plan, key }) => [plan, key]));
 
-async function works({ keys, peppers }: OpenStore, secret: string, plan: Plan): Promise<boolean> {
+async function works({ keys, peppers }: OpenKeys, secret: string, plan: Plan): Promise<boolean> {
   const nowMs = Date.now();
   const hasEnded = ({ expiresAtMs }: { expiresAtMs: number | null }) => expiresAtMs !== null && expiresAtMs <= nowMs;
   for (const digest of peppers.map((pepper) => digestOf(secret, pepper))) {
@@ -191,7 +191,7 @@ async function works({ keys, peppers }: OpenStore, secret: string, plan: Plan): 
   return false;
 }
 
-async function makeDemoKey(store: OpenStore, plan: Plan): Promise<string> {
+async function makeDemoKey(store: OpenKeys, plan: Plan): Promise<string> {
   const { keys, peppers, plans } = store;
   const custom = WINDOWS.filter((window) => plan.limits[window] === 'custom');
   const limits = Object.fromEntries(custom.map((window) => [window, CUSTOM_LIMITS[window]]));

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname, userInfo } from 'node:os';
 import { DURABLE, type Durability } from '../admit/ledger.ts';
-import { Failure, type FailureCode } from '../failure.ts';
+import { Failure, type FailureCode, Refused } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import type { AuditStore } from './audit-store.ts';
 import {
@@ -13,7 +13,6 @@ import {
   type RecordedAction,
   type RecordedChange,
 } from './audit-trail.ts';
-import { Refused } from './refused.ts';
 import type { MadeUsageChange } from './usage-changes.ts';
 
 /** What an operation has changed. */

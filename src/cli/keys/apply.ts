@@ -17,7 +17,7 @@ import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/
 import { SecretFolder } from '../../operations/apply/secret-folder.ts';
 import { entryText, timeOf } from '../../operations/key-report.ts';
 import { changeOfKey } from '../../operations/recorded.ts';
-import { type OpenStore, withStore } from '../../serve/open-store.ts';
+import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -74,7 +74,7 @@ export const keysApply: Command = {
     const isDry = options['dry-run'] === true;
     if (options['exit-code'] === true && !isDry) throw new Failure('bad_usage', '--exit-code needs --dry-run.');
     const secrets = await secretsIn(words);
-    const { keysFile, plan } = await withStore(terminal.env, (store) => planned(file, store, words), {
+    const { keysFile, plan } = await withKeys(terminal.env, (store) => planned(file, store, words), {
       missingStore: 'empty',
       insistsOnFolder: true,
       warn: terminal.error,
@@ -91,7 +91,7 @@ export const keysApply: Command = {
     }
     const makesKeys = plan.changes.some(({ kind }) => kind === 'create');
     // The store is opened for writing only now: an unchanged file writes nothing.
-    return withStore(terminal.env, (store) => apply({ file, keysFile, plan, secrets }, store, words, terminal), {
+    return withKeys(terminal.env, (store) => apply({ file, keysFile, plan, secrets }, store, words, terminal), {
       makesSecrets: makesKeys,
       missingStore: makesKeys ? 'make' : 'empty',
       warn: () => {},
@@ -103,7 +103,7 @@ export const keysApply: Command = {
  * Reads the file and compares it with the store.
  * @throws Failure `bad_settings` with each fault of the file on a line of its own
  */
-async function planned(file: string, { keys, plans }: OpenStore, { options }: Words) {
+async function planned(file: string, { keys, plans }: OpenKeys, { options }: Words) {
   const read = readSettingsFile(file, 'Name a file that says which keys are to exist.', false, MAX_KEYS_FILE_BYTES);
   if ('fault' in read) throw new Failure('bad_settings', printFault(read.fault));
   const parsed = parseKeysFile(read.text, file, [...plans.plans.keys()]);
@@ -178,7 +178,7 @@ interface Work {
 /** @throws the error that ended the changes early, after the report of those that were made */
 async function apply(
   { file, keysFile, plan, secrets }: Work,
-  store: OpenStore,
+  store: OpenKeys,
   words: Words,
   terminal: Terminal,
 ): Promise<ExitCode> {

@@ -10,7 +10,7 @@ import { type Backup, backupText, verifiedBackup } from '../../operations/backup
 import { type RestoredKey, restoreKeys } from '../../operations/backup/restore-keys.ts';
 import { openSealed, sealed } from '../../operations/backup/sealed-file.ts';
 import { type Change, outcomeOfError } from '../../operations/recorded.ts';
-import { embeddedPeppers, type OpenStore, withStore } from '../../serve/open-store.ts';
+import { embeddedPeppers, type OpenKeys, withKeys, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
@@ -145,7 +145,7 @@ export const keysRestore: Command = {
       if (own !== null) refuseOtherPeppers(backup, own, () => {});
       // The peppers are compared before the store is opened for writing, which would record those of the settings as its own.
       const warn = terminal.error;
-      await withStore(
+      await withKeys(
         terminal.env,
         async ({ peppers }) => refuseOtherPeppers(backup, { peppers, file: own?.file ?? null }, warn),
         {
@@ -155,7 +155,7 @@ export const keysRestore: Command = {
       );
       const isDry = words.options['dry-run'] === true;
       const options = { makesSecrets: !isDry, missingStore: isDry ? 'empty' : 'make', warn } as const;
-      return await withStore(terminal.env, (store) => restore(backup, store, words, terminal), options);
+      return await withKeys(terminal.env, (store) => restore(backup, store, words, terminal), options);
     } finally {
       await handle.close();
     }
@@ -204,7 +204,7 @@ const MAX_KEYS_TOLD = 1_000;
 
 type Counts = Record<RestoredKey['kind'], number>;
 
-async function restore(backup: Backup, store: OpenStore, { options }: Words, terminal: Terminal): Promise<ExitCode> {
+async function restore(backup: Backup, store: OpenKeys, { options }: Words, terminal: Terminal): Promise<ExitCode> {
   const [dryRun, isJson] = [options['dry-run'] === true, options.json === true];
   const counts: Counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0 };
   const told: RestoredKey[] = [];

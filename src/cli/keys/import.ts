@@ -4,7 +4,7 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { importKeys, type LineOutcome } from '../../operations/import/import-keys.ts';
 import { COLUMNS, readRows, UnreadableCsv } from '../../operations/import/rows.ts';
 import { type Change, outcomeOfError } from '../../operations/recorded.ts';
-import { withStore } from '../../serve/open-store.ts';
+import { withKeys } from '../../serve/open-store.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -42,7 +42,7 @@ export const keysImport: Command = {
     const wanted = formatNamed(options.format);
     const source = await openSource(file);
     const format = wanted ?? formatOf(file, source.head);
-    return withStore<ExitCode>(
+    return withKeys<ExitCode>(
       terminal.env,
       async (store) => {
         const report = new ImportReport(file, terminal, options);

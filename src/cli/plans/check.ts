@@ -3,7 +3,7 @@ import { type Fault, inOrder, printFault } from '../../config/fault.ts';
 import { DEFAULT_PLANS_FILE, routeWarningsOf } from '../../config/settings.ts';
 import { type PlacedPlans, warningsAgainst, warningsOf } from '../../operations/plans/warnings.ts';
 import { countLiveKeys } from '../../operations/plans-in-use.ts';
-import { withStore } from '../../serve/open-store.ts';
+import { withKeys } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -53,7 +53,7 @@ async function furtherWarnings(plans: PlacedPlans, file: string, against: boolea
   const progress = new Progress(terminal, () => performance.now());
   // The store and routes come from the settings, the plans from the file that is checked.
   const env = { ...terminal.env, TOLLGATE_PLANS: file };
-  const work = async ({ keys, settings }: Parameters<Parameters<typeof withStore>[1]>[0]) => {
+  const work = async ({ keys, settings }: Parameters<Parameters<typeof withKeys>[1]>[0]) => {
     const live = await countLiveKeys(keys, Date.now(), {
       onPage: (keysRead) => {
         progress.show('keys', keysRead, null, String);
@@ -63,7 +63,7 @@ async function furtherWarnings(plans: PlacedPlans, file: string, against: boolea
     progress.end();
     return warningsAgainst(plans, { live, routes: settings.routes, hasTokens: settings.jwt !== null });
   };
-  return [...warnings, ...(await withStore(env, work, { warn: terminal.error }))];
+  return [...warnings, ...(await withKeys(env, work, { warn: terminal.error }))];
 }
 
 function jsonOf({ file, line, column, path, message }: Fault) {

@@ -1,7 +1,7 @@
 import { Failure } from '../../failure.ts';
 import { changesBetween, isRefused, type PlansChange } from '../../operations/plans/changes.ts';
 import { countLiveKeys } from '../../operations/plans-in-use.ts';
-import { withStore } from '../../serve/open-store.ts';
+import { withKeys } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { type Column, printTable } from '../terminal/table.ts';
@@ -47,7 +47,7 @@ export const plansDiff: Command = {
 function liveKeys(plans: string, terminal: Terminal) {
   const progress = new Progress(terminal, () => performance.now());
   const env = { ...terminal.env, TOLLGATE_PLANS: plans };
-  return withStore(
+  return withKeys(
     env,
     async ({ keys }) => {
       const live = await countLiveKeys(keys, Date.now(), {

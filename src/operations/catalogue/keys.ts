@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
-import { Failure } from '../../failure.ts';
+import { Failure, Refused } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
 import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom } from '../input-values.ts';
@@ -8,7 +8,6 @@ import type { KeyEdits } from '../key-changes.ts';
 import { wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
 import { changeOfDeletion, changeOfKey } from '../recorded.ts';
-import { Refused } from '../refused.ts';
 import type { StoreContext } from './contexts.ts';
 import { type Done, defineOperation } from './operation.ts';
 import { count, cursor, day, editedLimits, flag, limitOrCustom, limits, PAGE, time } from './values.ts';

@@ -1,9 +1,8 @@
 import { z } from 'zod';
-import { Failure } from '../../failure.ts';
+import { Failure, Refused } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
-import { Refused } from '../refused.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
 import { count, time, unixSeconds, windowName } from './values.ts';

@@ -2,11 +2,11 @@ import { z } from 'zod';
 import { formText } from '../../admit/form-text.ts';
 import type { Plan } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
+import { Refused } from '../../failure.ts';
 import { versionState } from '../load-record.ts';
 import type { Outcome } from '../plans/drafts.ts';
 import { untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
-import { Refused } from '../refused.ts';
 import { defineOperation } from './operation.ts';
 import { count, limitOrCustom, time, windowName } from './values.ts';
 

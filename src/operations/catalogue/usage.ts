@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { WINDOWS } from '../../admit/windows.ts';
-import { Failure } from '../../failure.ts';
+import { Failure, Refused } from '../../failure.ts';
 import { changeOfUsage } from '../recorded.ts';
-import { Refused } from '../refused.ts';
 import type { UsageChange } from '../usage-changes.ts';
 import { spanFrom } from '../usage-history.ts';
 import { type Done, defineOperation } from './operation.ts';
