@@ -69,10 +69,7 @@ export function adminApi(options: AdminApiOptions): AdminApi {
     } catch (error) {
       // A client that disconnected before it had sent its body is no defect, and gets no response.
       if (!response.destroyed) options.onDefect(error, requestId);
-      answer = errorResponse(
-        'internal_error',
-        'Something in the gateway broke. Quote the request id to whoever runs it.',
-      );
+      answer = errorResponse('internal_error', 'Something in the gateway broke. Send the request id to its operator.');
     }
     if (response.destroyed) return;
     const whole = 'begin' in answer ? options.live!.streams.serve(request, response, answer, requestId) : answer;

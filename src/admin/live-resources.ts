@@ -59,7 +59,7 @@ const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 const NO_REFUSAL =
   'No gateway remembers a refusal with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, until it ends. The log may have it, but refusals from memory share one line, with the id of one of them.';
 
-/** The refusals with name and owner of their keys; null where the store does not answer, and for callers with tokens. */
+/** The refusals with name and owner of their keys; null where the store does not answer, and for token callers. */
 async function named(found: readonly FoundRefusal[], operations: Live['operations']): Promise<object[]> {
   const keys = new Map<string, Awaited<ReturnType<KeyStore['get']>>>();
   for (const { consumerId } of found) {

@@ -339,7 +339,7 @@ async function showHistory({ ids, query }: Call, { operations, nowMs }: Admin): 
   return jsonResponse(200, await operations.history(ids[0]!, span));
 }
 
-/** Lists what a key, or a caller with tokens, calls that is deprecated. A key may be revoked. */
+/** Lists what a key, or a token caller, calls that is deprecated. A key may be revoked. */
 async function showDeprecations({ ids, query }: Call, admin: Admin): Promise<AdminResponse> {
   const given = readQuery(query, ['days']);
   if ('refusal' in given) return given.refusal;

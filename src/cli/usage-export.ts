@@ -44,7 +44,7 @@ export const usageExport: Command = {
     key: {
       type: 'string',
       value: 'ID',
-      about: 'Only this key, also a revoked one, or this caller with tokens (jwt_…).',
+      about: 'Only this key, also a revoked one, or this token caller (jwt_…).',
     },
     format: {
       type: 'string',

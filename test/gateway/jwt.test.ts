@@ -104,8 +104,8 @@ describe('a caller with a token of the issuer', () => {
     ['a plan whose numbers each key brings', { plan: 'enterprise' }, /names no plan/],
     ['a plan that is a property of every object', { plan: 'constructor' }, /names no plan/],
     ['another audience', { aud: 'https://elsewhere.example' }, /audience/],
-    ['no subject', { sub: undefined }, /whose it is/],
-    ['no end', { exp: undefined }, /when it expires/],
+    ['no subject', { sub: undefined }, /subject/],
+    ['no end', { exp: undefined }, /no expiry/],
   ])('is refused with %s: 401 invalid_api_key, in a sentence', async (_what, claims, sentence) => {
     const answer = await gateway.get('/v1/pets', await one.sign(claims));
     expect(answer.status).toBe(401);

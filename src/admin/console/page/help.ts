@@ -12,7 +12,7 @@ export interface Helped {
   readonly how: 'lift' | 'topup';
   readonly id: string;
   readonly name: string | null;
-  /** Only the plan tells the windows of a caller with tokens. */
+  /** Only the plan tells the windows of a token caller. */
   readonly plan?: string | null;
   /** The window that refuses it. */
   readonly window?: string;

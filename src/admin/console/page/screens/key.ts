@@ -66,7 +66,7 @@ interface Opened {
 const COUNTS_MS = 5_000;
 const REST_MS = 60_000;
 
-/** All about one key, or about a caller with tokens (`jwt_…`), of which only the counts and the history are known. */
+/** All about one key, or about a token caller (`jwt_…`), of which only the counts and the history are known. */
 export function KeyScreen({ id }: { id: string }) {
   const hasTokens = id.startsWith('jwt_');
   const path = pathOf(id);

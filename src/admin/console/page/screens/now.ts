@@ -361,7 +361,7 @@ export function useGatewayNames(): ReadonlyMap<string, string> {
 
 /**
  * A key by its name, or by its id if it has none, with a link to its screen.
- * @param plan for a caller with tokens, which alone name it
+ * @param plan for a token caller, which alone name it
  */
 export function KeyName({
   id,
