@@ -124,7 +124,7 @@ export function adminApiOn(
           onFailure: (error, change) => {
             auditFailed();
             const { action, target, requestId } = change;
-            logger.error({ err: error, action, id: target, requestId }, 'a change is not recorded as it ended');
+            logger.error({ err: error, action, id: target, requestId }, 'the end of a change was not recorded');
           },
         }),
         deprecations: (days) => deprecationReports(inForce.settings.routes, opened, { days, nowMs: nowMs() }),
@@ -165,11 +165,11 @@ export function loadRecordOn(
     onRefusedByStore: (error) => {
       auditFailed();
       const advice = 'Remove `tg:audit:loads` from Redis if another program has written it.';
-      logger.error({ err: error, advice }, 'the store does not take the record of a changed file');
+      logger.error({ err: error, advice }, 'the store does not accept the record of a changed file');
     },
     onLost: ({ action }) => {
       auditFailed();
-      logger.error({ action }, 'a change is not recorded as it ended');
+      logger.error({ action }, 'the end of a change was not recorded');
     },
   });
 }

@@ -133,7 +133,7 @@ export async function runGateway(
       acceptsRollback,
       ownsProcess,
     });
-    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
+    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'uncaught exception');
     const stop = async (): Promise<ExitCode> => {
       await running.drain();
       await close();
@@ -195,7 +195,7 @@ async function start(
         else log.logger.info({ pepper: 'right' }, 'the pepper is right again');
       },
       onClockJump: () => {
-        log.logger.warn('the clock of the store was set; what was remembered by it is asked again');
+        log.logger.warn('the clock of the store was set; remembered accounts are read again');
         servicesRef.current?.admitter.forget();
       },
       onReplicas: (trouble) => {
@@ -430,7 +430,7 @@ function reportMemory({ logger }: GatewayLog, isShort: boolean, { of, usedBytes,
   const mib = { usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
   const what = of === 'heap' ? 'the heap' : 'the memory of the container';
   if (isShort) logger.error(mib, `${what} is nearly full: no new connections, idle ones are closed`);
-  else logger.info(mib, `${what} has room again: connections are taken`);
+  else logger.info(mib, `${what} has room again: connections are accepted`);
 }
 
 const MIB = 1024 * 1024;
@@ -501,7 +501,7 @@ export function warnOfSunsets(
       warned.set(countedAs, `${sunset} ${days}`);
       logger.warn(
         { route: path, methods, sunset, days },
-        'a route goes soon; `tollgate deprecations` tells who still calls it',
+        'a route will be removed soon; `tollgate deprecations` lists its callers',
       );
     }
   };

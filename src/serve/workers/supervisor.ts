@@ -139,7 +139,7 @@ export async function supervise(
     };
     return {
       ...running,
-      reportDefect: (error) => log.logger.fatal({ err: error }, 'a defect that nobody caught'),
+      reportDefect: (error) => log.logger.fatal({ err: error }, 'uncaught exception'),
       stop,
     };
   } catch (error) {
