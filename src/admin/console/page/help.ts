@@ -12,7 +12,7 @@ export interface Helped {
   readonly how: 'lift' | 'topup';
   readonly id: string;
   readonly name: string | null;
-  /** Only the plan tells the windows of a token caller. */
+  /** The plan of a token caller, without which its windows are unknown. */
   readonly plan?: string | null;
   /** The window that refuses it. */
   readonly window?: string;
@@ -56,7 +56,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   };
   return html`<${ChangeDialog} title=${`Lift the ban of ${name ?? id}`} action="Lift the ban" act=${act} onClose=${onClose}>
     <p>Its strikes are cleared and the next ban is as long as this one was. What its windows have counted stays.</p>
-    <p>If it goes on as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
+    <p>If it keeps sending as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
     ${
       (plan || !id.startsWith('jwt_')) &&
       html`<${Shown} of=${usage} what="the windows">

@@ -94,7 +94,7 @@ function screenFor(path: string) {
 /** Whether a screen was shown before this one. The first screen does not take the focus. */
 const shown = { isFirst: true };
 
-/** Loads a screen and shows it. @param whole the path with `rest`; when it changes, the screen begins anew */
+/** Loads a screen and shows it. @param whole the path with `rest`; when it changes, the screen starts over */
 function Shown({
   title,
   load,

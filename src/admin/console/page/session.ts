@@ -33,7 +33,7 @@ export async function signOut(everywhere: boolean): Promise<void> {
   window.location.reload();
 }
 
-/** Shows the sign-in form until somebody is signed in, then `children`. */
+/** Shows the sign-in form until a person is signed in, then `children`. */
 export function SignInGate({ children }: { children: Children }) {
   const [session, setSession] = useState<Session | null>(null);
   const [phase, setPhase] = useState<'asking' | 'out' | 'in' | 'ended'>('asking');
@@ -107,7 +107,7 @@ function SignIn({
     <form onSubmit=${submit}>
       <p class="brand"><img src="/console/icon.svg" alt="" width="28" height="28" />Tollgate</p>
       <h1>Sign in</h1>
-      ${hasEnded && html`<p>Your session has ended. Sign in again to go on where you were.</p>`}
+      ${hasEnded && html`<p>Your session has ended. Sign in again to continue where you were.</p>`}
       <div class="field">
         <label for="token">Admin token</label>
         <input id="token" name="token" type="password" autocomplete="off" required spellcheck="false" aria-describedby="token-hint" autofocus />

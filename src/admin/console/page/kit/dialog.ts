@@ -149,7 +149,7 @@ export function SecretShown({ secret, children }: { secret: string; children?: C
     field.current!.focus();
     field.current!.select();
   }, []);
-  return html`<p>Copy the secret now: it is shown this once, and nobody can show it again.</p>
+  return html`<p>Copy the secret now. It is shown only once.</p>
     <div class="field">
       <label for="new-secret">Secret</label>
       <textarea ref=${field} id="new-secret" class="code" readonly rows="2" autocomplete="off" spellcheck="false" value=${secret}></textarea>

@@ -36,7 +36,7 @@ function explained(error: ApiError): { title: string; more: string | null } {
   return { title: 'This did not work', more: null };
 }
 
-/** Shows a resource: its data, or why there are none. Earlier data stay visible under an error. */
+/** Shows a resource: its data, or why there is no data. Earlier data stay visible under an error. */
 export function Shown<T>({
   of: resource,
   what,

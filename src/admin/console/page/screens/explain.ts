@@ -72,7 +72,7 @@ export function Explain({ rest }: { rest: string }) {
   </${Page}>`;
 }
 
-const NO_ID = 'This is no request id: those have 1 to 64 letters, digits, dots, hyphens and underscores.';
+const NO_ID = 'This is not a request id: a request id has 1 to 64 letters, digits, dots, hyphens and underscores.';
 const IS_SECRET = 'This looks like the secret of a key. It was not sent. Search for it on the screen Keys.';
 
 function Ask({ id, fault }: { id: string; fault: string | null }) {

@@ -66,7 +66,7 @@ export function Live() {
   </${Page}>`;
 }
 
-/** Most rows in the page, and most that wait while the tail is paused. */
+/** Maximum rows in the page, and maximum that wait while the tail is paused. */
 const MAX_ROWS = 500;
 /** How often a screen reader hears how many requests came, in milliseconds. */
 const SPEAK_MS = 10_000;
@@ -171,7 +171,7 @@ function Tail({ filter }: { filter: string }) {
       html`<p class="state">The gateway may be restarting. It serves at most 20 streams at once: if this lasts, close other consoles.</p>`
     }
     ${isAway && html`<div class="banner" role="alert"><p class="state-title">The store is away</p><p>Only requests of the gateway that serves this page are shown until it is back.</p></div>`}
-    ${skipped > 0 && html`<p class="hint">Skipped are requests that came faster than a tail shows them. Filter to see all that matter.</p>`}
+    ${skipped > 0 && html`<p class="hint">Skipped requests came faster than a tail shows them. Filter to see all that matter.</p>`}
     ${
       rows.length > 0
         ? html`<div ref=${frame} class="tail" onFocusIn=${() => change({ kind: 'hold', on: true })} onFocusOut=${leave}>

@@ -51,7 +51,7 @@ const VERDICTS: readonly Series[] = [
   { name: 'rest', title: 'Other', color: '--other' },
 ];
 
-/** Who is refused now, who will be, and how the gateways are: the screen for three in the morning. */
+/** The callers that are refused now, those that soon will be, and the state of the gateways: the screen to open first in an incident. */
 export function Now() {
   const [now, setNow] = useState<NowEvent | null>(null);
   const [helped, setHelped] = useState<Helped | null>(null);
@@ -176,7 +176,7 @@ function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => v
   return html`<${Section} title="Refused or banned" note=${note}>
     ${
       keys.length === 0
-        ? html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : 'Nobody is refused at this moment.'}>
+        ? html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : 'No caller is refused at the moment.'}>
             ${!isAway && html`<p>In the last ten minutes: ${callers}${requests}. Keys that were refused, and whose next request would be refused again, appear here within two seconds. Those that have just reached a limit are below.</p>`}
           </${Empty}>`
         : html`<${Table}
@@ -236,7 +236,7 @@ function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped
   return html`<${Section} title="Near a limit" note="At most a tenth of a window is left, or nothing.">
     ${
       keys.length === 0
-        ? html`<${Empty} title="Nobody is near a limit." />`
+        ? html`<${Empty} title="No caller is near a limit." />`
         : html`<${Table}
             caption="Keys that are near a limit"
             rows=${keys}
@@ -361,7 +361,7 @@ export function useGatewayNames(): ReadonlyMap<string, string> {
 
 /**
  * A key by its name, or by its id if it has none, with a link to its screen.
- * @param plan for a token caller, which alone name it
+ * @param plan for a token caller, whose tokens alone name it
  */
 export function KeyName({
   id,
