@@ -16,7 +16,7 @@ RUN npm ci --omit=dev --ignore-scripts \
 
 FROM ${NODE_IMAGE} AS runtime
 WORKDIR /app
-# All code belongs to root and runs as somebody else: a gateway that is broken into cannot change itself.
+# All code belongs to root and runs as another user: a gateway that is broken into cannot change itself.
 COPY --from=dependencies /app/node_modules ./node_modules
 # What is in it, for scanners: CycloneDX.
 COPY --from=dependencies /app/sbom.cdx.json ./

@@ -65,9 +65,9 @@ export interface Admin {
   readonly auditStore: AuditStore;
   /** Writes the record of changes. */
   readonly trail: AuditTrail;
-  /** Lists the callers of each deprecated route, in the order of the settings, for so many days back, today included. */
+  /** Lists the callers of each deprecated route, in the order of the settings, over the last `days` days including today. */
   readonly deprecations: (days: number) => Promise<readonly { readonly route: string }[]>;
-  /** Lists the deprecated routes that a consumer has called, for so many days back, today included. */
+  /** Lists the deprecated routes that a consumer has called, over the last `days` days including today. */
   readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
   /** Returns the formats of keys that were made elsewhere. */
   readonly keyFormats: () => readonly KeyFormat[];

@@ -78,7 +78,7 @@ export const RESOURCES: readonly {
     changes: { POST: 'key.create' },
     isList: true,
   },
-  // A POST, so that the secret stands in no URL. It changes nothing.
+  // A POST, so that the secret is not part of a URL. It changes nothing.
   { path: ['keys', 'find'], onlyAsks: true, isFind: true, methods: { POST: findKey }, roles: { POST: 'viewer' } },
   {
     path: ['keys', ID],
@@ -401,8 +401,7 @@ async function listDeprecations({ query }: Call, { deprecations }: Admin): Promi
   if (days === null) return invalidQuery(DAYS_RULE).refusal;
   const all = await deprecations(days);
   const at = page.cursor === null ? -1 : all.findIndex(({ route }) => route === page.cursor);
-  if (page.cursor !== null && at === -1)
-    return invalidQuery('The cursor is none that this list has given out.').refusal;
+  if (page.cursor !== null && at === -1) return invalidQuery('Unknown cursor.').refusal;
   const rest = all.slice(at + 1);
   const cursor = rest.length > page.limit ? rest[page.limit - 1]!.route : null;
   const link = linkToNext('/admin/deprecations', query, cursor);
@@ -411,7 +410,7 @@ async function listDeprecations({ query }: Call, { deprecations }: Admin): Promi
 
 const DAYS_RULE = `days must be a whole number from 1 to ${KEPT_DAYS}.`;
 
-/** How many days back deprecated calls are asked for; null for what is no such number. */
+/** How many days back deprecated calls are listed; null if `days` is not a valid number. */
 function daysOf(given: string | null): number | null {
   const days = given ?? String(DEFAULT_DAYS);
   return /^[1-9][0-9]?$/.test(days) && Number(days) <= KEPT_DAYS ? Number(days) : null;

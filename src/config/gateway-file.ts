@@ -378,7 +378,10 @@ function checkUpstream(name: string, raw: unknown, fault: Note, warn: Note): voi
     }
   }
   if (field(tls, 'verify') === false) {
-    warn([...at, 'tls', 'verify'], 'takes any certificate: whoever stands between can read and change everything.');
+    warn(
+      [...at, 'tls', 'verify'],
+      'accepts any certificate: anyone on the network path can read and change everything.',
+    );
   }
   if (!targets.some((target) => typeof target === 'string' && target.startsWith('https:'))) {
     warn([...at, 'tls'], 'has no effect: no target begins with https://.', 'key');

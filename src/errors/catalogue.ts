@@ -204,7 +204,7 @@ export const ERRORS = {
     closes: false,
     sentence: (retryAfterSeconds: number) =>
       `Too many requests without a valid API key came from this address. Retry after ${retryAfterSeconds} s, with a valid key.`,
-    when: 'The address has used up `failed-authentication`. A good key from the same address still passes, and so does a good token that was verified lately.',
+    when: 'The address has used up `failed-authentication`. A good key from the same address still passes, and so does a good token that was verified recently.',
     remedy: 'Send a valid key, or wait as long as `Retry-After` says.',
     counted: 'no',
     explanation: 'Too many requests without a valid key came from this address within a minute.',

@@ -90,7 +90,7 @@ export async function openGatewayStores(
     : openRedis(settings, settings.redis.url, events);
 }
 
-/** After so many failed calls in a row no request waits for Redis until a probe succeeds (contract section 6). */
+/** Failed calls in a row after which no request waits for Redis until a probe succeeds (contract section 6). */
 const FAILURES = 3;
 const PROBE_EVERY_MS = 200;
 /** How long a start waits for Redis before it continues without. */
@@ -290,7 +290,7 @@ async function openEmbedded(settings: Settings, events: StoreEvents, acceptsRoll
     const ledger = new EmbeddedLedger({
       db,
       wallMs: CLOCKS.wallMs,
-      onAccountChange: (change) => changes.tell(change),
+      onAccountChange: (change) => changes.announce(change),
       decidesWhileAway: redis.onFailure === 'local',
       onChange: outages.changed,
       onFailedWrite: (error) => events.onFailedWrite?.(error),

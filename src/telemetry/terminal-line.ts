@@ -16,7 +16,7 @@ const GAP = '  ';
 const PATH_SHARE = 0.34;
 const MIN_PATH = 12;
 const MAX_PATH = 36;
-/** The most rows of a record that is not a request. */
+/** Maximum rows of a record that is not a request. */
 const MAX_ROWS = 8;
 
 /** Whether a record is about requests: one, or several refusals. */
@@ -112,7 +112,7 @@ function reasonsOf(record: LogRecord, plan: string): Details {
   }
   if (code === 'api_key_banned') {
     const ban = imposedBan === null ? 'banned' : `ban ${numberOf(imposedBan)} begins`;
-    const why = `${ban} for going on after the ${quota}${end}`;
+    const why = `${ban} for requests beyond the ${quota}${end}`;
     return { texts: [why, `${ban}, ${textOf(window ?? '')} quota${end}`, `${ban}${end}`], vital: 2 };
   }
   const words = textOf(code).replaceAll('_', ' ').replace('api key', 'API key');

@@ -3,7 +3,7 @@ import { spanText } from '../io/time-text.ts';
 import { LogOutput } from './log-output.ts';
 import { grouped, type LogRecord, rowsOf, rowsWithin } from './terminal-line.ts';
 
-/** In a second so many requests, and so many other records, are printed: half of the screen. The others are counted. */
+/** Maximum requests, and maximum other records, that are printed in a second: half of the screen. The others are counted. */
 const SHARE_A_SECOND = 0.5;
 const MIN_A_SECOND = 10;
 const SECOND_MS = 1_000;
@@ -114,7 +114,7 @@ export class TerminalLog {
 
   /**
    * Prints rows again whenever they have left the screen, so that they stay in sight. They are on the screen now.
-   * @param rowsFor returns them for a terminal of so many columns, the heading first
+   * @param rowsFor returns them for a terminal of this width in columns, the heading first
    */
   keepInSight(rowsFor: (columns: number) => readonly string[]): void {
     this.#reminder = { rowsFor, printedAtMs: this.#options.monotonicMs(), rowsSince: 0 };
@@ -128,11 +128,11 @@ export class TerminalLog {
     const parts = partsOf(this.#total);
     const requests = sumOf(this.#total);
     const about = this.#isSampled ? 'about ' : '';
-    const told =
+    const counts =
       requests === 0
         ? 'no requests'
         : `${about}${grouped(requests)} ${requests === 1 ? 'request' : 'requests'}: ${parts}`;
-    const summary = `Stopped after ${ran}${this.#options.hasAllRequests ? `, ${told}` : ''}.`;
+    const summary = `Stopped after ${ran}${this.#options.hasAllRequests ? `, ${counts}` : ''}.`;
     for (const row of rowsWithin(summary, Math.max(this.#options.size().columns - 1, 20), MAX_ROWS))
       this.#row(this.#style('bold', row));
     await this.close();
@@ -198,22 +198,24 @@ export class TerminalLog {
   #endSecond(): void {
     const { columns } = this.#options.size();
     const requests = sumOf(this.#hidden);
-    const told = [
+    const counts = [
       ...(requests === 0
         ? []
         : [
             `${grouped(requests)} more ${requests === 1 ? 'request' : 'requests'} in this second: ${partsOf(this.#hidden)}`,
           ]),
       ...(this.#hiddenOthers === 0 ? [] : [`${grouped(this.#hiddenOthers)} more lines of the log`]),
-      ...(this.#lostRows === 0 ? [] : [`${grouped(this.#lostRows)} rows lost, because the terminal took none`]),
+      ...(this.#lostRows === 0
+        ? []
+        : [`${grouped(this.#lostRows)} rows lost, because the terminal did not accept them`]),
     ];
-    const isQuiet = this.#printed.requests + this.#printed.others + told.length === 0;
+    const isQuiet = this.#printed.requests + this.#printed.others + counts.length === 0;
     this.#hidden = emptyTally();
     this.#hiddenOthers = 0;
     this.#lostRows = 0;
     this.#printed = { requests: 0, others: 0 };
-    const rows = rowsWithin(told.join('; '), Math.max(columns - HIDDEN.length - 1, 20), MAX_ROWS);
-    if (told.length > 0)
+    const rows = rowsWithin(counts.join('; '), Math.max(columns - HIDDEN.length - 1, 20), MAX_ROWS);
+    if (counts.length > 0)
       rows.forEach((row, i) => {
         this.#row(this.#style('dim', `${i === 0 ? HIDDEN : ' '.repeat(HIDDEN.length)}${row}`));
       });
