@@ -6,7 +6,7 @@ import { countIn, presentCount, type WindowCount, type WindowLimit, type WindowN
 
 export interface UsageBacklogOptions {
   readonly reconciler: UsageReconciler;
-  /** Most consumers in the backlog. Beyond that, the oldest usage is dropped and reported as `lost`. */
+  /** Maximum consumers in the backlog. Beyond that, the oldest usage is dropped and reported as `lost`. */
   readonly most: number;
   /** This gateway's own clock, Unix milliseconds. */
   readonly wallMs: () => number;

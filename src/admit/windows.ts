@@ -117,7 +117,7 @@ export function isPresent(count: WindowCount, of: WindowLimit, nowMs: number): b
  * What of a count still counts at `nowMs` under a limit, whose kind may have changed since. If the clock was set back, the
  * count moves back by `backMs`, so that it lasts no longer than a window that opens now.
  *
- * A fixed count becomes one slice of the present, because nobody knows when it was counted. The slices of a sliding count
+ * A fixed count becomes one slice of the present, because the time of each request in it is unknown. The slices of a sliding count
  * become one count that ends when the oldest of them leaves, which is no later than any Retry-After has said.
  */
 export function presentCount(count: WindowCount | undefined, of: WindowLimit, nowMs: number) {
@@ -171,7 +171,7 @@ export function fitsAtMs(count: WindowCount, of: ToppedUpLimit, cost: number): n
   return count.endsAtMs;
 }
 
-/** When the next part of a count ceases to count: the oldest slice of a sliding window, the whole of others. */
+/** When the next part of a count ceases to count: the oldest slice of a sliding window, or the whole count of another window. */
 export function nextEndMs(count: WindowCount, window: WindowName): number {
   return count.slices === undefined ? count.endsAtMs : oldestLeavesAtMs(count, window);
 }

@@ -63,14 +63,14 @@ interface Unsaved {
 const LOOK_EVERY_MS = 1_000;
 const LEASE_MS = 60_000;
 const PROLONG_EVERY_MS = 15_000;
-/** After so long, or if the lease is lost, an order is given up. */
+/** An order is given up after this time, or if the lease is lost. */
 const ORDER_WITHIN_MS = 5 * 60_000;
 const CHALLENGE_KEPT_MS = 10 * 60_000;
 const DAY_MS = 86_400_000;
 const SAVE_ATTEMPTS = 10;
 const UNFINISHED = 'The gateway ended, or lost its store, before the attempt was finished.';
 const DUE_AT_ONCE = 'The certificate that was issued is to be renewed already. Check the clock of this machine.';
-/** The most characters of a stored reason. */
+/** Maximum characters of a stored reason. */
 const MAX_WHY = 500;
 
 /**
@@ -353,7 +353,7 @@ export class AcmeCertificates implements CertificateSource {
     await this.#write([{ name, text: this.#options.sealing.seal(name, JSON.stringify(account)), keptMs: null }]);
   }
 
-  /** Stores an issued certificate, for as long as the lease lasts; after that, `#look` goes on. */
+  /** Stores an issued certificate, for as long as the lease lasts; after that, `#look` continues. */
   async #save(unsaved: Unsaved, published: readonly ChallengeAnswer[]): Promise<void> {
     this.#unsaved = unsaved;
     for (let attempt = 1; ; attempt++) {

@@ -23,7 +23,7 @@ export function renewalAtMs(
 }
 
 /**
- * How long to wait after so many failures in a row, in milliseconds. An authority that cannot be reached is tried again after
+ * How long to wait after a number of failures in a row, in milliseconds. An authority that cannot be reached is tried again after
  * seconds. A refusal counts against the authority's limits: Let's Encrypt allows 5 failed validations of a name in an hour, and
  * waits of 2, 4, 8, 16, 32 minutes and so on, up to 6 hours, stay within that.
  * @param failures at least 1

@@ -90,7 +90,7 @@ export function proxyRequest(
   return forward(upstream, share, passing, compressed ?? response, passing);
 }
 
-/** The response in the form that may be compressed; null if the route or the client wants none of it. */
+/** The response in the form that may be compressed; null if the route or the client does not want compression. */
 function compressedFor(
   { compressors }: GatewayDeps,
   upstream: Upstream,

@@ -59,7 +59,7 @@ const FORBIDDING =
 /**
  * Whether a response may be compressed for a client that accepts it.
  *
- * Attack: if a page has a secret and also text that an attacker chose, its compressed length tells whether the two are
+ * Attack: if a page has a secret and also text that an attacker chose, its compressed length reveals whether the two are
  * alike, and a browser sends the attacker's requests with the victim's cookies (BREACH). So nothing is compressed that
  * sets a cookie, or that a cache must not keep or share; and the caller sees to it that no request with a cookie gets a
  * compressed response. API keys and tokens are not sent by a browser of its own accord.

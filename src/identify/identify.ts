@@ -69,7 +69,7 @@ export interface IdentifierOptions {
   readonly wallMs: () => number;
   /** A known key keeps working for this long after the store last confirmed it. */
   readonly staleKeysMs: number;
-  /** Most secrets of each kind that are kept in memory. */
+  /** Maximum secrets of each kind that are kept in memory. */
   readonly bounds?: { readonly known: number; readonly unknown: number };
   /** Called once per failed look-up with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;

@@ -336,12 +336,12 @@ const SELF_TESTS: readonly SelfTest[] = [
     passes: writesTarget,
   },
   {
-    lacks: 'it does not tell the descriptor of a connection, so the gateway could run out of descriptors',
+    lacks: 'it does not reveal the descriptor of a connection, so the gateway could run out of descriptors',
     isRequired: true,
     passes: () => onConnection(tellsDescriptors),
   },
   {
-    lacks: 'it does not tell which connection carries an encrypted one, so TLS could not be served',
+    lacks: 'it does not reveal which connection carries an encrypted one, so TLS could not be served',
     isRequired: true,
     isUsed: ({ tls }) => tls,
     passes: () => onConnection(tellsCarrier),

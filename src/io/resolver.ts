@@ -256,8 +256,8 @@ export class NameResolver {
 
   /**
    * Asks getaddrinfo, which also knows names that no name server does: those of mDNS and other plug-ins of nsswitch.conf(5), and
-   * of the split DNS of macOS. One at a time for the whole process, so that half of libuv's places stay free whatever it does,
-   * and only for names of which the name servers have said that they do not exist. None waits for this place.
+   * of the split DNS of macOS. One at a time for the whole process, so that half of libuv's threads always stay free,
+   * and only for names of which the name servers have said that they do not exist. No look-up waits for this place.
    * @param code what the name servers said
    * @throws LookupError
    */

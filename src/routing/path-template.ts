@@ -2,7 +2,7 @@ import { faultOfPath } from '../http1/request-line.ts';
 import { faultOfPattern } from './pattern.ts';
 
 /**
- * How the path of a request is written anew, for the service (`rewrite`) or in a Location (`redirect`). It is made when
+ * How the path of a request is rewritten, for the service (`rewrite`) or in a Location (`redirect`). It is made when
  * the settings are read. Plain data, because settings are read in another thread.
  */
 export interface PathTemplate {

@@ -99,7 +99,7 @@ function notesOn({ sampled, local, undecided, broken, summaries }: Census): stri
   }
   if (local > 0) {
     notes.push(
-      `${some(local, 'request')} decided by gateways alone while the store was away: told apart, and what came after may differ from the record.`,
+      `${some(local, 'request')} decided by gateways alone while the store was away: they are counted separately, and later verdicts may differ from the record.`,
     );
   }
   if (undecided > 0) {

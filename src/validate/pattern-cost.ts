@@ -8,13 +8,13 @@ import type { RE2JS } from 're2js';
 
 /** In steps of `Work`, for each character. */
 const AUTOMATON_STEPS = 4;
-/** The most work that all states of an automaton may take to be made, in instructions looked at. It is done once: 10 ms. */
+/** Maximum work to make all states of an automaton, in instructions looked at. It is done once: 10 ms. */
 const MAX_AUTOMATON_WORK = 200_000;
 /** The same for all patterns of one description: 2 s. Beyond that, none has a small automaton. */
 const MAX_WORK_OF_ALL = 40_000_000;
 /** The longest text that is compared with a pattern. */
 const MAX_CHARACTERS = 16_384;
-/** The most steps that one text may take: 30 ms. */
+/** Maximum steps for one text: 30 ms. */
 const MAX_STEPS = 1_000_000;
 /** The largest program of a pattern without an automaton. With it, texts may have 100 characters. */
 export const MAX_INSTRUCTIONS = 10_000;
@@ -39,7 +39,7 @@ export class AutomatonBudget {
 
 /**
  * Whether all states that a pattern's automaton can have are made with little work, so that no text makes RE2JS leave it.
- * Found out by making them: from each state, by one character of each class that the pattern tells apart.
+ * Found out by making them: from each state, by one character of each class that the pattern distinguishes.
  * @param budget of the description, which is charged
  */
 export function hasSmallAutomaton(pattern: RE2JS, budget = new AutomatonBudget()): boolean {

@@ -280,7 +280,7 @@ const TOKEN = `${TOKEN_CHARACTER}+`;
  */
 const MEDIA = new RegExp(`^(${TOKEN}/${TOKEN})[ \\t]*((?:;[ \\t]*(?:${TOKEN}=(?:${TOKEN}|"[^"\\\\]*")[ \\t]*)?)*)$`);
 
-/** Null if the value is no media type, or has two charsets. */
+/** Null if the value is not a media type, or has two charsets. */
 function mediaOf(value: string): Media | null {
   if (value.length > 512) return null;
   const [, type, parameters = ''] = MEDIA.exec(value) ?? [];

@@ -45,7 +45,7 @@ export class Work {
     this.#cpuMs = cpuMs;
   }
 
-  /** Begins to count anew. @param bounds steps, and milliseconds of the processor */
+  /** Resets the count. @param bounds steps, and milliseconds of the processor */
   begin({ steps, cpuMs }: WorkBounds): void {
     this.#steps = this.#left = steps;
     this.#readAt = Math.max(0, steps - STEPS_PER_READING);

@@ -126,7 +126,7 @@ export function insistOnAcknowledged(db: DatabaseSync, isAccepted: boolean): str
   if (acknowledged === null) {
     return number === 0
       ? null
-      : `${file} was missing or unreadable, so it is unknown whether the last changes to keys are in ${database}. Check that keys that were revoked lately are refused.`;
+      : `${file} was missing or unreadable, so it is unknown whether the last changes to keys are in ${database}. Check that recently revoked keys are refused.`;
   }
   if (number >= acknowledged) return null;
   const lost = acknowledged - number;

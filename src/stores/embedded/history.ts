@@ -22,7 +22,7 @@ import { answering, transaction } from './database.ts';
 const REMEMBERED = 10_000;
 
 /**
- * What each consumer has used, for the gateway that owns the embedded store: in memory as far as it changed lately, and in
+ * What each consumer has used, for the gateway that owns the embedded store: in memory as far as it changed recently, and in
  * the database, written in the same transaction as the counters.
  */
 export class Histories {
@@ -203,7 +203,7 @@ export function createHistoryTables(db: DatabaseSync): void {
   );
 }
 
-/** Null also for what is no history. */
+/** Null also for a value that is not a history. */
 function readHistory(db: DatabaseSync, consumerId: string): History | null {
   const history = db.prepare('SELECT history FROM histories WHERE consumer_id = ?').get(consumerId)?.history;
   return history instanceof Uint8Array && history.length === HISTORY_BYTES ? history : null;

@@ -6,7 +6,7 @@ import { Failure } from '../../failure.ts';
  *
  * Attack: another user has prepared the folder, with links in the place of Tollgate's files. A command that root runs there
  * would write to files of root's, or make them readable. So the folder must belong to this user, or to root, who makes the
- * folders of volumes; and none of Tollgate's files in it may be a link.
+ * folders of volumes; and no file of Tollgate in it may be a link.
  * @throws Failure `store_unavailable` for a folder of another user; errors of the file system unchanged
  */
 export function ensureFolder(dataFolder: string): void {

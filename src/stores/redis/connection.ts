@@ -93,7 +93,7 @@ function sentinelCredentials({ username, password }: Credentials): Omit<RedisOpt
 
 /**
  * Waits until commands can be sent; in a cluster, to each of its primaries.
- * @throws Failure `store_unavailable` with the most telling error of the connection; `bad_settings` if waiting cannot help
+ * @throws Failure `store_unavailable` with the most specific error of the connection; `bad_settings` if waiting cannot help
  *   because REDIS_URL must change
  */
 export function untilReady(redis: RedisClient, withinMs: number): Promise<void> {

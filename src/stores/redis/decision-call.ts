@@ -25,7 +25,7 @@ interface DecisionCallsOptions {
   readonly circuit: Calls;
   /** Left out: DECIDE_LUA. */
   readonly lua?: string | undefined;
-  /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock whatever it says. */
+  /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock unconditionally. */
   readonly wallMs?: (() => number) | undefined;
 }
 
@@ -197,7 +197,7 @@ function outcomeOf({ allowance, cost, n }: DecisionRequest, nowMs: number, reply
   return { nowMs, cost, n, admitted, bannedFrom, ...imposes, state: { windows, strikes, ban, ...topUps } };
 }
 
-/** How many numbers tell strikes and ban. */
+/** How many numbers describe strikes and ban. */
 const NUMBERS_OF_REFUSALS = 7;
 
 function topUpsOf(size: number, reply: Numbers): TopUps {
@@ -251,7 +251,7 @@ export class Numbers {
 }
 
 function noNumber(): Failure {
-  return new Failure('store_unavailable', 'Redis answered something else than the script tells.');
+  return new Failure('store_unavailable', 'Redis answered with something that the script does not return.');
 }
 
 /**

@@ -51,7 +51,7 @@ local function makeHistory()
     return text
   end
 
-  -- An error of Redis that the caller must tell: not that the key holds something else, nor that the ACL of this user is from
+  -- An error of Redis that the caller must report: not that the key holds something else, nor that the ACL of this user is from
   -- before there were histories, which the gateway warns of at startup.
   local function errorOf(reply)
     if type(reply) ~= 'table' or not reply.err then return nil end

@@ -59,7 +59,7 @@ export class RedisHistory implements HistoryStore {
   readonly #circuit: Calls;
   readonly #wallMs: (() => number) | undefined;
 
-  /** @param wallMs the gateway's own clock; left out: histories follow the store's clock whatever it says */
+  /** @param wallMs the gateway's own clock; left out: histories follow the store's clock unconditionally */
   constructor({
     redis,
     circuit,
@@ -163,7 +163,7 @@ function isCounted({ refused, banned }: Refusals): boolean {
 /** The server does not let its user call GETRANGE, so that the decision script keeps no history either. */
 const FORBIDDEN = Symbol('forbidden');
 const NO_HISTORY =
-  'No usage history is kept, so that nobody knows which keys are used: the Redis user may not call GETRANGE. Add `+getrange +bitfield` to its ACL, as in config/redis.acl.';
+  'No usage history is kept, so it is unknown which keys are used: the Redis user may not call GETRANGE. Add `+getrange +bitfield` to its ACL, as in config/redis.acl.';
 
 /** A value, because the circuit would take an error for a failure of the store. */
 function forbiddenOrForeign(error: Error): typeof FORBIDDEN | null {

@@ -16,7 +16,7 @@ const MIN_VERSION = 5;
 
 /**
  * Checks whether the server, or every connected node of a cluster, is suitable for Tollgate. If an ACL forbids INFO, that
- * alone is no fault.
+ * alone is not a fault.
  * @param keepsHistory whether the settings ask for a usage history
  */
 export async function inspect(redis: RedisClient, keepsHistory: boolean): Promise<Findings> {

@@ -20,7 +20,7 @@ export class ReplicaWatch {
   readonly #replication: Replication;
   readonly #timer: NodeJS.Timeout;
   #isAsking = false;
-  /** Sentences of the last look, of which only those that are seen twice are told: a failover is over within a few seconds. */
+  /** Sentences of the last look. Only those seen twice are reported, because a failover is over within a few seconds. */
   #last: readonly string[] = [];
   #trouble: readonly string[] = [];
 

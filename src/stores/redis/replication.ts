@@ -397,7 +397,7 @@ function connectedIn(replication: string): Connected {
 
 /**
  * The known replicas that are not connected. Where addresses can be compared, a replica that only the primary knows, and that
- * nobody would promote, cannot take the place of one that is away. Elsewhere their numbers are compared.
+ * would never be promoted, cannot take the place of one that is away. Elsewhere their numbers are compared.
  */
 function awayOf(known: Known, { count, addresses }: Connected): readonly AwayReplica[] {
   const { all, hidden, hasExactAddresses, ifGone } = known;
@@ -427,7 +427,7 @@ function hostOf(address: string): string {
   return address.slice(0, address.lastIndexOf(':'));
 }
 
-/** Those that its own primary knows, whatever the nodes believe about their health: a flag of failure ends with one reply. */
+/** Those that its own primary knows, regardless of what the nodes believe about their health: a flag of failure ends with one reply. */
 async function knownInCluster(server: Redis): Promise<Known> {
   const where = addressOfNode(server);
   const text = await server.call('CLUSTER', 'NODES').catch((error: Error) => {
