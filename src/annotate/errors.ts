@@ -66,7 +66,7 @@ const TOKEN_SENTENCES: Readonly<Record<JwtRefusal, string>> = {
 /**
  * 401 with the challenge of RFC 6750 section 3, which has no `error` if the request had no credentials.
  * @param token what is wrong with the token; null if the request had an API key, or no credentials
- * @param where the places where a key may be, and the one where a request without a key has what may be meant as one, all in words
+ * @param where in words: the places where a key may be, and the place where a request without a key has a value that may be meant as one
  */
 export function unauthorized(
   code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key',

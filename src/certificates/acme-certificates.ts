@@ -31,7 +31,7 @@ export interface AcmeEvents {
    */
   readonly onIssued: (again: Failed | null) => void;
   readonly onFailed: (failed: Failed) => void;
-  /** Something else went wrong, such as a store that does not answer. Called once for each sentence until the next success. */
+  /** Something else failed, for example the store does not answer. Called once for each sentence until the next success. */
   readonly onTrouble: (why: string) => void;
 }
 
@@ -78,7 +78,7 @@ const MAX_WHY = 500;
  * time. Of all processes on one store, the holder of the lease orders; each takes the new certificate from the store. The current
  * certificate stays in use until there is another, even when it has expired.
  *
- * An attempt is stored as failed before the authority hears of it, and removed after its success. So a gateway that crashes during
+ * An attempt is stored as failed before the authority receives it, and removed after its success. So a gateway that crashes during
  * each order waits longer each time, like one that is refused, and does not use up the authority's limits.
  *
  * Fault: a clock that is months ahead, or an authority that issues certificates near their end, makes each new certificate due at
@@ -323,7 +323,7 @@ export class AcmeCertificates implements CertificateSource {
 
   #failedOf(before: Failed | null, kind: Failed['kind'], why: string, retryAfterMs: number): Failed {
     const { wallMs, random } = this.#options;
-    // Failures of the other kind say nothing about this one.
+    // Failures of the other kind do not count for this one.
     const failures = before?.kind === kind ? before.failures + 1 : 1;
     const atMs = wallMs();
     const nextTryAtMs = atMs + waitAfterMs({ failures, kind, retryAfterMs }, random());

@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { exchange, LargeBodyError, MAX_BYTES, OtherProtocolError } from '../io/http-exchange.ts';
 
 /*
- * HTTP to the certificate authority. The ACME library brings an HTTP client with it that follows redirects, reads bodies of any
- * length, has no deadline and waits as long as a Retry-After says. This one takes its place.
+ * HTTP to the certificate authority. The ACME library has an HTTP client that follows redirects, reads bodies of any
+ * length, has no deadline and waits as long as a Retry-After says. This one replaces it.
  */
 
 /** The authority has refused, or its answer is not ACME. `message` is a sentence for operators. */

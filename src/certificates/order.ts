@@ -21,7 +21,7 @@ export interface OrderOptions {
   readonly hmacKey: string | null;
   /** The account of an earlier order; null if there is none. */
   readonly account: Account | null;
-  /** Keeps the account. Its key is kept before the authority hears of it, so that no account is lost. */
+  /** Keeps the account. Its key is kept before the authority receives it, so that no account is lost. */
   readonly keepAccount: (account: Account) => Promise<void>;
   /** Resolves when every gateway can answer these challenges. */
   readonly publish: (answers: readonly ChallengeAnswer[]) => Promise<void>;

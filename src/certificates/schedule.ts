@@ -9,7 +9,7 @@ export const MAX_WAIT_MS = 7 * 24 * HOUR_MS;
 
 /**
  * When a certificate is to be renewed, in Unix milliseconds: when a third of its lifetime is left, or up to a thirtieth of the
- * lifetime earlier. The share of that thirtieth follows from the certificate itself, so that all gateways come to the same time, and
+ * lifetime earlier. The share of that thirtieth follows from the certificate itself, so that all gateways compute the same time, and
  * certificates that were issued together are not renewed together. Of 90 days 30 to 33 are left then, of 6 days 48 to 53 hours.
  * @param digest a hash of the certificate, hexadecimal
  */

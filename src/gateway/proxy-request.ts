@@ -173,7 +173,7 @@ class Passing implements ForwardRequest, ForwardHooks {
 
   /** Writes a head of a route with `compression`, and begins to compress if the client and the response allow it. */
   #writeCompressible(head: ResponseHead, fields: string[], rules: CompressionRules): void {
-    // What the service has said counts even if a rule of the operator's has taken it away.
+    // A field that the service sent counts even if a rule of the operator has removed it.
     const { status } = head;
     const framing = this.method === 'HEAD' ? 'length' : head.framing;
     const isCompressible = [fields, head.fields].every((one) => mayBeCompressed({ status, framing }, one));

@@ -1,5 +1,5 @@
 /*
- * What services take the name of a query parameter for.
+ * How services read the name of a query parameter.
  *
  * Attack: the parameter `limit` is checked, or removed because it has a key, and `limit[]`, `Limit`, `+limit`, `limit%00` or
  * `a=1;limit=2` passes, which qs, Rack, PHP, ASP.NET or Spring hands to the program as `limit`.

@@ -81,7 +81,7 @@ export function interceptResume(socket: Socket, onWanted: () => void): () => voi
  * Makes a response the last one of its connection: it has `Connection: close`, and node:http closes the connection
  * after it.
  *
- * `shouldKeepAlive` is not documented. If Node no longer obeyed it, bytes after an ambiguous request would be read as
+ * `shouldKeepAlive` is not documented. If Node ignored it, bytes after an ambiguous request would be read as
  * the next request, so the gateway does not start.
  */
 export function makeLast(response: { shouldKeepAlive: boolean }): void {

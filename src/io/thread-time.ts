@@ -199,7 +199,7 @@ export class ThreadTime {
     this.#serveLater();
   }
 
-  /** Called every second. Notes who had most, and forgets the consumers without work. */
+  /** Called every second. Notes which consumer had most, and forgets the consumers without work. */
   look(): void {
     const nowMs = this.nowMs();
     const passedMs = Math.max(1, nowMs - this.#lookedAtMs);

@@ -8,7 +8,7 @@ import { faultOfPattern } from './pattern.ts';
 export interface PathTemplate {
   /** As a pattern, with the names and the `**` of the route's pattern: `/shop/{shop}/**`. */
   readonly pattern: string;
-  /** How many segments are split off the path. What follows them is its rest. */
+  /** How many segments are split off the path. The remainder is its rest. */
   readonly depth: number;
   /** Texts, and the index of each segment that is copied. */
   readonly parts: readonly (string | number)[];
@@ -16,7 +16,7 @@ export interface PathTemplate {
   readonly keepsRest: boolean;
 }
 
-/** `rewrite` in gateway.yaml: either a path, or prefixes to take away and to put in front. */
+/** `rewrite` in gateway.yaml: either a path, or prefixes to remove and to add. */
 export interface PathChange {
   readonly stripPrefix?: string | undefined;
   readonly addPrefix?: string | undefined;

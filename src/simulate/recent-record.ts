@@ -1,7 +1,7 @@
 import type { WindowName } from '../admit/windows.ts';
 import type { JUDGEMENTS } from './log-line.ts';
 
-/** Who decides a request. */
+/** Where a request was decided. */
 export const RECORD_SOURCES = ['store', 'memory', 'local'] as const;
 
 /** One request that was decided by the limits of a plan, as a gateway remembers it. */
@@ -27,9 +27,9 @@ export interface RecentRequest {
 export interface RecentRecord {
   /**
    * Passes all requests to `take`, in any order, in batches of about 1,000 at most. Between batches the gateway serves callers.
-   * @param take returns whether it wants more
+   * @param take returns whether to continue
    * @returns what the record covers, as a sentence for operators: since when, how many requests, of which gateways; and
-   *   whether all gateways gave all that they remember. Null if `take` wanted no more
+   *   whether all gateways returned everything that they remember. Null if `take` stopped it
    */
   read(
     take: (requests: readonly RecentRequest[]) => boolean,

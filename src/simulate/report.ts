@@ -26,7 +26,7 @@ export interface Report extends Sources {
   readonly inForce: Readonly<Record<string, unknown>>;
   readonly totals: Counts;
   readonly byPlan: readonly PlanReport[];
-  /** Requests that gateways decided alone while their store was away; they are in none of the other counts. */
+  /** Requests that gateways decided alone while their store was away; they are not in the other counts. */
   readonly withoutStore: Counts;
 }
 

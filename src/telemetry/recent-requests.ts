@@ -45,7 +45,7 @@ const COLUMN_OF: Readonly<Record<Judgement, number>> = {
 };
 
 /**
- * What one process keeps of its last requests for the admin API: counts, refusals, who is near a limit, and the decided
+ * What one process keeps of its last requests for the admin API: counts, refusals, consumers near a limit, and the decided
  * requests for simulations. Everything is bounded. A process without an admin token has no such object.
  *
  * `note` runs for every request. For an admitted one it adds to a few arrays and compares its counts with its limits.
@@ -150,7 +150,7 @@ export class RecentRequests {
     this.#near.set(id, { id, plan: plan!, window: longest, cost, share: least, atMs: nowMs });
   }
 
-  /** Forgets those whose windows have all ended since for certain. */
+  /** Forgets the consumers whose windows have certainly all ended since. */
   #nearest(nowMs: number): NearCandidate[] {
     for (const [id, { window, atMs }] of this.#near) if (nowMs - atMs > 2 * WINDOW_MS[window]) this.#near.delete(id);
     return [...this.#near.values()].sort((a, b) => a.share - b.share);

@@ -3,7 +3,7 @@ import type { Exchange } from '../gateway/exchange.ts';
 import { refusedCallersOf } from '../operations/live/refused-callers.ts';
 import type { RefusedCallers, RefusedCount } from '../operations/live/shapes.ts';
 
-/** Maximum callers whose refusals are counted. The one that was refused least recently is left out for another. */
+/** Maximum callers whose refusals are counted. A new caller replaces the one that was refused least recently. */
 const MAX_REFUSED = 10_000;
 /** How many minutes of counts are kept. */
 const MINUTES_KEPT = 10;

@@ -9,7 +9,7 @@ const MIN_A_SECOND = 10;
 const SECOND_MS = 1_000;
 /** Rows are held this long, so that those of one moment are one write. It is too short to be noticed. */
 const WRITE_AFTER_MS = 20;
-/** How many bytes are held while the terminal takes none, for example after Ctrl-S. */
+/** How many bytes are held while the terminal accepts none, for example after Ctrl-S. */
 const MAX_HELD_BYTES = 256 * 1024;
 /** While requests keep coming, the reminder is printed at most this often. */
 const REMIND_EVERY_MS = 5_000;
@@ -48,9 +48,9 @@ interface Tally {
 const emptyTally = (): Tally => ({ ok: 0, refused: 0, 'refused by the service': 0, failed: 0, 'broken off': 0 });
 
 /**
- * The log on a terminal: takes the lines of the log and prints each as a row for people. The terminal never holds up a request
+ * The log on a terminal: receives the lines of the log and prints each as a row for people. The terminal never holds up a request
  * and memory is bounded: only a few requests of a second are parsed and printed, the others are counted from their text, and
- * rows that a stalled terminal does not take are dropped.
+ * rows that a stalled terminal does not accept are dropped.
  */
 export class TerminalLog {
   readonly #options: TerminalLogOptions;
@@ -87,7 +87,7 @@ export class TerminalLog {
     });
   }
 
-  /** Takes one line of the log: JSON with its line feed. Never throws and never waits. */
+  /** Receives one line of the log: JSON with its line feed. Never throws and never waits. */
   write(line: string): void {
     this.#second ??= setInterval(() => this.#endSecond(), SECOND_MS).unref();
     const status = statusOf(line);
@@ -138,7 +138,7 @@ export class TerminalLog {
     await this.close();
   }
 
-  /** Prints what is held, as far as the terminal takes it. */
+  /** Prints what is held, as far as the terminal accepts it. */
   close(): Promise<void> {
     if (this.#second !== null) clearInterval(this.#second);
     this.#second = null;
@@ -249,7 +249,7 @@ const MAX_ROWS = 6;
 const DRAINING = 'draining';
 const DRAINING_ADVICE = 'draining; Ctrl-C again ends at once';
 
-/** What the rows around it say already: that the gateway has drained, and what each worker says of its own end. */
+/** Messages that repeat the rows around them: that the gateway has drained, and that each worker ends. */
 function isOnlyForPrograms({ msg, worker }: LogRecord): boolean {
   return msg === 'drained' || (msg === DRAINING && worker !== undefined);
 }

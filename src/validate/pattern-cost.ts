@@ -38,7 +38,7 @@ export class AutomatonBudget {
 }
 
 /**
- * Whether all states that a pattern's automaton can have are made with little work, so that no text makes RE2JS leave it.
+ * Whether all states that a pattern's automaton can have are made with little work, so that no text makes RE2JS abandon it.
  * Found out by making them: from each state, by one character of each class that the pattern distinguishes.
  * @param budget of the description, which is charged
  */
@@ -67,7 +67,7 @@ export function hasSmallAutomaton(pattern: RE2JS, budget = new AutomatonBudget()
 }
 
 /**
- * Keeps RE2JS from making an automaton that it would leave.
+ * Keeps RE2JS from making an automaton that it would abandon.
  *
  * Attack: texts that each need other states. Up to 8 MiB of them would be made for each pattern, kept for ever, and made
  * anew for the next text.

@@ -304,7 +304,7 @@ export interface ConnectionKeeper {
   onClosed(connection: UpstreamConnection): void;
 }
 
-/** What a request says of the target that it goes to. */
+/** The parts of a request that depend on its target. */
 export interface RequestAddress {
   /** The value of Host. */
   readonly authority: string;

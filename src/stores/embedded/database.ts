@@ -57,7 +57,7 @@ export function openDatabase(dataFolder: string): DatabaseSync {
   }
 }
 
-/** Whether the data folder has a store. It makes nothing. */
+/** Whether the data folder has a store. It creates nothing. */
 export function hasDatabase(dataFolder: string): boolean {
   return existsSync(join(dataFolder, FILE));
 }

@@ -152,7 +152,7 @@ export class EmbeddedHistory implements HistoryStore {
     } finally {
       this.#db.exec('PRAGMA synchronous = FULL');
     }
-    // Last, because what fails is reported once more.
+    // Last, because counts of a failed write are reported once more.
     for (const { consumerId, refused, banned } of refusals) {
       // A ban that a scan has found is noted without a refusal.
       if (refused + banned > 0) this.#live?.refused(consumerId, nowMs, refused, banned);

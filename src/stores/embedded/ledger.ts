@@ -430,7 +430,7 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 }
 
-/** What became of a change if one was made under its id before; null if none was. */
+/** The outcome of the change that was made under its id before; null if none was. */
 function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Once, nowMs: number) {
   const before = table.madeOnce(consumerId, id, nowMs);
   if (before === null) return null;

@@ -7,10 +7,10 @@ import type { PepperStore } from '../../identify/pepper-record.ts';
 import { answering, transaction, whenFree } from './database.ts';
 import { insistOnOwnFile } from './own-files.ts';
 
-/** The file of the embedded store's own pepper, beside the database, mode 600. Neither is of use without the other. */
+/** The file of the embedded store's own pepper, beside the database, mode 600. Neither is useful without the other. */
 const FILE = 'tollgate.pepper';
 
-/** The peppers that are there for a store, newest first, and the file of its own. It makes nothing, unlike `peppersOf`. */
+/** The peppers that exist for a store, newest first, and its own file. It creates nothing, unlike `peppersOf`. */
 export function presentPeppers(dataFolder: string, given: readonly string[]) {
   const file = join(dataFolder, FILE);
   const own = readPepper(file);

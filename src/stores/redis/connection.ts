@@ -153,7 +153,7 @@ function connectionFailure(redis: RedisClient, error: Error): Failure {
   if (isNoCluster(error))
     return failure(
       'bad_settings',
-      ' is one server and no cluster. Write redis:// instead of redis+cluster:// in REDIS_URL.',
+      ' is a single server, not a cluster. Write redis:// instead of redis+cluster:// in REDIS_URL.',
     );
   if (isRefusal(error)) {
     const word = error.message.split(' ')[0];

@@ -29,7 +29,7 @@ interface DecisionCallsOptions {
   readonly wallMs?: (() => number) | undefined;
 }
 
-/** Calls of decide.lua, which describes the numbers that it takes and gives. */
+/** Calls of decide.lua, which describes its arguments and its reply. */
 export class DecisionCalls {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
@@ -112,8 +112,8 @@ interface RuleText {
 
 /**
  * Caches the text of each allowance's rule: there are few, and every call sends them. The text has the periods of calendar
- * windows around the store's present. The script chooses the one that its clock is in, so it matters nothing whether this
- * process's clock is right, as long as the store's passes as fast.
+ * windows around the store's present. The script chooses the one that its clock is in, so this process's clock
+ * need not be right, as long as the store's passes as fast.
  */
 class RuleTexts {
   readonly #known = new WeakMap<Allowance, RuleText>();

@@ -7,7 +7,7 @@ import { type ReplicaLink, Replication, type ReplicationRound, type WantedReplic
 export interface LastingWrite {
   /** The id of the changed record. Writes to the same record are repeated in their original order. */
   readonly about: string;
-  /** Of each kind a number of its own is kept. A revocation ends access: a key, a secret. */
+  /** Each kind has its own maximum of writes that are kept. A revocation ends access: a key, a secret. */
   readonly kind: WriteKind;
   /**
    * Repeats the write if the server does not have it. In any case it writes something to each server that holds a part of
@@ -89,7 +89,7 @@ interface Kept {
  * work again.
  *
  * Writes that are not on all replicas are processed in rounds: each round repeats the missing writes, and one WAIT on each
- * primary serves all of them. So many simultaneous changes cost no more than one. While a replica is away, a round only asks
+ * primary serves all of them. So simultaneous changes, however many, cost no more than one. While a replica is away, a round only asks
  * whether it is back, and whether another server has taken over.
  */
 export class DurableWrites {

@@ -91,7 +91,7 @@ export class RedisHistory implements HistoryStore {
     const hourOf = (consumerId: string) =>
       redis.getrangeBuffer(keyspace.history(consumerId), 0, HOUR_BYTES - 1).catch(forbiddenOrForeign);
     const held = holdWrites(redis);
-    // In a cluster each name has a primary of its own. A single server takes all as one call with one deadline.
+    // In a cluster each name has a primary of its own. A single server gets all in one call with one deadline.
     const asked =
       redis instanceof ClusterClient
         ? Promise.all(consumerIds.map((id) => this.#circuit.run(() => hourOf(id), keyspace.history(id))))
@@ -136,7 +136,7 @@ export class RedisHistory implements HistoryStore {
         );
       });
       held.release();
-      // The counts are approximate: what one consumer's part of a cluster does not take is not brought again.
+      // The counts are approximate: counts that a consumer's part of a cluster does not accept are not sent again.
       await Promise.allSettled(added);
     }
   }

@@ -64,7 +64,7 @@ export function watchServers(redis: RedisClient, keepsHistory: boolean, report: 
 }
 
 /**
- * Whether the ACL lets our user call what the scripts write histories with. One from before there were histories does not;
+ * Whether the ACL lets our user call the commands with which the scripts write histories. Earlier ACLs do not;
  * the scripts then decide without recording.
  */
 async function mayWriteHistories(server: Redis): Promise<boolean> {

@@ -55,7 +55,7 @@ export class ReplicaWatch {
   }
 }
 
-/** What operators should know about the replicas: a sentence each; null if the servers do not answer. */
+/** Sentences for operators about the replicas; null if the servers do not answer. */
 export async function troubleOf(replication: Replication): Promise<readonly string[] | null> {
   try {
     return replicaTrouble(await replication.standings(), replication.wanted);

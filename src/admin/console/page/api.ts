@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 
-// How the page speaks to the admin API. Nothing here is private: `GET /admin/openapi.json` describes every request.
+// The page's requests to the admin API. Nothing here is private: `GET /admin/openapi.json` describes every request.
 
 /** A response with an error body, or no response at all (`status` 0, code `unreachable`). */
 export class ApiError extends Error {
@@ -143,7 +143,7 @@ export function useResource<T>(path: string | null): Resource<T> {
   };
 }
 
-/** After this time without input nothing is read by itself, in milliseconds: each request keeps a session alive. */
+/** How long after the last input the page continues to read by itself, in milliseconds: each request keeps a session alive. */
 const QUIET_MS = 300_000;
 
 /** Reads repeatedly while the page is in use: not in a hidden tab, and not after five minutes without input. */
@@ -195,7 +195,7 @@ export function useEvents(
     let source: EventSource;
     let timer: ReturnType<typeof setTimeout>;
     const openLater = () => {
-      // It may have ended because the session has.
+      // The stream may have ended because the session has ended.
       request('GET', '/admin/session').catch((error: ApiError) => {
         if (error.status === 401) signedOut.dispatchEvent(new Event('ended'));
       });

@@ -7,7 +7,7 @@ import { WindowList, type Windows } from './kit/windows.ts';
 
 // What an operator does for a caller that is refused. Used by the screens Now, Key and Explain.
 
-/** A caller and what is done for it. */
+/** A caller, and the help for it. */
 export interface Helped {
   readonly how: 'lift' | 'topup';
   readonly id: string;
@@ -40,7 +40,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   const usage = useUsage<Usage>(of.id, of.plan);
   const topUp = useTopUp(of);
   const act = async (form: FormData) => {
-    // In this order: what fails after the top-up is repeated without adding twice.
+    // In this order, because a failure after the top-up can be repeated without adding twice.
     const added = form.get('amount') ? `${await topUp(form)} ` : '';
     const { status, data } = await request<{ spent: readonly { window: string; resetAt: number }[] | null }>(
       'DELETE',
@@ -84,7 +84,7 @@ export function TopUpDialog({ of, onClose, onChanged }: Changes) {
   </${ChangeDialog}>`;
 }
 
-/** Tops up as the fields of TopUpFields say. A second click, or a repetition after a lost response, adds nothing. */
+/** Tops up with the values of TopUpFields. A second click, or a repetition after a lost response, adds nothing. */
 function useTopUp({ id, name }: Helped): (form: FormData) => Promise<string> {
   const once = useOnce();
   return async (form) => {

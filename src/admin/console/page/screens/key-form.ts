@@ -248,7 +248,7 @@ export function EditDialog({
       throw await takeOver(failure);
     }
   };
-  /** Takes the new state into the fields that were not touched. @returns what has become different, as an error */
+  /** Copies the new state into the fields that were not touched. @returns what has become different, as an error */
   const takeOver = async ({ status, code }: ApiError) => {
     const fresh = await request<Key>('GET', pathOf(key.id));
     const [before, after] = [base.current.values, valuesOf(fresh.data)];

@@ -459,7 +459,7 @@ function nameOf({ id, name }: Key): string {
   return name ?? id;
 }
 
-/** Makes a change of the key as it was read with `etag`, and says so in words if it is another now. */
+/** Makes a change of the key as it was read with `etag`, and reports it in words if the key has changed since. */
 async function changeIfSame<T>({ etag, onChanged }: Changing, method: string, path: string, body?: object) {
   try {
     const headers = { 'If-Match': etag ?? '*' };

@@ -112,7 +112,7 @@ function isSecretLike(text: string): boolean {
 /** How long after the last letter a search begins, in milliseconds. */
 const PAUSE_MS = 400;
 
-/** A filter of text. A secret never gets from it into the address: it is looked up, and the field is emptied. */
+/** A filter of text. A secret in it never gets into the address: it is looked up, and the field is emptied. */
 function TextFilter({
   name,
   label,
@@ -134,7 +134,7 @@ function TextFilter({
   const sent = useRef(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => {
-    // The address was changed by something else than this field.
+    // The address was changed by something other than this field.
     if (value === sent.current) return;
     sent.current = value;
     setText(value);

@@ -33,7 +33,7 @@ export function VerdictBadge({ verdict, window = null }: { verdict: string; wind
   return html`<${Badge} kind=${kind}>${title}${window !== null && verdict === 'refused' && ` (${window})`}</${Badge}>`;
 }
 
-/** Which texts of the address are filters. The others would only be refused. */
+/** Which texts of the address are filters. The admin API would refuse the others. */
 const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
   plan: (text) => text !== '',
   key: isCallerId,
@@ -42,7 +42,7 @@ const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
   status: (text) => /^[1-5](\d\d|xx)$/.test(text),
 };
 
-/** The requests as they end: to see what a caller who is on the phone sends. */
+/** The requests as they end: to see what a caller sends who is on the phone. */
 export function Live() {
   const { query } = usePlace();
   const filter = new URLSearchParams(
@@ -68,7 +68,7 @@ export function Live() {
 
 /** Maximum rows in the page, and maximum that wait while the tail is paused. */
 const MAX_ROWS = 500;
-/** How often a screen reader hears how many requests came, in milliseconds. */
+/** How often a screen reader announces how many requests came, in milliseconds. */
 const SPEAK_MS = 10_000;
 
 type Row = Tailed & { readonly number: number };
@@ -237,7 +237,7 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
   { title: 'Took', isNumber: true, cell: ({ totalMs }) => `${rateText(totalMs)} ms` },
 ];
 
-/** Says how many requests came, at most every 10 s: the table itself would flood a screen reader. */
+/** Announces how many requests came, at most every 10 s: the table itself would flood a screen reader. */
 function Spoken({ came }: { came: number }) {
   const [text, setText] = useState('');
   const latest = useRef(came);

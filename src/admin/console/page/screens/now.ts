@@ -101,7 +101,7 @@ function sentence(text: string): string {
   return text.replace(/\.$/, '');
 }
 
-/** How things are, in one sentence. */
+/** The state of callers and gateways in one sentence. */
 function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowEvent }) {
   const all = gateways.gateways;
   const ready = all.filter(({ ready, draining }) => ready && !draining).length;
@@ -341,7 +341,7 @@ function GatewayCard(gateway: Gateway & { title: string }) {
   </li>`;
 }
 
-/** What each gateway is called, by its id: its host, with its port if others have the same host. */
+/** The name of each gateway, by its id: its host, with its port if others have the same host. */
 export function gatewayNames(
   gateways: readonly Pick<Gateway, 'id' | 'host' | 'address'>[],
 ): ReadonlyMap<string, string> {
@@ -353,7 +353,7 @@ export function gatewayNames(
   );
 }
 
-/** The names of the gateways on a screen that does not show them; a gateway that has come since has none. */
+/** The names of the gateways on a screen that does not show them; a gateway that has started since has none. */
 export function useGatewayNames(): ReadonlyMap<string, string> {
   const { data } = useResource<{ gateways: readonly Gateway[] }>('/admin/gateways');
   return useMemo(() => gatewayNames(data?.gateways ?? []), [data]);

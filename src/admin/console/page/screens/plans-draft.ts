@@ -13,7 +13,7 @@ import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import { type Simulated, SimulateForm, SimulationReport } from './plans-simulate.ts';
 
-// A draft of plans.yaml on its way: edit, compare, simulate, patch.
+// The steps of a draft of plans.yaml: edit, compare, simulate, patch.
 
 /** `GET /admin/plans/file`. */
 interface PlansFile {
@@ -60,7 +60,7 @@ interface Change {
   readonly breaks: boolean;
 }
 
-/** A draft, with what the gateway has said of it. A result belongs to the text that it was asked for. */
+/** A draft, with the gateway's results about it. A result belongs to the text that it was asked for. */
 interface Draft {
   /** The file that the draft began from. */
   readonly of: PlansFile;
@@ -99,7 +99,7 @@ function linesOf(text: string): string {
   return text.replace(/\r\n?/g, '\n');
 }
 
-/** The text as the file shall have it: with its line ends. */
+/** The text for the file, with the line ends of the file. */
 function fileText({ of, text }: Draft): string {
   if (text === linesOf(of.text)) return of.text;
   return of.text.includes('\r\n') ? text.replaceAll('\n', '\r\n') : text;
@@ -163,7 +163,7 @@ export function Drafting({ step }: { step: Step }) {
   </${Page}>`;
 }
 
-/** Where the draft is on its way, and what is known of it so far. */
+/** The present step of the draft, and the results so far. */
 function Steps({ at, draft }: { at: Step; draft: Draft }) {
   const { text, checked, compared, simulated } = draft;
   const current = <T>(result: Result<T> | null) => (result?.of === text ? result.result : null);
@@ -223,7 +223,7 @@ function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: ()
 
 /** How long after the last keystroke the page checks the draft, in milliseconds. */
 const QUIET_MS = 300;
-/** How long after a failure that passes the gateway is asked again, in milliseconds. */
+/** How long after a temporary failure the gateway is asked again, in milliseconds. */
 const RETRY_MS = 3_000;
 
 function Edit({ draft, change }: StepProps) {

@@ -10,7 +10,7 @@ import { Empty } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { KeyName } from './now.ts';
 
-// The step Simulate of a draft: which requests it is tried on, and what would become of them.
+// The step Simulate of a draft: which requests it is tried on, and their outcome.
 
 /** `POST /admin/plans/simulate`. */
 export interface Simulated {
@@ -221,7 +221,7 @@ export function SimulationReport({ report, moreKeys = 0, timeline, kept, isCompl
     ${moreKeys > 0 && html`<p class="muted">${plural(moreKeys, 'further key was', 'further keys were')} or would be refused; those with the most changes are listed. <code>tollgate plans simulate --json</code> lists all.</p>`}`;
 }
 
-/** Why the figures must not be taken at their word. */
+/** Why the figures may be wrong. */
 function Doubt({ isComplete, verdicts }: { isComplete: boolean; verdicts: number }) {
   if (isComplete && verdicts === 0) return null;
   const missing = isComplete

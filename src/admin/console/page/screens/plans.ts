@@ -59,7 +59,7 @@ function PlansInForce() {
 function PlanList({ plans, versions, failedAuthentication }: InForce) {
   const names = [...new Set(plans.flatMap(({ windows }) => windows.map(({ window }) => window)))];
   names.sort((a, b) => WINDOWS.indexOf(a) - WINDOWS.indexOf(b));
-  // Most files have one rule for all plans, which is then said once.
+  // Most files have one rule for all plans, which is then shown once.
   const bans = [...new Set(plans.map(({ bans }) => bansText(bans)))];
   const columns: Column<Plan>[] = [
     {

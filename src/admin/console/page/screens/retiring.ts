@@ -23,7 +23,7 @@ interface Deprecations {
 /** The gateway keeps calls for 92 days. */
 const DAYS = ['7', '30', '90'];
 
-/** The deprecated routes, and who must still move away from them before they end. */
+/** The deprecated routes, and the callers that must still move away from them before they end. */
 export function Retiring() {
   const given = usePlace().query.get('days') ?? '';
   const days = DAYS.includes(given) ? given : '30';
