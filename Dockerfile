@@ -16,7 +16,7 @@ RUN npm ci --omit=dev --ignore-scripts \
 
 FROM ${NODE_IMAGE} AS runtime
 WORKDIR /app
-# All code belongs to root and runs as somebody else: a gateway that is broken into cannot change itself.
+# All code belongs to root and runs as another user: a gateway that is broken into cannot change itself.
 COPY --from=dependencies /app/node_modules ./node_modules
 # What is in it, for scanners: CycloneDX.
 COPY --from=dependencies /app/sbom.cdx.json ./
@@ -32,7 +32,7 @@ ENV NODE_ENV=production \
     TOLLGATE_CONFIG=/etc/tollgate/gateway.yaml \
     TOLLGATE_PLANS=/etc/tollgate/plans.yaml \
     TOLLGATE_DATA=/data
-# /data is where the embedded store and the pet service keep what they know: mount a volume there.
+# /data is where the embedded store and the pet service keep their data: mount a volume there.
 # The overview loads every command, so all of it is compiled once, here, and not at each start. The cache is kept for
 # the user who made it, and then it is root's as well.
 RUN ln -s /app/bin/tollgate.js /usr/local/bin/tollgate \
@@ -47,7 +47,7 @@ EXPOSE 8080 9090
 STOPSIGNAL SIGTERM
 # Alive, not ready: an orchestrator that replaces what is unhealthy must not do so because Redis is away.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD healthy "${ADMIN_PORT:-9090}" /livez
-# Attack: SIGUSR1 starts Node's debugger, which lets whatever reaches its port run code as the gateway. Workers inherit this.
+# Attack: SIGUSR1 starts Node's debugger, which lets anyone who reaches its port run code as the gateway. Workers inherit this.
 ENTRYPOINT ["node", "--disable-sigusr1", "--max-semi-space-size=8", "/app/bin/tollgate.js"]
 CMD ["serve"]
 

@@ -74,10 +74,7 @@ export function adminApi(options: AdminApiOptions): AdminApi {
     } catch (error) {
       // A client that disconnected before it had sent its body is no defect, and gets no response.
       if (!response.destroyed) options.onDefect(error, requestId);
-      answer = errorResponse(
-        'internal_error',
-        'Something in the gateway broke. Quote the request id to whoever runs it.',
-      );
+      answer = errorResponse('internal_error', 'Something in the gateway broke. Send the request id to its operator.');
     }
     if (response.destroyed) return;
     const whole = 'begin' in answer ? options.live!.streams.serve(request, response, answer, requestId) : answer;
@@ -260,7 +257,7 @@ async function withinBudget(
  * Does the work of a request whose turn has come, unless its client has disconnected since.
  *
  * Attack: a page that drops its search at each key press, or a client that asks a thousand times and leaves. Each list takes
- * up to a second, and everybody else waited for all of them.
+ * up to a second, and the lists of others wait for it.
  */
 async function unlessLeft<T>({ socket }: IncomingMessage, work: () => Promise<T>): Promise<T | AdminResponse> {
   return socket.destroyed ? errorResponse('busy', 'The client has left.') : work();
@@ -366,13 +363,13 @@ class TurnQueue {
   }
 }
 
-/** The most bytes of large bodies that are held at a time: three simulations, and some checks. */
+/** Maximum bytes of large bodies that are held at a time: three simulations, and some checks. */
 const MAX_HELD_BYTES = 96 * 1024 * 1024;
 
 /**
  * The room for large bodies, of all requests together.
  *
- * Attack: fifty logs of 28 MiB at once. Only one is simulated and one waits, but all of them were read before they were refused.
+ * Attack: fifty logs of 28 MiB at once. Only one is simulated and one waits, so the others must be refused before they are read.
  */
 class BodyRoom {
   #held = 0;

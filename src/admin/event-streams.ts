@@ -13,11 +13,11 @@ export interface EventResponse {
 
 export const MAX_STREAMS = 20;
 const COMMENT_EVERY_MS = 15_000;
-/** A reader that has left so many bytes unread is cut. */
+/** Maximum unread bytes before the stream is cut. */
 const MAX_UNREAD_BYTES = 1024 * 1024;
-/** So is one that has not read what was written for so long. */
+/** How long written bytes may stay unread before the stream is cut. */
 const UNREAD_FOR_MS = 30_000;
-/** And one that has not read the end of its stream after this time. */
+/** How long the end of a stream may stay unread before the connection is cut. */
 const END_WITHIN_MS = 5_000;
 
 /** One open stream of events. */

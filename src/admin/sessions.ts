@@ -5,11 +5,11 @@ import type { TokenIdentity } from './admin-tokens.ts';
 import type { Identity } from './call.ts';
 
 const MINUTE_MS = 60_000;
-/** A session ends after so long without a request. */
+/** How long a session lasts without a request. */
 export const IDLE_SECONDS = 1_800;
-/** A session ends so long after the sign-in. */
+/** How long a session lasts after the sign-in. */
 const LIFETIME_MS = 8 * 60 * MINUTE_MS;
-/** Sessions at a time. A new one beyond that ends one of the name that has most of them, the one that has been idle longest. */
+/** Sessions at a time. A new one beyond that ends the session that has been idle longest, of the name with most sessions. */
 export const MAX_SESSIONS = 1_000;
 /** 256 bits, in base64url. */
 const SECRET_BYTES = 32;
@@ -26,7 +26,7 @@ export class Session implements Identity {
   readonly role: Role;
   readonly via = 'session';
   readonly beganAtMs: number;
-  /** When it ends however much it is used, in Unix milliseconds. */
+  /** When it ends even if it is in use, in Unix milliseconds. */
   readonly expiresAtMs: number;
   readonly #ended = new AbortController();
   #usedAtMs: number;
@@ -158,7 +158,7 @@ export class Sessions {
     session.end();
   }
 
-  /** Attack: the holder of one token signs in again and again, and would end the sessions of everybody else. */
+  /** Attack: the holder of one token signs in again and again, and would end the sessions of everyone else. */
   #makeRoom(): void {
     const counts = new Map<string, number>();
     for (const { name } of this.#sessions.values()) counts.set(name, (counts.get(name) ?? 0) + 1);

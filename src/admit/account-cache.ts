@@ -5,7 +5,7 @@ import { type Banned, type Refused, verdictOf } from './verdict.ts';
 import { isPresent, presentCount, type WindowName, withTopUps } from './windows.ts';
 
 export interface AccountCacheOptions {
-  /** Most consumers whose last known state is kept. */
+  /** Maximum consumers whose last known state is kept. */
   readonly remembered: number;
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
@@ -31,7 +31,7 @@ interface RememberedAccount {
   readonly answeredAtMs: number;
   /** The cache's `generation` when the store was asked, or LOCAL. The cache refuses only while the generation is the same. */
   readonly generation: number;
-  /** The last refusal from memory, and what it was made from; null if there was none yet. */
+  /** The last refusal from memory, and what it was made from; null before the first. */
   refusal: Refusal | null;
 }
 
@@ -61,7 +61,7 @@ export class AccountCache {
     this.#accounts = new LRUCache({ max: options.remembered });
   }
 
-  /** Counts the calls of `forget`, so that an answer to a question from before one refuses nobody either. */
+  /** Counts the calls of `forget`, so that a decision that was asked for before such a call refuses no request either. */
   get generation(): number {
     return this.#generation;
   }
@@ -140,7 +140,7 @@ function sinceAnswer({ nowMs, answeredAtMs }: Answer, monotonicMs: number): numb
 }
 
 /**
- * Whether a refusal tells a count in slices that the store does not keep (`stateAfter`): its own slices leave earlier. Then a
+ * Whether a refusal reports a count in slices that the store does not keep (`stateAfter`): its own slices leave earlier. Then a
  * slice begins at the decision although nothing was counted in it.
  */
 function isConverted({ admitted, nowMs, state }: Outcome): boolean {

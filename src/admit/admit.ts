@@ -22,7 +22,7 @@ export interface AdmitterOptions {
   readonly monotonicMs: () => number;
   /** This gateway's own clock, Unix milliseconds, used until the store has answered for the first time. */
   readonly wallMs: () => number;
-  /** Most consumers whose last known state is kept, and most consumers in the backlog. */
+  /** Maximum consumers whose last known state is kept, and maximum consumers in the backlog. */
   readonly remembered: number;
   /** Called once per failed call with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;

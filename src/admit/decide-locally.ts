@@ -28,7 +28,7 @@ export interface Undecided {
   readonly allowance: Allowance;
   readonly cost: number;
   readonly n: number;
-  /** Whether it is certain that the store has counted none of them. */
+  /** Whether it is certain that the store has counted no part of them. */
   readonly isUncounted: boolean;
 }
 

@@ -71,7 +71,7 @@ export function hourOf(ms: number): number {
  * Adds admitted cost to an hour and its day.
  * @param history null if there is none yet
  * @param hour hours since 1970. Later than the last one: that one is closed. Earlier by up to 47 hours: it is added to the
- *   hour where it belongs. Earlier still: the clock was set back, and the history begins anew.
+ *   hour where it belongs. Earlier still: the clock was set back, and a new history begins.
  * @returns the history, which may be another object
  */
 export function recordAdmitted(history: History | null, hour: number, cost: number): History {

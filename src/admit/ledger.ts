@@ -14,7 +14,7 @@ export type Settlement = 'durable' | 'superseded' | 'given_up';
 
 /**
  * Whether a change survives a failover of the server that made it. `unknown`: the change was made, and a failover may
- * still undo it. The store then goes on securing the change and repeats it if it was undone; `settled`, which never
+ * still undo it. The store then continues to secure the change and repeats it if it was undone; `settled`, which never
  * rejects, is fulfilled with how that ended.
  */
 export type Durability =
@@ -139,7 +139,7 @@ export interface BanInForce {
 /** How long a store keeps the ids of changes that are made once, milliseconds. */
 export const MADE_ONCE_MS = 86_400_000;
 
-/** What became of a change with an id. */
+/** The outcome of a change with an id. */
 export type MadeOnce<T> =
   | { readonly kind: 'made'; readonly value: T; readonly durability: Durability }
   /** The same change was made under this id before, at most `MADE_ONCE_MS` ago. Nothing was changed. */

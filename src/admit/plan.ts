@@ -31,9 +31,9 @@ export interface Plan {
   readonly forms?: WindowForms;
   /** Null: `bans: off`. */
   readonly bans: BanRule | null;
-  /** False: its limits are counted and reported, and refuse nobody. */
+  /** False: its limits are counted and reported, but refuse no request. */
   readonly enforce: boolean;
-  /** Shadow limits, which are counted beside `limits` and refuse nobody; empty if there are none. */
+  /** Shadow limits, which are counted beside `limits` and refuse no request; empty if there are none. */
   readonly shadow: Readonly<Partial<Record<WindowName, number>>>;
   readonly shadowForms?: WindowForms;
 }
@@ -61,13 +61,13 @@ export interface Allowance {
   readonly own?: readonly WindowName[];
   /** What the plan gives in those windows, if that is another number; left out if there are none. */
   readonly planLimits?: Readonly<Partial<Record<WindowName, number>>>;
-  /** The shadow limits, counted under `shadowIdOf(consumerId)`. They refuse nobody. */
+  /** The shadow limits, counted under `shadowIdOf(consumerId)`. They refuse no request. */
   readonly shadow?: Allowance;
   /** The plan is not enforced: only the shadow is counted. */
   readonly isShadowOnly?: true;
   /**
    * Whether the store keeps a history of what is admitted; left out if it keeps none. `all`: of every request, because
-   * these limits refuse nobody.
+   * these limits refuse no request.
    */
   readonly history?: 'admitted' | 'all';
 }

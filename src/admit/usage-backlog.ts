@@ -6,7 +6,7 @@ import { countIn, presentCount, type WindowCount, type WindowLimit, type WindowN
 
 export interface UsageBacklogOptions {
   readonly reconciler: UsageReconciler;
-  /** Most consumers in the backlog. Beyond that, the oldest usage is dropped and reported as `lost`. */
+  /** Maximum consumers in the backlog. Beyond that, the oldest usage is dropped and reported as `lost`. */
   readonly most: number;
   /** This gateway's own clock, Unix milliseconds. */
   readonly wallMs: () => number;
@@ -46,7 +46,7 @@ const RETRY_AFTER_MS = 200;
  * piece is added once, and before the store decides about its consumer again. Consumers that send no further requests
  * are reconciled in the background, a few at a time.
  *
- * A consumer is in doubt after a call about it timed out. The gateway then sends nothing that counts until the store has
+ * A consumer is in doubt after a call about it timed out. The gateway then sends no call that counts until the store has
  * answered a call that counts nothing, so that no count is off by more than that one call.
  */
 export class UsageBacklog {
@@ -113,7 +113,7 @@ export class UsageBacklog {
   /**
    * A consumer's state in the store at `nowMs`, with its usage in the backlog added. Usage in flight may be in both, and
    * is then counted twice, so that nothing is admitted for a second time.
-   * @returns null if the backlog has nothing of this consumer
+   * @returns null if the backlog has no usage of this consumer
    */
   withBacklog(consumerId: string, state: AccountState, nowMs: number): AccountState | null {
     const backlog = [this.#deferred.get(consumerId), this.#inFlight.get(consumerId)?.usage].filter(
@@ -239,7 +239,7 @@ export class UsageBacklog {
     return next;
   }
 
-  /** The later usage, with what of the earlier one still counts beside it. */
+  /** The later usage, with the part of the earlier one that still counts. */
   #mergeSlices(known: DeferredWindow, added: DeferredWindow): DeferredWindow {
     const [earlier, later] = known.endsAtMs <= added.endsAtMs ? [known, added] : [added, known];
     const atMs = lastBeganAtMs(later);

@@ -6,7 +6,7 @@ import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS, type WindowName, withTopUp
 export type Admission =
   /** `source`: which part of the gateway or the store decided, for log and metrics; null if nothing is counted. */
   | { readonly kind: 'decided'; readonly verdict: Verdict; readonly source: 'store' | 'memory' | 'local' | null }
-  /** The store does not answer and the settings say `closed`. */
+  /** The store does not answer and `onFailure` is `closed`. */
   | { readonly kind: 'unavailable' };
 
 /** The budget of one counted window after a request. */
@@ -41,11 +41,11 @@ export interface Admitted extends Decision {
   readonly kind: 'admitted';
 }
 
-/** What support staff are shown about a refusal beyond its response. */
+/** What Explain shows about a refusal beyond its response. */
 interface Explained {
   /** The counts at the decision. Those of the store, so no further objects are made for them. */
   readonly windows: AccountState['windows'];
-  /** Which strike the request was; null if it was none. */
+  /** Which strike the request was; null if it was not a strike. */
   readonly strike: number | null;
 }
 

@@ -37,7 +37,7 @@ export interface WindowLimit {
   readonly calendar?: Calendar;
 }
 
-/** What plans.yaml says of a window besides its limit; nothing for a fixed window. */
+/** The settings of a window besides its limit; none for a fixed window. */
 export interface WindowForm {
   readonly slices?: number;
   readonly calendar?: CalendarForm;
@@ -46,7 +46,7 @@ export interface WindowForm {
 /** What has been counted in an open window. */
 export interface WindowCount {
   readonly used: number;
-  /** When nothing of it counts any more (store's clock, Unix milliseconds). */
+  /** When no part of it counts any more (store's clock, Unix milliseconds). */
   readonly endsAtMs: number;
   /** The parts of `used`, if it was counted as a sliding window. */
   readonly slices?: SliceCounts;
@@ -114,11 +114,11 @@ export function isPresent(count: WindowCount, of: WindowLimit, nowMs: number): b
 }
 
 /**
- * What of a count still counts at `nowMs` under a limit, whose kind may have changed since. If the clock was set back, the
+ * The part of a count that still counts at `nowMs` under a limit, whose kind may have changed since. If the clock was set back, the
  * count moves back by `backMs`, so that it lasts no longer than a window that opens now.
  *
- * A fixed count becomes one slice of the present, because nobody knows when it was counted. The slices of a sliding count
- * become one count that ends when the oldest of them leaves, which is no later than any Retry-After has said.
+ * A fixed count becomes one slice of the present, because the time of each request in it is unknown. The slices of a sliding count
+ * become one count that ends when the oldest of them leaves, which is no later than any Retry-After has promised.
  */
 export function presentCount(count: WindowCount | undefined, of: WindowLimit, nowMs: number) {
   if (count === undefined || nowMs >= count.endsAtMs) return { count: undefined, backMs: 0 };
@@ -172,7 +172,7 @@ export function fitsAtMs(count: WindowCount, of: ToppedUpLimit, cost: number): n
   return count.endsAtMs;
 }
 
-/** When the next part of a count ceases to count: the oldest slice of a sliding window, the whole of others. */
+/** When the next part of a count ceases to count: the oldest slice of a sliding window, or the whole count of another window. */
 export function nextEndMs(count: WindowCount, window: WindowName): number {
   return count.slices === undefined ? count.endsAtMs : oldestLeavesAtMs(count, window);
 }
@@ -190,7 +190,7 @@ function oneSlice(of: WindowLimit, nowMs: number, used: number): WindowCount {
   return slicedCount({ per: of.slices!, startsAtMs: nowMs, first: 0, counts: [used] }, of.lengthMs);
 }
 
-/** What of some slices still counts at `nowMs`. If the clock was set back to before the last slice, that one begins now. */
+/** The part of some slices that still counts at `nowMs`. If the clock was set back to before the last slice, that one begins now. */
 function presentSlices(slices: SliceCounts, window: WindowName, nowMs: number) {
   const lengthMs = WINDOW_MS[window];
   const { per, counts } = slices;
@@ -206,7 +206,7 @@ function presentSlices(slices: SliceCounts, window: WindowName, nowMs: number) {
   return { count: slicedCount({ per, startsAtMs, first, counts: counts.slice(gone) }, lengthMs), backMs };
 }
 
-/** The instants at which slices leave, the oldest first, and what each takes along. */
+/** The instants at which slices leave, the oldest first, and the count of each. */
 function* leaving({ per, startsAtMs, first, counts }: SliceCounts, lengthMs: number): Generator<[number, number]> {
   for (const [i, count] of counts.entries()) {
     if (count > 0) yield [startsAtMs + lengthMs + boundary(first + i + 1, lengthMs, per), count];

@@ -33,8 +33,8 @@ export class ErrorDocs {
 }
 
 /**
- * Whether the client wants problem details: it names them, and likes them no less than the default. A wildcard does not
- * name them, so that clients that accept anything get what they always got.
+ * Whether the client wants problem details: it names them, and prefers them no less than the default. A wildcard does not
+ * name them, so that clients that accept anything get the default form.
  */
 function prefersProblem(rawHeaders: readonly string[]): boolean {
   const values = valuesOf(rawHeaders, 'accept');

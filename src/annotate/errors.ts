@@ -49,24 +49,24 @@ export function plainError(code: PlainErrorCode, retryAfterMs = 0): ErrorRespons
 
 /** The messages about JSON Web Tokens, for the developer of the client. */
 const TOKEN_SENTENCES: Readonly<Record<JwtRefusal, string>> = {
-  malformed: 'This is no JSON Web Token that can be read. Check that it is complete.',
+  malformed: 'The token is not a valid JSON Web Token. Check that it is complete.',
   too_long: 'This token is too long. Ask for one of at most 8192 characters.',
-  algorithm: 'This token is not signed in a way that is accepted here.',
-  unknown_key: 'This token names no key of the issuer (`kid`). Ask for a new one.',
+  algorithm: 'The signature algorithm of this token is not accepted here.',
+  unknown_key: 'The issuer has no key with the `kid` of this token. Ask for a new token.',
   signature: 'The signature of this token is not that of the issuer.',
   issuer: 'This token comes from another issuer (`iss`) than those accepted here.',
   audience: 'This token is meant for another audience (`aud`).',
   expired: 'This token has expired (`exp`). Ask for a new one.',
-  no_expiry: 'This token does not say when it expires (`exp`).',
+  no_expiry: 'This token has no expiry (`exp`).',
   not_yet: 'This token is not valid yet (`nbf`, `iat`). Check the clock of its issuer.',
-  subject: 'This token does not say whose it is (`sub`).',
-  plan: 'This token names no plan that there is here. Ask whoever issues it.',
+  subject: 'This token has no subject (`sub`).',
+  plan: 'This token names no plan, or one that does not exist here. Ask its issuer.',
 };
 
 /**
  * 401 with the challenge of RFC 6750 section 3, which has no `error` if the request had no credentials.
  * @param token what is wrong with the token; null if the request had an API key, or no credentials
- * @param where the places where a key may be, and the one where a request without a key has what may be meant as one, all in words
+ * @param where in words: the places where a key may be, and the place where a request without a key has a value that may be meant as one
  */
 export function unauthorized(
   code: 'missing_api_key' | 'invalid_api_key' | 'expired_api_key',

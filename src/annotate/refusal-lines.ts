@@ -12,7 +12,7 @@ export interface RefusalResponse {
 }
 
 /**
- * Makes the response to a refusal once for each verdict: a caller that keeps hammering gets the same verdict for a millisecond
+ * Makes the response to a refusal once for each verdict: a caller that keeps sending gets the same verdict for a millisecond
  * (AccountCache). Measured with a banned key at 32 connections: a third less of the gateway's own work for each request.
  */
 export class RefusalLines {

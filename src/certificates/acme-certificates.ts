@@ -31,7 +31,7 @@ export interface AcmeEvents {
    */
   readonly onIssued: (again: Failed | null) => void;
   readonly onFailed: (failed: Failed) => void;
-  /** Something else went wrong, such as a store that does not answer. Called once for each sentence until the next success. */
+  /** Something else failed, for example the store does not answer. Called once for each sentence until the next success. */
   readonly onTrouble: (why: string) => void;
 }
 
@@ -63,14 +63,14 @@ interface Unsaved {
 const LOOK_EVERY_MS = 1_000;
 const LEASE_MS = 60_000;
 const PROLONG_EVERY_MS = 15_000;
-/** After so long, or if the lease is lost, an order is given up. */
+/** An order is given up after this time, or if the lease is lost. */
 const ORDER_WITHIN_MS = 5 * 60_000;
 const CHALLENGE_KEPT_MS = 10 * 60_000;
 const DAY_MS = 86_400_000;
 const SAVE_ATTEMPTS = 10;
 const UNFINISHED = 'The gateway ended, or lost its store, before the attempt was finished.';
 const DUE_AT_ONCE = 'The certificate that was issued is to be renewed already. Check the clock of this machine.';
-/** The most characters of a stored reason. */
+/** Maximum characters of a stored reason. */
 const MAX_WHY = 500;
 
 /**
@@ -78,7 +78,7 @@ const MAX_WHY = 500;
  * time. Of all processes on one store, the holder of the lease orders; each takes the new certificate from the store. The current
  * certificate stays in use until there is another, even when it has expired.
  *
- * An attempt is stored as failed before the authority hears of it, and removed after its success. So a gateway that crashes during
+ * An attempt is stored as failed before the authority receives it, and removed after its success. So a gateway that crashes during
  * each order waits longer each time, like one that is refused, and does not use up the authority's limits.
  *
  * Fault: a clock that is months ahead, or an authority that issues certificates near their end, makes each new certificate due at
@@ -323,7 +323,7 @@ export class AcmeCertificates implements CertificateSource {
 
   #failedOf(before: Failed | null, kind: Failed['kind'], why: string, retryAfterMs: number): Failed {
     const { wallMs, random } = this.#options;
-    // Failures of the other kind say nothing about this one.
+    // Failures of the other kind do not count for this one.
     const failures = before?.kind === kind ? before.failures + 1 : 1;
     const atMs = wallMs();
     const nextTryAtMs = atMs + waitAfterMs({ failures, kind, retryAfterMs }, random());
@@ -353,7 +353,7 @@ export class AcmeCertificates implements CertificateSource {
     await this.#write([{ name, text: this.#options.sealing.seal(name, JSON.stringify(account)), keptMs: null }]);
   }
 
-  /** Stores an issued certificate, for as long as the lease lasts; after that, `#look` goes on. */
+  /** Stores an issued certificate, for as long as the lease lasts; after that, `#look` continues. */
   async #save(unsaved: Unsaved, published: readonly ChallengeAnswer[]): Promise<void> {
     this.#unsaved = unsaved;
     for (let attempt = 1; ; attempt++) {

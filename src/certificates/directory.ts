@@ -2,11 +2,11 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { exchange, LargeBodyError, MAX_BYTES, OtherProtocolError } from '../io/http-exchange.ts';
 
 /*
- * HTTP to the certificate authority. The ACME library brings an HTTP client with it that follows redirects, reads bodies of any
- * length, has no deadline and waits as long as a Retry-After says. This one takes its place.
+ * HTTP to the certificate authority. The ACME library has an HTTP client that follows redirects, reads bodies of any
+ * length, has no deadline and waits as long as a Retry-After says. This one replaces it.
  */
 
-/** The authority has refused, or has answered something that is no ACME. `message` is a sentence for operators. */
+/** The authority has refused, or its answer is not ACME. `message` is a sentence for operators. */
 export class DirectoryError extends Error {
   /** `unreachable`: no answer came, so the attempt has cost nothing at the authority. */
   readonly kind: 'unreachable' | 'refused';
@@ -134,7 +134,7 @@ export class Directory {
   }
 }
 
-/** @returns undefined if it is no JSON object */
+/** @returns undefined if it is not a JSON object */
 function jsonOf(text: string): object | undefined {
   try {
     const value: unknown = JSON.parse(text);

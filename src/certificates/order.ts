@@ -21,7 +21,7 @@ export interface OrderOptions {
   readonly hmacKey: string | null;
   /** The account of an earlier order; null if there is none. */
   readonly account: Account | null;
-  /** Keeps the account. Its key is kept before the authority hears of it, so that no account is lost. */
+  /** Keeps the account. Its key is kept before the authority receives it, so that no account is lost. */
   readonly keepAccount: (account: Account) => Promise<void>;
   /** Resolves when every gateway can answer these challenges. */
   readonly publish: (answers: readonly ChallengeAnswer[]) => Promise<void>;
@@ -36,7 +36,7 @@ const MAX_POLLS = 60;
 const FIRST_POLL_MS = 500;
 const MAX_POLL_MS = 5_000;
 const MAX_RETRY_AFTER_MS = 60_000;
-/** Clocks differ: a certificate may begin so many milliseconds in the future. */
+/** How far in the future a certificate may begin, in milliseconds, because clocks differ. */
 const CLOCK_DIFFERENCE_MS = 5 * 60_000;
 
 /**
@@ -114,7 +114,7 @@ async function withAccount(
   return client;
 }
 
-/** Publishes the answers to all challenges that are open, and tells the authority to look. */
+/** Publishes the answers to all challenges that are open, and asks the authority to check them. */
 async function prove(client: Client, order: Order, options: OrderOptions, directory: Directory): Promise<void> {
   const { acme } = options;
   const open = (await client.getAuthorizations(order)).filter(({ status }) => status !== 'valid');

@@ -9,7 +9,7 @@ export const MAX_WAIT_MS = 7 * 24 * HOUR_MS;
 
 /**
  * When a certificate is to be renewed, in Unix milliseconds: when a third of its lifetime is left, or up to a thirtieth of the
- * lifetime earlier. The share of that thirtieth follows from the certificate itself, so that all gateways come to the same time, and
+ * lifetime earlier. The share of that thirtieth follows from the certificate itself, so that all gateways compute the same time, and
  * certificates that were issued together are not renewed together. Of 90 days 30 to 33 are left then, of 6 days 48 to 53 hours.
  * @param digest a hash of the certificate, hexadecimal
  */
@@ -23,7 +23,7 @@ export function renewalAtMs(
 }
 
 /**
- * How long to wait after so many failures in a row, in milliseconds. An authority that cannot be reached is tried again after
+ * How long to wait after a number of failures in a row, in milliseconds. An authority that cannot be reached is tried again after
  * seconds. A refusal counts against the authority's limits: Let's Encrypt allows 5 failed validations of a name in an hour, and
  * waits of 2, 4, 8, 16, 32 minutes and so on, up to 6 hours, stay within that.
  * @param failures at least 1

@@ -33,7 +33,7 @@ export interface RecordChange {
   readonly name: string;
   /** Null removes the record. Never empty. */
   readonly text: string | null;
-  /** The record expires after so many milliseconds; null: never. Files ignore it, except those of challenges, which stay in memory. */
+  /** The time until the record expires, in milliseconds; null: never. Files ignore it, except those of challenges, which stay in memory. */
   readonly keptMs: number | null;
 }
 

@@ -20,7 +20,7 @@ export const audit: Command = {
   examples: ['tollgate audit', 'tollgate audit --json'],
   options: {
     limit: { type: 'string', value: 'N', about: `Lists at most this many changes; ${DEFAULT_LIMIT} by default.` },
-    key: { type: 'string', value: 'ID', about: 'Only changes to this key, or to this caller with tokens (jwt_…).' },
+    key: { type: 'string', value: 'ID', about: 'Only changes to this key, or to this token caller (jwt_…).' },
     since: {
       type: 'string',
       value: 'WHEN',

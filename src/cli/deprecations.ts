@@ -21,7 +21,7 @@ export const deprecations: Command = {
     days: {
       type: 'string',
       value: 'DAYS',
-      about: `How far back, today included: 1 to ${KEPT_DAYS}, ${DEFAULT_DAYS} unless told.`,
+      about: `How far back, today included: 1 to ${KEPT_DAYS}, default ${DEFAULT_DAYS}.`,
     },
     json: {
       type: 'boolean',

@@ -53,12 +53,13 @@ export const init: Command = {
     plans: {
       type: 'string',
       value: 'PLANS',
-      about: `${Object.keys(PRESETS).join(', ')}, or plans of your own as NAME=NUMBER/WINDOW, such as basic=60/minute,big=1000/minute; tiers unless told.`,
+      about: `${Object.keys(PRESETS).join(', ')}, or plans of your own as NAME=NUMBER/WINDOW, such as basic=60/minute,big=1000/minute; default tiers.`,
     },
     store: {
       type: 'string',
       value: 'embedded|redis',
-      about: 'Where keys and counts are; embedded unless told. With redis, REDIS_URL says where, or this machine.',
+      about:
+        'Where keys and counts are kept; default embedded. With redis, REDIS_URL names the server, by default one on this machine.',
     },
     env: {
       type: 'boolean',
@@ -261,7 +262,7 @@ function plansText(plans: string): string {
 
 plans:
 ${plans}
-# Callers that go on after a 429 without waiting are banned for a while, each time for longer.
+# Callers that keep sending after a 429 are banned for a while, each time for longer.
 bans:
   after: 10 # refusals
   within: 1m # since the first of them

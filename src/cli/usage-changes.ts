@@ -24,7 +24,7 @@ const ID_OPTION = {
 /** `tollgate keys topup`: adds to one window of a key until that window ends. */
 export const keysTopUp: Command = {
   name: 'keys topup',
-  about: 'Adds to the limit of one window of a key until that window ends. Running gateways obey within a second.',
+  about: 'Adds to the limit of one window of a key until that window ends. Running gateways apply it within a second.',
   positionals: ['KEY_ID'],
   environment: OF_STORE,
   examples: ['tollgate keys topup KEY_ID --window day --amount 500'],
@@ -51,7 +51,7 @@ export const keysTopUp: Command = {
 export const usageReset: Command = {
   name: 'usage reset',
   about:
-    'Sets what a key has used to nothing and clears its strikes. Running gateways obey within a second. A ban stays.',
+    'Sets what a key has used to nothing and clears its strikes. Running gateways apply it within a second. A ban stays.',
   positionals: ['KEY_ID'],
   environment: OF_STORE,
   examples: ['tollgate usage reset KEY_ID', 'tollgate usage reset KEY_ID --window day'],

@@ -34,23 +34,23 @@ export const usageExport: Command = {
       type: 'string',
       value: 'WHEN',
       about:
-        'Where it ends; what begins then is not printed. Up to the last full hour or day unless told, which a note on standard error names.',
+        'Where it ends; what begins then is not printed. By default it ends with the last full hour or day, which a note on standard error names.',
     },
     step: {
       type: 'string',
       value: 'STEP',
-      about: 'hour (kept for 48 hours) or day (kept for 92 days, UTC); day unless told.',
+      about: 'hour (kept for 48 hours) or day (kept for 92 days, UTC); default day.',
     },
     key: {
       type: 'string',
       value: 'ID',
-      about: 'Only this key, also a revoked one, or this caller with tokens (jwt_…).',
+      about: 'Only this key, also a revoked one, or this token caller (jwt_…).',
     },
     format: {
       type: 'string',
       value: 'FORMAT',
       about:
-        `ndjson, one JSON object a line, or csv, with the header ${HEADER.join(',')}; ndjson unless told. In CSV, what a ` +
+        `ndjson, one JSON object a line, or csv, with the header ${HEADER.join(',')}; default ndjson. In CSV, what a ` +
         "spreadsheet would take for a formula has a ' before it.",
     },
   },

@@ -41,7 +41,7 @@ export function readDescription(file: string, hint: string, isReload = false): D
   if ('message' in found) return { fault: { file, path: '', ...found } };
   const { root } = found;
   const at = (path: string, message: string) => ({ fault: { file, line: 1, column: 1, path, message } });
-  if (!isMapping(root)) return at('', 'is no OpenAPI description: it must have `openapi` and `paths`.');
+  if (!isMapping(root)) return at('', 'is not an OpenAPI description: it must have `openapi` and `paths`.');
   if (field(root, 'swagger') !== undefined) {
     return at(
       '/swagger',

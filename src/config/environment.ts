@@ -102,7 +102,7 @@ export function backupPassphraseOf(
   return faults.length > 0 ? { faults } : { passphrase };
 }
 
-/** What is wrong with the passphrase of a new backup, whose holder may try as many as he likes; null if nothing is. */
+/** What is wrong with the passphrase of a new backup, which an attacker with the file can guess without limit; null if nothing is wrong. */
 export function faultOfPassphrase(text: string): string | null {
   return isWeak(text)
     ? `must have at least 16 characters, 5 of them different; ${MAKE_ONE}, or use six random words`
@@ -200,7 +200,7 @@ function faultOfRedisUrl(text: string): string | null {
   if (url.protocol !== 'redis:' && url.protocol !== 'rediss:') return `has a scheme that is not known: ${ALLOWED}`;
   if (url.hostname === '') return `has no host: ${ALLOWED}`;
   if (url.port === '0') return `has the port 0, where no server can be: ${ALLOWED}`;
-  if (!DATABASE.test(url.pathname.replace(/^\//, ''))) return `has a path that is no database number: ${ALLOWED}`;
+  if (!DATABASE.test(url.pathname.replace(/^\//, ''))) return `has a path that is not a database number: ${ALLOWED}`;
   if (url.hash !== '') return HAS_HASH;
   return faultOfEscapes(url.username + url.password);
 }

@@ -369,7 +369,7 @@ function checkUpstream(raw: unknown, fault: Note, warn: Note): void {
     }
   }
   if (field(tls, 'verify') === false) {
-    warn(['tls', 'verify'], 'takes any certificate: whoever stands between can read and change everything.');
+    warn(['tls', 'verify'], 'accepts any certificate: anyone on the network path can read and change everything.');
   }
   if (!targets.some((target) => typeof target === 'string' && target.startsWith('https:'))) {
     warn(['tls'], 'has no effect: no target begins with https://.', 'key');

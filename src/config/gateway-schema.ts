@@ -547,7 +547,7 @@ const audit = z
       .boolean()
       .prefault(false)
       .describe(
-        '`true` refuses a change to a key or a ban that cannot be recorded first: 503 `audit_unavailable`. Commands obey it too, so give them the same gateway.yaml. `false` makes the change anyway, logs an error and counts it in `tollgate_audit_failures_total`.',
+        '`true` refuses a change to a key or a ban that cannot be recorded first: 503 `audit_unavailable`. It applies to commands too, so give them the same gateway.yaml. `false` makes the change anyway, logs an error and counts it in `tollgate_audit_failures_total`.',
       ),
     keep: wholeNumber(1_000, 10_000_000)
       .prefault(100_000)
@@ -673,7 +673,7 @@ const retries = z
       .max(5, 'must not list anything twice')
       .prefault(['connection', 502, 503, 504])
       .describe(
-        'What makes an attempt a failure: a status of the response, or `connection`, which is a connection that cannot be opened, or that breaks, or brings something that is no HTTP, before the head of the response.',
+        'What makes an attempt a failure: a status of the response, or `connection`, which is a connection that cannot be opened, or that breaks, or that sends something other than HTTP, before the head of the response.',
       ),
     attemptTimeout: orNull(timeout()).describe(
       'How long each attempt may take to receive the head of its response; then it has failed. It must be shorter than the response timeout. Without it, an attempt may take all the time that is left, and a slow one is not retried.',

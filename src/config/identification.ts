@@ -64,7 +64,7 @@ export const jwtSchema = z.strictObject({
   algorithms: z
     .array(z.enum(ALGORITHMS, algorithmRule), algorithmsRule)
     .min(1, algorithmsRule)
-    .describe('Algorithms that tokens may be signed with, whatever a token says of itself.'),
+    .describe('Algorithms that tokens may be signed with. The header of a token cannot change this.'),
   planClaim: text('must be the name of a claim, such as plan')
     .prefault('plan')
     .describe('Name of the claim that names the plan of a token, one of plans.yaml without `custom` limits.'),
@@ -232,7 +232,7 @@ export function checkKeySources(keys: unknown, jwt: unknown, fault: Note): void 
       else if (hasPunctuation(header) || NOT_FOR_KEYS.test(lower) || faultOfRequestField(header) !== null) {
         fault(
           [...at, 'header'],
-          'has another meaning or is no usual name; take a field for keys alone, such as X-API-Key.',
+          'has another meaning or is not a usual name; choose a field for keys alone, such as X-API-Key.',
         );
       }
     }

@@ -33,15 +33,15 @@ const entry = z.strictObject({
   name: text(100)
     .optional()
     .describe('What to call the key, at most 100 characters. A new key has the name of its entry if it is left out.'),
-  owner: text(100).optional().describe('Whose the key is, at most 100 characters; an empty text takes the owner away.'),
+  owner: text(100).optional().describe('Whose the key is, at most 100 characters; an empty text removes the owner.'),
   notes: text(1_000)
     .optional()
-    .describe('Notes for those who look after keys, at most 1000 characters; an empty text takes them away.'),
+    .describe('Notes for those who look after keys, at most 1000 characters; an empty text removes them.'),
   limits: z
     .strictObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit })
     .optional()
     .describe(
-      "All limits of the key's own: a window that is left out has its plan's number. `{}` takes all of them away.",
+      "All limits of the key's own: a window that is left out has its plan's number. `{}` removes all of them.",
     ),
   expires: z
     .string(endRule)
@@ -63,7 +63,7 @@ export const keysSchema = z
     keys: z
       .record(values.name(), entry)
       .describe(
-        'The keys, each by a name that you choose and keep. What an entry leaves out is left as it is: apply changes only what stands here.',
+        'The keys, each by a name that you choose and keep. What an entry leaves out is left as it is: apply changes only what the entry contains.',
       ),
   })
   .meta({ title: 'Tollgate keys.yaml', description: 'The keys that `tollgate keys apply` makes and keeps.' });
@@ -94,7 +94,7 @@ export function parseKeysFile(text: string, file: string, plans: readonly string
         if (!isMapping(given)) continue;
         const [plan, id] = [field(given, 'plan'), field(given, 'id')];
         if (typeof plan === 'string' && !known.has(plan)) {
-          fault(['keys', name, 'plan'], `is no plan of plans.yaml. The plans are: ${plans.join(', ')}.`);
+          fault(['keys', name, 'plan'], `is not a plan of plans.yaml. The plans are: ${plans.join(', ')}.`);
         } else if (plan === undefined && id === undefined) {
           fault(['keys', name], 'has no `plan`. Give the plan of the key, or the `id` of a key that exists.');
         }

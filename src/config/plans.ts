@@ -137,7 +137,7 @@ const plan = z.strictObject({
     .meta({
       minProperties: 1,
       description:
-        'Limits of each key of this plan, by window. A limit that stands alone is of a fixed window, which opens with the first request that is counted in it; a month is always a calendar month. At least one window is required.',
+        'Limits of each key of this plan, by window. A plain number is the limit of a fixed window, which opens with the first request that is counted in it; a month is always a calendar month. At least one window is required.',
     }),
   bans: bans.optional().describe('Bans of this plan: `off`, or a mapping of what differs from the bans of all plans.'),
   enforce: z
@@ -166,14 +166,14 @@ export const plansSchema = z
     bans: bans
       .optional()
       .describe(
-        'When a caller that goes on after a 429 is banned: `off`, or a mapping. What is left out of it is `after: 10`, `within: 1m`, `first: 1m`, `factor: 2`, `longest: 24h`, `forget: 24h`.',
+        'When a caller that keeps sending after a 429 is banned: `off`, or a mapping with the defaults `after: 10`, `within: 1m`, `first: 1m`, `factor: 2`, `longest: 24h`, `forget: 24h`.',
       ),
     'failed-authentication': z
       .strictObject({
         minute: wholeNumber(0, UNBOUNDED)
           .prefault(30)
           .describe(
-            'Number of failed authentications per minute. Beyond it the address gets 429 `too_many_failed_attempts`; a good key from the same address still passes, and so does a good token that was verified lately. Of other tokens ten signatures a second may fail; beyond that they are refused without being verified.',
+            'Number of failed authentications per minute. Beyond it the address gets 429 `too_many_failed_attempts`; a good key from the same address still passes, and so does a good token that was verified recently. Of other tokens ten signatures a second may fail; beyond that they are refused without being verified.',
           ),
       })
       .prefault({})
@@ -183,7 +183,7 @@ export const plansSchema = z
       .max(10_000, 'must not have more than 10000 names')
       .prefault([])
       .describe(
-        'Names of plans that may go although live keys use them; each request of those keys then gets 500. A reload that takes away any other plan that live keys use is refused.',
+        'Names of plans that may be removed although live keys use them; each request of those keys then gets 500. A reload that removes any other plan that live keys use is refused.',
       ),
   })
   .meta({ title: 'Tollgate plans.yaml', description: 'What each plan allows.' });
@@ -275,7 +275,10 @@ function checkShadow(plan: string, entry: unknown, fault: Note): void {
   if (isMapping(shadow) && Object.keys(shadow).length === 0) {
     fault(path, `is empty; give a limit for at least one of ${WINDOWS.join(', ')}.`);
   } else if (shadow !== undefined && field(entry, 'enforce') === false) {
-    fault(path, 'stands beside `enforce: false`, which makes `limits` a shadow already; leave out one of the two.');
+    fault(
+      path,
+      'is set together with `enforce: false`, which makes `limits` a shadow already; leave out one of the two.',
+    );
   }
 }
 

@@ -1,4 +1,4 @@
-/** An entry of the catalogue: all that there is to say about an error code. */
+/** An entry of the catalogue: all texts about one error code. */
 interface ErrorEntry {
   readonly status: number;
   /** Whether the gateway closes the connection after the response, even if it has read the whole request. */
@@ -14,9 +14,9 @@ interface ErrorEntry {
   readonly remedy: string;
   /** The reference: whether the request is counted. */
   readonly counted: string;
-  /** Explain tells support staff what happened. Null if refusal-text.ts makes it of the counts of the request. */
+  /** What Explain shows support staff as the cause. Null if refusal-text.ts writes it from the counts of the request. */
   readonly explanation: string | null;
-  /** Explain tells support staff what to do. Null if refusal-text.ts makes it of the counts of the request. */
+  /** What Explain recommends to support staff. Null if refusal-text.ts writes it from the counts of the request. */
   readonly advice: string | null;
 }
 
@@ -35,9 +35,8 @@ interface SpentLimit {
 }
 
 /**
- * Every error code of the gateway (contract section 4), and all that the gateway and its documents say about it. The
- * responses (annotate/errors.ts), Explain (operations/live/refusal-text.ts) and the reference (tools/docs/errors.ts)
- * read it.
+ * Every error code of the gateway (contract section 4), with all texts about it. The responses (annotate/errors.ts),
+ * Explain (operations/live/refusal-text.ts) and the reference (tools/docs/errors.ts) read it.
  */
 export const ERRORS = {
   invalid_request: {
@@ -84,7 +83,7 @@ export const ERRORS = {
     counted: 'no; it costs one failed authentication of the address',
     explanation: 'The API key or token of the request is not valid here: it is incomplete, unknown or revoked.',
     advice:
-      'Find the key by its last four characters. If it is revoked, make another one; else ask the client to send all of it.',
+      'Find the key by its last four characters. If it is revoked, make another one; otherwise ask the client to send the whole key.',
   },
   expired_api_key: {
     status: 401,
@@ -108,7 +107,7 @@ export const ERRORS = {
   no_usage_history: {
     status: 404,
     closes: false,
-    sentence: 'This gateway keeps no history of usage. GET /usage tells what is left of each window.',
+    sentence: 'This gateway keeps no history of usage. GET /usage shows what is left of each window.',
     when: '`GET /usage?history`, and gateway.yaml has `usage: { history: off }`.',
     ...sameAdvice('Use `GET /usage` without `history`.'),
     counted: 'no',
@@ -129,7 +128,7 @@ export const ERRORS = {
     sentence: 'The request did not arrive in time.',
     when: 'The head did not arrive within `listen.headersTimeout`, or the request not within `listen.requestTimeout`.',
     remedy: 'Send the request again on a new connection.',
-    counted: 'a late head no, a late body yes',
+    counted: 'no if the head is late, yes if the body is late',
     explanation: 'The request did not arrive in time: its head or its body was too slow.',
     advice: 'Look at the network of the client, or send less at a time.',
   },
@@ -140,7 +139,7 @@ export const ERRORS = {
       const instead = successor === null ? '' : ` Use ${successor} instead.`;
       return untilMs === null
         ? `This endpoint has been removed.${instead}`
-        : `This endpoint is about to be removed and away until ${new Date(untilMs).toISOString()}, as announced.${instead}`;
+        : `This endpoint will be removed soon. As announced, it is switched off until ${new Date(untilMs).toISOString()}.${instead}`;
     },
     when: 'The route is past its sunset, or in a brownout. `Link` names the successor, and in a brownout `Retry-After` its end.',
     remedy: 'Use the successor.',
@@ -154,7 +153,7 @@ export const ERRORS = {
     ...sameSentence('The body of the request is too large.'),
     when: 'The body is larger than `listen.maxBodyBytes`, or than `maxBodyBytes` of its route, or it is cut into too many chunks.',
     remedy: 'Send less, or in parts. Send chunks of at least 64 bytes.',
-    counted: 'a declared length no, a body that turns out too large yes',
+    counted: 'no if the declared length is too large, yes if the body turns out to be too large',
     advice: 'Send less, or raise listen.maxBodyBytes.',
   },
   uri_too_long: {
@@ -181,9 +180,9 @@ export const ERRORS = {
     sentence: ({ source, quota, cost, retryAfterSeconds, mayBeBanned }: SpentLimit) =>
       retryAfterSeconds === null
         ? `This request costs ${cost} and ${source} allows ${quota}: waiting will not help. Ask for a higher limit.`
-        : `The quota of ${source}, ${quota}, is used up. Retry after ${retryAfterSeconds} s${mayBeBanned ? '; going on earlier leads to a ban' : ''}.`,
+        : `The quota of ${source}, ${quota}, is used up. Retry after ${retryAfterSeconds} s${mayBeBanned ? '; requests before then count towards a ban' : ''}.`,
     when: 'A window of the key is used up. The answer is a strike. `details` names the window that resets last.',
-    remedy: 'Wait as long as `Retry-After` says. Going on earlier leads to a ban.',
+    remedy: 'Wait as long as `Retry-After` says. Requests before then count towards a ban.',
     counted: 'no',
     explanation: null,
     advice: null,
@@ -192,8 +191,8 @@ export const ERRORS = {
     status: 429,
     closes: false,
     sentence: (retryAfterSeconds: number) =>
-      `This API key is banned because it went on after being told to wait. Retry after ${retryAfterSeconds} s; each further ban lasts longer.`,
-    when: 'The caller went on after 429 and is banned. `details` has the end of the ban and which ban it is.',
+      `This API key is banned because it kept sending requests after a 429. Retry after ${retryAfterSeconds} s; each further ban lasts longer.`,
+    when: 'The caller kept sending requests after a 429 and is banned. `details` has the end of the ban and which ban it is.',
     remedy:
       'Wait as long as `Retry-After` says. Requests during the ban do not lengthen it; each further ban lasts longer.',
     counted: 'no',
@@ -205,7 +204,7 @@ export const ERRORS = {
     closes: false,
     sentence: (retryAfterSeconds: number) =>
       `Too many requests without a valid API key came from this address. Retry after ${retryAfterSeconds} s, with a valid key.`,
-    when: 'The address has used up `failed-authentication`. A good key from the same address still passes, and so does a good token that was verified lately.',
+    when: 'The address has used up `failed-authentication`. A good key from the same address still passes, and so does a good token that was verified recently.',
     remedy: 'Send a valid key, or wait as long as `Retry-After` says.',
     counted: 'no',
     explanation: 'Too many requests without a valid key came from this address within a minute.',
@@ -216,7 +215,7 @@ export const ERRORS = {
     closes: false,
     sentence:
       'Too many requests of this caller are in flight. Wait for answers before sending more. This request was not counted.',
-    when: 'The caller has as many requests in flight as its fair share of the upstream allows (`upstreams.NAME.fairShare`), or its requests had to wait too long because it used more than its share of the serving thread. It is no strike.',
+    when: 'The caller has as many requests in flight as its fair share of the upstream allows (`upstreams.NAME.fairShare`), or its requests had to wait too long because it used more than its share of the serving thread. It is not a strike.',
     remedy: 'Wait for answers before sending more.',
     counted: 'no',
     explanation:
@@ -235,18 +234,18 @@ export const ERRORS = {
   internal_error: {
     status: 500,
     closes: false,
-    sentence: 'Something in the gateway broke. Quote the request id to whoever runs it.',
-    when: 'The gateway has a defect, or plans.yaml has lost the plan of the key.',
+    sentence: 'Something in the gateway broke. Send the request id to its operator.',
+    when: 'The gateway has a defect, or plans.yaml no longer has the plan of the key.',
     remedy: 'Report the request id to the operator, who finds the cause in the log.',
-    counted: 'where it came after admission',
+    counted: 'yes if it occurred after admission',
     explanation: 'Something in the gateway broke.',
-    advice: 'Look for this request id in the log of the gateway, and report what stands there.',
+    advice: 'Look for this request id in the log of the gateway, and report the line.',
   },
   not_implemented: {
     status: 501,
     closes: false,
     sentence: 'The only transfer coding that is understood is chunked.',
-    when: 'The method or the transfer coding is none that the gateway forwards, such as CONNECT or `Transfer-Encoding: gzip`.',
+    when: 'The gateway does not forward the method or the transfer coding of the request, such as CONNECT or `Transfer-Encoding: gzip`.',
     ...sameAdvice('Use another method, or send the body without the coding.'),
     counted: 'no',
     explanation: 'The request asks for something that the gateway does not do.',
@@ -254,11 +253,11 @@ export const ERRORS = {
   upstream_unavailable: {
     status: 502,
     closes: false,
-    sentence: 'The service behind the gateway cannot be reached or gave no valid answer.',
-    when: 'The service behind the gateway cannot be reached, closed the connection, or sent something that is no valid answer.',
+    sentence: 'The service behind the gateway cannot be reached, or its response was invalid.',
+    when: 'The service behind the gateway cannot be reached, closed the connection, or sent an invalid response.',
     remedy: 'Try again later. The service may have received the request.',
     counted: 'yes',
-    explanation: 'The service behind the gateway could not be reached or gave no valid response.',
+    explanation: 'The service behind the gateway could not be reached, or its response was invalid.',
     advice: 'Look at the targets of the route, and at the log of the service at this time.',
   },
   store_unavailable: {
@@ -278,18 +277,18 @@ export const ERRORS = {
     when: "The gateway has no keys of the tokens' issuer.",
     remedy: 'Try again as `Retry-After` says, with the same token.',
     counted: 'no',
-    explanation: 'The token could not be checked, because the keys of its issuer could not be had.',
+    explanation: 'The token could not be checked, because the keys of its issuer were not available.',
     advice: 'Look at the issuer (jwt.jwks). The request can be repeated with the same token.',
   },
   overloaded: {
     status: 503,
     closes: false,
     sentence: 'Too many requests are waiting for the service behind the gateway. Retry shortly.',
-    when: 'The connections and the queue of the upstream are full, as many WebSockets are open as may be, or too many bodies wait to be checked (`validate`).',
+    when: 'The connections and the queue of the upstream are full, the maximum number of WebSockets is open, or too many bodies wait to be checked (`validate`).',
     remedy: 'Try again as `Retry-After` says.',
     counted: 'yes',
     explanation: 'Too many requests were waiting for the service behind the gateway.',
-    advice: 'Look at why the service is slow, or raise maxConnections of the upstream.',
+    advice: 'Find out why the service is slow, or raise maxConnections of the upstream.',
   },
   no_upstream: {
     status: 503,

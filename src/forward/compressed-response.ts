@@ -12,7 +12,7 @@ const MAX_THREADS = 2;
 /** Uncompressed bytes that wait before the service is no longer read. */
 const MAX_WAITING_BYTES = 64 * 1024;
 
-/** One that waits for a thread. */
+/** A response that waits for a thread. */
 interface Compressing {
   onThread(): void;
 }

@@ -97,7 +97,7 @@ export class Retries {
     return true;
   }
 
-  /** The response of the present attempt is no failure. */
+  /** The response of the present attempt is not a failure. */
   answered(): void {
     this.#isAnswered = true;
   }

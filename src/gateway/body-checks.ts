@@ -37,7 +37,7 @@ const BOUNDS: Bounds = { withinMs: 20_000, heapMb: 192 };
  * Checks bodies of JSON: small ones at once, large ones and those that take long in a thread.
  *
  * Attack: a body of a megabyte takes a quarter of a second to be read, and 100 MB of memory. On the thread that serves
- * requests, two of them a second made everybody wait. So what that thread does for a body is bounded, and for all bodies of
+ * requests, two of them a second made all requests wait. So what that thread does for a body is bounded, and for all bodies of
  * one turn of the event loop. The other thread has one body at a time, of each consumer in turn, so that one that sends many
  * does not keep those of others waiting.
  */

@@ -90,7 +90,7 @@ export function proxyRequest(
   return forward(upstream, share, passing, compressed ?? response, passing);
 }
 
-/** The response in the form that may be compressed; null if the route or the client wants none of it. */
+/** The response in the form that may be compressed; null if the route or the client does not want compression. */
 function compressedFor(
   { compressors }: GatewayDeps,
   upstream: Upstream,
@@ -173,7 +173,7 @@ class Passing implements ForwardRequest, ForwardHooks {
 
   /** Writes a head of a route with `compression`, and begins to compress if the client and the response allow it. */
   #writeCompressible(head: ResponseHead, fields: string[], rules: CompressionRules): void {
-    // What the service has said counts even if a rule of the operator's has taken it away.
+    // A field that the service sent counts even if a rule of the operator has removed it.
     const { status } = head;
     const framing = this.method === 'HEAD' ? 'length' : head.framing;
     const isCompressible = [fields, head.fields].every((one) => mayBeCompressed({ status, framing }, one));

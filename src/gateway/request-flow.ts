@@ -352,7 +352,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   /** @param checkedBody the body, if it has been read to be checked */
   #forward(head: Head, match: Match, caller: Caller, verdict: Verdict, checkedBody: Buffer | null): void {
-    // A client that was asked to go on has sent the body that was checked.
+    // 100 Continue has already been sent.
     if (head.expectsContinue && checkedBody === null) this.#response.writeContinue();
     this.#record.forwarded(match.route.upstream, this.#deps.monotonicMs());
     const traceFields = this.#trace.forward();

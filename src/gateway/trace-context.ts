@@ -37,7 +37,7 @@ export interface TraceContext {
 }
 
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
-/** Longest tracestate that is forwarded; the standard asks for at least 512 characters. */
+/** Maximum length of a tracestate that is forwarded; the standard asks for at least 512 characters. */
 const MAX_TRACESTATE = 2_048;
 
 /**

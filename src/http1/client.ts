@@ -14,7 +14,7 @@ export interface ClientAddress {
   readonly httpVersion: string | null;
 }
 
-/** A connection that knows when its client has read the response: an HTTP/2 stream, whose client says how much it takes. */
+/** A connection that knows when its client has read the response: an HTTP/2 stream, whose client announces how much it accepts. */
 export interface ReadConfirming {
   /** @returns false if nothing of the response is left to be read; otherwise `onRead` is called once */
   confirmRead(reader: { onRead(): void }): boolean;

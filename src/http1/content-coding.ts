@@ -26,7 +26,7 @@ export function acceptedCodings(rawHeaders: readonly string[]): ReadonlyMap<stri
 }
 
 export interface CodingChoice {
-  /** Null if the client accepts none of them, or likes an uncompressed body better. */
+  /** Null if the client accepts none of them, or prefers an uncompressed body. */
   readonly coding: Coding | null;
   /** Whether the client refuses an uncompressed body (`identity;q=0`). */
   readonly refusesPlain: boolean;
@@ -59,9 +59,9 @@ const FORBIDDING =
 /**
  * Whether a response may be compressed for a client that accepts it.
  *
- * Attack: if a page has a secret and also text that an attacker chose, its compressed length tells whether the two are
+ * Attack: if a page has a secret and also text that an attacker chose, its compressed length reveals whether the two are
  * alike, and a browser sends the attacker's requests with the victim's cookies (BREACH). So nothing is compressed that
- * sets a cookie, or that a cache must not keep or share; and the caller sees to it that no request with a cookie gets a
+ * sets a cookie, or that a cache must not keep or share; and the caller ensures that no request with a cookie gets a
  * compressed response. API keys and tokens are not sent by a browser of its own accord.
  *
  * A strong ETag promises bytes. A weak one instead would break the `If-Match` of clients that change what they have read,

@@ -12,7 +12,7 @@ export class FieldBlock {
   /** Names and values alternating, as they were received. */
   readonly rawHeaders: readonly string[];
   #validated: ValidatedFields | null = null;
-  /** The readers used so far, with their results. They are so few that searching a list is faster than a map. */
+  /** The readers used so far, with their results. A list of so few is searched faster than a map. */
   readonly #readers: FieldReader<unknown>[] = [];
   readonly #results: unknown[] = [];
 

@@ -5,7 +5,7 @@ import { hasPunctuation, RESPONSE_FIELDS_NOT_FORWARDED, reservedByFolding } from
  * on the way back.
  */
 
-/** What the gateway knows of a request and can write into a field. */
+/** What the gateway knows about a request and can write into a field. */
 export const VARIABLES = ['consumer.id', 'consumer.name', 'plan', 'request.id', 'client.address'] as const;
 export type Variable = (typeof VARIABLES)[number];
 
@@ -149,7 +149,7 @@ const HOP = new Set(RESPONSE_FIELDS_NOT_FORWARDED);
  * may.
  *
  * Attack: a typing error or a copied recipe makes a service believe in a consumer, an address or a length that is not
- * true. So the fields by which the gateway says who calls, how often, and where a message ends cannot be touched, under
+ * true. So the fields in which the gateway states who calls, how often, and where a message ends cannot be changed, under
  * any name that folds into one of them. `Authorization` is free: the client's own never passes, and many services ask
  * the gateway for a credential of its own.
  */

@@ -195,7 +195,7 @@ export function reservedByFolding(name: string): string | null {
  * are dropped.
  * @param fields names and values alternating, as they were received
  * @param alsoOwn names that the gateway also sets in this response
- * @param status a 1xx or 204 must not have Content-Length (RFC 9110 section 8.6), whatever the upstream sends
+ * @param status a 1xx or 204 must not have Content-Length (RFC 9110 section 8.6), even if the upstream sends it
  */
 export function responseFields(fields: readonly string[], alsoOwn: FieldNames, status: number): string[] {
   let listed: Set<string> | null = null;

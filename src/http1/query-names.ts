@@ -1,5 +1,5 @@
 /*
- * What services take the name of a query parameter for.
+ * How services read the name of a query parameter.
  *
  * Attack: the parameter `limit` is checked, or removed because it has a key, and `limit[]`, `Limit`, `+limit`, `limit%00` or
  * `a=1;limit=2` passes, which qs, Rack, PHP, ASP.NET or Spring hands to the program as `limit`.
@@ -15,7 +15,7 @@ export class QueryNames {
 
   /**
    * @param names decoded
-   * @param others names that are no other spelling of these, with what they have in brackets: `filter` and `filter[name]`
+   * @param others names that are not another spelling of these, with what they have in brackets: `filter` and `filter[name]`
    */
   constructor(names: Iterable<string>, others: readonly string[] = []) {
     this.#exact = new Set(names);
@@ -25,8 +25,8 @@ export class QueryNames {
   }
 
   /**
-   * The name that a service may take a parameter for although it is written otherwise; null if there is none. A parameter
-   * that has one of the names exactly is no other spelling.
+   * The name as which a service may read a parameter although it is spelled differently; null if there is none. A parameter
+   * that has one of the names exactly is not another spelling.
    * @param parameter a name with its value, as they stand between two `&` of a query
    */
   misspelt(parameter: string): string | null {

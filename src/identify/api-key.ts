@@ -124,7 +124,7 @@ function randomBase62(length: number, random: Random): string {
  */
 export interface KeyFormat {
   readonly prefix: string;
-  /** Fewest and most characters, the prefix included. */
+  /** Minimum and maximum length in characters, including the prefix. */
   readonly least: number;
   readonly most: number;
   readonly alphabet: AlphabetName;

@@ -33,7 +33,7 @@ export interface FailedAttemptsOptions {
   readonly monotonicMs: () => number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Most addresses that are remembered. */
+  /** Maximum addresses that are remembered. */
   readonly addresses?: number;
   /** Whose budget an address uses. Left out: that of its network. */
   readonly keyOf?: (address: string) => string;

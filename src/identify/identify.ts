@@ -16,7 +16,7 @@ export type Identity =
   | {
       readonly kind: 'refused';
       readonly code: 'invalid_api_key' | 'expired_api_key';
-      /** For operators alone; left out if the code says it all. */
+      /** For operators alone; left out if the code is sufficient. */
       readonly cause?: string;
     }
   /** The store does not answer and the secret is not in memory (contract section 6), or the pepper may be wrong: 503, not 401. */
@@ -33,7 +33,7 @@ export interface Consumer {
   readonly owner: string | null;
 }
 
-/** What most keys have: one object for all of them. */
+/** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
 
 /**
@@ -69,7 +69,7 @@ export interface IdentifierOptions {
   readonly wallMs: () => number;
   /** A known key keeps working for this long after the store last confirmed it. */
   readonly staleKeysMs: number;
-  /** Most secrets of each kind that are kept in memory. */
+  /** Maximum secrets of each kind that are kept in memory. */
   readonly bounds?: { readonly known: number; readonly unknown: number };
   /** Called once per failed look-up with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;

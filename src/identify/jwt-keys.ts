@@ -168,7 +168,7 @@ export type JwksSource =
   /** Absolute path. */
   | { readonly kind: 'file'; readonly path: string };
 
-/** Largest key set that is read from a file, as from a URL; large issuers publish about 20 KB. */
+/** Maximum key set that is read from a file, as from a URL; large issuers publish about 20 KB. */
 const MAX_RESPONSE_BYTES = MAX_BYTES;
 /** For the issuer's whole answer: requests may be waiting for it. */
 const TIMEOUT_MS = 3_000;

@@ -40,7 +40,7 @@ export interface JwtVerifierOptions {
   readonly monotonicMs: () => number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Most verified tokens that are remembered. */
+  /** Maximum verified tokens that are remembered. */
   readonly remembered?: number;
 }
 
@@ -75,7 +75,7 @@ export const TOLERANCE_SECONDS = 10;
 const REMEMBER_MS = 300_000;
 /** How long a wrong token is refused before its signature is verified again: not long, because the clock may have been wrong. */
 const REFUSE_MS = 60_000;
-/** Most wrong tokens that are remembered. They have a table of their own, so that a flood of them evicts no good token. */
+/** Maximum wrong tokens that are remembered. They have a table of their own, so that a flood of them evicts no good token. */
 const REFUSED = 4_096;
 /** Why a token is refused for good, while its issuer's keys stay the same. */
 const LASTING: ReadonlySet<JwtRefusal> = new Set([
@@ -88,7 +88,7 @@ const LASTING: ReadonlySet<JwtRefusal> = new Set([
 ]);
 /** When to retry after too many signatures were to be verified at once. */
 const BUSY_RETRY_MS = 1_000;
-/** Most keys with the same `kid` that are tried. An issuer has one, or two for a moment. */
+/** Maximum keys with the same `kid` that are tried. An issuer has one, or two for a moment. */
 const MAX_KEYS = 4;
 
 /**
@@ -111,7 +111,7 @@ export class JwtVerifier {
   }
 
   /**
-   * The identity: synchronously if the token was verified lately, else when the keys have been read and the signature has
+   * The identity: synchronously if the token was verified recently, otherwise when the keys have been read and the signature has
    * been verified. Never rejects.
    * @param sha the SHA-256 of the token, under which it is remembered
    * @param clientAddress whose limits apply if the signature has to be verified

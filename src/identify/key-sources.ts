@@ -56,7 +56,7 @@ export class KeySources implements KeyPlaces {
   }
 
   /**
-   * The key in the query. Attack: `api_key[]=…` or `x=1;api_key=…` is no key here and one to the service, or stays in its
+   * The key in the query. Attack: `api_key[]=…` or `x=1;api_key=…` is not a key here but is one to the service, or stays in its
    * log. So a parameter that a service may take for one of ours is refused like a second key.
    * @param query with its `?`; empty if there is none
    */
@@ -138,7 +138,7 @@ function inAuthorization(rawHeaders: readonly string[]): Credentials {
   return value === null ? AMBIGUOUS : readAuthorization(value);
 }
 
-/** A key without a scheme in front of it. An empty one is none, as many clients send it for a variable that is not set. */
+/** A key without a scheme in front of it. An empty value counts as no key, because many clients send it for an unset variable. */
 function credentialsOf(token: string): Credentials {
   if (token === '') return MISSING;
   return isToken68(token, 0) ? { kind: 'token', token } : MALFORMED;

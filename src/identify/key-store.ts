@@ -203,6 +203,6 @@ export function readStoredKey(text: string): StoredKey {
   }
   const read = STORED_KEY.safeParse(value);
   if (!read.success)
-    throw new Failure('store_corrupt', 'The store holds something in the place of an API key that is none.');
+    throw new Failure('store_corrupt', 'The store holds a value that is not an API key under the name of one.');
   return read.data as StoredKey;
 }

@@ -6,7 +6,7 @@ type Collect = (options: { readonly type: 'major'; readonly flavor: 'last-resort
 /**
  * Collects all garbage and gives its memory back, for a process that has started and is about to serve.
  *
- * To start is to allocate: modules, settings, schemas. V8 takes that for the pace of what follows, and lets young objects have
+ * A start allocates much: modules, settings, schemas. V8 expects the same pace afterwards, and gives young objects
  * 30 MB at once and 54 MB under load, of which a gateway that serves needs 7.
  */
 export function compactHeap(): void {

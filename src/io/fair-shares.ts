@@ -106,7 +106,7 @@ export class FairShares<T> {
   withdraw(share: Share<T>, request: T): void {
     const at = share.waiting.indexOf(request);
     if (at < 0) return;
-    // Most that leave are the oldest. To cut out the first of a long array takes as long as to copy it.
+    // Most requests that leave are the oldest. Removing the first element of a long array takes as long as copying it.
     if (at === 0) share.waiting.shift();
     else share.waiting.splice(at, 1);
     this.#waiting--;

@@ -23,7 +23,7 @@ export interface OwnResponse {
   readonly text: string;
 }
 
-/** Largest body that is read, packed or not. */
+/** Maximum body that is read, compressed or not. */
 export const MAX_BYTES = 256 * 1024;
 
 /** The body is larger than `MAX_BYTES`. */
@@ -74,7 +74,7 @@ export function exchange({ url, method, headers, body = '', ca = null, signal }:
   });
 }
 
-/** Stores of files give a body that they keep packed to everybody, whatever was asked for. */
+/** File stores send a body that they keep compressed to every client, whatever encoding it accepts. */
 async function textOf(body: Buffer, headers: IncomingHttpHeaders): Promise<string> {
   if (headers['content-encoding'] !== 'gzip') return body.toString();
   try {

@@ -81,7 +81,7 @@ export function interceptResume(socket: Socket, onWanted: () => void): () => voi
  * Makes a response the last one of its connection: it has `Connection: close`, and node:http closes the connection
  * after it.
  *
- * `shouldKeepAlive` is not documented. If Node no longer obeyed it, bytes after an ambiguous request would be read as
+ * `shouldKeepAlive` is not documented. If Node ignored it, bytes after an ambiguous request would be read as
  * the next request, so the gateway does not start.
  */
 export function makeLast(response: { shouldKeepAlive: boolean }): void {
@@ -336,12 +336,12 @@ const SELF_TESTS: readonly SelfTest[] = [
     passes: writesTarget,
   },
   {
-    lacks: 'it does not tell the descriptor of a connection, so the gateway could run out of descriptors',
+    lacks: 'it does not reveal the descriptor of a connection, so the gateway could run out of descriptors',
     isRequired: true,
     passes: () => onConnection(tellsDescriptors),
   },
   {
-    lacks: 'it does not tell which connection carries an encrypted one, so TLS could not be served',
+    lacks: 'it does not reveal which connection carries an encrypted one, so TLS could not be served',
     isRequired: true,
     isUsed: ({ tls }) => tls,
     passes: () => onConnection(tellsCarrier),

@@ -129,7 +129,7 @@ export class SharedBufferSocket extends Socket {
     return moveConnection(accepted, (options) => new SharedBufferSocket(options)) ?? accepted;
   }
 
-  /** @returns whether to go on reading */
+  /** @returns whether to continue reading */
   #arrived(bytes: Buffer): boolean {
     if (this.taker === null) return this.push(ownCopy(bytes));
     this.taker(bytes);

@@ -32,7 +32,7 @@ interface ResolverOptions {
   readonly resolvConf?: string;
 }
 
-/** A name has no address, or the name servers did not say one in time (`ETIMEOUT`). */
+/** A name has no address, or the name servers did not return one in time (`ETIMEOUT`). */
 export class LookupError extends Error {
   readonly code: string;
   readonly hostname: string;
@@ -68,7 +68,7 @@ const MAX_NAMES = 1_000;
 
 /** The name servers say that there is no such name, or none with an address. */
 const ABSENT: readonly string[] = ['ENOTFOUND', 'ENODATA'];
-/** A name server answers that it cannot say. As glibc, the next one is asked. */
+/** A name server answers that it does not know. Like glibc, this asks the next one. */
 const REFUSING: readonly string[] = ['ESERVFAIL', 'EREFUSED', 'ENOTIMP'];
 const LOOPBACK: readonly LookupAddress[] = [
   { address: '127.0.0.1', family: 4 },
@@ -82,7 +82,7 @@ interface Found {
   readonly late: Promise<readonly LookupAddress[]> | null;
 }
 
-/** What is known of one name. */
+/** The state of one name. */
 class KnownName {
   readonly host: string;
   /** The last answer; null if there is none that may be used. */
@@ -92,7 +92,7 @@ class KnownName {
   error: LookupError | null = null;
   pausedUntilMs = 0;
   systemPausedUntilMs = 0;
-  /** Who waits for the look-up that is under way; null if none is. */
+  /** The callers that wait for the look-up under way; null without one. */
   waiters: Waiter[] | null = null;
   isOverdue = false;
   /** Counts the answers given, so that connections are spread over the addresses. */
@@ -256,8 +256,8 @@ export class NameResolver {
 
   /**
    * Asks getaddrinfo, which also knows names that no name server does: those of mDNS and other plug-ins of nsswitch.conf(5), and
-   * of the split DNS of macOS. One at a time for the whole process, so that half of libuv's places stay free whatever it does,
-   * and only for names of which the name servers have said that they do not exist. None waits for this place.
+   * of the split DNS of macOS. One at a time for the whole process, so that half of libuv's threads always stay free,
+   * and only for names of which the name servers have said that they do not exist. No look-up waits for this place.
    * @param code what the name servers said
    * @throws LookupError
    */
@@ -303,7 +303,7 @@ function hostsOf(text: string): Map<string, readonly LookupAddress[]> {
 }
 
 /**
- * c-ares asks the next name server after silence alone, and not after one that answers that it cannot say. So there is one channel
+ * c-ares asks the next name server only after silence, and not after an answer that the server does not know. So there is one channel
  * for all of them, one without the first, and so on.
  * @param addresses those of resolv.conf if left out
  */

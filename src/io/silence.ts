@@ -1,7 +1,7 @@
 /**
- * For how long something that counts its turns has been silent, as somebody sees it who looks regularly. Only time in which
- * the watcher turned as well counts: a look that comes late counts for no more than one in time. What stops both is therefore
- * no silence: a suspended machine, a virtual machine that is moved, processes that are stopped together, a used-up quota of
+ * For how long something that counts its turns has been silent, as seen by an observer that looks regularly. Only time in which
+ * the watcher turned as well counts: a look that comes late counts for no more than one in time. What stops both therefore does
+ * not count: a suspended machine, a virtual machine that is moved, processes that are stopped together, a used-up quota of
  * processor time.
  *
  * The text of this class also runs in the thread of watchdog.ts, so it uses nothing outside of itself.

@@ -73,7 +73,7 @@ const REPORT_EVERY_MS = 60_000;
  * Attack: requests of one consumer that cost the gateway more than the client, or refusals that count towards no quota,
  * arrive on many connections. The thread serves whatever is readable, so everyone's requests wait for all of them.
  *
- * So a consumer that has had more than 1.2 equal parts lately is beyond its share. Once the thread has worked for `FREE_MS` since it
+ * So a consumer that has recently had more than 1.2 equal parts is beyond its share. Once the thread has worked for `FREE_MS` since it
  * read what has arrived, that consumer's further work waits in a line, where the next turn belongs to the consumer that has had
  * least. The thread works on the line for half a millisecond and then reads what has arrived meanwhile. The work of all others is
  * done as it arrives. No time is left unused: a consumer that is alone, or that uses what the others leave, has all of it.
@@ -199,7 +199,7 @@ export class ThreadTime {
     this.#serveLater();
   }
 
-  /** Called every second. Notes who had most, and forgets the consumers without work. */
+  /** Called every second. Notes which consumer had most, and forgets the consumers without work. */
   look(): void {
     const nowMs = this.nowMs();
     const passedMs = Math.max(1, nowMs - this.#lookedAtMs);
@@ -274,7 +274,7 @@ export class ThreadTime {
     }
   };
 
-  /** Serves the consumer whose turn it is: of those that wait, the one that has had least lately. @returns the present */
+  /** Serves the consumer whose turn it is: of those that wait, the one that has had least recently. @returns the present */
   #serveNext(): number {
     let next: ConsumerTime | null = null;
     let least = Number.POSITIVE_INFINITY;

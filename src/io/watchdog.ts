@@ -22,7 +22,7 @@ export function turnEveryMs(limitMs: number): number {
  * Ends this process when its main thread no longer turns: the main thread counts turns in shared memory, and another thread
  * looks whether they grow. While a debugger is open nothing is ended, because a breakpoint stops the main thread.
  *
- * Fault: a defect makes one request keep the main thread for ever. The process then answers nobody, obeys no signal but
+ * Fault: a defect makes one request block the main thread for ever. The process then answers no request, reacts to no signal but
  * SIGKILL, and looks alive to the service manager.
  *
  * The process ends by SIGKILL, without a core dump, which would hold keys and peppers. Service managers restart it as after a

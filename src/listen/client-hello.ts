@@ -5,7 +5,7 @@
 export type Opening =
   /** More bytes are needed. */
   | { readonly kind: 'partial' }
-  /** No ClientHello, or none of a usual form: the TLS stack decides about it. */
+  /** No ClientHello, or one of an unusual form: the TLS stack decides about it. */
   | { readonly kind: 'other' }
   | {
       readonly kind: 'hello';
@@ -121,7 +121,7 @@ class Cursor {
     return taken.length === bytes ? taken.readUIntBE(0, bytes) : 0;
   }
 
-  /** A vector whose length stands before it in so many bytes. */
+  /** A vector, preceded by its length in this number of bytes. */
   vector(lengthBytes: 1 | 2): Cursor {
     return new Cursor(this.#take(this.number(lengthBytes)));
   }

@@ -2,11 +2,11 @@ import type { Socket } from 'node:net';
 
 export interface FirstBytesOptions<T> {
   readonly timeoutMs: number;
-  /** Called before a connection is closed that ends, says something else, or says too little in time. */
+  /** Called before a connection is closed because it has ended, sent something else, or sent too little in time. */
   readonly refused: () => void;
   /**
    * @param held all bytes so far
-   * @returns what they say, and how many of them belong to it; or whether more are needed, or none would help
+   * @returns their meaning, and how many of them belong to it; or whether more bytes are needed, or would not help
    */
   readonly read: (held: Buffer) => { readonly value: T; readonly bytes: number } | 'partial' | 'fault';
   /** Called one turn later, unless the connection is closed by then. The next byte read is the one after those of `value`. */

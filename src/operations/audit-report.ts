@@ -70,7 +70,7 @@ export async function listChanges(
   { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
 ): Promise<{ readonly changes: readonly ChangeReport[]; readonly cursor: string | null }> {
   let place: Place | null = cursor === null ? { before: null, refusal: null } : placeFrom(cursor);
-  if (place === null) throw new Failure('refused', 'The cursor is none that this list has given out.');
+  if (place === null) throw new Failure('refused', 'Unknown cursor.');
   const changes: ChangeReport[] = [];
   const refusals = refusalsFrom(await store.refusals(), place.refusal, filter);
   const mayMatch = textTestOf(filter);

@@ -201,7 +201,7 @@ export class Operations {
     return { report: usageReport(id, allowance, outcome, watched), allowance, outcome };
   }
 
-  /** What a key, or a caller with tokens, has used by hour or by day. A key may be revoked. */
+  /** What a key, or a token caller, has used by hour or by day. A key may be revoked. */
   async history(id: string, span: AskedSpan): Promise<HistoryReport> {
     if (!isTokenHolder(id)) await this.show(id);
     return reportOf(id, this.#options.history, span);
@@ -209,7 +209,7 @@ export class Operations {
 
   /**
    * Yields what every consumer used by hour or by day, some consumers at a time.
-   * @param id only this key, which may be revoked, or caller with tokens; null for all
+   * @param id only this key, which may be revoked, or token caller; null for all
    * @throws Failure `not_found` at the first step, if there is no such key
    */
   async *usageRecords(span: AskedSpan, id: string | null = null): AsyncGenerator<readonly UsageRecord[]> {
@@ -237,7 +237,7 @@ export class Operations {
 
   /**
    * Ends a ban now, clears the strikes, and takes back the rung.
-   * @returns as `spent` the windows that still refuse; null if they cannot be read, as of a caller with tokens
+   * @returns as `spent` the windows that still refuse; null if they cannot be read, as of a token caller
    */
   async lift(id: string): Promise<{ readonly durability: Durability; readonly spent: readonly SpentWindow[] | null }> {
     const durability = await this.#options.ledger.lift(id);

@@ -7,13 +7,13 @@ import type { WindowName } from '../admit/windows.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 
-/** A key, or a caller with tokens, whose requests are refused at present. */
+/** A key, or a token caller, whose requests are refused at present. */
 export interface RefusedReport {
   readonly id: string;
-  /** Name and owner of the key; null for a caller with tokens. */
+  /** Name and owner of the key; null for a token caller. */
   readonly name: string | null;
   readonly owner: string | null;
-  /** Null for a caller with tokens that only a scan has found: its plan stands in its tokens. */
+  /** Null for a token caller that only a scan has found: its plan stands in its tokens. */
   readonly plan: string | null;
   readonly state: 'refused' | 'banned';
   /** The window that refuses; of a ban, the one whose refusal made it. */

@@ -58,7 +58,7 @@ export interface UsageRecord extends ReportedBucket {
    */
   readonly id: string;
   readonly consumer: string;
-  /** Name, owner and present plan of the key; null for a caller with tokens. */
+  /** Name, owner and present plan of the key; null for a token caller. */
   readonly name: string | null;
   readonly owner: string | null;
   readonly plan: string | null;
@@ -69,7 +69,7 @@ export interface UsageRecord extends ReportedBucket {
 const READ_AT_ONCE = 100;
 
 /**
- * Yields what every key used, revoked ones included, oldest key first, and then every caller with tokens. It reads some
+ * Yields what every key used, revoked ones included, oldest key first, and then every token caller. It reads some
  * consumers at a time, so that the whole is never in memory.
  * @param keys every key
  * @throws Failure `store_unavailable`
@@ -85,7 +85,7 @@ export async function* usageRecords(
 
 type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & { readonly id: string };
 
-/** A caller with tokens, of whom the store has the id alone. */
+/** A token caller, of whom the store has the id alone. */
 export function withoutKey(id: string): Consumer {
   return { id, name: null, owner: null, plan: null };
 }

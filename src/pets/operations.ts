@@ -50,7 +50,7 @@ export async function operate(request: PetRequest, store: PetStore, description:
     case 'wrong_method':
       return errorResponse('method_not_allowed', `This path answers ${match.allow}.`, { Allow: match.allow });
     case 'unknown_path':
-      return errorResponse('not_found', 'There is nothing at this path. GET /openapi.json tells what there is.');
+      return errorResponse('not_found', 'There is nothing at this path. GET /openapi.json lists the paths.');
   }
 }
 

@@ -2,13 +2,13 @@ import { faultOfPath } from '../http1/request-line.ts';
 import { faultOfPattern } from './pattern.ts';
 
 /**
- * How the path of a request is written anew, for the service (`rewrite`) or in a Location (`redirect`). It is made when
+ * How the path of a request is rewritten, for the service (`rewrite`) or in a Location (`redirect`). It is made when
  * the settings are read. Plain data, because settings are read in another thread.
  */
 export interface PathTemplate {
   /** As a pattern, with the names and the `**` of the route's pattern: `/shop/{shop}/**`. */
   readonly pattern: string;
-  /** How many segments are split off the path. What follows them is its rest. */
+  /** How many segments are split off the path. The remainder is its rest. */
   readonly depth: number;
   /** Texts, and the index of each segment that is copied. */
   readonly parts: readonly (string | number)[];
@@ -16,7 +16,7 @@ export interface PathTemplate {
   readonly keepsRest: boolean;
 }
 
-/** `rewrite` in gateway.yaml: either a path, or prefixes to take away and to put in front. */
+/** `rewrite` in gateway.yaml: either a path, or prefixes to remove and to add. */
 export interface PathChange {
   readonly stripPrefix?: string | undefined;
   readonly addPrefix?: string | undefined;

@@ -119,7 +119,7 @@ interface Branch<T> {
   name: Branch<T> | null;
   /** The value of the pattern that ends here. */
   here: T | null;
-  /** The value of the pattern that goes on with `**`. */
+  /** The value of the pattern that continues with `**`. */
   rest: T | null;
 }
 

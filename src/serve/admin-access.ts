@@ -76,7 +76,7 @@ function follow(file: string, signature: string, tokens: AdminTokens, logger: Lo
       logger.info({ tokens: found.length }, 'the admin tokens in force');
     },
     onRefused: (faults) => {
-      for (const fault of faults) logger.error({ fault }, 'the changed admin tokens are not taken, those before stay');
+      for (const fault of faults) logger.error({ fault }, 'new admin tokens rejected, keeping the old ones');
     },
   });
 }
@@ -106,8 +106,8 @@ async function openProxyIdentities(
   const { jwks } = settings;
   const at = jwks.kind === 'url' ? jwks.url : jwks.path;
   const onTrouble = (error: Error | null) => {
-    if (error === null) logger.info({ jwks: at }, 'the keys of the authenticating proxy can be had again');
-    else logger.error({ jwks: at, err: error }, 'the keys of the authenticating proxy cannot be had or used');
+    if (error === null) logger.info({ jwks: at }, 'the keys of the authenticating proxy are available again');
+    else logger.error({ jwks: at, err: error }, 'the keys of the authenticating proxy cannot be fetched or used');
   };
   const monotonicMs = () => performance.now();
   const keys = openJwtKeys(jwks, { monotonicMs, onTrouble }, 'admin.identity.jwks');

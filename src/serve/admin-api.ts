@@ -136,7 +136,7 @@ function trailOn(
     newId: randomUUID,
     onFailure: (error, { action, target, requestId }) => {
       auditFailed();
-      logger.error({ err: error, action, id: target, requestId }, 'a change is not recorded as it ended');
+      logger.error({ err: error, action, id: target, requestId }, 'the end of a change was not recorded');
     },
   });
 }
@@ -158,11 +158,11 @@ export function loadRecordOn(
     onRefusedByStore: (error) => {
       auditFailed();
       const advice = 'Remove `tg:audit:loads` from Redis if another program has written it.';
-      logger.error({ err: error, advice }, 'the store does not take the record of a changed file');
+      logger.error({ err: error, advice }, 'the store does not accept the record of a changed file');
     },
     onLost: ({ action }) => {
       auditFailed();
-      logger.error({ action }, 'a change is not recorded as it ended');
+      logger.error({ action }, 'the end of a change was not recorded');
     },
   });
 }

@@ -325,8 +325,8 @@ export class TokenIssuers {
     const { logger } = this.#log;
     const at = jwks.kind === 'url' ? jwks.url : jwks.path;
     return (error) => {
-      if (error === null) logger.info({ jwks: at }, "the keys of the tokens' issuer can be had again");
-      else logger.error({ jwks: at, err: error }, "the keys of the tokens' issuer cannot be had or used");
+      if (error === null) logger.info({ jwks: at }, "the keys of the tokens' issuer are available again");
+      else logger.error({ jwks: at, err: error }, "the keys of the tokens' issuer cannot be fetched or used");
     };
   }
 }

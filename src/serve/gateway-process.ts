@@ -112,7 +112,7 @@ export async function runGateway(
       await close();
       return 0;
     };
-    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
+    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'uncaught exception');
     return { ...listening, stores: opened.stores, reportDefect, stop };
   } catch (error) {
     await close();
@@ -236,7 +236,7 @@ function storeEvents({ live, log: { logger }, later }: Run): StoreEvents {
       else logger.info({ pepper: 'right' }, 'the pepper is right again');
     },
     onClockJump: () => {
-      logger.warn('the clock of the store was set; what was remembered by it is asked again');
+      logger.warn('the clock of the store was set; remembered accounts are read again');
       later.services?.admitter.forget();
     },
     onReplicas: (trouble) => {
@@ -489,7 +489,7 @@ function reportMemory({ logger }: GatewayLog, isShort: boolean, { of, usedBytes,
   const mib = { usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
   const what = of === 'heap' ? 'the heap' : 'the memory of the container';
   if (isShort) logger.error(mib, `${what} is nearly full: no new connections, idle ones are closed`);
-  else logger.info(mib, `${what} has room again: connections are taken`);
+  else logger.info(mib, `${what} has room again: connections are accepted`);
 }
 
 const MIB = 1024 * 1024;

@@ -173,7 +173,7 @@ function watchOutages({ onStoreChange }: StoreEvents) {
   let outage: { readonly reason: string; readonly sinceMs: number } | null = null;
   const present = (): Outage | null =>
     outage === null ? null : { reason: outage.reason, lastsMs: Math.round(performance.now() - outage.sinceMs) };
-  const changed = (state: 'present' | 'away', reason = 'Nobody answers.') => {
+  const changed = (state: 'present' | 'away', reason = 'No response.') => {
     if (state === 'away') outage = { reason, sinceMs: performance.now() };
     const changedOutage = present();
     if (state === 'present') outage = null;

@@ -43,7 +43,7 @@ export interface ReloadEvents {
   readonly onTaken: (taken: readonly TakenFile[], versions: Configuration['versions']) => void;
   /** @param versions those that stay in force */
   readonly onRefused: (files: readonly RefusedFile[], versions: Configuration['versions']) => void;
-  /** After a refusal the files hold again what is in force. */
+  /** After a refusal the files match the settings in force again. */
   readonly onSame: (versions: Configuration['versions']) => void;
 }
 
@@ -105,7 +105,7 @@ export class LiveSettings {
       onSame: () => {
         if (this.#refused === null) return;
         this.#refused = null;
-        log.logger.info('the files hold again what is in force');
+        log.logger.info('the files match the settings in force again');
         options.events?.onSame(this.versions);
       },
     });
@@ -173,9 +173,8 @@ export class LiveSettings {
     // After SIGHUP the same faults are logged again, but not counted again.
     if (!isKnown) events?.onRefused(refused.files, this.versions);
     const { more } = refused;
-    for (const fault of linesOf(refused))
-      log.logger.error({ fault }, 'the changed settings are not taken, those before stay');
-    if (more > 0) log.logger.error({ more }, 'further faults, which `tollgate plans check` tells');
+    for (const fault of linesOf(refused)) log.logger.error({ fault }, 'new settings rejected, keeping the old ones');
+    if (more > 0) log.logger.error({ more }, 'further faults; `tollgate plans check` lists them');
   }
 }
 
@@ -200,7 +199,7 @@ function logReload(
   for (const warning of now.warnings) logger.warn(warning);
   if (restart.length > 0) logger.warn({ settings: restart }, 'changed, and take effect at the next start');
   const gone = [...before.plans.keys()].filter((name) => !now.plans.plans.has(name));
-  if (gone.length > 0) logger.warn({ plans: gone }, 'gone from the plans: keys that have them get 500');
+  if (gone.length > 0) logger.warn({ plans: gone }, 'plans removed: their keys get 500');
   const changes = taken.flatMap((one) => one.changes);
   logger.info(
     {

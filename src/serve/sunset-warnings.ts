@@ -30,7 +30,7 @@ export function warnOfSunsets(
       warned.set(countedAs, `${sunset} ${days}`);
       logger.warn(
         { route: path, methods, sunset, days },
-        'a route goes soon; `tollgate deprecations` tells who still calls it',
+        'a route will be removed soon; `tollgate deprecations` lists its callers',
       );
     }
   };

@@ -1,12 +1,12 @@
 import type { WindowName } from '../admit/windows.ts';
 import type { JUDGEMENTS } from './log-line.ts';
 
-/** Who decides a request. */
+/** Where a request was decided. */
 export const RECORD_SOURCES = ['store', 'memory', 'local'] as const;
 
 /** One request that was decided by the limits of a plan, as a gateway remembers it. */
 export interface RecentRequest {
-  /** When it was decided, by the clock of whoever decided: Unix milliseconds. */
+  /** When it was decided, by the clock of the store or gateway that decided: Unix milliseconds. */
   readonly atMs: number;
   readonly consumerId: string;
   readonly plan: string;
@@ -23,13 +23,13 @@ export interface RecentRequest {
   readonly remaining: number;
 }
 
-/** The requests that gateways decided lately. A simulation tries plans on them. */
+/** The requests that gateways decided recently. A simulation tries plans on them. */
 export interface RecentRecord {
   /**
-   * Hands on all requests, in any order, in batches of at most about 1,000, between which the gateway serves callers.
-   * @param take returns whether it wants more
+   * Passes all requests to `take`, in any order, in batches of about 1,000 at most. Between batches the gateway serves callers.
+   * @param take returns whether to continue
    * @returns what the record covers, as a sentence for operators: since when, how many requests, of which gateways; and
-   *   whether all gateways gave all that they remember. Null if `take` wanted no more
+   *   whether all gateways returned everything that they remember. Null if `take` stopped it
    */
   read(
     take: (requests: readonly RecentRequest[]) => boolean,

@@ -289,7 +289,7 @@ interface BansInForce {
   readonly limits: PlanLimits;
   /** False: the plan was not enforced, so its lines have no limits. */
   readonly enforce: boolean;
-  /** Whether the limits were inferred from the log, because no file says them. */
+  /** Whether the limits were inferred from the log, because no file has them. */
   readonly isInferred: boolean;
   /** The share of the plan's keys that had limits of their own, 0 to 1. */
   readonly ownShare: number;

@@ -26,7 +26,7 @@ export interface Report extends Sources {
   readonly inForce: Readonly<Record<string, unknown>>;
   readonly totals: Counts;
   readonly byPlan: readonly PlanReport[];
-  /** Requests that gateways decided alone while their store was away; they are in none of the other counts. */
+  /** Requests that gateways decided alone while their store was away; they are not in the other counts. */
   readonly withoutStore: Counts;
 }
 
@@ -99,7 +99,7 @@ function notesOn({ sampled, local, undecided, broken, summaries }: Census): stri
   }
   if (local > 0) {
     notes.push(
-      `${some(local, 'request')} decided by gateways alone while the store was away: told apart, and what came after may differ from the record.`,
+      `${some(local, 'request')} decided by gateways alone while the store was away: they are counted separately, and later verdicts may differ from the record.`,
     );
   }
   if (undecided > 0) {

@@ -7,7 +7,7 @@ import type { GatewayLog } from './log.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import type { RecentRequests } from './recent-requests.ts';
 
-/** Brings the closing records to the log, to the metrics, to the counter of deprecated calls and to the recent requests. */
+/** Passes the closing records to the log, to the metrics, to the counter of deprecated calls and to the recent requests. */
 export class LogAndMetrics implements ClosingRecords {
   readonly #log: GatewayLog;
   readonly #metrics: GatewayMetrics;

@@ -55,7 +55,7 @@ export class JoinedMetrics {
     this.#dropped.inc({ reason });
   }
 
-  /** A worker stopped responding or ended without being told to. */
+  /** A worker stopped responding or ended unexpectedly. */
   workerLost(): void {
     this.#lost.inc();
   }

@@ -6,7 +6,7 @@ export interface LogOutputOptions {
   readonly fd: number;
   /** How many bytes of lines are held while the file accepts no writes. Further lines are dropped. */
   readonly maxBytes: number;
-  /** How long the first line of a write waits for others, in milliseconds; 500 unless told. */
+  /** How long the first line of a write waits for others, in milliseconds; default 500. */
   readonly writeAfterMs?: number;
   /** Called for each line that will never be written. */
   readonly onDrop: () => void;
@@ -21,7 +21,7 @@ const WRITE_AT_BYTES = 60 * 1024;
 const WRITE_AFTER_MS = 500;
 /** The size of a piece. Only a single line that is longer gets a larger one. */
 const PIECE_BYTES = 128 * 1024;
-/** The most bytes of UTF-8 for one UTF-16 code unit. A character of 4 bytes has two units. */
+/** Maximum bytes of UTF-8 for one UTF-16 code unit. A character of 4 bytes has two units. */
 const MAX_BYTES_PER_UNIT = 3;
 /** How long the end of the process waits for a reader that does not read. */
 const CLOSE_WITHIN_MS = 500;

@@ -75,7 +75,7 @@ export interface UpstreamState {
 /** The supervisor counts these. A gateway without a supervisor shows 0, so that the metric always exists. */
 export const WORKERS_LOST = {
   name: 'tollgate_workers_lost_total',
-  help: 'Workers that stopped or ended without being told to.',
+  help: 'Workers that stopped responding or ended unexpectedly.',
 };
 /** The supervisor counts these too. Each of them is also a lost worker. */
 export const WORKERS_STUCK = {
@@ -116,7 +116,11 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   );
   const auditFailures = counter(registry, AUDIT_FAILURES.name, AUDIT_FAILURES.help);
   const changesLost = counter(registry, CHANGES_LOST.name, CHANGES_LOST.help);
-  const logDrops = counter(registry, 'tollgate_log_lines_dropped_total', 'Log lines dropped because nobody took them.');
+  const logDrops = counter(
+    registry,
+    'tollgate_log_lines_dropped_total',
+    'Log lines dropped because standard output did not accept them.',
+  );
   const unparsed = new Counter({
     name: 'tollgate_unparsed_requests_total',
     help: 'Requests refused before their head could be parsed, by error code.',
@@ -410,7 +414,7 @@ function settingsMetrics(
 function tokenMetrics(registry: Registry, up: () => boolean | null = () => null): void {
   new Gauge({
     name: 'tollgate_token_keys_up',
-    help: "1 while the keys of the tokens' issuer can be had, 0 while they cannot; absent without jwt in gateway.yaml.",
+    help: "1 while the keys of the tokens' issuer are available, 0 while they are not; absent without jwt in gateway.yaml.",
     registers: [registry],
     collect() {
       const isUp = up();

@@ -17,16 +17,16 @@ import { DecidedRequests } from './decided-requests.ts';
 import { cut, KeptRefusals, ownCopy } from './kept-refusals.ts';
 import { RefusalCounts } from './refusal-counts.ts';
 
-/** The refusals that are kept: of callers that are known, and of others, so that a flood of the latter drops none of the former. */
+/** Maximum refusals kept of known callers, and of others, so that a flood of the latter drops no refusal of the former. */
 const KNOWN_KEPT = 10_000;
 const OTHERS_KEPT = 1_000;
-/** Most refusals with one request id that are reported. Clients may repeat their X-Request-Id. */
+/** Maximum refusals with one request id that are reported. Clients may repeat their X-Request-Id. */
 const MAX_EXPLAINED = 10;
 const MAX_NEAR = 1_000;
-/** Most requests that a tail holds until it is asked for them. */
+/** Maximum requests that a tail holds until they are fetched. */
 const MAX_TAILED = 50;
 const MAX_TAILS = 100;
-/** A tail ends if nobody has asked for it for so long. */
+/** How long a tail lives after the last request for it. */
 const TAIL_LEASE_MS = 5_000;
 
 const REFUSALS: readonly Judgement[] = ['refused', 'banned'];
@@ -45,7 +45,7 @@ const COLUMN_OF: Readonly<Record<Judgement, number>> = {
 };
 
 /**
- * What one process keeps of its last requests for the admin API: counts, refusals, who is near a limit, and the decided
+ * What one process keeps of its last requests for the admin API: counts, refusals, consumers near a limit, and the decided
  * requests for simulations. Everything is bounded. A process without an admin token has no such object.
  *
  * `note` runs for every request. For an admitted one it adds to a few arrays and compares its counts with its limits.
@@ -103,7 +103,7 @@ export class RecentRequests {
     return this.#record.columns();
   }
 
-  /** Empties the buckets since the last request. If the clock was set back, the latest bucket goes on. */
+  /** Empties the buckets since the last request. If the clock was set back, the latest bucket continues. */
   #turnTo(nowMs: number): void {
     const step = Math.floor(nowMs / STEP_MS);
     if (step <= this.#step && this.#step - step < STEPS_KEPT) return;
@@ -150,7 +150,7 @@ export class RecentRequests {
     this.#near.set(id, { id, plan: plan!, window: longest, cost, share: least, atMs: nowMs });
   }
 
-  /** Forgets those whose windows have all ended since for certain. */
+  /** Forgets the consumers whose windows have certainly all ended since. */
   #nearest(nowMs: number): NearCandidate[] {
     for (const [id, { window, atMs }] of this.#near) if (nowMs - atMs > 2 * WINDOW_MS[window]) this.#near.delete(id);
     return [...this.#near.values()].sort((a, b) => a.share - b.share);

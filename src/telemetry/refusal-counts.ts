@@ -3,12 +3,12 @@ import type { Exchange } from '../gateway/exchange.ts';
 import { refusedCallersOf } from '../operations/live/refused-callers.ts';
 import type { RefusedCallers, RefusedCount } from '../operations/live/shapes.ts';
 
-/** Most callers whose refusals are counted. The one that was refused least recently is left out for another. */
+/** Maximum callers whose refusals are counted. A new caller replaces the one that was refused least recently. */
 const MAX_REFUSED = 10_000;
 /** How many minutes of counts are kept. */
 const MINUTES_KEPT = 10;
 
-/** The refusals of the last 10 minutes by caller, each counted, whatever decided it. */
+/** The refusals of the last 10 minutes by caller. Each is counted, whether the store or the gateway decided it. */
 export class RefusalCounts {
   /** By consumer. To put one to the end of a Map took an object for each refusal. */
   readonly #callers = new LRUCache<string, RefusedMinutes>({ max: MAX_REFUSED });
@@ -52,7 +52,7 @@ class RefusedMinutes {
     return { plan: this.#plan, refused, banned };
   }
 
-  /** Empties the minutes since the last call. If the clock was set back a little, the latest minute goes on. */
+  /** Empties the minutes since the last call. If the clock was set back a little, the latest minute continues. */
   #turnTo(nowMs: number): void {
     const minute = Math.floor(nowMs / 60_000);
     const passed = minute - this.#minute;

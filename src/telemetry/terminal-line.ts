@@ -16,7 +16,7 @@ const GAP = '  ';
 const PATH_SHARE = 0.34;
 const MIN_PATH = 12;
 const MAX_PATH = 36;
-/** The most rows of a record that is not a request. */
+/** Maximum rows of a record that is not a request. */
 const MAX_ROWS = 8;
 
 /** Whether a record is about requests: one, or several refusals. */
@@ -49,10 +49,10 @@ function requestRow(record: LogRecord, width: number, style: Style): string {
   return `${whole.map(({ tone, text }) => (tone === null ? text : style(tone, text))).join(' ')}${style(isBad ? toneOf(status) : 'dim', detail)}`;
 }
 
-/** Ways to say the same after the path, the longest first. */
+/** Texts of the same content for the place after the path, the longest first. */
 interface Details {
   readonly texts: readonly string[];
-  /** The place of the shortest that still says what matters: for it the path gives up its alignment. */
+  /** The index of the shortest text that is still sufficient. For it the path gives up its alignment. */
   readonly vital: number;
 }
 
@@ -72,7 +72,7 @@ function placed(path: string, { texts, vital }: Details, room: number): { path: 
 
 const joined = (detail: string) => (detail === '' ? '' : `${GAP}${detail}`);
 
-/** What is to be said after the path. */
+/** The text after the path. */
 function detailsOf(record: LogRecord): Details {
   const count = numberOf(record.count);
   const times = count > 1 ? ` ×${grouped(count)}` : '';
@@ -112,7 +112,7 @@ function reasonsOf(record: LogRecord, plan: string): Details {
   }
   if (code === 'api_key_banned') {
     const ban = imposedBan === null ? 'banned' : `ban ${numberOf(imposedBan)} begins`;
-    const why = `${ban} for going on after the ${quota}${end}`;
+    const why = `${ban} for requests beyond the ${quota}${end}`;
     return { texts: [why, `${ban}, ${textOf(window ?? '')} quota${end}`, `${ban}${end}`], vital: 2 };
   }
   const words = textOf(code).replaceAll('_', ' ').replace('api key', 'API key');
@@ -128,7 +128,7 @@ function againIn({ retryAtMs, decidedAtMs }: LogRecord): string {
   return `, again in ${spanText(Math.max(0, retryAtMs - decidedAtMs), Math.ceil)}`;
 }
 
-/** What is not a field of its own: it is in the row already, or only programs use it. */
+/** Members that are not shown as fields: they are in the row already, or only programs use them. */
 const UNSHOWN = new Set(['level', 'time', 'msg', 'err', 'requestId', 'before', 'after', 'v', 'pid']);
 
 function eventRows(record: LogRecord, width: number, style: Style): string[] {

@@ -3,13 +3,13 @@ import { spanText } from '../io/time-text.ts';
 import { LogOutput } from './log-output.ts';
 import { grouped, type LogRecord, rowsOf, rowsWithin } from './terminal-line.ts';
 
-/** In a second so many requests, and so many other records, are printed: half of the screen. The others are counted. */
+/** Maximum requests, and maximum other records, that are printed in a second: half of the screen. The others are counted. */
 const SHARE_A_SECOND = 0.5;
 const MIN_A_SECOND = 10;
 const SECOND_MS = 1_000;
 /** Rows are held this long, so that those of one moment are one write. It is too short to be noticed. */
 const WRITE_AFTER_MS = 20;
-/** How many bytes are held while the terminal takes none, for example after Ctrl-S. */
+/** How many bytes are held while the terminal accepts none, for example after Ctrl-S. */
 const MAX_HELD_BYTES = 256 * 1024;
 /** While requests keep coming, the reminder is printed at most this often. */
 const REMIND_EVERY_MS = 5_000;
@@ -48,9 +48,9 @@ interface Tally {
 const emptyTally = (): Tally => ({ ok: 0, refused: 0, 'refused by the service': 0, failed: 0, 'broken off': 0 });
 
 /**
- * The log on a terminal: takes the lines of the log and prints each as a row for people. The terminal never holds up a request
+ * The log on a terminal: receives the lines of the log and prints each as a row for people. The terminal never holds up a request
  * and memory is bounded: only a few requests of a second are parsed and printed, the others are counted from their text, and
- * rows that a stalled terminal does not take are dropped.
+ * rows that a stalled terminal does not accept are dropped.
  */
 export class TerminalLog {
   readonly #options: TerminalLogOptions;
@@ -87,7 +87,7 @@ export class TerminalLog {
     });
   }
 
-  /** Takes one line of the log: JSON with its line feed. Never throws and never waits. */
+  /** Receives one line of the log: JSON with its line feed. Never throws and never waits. */
   write(line: string): void {
     this.#second ??= setInterval(() => this.#endSecond(), SECOND_MS).unref();
     const status = statusOf(line);
@@ -114,7 +114,7 @@ export class TerminalLog {
 
   /**
    * Prints rows again whenever they have left the screen, so that they stay in sight. They are on the screen now.
-   * @param rowsFor returns them for a terminal of so many columns, the heading first
+   * @param rowsFor returns them for a terminal of this width in columns, the heading first
    */
   keepInSight(rowsFor: (columns: number) => readonly string[]): void {
     this.#reminder = { rowsFor, printedAtMs: this.#options.monotonicMs(), rowsSince: 0 };
@@ -128,17 +128,17 @@ export class TerminalLog {
     const parts = partsOf(this.#total);
     const requests = sumOf(this.#total);
     const about = this.#isSampled ? 'about ' : '';
-    const told =
+    const counts =
       requests === 0
         ? 'no requests'
         : `${about}${grouped(requests)} ${requests === 1 ? 'request' : 'requests'}: ${parts}`;
-    const summary = `Stopped after ${ran}${this.#options.hasAllRequests ? `, ${told}` : ''}.`;
+    const summary = `Stopped after ${ran}${this.#options.hasAllRequests ? `, ${counts}` : ''}.`;
     for (const row of rowsWithin(summary, Math.max(this.#options.size().columns - 1, 20), MAX_ROWS))
       this.#row(this.#style('bold', row));
     await this.close();
   }
 
-  /** Prints what is held, as far as the terminal takes it. */
+  /** Prints what is held, as far as the terminal accepts it. */
   close(): Promise<void> {
     if (this.#second !== null) clearInterval(this.#second);
     this.#second = null;
@@ -198,22 +198,24 @@ export class TerminalLog {
   #endSecond(): void {
     const { columns } = this.#options.size();
     const requests = sumOf(this.#hidden);
-    const told = [
+    const counts = [
       ...(requests === 0
         ? []
         : [
             `${grouped(requests)} more ${requests === 1 ? 'request' : 'requests'} in this second: ${partsOf(this.#hidden)}`,
           ]),
       ...(this.#hiddenOthers === 0 ? [] : [`${grouped(this.#hiddenOthers)} more lines of the log`]),
-      ...(this.#lostRows === 0 ? [] : [`${grouped(this.#lostRows)} rows lost, because the terminal took none`]),
+      ...(this.#lostRows === 0
+        ? []
+        : [`${grouped(this.#lostRows)} rows lost, because the terminal did not accept them`]),
     ];
-    const isQuiet = this.#printed.requests + this.#printed.others + told.length === 0;
+    const isQuiet = this.#printed.requests + this.#printed.others + counts.length === 0;
     this.#hidden = emptyTally();
     this.#hiddenOthers = 0;
     this.#lostRows = 0;
     this.#printed = { requests: 0, others: 0 };
-    const rows = rowsWithin(told.join('; '), Math.max(columns - HIDDEN.length - 1, 20), MAX_ROWS);
-    if (told.length > 0)
+    const rows = rowsWithin(counts.join('; '), Math.max(columns - HIDDEN.length - 1, 20), MAX_ROWS);
+    if (counts.length > 0)
       rows.forEach((row, i) => {
         this.#row(this.#style('dim', `${i === 0 ? HIDDEN : ' '.repeat(HIDDEN.length)}${row}`));
       });
@@ -247,7 +249,7 @@ const MAX_ROWS = 6;
 const DRAINING = 'draining';
 const DRAINING_ADVICE = 'draining; Ctrl-C again ends at once';
 
-/** What the rows around it say already: that the gateway has drained, and what each worker says of its own end. */
+/** Messages that repeat the rows around them: that the gateway has drained, and that each worker ends. */
 function isOnlyForPrograms({ msg, worker }: LogRecord): boolean {
   return msg === 'drained' || (msg === DRAINING && worker !== undefined);
 }

@@ -22,7 +22,7 @@ const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ['ipv6', (text) => !text.includes('%') && isIPv6(text)],
 ]);
 
-/** Formats of texts that say how the text is meant and not which texts there are. */
+/** Formats that describe the meaning of a text, and do not restrict it. */
 const ANY_TEXT: ReadonlySet<string> = new Set(['password', 'binary']);
 /** Formats of numbers (`NumberRules` in checks.ts). */
 const OF_NUMBERS: ReadonlySet<string> = new Set(['int32', 'int64', 'float', 'double']);

@@ -16,10 +16,10 @@ export class JsonFault extends Error {
 
 /**
  * Reads JSON (RFC 8259) strictly. Unlike JSON.parse it keeps whole numbers beyond 2^53 exact, as a bigint, so that an
- * `int64` is checked as it was sent; and objects have no prototype, so that `constructor` is no property of theirs.
+ * `int64` is checked as it was sent; and objects have no prototype, so that `constructor` is not a property of theirs.
  *
  * Attack: an object has one name twice. The gateway checks the last value and the service uses the first, so that a value
- * that nobody checked gets through. So a name that is there twice is refused, compared after its escapes are decoded.
+ * that was not checked gets through. So a name that is there twice is refused, compared after its escapes are decoded.
  *
  * Attack: a body of `[[[[…`, or of one object in another ten thousand times. What recurses over the value would exhaust the
  * stack, so the depth is bounded here.
@@ -175,7 +175,7 @@ class JsonReader {
     return BigInt(digits);
   }
 
-  /** Reads a whole number of 1 to 15 digits, as most are. @returns null if it is none */
+  /** Reads a whole number of 1 to 15 digits, as most are. @returns null if it is not one */
   #shortNumber(): number | null {
     const text = this.#text;
     const from = this.#at;

@@ -8,13 +8,13 @@ import type { RE2JS } from 're2js';
 
 /** In steps of `Work`, for each character. */
 const AUTOMATON_STEPS = 4;
-/** The most work that all states of an automaton may take to be made, in instructions looked at. It is done once: 10 ms. */
+/** Maximum work to make all states of an automaton, in instructions looked at. It is done once: 10 ms. */
 const MAX_AUTOMATON_WORK = 200_000;
 /** The same for all patterns of one description: 2 s. Beyond that, none has a small automaton. */
 const MAX_WORK_OF_ALL = 40_000_000;
 /** The longest text that is compared with a pattern. */
 const MAX_CHARACTERS = 16_384;
-/** The most steps that one text may take: 30 ms. */
+/** Maximum steps for one text: 30 ms. */
 const MAX_STEPS = 1_000_000;
 /** The largest program of a pattern without an automaton. With it, texts may have 100 characters. */
 export const MAX_INSTRUCTIONS = 10_000;
@@ -38,8 +38,8 @@ export class AutomatonBudget {
 }
 
 /**
- * Whether all states that a pattern's automaton can have are made with little work, so that no text makes RE2JS leave it.
- * Found out by making them: from each state, by one character of each class that the pattern tells apart.
+ * Whether all states that a pattern's automaton can have are made with little work, so that no text makes RE2JS abandon it.
+ * Found out by making them: from each state, by one character of each class that the pattern distinguishes.
  * @param budget of the description, which is charged
  */
 export function hasSmallAutomaton(pattern: RE2JS, budget = new AutomatonBudget()): boolean {
@@ -67,7 +67,7 @@ export function hasSmallAutomaton(pattern: RE2JS, budget = new AutomatonBudget()
 }
 
 /**
- * Keeps RE2JS from making an automaton that it would leave.
+ * Keeps RE2JS from making an automaton that it would abandon.
  *
  * Attack: texts that each need other states. Up to 8 MiB of them would be made for each pattern, kept for ever, and made
  * anew for the next text.

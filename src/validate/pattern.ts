@@ -45,10 +45,10 @@ const PROPERTY = /\\([pP])\{(?:(?:Script|sc)=)?([^}]*)\}/y;
 const GROUP = /\((?:\?(?::|<(?![=!])[^>]*>))?/y;
 
 /**
- * Writes a pattern of ECMA-262 for RE2, so that both take the same texts: `.` takes no line end, `\s` takes all white space,
+ * Writes a pattern of ECMA-262 for RE2, so that both match the same texts: `.` matches no line end, `\s` matches all white space,
  * `^` and `$` are the ends of the text, and a character beyond U+FFFF is one character, as with the flag `u`.
  *
- * A pattern that ECMA-262 reads only without `u` is taken too (`\-`, `{` for itself), but not if it escapes a letter or a
+ * A pattern that ECMA-262 reads only without `u` is accepted too (`\-`, `{` for itself), but not if it escapes a letter or a
  * digit that means nothing there: its author had another dialect in mind, where `\z` and `\A` are the ends of the text.
  * @returns the pattern for RE2, which may still refuse it
  * @throws PatternFault
@@ -70,7 +70,7 @@ function compiles(source: string, flags: string): boolean {
   }
 }
 
-/** Walks over a pattern that the engine of Node has taken, so that its syntax is not checked again. */
+/** Walks over a pattern that the engine of Node has accepted, so that its syntax is not checked again. */
 class Translator {
   readonly #source: string;
   readonly #isUnicode: boolean;

@@ -10,7 +10,7 @@ export interface Program {
    * (checks.ts).
    */
   readonly code: string;
-  /** The patterns that have a small automaton (pattern-cost.ts). To find it out takes too long where requests are served. */
+  /** The patterns that have a small automaton (pattern-cost.ts). Finding this out takes too long while requests are served. */
   readonly automata: readonly string[];
   readonly paths: readonly DescribedPath[];
 }
@@ -28,7 +28,7 @@ export interface DescribedPath {
 
 export interface Operation {
   readonly parameters: readonly Parameter[];
-  /** The names of the parameters in the query that are described and not checked. */
+  /** The names of the parameters in the query that are described but not checked. */
   readonly unchecked: readonly string[];
   /** Null if the operation takes no body. */
   readonly body: { readonly isRequired: boolean; readonly contents: readonly Content[] } | null;

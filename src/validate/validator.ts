@@ -276,11 +276,11 @@ const TOKEN = `${TOKEN_CHARACTER}+`;
  * A media type with its parameters (RFC 9110 section 8.3.1).
  *
  * Attack: where a blank between two `;` can belong to either of two repetitions, 60 of them are tried in 2^60 ways. So each
- * blank belongs to what stands before it.
+ * blank belongs to the text before it.
  */
 const MEDIA = new RegExp(`^(${TOKEN}/${TOKEN})[ \\t]*((?:;[ \\t]*(?:${TOKEN}=(?:${TOKEN}|"[^"\\\\]*")[ \\t]*)?)*)$`);
 
-/** Null if the value is no media type, or has two charsets. */
+/** Null if the value is not a media type, or has two charsets. */
 function mediaOf(value: string): Media | null {
   if (value.length > 512) return null;
   const [, type, parameters = ''] = MEDIA.exec(value) ?? [];

@@ -27,7 +27,7 @@ const STEPS_PER_READING = 8_192;
  * program, 300,000 lists within lists. Everything that is done for a request is counted by what it takes, not by the length of
  * what was sent.
  *
- * Attack: something takes longer than its steps say. So the processor's time of the thread is bounded as well. It is read
+ * Attack: something takes longer than its steps indicate. So the processor's time of the thread is bounded as well. It is read
  * only after many steps, which a usual request does not take.
  */
 export class Work {
@@ -45,7 +45,7 @@ export class Work {
     this.#cpuMs = cpuMs;
   }
 
-  /** Begins to count anew. @param bounds steps, and milliseconds of the processor */
+  /** Resets the count. @param bounds steps, and milliseconds of the processor */
   begin({ steps, cpuMs }: WorkBounds): void {
     this.#steps = this.#left = steps;
     this.#readAt = Math.max(0, steps - STEPS_PER_READING);

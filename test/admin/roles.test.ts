@@ -144,7 +144,7 @@ describe('ADMIN_TOKENS_FILE while the gateway runs', () => {
   test('a file with faults leaves the tokens in force and is an error line, without the token', async () => {
     await replace(`${FILE}- { name: ada, role: boss, token: short }\n`);
     await eventually(() => {
-      expect(gateway.process.stdout).toContain('the changed admin tokens are not taken, those before stay');
+      expect(gateway.process.stdout).toContain('new admin tokens rejected, keeping the old ones');
       expect(gateway.process.stdout).toContain(`${file}:5:`);
     });
     expect(gateway.process.stdout).not.toContain('short');

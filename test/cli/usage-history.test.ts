@@ -109,7 +109,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(hours.stderr).toMatch(/^note: The export ends with the hour of \S+:00:00Z, the last full one\./);
   });
 
-  test('`usage export --key` prints what one key, also a revoked one, or one caller with tokens used', async () => {
+  test('`usage export --key` prints what one key, also a revoked one, or one token caller used', async () => {
     const token = `jwt_${'c'.repeat(32)}`;
     const [id, other] = [
       await createKey(env, '--plan', 'pro', '--name', 'shop'),

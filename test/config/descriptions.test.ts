@@ -110,6 +110,6 @@ test('a description that changes comes into force, and one with a fault does not
   await replace(description(10));
   await eventually(async () => expect(await statusOf('/pets?limit=10')).toBe(200));
   await replace('openapi: [');
-  await gateway.process.until(/the changed settings are not taken/);
+  await gateway.process.until(/new settings rejected/);
   expect([await statusOf('/pets?limit=10'), await statusOf('/pets?limit=11')]).toEqual([200, 400]);
 });

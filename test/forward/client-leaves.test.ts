@@ -112,7 +112,7 @@ test('a client that leaves the queue gives its place back, and its request is ne
   queued.destroy();
   await eventually(async () => expect(await inFlight()).toEqual([2, 2]), WITHIN);
   await eventually(() => expect(logged('/v1/pets/queued')).toEqual([499]));
-  // The place can be had again.
+  // The place is available again.
   const next = gateway.get('/v1/pets/next', key);
   await eventually(async () => expect(await inFlight()).toEqual([3, 3]));
   for (const response of held.splice(0)) response.end('{}');

@@ -12,7 +12,7 @@ test('without a history `GET /usage?history` is 404, keeps its connection and co
     404,
     {
       code: 'no_usage_history',
-      message: 'This gateway keeps no history of usage. GET /usage tells what is left of each window.',
+      message: 'This gateway keeps no history of usage. GET /usage shows what is left of each window.',
       status: 404,
     },
   ]);

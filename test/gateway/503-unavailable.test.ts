@@ -34,7 +34,7 @@ test('503 overloaded: connections and queue are full; told at once, with Retry-A
   expect(third.headers.get('retry-after')).toMatch(/^[1-9]\d*$/);
   expect(third.headers.get('x-ratelimit-remaining')).toBe('57');
 
-  // The one in the queue is served as soon as the connection is free, and the place it had can be had again.
+  // The one in the queue is served as soon as the connection is free, and its place is available again.
   held.shift()?.end('{}');
   expect((await first).status).toBe(200);
   await eventually(() => expect(upstream.requests.map(({ url }) => url)).toContain('/v1/pets?second'));

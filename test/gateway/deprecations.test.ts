@@ -82,7 +82,7 @@ test('a sunset that is near is spoken of in the log when the gateway starts', as
   const upstream = await startUpstream((_request, response) => response.end('{}'));
   const gateway = await startGateway({ upstream: upstream.origin, routes: ROUTES });
   await gateway.process.stop();
-  const warnings = gateway.process.stdout.split('\n').filter((line) => line.includes('a route goes soon'));
+  const warnings = gateway.process.stdout.split('\n').filter((line) => line.includes('a route will be removed soon'));
   expect(warnings).toHaveLength(1);
   expect(JSON.parse(warnings[0]!)).toMatchObject({ level: 40, route: '/v1/old/{id}', days: 10 });
 });

@@ -104,8 +104,8 @@ describe('a caller with a token of the issuer', () => {
     ['a plan whose numbers each key brings', { plan: 'enterprise' }, /names no plan/],
     ['a plan that is a property of every object', { plan: 'constructor' }, /names no plan/],
     ['another audience', { aud: 'https://elsewhere.example' }, /audience/],
-    ['no subject', { sub: undefined }, /whose it is/],
-    ['no end', { exp: undefined }, /when it expires/],
+    ['no subject', { sub: undefined }, /subject/],
+    ['no end', { exp: undefined }, /no expiry/],
   ])('is refused with %s: 401 invalid_api_key, in a sentence', async (_what, claims, sentence) => {
     const answer = await gateway.get('/v1/pets', await one.sign(claims));
     expect(answer.status).toBe(401);
@@ -214,7 +214,7 @@ test('the claim that names the plan may have any name', async () => {
 });
 
 describe('503 identity_unavailable', () => {
-  test('is the answer while the keys of the issuer cannot be had, and no failed authentication', async () => {
+  test('is the answer while the keys of the issuer are not available, and no failed authentication', async () => {
     const server = await startJwksServer((_request, response) => response.writeHead(500).end());
     const gateway = await gatewayWith(server.url);
     const token = await one.sign();
@@ -228,7 +228,7 @@ describe('503 identity_unavailable', () => {
     expect(server.asked).toBeLessThan(4);
     const { key } = await gateway.createKey('free');
     expect((await gateway.get('/v1/pets', key)).status).toBe(200);
-    await gateway.process.until(/the keys of the tokens' issuer cannot be had/);
+    await gateway.process.until(/the keys of the tokens' issuer cannot be fetched/);
   });
 
   test('ends when an issuer comes that was away at the start, without a restart', async () => {
@@ -239,7 +239,7 @@ describe('503 identity_unavailable', () => {
     expect((await gateway.get('/v1/pets', token)).status).toBe(503);
     await startJwksServer((_request, response) => response.end(jwksOf(one)), gone.port);
     await eventually(async () => expect((await gateway.get('/v1/pets', token)).status).toBe(200));
-    await gateway.process.until(/the keys of the tokens' issuer can be had again/);
+    await gateway.process.until(/the keys of the tokens' issuer are available again/);
   });
 
   test('is not the answer to callers whose key was known when the issuer went away', async () => {
@@ -274,7 +274,7 @@ test('a reload brings an issuer, and one whose keys cannot be used leaves the on
   await writeFile(file, `${before}\n${settings(await keyFile(one))}\n`);
   await eventually(async () => expect((await gateway.get('/v1/pets', token)).status).toBe(200));
   await writeFile(file, `${before}\n${settings('/nowhere/jwks.json')}\n`);
-  await gateway.process.until(/the changed settings are not taken/);
+  await gateway.process.until(/new settings rejected/);
   expect((await gateway.get('/v1/pets', token)).status).toBe(200);
 });
 

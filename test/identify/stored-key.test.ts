@@ -16,7 +16,7 @@ test.each([
   ['a limit below 0', JSON.stringify({ ...key, limits: { minute: -1 } })],
   ['a time with a fraction', JSON.stringify({ ...key, createdAtMs: 0.5 })],
 ])('%s is no key', (_, text) => {
-  expect(() => readStoredKey(text)).toThrow('The store holds something in the place of an API key');
+  expect(() => readStoredKey(text)).toThrow('The store holds a value that is not an API key');
 });
 
 test('to a key belong the digests of its secrets and the retired ones', () => {

@@ -29,7 +29,9 @@ test('a cause ends with one full stop, whether it has one or not', () => {
 test.each(['rate_limit_exceeded', 'api_key_banned'])('%s: what is over is no longer waited for', (code) => {
   const ban = { number: 2, until: '2026-11-23T12:00:00Z' };
   const adviceAt = (retryAt: string) => textsOf({ ...FACTS, code, ban, retryAt }, NOW_MS).advice;
-  expect(adviceAt('2026-11-23T12:00:01Z')).toMatch(/^Wait until the moment below, or (lift the ban|top up the minute)/);
+  expect(adviceAt('2026-11-23T12:00:01Z')).toMatch(
+    /^Wait until the time shown below, or (lift the ban|top up the minute)/,
+  );
   expect(adviceAt('2026-11-23T12:00:00Z')).toMatch(/^The (wait|ban) is over\./);
   expect(adviceAt('2026-11-23T12:00:00Z')).not.toMatch(/Wait until|lift|top up/);
 });

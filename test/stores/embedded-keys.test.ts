@@ -123,7 +123,7 @@ describe('a database', () => {
     foreign.exec('CREATE TABLE recipes (name TEXT)');
     foreign.close();
     expect(() => openDatabase(folder)).toThrow(
-      expect.objectContaining({ code: 'store_corrupt', message: expect.stringContaining("none of Tollgate's") }),
+      expect.objectContaining({ code: 'store_corrupt', message: expect.stringContaining("not one of Tollgate's") }),
     );
   });
 

@@ -40,7 +40,7 @@ function gatewayIn(folder: string, wallMs = () => Date.now(), { isDeaf = false, 
     // As a gateway does: every listener hears of the change, the ledger's own among them.
     onAccountChange: (change) => {
       told.push(change);
-      changes.tell(change);
+      changes.announce(change);
     },
     decidesWhileAway,
     onChange: (state, reason) => states.push(reason === undefined ? state : `${state}: ${reason}`),

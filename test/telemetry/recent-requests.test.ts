@@ -124,9 +124,9 @@ describe('refusals', () => {
     expect(all.map(({ strike }) => strike?.number ?? null)).toEqual([1, 2, 3, 4, null, null]);
     expect(all.map(({ imposedBan }) => imposedBan)).toEqual([false, false, false, true, false, false]);
     expect(all[3]!.sentence).toBe(
-      'The key went on after its limit of the minute was used up. This request was strike 4 and began ban 1.',
+      'The key kept sending requests after its limit of the minute was used up. This request was strike 4 and began ban 1.',
     );
-    expect(all[5]!.advice).toMatch(/^Wait until the moment below, or lift the ban\. /);
+    expect(all[5]!.advice).toMatch(/^Wait until the time shown below, or lift the ban\. /);
   });
 
   test('for which waiting cannot help have no retryAt and say so', () => {

@@ -65,7 +65,7 @@ export async function alertsAreEvaluated({ prometheusPort }: Stage): Promise<voi
   );
   for (const { name, health, lastError, state } of rules) {
     assert.equal(health, 'ok', `${name}: ${lastError}`);
-    if (/Down|NobodyReady|StoreAway|CountingAlone|Defect/.test(name))
+    if (/Down|NoGatewayReady|StoreAway|CountingAlone|Defect/.test(name))
       assert.equal(state, 'inactive', `${name} is ${state}`);
   }
 }

@@ -56,7 +56,7 @@ interface Description {
   readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
 }
 
-/** Responses that nearly every request may get, told once. */
+/** Responses that nearly every request may get, listed once. */
 const COMMON = ['Unauthorized', 'Forbidden', 'TooMany', 'StoreAway', 'Other'];
 const METHODS = ['get', 'post', 'patch', 'put', 'delete'] as const;
 

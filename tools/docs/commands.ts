@@ -9,7 +9,7 @@ export interface CommandHelp {
   readonly usage: string;
   /** Each option with its sentence, `--plan PLAN`. */
   readonly options: readonly (readonly [option: string, about: string])[];
-  /** The environment variables that it obeys, by name. */
+  /** The environment variables that it reads, by name. */
   readonly environment: readonly string[];
   readonly examples: readonly string[];
 }
@@ -17,7 +17,7 @@ export interface CommandHelp {
 const INTRO = `# Commands
 
 \`tollgate X\` is \`npm run -s tollgate -- X\` in a clone and \`tollgate X\` in the image. Commands work on the same store as the
-gateway, which REDIS_URL, KEY_PEPPER and TOLLGATE_DATA name, whether or not a gateway runs. A running gateway obeys them
+gateway, which REDIS_URL, KEY_PEPPER and TOLLGATE_DATA name, whether or not a gateway runs. A running gateway applies them
 within a second. Paths are relative to the folder that you are in.
 
 The exit code is 0 for done, 1 for refused or failed, 2 for wrong usage. Errors go to standard error. On a terminal
@@ -31,9 +31,9 @@ export async function commandsPage(): Promise<string> {
   const index = commands.map(({ name, about }) => `| [\`${name}\`](#tollgate-${slug(name)}) | ${cell(about)} |`);
   const sections = commands.map(({ name, about, usage, options, environment, examples }) => {
     const rows = options.map(([option, sentence]) => `| \`${option.replaceAll('|', '\\|')}\` | ${cell(sentence)} |`);
-    const obeys =
-      environment.length === 0 ? '' : `\n\nObeys ${environment.map((variable) => `\`${variable}\``).join(', ')}.`;
-    return `## tollgate ${name}\n\n${text(about)}\n\n\`\`\`text\n${usage}\n\`\`\`\n\n| option | does |\n|---|---|\n${rows.join('\n')}${obeys}${examples.length === 0 ? '' : `\n\n\`\`\`sh\n${examples.join('\n')}\n\`\`\``}`;
+    const reads =
+      environment.length === 0 ? '' : `\n\nReads ${environment.map((variable) => `\`${variable}\``).join(', ')}.`;
+    return `## tollgate ${name}\n\n${text(about)}\n\n\`\`\`text\n${usage}\n\`\`\`\n\n| option | does |\n|---|---|\n${rows.join('\n')}${reads}${examples.length === 0 ? '' : `\n\n\`\`\`sh\n${examples.join('\n')}\n\`\`\``}`;
   });
   return `${INTRO}\n\n| command | does |\n|---|---|\n${index.join('\n')}\n\n${sections.join('\n\n')}\n`;
 }

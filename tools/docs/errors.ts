@@ -70,10 +70,10 @@ function hasExample(code: ErrorCode): code is keyof typeof EXAMPLES {
 
 const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, when: string]>> = {
   invalid_request: [400, 'A parameter or a member of the body is wrong; the message names it.'],
-  missing_admin_token: [401, 'No token came.'],
+  missing_admin_token: [401, 'The request has no token.'],
   invalid_admin_token: [
     401,
-    'The token is none that the gateway accepts, the sign-in code was used or is too old, or the token of the authenticating proxy is not valid.',
+    'The gateway does not accept the token, the sign-in code was used or is too old, or the token of the authenticating proxy is not valid.',
   ],
   forbidden: [
     403,
@@ -81,14 +81,14 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   ],
   cross_origin: [
     403,
-    'A browser sends the request from a page of another origin, or a change with a session is not application/json.',
+    'A browser sends the request from a page of another origin, or the body of a change within a session is not application/json.',
   ],
   not_found: [404, 'There is no such path, key or ban.'],
   method_not_allowed: [405, 'The path has other methods, which `Allow` lists.'],
   request_timeout: [408, 'The body of a sign-in did not arrive within two seconds.'],
   conflict: [
     409,
-    'The state of the key does not allow it: a revoked key is changed, a key that still works is deleted. Or plans.yaml cannot be read or replaced, or live keys use a plan that it would lose.',
+    'The state of the key does not allow it: a revoked key is changed, a key that still works is deleted. Or plans.yaml cannot be read or replaced, or live keys use a plan that the new text lacks.',
   ],
   precondition_failed: [412, 'The key, or plans.yaml, has changed since the ETag in `If-Match` was read.'],
   payload_too_large: [413, 'The body is too large.'],
@@ -102,18 +102,18 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   precondition_required: [428, '`If-Match` is missing from a request that replaces plans.yaml.'],
   too_many_failed_attempts: [
     429,
-    'Ten wrong tokens came from the address within a minute; the right one still passes. Or the sender has looked up ten secrets of no key within a minute, or the address 60; everything else stays possible.',
+    'Ten wrong tokens came from the address within a minute; the right one still passes. Or the sender has looked up ten secrets within a minute that no key has, or the address 60; all other requests are still served.',
   ],
   too_many_streams: [
     429,
-    'The gateway has 20 streams of events open, and the sender has as many of them as anybody else. Close one, or ask another gateway.',
+    'The gateway has 20 streams of events open, and no other sender has more of them. Close one, or ask another gateway.',
   ],
   internal_error: [500, 'A defect, or something in the store that this version cannot read.'],
   audit_unavailable: [503, 'The change cannot be recorded, and `audit.required` asks for that. It was not made.'],
-  identity_unavailable: [503, 'The keys that verify the token of the authenticating proxy cannot be had.'],
+  identity_unavailable: [503, 'The keys that verify the token of the authenticating proxy are not available.'],
   busy: [
     503,
-    'Too many drafts of plans.yaml wait for this gateway already, large bodies take all the room, 20 request ids are looked for, 32 lists of the sender wait, or the gateway serves 80 requests to the API (40 of one address).',
+    'Too many drafts of plans.yaml wait for this gateway already, large bodies use all the memory for them, 20 request ids are being searched, 32 lists of the sender wait, or the gateway serves 80 requests to the API (40 of one address).',
   ],
   store_unavailable: [503, 'The store does not answer. The change may have been made.'],
 };

@@ -12,7 +12,7 @@ import { OF_STORE } from '../terminal/variables.ts';
 export const bansLift: Command = {
   name: 'bans lift',
   about:
-    'Lifts the ban of a key: its strikes are cleared and its rung is taken back. Running gateways obey within a second.',
+    'Lifts the ban of a key: its strikes are cleared and its rung is taken back. Running gateways apply it within a second.',
   positionals: ['KEY_ID'],
   environment: OF_STORE,
   examples: ['tollgate bans lift KEY_ID'],

@@ -128,7 +128,7 @@ export const keysRestore: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints {"madeAt","restored","same","left","replaced","unknown","refused","dryRun","keys"}; keys are those with something to tell, at most 1000.',
+        'Prints {"madeAt","restored","same","left","replaced","unknown","refused","dryRun","keys"}; keys are those with something to report, at most 1000.',
     },
   },
   examples: ['tollgate keys restore keys.backup --dry-run', 'tollgate keys restore keys.backup'],

@@ -29,14 +29,14 @@ export const keysUpdate: Command = {
     name: {
       type: 'string',
       value: 'NAME',
-      about: 'What to call it, up to 100 characters; an empty one takes the name away.',
+      about: 'What to call it, up to 100 characters; an empty one removes the name.',
     },
     owner: {
       type: 'string',
       value: 'OWNER',
-      about: 'Whose it is, up to 100 characters; an empty one takes the owner away.',
+      about: 'Whose it is, up to 100 characters; an empty one removes the owner.',
     },
-    notes: { type: 'string', value: 'TEXT', about: 'Notes, up to 1000 characters; empty ones take the notes away.' },
+    notes: { type: 'string', value: 'TEXT', about: 'Notes, up to 1000 characters; an empty text removes them.' },
     limit: {
       type: 'string',
       multiple: true,
@@ -95,7 +95,7 @@ function editsOf(words: Words, nowMs: number): KeyEdits {
 /** `tollgate keys rotate` (contract section 5). */
 export const keysRotate: Command = {
   name: 'keys rotate',
-  about: 'Makes a new secret for an API key and shows it, this once. The old one goes on working for a while.',
+  about: 'Makes a new secret for an API key and shows it once. The old secret keeps working for a while.',
   positionals: ['KEY_ID'],
   environment: OF_STORE,
   examples: ['tollgate keys rotate KEY_ID --overlap 24h', 'tollgate keys rotate KEY_ID --overlap 0s'],
@@ -103,7 +103,7 @@ export const keysRotate: Command = {
     overlap: {
       type: 'string',
       value: 'DURATION',
-      about: 'How long the old secret goes on working, 24h unless given; 0s ends it at once.',
+      about: 'How long the old secret keeps working; default 24h. 0s ends it at once.',
     },
     json: { type: 'boolean', about: 'Prints the same JSON object as `keys create`, with the new secret.' },
   },
@@ -142,7 +142,7 @@ function oldSecretText({ secrets, expiresAtMs }: StoredKey, terminal: Terminal):
 /** `tollgate keys revoke`: ends a key for good. Running gateways obey within a second (contract section 1). */
 export const keysRevoke: Command = {
   name: 'keys revoke',
-  about: 'Ends an API key and all its secrets for good. Running gateways refuse it within a second.',
+  about: 'Revokes an API key and all its secrets for good. Running gateways refuse it within a second.',
   positionals: ['KEY_ID'],
   environment: OF_STORE,
   examples: ['tollgate keys revoke KEY_ID', 'tollgate keys revoke KEY_ID --yes'],
@@ -194,7 +194,7 @@ export const keysDelete: Command = {
     yes: {
       type: 'boolean',
       short: 'y',
-      about: 'Deletes without asking; required where there is no terminal to ask on.',
+      about: 'Deletes without asking; required without a terminal to ask on.',
     },
     json: { type: 'boolean', about: 'Prints {"id","deleted"}.' },
   },
@@ -202,7 +202,7 @@ export const keysDelete: Command = {
     const [id] = positionals as [string];
     const question = terminal.question ?? null;
     if (options.yes !== true && question === null) {
-      throw new Failure('bad_usage', 'A key that is deleted cannot be had back. Give --yes to delete it.');
+      throw new Failure('bad_usage', 'A deleted key cannot be restored. Give --yes to delete it.');
     }
     const work = async (store: OpenStore): Promise<ExitCode> => {
       if (options.yes !== true) {

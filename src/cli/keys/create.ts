@@ -14,7 +14,7 @@ import { json, limitsText, readLimits, readMoment } from './text-form.ts';
 /** `tollgate keys create` (contract section 5). */
 export const keysCreate: Command = {
   name: 'keys create',
-  about: 'Makes an API key, shows its secret, this once, and says in which store it is.',
+  about: 'Makes an API key, shows its secret once, and names the store that has the key.',
   positionals: [],
   environment: OF_STORE,
   examples: [

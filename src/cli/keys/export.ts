@@ -13,7 +13,7 @@ const HEADER = ['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'cr
 /** `tollgate keys export`: prints every key, without its secrets. */
 export const keysExport: Command = {
   name: 'keys export',
-  about: 'Prints every API key without its secret, oldest first: CSV unless told, without those that are revoked.',
+  about: 'Prints every API key without its secret, oldest first, as CSV by default, without those that are revoked.',
   positionals: [],
   environment: OF_STORE,
   examples: ['tollgate keys export > keys.csv', 'tollgate keys export --all --json'],

@@ -29,12 +29,12 @@ export const keysImport: Command = {
     format: {
       type: 'string',
       value: 'csv|ndjson',
-      about: `How the file is written; by its name, or its first character, unless told. Columns: ${COLUMNS.join(', ')}.`,
+      about: `The format of the file; by default its name, or its first character, decides. Columns: ${COLUMNS.join(', ')}.`,
     },
     'dry-run': { type: 'boolean', about: 'Says what would become of each line, and writes nothing.' },
     json: {
       type: 'boolean',
-      about: `Prints {"moved","unknown","already","refused","dryRun","lines"}; lines are those with something to tell, at most ${MAX_LINES_REPORTED}.`,
+      about: `Prints {"moved","unknown","already","refused","dryRun","lines"}; lines are those with something to report, at most ${MAX_LINES_REPORTED}.`,
     },
   },
   async run({ options, positionals }, terminal) {

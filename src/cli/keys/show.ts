@@ -42,9 +42,10 @@ export const keysList: Command = {
     unused: {
       type: 'string',
       value: 'DAYS',
-      about: 'Keys older than this and not used since, 1d to 92d; with --json each then tells its lastUsedOn.',
+      about:
+        'Keys that are older than this and have not been used since, 1d to 92d; with --json each has its lastUsedOn.',
     },
-    all: { type: 'boolean', about: 'Lists the revoked ones too; with --json each key then tells its revokedAt.' },
+    all: { type: 'boolean', about: 'Lists the revoked ones too; with --json each key has its revokedAt.' },
     json: { type: 'boolean', about: 'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt.' },
   },
   examples: [

@@ -12,7 +12,7 @@ import { checkPlansFile } from './file.ts';
 /** `tollgate plans check`: makes the checks of a gateway's start (contract sections 1 and 2), and prints more warnings. */
 export const plansCheck: Command = {
   name: 'plans check',
-  about: 'Checks plans.yaml: tells every fault with its line and column, and what is probably wrong.',
+  about: 'Checks plans.yaml: prints every fault with its line and column, and warns of what is probably wrong.',
   positionals: ['[FILE]'],
   environment: OF_STORE,
   examples: ['tollgate plans check', 'tollgate plans check new-plans.yaml --against --strict'],

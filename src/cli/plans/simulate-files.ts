@@ -53,7 +53,8 @@ export async function refuseToWrite(file: string, inputs: readonly string[]): Pr
   const folder = await stat(dirname(file)).catch((error: unknown) => {
     throw new Failure('refused', `${file} cannot be written: its folder ${reasonOf(error)}.`, error);
   });
-  if (!folder.isDirectory()) throw new Failure('refused', `${file} cannot be written: ${dirname(file)} is no folder.`);
+  if (!folder.isDirectory())
+    throw new Failure('refused', `${file} cannot be written: ${dirname(file)} is not a folder.`);
   const written = await identityOf(file);
   for (const input of inputs) {
     if (written === null || written !== (await identityOf(input))) continue;
@@ -107,7 +108,8 @@ async function readLines(chunks: AsyncIterable<Buffer>, onText: (text: string) =
     const end = text.lastIndexOf('\n') + 1;
     if (end > 0) onText(text.slice(0, end));
     rest = text.slice(end);
-    if (rest.length > MAX_LINE_BYTES) throw new Failure('refused', 'A line of the log has no end: this is no log.');
+    if (rest.length > MAX_LINE_BYTES)
+      throw new Failure('refused', 'A line of the log is too long: the file is not a log.');
   }
   if (rest !== null && rest !== '') onText(rest);
 }

@@ -54,7 +54,7 @@ export const plansSimulate: Command = {
     keys: {
       type: 'string',
       value: 'N',
-      about: `How many keys are listed, the most changed first: ${DEFAULT_KEYS} unless told; --json lists all that were or would be refused.`,
+      about: `How many keys are listed, the most changed first; default ${DEFAULT_KEYS}. --json lists all that were or would be refused.`,
     },
     html: { type: 'string', value: 'FILE', about: 'Writes a report with charts as one HTML file.' },
     json: {

@@ -64,7 +64,7 @@ export interface Command {
   readonly options: Readonly<Record<string, Option>>;
   /** Command lines for `--help`, as one would type them. */
   readonly examples: readonly string[];
-  /** The environment variables that it obeys. With those of the store (`OF_STORE`) goes `--data`. */
+  /** The environment variables that it reads. With those of the store (`OF_STORE`) goes `--data`. */
   readonly environment: readonly Variable[];
   /** True for a command that prints a table: it has `--no-header`. */
   readonly printsTable?: boolean;
@@ -192,7 +192,7 @@ function withJoinedValues(command: Command, args: readonly string[]): string[] {
   return joined;
 }
 
-/** The variables that a command obeys. NO_COLOR is for those that print more than a text of their own: tables, states, warnings. */
+/** The variables that a command reads. NO_COLOR is for those that print more than a text of their own: tables, states, warnings. */
 function variablesOf({ environment, printsTable }: Command): readonly Variable[] {
   return environment.length > 0 || printsTable === true ? [...environment, 'NO_COLOR'] : environment;
 }

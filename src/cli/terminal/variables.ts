@@ -1,4 +1,4 @@
-/** The environment variables that commands obey (contract section 2), each as `--help` tells it. */
+/** The environment variables that commands read (contract section 2), each with its text in `--help`. */
 export const VARIABLES = {
   REDIS_URL: 'Where Redis is; without it the embedded store is used. REDIS_URL_FILE names a file that holds it.',
   KEY_PEPPER: 'The pepper of the keys in the store. KEY_PEPPER_FILE names a file that holds it.',
@@ -22,7 +22,7 @@ export const VARIABLES = {
 
 export type Variable = keyof typeof VARIABLES;
 
-/** What a command obeys that opens the store of the gateways. */
+/** The variables of a command that opens the store of the gateways. */
 export const OF_STORE: readonly Variable[] = [
   'REDIS_URL',
   'KEY_PEPPER',
@@ -31,7 +31,7 @@ export const OF_STORE: readonly Variable[] = [
   'TOLLGATE_PLANS',
 ];
 
-/** What a gateway obeys. */
+/** The variables of a gateway. */
 export const OF_GATEWAY: readonly Variable[] = [
   ...OF_STORE,
   ...([

@@ -171,7 +171,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     this.#answered?.onEnd();
   }
 
-  /** One turn later, when whatever had arrived after the response, even a FIN, has been read. */
+  /** One turn later, when everything that arrived after the response, even a FIN, has been read. */
   atNextEnd(): void {
     const answered = this.#answered;
     this.#answered = null;
@@ -184,7 +184,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
    *
    * Attack: bytes after a response, in the next packet or in the buffer of a paused connection, would be taken for the
    * response to the next request, which may be another client's. And a connection that the upstream closed after its
-   * response would be given a request that nobody reads.
+   * response would be given a request that it never reads.
    */
   #becomeIdle(): void {
     if (this.#socket.destroyed) return;
@@ -304,7 +304,7 @@ export interface ConnectionKeeper {
   onClosed(connection: UpstreamConnection): void;
 }
 
-/** What a request says of the target that it goes to. */
+/** The parts of a request that depend on its target. */
 export interface RequestAddress {
   /** The value of Host. */
   readonly authority: string;

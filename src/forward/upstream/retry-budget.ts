@@ -1,5 +1,5 @@
 /**
- * How a retry ended: `answered` with a response that is no failure, `failed`, or `abandoned` because the client left.
+ * How a retry ended: `answered` with a response that is not a failure, `failed`, or `abandoned` because the client left.
  * `over_budget`: an attempt failed and was not retried, because the budget was used up.
  */
 export type RetryOutcome = 'answered' | 'failed' | 'abandoned' | 'over_budget';

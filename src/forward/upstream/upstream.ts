@@ -282,7 +282,7 @@ export class Upstream {
    *
    * Attack: a client keeps sending requests that the service answers too slowly, until every target is left out and all
    * other clients are refused although the service is running. So if all targets are left out, those that can be
-   * reached go on serving.
+   * reached continue to serve.
    */
   #choose(tried: readonly UpstreamTarget[]): UpstreamTarget | null {
     const targets = this.#targets;

@@ -36,13 +36,13 @@ export interface TunnelOptions {
 
 /**
  * Watches two joined connections until both have ended. Bytes pass unchanged, and each side is read no faster than the
- * other reads. When one side closes its half, the same half of the other is closed, which may go on sending. When one
+ * other reads. When one side closes its half, the same half of the other is closed, which may continue to send. When one
  * side breaks, the other is reset, because a clean end would make the data look complete. Both end when no byte has
  * passed in either direction for `idleMs`.
  *
  * Attack: a client that disconnects with FIN closes only its half, and with a service that never closes its own the
  * tunnel would stay open for `idleMs`. So once one side has closed its half, the tunnel ends when no byte has passed
- * for `finMs`. A client that only has nothing more to send goes on receiving, because bytes pass. Bytes that wait for a
+ * for `finMs`. A client that only has nothing more to send continues to receive, because bytes pass. Bytes that wait for a
  * slow reader are not cut off: that reader has `idleMs`.
  *
  * Attack: after a client has disconnected, http-proxy-3 closes only its own half towards the upstream, and the

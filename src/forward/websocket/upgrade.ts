@@ -145,7 +145,7 @@ class Upgrading implements Timed {
 
   #ask(socket: Socket, { authority, base }: RequestAddress): void {
     this.#socket = socket;
-    // Either side may close its half and go on reading. This must be set before that happens.
+    // Either side may close its half and continue to read. This must be set before that happens.
     socket.allowHalfOpen = true;
     const { target, fields, protocol } = this.#request;
     try {

@@ -178,7 +178,7 @@ class Http2Session implements ReadConnection {
    * responses that cannot be sent; after one, also bodies that do not arrive and responses that are not read.
    *
    * Attack: a client opens a stream, sends GOAWAY, and then a broken frame. nghttp2 gives the session up and sends nothing
-   * more on it, and Node reports none of this: the streams, the session and the socket would never close.
+   * more on it, and Node does not report this: the streams, the session and the socket would never close.
    */
   #isStuck(nowMs: number): boolean {
     if (this.#open.size === 0) return false;
@@ -345,7 +345,7 @@ const WRITTEN_PER_READ = 100;
  *
  * Attack: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, unknown frames and padding cost the client a few bytes each
  * and the server the work of reading them, without a request that a limit could count (CVE-2019-9511 to 9518). So bytes are
- * counted, whatever the frame: those received, less those of requests, less an allowance for acknowledging responses.
+ * counted, of any kind: those received, less those of requests, less an allowance for acknowledging responses.
  */
 class OverheadBudget {
   readonly #budget: TokenBucket;
@@ -435,7 +435,7 @@ export class Http2Sessions {
   }
 
   /**
-   * Attack: a client opens many sessions and reads none of its responses. They wait outside the heap, up to 64 KiB for each
+   * Attack: a client opens many sessions and does not read its responses. They wait outside the heap, up to 64 KiB for each
    * stream. So they are bounded for each address and in all, and beyond that the sessions end whose clients have not read
    * for longest. A client that reads slowly keeps its session.
    */

@@ -72,7 +72,7 @@ export interface OpenedFile {
   parts(): AsyncGenerator<Uint8Array>;
 }
 
-/** @throws Failure `refused` if it is no backup of this version */
+/** @throws Failure `refused` if it is not a backup of this version */
 export async function openSealed(readAt: ReadAt, passphrase: string): Promise<OpenedFile> {
   const header = Buffer.from(await readAt(0, HEADER_BYTES));
   const isOurs = header.subarray(0, MAGIC.length).equals(Buffer.from(MAGIC));
@@ -83,7 +83,7 @@ export async function openSealed(readAt: ReadAt, passphrase: string): Promise<Op
     );
   }
   if (!isOurs || header.length < HEADER_BYTES) {
-    throw new Failure('refused', 'The file is no backup that `tollgate keys backup` has made.');
+    throw new Failure('refused', 'The file is not a backup that `tollgate keys backup` has made.');
   }
   const key = await keyFrom(passphrase, header);
   return { parts: () => partsOf(readAt, header, key) };

@@ -5,10 +5,10 @@ import { isTokenHolder } from '../../identify/token-holder.ts';
 import { allowanceFor, isLive, presentRefusal, type RefusedSources } from '../refused-now.ts';
 import type { NearCandidate } from './shapes.ts';
 
-/** A key, or a caller with tokens, that has at most a tenth of a window left, or less than its last request cost. */
+/** A key, or a token caller, that has at most a tenth of a window left, or less than its last request cost. */
 export interface NearReport {
   readonly id: string;
-  /** Name and owner of the key; null for a caller with tokens. */
+  /** Name and owner of the key; null for a token caller. */
   readonly name: string | null;
   readonly owner: string | null;
   readonly plan: string;

@@ -1,7 +1,7 @@
 import { ERRORS, isErrorCode } from '../../errors/catalogue.ts';
 import type { KeptRefusal } from './shapes.ts';
 
-/** What the texts about a refusal are made of. */
+/** The facts from which the texts about a refusal are written. */
 export interface RefusalFacts extends Omit<KeptRefusal, 'sentence' | 'advice'> {
   /** The fault, for operators only; null if there was none. */
   readonly cause: string | null;
@@ -56,9 +56,9 @@ function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
   const caller = callerOf(refusal);
   const which = ban === null ? 'a ban' : `ban ${ban.number}`;
   const sentence = refusal.imposedBan
-    ? `${caller} went on after its limit of the ${window} was used up. This request was strike ${strike?.of ?? ''}`.trimEnd() +
+    ? `${caller} kept sending requests after its limit of the ${window} was used up. This request was strike ${strike?.of ?? ''}`.trimEnd() +
       ` and began ${which}.`
-    : `${caller} was under ${which}. It had gone on after its limit of the ${window} was used up.`;
+    : `${caller} was under ${which}. It had kept sending requests after its limit of the ${window} was used up.`;
   return {
     sentence,
     advice: `${isPast ? `The ban is over. ${SINCE}` : waitOr(refusal, 'lift the ban')} Ask the caller to wait as Retry-After says; each further ban lasts longer.`,
@@ -67,7 +67,7 @@ function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
 
 function callerOf({ consumerId }: RefusalFacts): string {
   if (consumerId === null) return 'The address';
-  return consumerId.startsWith('key_') ? 'The key' : 'The caller with tokens';
+  return consumerId.startsWith('key_') ? 'The key' : 'The token caller';
 }
 
 /** What is particular about a limit, in brackets: that it is not the plan's, and the kind of a window that is not fixed. */
@@ -83,10 +83,10 @@ function notesOn({ window, form }: KeptRefusal['limits'][number], { planLimits, 
 function waitOr({ retryAt }: RefusalFacts, otherwise: string): string {
   return retryAt === null
     ? `${otherwise[0]!.toUpperCase()}${otherwise.slice(1)}.`
-    : `Wait until the moment below, or ${otherwise}.`;
+    : `Wait until the time shown below, or ${otherwise}.`;
 }
 
-const SINCE = 'If the caller is refused again, see below which limit is used up since.';
+const SINCE = 'If the caller is refused again, see below which limit has been used up since.';
 
 /** For a code that the catalogue does not have. */
 const UNKNOWN = {

@@ -28,7 +28,7 @@ interface Member {
 /** New connections that may wait while `maxConnections` are open. */
 const MAX_WAITING_WHEN_FULL = 64;
 
-/** A worker that has not taken its last connection for so long is busy. The next connection goes to another worker. */
+/** A worker that has not taken its last connection within this time is busy. The next connection goes to another worker. */
 const PATIENCE_MS = 100;
 
 /**
@@ -36,7 +36,7 @@ const PATIENCE_MS = 100;
  * chooses by a hash, so that one worker may get most of a few connections, and it resets the connections that a worker had
  * not accepted when it died. Here the supervisor keeps a connection until the worker, before it reads a byte, confirms that
  * it has taken it. If the worker dies before that, another worker gets the connection. `maxConnections` is exact, because
- * the supervisor counts all connections. When they are used up, it tells the worker, which closes an idle one first.
+ * the supervisor counts all connections. When they are used up, it asks the worker to close an idle one first.
  */
 export class Dispatcher<T extends ConnectionTaker> {
   readonly #options: DispatcherOptions;
@@ -91,7 +91,7 @@ export class Dispatcher<T extends ConnectionTaker> {
     this.#handOut();
   }
 
-  /** The worker has reported that so many of its connections have ended. */
+  /** The worker has reported that this number of its connections have ended. */
   ended(taker: T, connections: number): void {
     const member = this.#members.get(taker);
     if (member !== undefined) member.open -= connections;

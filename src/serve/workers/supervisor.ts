@@ -83,7 +83,7 @@ export async function supervise(
       await close();
       return isBroken ? 1 : 0;
     };
-    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'a defect that nobody caught');
+    const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'uncaught exception');
     return { ...started, reportDefect, stop };
   } catch (error) {
     await close();

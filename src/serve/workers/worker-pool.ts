@@ -227,7 +227,7 @@ const NONE_STARTED = 'No worker could be started: each of them ended before it s
 
 const FIRST_MS = 100;
 const MAX_MS = 30_000;
-/** A worker that has served so long had started properly, so the pauses begin anew. */
+/** A worker that has served for this time had started properly, so the pauses start from the shortest again. */
 const LIVED_MS = 10_000;
 
 /**

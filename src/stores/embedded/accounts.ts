@@ -153,7 +153,7 @@ function withPending(state: AccountState, pending: readonly PendingChange[]): Ac
   return pending.reduce((before, { change, atMs }) => changed(before, change, atMs), state);
 }
 
-/** The form of a window stands beside its limit in the text, because a calendar is no plain data. */
+/** The form of a window stands beside its limit in the text, because a calendar is not plain data. */
 function textOf(change: AccountChange): string {
   if (change.kind !== 'top-up') return JSON.stringify(change);
   const { window, limit, slices, calendar } = change.of;

@@ -10,13 +10,13 @@ const DIGITS = 16;
 const { O_WRONLY, O_CREAT, O_NOFOLLOW } = constants;
 
 /**
- * The writes of a process to the embedded store, each of which is whole or not made, and in the files that the next start finds. There may be several for one database.
+ * The writes of a process to the embedded store. Each is complete or not made, and in the files that the next start finds. There may be several for one database.
  *
  * Fault: an operator deletes or moves the data folder while the gateway runs. SQLite continues to write to files that the
  * next start will not find. So a write is refused unless all files are in their places before it and after it.
  *
  * Fault: the write-ahead log (tollgate.db-wal) is damaged, cut off or missing after a crash. SQLite opens the database
- * without the writes that it held, and says nothing: revoked keys would work again. So each acknowledged write increases a number in the
+ * without the writes that it held, and reports nothing: revoked keys would work again. So each acknowledged write increases a number in the
  * database, and then in a file of its own. `insistOnAcknowledged` compares the two.
  */
 export class AcknowledgedWrites {
@@ -126,7 +126,7 @@ export function insistOnAcknowledged(db: DatabaseSync, isAccepted: boolean): str
   if (acknowledged === null) {
     return number === 0
       ? null
-      : `${file} was missing or unreadable, so it is unknown whether the last changes to keys are in ${database}. Check that keys that were revoked lately are refused.`;
+      : `${file} was missing or unreadable, so it is unknown whether the last changes to keys are in ${database}. Check that recently revoked keys are refused.`;
   }
   if (number >= acknowledged) return null;
   const lost = acknowledged - number;

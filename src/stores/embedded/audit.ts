@@ -13,7 +13,7 @@ import {
 import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering } from './database.ts';
 
-/** Most records that one addition removes after `keep` was lowered. The next additions remove the rest. */
+/** Maximum records that one addition removes after `keep` was lowered. The next additions remove the rest. */
 const MAX_REMOVED = 1_000;
 
 interface WaitingWrite {

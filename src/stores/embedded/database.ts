@@ -57,7 +57,7 @@ export function openDatabase(dataFolder: string): DatabaseSync {
   }
 }
 
-/** Whether the data folder has a store. It makes nothing. */
+/** Whether the data folder has a store. It creates nothing. */
 export function hasDatabase(dataFolder: string): boolean {
   return existsSync(join(dataFolder, FILE));
 }
@@ -126,7 +126,7 @@ function migrate(db: DatabaseSync, file: string): void {
   if (numberOf(db, 'application_id') !== APPLICATION_ID && !isEmpty(db)) {
     throw new Failure(
       'store_corrupt',
-      `${file} is a database, but none of Tollgate's. Name another folder in TOLLGATE_DATA.`,
+      `${file} is a database, but not one of Tollgate's. Name another folder in TOLLGATE_DATA.`,
     );
   }
   if (version > MIGRATIONS.length) {
@@ -177,7 +177,7 @@ function isDamage(error: Error): boolean {
 function damaged(file: string, cause: Error): Failure {
   return new Failure(
     'store_corrupt',
-    `${file} is broken or no database. Restore a copy of the data folder, or move the file away to begin anew.`,
+    `${file} is broken or not a database. Restore a copy of the data folder, or move the file away to start with an empty store.`,
     cause,
   );
 }

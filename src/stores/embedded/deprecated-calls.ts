@@ -36,7 +36,7 @@ export class EmbeddedDeprecatedCalls implements DeprecatedCalls {
       }
       this.#db.prepare(`DELETE FROM deprecated_calls WHERE day <= date(?, '-${KEPT_DAYS} days')`).run(day);
     };
-    // The counter brings calls that cannot be written now again.
+    // The counter sends calls that cannot be written now again.
     answering(() => transaction(this.#db, write));
   }
 

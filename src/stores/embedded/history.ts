@@ -24,7 +24,7 @@ import { answering, transaction } from './database.ts';
 const REMEMBERED = 10_000;
 
 /**
- * What each consumer has used, for the gateway that owns the embedded store: in memory as far as it changed lately, and in
+ * What each consumer has used, for the gateway that owns the embedded store: in memory as far as it changed recently, and in
  * the database, written in the same transaction as the counters.
  */
 export class Histories {
@@ -156,7 +156,7 @@ export class EmbeddedHistory implements HistoryStore {
     } finally {
       this.#db.exec('PRAGMA synchronous = FULL');
     }
-    // Last, because what fails is reported once more.
+    // Last, because counts of a failed write are reported once more.
     for (const { consumerId, refused, banned } of refusals) {
       // A ban that a scan has found is noted without a refusal.
       if (refused + banned > 0) this.#live?.refused(consumerId, nowMs, refused, banned);
@@ -207,7 +207,7 @@ export function createHistoryTables(db: DatabaseSync): void {
   );
 }
 
-/** Null also for what is no history. */
+/** Null also for a value that is not a history. */
 function readHistory(db: DatabaseSync, consumerId: string): History | null {
   const history = db.prepare('SELECT history FROM histories WHERE consumer_id = ?').get(consumerId)?.history;
   return history instanceof Uint8Array && history.length === HISTORY_BYTES ? history : null;

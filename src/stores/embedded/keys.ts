@@ -115,7 +115,7 @@ export class EmbeddedKeys implements KeyStore {
         this.#insert(key);
         this.#changes.note({ kind: 'key', keyId: key.id });
       },
-      () => this.#changes.tell({ kind: 'key', keyId: key.id }),
+      () => this.#changes.announce({ kind: 'key', keyId: key.id }),
     );
     return DURABLE;
   }
@@ -158,7 +158,7 @@ export class EmbeddedKeys implements KeyStore {
         return { key, next };
       },
       (changed) => {
-        if (changed !== null) this.#changes.tell({ kind: 'key', keyId: id });
+        if (changed !== null) this.#changes.announce({ kind: 'key', keyId: id });
       },
     );
   }
@@ -203,7 +203,7 @@ export class EmbeddedKeys implements KeyStore {
   #positionOf(cursor: string | null): { readonly createdAtMs: number; readonly id: string } {
     if (cursor === null) return { createdAtMs: Number.MIN_SAFE_INTEGER, id: '' };
     const row = this.#db.prepare('SELECT created_at_ms FROM keys WHERE id = ?').get(cursor);
-    if (row === undefined) throw new Failure('refused', 'The cursor is none that this list has given out.');
+    if (row === undefined) throw new Failure('refused', 'Unknown cursor.');
     return { createdAtMs: Number(row.created_at_ms), id: cursor };
   }
 }
@@ -260,7 +260,7 @@ export class EmbeddedChanges implements ChangeFeed {
     this.#pollEveryMs = pollEveryMs ?? 250;
   }
 
-  /** Adds a row for other processes, in the transaction that makes the change. The caller calls `tell` after the commit. */
+  /** Adds a row for other processes, in the transaction that makes the change. The caller calls `announce` after the commit. */
   note({ kind, keyId }: StoreChange): void {
     const { lastInsertRowid } = this.#db
       .prepare('INSERT INTO changes (kind, key_id, author) VALUES (?, ?, ?)')
@@ -269,13 +269,13 @@ export class EmbeddedChanges implements ChangeFeed {
   }
 
   /** Notifies the listeners of this process. */
-  tell(change: StoreChange): void {
+  announce(change: StoreChange): void {
     for (const listener of this.#listeners) listener(change);
   }
 
   async publish(change: StoreChange): Promise<void> {
     await whenFree(() => answering(() => this.note(change)));
-    this.tell(change);
+    this.announce(change);
   }
 
   subscribe(listener: (change: StoreChange) => void): void {
@@ -295,11 +295,11 @@ export class EmbeddedChanges implements ChangeFeed {
     try {
       const version = this.#dataVersion();
       if (version === this.#version) return;
-      for (const change of this.#missed()) this.tell(change);
+      for (const change of this.#missed()) this.announce(change);
       this.#version = version;
     } catch {
       // The database is locked or gone, so anything may have changed. The next poll tries again.
-      this.tell({ kind: 'any', keyId: null });
+      this.announce({ kind: 'any', keyId: null });
     }
   }
 

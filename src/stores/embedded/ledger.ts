@@ -25,7 +25,7 @@ import { createHistoryTables, dropEndedHistories, Histories, removeHistory } fro
 const SNAPSHOT_EVERY_MS = 500;
 /** Pause before a snapshot is tried again that another process, such as an import, has blocked. */
 const HELD_AGAIN_MS = 20;
-/** Most rows that are written, or checked, in one turn of the event loop: a few milliseconds. */
+/** Maximum rows that are written, or checked, in one turn of the event loop: a few milliseconds. */
 const ROWS_PER_TURN = 1_000;
 
 export interface EmbeddedLedgerOptions {
@@ -300,7 +300,7 @@ export class EmbeddedLedger implements Ledger {
     }
   }
 
-  /** Whether another process holds the database, and not for so long that the store is away. Then it is tried again soon. */
+  /** Whether another process holds the database, but not yet for the time after which the store is away. The write is then soon tried again. */
   #isHeldForNow(error: unknown): boolean {
     if (!isHeldByAnother(error)) return false;
     this.#heldSinceMs ??= performance.now();
@@ -430,7 +430,7 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 }
 
-/** What became of a change if one was made under its id before; null if none was. */
+/** The outcome of the change that was made under its id before; null if none was. */
 function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Once, nowMs: number) {
   const before = table.madeOnce(consumerId, id, nowMs);
   if (before === null) return null;
@@ -453,7 +453,7 @@ function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: n
 function unreadable(consumerId: string): Failure {
   return new Failure(
     'store_corrupt',
-    `What the embedded store holds for ${consumerId} cannot be read. Its windows, strikes and bans begin anew.`,
+    `What the embedded store holds for ${consumerId} cannot be read. Its windows, strikes and bans start from nothing.`,
   );
 }
 

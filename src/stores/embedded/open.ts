@@ -131,7 +131,7 @@ export async function openForGateway(gateway: EmbeddedGateway) {
     const ledger = new EmbeddedLedger({
       db,
       wallMs,
-      onAccountChange: (change) => changes.tell(change),
+      onAccountChange: (change) => changes.announce(change),
       decidesWhileAway: gateway.decidesWhileAway,
       onChange: (present, reason) => {
         state = present === 'away' ? 'away' : 'embedded';

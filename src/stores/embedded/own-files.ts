@@ -6,7 +6,7 @@ import { Failure } from '../../failure.ts';
  *
  * Attack: another user has prepared the folder, with links in the place of Tollgate's files. A command that root runs there
  * would write to files of root's, or make them readable. So the folder must belong to this user, or to root, who makes the
- * folders of volumes; and none of Tollgate's files in it may be a link.
+ * folders of volumes; and no file of Tollgate in it may be a link.
  * @throws Failure `store_unavailable` for a folder of another user; errors of the file system unchanged
  */
 export function ensureFolder(dataFolder: string): void {
@@ -18,7 +18,7 @@ export function ensureFolder(dataFolder: string): void {
 /**
  * Makes an empty file if it does not exist, and lets only this user read it: SQLite would create it readable to all users.
  * A file that exists is not opened, because closing it would release all locks that this process has on it.
- * @throws Failure `store_unavailable` if it is a link, no file, or another user's; errors of the file system unchanged
+ * @throws Failure `store_unavailable` if it is a link, not a file, or another user's; errors of the file system unchanged
  */
 export function ensureOwnFile(file: string): string {
   try {
@@ -31,7 +31,7 @@ export function ensureOwnFile(file: string): string {
   return file;
 }
 
-/** @throws Failure `store_unavailable` if there is something that is a link, no file, or another user's */
+/** @throws Failure `store_unavailable` if there is something that is a link, not a file, or another user's */
 export function insistOnOwnFile(file: string): void {
   const found = lstatSync(file, { throwIfNoEntry: false });
   if (found === undefined) return;

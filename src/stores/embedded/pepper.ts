@@ -7,10 +7,10 @@ import type { PepperStore } from '../../identify/pepper-record.ts';
 import { answering, transaction, whenFree } from './database.ts';
 import { insistOnOwnFile } from './own-files.ts';
 
-/** The file of the embedded store's own pepper, beside the database, mode 600. Neither is of use without the other. */
+/** The file of the embedded store's own pepper, beside the database, mode 600. Neither is useful without the other. */
 const FILE = 'tollgate.pepper';
 
-/** The peppers that are there for a store, newest first, and the file of its own. It makes nothing, unlike `peppersOf`. */
+/** The peppers that exist for a store, newest first, and its own file. It creates nothing, unlike `peppersOf`. */
 export function presentPeppers(dataFolder: string, given: readonly string[]) {
   const file = join(dataFolder, FILE);
   const own = readPepper(file);
@@ -30,7 +30,7 @@ export function peppersOf(dataFolder: string, db: DatabaseSync, given: readonly 
 }
 
 /**
- * The same for a command that reads: it makes no pepper. Where none has been made yet there are no keys, and any pepper serves.
+ * The same for a command that reads: it makes no pepper. If none has been made yet there are no keys, and any pepper works.
  * @throws Failure as `peppersOf`
  */
 export function peppersToRead(dataFolder: string, db: DatabaseSync, given: readonly string[]): readonly string[] {
@@ -44,7 +44,7 @@ function insistOnNoKeys(dataFolder: string, db: DatabaseSync): void {
   if (hasKeys(db)) {
     throw new Failure(
       'store_corrupt',
-      `There are keys in ${dataFolder} but ${FILE} is missing, without which none of them works. Restore it, or set KEY_PEPPER again if that is how they were made.`,
+      `There are keys in ${dataFolder} but ${FILE} is missing, and without it no key works. Restore it, or set KEY_PEPPER again if that is how they were made.`,
     );
   }
 }

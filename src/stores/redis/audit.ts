@@ -16,11 +16,11 @@ import { keyspace } from './keyspace.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 
-/** Most numbers that one write goes through to remove records, after `keep` was lowered for example. The next ones go further. */
+/** Maximum numbers that one write goes through to remove records, after `keep` was lowered for example. The next ones go further. */
 const MAX_REMOVED = 1_000;
 /** How many of the latest records are searched for one whose number is not known or has changed. */
 const MAX_SEARCHED = 100;
-/** Most numbers that one read asks for where records were removed between others. */
+/** Maximum numbers that one read asks for where records were removed between others. */
 const MAX_READ = 5_000;
 
 /** Begins both scripts: reads the bounds of the hash of all records (KEYS[1]), and finds a record by its number and its id. */
@@ -182,7 +182,7 @@ export class RedisAudit implements AuditStore {
     const { id, revision, text } = record;
     const put = () => this.#redis.tollgateAudit(keyspace.audit, earlier ?? 0, id, revision, text, keep ?? 0);
     const number = await this.#run(put);
-    // Others are not kept: anybody who may send a change that is refused could displace those that must be made again.
+    // Others are not kept: anyone who may send a change that is refused could displace those that must be made again.
     if (isLasting) await this.#writes.settle(putAgain(record, number, keep));
     return number;
   }

@@ -11,7 +11,7 @@ export interface CircuitOptions {
   readonly probe: () => Promise<unknown>;
   /**
    * A write like those of the ledger, which must succeed after the probe. A server that is full, read-only or cannot save
-   * answers PING and reads, but counts nothing.
+   * answers PING and reads, but cannot count.
    */
   readonly trial?: () => Promise<unknown>;
   readonly onChange?: (state: CircuitState, change?: CircuitChange) => void;

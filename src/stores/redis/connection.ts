@@ -93,7 +93,7 @@ function sentinelCredentials({ username, password }: Credentials): Omit<RedisOpt
 
 /**
  * Waits until commands can be sent; in a cluster, to each of its primaries.
- * @throws Failure `store_unavailable` with the most telling error of the connection; `bad_settings` if waiting cannot help
+ * @throws Failure `store_unavailable` with the most specific error of the connection; `bad_settings` if waiting cannot help
  *   because REDIS_URL must change
  */
 export function untilReady(redis: RedisClient, withinMs: number): Promise<void> {
@@ -153,7 +153,7 @@ function connectionFailure(redis: RedisClient, error: Error): Failure {
   if (isNoCluster(error))
     return failure(
       'bad_settings',
-      ' is one server and no cluster. Write redis:// instead of redis+cluster:// in REDIS_URL.',
+      ' is a single server, not a cluster. Write redis:// instead of redis+cluster:// in REDIS_URL.',
     );
   if (isRefusal(error)) {
     const word = error.message.split(' ')[0];

@@ -1,7 +1,7 @@
 -- Decides requests of many consumers in one call. The twin of src/admit/decide.ts, line for line where possible: change
--- both or neither. test/admit/decide-twins.test.ts compares them. windows.lua and history.lua stand before it.
+-- both or neither. test/admit/decide-twins.test.ts compares them. windows.lua and history.lua precede it.
 --
--- KEYS  for each consumer its hash, with fields as in windows.lua; and behind that its history, if the rule says so
+-- KEYS  for each consumer its hash, with fields as in windows.lua; and behind that its history, if the rule asks for it
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of keys, in the order of KEYS, each as: rule, n, cost, number of keys. Rule 2 is ARGV[2].
 --       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,

@@ -25,11 +25,11 @@ interface DecisionCallsOptions {
   readonly circuit: Calls;
   /** Left out: DECIDE_LUA. */
   readonly lua?: string | undefined;
-  /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock whatever it says. */
+  /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock unconditionally. */
   readonly wallMs?: (() => number) | undefined;
 }
 
-/** Calls of decide.lua, which describes the numbers that it takes and gives. */
+/** Calls of decide.lua, which describes its arguments and its reply. */
 export class DecisionCalls {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
@@ -112,8 +112,8 @@ interface RuleText {
 
 /**
  * Caches the text of each allowance's rule: there are few, and every call sends them. The text has the periods of calendar
- * windows around the store's present. The script chooses the one that its clock is in, so it matters nothing whether this
- * process's clock is right, as long as the store's passes as fast.
+ * windows around the store's present. The script chooses the one that its clock is in, so this process's clock
+ * need not be right, as long as the store's passes as fast.
  */
 class RuleTexts {
   readonly #known = new WeakMap<Allowance, RuleText>();
@@ -197,7 +197,7 @@ function outcomeOf({ allowance, cost, n }: DecisionRequest, nowMs: number, reply
   return { nowMs, cost, n, admitted, bannedFrom, ...imposes, state: { windows, strikes, ban, ...topUps } };
 }
 
-/** How many numbers tell strikes and ban. */
+/** How many numbers describe strikes and ban. */
 const NUMBERS_OF_REFUSALS = 7;
 
 function topUpsOf(size: number, reply: Numbers): TopUps {
@@ -251,7 +251,7 @@ export class Numbers {
 }
 
 function noNumber(): Failure {
-  return new Failure('store_unavailable', 'Redis answered something else than the script tells.');
+  return new Failure('store_unavailable', 'Redis answered with something that the script does not return.');
 }
 
 /**

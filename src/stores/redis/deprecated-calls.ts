@@ -28,7 +28,7 @@ interface Scripted {
 }
 
 const LIVES_SECONDS = KEPT_DAYS * 86_400;
-/** Most consumers in one script call, and the page size of a scan. */
+/** Maximum consumers in one script call, and the page size of a scan. */
 const CONSUMERS_AT_A_TIME = 1_000;
 
 /** One hash for each day and route, with a field for each consumer. */

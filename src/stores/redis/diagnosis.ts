@@ -3,7 +3,7 @@ import { addressOfNode, ClusterClient } from './cluster.ts';
 import { addressOf, type RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 
-/** What one server says of itself. Null: its user may not ask, or its version cannot tell. */
+/** What one server reports about itself. Null: its user may not ask, or its version does not report it. */
 export interface ServerDiagnosis {
   readonly where: string;
   readonly version: string | null;
@@ -23,7 +23,7 @@ export interface ServerDiagnosis {
 }
 
 /**
- * Asks the server, or every connected primary of a cluster, what `tollgate doctor` tells. Nothing is written.
+ * Asks the server, or every connected primary of a cluster, what `tollgate doctor` reports. Nothing is written.
  * @throws the errors of the connection
  */
 export function diagnose(redis: RedisClient, wallMs: () => number): Promise<ServerDiagnosis[]> {
@@ -143,7 +143,7 @@ for _, words in ipairs(cjson.decode(ARGV[1])) do
 end
 return denied`;
 
-/** The commands among these that the user of this connection may not call; null if the server cannot tell. */
+/** The commands among these that the user of this connection may not call; null if the server does not report it. */
 async function deniedOn(server: Redis): Promise<readonly string[] | null> {
   try {
     const reply = await server.eval(DENIED_LUA, 0, JSON.stringify(NEEDED_COMMANDS));

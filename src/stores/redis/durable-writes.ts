@@ -7,7 +7,7 @@ import { type ReplicaLink, Replication, type ReplicationRound, type WantedReplic
 export interface LastingWrite {
   /** The id of the changed record. Writes to the same record are repeated in their original order. */
   readonly about: string;
-  /** Of each kind a number of its own is kept. A revocation ends access: a key, a secret. */
+  /** Each kind has its own maximum of writes that are kept. A revocation ends access: a key, a secret. */
   readonly kind: WriteKind;
   /**
    * Repeats the write if the server does not have it. In any case it writes something to each server that holds a part of
@@ -33,7 +33,7 @@ export interface DurableWritesOptions {
   readonly replicas: WantedReplicas;
   /** How long a caller waits, milliseconds. */
   readonly timeoutMs: number;
-  /** How long a write that is no revocation is kept while no server can be asked about it, milliseconds; 50 minutes if left out. */
+  /** How long a write other than a revocation is kept while no server can be asked about it, milliseconds; 50 minutes if left out. */
   readonly keptUnseenMs?: number;
   /** Called when the number of changes in Redis has fallen below one that was acknowledged: acknowledged changes are undone. */
   readonly onLoss?: (loss: LostChanges) => void;
@@ -45,13 +45,13 @@ export interface LostChanges {
   readonly acknowledged: number;
 }
 
-/** Most writes of a kind that are kept; beyond that the oldest of the kind is given up. */
+/** Maximum writes of a kind that are kept; beyond that the oldest of the kind is given up. */
 const MAX_KEPT: Readonly<Record<WriteKind, number>> = { record: 1_000, change: 1_000, revocation: 5_000 };
 /** Below the hour for which the store knows the id of a change (`REMEMBERED_MS`): later, it could be made over a newer one. */
 const KEPT_UNSEEN_MS = 3_000_000;
 /** A write that waits for a replica is repeated this often, so that the store does not forget the ids of changes. */
 const REFRESH_MS = 600_000;
-/** For so long, and so many, acknowledged revocations are made again if the store has lost them. */
+/** How long, and how many, acknowledged revocations are kept to be made again if the store has lost them. */
 const REMEMBERED_MS = 600_000;
 const MAX_REMEMBERED = 1_000;
 const ROUND_PAUSE_MS = 250;
@@ -60,7 +60,7 @@ const LONG_PAUSE_MS = 2_000;
 const MAX_SHORT = 80;
 /** How often the number of changes is compared with the acknowledged one. */
 const COMPARE_EVERY_MS = 1_000;
-/** Longest wait for the replicas of one server in a round. The next round may find another primary. */
+/** Maximum wait for the replicas of one server in a round. The next round may find another primary. */
 const ROUND_MS = 2_000;
 /** Added to that, because a stopped server does not keep the deadline of its own WAIT. */
 const GRACE_MS = 500;
@@ -89,7 +89,7 @@ interface Kept {
  * work again.
  *
  * Writes that are not on all replicas are processed in rounds: each round repeats the missing writes, and one WAIT on each
- * primary serves all of them. So many simultaneous changes cost no more than one. While a replica is away, a round only asks
+ * primary serves all of them. So simultaneous changes, however many, cost no more than one. While a replica is away, a round only asks
  * whether it is back, and whether another server has taken over.
  */
 export class DurableWrites {

@@ -60,7 +60,7 @@ for id, value in pairs(fieldsOf(KEYS[3])) do
   end
 end
 
--- When the sessions of a name have ended; nil if the value is none that a gateway has written, or one from before the clock was
+-- When the sessions of a name have ended; nil if no gateway has written the value, or one from before the clock was
 -- set back. Such a one would hide all later ends of that name.
 local function endFrom(value)
   local ended = tonumber(value)

@@ -40,11 +40,11 @@ export class RedisFleet implements FleetStore {
     const bounds = [SHOWN_FOR_MS, REPORT_KEPT_MS, QUESTION_KEPT_MS, MAX_QUESTIONS, MAX_ANSWERS, ENDS_KEPT_MS, MAX_ENDS];
     const more = [...[...questions].flat(), ends.size, ...[...ends].flat(), ...answers.map(({ text }) => text)];
     const args = [id, report ?? '', readsReports ? 1 : 0, ...bounds, questions.size, ...more];
-    const [nowMs, told, asked, answered, over] = await this.#run(() =>
+    const [nowMs, reported, asked, answered, over] = await this.#run(() =>
       this.#redis.tollgateFleet(names.length, ...names, ...args),
     );
-    const found = Array.from({ length: told.length / 3 }, (_, i) => {
-      return { id: told[3 * i]!, atMs: Number(told[3 * i + 1]), text: told[3 * i + 2]! };
+    const found = Array.from({ length: reported.length / 3 }, (_, i) => {
+      return { id: reported[3 * i]!, atMs: Number(reported[3 * i + 1]), text: reported[3 * i + 2]! };
     });
     return {
       nowMs,
@@ -87,7 +87,7 @@ export class RedisFleet implements FleetStore {
     if ('value' in outcome) return outcome.value;
     throw new Failure(
       'store_corrupt',
-      "Gateways cannot tell each other anything: a name `tg:{fleet}:…` in Redis is another program's, or this user may not use it.",
+      'Gateways cannot exchange messages: a name `tg:{fleet}:…` in Redis belongs to another program, or this user may not use it.',
       outcome.cause,
     );
   }

@@ -1,8 +1,8 @@
 -- The history of one consumer, a string of 1,000 bytes: the twin of src/admit/history.ts, which describes it. The scripts
--- that follow it share these functions. A string that is no history stays as it is.
--- Like what sliding windows need (windows.lua), these functions are made only if a call needs them.
+-- that follow it share these functions. A string that is not a history stays as it is.
+-- Like the functions for sliding windows (windows.lua), these are made only if a call needs them.
 --
--- A call brings the gateway's own clock in its last argument, as @SECONDS. `historyMoves` is false if the store's clock differs
+-- The last argument of a call is the gateway's own clock, as @SECONDS. `historyMoves` is false if the store's clock differs
 -- from it by more than an hour: one of them is wrong, and a history that followed it would lose up to 92 days. What is used
 -- meanwhile is recorded only where the history has its hour already.
 local historyMoves = true
@@ -61,7 +61,7 @@ local function makeHistory()
     return text
   end
 
-  -- An error of Redis that the caller must tell: not that the key holds something else, nor that the ACL of this user is from
+  -- An error of Redis that the caller must report: not that the key holds something else, nor that the ACL of this user is from
   -- before there were histories, which the gateway warns of at startup.
   local function errorOf(reply)
     if type(reply) ~= 'table' or not reply.err then return nil end

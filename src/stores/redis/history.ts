@@ -58,7 +58,7 @@ export class RedisHistory implements HistoryStore {
   readonly #circuit: Calls;
   readonly #wallMs: (() => number) | undefined;
 
-  /** @param wallMs the gateway's own clock; left out: histories follow the store's clock whatever it says */
+  /** @param wallMs the gateway's own clock; left out: histories follow the store's clock unconditionally */
   constructor({
     redis,
     circuit,
@@ -90,7 +90,7 @@ export class RedisHistory implements HistoryStore {
     const hourOf = (consumerId: string) =>
       redis.getrangeBuffer(keyspace.history(consumerId), 0, LAST_HOUR_BYTES - 1).catch(forbiddenOrForeign);
     const held = holdWrites(redis);
-    // In a cluster each name has a primary of its own. A single server takes all as one call with one deadline.
+    // In a cluster each name has a primary of its own. A single server gets all in one call with one deadline.
     const asked =
       redis instanceof ClusterClient
         ? Promise.all(consumerIds.map((id) => this.#circuit.run(() => hourOf(id), keyspace.history(id))))
@@ -135,7 +135,7 @@ export class RedisHistory implements HistoryStore {
         );
       });
       held.release();
-      // The counts are approximate: what one consumer's part of a cluster does not take is not brought again.
+      // The counts are approximate: counts that a consumer's part of a cluster does not accept are not sent again.
       await Promise.allSettled(added);
     }
   }
@@ -162,7 +162,7 @@ function isCounted({ refused, banned }: Refusals): boolean {
 /** The server does not let its user call GETRANGE, so that the decision script keeps no history either. */
 const FORBIDDEN = Symbol('forbidden');
 const NO_HISTORY =
-  'No usage history is kept, so that nobody knows which keys are used: the Redis user may not call GETRANGE. Add `+getrange +bitfield` to its ACL, as in config/redis.acl.';
+  'No usage history is kept, so it is unknown which keys are used: the Redis user may not call GETRANGE. Add `+getrange +bitfield` to its ACL, as in config/redis.acl.';
 
 /** A value, because the circuit would take an error for a failure of the store. */
 function forbiddenOrForeign(error: Error): typeof FORBIDDEN | null {

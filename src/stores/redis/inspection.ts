@@ -16,7 +16,7 @@ const MIN_VERSION = 5;
 
 /**
  * Checks whether the server, or every connected node of a cluster, is suitable for Tollgate. If an ACL forbids INFO, that
- * alone is no fault.
+ * alone is not a fault.
  * @param keepsHistory whether the settings ask for a usage history
  */
 export async function inspect(redis: RedisClient, keepsHistory: boolean): Promise<Findings> {
@@ -64,7 +64,7 @@ export function watchServers(redis: RedisClient, keepsHistory: boolean, report: 
 }
 
 /**
- * Whether the ACL lets our user call what the scripts write histories with. One from before there were histories does not;
+ * Whether the ACL lets our user call the commands with which the scripts write histories. Earlier ACLs do not;
  * the scripts then decide without recording.
  */
 async function mayWriteHistories(server: Redis): Promise<boolean> {

@@ -16,7 +16,7 @@ local function note(id)
   redis.call('PEXPIRE', KEYS[2], ${REMEMBERED_MS})
 end`;
 
-/** Defines `noted`: whether the change was made, or so many later ones that its id may be gone. Writes in any case. */
+/** Defines `noted`: whether the change was made, or enough later ones that its id may be gone. Writes in any case. */
 export const NOTED_LUA = `${NOTE_LUA}
 local function noted(id)
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)

@@ -292,7 +292,7 @@ export class RedisKeys implements KeyStore {
     const rank = await this.#inIndex(() => this.#redis.zrank(keyspace.apiKeys, cursor));
     if (rank !== null) return rank + 1;
     const key = await this.get(cursor, { evenDeleted: true });
-    if (key === null) throw new Failure('refused', 'The cursor is none that this list has given out.');
+    if (key === null) throw new Failure('refused', 'Unknown cursor.');
     return this.#inIndex(() => this.#redis.tollgateRank(keyspace.apiKeys, key.createdAtMs, cursor));
   }
 

@@ -39,7 +39,7 @@ interface RedisLedgerOptions {
   readonly publish: (change: StoreChange) => Promise<void>;
   /** Makes lifts, top-ups and resets durable. */
   readonly writes: DurableWrites;
-  /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock whatever it says. */
+  /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock unconditionally. */
   readonly wallMs?: () => number;
   /** Left out: DECIDE_LUA. */
   readonly decideLua?: string;

@@ -44,7 +44,7 @@ class LookUpsApart implements LookUps {
   }
 }
 
-/** Most names in one call: Redis executes nothing else meanwhile. */
+/** Maximum names in one call: Redis executes nothing else meanwhile. */
 const MAX_AT_ONCE = 256;
 
 interface Waiting {

@@ -1,4 +1,4 @@
--- Makes a change of one account once for each id. windows.lua stands before this script, and top-up.lua or reset-usage.lua
+-- Makes a change of one account once for each id. windows.lua precedes this script, and top-up.lua or reset-usage.lua
 -- after it.
 --
 -- KEYS[1] the hash of the consumer, its fields as in windows.lua

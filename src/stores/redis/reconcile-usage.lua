@@ -1,6 +1,6 @@
 -- Adds usage to one consumer's windows that a gateway admitted while it could not reach the store (contract section 6).
 --
--- windows.lua and history.lua stand before it.
+-- windows.lua and history.lua precede it.
 --
 -- KEYS[1] the hash of the consumer, its fields as in windows.lua
 -- KEYS[2] the history of the consumer

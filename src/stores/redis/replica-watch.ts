@@ -20,7 +20,7 @@ export class ReplicaWatch {
   readonly #replication: Replication;
   readonly #timer: NodeJS.Timeout;
   #isAsking = false;
-  /** Sentences of the last look, of which only those that are seen twice are told: a failover is over within a few seconds. */
+  /** Sentences of the last look. Only those seen twice are reported, because a failover is over within a few seconds. */
   #last: readonly string[] = [];
   #trouble: readonly string[] = [];
 
@@ -55,7 +55,7 @@ export class ReplicaWatch {
   }
 }
 
-/** What operators should know about the replicas: a sentence each; null if the servers do not answer. */
+/** Sentences for operators about the replicas; null if the servers do not answer. */
 export async function troubleOf(replication: Replication): Promise<readonly string[] | null> {
   try {
     return replicaTrouble(await replication.standings(), replication.wanted);

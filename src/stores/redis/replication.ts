@@ -17,9 +17,9 @@ export type ReplicaLink = Redis;
 
 /** A replica that may be promoted although its primary does not reach it. */
 export interface AwayReplica {
-  /** Its address, or what else it is known by. */
+  /** Its address, or another name. */
   readonly name: string;
-  /** True if those who promote replicas do not reach it either, so that it will not be back within moments. */
+  /** True if the Sentinels or nodes that promote replicas do not reach it either, so that it will not be back within moments. */
   readonly isDown: boolean;
   /** What to do if it is gone for good; part of a sentence. */
   readonly ifGone: string;
@@ -127,12 +127,12 @@ export class Replication {
   }
 
   /**
-   * Asks a server, and those who would promote one of its replicas, which replicas there are.
+   * Asks a server, and the Sentinels or nodes that would promote one of its replicas, which replicas there are.
    *
    * Fault: only the connected replicas were counted, or those that had not been away for long. But a replica that has just
    * been restarted or resumed does not know how long it was away, and is promoted at once if the primary is lost then. So each
    * known replica counts until it is in sync again, or an operator has removed it.
-   * @throws the errors of the connection; Failure `store_unavailable` if no Sentinel says which replicas there are
+   * @throws the errors of the connection; Failure `store_unavailable` if no Sentinel lists the replicas
    */
   async standingOf(server: Redis): Promise<Standing> {
     const [replication, persistence] = await Promise.all([
@@ -152,7 +152,7 @@ export class Replication {
       const away = awayOf(known, connected);
       return { ...facts, replicas: connected.count + away.length, away };
     }
-    // INFO is forbidden, of which the inspection warns: the operator's number is all that is known.
+    // INFO is forbidden, and the inspection warns of that: only the operator's number is known.
     if (replication === null) return { ...facts, replicas: this.wanted === 'all' ? 0 : this.wanted, away: [] };
     // A primary keeps a replication backlog from its first replica until an hour after the last (`repl-backlog-ttl`). So a
     // backlog without a connected replica means that a replica left recently, which may have been promoted.
@@ -397,7 +397,7 @@ function connectedIn(replication: string): Connected {
 
 /**
  * The known replicas that are not connected. Where addresses can be compared, a replica that only the primary knows, and that
- * nobody would promote, cannot take the place of one that is away. Elsewhere their numbers are compared.
+ * would never be promoted, cannot take the place of one that is away. Elsewhere their numbers are compared.
  */
 function awayOf(known: Known, { count, addresses }: Connected): readonly AwayReplica[] {
   const { all, hidden, hasExactAddresses, ifGone } = known;
@@ -427,7 +427,7 @@ function hostOf(address: string): string {
   return address.slice(0, address.lastIndexOf(':'));
 }
 
-/** Those that its own primary knows, whatever the nodes believe about their health: a flag of failure ends with one reply. */
+/** Those that its own primary knows, regardless of what the nodes believe about their health: a flag of failure ends with one reply. */
 async function knownInCluster(server: Redis): Promise<Known> {
   const where = addressOfNode(server);
   const text = await server.call('CLUSTER', 'NODES').catch((error: Error) => {

@@ -9,7 +9,7 @@ import type { RedisClient } from './connection.ts';
 /** The name in Redis, or the node of a cluster, that a call uses. */
 export type About = string | Redis;
 
-/** Makes the calls of the stores: each with a deadline, and none while the store is away. */
+/** Makes the calls of the stores: each with a deadline, and no call while the store is away. */
 export interface Calls {
   /** @param about in a cluster, the primary of this name, or this node, is responsible for a failure */
   run<T>(call: () => Promise<T>, about?: About): Promise<T>;

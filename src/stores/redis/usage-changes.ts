@@ -49,7 +49,7 @@ interface Change {
 /** How a script answers: a word, then numbers. */
 type Reply = readonly [string, ...number[]];
 
-/** Top-ups and resets in Redis: one script call each, which also writes down the id under which the change was made. */
+/** Top-ups and resets in Redis: one script call each, which also records the id under which the change was made. */
 export class UsageChanges {
   readonly #options: UsageChangesOptions;
   readonly #lua: UsageChangesLua;

@@ -24,7 +24,7 @@ export class RedisUsageReconciler implements UsageReconciler {
   readonly #circuit: Calls;
   readonly #wallMs: (() => number) | undefined;
 
-  /** @param wallMs the gateway's own clock; left out: histories follow the store's clock whatever it says */
+  /** @param wallMs the gateway's own clock; left out: histories follow the store's clock unconditionally */
   constructor({
     redis,
     circuit,

@@ -1,4 +1,4 @@
--- How the counts of windows are kept in the hash of one consumer, and what of them still counts: the twin of
+-- How the counts of windows are kept in the hash of one consumer, and which part of them still counts: the twin of
 -- src/admit/windows.ts, apart from `fitsAtMs`, whose twin is `fitsAt` in decide.lua. The scripts that follow it
 -- (decision-call.ts and others) share these functions.
 --

@@ -75,7 +75,7 @@ describe('two gateways on one Redis', () => {
     expect(refusal.sentence).toBe(
       'The key had used 3 of 3 requests a minute when this request came. It was strike 2 of 10.',
     );
-    expect(refusal.advice).toBe('Wait until the moment below, or top up the minute.');
+    expect(refusal.advice).toBe('Wait until the time shown below, or top up the minute.');
     expect(refusal.planLimits).toEqual({});
     expect(Date.parse(refusal.retryAt)).toBeGreaterThan(Date.parse(refusal.at));
     expect(JSON.stringify(body)).not.toContain('secret');

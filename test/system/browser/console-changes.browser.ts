@@ -106,7 +106,7 @@ test('an edit over a change of somebody else saves nothing at first and keeps wh
   expect(other.status()).toBe(200);
   await dialogOf(page).getByRole('button', { name: 'Save' }).click();
   await dialogOf(page)
-    .getByText(/Somebody changed this key meanwhile.*owner is now new@vet\.example/)
+    .getByText(/Someone changed this key meanwhile.*owner is now new@vet\.example/)
     .waitFor();
   expect(await dialogOf(page).getByLabel('Notes').inputValue()).toBe('Call before noon.');
   expect(await dialogOf(page).getByLabel('Owner').inputValue()).toBe('new@vet.example');
@@ -141,7 +141,7 @@ test('an operator revokes a key: the dialog says that it is for good, and every 
   const { id, key } = stand.keys.retiring;
   await page.goto(`/console/keys/${id}`);
   await page.getByRole('button', { name: 'Revoke…' }).click();
-  await dialogOf(page).getByText('This cannot be taken back.').waitFor();
+  await dialogOf(page).getByText('This cannot be undone.').waitFor();
   await dialogOf(page).getByRole('button', { name: 'Revoke for good' }).click();
   await noticeOf(page).getByText('Old mobile app is revoked.').waitFor();
   for (const { origin } of stand.gateways) {

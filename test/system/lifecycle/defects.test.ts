@@ -27,7 +27,7 @@ async function startDefective(defect: string, listen = {}) {
 }
 
 test.each(['exception', 'rejection'])(
-  'a defect that nobody caught (%s) is logged, the gateway is unready, finishes what runs and ends with a failure (reliability 122)',
+  'an uncaught exception (%s) is logged, the gateway is unready, finishes what runs and ends with a failure (reliability 122)',
   async (defect) => {
     const { gateway, key, held } = await startDefective(defect);
     const idle = createConnection(gateway.port, '127.0.0.1');
@@ -42,7 +42,7 @@ test.each(['exception', 'rejection'])(
     held[0]?.end('{"late":true}');
     expect(await (await running).json()).toEqual({ late: true });
     expect(await gateway.process.exit).toEqual({ code: 1, signal: null });
-    const lines = gateway.process.stdout.split('\n').filter((line) => line.includes('a defect'));
+    const lines = gateway.process.stdout.split('\n').filter((line) => line.includes('uncaught exception'));
     expect(lines.map((line) => JSON.parse(line))).toEqual([
       expect.objectContaining({ level: 60, err: expect.objectContaining({ message: `planted ${defect}` }) }),
     ]);

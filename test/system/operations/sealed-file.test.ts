@@ -91,7 +91,9 @@ describe('whoever can write to the place of the backups (reliability 172)', () =
 });
 
 test('another file, and a backup of a later version, are refused by name', async () => {
-  await expect(textIn(Buffer.from('id,plan\n'.repeat(20)))).rejects.toEqual(refusal(/no backup that `tollgate keys/));
+  await expect(textIn(Buffer.from('id,plan\n'.repeat(20)))).rejects.toEqual(
+    refusal(/not a backup that `tollgate keys/),
+  );
   const later = Buffer.from('tollgate keys backup 2\n'.padEnd(100, 'x'));
   await expect(textIn(later)).rejects.toEqual(refusal(/Use a later version/));
 });

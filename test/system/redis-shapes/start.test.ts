@@ -61,7 +61,7 @@ describe('a store that cannot be right is refused, by commands and gateways, wit
     const single = await privateRedis();
     const other = await refusalsOf(`redis+cluster://${new URL(single.url).host}`);
     for (const said of Object.values(other))
-      expect(said).toMatch(/one server and no cluster. Write redis:\/\/ instead/);
+      expect(said).toMatch(/a single server, not a cluster. Write redis:\/\/ instead/);
   });
 
   test('a Sentinel that is taken for a Redis', async () => {

@@ -97,7 +97,7 @@ test('a file with a fault changes nothing and is loud: a line with the position,
   const { key } = await gateway.createKey('small');
   expect((await readinessOf(gateway)).settings).toBeUndefined();
   await writeFile(gateway.env.TOLLGATE_PLANS!, 'plans: { small: { limits: { minute: many } } }\n');
-  const [line] = await gateway.process.until(/^\{.*the changed settings are not taken.*\}$/m);
+  const [line] = await gateway.process.until(/^\{.*new settings rejected.*\}$/m);
   expect((JSON.parse(line) as { fault: string }).fault).toMatch(/plans\.yaml:1:\d+: .*minute/);
   expect(await statusOf(gateway, key)).toBe(200);
   const { status, settings, faults } = await readinessOf(gateway);
@@ -129,7 +129,7 @@ test('a file that is gone for a moment changes nothing', async () => {
   const { key } = await gateway.createKey('small');
   const file = gateway.env.TOLLGATE_PLANS!;
   await rename(file, `${file}.away`);
-  await gateway.process.until(/the changed settings are not taken/);
+  await gateway.process.until(/new settings rejected/);
   expect(await statusOf(gateway, key)).toBe(200);
   await rename(`${file}.away`, file);
   await eventually(async () => expect((await readinessOf(gateway)).settings).toBeUndefined());
@@ -141,7 +141,7 @@ test('a pipe in the place of the file holds nobody up', async () => {
   const file = gateway.env.TOLLGATE_PLANS!;
   execFileSync('mkfifo', [`${file}.pipe`]);
   await rename(`${file}.pipe`, file);
-  const [line] = await gateway.process.until(/^\{.*the changed settings are not taken.*\}$/m);
+  const [line] = await gateway.process.until(/^\{.*new settings rejected.*\}$/m);
   expect((JSON.parse(line) as { fault: string }).fault).toMatch(/plans\.yaml: is a pipe or a device/);
   expect(await statusOf(gateway, key)).toBe(200);
 });
@@ -163,19 +163,21 @@ test('each version that is refused counts once, however often it is read, and go
   await gateway.process.until(/"more":100,"msg":"further faults/);
   expect(gateway.process.stdout.match(/plans\.p[0-9]+: must be/g)).toHaveLength(100);
   await writeFile(file, plansWith(3));
-  await gateway.process.until(/"msg":"the files hold again what is in force"/);
+  await gateway.process.until(/"msg":"the files match the settings in force again"/);
   expect((await readinessOf(gateway)).settings).toBeUndefined();
 });
 
 test('a plan that is gone is named in the log, because its keys are not served', async () => {
   const gateway = await gatewayWith(plansWith(3, ', large: { limits: { minute: 9 } }'));
   await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(3));
-  await gateway.process.until(/"level":40.*"plans":\["large"\],"msg":"gone from the plans/);
+  await gateway.process.until(/"level":40.*"plans":\["large"\],"msg":"plans removed/);
 });
 
 const withLarge = plansWith(3, ', large: { limits: { minute: 9 } }');
 const refusals = ({ process: { stdout } }: TestGateway) =>
-  stdout.split('\n').flatMap((line) => (line.includes('are not taken') ? [JSON.parse(line).fault as string] : []));
+  stdout
+    .split('\n')
+    .flatMap((line) => (line.includes('new settings rejected') ? [JSON.parse(line).fault as string] : []));
 
 test('a plan that live keys use stays: the change is refused until they are moved, and names plan and keys (reliability 162)', async () => {
   const gateway = await gatewayWith(withLarge);
@@ -183,7 +185,7 @@ test('a plan that live keys use stays: the change is refused until they are move
   const revoked = await gateway.createKey('large');
   await gateway.command('keys', 'revoke', revoked.id);
   await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(4));
-  await gateway.process.until(/are not taken/);
+  await gateway.process.until(/new settings rejected/);
   expect(refusals(gateway)).toEqual([
     `${gateway.env.TOLLGATE_PLANS}: plans: lacks \`large\`, which 1 live key uses. Keep it; move it (\`tollgate keys ` +
       'update KEY_ID --plan PLAN`) and send SIGHUP; or name it in `removed`, and it gets 500.',
@@ -194,7 +196,7 @@ test('a plan that live keys use stays: the change is refused until they are move
 
   expect((await gateway.command('keys', 'update', id, '--plan', 'small')).code).toBe(0);
   process.kill(gateway.process.pid, 'SIGHUP');
-  await gateway.process.until(/"plans":\["large"\],"msg":"gone from the plans/);
+  await gateway.process.until(/"plans":\["large"\],"msg":"plans removed/);
   expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-limit')).toBe('4');
 });
 
@@ -202,7 +204,7 @@ test('a plan that the file names in `removed` goes although live keys use it, an
   const gateway = await gatewayWith(withLarge);
   const { key } = await gateway.createKey('large');
   await writeFile(gateway.env.TOLLGATE_PLANS!, `${plansWith(3)}removed: [large]\n`);
-  await gateway.process.until(/"plans":\["large"\],"msg":"gone from the plans/);
+  await gateway.process.until(/"plans":\["large"\],"msg":"plans removed/);
   expect(refusals(gateway)).toEqual([]);
   expect(await statusOf(gateway, key)).toBe(500);
 });
@@ -212,13 +214,13 @@ test('while the store cannot be asked, no plan goes, and that is told once; a pl
   const gateway = await gatewayWith(withLarge, { REDIS_URL: redis.url, KEY_PEPPER: 'a pepper for this test alone' });
   await redis.pause();
   await writeFile(gateway.env.TOLLGATE_PLANS!, plansWith(4));
-  await gateway.process.until(/are not taken/);
+  await gateway.process.until(/new settings rejected/);
   expect(refusals(gateway)).toEqual([
     `${gateway.env.TOLLGATE_PLANS}: plans: lacks \`large\`, and the store cannot be asked whether live keys use what is ` +
       'gone. It is asked again every 5 s.',
   ]);
   await redis.resume();
-  await gateway.process.until(/"plans":\["large"\],"msg":"gone from the plans/);
+  await gateway.process.until(/"plans":\["large"\],"msg":"plans removed/);
   expect(refusals(gateway)).toHaveLength(1);
 });
 

@@ -123,7 +123,7 @@ test('a change that cannot be brought into force leaves all as it was', async ()
     `targets: [${upstream.origin}]`,
     'targets: [https://127.0.0.1:9]\n    tls: { ca: /there/is/no/such/file.pem }',
   );
-  const [line] = await gateway.process.until(/^\{.*the changed settings are not taken.*\}$/m);
+  const [line] = await gateway.process.until(/^\{.*new settings rejected.*\}$/m);
   expect((JSON.parse(line) as { fault: string }).fault).toContain('/there/is/no/such/file.pem cannot be read');
   expect((await gateway.get('/v1/pets', key)).status).toBe(200);
 });

@@ -86,7 +86,7 @@ test('a worker with a defect finishes what it runs and is replaced at once; the 
   expect((await Promise.all(running)).map(({ status }) => status)).toEqual([200, 200]);
   expect((await caller(gateway, key).ask()).status).toBe(200);
   await eventually(() => expect(runs(before[0]!)).toBe(false), { withinMs: 5_000 });
-  await eventually(() => expect(linesOf(gateway, 'a defect that nobody caught')).toHaveLength(1));
+  await eventually(() => expect(linesOf(gateway, 'uncaught exception')).toHaveLength(1));
   expect(linesOf(gateway, 'a worker stops by itself, another takes its place')).toHaveLength(1);
   // The last one is counted when its access line is written, which is a moment after its answer.
   await eventually(async () => expect(await metricOf(gateway, 'tollgate_requests_total')).toBe(5));

@@ -74,7 +74,7 @@ test('a plan that live keys use goes from no worker, and one that is started beh
   const plans = gateway.env.TOLLGATE_PLANS!;
   const sound = await readFile(plans, 'utf8');
   const { key } = await gateway.createKey('gentle');
-  const refused = () => linesOf(gateway, 'the changed settings are not taken, those before stay');
+  const refused = () => linesOf(gateway, 'new settings rejected, keeping the old ones');
   await writeFile(plans, sound.replace(/ {2}gentle: .*\n/, ''));
   await eventually(() => expect(refused()).toHaveLength(2), { withinMs: 15_000 });
   for (const pid of await pidsOf(gateway)) process.kill(pid, 'SIGKILL');

@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 
-// How the page speaks to the admin API. Nothing here is private: `GET /admin/openapi.json` describes every request.
+// The page's requests to the admin API. Nothing here is private: `GET /admin/openapi.json` describes every request.
 
 /** A response with an error body, or no response at all (`status` 0, code `unreachable`). */
 export class ApiError extends Error {
@@ -89,7 +89,7 @@ export interface Resource<T> {
   readonly reload: () => Promise<void>;
 }
 
-/** The page reads a resource again so many milliseconds after a failure that may pass by itself. */
+/** How long after a temporary failure the page reads a resource again, in milliseconds. */
 const RETRY_MS = 3_000;
 
 /** Reads `path`, and again when it changes. @param path null: nothing is read */
@@ -143,10 +143,10 @@ export function useResource<T>(path: string | null): Resource<T> {
   };
 }
 
-/** After this time without input nothing is read by itself, in milliseconds: each request keeps a session alive. */
+/** How long after the last input the page continues to read by itself, in milliseconds: each request keeps a session alive. */
 const QUIET_MS = 300_000;
 
-/** Reads again and again while somebody uses the page: not in a hidden tab, and not after five minutes without input. */
+/** Reads repeatedly while the page is in use: not in a hidden tab, and not after five minutes without input. */
 export function useRefresh(reload: () => unknown, everyMs: number): void {
   const latest = useRef(reload);
   latest.current = reload;
@@ -168,7 +168,7 @@ export function useRefresh(reload: () => unknown, everyMs: number): void {
 
 const INPUT = ['pointermove', 'keydown', 'wheel', 'touchstart'] as const;
 
-/** Whether the same request may succeed in a moment without anybody doing anything. */
+/** Whether the same request may succeed in a moment without any action. */
 export function isPassing({ code }: ApiError): boolean {
   return code === 'unreachable' || code === 'store_unavailable';
 }
@@ -195,7 +195,7 @@ export function useEvents(
     let source: EventSource;
     let timer: ReturnType<typeof setTimeout>;
     const openLater = () => {
-      // It may have ended because the session has.
+      // The stream may have ended because the session has ended.
       request('GET', '/admin/session').catch((error: ApiError) => {
         if (error.status === 401) signedOut.dispatchEvent(new Event('ended'));
       });

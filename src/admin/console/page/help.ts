@@ -7,12 +7,12 @@ import { WindowList, type Windows } from './kit/windows.ts';
 
 // What an operator does for a caller that is refused. Used by the screens Now, Key and Explain.
 
-/** A caller and what is done for it. */
+/** A caller, and the help for it. */
 export interface Helped {
   readonly how: 'lift' | 'topup';
   readonly id: string;
   readonly name: string | null;
-  /** Only the plan tells the windows of a caller with tokens. */
+  /** The plan of a token caller, without which its windows are unknown. */
   readonly plan?: string | null;
   /** The window that refuses it. */
   readonly window?: string;
@@ -40,7 +40,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   const usage = useUsage<Usage>(of.id, of.plan);
   const topUp = useTopUp(of);
   const act = async (form: FormData) => {
-    // In this order: what fails after the top-up is repeated without adding twice.
+    // In this order, because a failure after the top-up can be repeated without adding twice.
     const added = form.get('amount') ? `${await topUp(form)} ` : '';
     const { status, data } = await request<{ spent: readonly { window: string; resetAt: number }[] | null }>(
       'DELETE',
@@ -56,7 +56,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   };
   return html`<${ChangeDialog} title=${`Lift the ban of ${name ?? id}`} action="Lift the ban" act=${act} onClose=${onClose}>
     <p>Its strikes are cleared and the next ban is as long as this one was. What its windows have counted stays.</p>
-    <p>If it goes on as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
+    <p>If it keeps sending as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
     ${
       (plan || !id.startsWith('jwt_')) &&
       html`<${Shown} of=${usage} what="the windows">
@@ -84,7 +84,7 @@ export function TopUpDialog({ of, onClose, onChanged }: Changes) {
   </${ChangeDialog}>`;
 }
 
-/** Tops up as the fields of TopUpFields say. A second click, or a repetition after a lost response, adds nothing. */
+/** Tops up with the values of TopUpFields. A second click, or a repetition after a lost response, adds nothing. */
 function useTopUp({ id, name }: Helped): (form: FormData) => Promise<string> {
   const once = useOnce();
   return async (form) => {

@@ -60,8 +60,8 @@ function Shell() {
 }
 
 /**
- * If what has the focus goes, such as a row with live data or the button that opened a dialog, moves the focus to the heading
- * of the screen: the next Tab would otherwise begin at the top of the page. @returns what ends it
+ * If the element with the focus is removed, such as a row with live data or the button that opened a dialog, moves the focus to the heading
+ * of the screen: the next Tab would otherwise begin at the top of the page. @returns a function that ends it
  */
 function keepFocus(main: HTMLElement): () => void {
   let last: EventTarget | null = null;
@@ -94,7 +94,7 @@ function screenFor(path: string) {
 /** Whether a screen was shown before this one. The first screen does not take the focus. */
 const shown = { isFirst: true };
 
-/** Loads a screen and shows it. @param whole the path with `rest`; when it changes, the screen begins anew */
+/** Loads a screen and shows it. @param whole the path with `rest`; when it changes, the screen starts over */
 function Shown({
   title,
   load,
@@ -118,7 +118,7 @@ function Shown({
   const isShown = screen !== null;
   useEffect(() => {
     if (!isShown) return;
-    // A new screen begins at its heading, for the keyboard and for screen readers, unless it asks for something first.
+    // A new screen begins at its heading, for the keyboard and for screen readers, unless it gives the focus to a field.
     const start = document.querySelector<HTMLElement>('main [autofocus]');
     if (start !== null || !shown.isFirst) (start ?? document.querySelector<HTMLElement>('main h1'))?.focus();
     shown.isFirst = false;

@@ -7,10 +7,10 @@ interface Fleet {
   readonly gateways: readonly GatewayReport[];
 }
 
-/** How often the gateways are asked on a screen that does not follow them, in milliseconds. */
+/** How often a screen without live data reads the state of the gateways, in milliseconds. */
 const EVERY_MS = 15_000;
 
-/** The banner for screens that do not follow the gateways by themselves. */
+/** The banner for screens without live data. */
 export function WatchedSettings() {
   const { data, reload } = useResource<Fleet>('/admin/gateways');
   useRefresh(reload, EVERY_MS);

@@ -16,7 +16,7 @@ export function present(): Place {
   return { path: pathname.slice(BASE.length).replace(/\/$/, '') || '/', query: new URLSearchParams(search) };
 }
 
-/** @param how `replace` for a change of filters, which is no step back to return to */
+/** @param how `replace` for a change of filters, which does not add a step to the history */
 export function navigate(path: string, how: 'push' | 'replace' = 'push'): void {
   window.history[how === 'push' ? 'pushState' : 'replaceState'](null, '', `${BASE}${path}`);
   moved.dispatchEvent(new Event('moved'));

@@ -4,7 +4,7 @@ import { ApiError, onSignedOut, request } from './api.ts';
 import { type Children, html } from './html.ts';
 import { Loading } from './kit/states.ts';
 
-// Who is signed in. The secret of the session is in a cookie that this page cannot read.
+// The person who is signed in. The secret of the session is in a cookie that this page cannot read.
 
 export type Role = 'viewer' | 'operator' | 'admin';
 
@@ -33,7 +33,7 @@ export async function signOut(everywhere: boolean): Promise<void> {
   window.location.reload();
 }
 
-/** Shows the sign-in form until somebody is signed in, then `children`. */
+/** Shows the sign-in form until a person is signed in, then `children`. */
 export function SignInGate({ children }: { children: Children }) {
   const [session, setSession] = useState<Session | null>(null);
   const [phase, setPhase] = useState<'asking' | 'out' | 'in' | 'ended'>('asking');
@@ -75,7 +75,7 @@ export function SignInGate({ children }: { children: Children }) {
   return html`<${Signed.Provider} value=${session}>${children}</${Signed.Provider}>`;
 }
 
-/** Takes the code of a sign-in link out of the address, so that it stays neither there nor in the history. */
+/** Removes the code of a sign-in link from the address and the history. */
 function takeCode(): string | null {
   const code = new URLSearchParams(window.location.hash.slice(1)).get('code');
   if (code !== null) window.history.replaceState(null, '', window.location.pathname + window.location.search);
@@ -96,7 +96,7 @@ function SignIn({
     event.preventDefault();
     const input = (event.target as HTMLFormElement).elements.namedItem('token') as HTMLInputElement;
     const token = input.value.trim();
-    // The token leaves the page with the request and is kept nowhere in it.
+    // The page sends the token with the request and does not keep it.
     input.value = '';
     setRunning(true);
     await signIn({ token });
@@ -107,7 +107,7 @@ function SignIn({
     <form onSubmit=${submit}>
       <p class="brand"><img src="/console/icon.svg" alt="" width="28" height="28" />Tollgate</p>
       <h1>Sign in</h1>
-      ${hasEnded && html`<p>Your session has ended. Sign in again to go on where you were.</p>`}
+      ${hasEnded && html`<p>Your session has ended. Sign in again to continue where you were.</p>`}
       <div class="field">
         <label for="token">Admin token</label>
         <input id="token" name="token" type="password" autocomplete="off" required spellcheck="false" aria-describedby="token-hint" autofocus />

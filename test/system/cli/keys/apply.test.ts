@@ -176,7 +176,7 @@ describe.each(Object.keys(STORES))('keys apply, on %s', (name) => {
     });
     const wrong = await apply(file, '--secrets', secrets);
     expect([wrong.code, wrong.stdout]).toEqual([1, '']);
-    expect(wrong.stderr).toContain(`${file}:8:12: keys.gold.plan: is no plan of plans.yaml. The plans are: free,`);
+    expect(wrong.stderr).toContain(`${file}:8:12: keys.gold.plan: is not a plan of plans.yaml. The plans are: free,`);
     expect(wrong.stderr).toContain(`${file}:12:4: keys.typo.ower: is an unknown key. Did you mean \`owner\`?`);
     const late = await fileOf({
       good: { plan: 'free' },
@@ -189,7 +189,9 @@ describe.each(Object.keys(STORES))('keys apply, on %s', (name) => {
     const places = refused.stderr.split('\n').map((line) => line.slice(late.length).split(': ').slice(0, 2).join(' '));
     expect(places.slice(0, 3)).toEqual([':7:11 keys.past', ':11:12 keys.whole', ':18:10 keys.none.id']);
     const both = await apply(await fileOf({ two: { plan: 'basik', expires: '90d' } }), '--secrets', secrets);
-    expect(both.stderr).toMatch(/keys\.two\.plan: is no plan of plans\.yaml[\s\S]*keys\.two\.expires: must be a date/);
+    expect(both.stderr).toMatch(
+      /keys\.two\.plan: is not a plan of plans\.yaml[\s\S]*keys\.two\.expires: must be a date/,
+    );
     const twice = await apply(await fileOf({ a: { id: 'key_1' }, b: { id: 'key_1' } }));
     expect(twice.stderr).toContain('keys.b.id: is the id of `a` as well');
     expect(await everyKey(env)).toEqual([]);

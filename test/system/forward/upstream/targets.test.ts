@@ -282,7 +282,7 @@ describe('TLS to the upstream', async () => {
   test('goes unverified only where the settings say so, and says so at the start', async () => {
     const { gateway, key } = await gatewayBefore([await start()], { tls: '{ verify: false }' });
     expect(await ask(gateway, key, 1)).toEqual(['200 encrypted']);
-    expect(gateway.process.stdout + gateway.process.stderr).toContain('takes any certificate');
+    expect(gateway.process.stdout + gateway.process.stderr).toContain('accepts any certificate');
   });
 
   test('a file that is not there is said at the start', async () => {

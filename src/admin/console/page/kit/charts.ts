@@ -3,7 +3,7 @@ import { html } from '../html.ts';
 import { countText } from './format.ts';
 import { Table } from './table.ts';
 
-/** One kind of value in a chart. Its place in the stack, its pattern and its name tell it apart, not its colour alone. */
+/** One kind of value in a chart. Its place in the stack, its pattern and its name distinguish it, not its colour alone. */
 export interface Series {
   readonly name: string;
   readonly title: string;

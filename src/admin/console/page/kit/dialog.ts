@@ -4,11 +4,11 @@ import { type Children, html } from '../html.ts';
 import { present, usePlace } from '../router.ts';
 import { CopyButton } from './copy.ts';
 
-// Changes are made in a dialog that names the object, and say afterwards what happened.
+// Changes are made in a dialog that names the object, and report afterwards what happened.
 
 const notices = new EventTarget();
 
-/** Says what happened, in the notice at the foot of the page, which screen readers speak. */
+/** Shows what happened in the notice at the foot of the page, which screen readers read out. */
 export function notify(message: string): void {
   notices.dispatchEvent(new CustomEvent('notice', { detail: message }));
 }
@@ -16,7 +16,7 @@ export function notify(message: string): void {
 /** How long a notice stays, unless the pointer or the focus is on it, in milliseconds. */
 const NOTICE_MS = 20_000;
 
-/** The place of the last notice. It belongs to the screen on which it came, and goes before it is no longer true. */
+/** The place of the last notice. It belongs to the screen on which it appeared, and disappears before it is no longer true. */
 export function Notices() {
   const { path } = usePlace();
   const [notice, setNotice] = useState<{ message: string; path: string } | null>(null);
@@ -52,7 +52,7 @@ export function Notices() {
 export interface ChangeDialogProps {
   /** With the name of the object: `Lift the ban of Jo's shop`. */
   readonly title: string;
-  /** What the button says: `Lift the ban`. */
+  /** The text of the button: `Lift the ban`. */
   readonly action: string;
   readonly isDangerous?: boolean;
   /** Fields and sentences. */
@@ -64,7 +64,7 @@ export interface ChangeDialogProps {
    */
   readonly act: (form: FormData) => Promise<string | null>;
   readonly onClose: () => void;
-  /** What the change gave, instead of the fields, such as a secret. Only its button closes the dialog then, not Escape. */
+  /** The result of the change, such as a secret, in place of the fields. Only its button closes the dialog then, not Escape. */
   readonly result?: Children;
 }
 
@@ -92,7 +92,7 @@ export function ChangeDialog({
     try {
       const message = await act(new FormData(event.target as HTMLFormElement));
       if (message !== null) {
-        // In this order: a screen reader does not speak what is behind an open dialog.
+        // In this order, because a screen reader does not read what is behind an open dialog.
         dialog.current?.close();
         notify(message);
       }
@@ -149,7 +149,7 @@ export function SecretShown({ secret, children }: { secret: string; children?: C
     field.current!.focus();
     field.current!.select();
   }, []);
-  return html`<p>Copy the secret now: it is shown this once, and nobody can show it again.</p>
+  return html`<p>Copy the secret now. It is shown only once.</p>
     <div class="field">
       <label for="new-secret">Secret</label>
       <textarea ref=${field} id="new-secret" class="code" readonly rows="2" autocomplete="off" spellcheck="false" value=${secret}></textarea>

@@ -39,12 +39,12 @@ export function Editor({
   const rows = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ first: 0, count: 0, offset: 0 });
   const look = () => {
-    // The browser may report a size once more after the editor has gone.
+    // The browser may report a size once more after the editor was removed.
     if (area.current === null) return;
     const { scrollTop, clientHeight } = area.current;
     const { lineHeight, top } = measuresOf(area.current);
     const first = Math.max(0, Math.floor((scrollTop - top) / lineHeight));
-    // Two rows more than fit, so that the row at the top may stand partly out of sight.
+    // Two rows more than fit, so that the row at the top may be partly out of sight.
     const count = Math.ceil(clientHeight / lineHeight) + 2;
     setView({ first, count, offset: scrollTop - first * lineHeight });
   };
@@ -66,7 +66,7 @@ export function Editor({
         field.setSelectionRange(at, at);
         const { lineHeight } = measuresOf(field);
         field.scrollTop = Math.max(0, (line - 4) * lineHeight);
-        // About the width of a character. The caret shall not stand beyond the right edge.
+        // About the width of a character. The caret must not be beyond the right edge.
         field.scrollLeft = Math.max(0, column * lineHeight * 0.4 - field.clientWidth * 0.7);
       },
     }),

@@ -42,7 +42,7 @@ export function Choice({
   id: string;
   name: string;
   label: string;
-  /** What it says if nothing is chosen. */
+  /** The text if nothing is chosen. */
   any: string;
   options: readonly (readonly [value: string, text: string])[];
   onChange?: (value: string) => void;

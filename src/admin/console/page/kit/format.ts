@@ -78,7 +78,7 @@ export function momentText(at: Moment): string {
   return date.toDateString() === new Date().toDateString() ? clock.format(date) : dayAndClock.format(date);
 }
 
-/** `2026-11-23 12:04:31 UTC`, for somebody in another zone. @param at a valid moment */
+/** `2026-11-23 12:04:31 UTC`, for a reader in another zone. @param at a valid moment */
 export function utcText(at: Moment): string {
   return new Date(millisecondsOf(at)).toISOString().replace(/^(.*)T(.{8}).*/, '$1 $2 UTC');
 }
@@ -90,12 +90,12 @@ export function Time({ at, dayOnly = false }: { at: Moment; dayOnly?: boolean })
   return html`<time datetime=${date.toISOString()} title=${utcText(at)}>${dayOnly ? day.format(date) : momentText(at)}</time>`;
 }
 
-/** A day of UTC, which is none of the reader's zone. @param of `2026-11-23` */
+/** A day of UTC, which differs from a day in the reader's zone. @param of `2026-11-23` */
 export function UtcDay({ of }: { of: string }) {
   return html`<time datetime=${of}>${utcDay.format(Date.parse(of))} (UTC)</time>`;
 }
 
-/** A sentence of the gateway in the manner of the page: its moments, its large numbers and its code. */
+/** A sentence of the gateway, with its times, large numbers and code formatted as on the rest of the page. */
 export function Prose({ text }: { text: string }) {
   return html`<bdi>${text.split(/(`[^`]+`|\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d{4,}\b)/).map((part, i) => {
     if (i % 2 === 0) return part;

@@ -3,7 +3,7 @@ import { ApiError, type Resource, request, useResource } from '../api.ts';
 import { html } from '../html.ts';
 
 export interface More<Page> {
-  /** The first page, which shows how loading it goes. */
+  /** The first page, with the state of loading it. */
   readonly first: Resource<Page>;
   /** The pages so far. */
   readonly pages: readonly Page[];

@@ -16,7 +16,7 @@ export function useNames(ids: readonly (string | null)[]): ReadonlyMap<string, s
     request<{ name: string | null }>('GET', `/admin/keys/${encodeURIComponent(next)}`, { signal }).then(
       ({ data }) => set(data.name),
       (failure) => {
-        // A key that was deleted, or whose name cannot be had now, keeps its id.
+        // A key that was deleted, or whose name is not available now, is shown by its id.
         if (failure instanceof ApiError) set(null);
       },
     );

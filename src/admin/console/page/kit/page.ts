@@ -1,7 +1,7 @@
 import { useEffect } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
 
-/** The frame of a screen: its heading, which is the page's title too, and what stands beside it. */
+/** The frame of a screen: its heading, which is the page's title too, and the elements beside it. */
 export function Page({ title, beside, children }: { title: string; beside?: Children; children: Children }) {
   useEffect(() => {
     document.title = `${title} · Tollgate`;

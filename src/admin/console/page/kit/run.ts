@@ -12,7 +12,7 @@ export interface Run {
   readonly cancel: () => void;
 }
 
-/** The work is cancelled when the component goes. */
+/** The work is cancelled when the component is removed. */
 export function useRun(): Run {
   const [since, setSince] = useState<number | null>(null);
   const [error, setError] = useState<ApiError | null>(null);

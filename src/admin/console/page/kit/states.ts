@@ -2,7 +2,7 @@ import type { ApiError, Resource } from '../api.ts';
 import { isPassing } from '../api.ts';
 import { type Children, html } from '../html.ts';
 
-// What a screen shows when it has nothing to show: while it loads, when there is nothing, when something is wrong.
+// What a screen shows without data: while it loads, when there is none, when a request has failed.
 
 export function Loading({ what }: { what: string }) {
   return html`<div class="state" role="status"><span class="spinner" aria-hidden="true"></span>Loading ${what}…</div>`;
@@ -12,7 +12,7 @@ export function Empty({ title, children }: { title: string; children?: Children 
   return html`<div class="state empty"><p class="state-title">${title}</p>${children}</div>`;
 }
 
-/** An error where the data would be, with the way out of it. */
+/** An error where the data would be, with what to do about it. */
 export function Problem({ error, retry }: { error: ApiError; retry?: () => void }) {
   const { title, more } = explained(error);
   return html`<div class="state problem" role="alert">
@@ -36,7 +36,7 @@ function explained(error: ApiError): { title: string; more: string | null } {
   return { title: 'This did not work', more: null };
 }
 
-/** Shows a resource: its data, or why there are none. Earlier data stay visible under an error. */
+/** Shows a resource: its data, or why there is no data. Earlier data stay visible under an error. */
 export function Shown<T>({
   of: resource,
   what,

@@ -5,7 +5,7 @@ export interface Column<Row> {
   readonly title: string;
   /** Numbers are aligned to the right. */
   readonly isNumber?: boolean;
-  /** The column that names the row; a screen reader says it with each cell. */
+  /** The column that names the row; a screen reader reads it with each cell. */
   readonly isName?: boolean;
   readonly cell: (row: Row) => Children;
 }

@@ -198,7 +198,7 @@ function Value({ of: value }: { of: unknown }): Children {
   return html`<bdi>${textOf(value)}</bdi>`;
 }
 
-/** Most members of a list that are shown. An import names up to 1,000 keys. */
+/** Maximum members of a list that are shown. An import names up to 1,000 keys. */
 const MAX_SHOWN = 5;
 
 function textOf(value: unknown): string {

@@ -72,7 +72,7 @@ export function Explain({ rest }: { rest: string }) {
   </${Page}>`;
 }
 
-const NO_ID = 'This is no request id: those have 1 to 64 letters, digits, dots, hyphens and underscores.';
+const NO_ID = 'This is not a request id: a request id has 1 to 64 letters, digits, dots, hyphens and underscores.';
 const IS_SECRET = 'This looks like the secret of a key. It was not sent. Search for it on the screen Keys.';
 
 function Ask({ id, fault }: { id: string; fault: string | null }) {
@@ -213,7 +213,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
   </article>`;
 }
 
-/** What the same request would meet now. @param usage null while it is not known */
+/** What would happen to the same request now. @param usage null while it is not known */
 function Since({ usage, cost }: { usage: Usage | null; cost: number }) {
   if (usage === null) return 'The same request succeeds, unless other requests have used up a limit since.';
   if (usage.ban !== null) return html`The caller is banned again, until <${Until} at=${usage.ban.until} />.`;
@@ -238,7 +238,7 @@ function useWhenPast(refusals: readonly Refusal[], reload: () => unknown): void 
   }, [nextMs]);
 }
 
-/** The page does not wait longer, in milliseconds. */
+/** How long the page waits at most, in milliseconds. */
 const MAX_WAIT_MS = 86_400_000;
 
 /** How often the counts of the present are read again, in milliseconds. */
@@ -249,7 +249,7 @@ function wholeSecond(at: string | null): number | null {
   return at === null ? null : Math.ceil(millisecondsOf(at) / 1_000);
 }
 
-/** Two sentences for the customer, without what is internal; null if the refusal was for no limit. */
+/** Two sentences for the customer, without internals; null if the refusal was for no limit. */
 function answerOf({ requestId, at, code, window, limits, retryAt, status, imposedBan }: Refusal): string | null {
   const limit = limits.find((one) => one.window === window)?.limit;
   if (window === null || limit === undefined || !(code === 'rate_limit_exceeded' || code === 'api_key_banned'))

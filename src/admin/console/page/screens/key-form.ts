@@ -114,7 +114,7 @@ function changedText({ limits = {}, notes, ...rest }: Record<string, unknown>): 
 }
 
 /**
- * The fields of a key. They are not controlled: a screen that is drawn anew must not take away what somebody types.
+ * The fields of a key. They are not controlled: a screen that is redrawn must not remove what the user types.
  * @param plans null if they could not be read; the plan is then typed
  */
 function KeyFields({
@@ -192,19 +192,19 @@ export function CreateDialog({
   onClose: (id: string | null) => void;
 }) {
   const [made, setMade] = useState<KeyWithSecret | null>(null);
-  const told = useRef('');
+  const message = useRef('');
   const once = useOnce();
   const act = async (form: FormData) => {
     const body = changesOf(form, {});
     const { status, data } = await request<KeyWithSecret>('POST', '/admin/keys', { body, headers: once(body) });
-    told.current = `The key ${data.name ?? data.id} is created on the plan ${data.plan}.${settledText(status)}`;
+    message.current = `The key ${data.name ?? data.id} is created on the plan ${data.plan}.${settledText(status)}`;
     setMade(data);
     return null;
   };
   const close = () => {
     onClose(made?.id ?? null);
-    // After it: a notice belongs to the screen on which it comes.
-    if (made !== null) notify(told.current);
+    // After onClose, because a notice belongs to the screen on which it appears.
+    if (made !== null) notify(message.current);
   };
   return html`<${ChangeDialog}
     title=${made === null ? 'Create a key' : `The key ${made.name ?? made.id} is created`}
@@ -217,7 +217,7 @@ export function CreateDialog({
   </${ChangeDialog}>`;
 }
 
-/** Edits a key as it was read with `etag`. A change that somebody else made meanwhile is shown, and nothing is overwritten. */
+/** Edits a key as it was read with `etag`. A change that someone else made meanwhile is shown, and nothing is overwritten. */
 export function EditDialog({
   of: key,
   etag,
@@ -248,7 +248,7 @@ export function EditDialog({
       throw await takeOver(failure);
     }
   };
-  /** Takes the new state into the fields that were not touched. @returns what has become different, as an error */
+  /** Copies the new state into the fields that were not touched. @returns what has become different, as an error */
   const takeOver = async ({ status, code }: ApiError) => {
     const fresh = await request<Key>('GET', pathOf(key.id));
     const [before, after] = [base.current.values, valuesOf(fresh.data)];
@@ -269,7 +269,7 @@ export function EditDialog({
     return new ApiError(
       status,
       code,
-      `Somebody changed this key meanwhile, and nothing of yours is saved yet: ${what}. The fields show it, with your changes on top. Save again to make yours.`,
+      `Someone changed this key meanwhile, and your changes are not saved yet: ${what}. The fields show it, with your changes on top. Save again to apply yours.`,
     );
   };
   return html`<${ChangeDialog} title=${`Edit ${key.name ?? key.id}`} action="Save" act=${act} onClose=${onClose}>

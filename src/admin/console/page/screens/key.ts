@@ -55,7 +55,7 @@ interface DeprecatedRoute {
 
 type DialogName = 'lift' | 'topup' | 'reset' | 'rotate' | 'revoke' | 'delete' | 'edit';
 
-/** The key as it was when a dialog was opened: what is read again meanwhile does not change what somebody agrees to. */
+/** The key as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
   readonly dialog: DialogName;
   readonly key: Key | null;
@@ -66,7 +66,7 @@ interface Opened {
 const COUNTS_MS = 5_000;
 const REST_MS = 60_000;
 
-/** All about one key, or about a caller with tokens (`jwt_…`), of which only the counts and the history are known. */
+/** All about one key, or about a token caller (`jwt_…`), of which only the counts and the history are known. */
 export function KeyScreen({ id }: { id: string }) {
   const hasTokens = id.startsWith('jwt_');
   const path = pathOf(id);
@@ -94,7 +94,7 @@ export function KeyScreen({ id }: { id: string }) {
   if (isGone) {
     return html`<${Page} title=${id}>
       <${Problem} error=${new ApiError(404, 'not_found', 'There is no key with this id. It may have been deleted.')} />
-      <p class="actions"><a class="button" href=${hrefOf('/keys')}>All keys</a> <a class="button" href=${auditHref(id)}>What Audit has of it</a></p>
+      <p class="actions"><a class="button" href=${hrefOf('/keys')}>All keys</a> <a class="button" href=${auditHref(id)}>Its records in Audit</a></p>
     </${Page}>`;
   }
   if (outage && (hasTokens ? hours : key).data === null) {
@@ -105,7 +105,7 @@ export function KeyScreen({ id }: { id: string }) {
     beside=${key.data !== null && html`<${KeyActions} of=${key.data} open=${open} />`}
   >
     ${outage && html`<${Problem} error=${outage} />`}
-    <${Head} id=${id} key_=${calm(key)} usage=${usage.data} />
+    <${Head} id=${id} keyResource=${calm(key)} usage=${usage.data} />
     ${hasTokens && html`<${PlanOfTokens} id=${id} plan=${plan} plans=${plans.data?.plans ?? []} />`}
     ${
       (!hasTokens || plan !== null) &&
@@ -139,7 +139,7 @@ export function KeyScreen({ id }: { id: string }) {
   </${Page}>`;
 }
 
-/** The resource without an error that the screen tells once for all of them. */
+/** The resource without an error that the screen shows once for all resources. */
 function calm<T>(resource: Resource<T>): Resource<T> {
   return resource.error !== null && isPassing(resource.error) ? { ...resource, error: null } : resource;
 }
@@ -161,11 +161,11 @@ function KeyActions({ of: key, open }: { of: Key; open: (dialog: DialogName) => 
 /** Its state, id, plan and owner in one line. */
 function Head({
   id,
-  key_: { data: key, error, reload },
+  keyResource: { data: key, error, reload },
   usage,
 }: {
   id: string;
-  key_: Resource<Key>;
+  keyResource: Resource<Key>;
   usage: Usage | null;
 }) {
   const ban = usage?.ban ?? null;
@@ -229,7 +229,7 @@ function Limits({
   open: (dialog: DialogName) => void;
 }) {
   const mayHelp = useMay('operator');
-  const note = plan?.enforce === false ? 'This plan is only watched: it counts, and refuses nobody.' : null;
+  const note = plan?.enforce === false ? 'This plan is only watched: it counts requests, but refuses none.' : null;
   return html`<${Section} title="Limits" note=${note}>
     <${Shown} of=${usage} what="the limits">
       ${(data: Usage) => html`<div class="panel stack">
@@ -246,7 +246,7 @@ function Limits({
         ${
           data.shadow !== undefined &&
           html`<div class="watched stack">
-            <h3>Watched limits, which refuse nobody</h3>
+            <h3>Watched limits, which refuse no request</h3>
             <${WindowList} of=${data.shadow.windows} />
             <p>${plural(data.shadow.strikes, 'strike')}${data.shadow.ban !== null && html`, would be banned until <${Until} at=${data.shadow.ban.until} />`}</p>
           </div>`
@@ -257,7 +257,7 @@ function Limits({
 }
 
 function Strikes({ of: { strikes, ban, rung, nextBanSeconds }, plan }: { of: Usage; plan: Plan | undefined }) {
-  if (nextBanSeconds === null) return html`<p class="muted">This plan bans nobody.</p>`;
+  if (nextBanSeconds === null) return html`<p class="muted">This plan has no bans.</p>`;
   const rule = plan?.bans ?? null;
   return html`<dl class="facts">
     ${
@@ -332,7 +332,7 @@ function Used({ history, id, title, step, stepMs, buckets, label }: Span & { his
 function Secrets({ of: key, open }: { of: Key; open: (dialog: DialogName) => void }) {
   const mayRotate = useMay('operator') && stateOf(key) === 'active';
   type Secret = Key['secrets'][number];
-  return html`<${Section} title="Secrets" note="Those that work, by their last four.">
+  return html`<${Section} title="Secrets" note="The secrets that work, by their last four characters.">
     ${
       key.secrets.length === 0
         ? html`<${Empty} title="No secret works." />`
@@ -364,7 +364,7 @@ function Deprecated({ routes }: { routes: Resource<{ routes: readonly Deprecated
     <${Shown} of=${routes} what="the deprecated routes">
       ${({ routes }: { routes: readonly DeprecatedRoute[] }) =>
         routes.length === 0
-          ? html`<${Empty} title="It calls none." />`
+          ? html`<${Empty} title="It calls no deprecated route." />`
           : html`<${Table}
               caption="Deprecated routes that this key calls"
               rows=${routes}
@@ -404,7 +404,7 @@ function Changes({ id, changes }: { id: string; changes: Resource<LatestChanges>
     <${Shown} of=${changes} what="the changes">
       ${({ changes, cursor }: LatestChanges) =>
         changes.length === 0
-          ? html`<${Empty} title=${cursor === null ? 'No change of it is recorded.' : 'None of the latest changes is one of it. Audit goes further back.'} />`
+          ? html`<${Empty} title=${cursor === null ? 'No change of this key is recorded.' : 'The latest changes do not concern this key. Audit goes further back.'} />`
           : html`<${Table}
               caption="Last changes of this key"
               rows=${changes}
@@ -459,7 +459,7 @@ function nameOf({ id, name }: Key): string {
   return name ?? id;
 }
 
-/** Makes a change of the key as it was read with `etag`, and says so in words if it is another now. */
+/** Makes a change of the key as it was read with `etag`, and reports it in words if the key has changed since. */
 async function changeIfSame<T>({ etag, onChanged }: Changing, method: string, path: string, body?: object) {
   try {
     const headers = { 'If-Match': etag ?? '*' };
@@ -468,7 +468,7 @@ async function changeIfSame<T>({ etag, onChanged }: Changing, method: string, pa
     if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
     onChanged();
     const message =
-      'The key was changed since this dialog was opened, by somebody else or by a first attempt of yours. Nothing was done now. Close this, look at what the page shows of the key, and decide again.';
+      'The key was changed since this dialog was opened, by someone else or by an earlier attempt of yours. Nothing was done now. Close this dialog, look at the key on the page, and decide again.';
     throw new ApiError(412, failure.code, message);
   }
 }
@@ -488,7 +488,7 @@ function ResetDialog({ of: key, onClose, onChanged, usage }: Changing & { usage:
     );
     onChanged();
     const ban = data.ban === null ? '' : ` Its ban stays until ${momentText(data.ban.until)}: lift it to help at once.`;
-    return `The use of ${nameOf(key)} is nothing again: ${data.windows.join(', ')}.${ban}${settledText(status)}`;
+    return `The usage of ${nameOf(key)} was reset: ${data.windows.join(', ')}.${ban}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Reset the usage of ${nameOf(key)}`} action="Reset usage" act=${act} onClose=${onClose}>
     <p>What these windows have counted is set to nothing, and the strikes are cleared. Top-ups and a ban stay.</p>
@@ -550,7 +550,7 @@ function RevokeDialog(changing: Changing) {
     return `${nameOf(key)} is revoked. Every gateway refuses it within a second.${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Revoke ${nameOf(key)}`} action="Revoke for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>All secrets of <code>${key.id}</code>${key.owner !== null && html` of <bdi>${key.owner}</bdi>`} end at once and for good: each of its requests gets a 401. This cannot be taken back. To change a secret without an interruption, rotate it instead.</p>
+    <p>All secrets of <code>${key.id}</code>${key.owner !== null && html` of <bdi>${key.owner}</bdi>`} end at once and for good: each of its requests gets a 401. This cannot be undone. To change a secret without an interruption, rotate it instead.</p>
   </${ChangeDialog}>`;
 }
 
@@ -562,6 +562,6 @@ function DeleteDialog(changing: Changing) {
     return `${nameOf(key)} (${key.id}) is deleted.${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Delete ${nameOf(key)}`} action="Delete for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>Name, owner, notes, counts and ban of <code>${key.id}</code> are removed for good. Audit keeps what it has of the key.</p>
+    <p>Name, owner, notes, counts and ban of <code>${key.id}</code> are removed for good. Audit keeps its records of the key.</p>
   </${ChangeDialog}>`;
 }

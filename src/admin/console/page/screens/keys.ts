@@ -46,7 +46,7 @@ function KeyList() {
     navigate(pathWith(given, name, value), 'replace');
   };
   useEffect(() => {
-    // Somebody put a secret into the address by hand.
+    // A user has put a secret into the address by hand.
     if (!isSecretAsked) return;
     set('q', '');
     findSecret(asked);
@@ -66,7 +66,7 @@ function KeyList() {
   return html`<${Page} title="Keys" beside=${create}>
     <form role="search" aria-label="Keys" class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <${TextFilter} name="q" label="Search" value=${isSecretAsked ? '' : asked} ...${text} isWide=${true}
-        hint="A part of a name, owner or id, the last four of a secret, or a whole secret, which stays out of the address." />
+        hint="A part of a name, owner or id, the last four characters of a secret, or a whole secret, which stays out of the address." />
       <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
       <${TextFilter} name="owner" label="Owner" value=${query.get('owner') ?? ''} ...${text} />
       <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="Any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
@@ -112,7 +112,7 @@ function isSecretLike(text: string): boolean {
 /** How long after the last letter a search begins, in milliseconds. */
 const PAUSE_MS = 400;
 
-/** A filter of text. A secret never gets from it into the address: it is looked up, and the field is emptied. */
+/** A filter of text. A secret in it never gets into the address: it is looked up, and the field is emptied. */
 function TextFilter({
   name,
   label,
@@ -134,7 +134,7 @@ function TextFilter({
   const sent = useRef(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => {
-    // The address was changed by something else than this field.
+    // The address was changed by something other than this field.
     if (value === sent.current) return;
     sent.current = value;
     setText(value);
@@ -328,7 +328,7 @@ function statusText({ keys, cursor, searched, isRunning, error }: Found): string
 }
 
 function KeyTable({ keys }: { keys: readonly Key[] }) {
-  // Those who were refused lately, in one request. Beyond the first thousand a key is shown as active though it is banned.
+  // The callers that were refused recently, in one request. Beyond the first thousand a key is shown as active though it is banned.
   const refused = useResource<{ consumers: readonly { id: string; state: string }[] }>('/admin/now?limit=1000').data;
   const banned = new Set(refused?.consumers.flatMap(({ id, state }) => (state === 'banned' ? id : [])));
   const hasUse = keys.some(({ lastUsedOn }) => lastUsedOn !== undefined);

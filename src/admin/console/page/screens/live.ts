@@ -33,7 +33,7 @@ export function VerdictBadge({ verdict, window = null }: { verdict: string; wind
   return html`<${Badge} kind=${kind}>${title}${window !== null && verdict === 'refused' && ` (${window})`}</${Badge}>`;
 }
 
-/** Which texts of the address are filters. The others would only be refused. */
+/** Which texts of the address are filters. The admin API would refuse the others. */
 const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
   plan: (text) => text !== '',
   key: isCallerId,
@@ -42,7 +42,7 @@ const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
   status: (text) => /^[1-5](\d\d|xx)$/.test(text),
 };
 
-/** The requests as they end: to see what a caller who is on the phone sends. */
+/** The requests as they end: to see what a caller sends who is on the phone. */
 export function Live() {
   const { query } = usePlace();
   const filter = new URLSearchParams(
@@ -66,9 +66,9 @@ export function Live() {
   </${Page}>`;
 }
 
-/** Most rows in the page, and most that wait while the tail is paused. */
+/** Maximum rows in the page, and maximum that wait while the tail is paused. */
 const MAX_ROWS = 500;
-/** How often a screen reader hears how many requests came, in milliseconds. */
+/** How often a screen reader announces how many requests came, in milliseconds. */
 const SPEAK_MS = 10_000;
 
 type Row = Tailed & { readonly number: number };
@@ -171,7 +171,7 @@ function Tail({ filter }: { filter: string }) {
       html`<p class="state">The gateway may be restarting. It serves at most 20 streams at once: if this lasts, close other consoles.</p>`
     }
     ${isAway && html`<div class="banner" role="alert"><p class="state-title">The store is away</p><p>Only requests of the gateway that serves this page are shown until it is back.</p></div>`}
-    ${skipped > 0 && html`<p class="hint">Skipped are requests that came faster than a tail shows them. Filter to see all that matter.</p>`}
+    ${skipped > 0 && html`<p class="hint">Skipped requests came faster than a tail shows them. Filter to see all that matter.</p>`}
     ${
       rows.length > 0
         ? html`<div ref=${frame} class="tail" onFocusIn=${() => change({ kind: 'hold', on: true })} onFocusOut=${leave}>
@@ -237,7 +237,7 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
   { title: 'Took', isNumber: true, cell: ({ totalMs }) => `${rateText(totalMs)} ms` },
 ];
 
-/** Says how many requests came, at most every 10 s: the table itself would flood a screen reader. */
+/** Announces how many requests came, at most every 10 s: the table itself would flood a screen reader. */
 function Spoken({ came }: { came: number }) {
   const [text, setText] = useState('');
   const latest = useRef(came);

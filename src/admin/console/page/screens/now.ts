@@ -51,7 +51,7 @@ const VERDICTS: readonly Series[] = [
   { name: 'rest', title: 'Other', color: '--other' },
 ];
 
-/** Who is refused now, who will be, and how the gateways are: the screen for three in the morning. */
+/** The callers that are refused now, those that soon will be, and the state of the gateways: the screen to open first in an incident. */
 export function Now() {
   const [now, setNow] = useState<NowEvent | null>(null);
   const [helped, setHelped] = useState<Helped | null>(null);
@@ -101,7 +101,7 @@ function sentence(text: string): string {
   return text.replace(/\.$/, '');
 }
 
-/** How things are, in one sentence. */
+/** The state of callers and gateways in one sentence. */
 function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowEvent }) {
   const all = gateways.gateways;
   const ready = all.filter(({ ready, draining }) => ready && !draining).length;
@@ -176,7 +176,7 @@ function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => v
   return html`<${Section} title="Refused or banned" note=${note}>
     ${
       keys.length === 0
-        ? html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : 'Nobody is refused at this moment.'}>
+        ? html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : 'No caller is refused at the moment.'}>
             ${!isAway && html`<p>In the last ten minutes: ${callers}${requests}. Keys that were refused, and whose next request would be refused again, appear here within two seconds. Those that have just reached a limit are below.</p>`}
           </${Empty}>`
         : html`<${Table}
@@ -236,7 +236,7 @@ function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped
   return html`<${Section} title="Near a limit" note="At most a tenth of a window is left, or nothing.">
     ${
       keys.length === 0
-        ? html`<${Empty} title="Nobody is near a limit." />`
+        ? html`<${Empty} title="No caller is near a limit." />`
         : html`<${Table}
             caption="Keys that are near a limit"
             rows=${keys}
@@ -341,7 +341,7 @@ function GatewayCard(gateway: Gateway & { title: string }) {
   </li>`;
 }
 
-/** What each gateway is called, by its id: its host, with its port if others have the same host. */
+/** The name of each gateway, by its id: its host, with its port if others have the same host. */
 export function gatewayNames(
   gateways: readonly Pick<Gateway, 'id' | 'host' | 'address'>[],
 ): ReadonlyMap<string, string> {
@@ -353,7 +353,7 @@ export function gatewayNames(
   );
 }
 
-/** The names of the gateways on a screen that does not show them; a gateway that has come since has none. */
+/** The names of the gateways on a screen that does not show them; a gateway that has started since has none. */
 export function useGatewayNames(): ReadonlyMap<string, string> {
   const { data } = useResource<{ gateways: readonly Gateway[] }>('/admin/gateways');
   return useMemo(() => gatewayNames(data?.gateways ?? []), [data]);
@@ -361,7 +361,7 @@ export function useGatewayNames(): ReadonlyMap<string, string> {
 
 /**
  * A key by its name, or by its id if it has none, with a link to its screen.
- * @param plan for a caller with tokens, which alone name it
+ * @param plan for a token caller, whose tokens alone name it
  */
 export function KeyName({
   id,

@@ -13,7 +13,7 @@ import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import { type Simulated, SimulateForm, SimulationReport } from './plans-simulate.ts';
 
-// A draft of plans.yaml on its way: edit, compare, simulate, patch.
+// The steps of a draft of plans.yaml: edit, compare, simulate, patch.
 
 /** `GET /admin/plans/file`. */
 interface PlansFile {
@@ -60,7 +60,7 @@ interface Change {
   readonly breaks: boolean;
 }
 
-/** A draft, with what the gateway has said of it. A result belongs to the text that it was asked for. */
+/** A draft, with the gateway's results about it. A result belongs to the text that it was asked for. */
 interface Draft {
   /** The file that the draft began from. */
   readonly of: PlansFile;
@@ -99,7 +99,7 @@ function linesOf(text: string): string {
   return text.replace(/\r\n?/g, '\n');
 }
 
-/** The text as the file shall have it: with its line ends. */
+/** The text for the file, with the line ends of the file. */
 function fileText({ of, text }: Draft): string {
   if (text === linesOf(of.text)) return of.text;
   return of.text.includes('\r\n') ? text.replaceAll('\n', '\r\n') : text;
@@ -163,7 +163,7 @@ export function Drafting({ step }: { step: Step }) {
   </${Page}>`;
 }
 
-/** Where the draft is on its way, and what is known of it so far. */
+/** The present step of the draft, and the results so far. */
 function Steps({ at, draft }: { at: Step; draft: Draft }) {
   const { text, checked, compared, simulated } = draft;
   const current = <T>(result: Result<T> | null) => (result?.of === text ? result.result : null);
@@ -211,7 +211,7 @@ function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: ()
   return html`<div class="banner" role="alert">
     <p class="state-title">plans.yaml has changed since you began this draft</p>
     <p>
-      Somebody else has changed the file. If you keep your draft, Compare shows what differs from the file as it is now;
+      Someone else has changed the file. If you keep your draft, Compare shows what differs from the file as it is now;
       what the other person changed is undone unless you make the same change.
     </p>
     <p class="actions">
@@ -221,9 +221,9 @@ function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: ()
   </div>`;
 }
 
-/** The page checks the draft so many milliseconds after the last keystroke. */
+/** How long after the last keystroke the page checks the draft, in milliseconds. */
 const QUIET_MS = 300;
-/** How long after a failure that passes the gateway is asked again, in milliseconds. */
+/** How long after a temporary failure the gateway is asked again, in milliseconds. */
 const RETRY_MS = 3_000;
 
 function Edit({ draft, change }: StepProps) {
@@ -267,7 +267,7 @@ function Edit({ draft, change }: StepProps) {
   ];
   return html`<${Section} title=${of.path} note=${html`version <code>${of.version}</code>`}>
     <${Editor} id="plans-text" label="Text of plans.yaml" value=${text} marks=${marks} onText=${(text: string) => change({ text })} handle=${editor} />
-    <p class="muted after">Nothing here changes the gateways until somebody applies the patch or writes the file.</p>
+    <p class="muted after">The gateways do not change until someone applies the patch or writes the file.</p>
     <div class="editor-foot">
       <p id="plans-text-state" role="status"><${CheckState} checked=${checked?.result ?? null} isChecked=${isChecked} error=${error} /></p>
       <button type="button" class="primary" onClick=${() => navigate('/plans/compare')}>Compare</button>
@@ -349,7 +349,7 @@ function WithComparison({ draft, change, children }: StepProps & { children: (co
 function HasFaults({ checked }: { checked: Checked }) {
   return html`<div class="state problem">
     <p class="state-title">The draft has ${plural(faultCount(checked), 'fault')}</p>
-    <p>A gateway would refuse it. Mend that first.</p>
+    <p>A gateway would refuse it. Correct the faults first.</p>
     <p><button type="button" onClick=${() => navigate('/plans/edit')}>Back to the editor</button></p>
   </div>`;
 }
@@ -615,7 +615,7 @@ function Write({
       isOpen &&
       html`<${ChangeDialog} title="Write ${path}" action="Write ${path}" act=${write} onClose=${() => setOpen(false)}>
         <p>
-          The file of the gateway is replaced, and the new plans come into force for all callers. Nothing is written if somebody has changed it
+          The file of the gateway is replaced, and the new plans come into force for all callers. Nothing is written if someone has changed it
           since version <code>${version}</code>.
         </p>
       </${ChangeDialog}>`

@@ -10,7 +10,7 @@ import { Empty } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { KeyName } from './now.ts';
 
-// The step Simulate of a draft: which requests it is tried on, and what would become of them.
+// The step Simulate of a draft: which requests it is tried on, and their outcome.
 
 /** `POST /admin/plans/simulate`. */
 export interface Simulated {
@@ -162,7 +162,7 @@ export function SimulationReport({ report, moreKeys = 0, timeline, kept, isCompl
   return html`<${Section} title="What would have happened" note=${span}>
       <${Doubt} isComplete=${isComplete ?? true} verdicts=${baseline?.verdicts ?? 0} />
       ${kept && html`<p class="muted simulate-kept"><${Prose} text=${kept} /></p>`}
-      ${isSame && html`<${Empty} title="Every verdict and every ban is as it was."><p>On these requests the draft changes nothing for anybody.</p></${Empty}>`}
+      ${isSame && html`<${Empty} title="Every verdict and every ban is as it was."><p>On these requests the draft changes nothing for any caller.</p></${Empty}>`}
       <dl class="figures">
         <${Figure} title="Newly refused" kind="refused" value=${countText(totals.newlyRefused)} unit="were admitted" />
         <${Figure} title="Newly admitted" kind="admitted" value=${countText(totals.newlyAdmitted)} unit="were refused" />
@@ -216,16 +216,16 @@ export function SimulationReport({ report, moreKeys = 0, timeline, kept, isCompl
         ]}
       />
     </${Section}>
-    <${KeysTouched} title="Would be refused and is not today" none="Nobody would be refused who is not today." keys=${refused} count=${({ newlyRefused, unserved }: KeyCounts) => newlyRefused + unserved} head="Newly refused" />
-    <${KeysTouched} title="Is refused today and would not be" none="Nobody would be admitted who is refused today." keys=${admitted} count=${({ newlyAdmitted }: KeyCounts) => newlyAdmitted} head="Newly admitted" />
+    <${KeysTouched} title="Would be refused and is not today" none="No caller would be refused that is not refused today." keys=${refused} count=${({ newlyRefused, unserved }: KeyCounts) => newlyRefused + unserved} head="Newly refused" />
+    <${KeysTouched} title="Is refused today and would not be" none="No caller would be admitted that is refused today." keys=${admitted} count=${({ newlyAdmitted }: KeyCounts) => newlyAdmitted} head="Newly admitted" />
     ${moreKeys > 0 && html`<p class="muted">${plural(moreKeys, 'further key was', 'further keys were')} or would be refused; those with the most changes are listed. <code>tollgate plans simulate --json</code> lists all.</p>`}`;
 }
 
-/** Why the figures must not be taken at their word. */
+/** Why the figures may be wrong. */
 function Doubt({ isComplete, verdicts }: { isComplete: boolean; verdicts: number }) {
   if (isComplete && verdicts === 0) return null;
   const missing = isComplete
-    ? 'The record does not have all that was counted'
+    ? 'The record does not contain all counted requests'
     : 'The record lacks requests of some gateways';
   return html`<div class="banner" role="alert">
     <p class="state-title">${missing}</p>
@@ -233,7 +233,7 @@ function Doubt({ isComplete, verdicts }: { isComplete: boolean; verdicts: number
       ${
         verdicts === 0
           ? 'So the figures below are too low, and a key that calls several gateways may be judged too mildly.'
-          : `Unchanged plans would already differ in ${countText(verdicts)} of these requests, so a difference of about that size below says nothing of the draft.`
+          : `Unchanged plans would already differ in ${countText(verdicts)} of these requests, so a difference of about that size below means nothing for the draft.`
       } A log of all gateways is exact.
     </p>
   </div>`;

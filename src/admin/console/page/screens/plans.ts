@@ -59,14 +59,14 @@ function PlansInForce() {
 function PlanList({ plans, versions, failedAuthentication }: InForce) {
   const names = [...new Set(plans.flatMap(({ windows }) => windows.map(({ window }) => window)))];
   names.sort((a, b) => WINDOWS.indexOf(a) - WINDOWS.indexOf(b));
-  // Most files have one rule for all plans, which is then said once.
+  // Most files have one rule for all plans, which is then shown once.
   const bans = [...new Set(plans.map(({ bans }) => bansText(bans)))];
   const columns: Column<Plan>[] = [
     {
       title: 'Plan',
       isName: true,
       cell: ({ name, enforce }) => html`<strong class="plan-name"><bdi>${name}</bdi></strong>
-        ${!enforce && html`<div><${Badge} kind="warn">Not enforced</${Badge}></div><span class="hint">counted, refuses nobody</span>`}`,
+        ${!enforce && html`<div><${Badge} kind="warn">Not enforced</${Badge}></div><span class="hint">counted, refuses no request</span>`}`,
     },
     ...(names.length > MAX_COLUMNS
       ? [
@@ -113,7 +113,7 @@ function WindowCell({ window, limit, form, shadow, isNamed = false }: PlanWindow
   return html`<div class="plan-window">
     <span>${isNamed && `Each ${window}: `}${value}</span>
     ${limit !== 'unlimited' && html` <span class="muted">${form}</span>`}
-    ${shadow && html` <span class="tag">shadow: refuses nobody</span>`}
+    ${shadow && html` <span class="tag">shadow: refuses no request</span>`}
   </div>`;
 }
 

@@ -23,7 +23,7 @@ interface Deprecations {
 /** The gateway keeps calls for 92 days. */
 const DAYS = ['7', '30', '90'];
 
-/** The deprecated routes, and who must still move away from them before they end. */
+/** The deprecated routes, and the callers that must still move away from them before they end. */
 export function Retiring() {
   const given = usePlace().query.get('days') ?? '';
   const days = DAYS.includes(given) ? given : '30';
@@ -71,7 +71,7 @@ function Route({ route, methods, since, sunset, successor, calls, callers, days 
     </dl>
     ${
       callers.length === 0
-        ? html`<p class="muted">Nobody has called it in this time.</p>`
+        ? html`<p class="muted">No caller has called it in this time.</p>`
         : html`<${Table}
               caption=${`Callers of ${route}`}
               rows=${callers.slice(0, shown)}
@@ -93,7 +93,7 @@ function Countdown({ sunset, isCalled }: { sunset: string | null; isCalled: bool
   if (sunset === null) return html`<${Badge} kind="plain">No end is set</${Badge}>`;
   if (seconds <= 0) return html`<${Badge} kind="plain">Ended ${lengthText(-seconds)} ago</${Badge}>`;
   const kind = !isCalled ? 'good' : seconds < 14 * 86_400 ? 'bad' : 'warn';
-  return html`<${Badge} kind=${kind}>Ends in ${leftText(seconds)}${isCalled ? '' : ', nobody calls it'}</${Badge}>`;
+  return html`<${Badge} kind=${kind}>Ends in ${leftText(seconds)}${isCalled ? '' : ', no calls'}</${Badge}>`;
 }
 
 /** What the ids that stand for several callers mean. */

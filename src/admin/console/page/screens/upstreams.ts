@@ -40,7 +40,7 @@ export function Upstreams() {
           !complete &&
           html`<div class="banner" role="alert">
             <p class="state-title">The store is away</p>
-            <p>Shown is only the gateway that serves this page: the others are seen through the store.</p>
+            <p>This shows only the gateway that serves this page: the page sees the others through the store.</p>
           </div>`
         }
         ${
