@@ -32,7 +32,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'plans simulate': async () => (await import('./cli/plans/simulate.ts')).plansSimulate,
   'routes import': async () => (await import('./cli/routes/import.ts')).routesImport,
   'bans list': async () => (await import('./cli/bans/list.ts')).bansList,
-  'bans lift': async () => (await import('./cli/bans/lift.ts')).bansLift,
+  'bans lift': async () => (await import('./cli/usage-changes.ts')).bansLift,
   audit: async () => (await import('./cli/audit.ts')).audit,
   usage: async () => (await import('./cli/usage.ts')).usage,
   'usage reset': async () => (await import('./cli/usage-changes.ts')).usageReset,

@@ -61,7 +61,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect([made, repeated, refused]).toMatchObject([
       { action: 'key.topup', outcome: 'done', target: id, before: { limit: 2 }, after: { limit: 5 } },
       { action: 'key.topup', outcome: 'unchanged', before: null },
-      { action: 'key.topup', outcome: 'refused', code: 'conflict' },
+      { action: 'key.topup', outcome: 'refused', code: 'idempotency_key_reused' },
     ]);
     expect((await run(env, 'audit')).stdout).toContain('limit: 2 → 5');
   });

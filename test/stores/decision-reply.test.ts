@@ -94,7 +94,7 @@ describe('a reply is read', () => {
   });
 
   test('that ends too early is none', async () => {
-    await expect(outcomes(`${T0} 5 1 4`, ask('a'))).rejects.toThrow('something else');
+    await expect(outcomes(`${T0} 5 1 4`, ask('a'))).rejects.toThrow('that the script does not return');
   });
 });
 

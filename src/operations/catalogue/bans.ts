@@ -97,7 +97,8 @@ export const liftBan = defineOperation({
   line: 'DELETE /bans/{id}',
   tag: 'bans',
   role: 'operator',
-  sentence: 'Ends a ban now, clears the strikes, and takes back its place on the ladder. What was counted stays.',
+  sentence:
+    'Lifts a ban, clears the strikes, and takes back its place on the ladder, on every gateway within a second. What was counted stays.',
   on: 'store',
   action: 'ban.lift',
   output: z.strictObject({

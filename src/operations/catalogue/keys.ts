@@ -292,7 +292,8 @@ export const updateKey = defineOperation({
   line: 'PATCH /keys/{id}',
   tag: 'keys',
   role: 'operator',
-  sentence: 'Changes what a key is. What it has used, its bans and its secrets stay.',
+  sentence:
+    'Changes the plan, limits, name, owner, notes or end of a key. What it has used, its bans and its secrets stay.',
   description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
   on: 'store',
   action: 'key.update',
@@ -327,7 +328,7 @@ export const revokeKey = defineOperation({
   line: 'DELETE /keys/{id}',
   tag: 'keys',
   role: 'operator',
-  sentence: 'Ends a key and all its secrets for good. Every gateway refuses it within a second.',
+  sentence: 'Revokes a key and all its secrets for good. Every gateway refuses it within a second.',
   description:
     'The key can still be read, until it is deleted. To revoke it twice is no mistake; the first time stands.',
   on: 'store',
@@ -349,7 +350,7 @@ export const rotateKey = defineOperation({
   tag: 'keys',
   role: 'operator',
   sentence:
-    'Makes a second secret and shows it, this once. The secrets before it keep working for a while, under the same quota.',
+    'Makes a new secret for a key and shows it once. The secrets before it keep working for a while, under the same quota.',
   description:
     'A client that misses the response and sends the request again makes a third secret; If-Match prevents that.',
   on: 'store',
@@ -384,7 +385,8 @@ export const deleteKey = defineOperation({
   line: 'POST /keys/{id}/delete',
   tag: 'keys',
   role: 'admin',
-  sentence: 'Removes a revoked or expired key for good, with its name, owner, notes, counters and ban.',
+  sentence:
+    'Removes a revoked or expired key for good, with its name, owner, notes, counters and ban. An import does not bring it back.',
   description:
     'Its id and the HMACs of its secrets stay in the store, so that no import brings it back, and the record of changes keeps its ' +
     'entries. To delete it twice is no mistake. DELETE of the key does not delete it: it revokes it.',

@@ -191,30 +191,55 @@ export function readInput<In extends z.ZodType>(input: In, given: unknown): z.ou
 }
 
 /**
- * Reads an input whose members are texts: the parameters of a query, or the options of a command.
- * @param nameOf how the operator knows a member
- * @param code of the failure
- * @throws Failure with a sentence for each fault
+ * Reads the parameters of a query, which are texts.
+ * @throws Failure `refused` with a sentence for each fault
  */
 export function readTexts<In extends z.ZodType>(
   input: In,
-  texts: Readonly<Record<string, string | readonly string[] | boolean | undefined>>,
-  nameOf: (member: string) => string = (member) => member,
-  code: 'refused' | 'bad_usage' = 'refused',
+  texts: Readonly<Record<string, string | undefined>>,
 ): z.output<In> {
+  const value = typed(input, texts);
+  const result = input.safeParse(value);
+  if (result.success) return result.data;
+  throw new Failure(
+    'refused',
+    sentences(result.error.issues, value, (member) => member),
+  );
+}
+
+/**
+ * Reads the options of a command. Values that are no texts have been read before.
+ * @param nameOf how the option of a member is called
+ * @throws Failure `bad_usage` with a sentence for each fault, which shows the value
+ */
+export function readWords<In extends z.ZodType>(
+  input: In,
+  words: Readonly<Record<string, unknown>>,
+  nameOf: (member: string) => string,
+): z.output<In> {
+  const value = typed(input, words);
+  const result = input.safeParse(value);
+  if (result.success) return result.data;
+  const faults = result.error.issues.map(({ path: [member, ...rest], message }) => {
+    const given = [member, ...rest].reduce<unknown>((of, key) => (of as Record<PropertyKey, unknown>)?.[key!], words);
+    const was = given === undefined ? 'is missing' : `is '${visible(String(given))}'`;
+    return `${nameOf(String(member))} ${was}; it ${message}.`;
+  });
+  throw new Failure('bad_usage', [...new Set(faults)].join(' '));
+}
+
+/** Texts as the kinds of values that the members of an input have. */
+function typed(input: z.ZodType, texts: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const members = membersOf(input);
-  const value = Object.fromEntries(
+  return Object.fromEntries(
     Object.entries(texts).flatMap(([name, text]) =>
       text === undefined ? [] : [[name, typedValue(text, members[name])]],
     ),
   );
-  const result = input.safeParse(value);
-  if (result.success) return result.data;
-  throw new Failure(code, sentences(result.error.issues, value, nameOf));
 }
 
 /** A text as the kind of value that a member has. A text of another form stays one, which the schema refuses. */
-function typedValue(text: string | readonly string[] | boolean, member: z.ZodType | undefined): unknown {
+function typedValue(text: unknown, member: z.ZodType | undefined): unknown {
   if (typeof text !== 'string') return text;
   const kind = kindOf(member);
   if (kind === 'number' && /^(0|-?[1-9][0-9]{0,14})$/.test(text)) return Number(text);

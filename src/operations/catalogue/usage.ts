@@ -88,7 +88,7 @@ export const topUp = defineOperation({
   line: 'POST /keys/{id}/topups',
   tag: 'keys',
   role: 'operator',
-  sentence: 'Adds to the limit of one window of a key until that window ends.',
+  sentence: 'Adds to the limit of one window of a key until that window ends, on every gateway within a second.',
   description:
     'A fixed or calendar window that is not open opens now. A sliding window has no end: the amount stays for one length. Another top-up ' +
     'of the same window adds to the first. A ban stays.',
@@ -98,7 +98,7 @@ export const topUp = defineOperation({
   input: z
     .strictObject(
       {
-        window: windowName.describe('The window to add to.'),
+        window: windowName.describe(`The window, one of ${WINDOWS.join(', ')}.`),
         amount: amount.describe('How much to add, a whole number from 1.'),
       },
       'must be an object',
@@ -128,7 +128,8 @@ export const resetUsage = defineOperation({
   line: 'POST /keys/{id}/usage/reset',
   tag: 'keys',
   role: 'operator',
-  sentence: 'Sets what a key has used to nothing, and clears its strikes. Top-ups and a ban stay.',
+  sentence:
+    'Sets what a key has used to nothing, and clears its strikes, on every gateway within a second. Top-ups and a ban stay.',
   on: 'store',
   action: 'usage.reset',
   once: ONCE,

@@ -1,0 +1,183 @@
+import type { z } from 'zod';
+import { DURABLE } from '../admit/ledger.ts';
+import { type ExitCode, Failure, Refused } from '../failure.ts';
+import type { KeyStore } from '../identify/key-store.ts';
+import { momentText } from '../io/time-text.ts';
+import { storeContext } from '../operations/catalogue/contexts.ts';
+import { isOptional, kindOf, membersOf, readWords } from '../operations/catalogue/operation.ts';
+import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
+import type { Operations } from '../operations/operations.ts';
+import { ownRecording } from '../operations/recorded.ts';
+import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
+import { exitCodeOf } from './recorded-change.ts';
+import type { Command, Option, Terminal, Words } from './terminal/command.ts';
+import { OF_STORE } from './terminal/variables.ts';
+
+// A command that does one operation of operators. Its options and their help are made of the input of the operation.
+
+/** How a command spells and prints an operation. */
+interface OperationCommand<O extends AnyOperation> {
+  /** For example `keys topup`. */
+  readonly name: string;
+  readonly operation: O;
+  readonly examples: readonly string[];
+  /** How a member of the input is spelled, where that is not `--member VALUE` with the description of the member. */
+  readonly spelled?: Readonly<Record<string, Spelling>>;
+  /** Options beside the members of the input. */
+  readonly options?: Command['options'];
+  /** The help of `--json`. */
+  readonly json: string;
+  /** What `--json` prints; the output of the operation unless given. */
+  readonly asJson?: (done: DoneOf<O>, store: OpenStore) => object;
+  readonly text: (done: DoneOf<O>, print: Print) => string;
+  readonly open?: OpenOptions;
+  /** Called before the store is opened. @throws Failure `bad_usage` */
+  readonly check?: (words: Words, terminal: Terminal) => void;
+  /** Asks the person. Returns what is printed instead if the answer is no, or null. */
+  readonly confirm?: (
+    opened: { readonly keys: KeyStore; readonly operations: Operations },
+    words: Words,
+    terminal: Terminal,
+  ) => Promise<string | null>;
+}
+
+interface Spelling {
+  /** The name of the option. */
+  readonly option?: string;
+  readonly value?: string;
+  readonly about?: string;
+  /** Makes the member of what was given. @throws Failure `bad_usage` */
+  readonly read?: (given: never, words: Words) => unknown;
+}
+
+/** What a text is made with. */
+interface Print {
+  /** Writes Unix seconds. */
+  readonly seconds: (at: number) => string;
+  /** Writes Unix milliseconds or an RFC 3339 time. */
+  readonly moment: (at: number | string) => string;
+  readonly id: string;
+}
+
+const ONCE: Option = {
+  type: 'string',
+  value: 'ID',
+  about: 'Makes the change once: the same command with the same ID changes nothing for 24 h.',
+};
+const MAX_CHARACTERS = 255;
+const REUSED = 'Another change of this key was made under this --id. Use a new one.';
+
+export function operationCommand<O extends AnyOperation>(spec: OperationCommand<O>): Command {
+  const { name, operation, examples, open = {}, json, check, confirm } = spec;
+  return {
+    name,
+    about: operation.sentence,
+    positionals: ['KEY_ID'],
+    environment: OF_STORE,
+    examples,
+    options: {
+      ...optionsOf(spec),
+      ...spec.options,
+      ...(operation.once === undefined ? {} : { id: ONCE }),
+      json: { type: 'boolean', about: json },
+    },
+    async run(words, terminal) {
+      const [id] = words.positionals as [string];
+      check?.(words, terminal);
+      const input = { ...inputOf(spec, words), id };
+      const once = operation.once === undefined ? null : onceOf(words);
+      const work = async (store: OpenStore): Promise<ExitCode> => {
+        const context = contextOf(store);
+        const { operations } = context;
+        const declined = (await confirm?.({ keys: store.keys, operations }, words, terminal)) ?? null;
+        if (declined !== null) {
+          terminal.error(`${declined}\n`);
+          return 1;
+        }
+        const { audit, settings } = store;
+        const recording = ownRecording({ audit, settings: settings.audit, warn: terminal.error, settles: false });
+        const ask = () => ({ input, asked: { ...PLAINLY, once } });
+        const done = await perform(operation, { store: context }, recording, id, ask).catch(asCommand);
+        const { output, change, isRepeated } = done as Awaited<ReturnType<AnyOperation['run']>>;
+        if (isRepeated === true) terminal.error('Nothing was changed: this change was made under this --id before.\n');
+        const report = spec.asJson === undefined ? output : spec.asJson(done, store);
+        if (words.options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
+        else terminal.out(spec.text(done, printOn(terminal, id)));
+        return exitCodeOf(change?.durability ?? DURABLE, terminal);
+      };
+      return withStore(terminal.env, work, { warn: terminal.error, ...open });
+    },
+  };
+}
+
+function contextOf(store: OpenStore) {
+  const { plans, settings } = store;
+  return storeContext({
+    ...store,
+    plans: () => plans,
+    settings: () => settings,
+    secretAdvice: '',
+    nowMs: () => Date.now(),
+  });
+}
+
+function optionsOf({ operation, spelled = {} }: Pick<OperationCommand<AnyOperation>, 'operation' | 'spelled'>) {
+  const entries = Object.entries(membersOf(operation.input)).map(([member, type]): [string, Option] => {
+    const {
+      option = member,
+      about = type.description ?? '',
+      value = placeholderOf(option, type),
+    } = spelled[member] ?? {};
+    if (kindOf(type) === 'boolean') return [option, { type: 'boolean', about }];
+    const isMultiple = ['array', 'object'].includes(kindOf(type) ?? '');
+    return [option, { type: 'string', value, about, ...(isMultiple ? { multiple: true } : {}) }];
+  });
+  return Object.fromEntries(entries);
+}
+
+function placeholderOf(option: string, type: z.ZodType): string {
+  return kindOf(type) === 'number' ? 'NUMBER' : option.toUpperCase();
+}
+
+function inputOf<O extends AnyOperation>(
+  { name, operation, spelled = {} }: Pick<OperationCommand<O>, 'name' | 'operation' | 'spelled'>,
+  words: Words,
+): object {
+  const { input } = operation;
+  if (input === undefined) return {};
+  const optionOf = (member: string) => spelled[member]?.option ?? member;
+  const given = Object.entries(membersOf(input)).flatMap(([member]) => {
+    const value = words.options[optionOf(member)];
+    if (value === undefined) return [];
+    const read = spelled[member]?.read;
+    return [[member, read === undefined ? value : read(value as never, words)] as const];
+  });
+  const mayBeEmpty =
+    isOptional(input) || Object.values(membersOf(input)).some((type) => !type.safeParse(undefined).success);
+  if (given.length === 0 && !mayBeEmpty) {
+    throw new Failure('bad_usage', `Nothing is to be changed. See \`tollgate ${name} --help\`.`);
+  }
+  return readWords(input, Object.fromEntries(given), (member) => `--${optionOf(member)}`) as object;
+}
+
+function onceOf({ options }: Words): string | null {
+  const once = (options.id as string | undefined) ?? null;
+  if (once !== null && (once === '' || once.length > MAX_CHARACTERS)) {
+    throw new Failure('bad_usage', `--id must have 1 to ${MAX_CHARACTERS} characters.`);
+  }
+  return once;
+}
+
+function asCommand(error: unknown): never {
+  if (error instanceof Refused && error.refusal === 'idempotency_key_reused') throw new Failure('conflict', REUSED);
+  throw error;
+}
+
+function printOn(terminal: Terminal, id: string): Print {
+  const nowMs = Date.now();
+  return {
+    id,
+    seconds: (at) => momentText(at * 1000, nowMs, terminal),
+    moment: (at) => momentText(typeof at === 'string' ? Date.parse(at) : at, nowMs, terminal),
+  };
+}
