@@ -13,7 +13,7 @@ const DEFAULT_LIMIT = '50';
 export const audit: Command = {
   name: 'audit',
   about:
-    'Lists the changes to keys, bans, plans and settings that were made or attempted: who, when, and with what outcome; newest first. Files that gateways took or refused are among them. Refused attempts of one minute are counted.',
+    'Lists the changes to keys, bans, plans and settings that were made or attempted: who, when, and with what outcome; newest first. The list includes files that gateways accepted or refused. Refused attempts of one minute are counted.',
   positionals: [],
   environment: OF_STORE,
   printsTable: true,

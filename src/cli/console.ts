@@ -23,7 +23,7 @@ export const consoleLink: Command = {
     url: {
       type: 'string',
       value: 'URL',
-      about: 'The address at which a browser reaches the admin port, where it is not that of the settings.',
+      about: 'The address at which a browser reaches the admin port, if it differs from that of the settings.',
     },
     json: { type: 'boolean', about: 'Prints {"url","expiresAt"}.' },
   },

@@ -9,7 +9,7 @@ export const pets: Command = {
   name: 'pets',
   about:
     'Runs the bundled pet service alone. It asks for no key: loopback or an internal network only. ' +
-    'Obeys PORT (default 9000), HOST (127.0.0.1) and TOLLGATE_DATA (./data).',
+    'Reads PORT (default 9000), HOST (127.0.0.1) and TOLLGATE_DATA (./data).',
   positionals: [],
   environment: ['PORT', 'HOST', 'TOLLGATE_DATA'],
   examples: ['tollgate pets', 'PORT=9001 tollgate pets'],

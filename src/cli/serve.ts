@@ -10,7 +10,7 @@ import { OF_GATEWAY } from './terminal/variables.ts';
 export const ACCEPT_ROLLBACK = {
   type: 'boolean',
   about:
-    'Starts although the embedded store lacks changes that it acknowledged, because its -wal file was damaged or an older copy was put in its place. Once: from then on it counts as whole.',
+    'Starts although the embedded store lacks changes that it acknowledged, because its -wal file was damaged or an older copy was put in its place. Needed once: from then on the store counts as complete.',
 } as const;
 
 /** `tollgate serve`: runs the gateway alone (contract section 1). */

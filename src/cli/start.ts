@@ -33,7 +33,7 @@ export const start: Command = {
   name: 'start',
   about:
     'Runs the bundled pet service and the gateway before it, and prints a demo key for each plan and a link to the console: for trying. ' +
-    'Before a service of yours run `tollgate serve`. Obeys PORT (8080), ADMIN_PORT (9090) and PETS_PORT (9000).',
+    'Before a service of yours run `tollgate serve`. Reads PORT (8080), ADMIN_PORT (9090) and PETS_PORT (9000).',
   positionals: [],
   environment: [...OF_GATEWAY, 'PETS_PORT'],
   examples: ['tollgate start', 'tollgate start --json', 'PORT=8081 ADMIN_PORT=9091 PETS_PORT=9001 tollgate start'],

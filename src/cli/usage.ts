@@ -24,7 +24,7 @@ export const usage: Command = {
     plan: {
       type: 'string',
       value: 'PLAN',
-      about: 'For a caller with JSON Web Tokens (jwt_…), whose plan stands only in them: which it is.',
+      about: 'For a token caller (jwt_…): its plan, which only the tokens contain.',
     },
     days: {
       type: 'string',

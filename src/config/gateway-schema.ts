@@ -725,7 +725,7 @@ export const routeEntry = z.strictObject({
     .enum(['key', 'none'], 'must be `key` or `none`')
     .prefault('key')
     .describe(
-      '`key` requires an API key or a token. `none` serves everybody, each client address (an IPv6 client by its /64) within `limits`; keys are neither checked nor forwarded, no address is banned, and log and metrics call the plan `public`.',
+      '`key` requires an API key or a token. `none` serves everyone, each client address (an IPv6 client by its /64) within `limits`; keys are neither checked nor forwarded, no address is banned, and log and metrics call the plan `public`.',
     ),
   limits: addressLimits
     .optional()

@@ -29,7 +29,7 @@ const CLOSE_WITHIN_MS = 1_000;
  * Answers TLS-ALPN-01 (RFC 8737) on the public port. A connection is the authority's if its ClientHello offers `acme-tls/1` and
  * nothing else, for a domain with an order under way. It gets a TLS server of its own, is closed after the handshake, and reaches
  * no code of HTTP; every other connection never meets the challenge's certificate. Node.js asks for the certificate (SNICallback)
- * before it tells the protocols (ALPNCallback), and before the first certificate no handshake gets that far, so the ClientHello is
+ * before it reports the protocols (ALPNCallback), and before the first certificate no handshake gets that far, so the ClientHello is
  * read before the handshake begins.
  * @returns takes each new connection
  */

@@ -61,7 +61,7 @@ export function connectionMetrics(
   const sessions = counted(
     registry,
     'tollgate_http2_sessions_broken_total',
-    'HTTP/2 connections broken off: too many resets, too much that was no request, malformed, or not read.',
+    'HTTP/2 connections broken off: too many resets, too much besides requests, malformed, or not read.',
     'reason',
     ['resets', 'overhead', 'protocol', 'unread'] as const,
   );

@@ -85,7 +85,7 @@ export const WORKERS_STUCK = {
 /** With several workers the supervisor counts these, because it serves the admin API. */
 export const AUDIT_FAILURES = {
   name: 'tollgate_audit_failures_total',
-  help: 'Changes by operators that are not recorded, or not as they ended.',
+  help: 'Changes by operators whose record is missing or lacks its outcome.',
 };
 /** Like those: the process that serves the admin API makes the changes. */
 export const CHANGES_LOST = {
@@ -192,7 +192,7 @@ function recordDurations(registry: Registry, upstreams: Gauges['upstreams']): Re
 function recordQuotas(registry: Registry): Recorder {
   const near = new Counter({
     name: 'tollgate_quota_near_limit_total',
-    help: 'Admitted requests that left at most a tenth of the window that binds.',
+    help: 'Admitted requests that left at most a tenth of the binding window.',
     labelNames: ['plan', 'window'],
     registers: [registry],
   });
@@ -396,7 +396,7 @@ function settingsMetrics(
   });
   new Gauge({
     name: 'tollgate_settings_refused',
-    help: '1 while the file as it is now has faults, so that the version before stays in force.',
+    help: '1 while the file as it is now has faults, so the earlier version stays in force.',
     labelNames: ['file'],
     registers: [registry],
     collect() {
@@ -491,7 +491,7 @@ function outageMetrics(registry: Registry): OutageMetrics {
   for (const count of ['owed', 'sent', 'uncounted'] satisfies LocalCount[]) alone.inc({ count }, 0);
   const back = new Counter({
     name: 'tollgate_given_back_total',
-    help: 'Cost of requests admitted without the store, by window and by what became of it when the store was back.',
+    help: 'Cost of requests admitted without the store, by window and by its outcome when the store was back.',
     labelNames: ['window', 'outcome'],
     registers: [registry],
   });

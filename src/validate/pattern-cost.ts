@@ -70,7 +70,7 @@ export function hasSmallAutomaton(pattern: RE2JS, budget = new AutomatonBudget()
  * Keeps RE2JS from making an automaton that it would abandon.
  *
  * Attack: texts that each need other states. Up to 8 MiB of them would be made for each pattern, kept for ever, and made
- * anew for the next text.
+ * again for the next text.
  */
 export function leaveOutAutomaton(pattern: RE2JS): void {
   pattern.re2().dfa.failed = true;

@@ -10,7 +10,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   status: 'The class of the status (`2xx`, `4xx`, …), or `499` for a client that left or did not read its answer.',
   code: 'The [error code](headers-and-errors.md); `none` where the upstream answered.',
   source:
-    'Who decided: `store`, `memory` (without asking the store), `local` (the store was away), or `none` where nothing was decided.',
+    'Who decided: `store`, `memory` (without a call to the store), `local` (the store was away), or `none` where nothing was decided.',
   part: '`total`, and what of it was spent waiting for the `store`, with the `upstream`, and in the `gateway` itself.',
   upstream: 'The name of the upstream in gateway.yaml; `none` where the request was not forwarded.',
   target: 'The address of the target in gateway.yaml; `none` where no target was taken.',
@@ -21,14 +21,14 @@ export const LABELS: Readonly<Record<string, string>> = {
     '`descriptors` (nearly all files that the process may open are in use).',
   'tollgate_connections_evicted_total reason': 'As in `tollgate_connections_dropped_total`.',
   'tollgate_http2_sessions_broken_total reason':
-    '`resets` (rapid reset), `overhead` (too much that is no request), `protocol` (malformed) or `unread` (too much that the client does not read).',
+    '`resets` (rapid reset), `overhead` (too much besides requests), `protocol` (malformed) or `unread` (too much that the client does not read).',
   'tollgate_tls_reloads_total outcome': '`loaded` or `refused`.',
   'tollgate_acme_orders_total outcome': '`issued` or `failed`.',
   'tollgate_reloads_total outcome':
     '`loaded`, or `refused` because of a fault or because a plan that live keys use is missing.',
   'tollgate_settings_refused file': '`settings` (gateway.yaml) or `plans` (plans.yaml).',
   'tollgate_upstream_retries_total outcome':
-    '`answered` (with a response that is no failure), `failed`, `abandoned` (the client left), `over_budget` (an attempt failed and was not retried, because the retries to this upstream are used up)',
+    '`answered` (with a response that is not a failure), `failed`, `abandoned` (the client left), `over_budget` (an attempt failed and was not retried, because the retries to this upstream are used up)',
   'tollgate_websockets_total outcome':
     '`client_closed`, `upstream_closed`, `client_lost`, `upstream_lost`, `idle`, `revoked`, `expired` or `drained`.',
   'tollgate_given_back_total outcome':

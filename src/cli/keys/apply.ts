@@ -49,18 +49,18 @@ export const keysApply: Command = {
     },
     prune: {
       type: 'boolean',
-      about: "Revokes the keys that earlier applies of the file's set have made or taken over, and that FILE lacks.",
+      about: "Revokes the keys that earlier applies of the file's set have made or adopted, and that FILE lacks.",
     },
     'allow-empty': { type: 'boolean', about: 'Lets --prune revoke every key of the set when FILE has no keys.' },
     yes: {
       type: 'boolean',
       short: 'y',
-      about: 'Revokes without asking; required for --prune where there is no terminal to ask on.',
+      about: 'Revokes without asking; required for --prune without a terminal to ask on.',
     },
     data: {
       type: 'string',
       value: 'FOLDER',
-      about: 'The folder of the embedded store, in place of TOLLGATE_DATA; it is made where it is missing.',
+      about: 'The folder of the embedded store, in place of TOLLGATE_DATA; created if it is missing.',
     },
     json: {
       type: 'boolean',

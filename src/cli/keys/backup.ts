@@ -118,7 +118,7 @@ export const keysRestore: Command = {
   positionals: ['FILE'],
   environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
   options: {
-    'dry-run': { type: 'boolean', about: 'Says what would become of each key, and writes nothing.' },
+    'dry-run': { type: 'boolean', about: 'Shows the outcome for each key, and writes nothing.' },
     force: {
       type: 'boolean',
       about:

@@ -35,13 +35,13 @@ export const keysCreate: Command = {
     expires: {
       type: 'string',
       value: 'WHEN',
-      about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time. Never, unless given.',
+      about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time. By default never.',
     },
     data: {
       type: 'string',
       value: 'FOLDER',
       about:
-        'The folder of the embedded store, in place of TOLLGATE_DATA; it is made where it is missing. Required without ' +
+        'The folder of the embedded store, in place of TOLLGATE_DATA; created if it is missing. Required without ' +
         'REDIS_URL and TOLLGATE_DATA where there is no ./data.',
     },
     json: {

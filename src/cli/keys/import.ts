@@ -21,7 +21,7 @@ export const keysImport: Command = {
   name: 'keys import',
   about:
     'Takes in API keys that were made elsewhere, from a file or standard input (-): CSV with a header, or NDJSON. ' +
-    'Each line is taken in whole or refused with a reason; keys that are there already are left as they are.',
+    'Each line is imported whole or refused with a reason; existing keys are left as they are.',
   positionals: ['FILE|-'],
   environment: OF_STORE,
   examples: ['tollgate keys import keys.csv --dry-run', 'tollgate keys import keys.ndjson --json'],
@@ -31,7 +31,7 @@ export const keysImport: Command = {
       value: 'csv|ndjson',
       about: `The format of the file; by default its name, or its first character, decides. Columns: ${COLUMNS.join(', ')}.`,
     },
-    'dry-run': { type: 'boolean', about: 'Says what would become of each line, and writes nothing.' },
+    'dry-run': { type: 'boolean', about: 'Shows the outcome for each line, and writes nothing.' },
     json: {
       type: 'boolean',
       about: `Prints {"moved","unknown","already","refused","dryRun","lines"}; lines are those with something to report, at most ${MAX_LINES_REPORTED}.`,

@@ -11,7 +11,7 @@ import { readPlansFile } from './file.ts';
 /** `tollgate plans diff`: prints the differences between two files of plans (contract section 1). */
 export const plansDiff: Command = {
   name: 'plans diff',
-  about: 'Tells which limits and bans differ between two files of plans, and which keys that touches.',
+  about: 'Shows which limits and bans differ between two files of plans, and which keys are affected.',
   positionals: ['OLD', 'NEW'],
   environment: OF_STORE,
   printsTable: true,

@@ -49,7 +49,8 @@ export const plansSimulate: Command = {
     'from-plans': {
       type: 'string',
       value: 'FILE',
-      about: "The plans that were in force: what differs from them is a key's own limit. Else read off the log.",
+      about:
+        "The plans that were in force: a limit that differs from them is a key's own. By default derived from the log.",
     },
     keys: {
       type: 'string',
