@@ -69,7 +69,7 @@ export class Refused extends Failure {
 /** Refusals because of something that is there already. */
 const CONFLICTS: readonly string[] = ['conflict', 'idempotency_key_reused', 'precondition_failed'];
 
-export type RefusedCode =
+type RefusedCode =
   | 'busy'
   | 'conflict'
   | 'forbidden'

@@ -1,7 +1,7 @@
 import { ADMIN_TOKEN_NAME, type AdminToken, digestOf, type Role } from '../config/admin-tokens.ts';
 import type { Identity } from './call.ts';
 
-export interface AdminTokensOptions {
+interface AdminTokensOptions {
   /** ADMIN_TOKEN; null if it is not set. */
   readonly adminToken: string | null;
   /** The tokens of ADMIN_TOKENS_FILE; null if it is not set. */

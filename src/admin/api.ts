@@ -37,7 +37,7 @@ export interface Admin extends Omit<Contexts, 'live'> {
 /** What operations on the gateways, and streams of events, work on. */
 export type Live = LiveContext & Events;
 
-export interface AdminApiOptions {
+interface AdminApiOptions {
   readonly authenticator: AdminAuthenticator;
   /** Whether the listener has TLS of its own: it decides the name of the cookie and the origin of the console. */
   readonly isTls: boolean;

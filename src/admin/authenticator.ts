@@ -17,7 +17,7 @@ const DELAY_MS = 250;
 /** Responses that are delayed at a time. Further ones are sent at once, so that a flood of wrong tokens does not pile up. */
 const MAX_DELAYED = 32;
 
-export interface AdminAuthenticatorOptions {
+interface AdminAuthenticatorOptions {
   readonly tokens: AdminTokens;
   readonly sessions: Sessions;
   /** Null: no authenticating proxy is configured. */
@@ -156,7 +156,7 @@ function refused(refusal: AdminResponse): Authorised {
 }
 
 /** The response to everything while there is no way to be identified. */
-export function closedResponse(): AdminResponse {
+function closedResponse(): AdminResponse {
   return errorResponse(
     'forbidden',
     'There is no admin token: set ADMIN_TOKEN or ADMIN_TOKENS_FILE to use the admin API and the console.',

@@ -6,7 +6,7 @@ export const MISSES_PER_MINUTE = 10;
 /** The same for an address. It is higher, because people behind one proxy have one address. */
 export const MISSES_PER_ADDRESS = 60;
 
-export interface FindBudgetOptions {
+interface FindBudgetOptions {
   readonly newCounter: () => AttemptCounter;
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;

@@ -7,7 +7,7 @@ import type { JwtKeys } from '../identify/jwt-keys.ts';
 import type { Verifications } from '../identify/verifications.ts';
 import type { Identity } from './call.ts';
 
-export interface ProxyIdentityOptions {
+interface ProxyIdentityOptions {
   readonly settings: ProxyIdentitySettings;
   readonly keys: JwtKeys;
   /** They wait when an address has sent too many wrong tokens: the right token always passes (contract section 7). */
@@ -19,7 +19,7 @@ export interface ProxyIdentityOptions {
 }
 
 /** The person that the token of an authenticating proxy names, or why the token is not accepted. */
-export type ProxyOutcome =
+type ProxyOutcome =
   | { readonly kind: 'person'; readonly identity: ProxyIdentity }
   | { readonly kind: 'refused' }
   /** The token is right and has no name or no role of this gateway. */

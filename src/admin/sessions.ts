@@ -14,7 +14,7 @@ export const MAX_SESSIONS = 1_000;
 /** 256 bits, in base64url. */
 const SECRET_BYTES = 32;
 
-export interface SessionsOptions {
+interface SessionsOptions {
   readonly random: (bytes: number) => Buffer;
   /** Unix milliseconds. */
   readonly nowMs: () => number;

@@ -4,7 +4,7 @@ import type { Allowance } from './plan.ts';
 import { type Banned, type Refused, verdictOf } from './verdict.ts';
 import { isPresent, presentCount, type WindowName, withTopUps } from './windows.ts';
 
-export interface AccountCacheOptions {
+interface AccountCacheOptions {
   /** Maximum consumers whose last known state is kept. */
   readonly remembered: number;
   /** A monotonic clock, milliseconds. */
@@ -14,7 +14,7 @@ export interface AccountCacheOptions {
 }
 
 /** The state of a consumer as far as this gateway knows. */
-export interface KnownAccount {
+interface KnownAccount {
   readonly state: AccountState;
   /** The present by the store's clock, Unix milliseconds; a lower bound. */
   readonly nowMs: number;

@@ -1,7 +1,7 @@
 export type CalendarUnit = 'hour' | 'day' | 'week' | 'month';
 
 /** A period of a calendar window, Unix milliseconds: from `startsAtMs`, up to and without `endsAtMs`. */
-export interface Period {
+interface Period {
   readonly startsAtMs: number;
   readonly endsAtMs: number;
 }

@@ -14,7 +14,7 @@ export type OnFailure = 'local' | 'closed' | 'open';
  */
 export type LocalCount = 'owed' | 'sent' | 'uncounted';
 
-export interface LocalDecisionOptions {
+interface LocalDecisionOptions {
   readonly onFailure: OnFailure;
   readonly accounts: AccountCache;
   /** Null if nothing is to be added to the store later. */

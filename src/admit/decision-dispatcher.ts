@@ -7,7 +7,7 @@ import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
 import { type Admission, verdictOf } from './verdict.ts';
 
-export interface DecisionDispatcherOptions {
+interface DecisionDispatcherOptions {
   readonly ledger: Ledger;
   readonly accounts: AccountCache;
   /** Null if nothing is to be added to the store later. */

@@ -4,7 +4,7 @@ import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } 
 import type { Allowance } from './plan.ts';
 import { countIn, presentCount, type WindowCount, type WindowLimit, type WindowName } from './windows.ts';
 
-export interface UsageBacklogOptions {
+interface UsageBacklogOptions {
   readonly reconciler: UsageReconciler;
   /** Maximum consumers in the backlog. Beyond that, the oldest usage is dropped and reported as `lost`. */
   readonly most: number;

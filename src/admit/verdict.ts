@@ -10,7 +10,7 @@ export type Admission =
   | { readonly kind: 'unavailable' };
 
 /** The budget of one counted window after a request. */
-export interface WindowBudget {
+interface WindowBudget {
   readonly window: WindowName;
   readonly lengthMs: number;
   readonly limit: number;

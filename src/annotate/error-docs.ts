@@ -4,7 +4,7 @@ import { weightsOf } from '../http1/preferences.ts';
 import type { ErrorResponse } from './errors.ts';
 
 /** The form in which a client gets an error. */
-export interface ShownError {
+interface ShownError {
   readonly body: string;
   readonly contentType: string;
   /** Further fields, names and values in turn. */

@@ -33,7 +33,7 @@ export class DirectoryError extends Error {
 }
 
 /** What the library expects of its HTTP client. */
-export interface DirectoryResponse {
+interface DirectoryResponse {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   /** The parsed JSON object, or the text of any other content. */

@@ -2,7 +2,7 @@ import { Failure } from '../failure.ts';
 import { type Command, type Option, optionsOf } from './terminal/command.ts';
 
 /** The shells for which `tollgate completion` writes a script. */
-export const SHELLS = ['bash', 'zsh', 'fish'] as const;
+const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
 /**
  * The script that completes the commands and options in a shell, made of their own declarations.

@@ -110,7 +110,7 @@ export function readAdminTokens(
   return 'faults' in parsed ? { faults: parsed.faults.map(printFault) } : parsed;
 }
 
-export interface AdminTokensEvents {
+interface AdminTokensEvents {
   readonly onChange: (tokens: readonly AdminToken[]) => void;
   /** A new version of the file has faults, so the earlier tokens stay in force. Called once for each version. */
   readonly onRefused: (faults: readonly string[]) => void;

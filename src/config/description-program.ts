@@ -31,7 +31,7 @@ export interface Described {
 }
 
 /** Why a program cannot be made, or what it leaves unchecked. */
-export interface Remark {
+interface Remark {
   /** JSON Pointer. */
   readonly at: string;
   readonly message: string;

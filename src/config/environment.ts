@@ -4,7 +4,7 @@ import { readSecret, type SecretReader } from './read-file.ts';
 import { faultOfTarget, HOST_RULE, isHost } from './values.ts';
 
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
-export type LogLevel = (typeof LOG_LEVELS)[number];
+type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** The values of the environment variables (contract section 2). Null: not set, so the file or the default applies. */
 export type Environment = Frozen<ReturnType<typeof valuesOf>>;

@@ -14,7 +14,7 @@ export interface ImportOptions {
   readonly today: string;
 }
 
-export interface ImportedRoutes {
+interface ImportedRoutes {
   /** gateway.yaml with the routes, to be reviewed. */
   readonly text: string;
   readonly routes: number;

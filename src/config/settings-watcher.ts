@@ -16,7 +16,7 @@ export interface SettingsChange {
   readonly isOutdated: () => boolean;
 }
 
-export interface SettingsEvents {
+interface SettingsEvents {
   /** The watcher reads no other version until the promise settles. @returns whether the configuration is in force now */
   readonly onChange: (change: SettingsChange) => Promise<boolean>;
   /** A new version cannot be used. Called once per version. */

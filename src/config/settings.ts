@@ -87,7 +87,7 @@ export async function loadConfiguration(env: Variables, isReload = false): Promi
 }
 
 /** The content of gateway.yaml and of plans.yaml as values. */
-export interface GivenSettings {
+interface GivenSettings {
   readonly gateway: unknown;
   readonly plans: unknown;
 }

@@ -17,7 +17,7 @@ import {
 } from 'yaml';
 import type { Path } from './fault.ts';
 
-export interface SourcePosition {
+interface SourcePosition {
   readonly line: number;
   readonly column: number;
 }
@@ -47,7 +47,7 @@ const MAX_DEPTH = 32;
 const MAX_PARTS = 200_000;
 
 /** How much of a document is read. */
-export interface TreeBounds {
+interface TreeBounds {
   readonly depth: number;
   readonly parts: number;
   /** Whether it was written for other programs: keys may be numbers, which are taken as text, and `${…}` is plain text. */

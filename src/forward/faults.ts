@@ -17,7 +17,7 @@ export type ForwardResult =
   | { readonly kind: 'client_gone'; readonly cause: string };
 
 /** Why an upstream gave no usable response, as contract section 4 distinguishes the reasons. */
-export type UpstreamFault = {
+type UpstreamFault = {
   readonly code: 'upstream_unavailable' | 'upstream_timeout' | 'overloaded' | 'no_upstream' | ClientBodyErrorCode;
   /** What happened, for the log only. Never sent to a client. */
   readonly cause: string;

@@ -24,14 +24,14 @@ export type RequestBody = WholeBody | StreamedBody;
 /**
  * A body that has been read completely. It is small and is sent together with the head of its request, in one write.
  */
-export interface WholeBody {
+interface WholeBody {
   readonly framing: 'whole';
   /** One character for each byte, as many as were declared. */
   readonly text: string;
 }
 
 /** A body as the client is still sending it. */
-export interface StreamedBody {
+interface StreamedBody {
   readonly source: Readable;
   /** A declared length has been checked already, and the parser enforces it. Chunks are counted as they pass. */
   readonly framing: 'length' | 'chunked';
@@ -69,7 +69,7 @@ export class UntakenBody {
   stop(): void {}
 }
 
-export interface BodyEvents {
+interface BodyEvents {
   /** The whole body has been written to the upstream. */
   onBodySent(): void;
   /** The body is too large (ClientBodyError), or the client broke it off (ClientGoneError). */

@@ -6,7 +6,7 @@ export interface Cuttable {
 }
 
 /** A slot for one WebSocket, taken when the client asks for the upgrade. */
-export interface WebSocketSlot {
+interface WebSocketSlot {
   /** Notes that the WebSocket is open. */
   hold(tunnel: Cuttable): void;
   /** Gives the slot back, because the WebSocket has ended or was never opened. */

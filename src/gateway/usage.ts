@@ -15,7 +15,7 @@ export interface UsageBody {
   readonly verdict: Verdict;
 }
 
-export interface UsageOptions {
+interface UsageOptions {
   readonly ledger: Pick<Ledger, 'present'>;
   readonly history: Pick<HistoryStore, 'of'>;
   /** How long one request may wait for the store in total. By default only the ledger's own deadline applies. */

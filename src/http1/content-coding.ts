@@ -25,7 +25,7 @@ export function acceptedCodings(rawHeaders: readonly string[]): ReadonlyMap<stri
   return values.length === 0 ? null : weightsOf(values.join(','));
 }
 
-export interface CodingChoice {
+interface CodingChoice {
   /** Null if the client accepts none of them, or prefers an uncompressed body. */
   readonly coding: Coding | null;
   /** Whether the client refuses an uncompressed body (`identity;q=0`). */

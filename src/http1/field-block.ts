@@ -1,7 +1,7 @@
 import { type HeadLimits, type ValidatedFields, validateFields } from './request-framing.ts';
 
 /** Derives a value from header fields, and from nothing else. */
-export type FieldReader<T> = (rawHeaders: readonly string[]) => T;
+type FieldReader<T> = (rawHeaders: readonly string[]) => T;
 
 /**
  * The header fields of a request, with everything that is derived from them. Most clients send the same fields, byte

@@ -27,7 +27,7 @@ export interface FieldRules {
 }
 
 /** As in gateway.yaml. */
-export interface FieldChanges {
+interface FieldChanges {
   readonly set?: Readonly<Record<string, string>> | undefined;
   readonly add?: Readonly<Record<string, string>> | undefined;
   readonly remove?: readonly string[] | undefined;

@@ -1,5 +1,5 @@
 /** A request target in origin form. */
-export interface RequestTarget {
+interface RequestTarget {
   readonly kind: 'target';
   /** Path and query exactly as received, so that what is routed is what is forwarded. */
   readonly target: string;
@@ -7,7 +7,7 @@ export interface RequestTarget {
   readonly path: string;
 }
 
-export interface TargetFault {
+interface TargetFault {
   readonly kind: 'fault';
   readonly message: string;
 }

@@ -20,7 +20,7 @@ export interface ResponseHandler {
   onEnd(): void;
 }
 
-export interface ResponseLimits {
+interface ResponseLimits {
   /** Maximum length of the status line and the fields together. */
   readonly maxHeadBytes?: number;
   readonly maxFields?: number;

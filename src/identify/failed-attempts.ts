@@ -23,7 +23,7 @@ export interface AttemptCounter {
   forget(address: string): void;
 }
 
-export interface FailedAttemptsOptions {
+interface FailedAttemptsOptions {
   readonly counter: AttemptCounter;
   /** Failures per minute and address; called for each request, since plans.yaml may change. */
   readonly limit: () => number;

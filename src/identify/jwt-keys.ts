@@ -15,7 +15,7 @@ export interface KeysAway {
   readonly retryAfterMs: number;
 }
 
-export interface JwtKeysOptions {
+interface JwtKeysOptions {
   /** Gets the JSON Web Key Set as text. Has a deadline of its own. */
   readonly read: () => Promise<string>;
   /** The key set as text, if the caller has already read it. */

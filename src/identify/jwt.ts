@@ -6,7 +6,7 @@ import { jwtConsumerId } from './token-holder.ts';
 import { NotVerified, type Verifications } from './verifications.ts';
 
 /** The rules that a token must meet (contract section 5). */
-export interface JwtRules {
+interface JwtRules {
   /** `iss`, to the letter. */
   readonly issuer: string;
   /** One of these must be in `aud`. */
@@ -26,13 +26,13 @@ export type JwtIdentity =
   /** The client address has spent its failed attempts, and the few signatures a second that are verified for it all the same. */
   | { readonly kind: 'unverified' };
 
-export interface JwtRefused {
+interface JwtRefused {
   readonly kind: 'refused';
   readonly code: 'invalid_api_key' | 'expired_api_key';
   readonly why: JwtRefusal;
 }
 
-export interface JwtVerifierOptions {
+interface JwtVerifierOptions {
   readonly rules: JwtRules;
   readonly keys: JwtKeys;
   readonly verifications: Verifications;
@@ -169,7 +169,7 @@ export class JwtVerifier {
   }
 }
 
-export interface ClaimsOptions {
+interface ClaimsOptions {
   readonly rules: Pick<JwtRules, 'issuer' | 'audience' | 'algorithms'>;
   readonly keys: JwtKeys;
   readonly requiredClaims: readonly string[];
@@ -264,7 +264,7 @@ function refused(why: JwtRefusal): JwtRefused {
  * The consumer that verified claims identify.
  * @param latestSeconds the latest `iat` that is accepted, Unix seconds
  */
-export function consumerOfClaims(
+function consumerOfClaims(
   claims: JWTPayload,
   { issuer, planClaim }: { readonly issuer: string; readonly planClaim: string },
   latestSeconds: number,

@@ -21,7 +21,7 @@ export interface PepperHistory {
   readonly root: string;
 }
 
-export interface PepperCheck {
+interface PepperCheck {
   readonly history: PepperHistory;
   /** The store had keys and no record, so the given peppers were accepted without a check. */
   readonly unverified: boolean;

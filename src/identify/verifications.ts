@@ -29,7 +29,7 @@ export class NotVerified extends Error {
   }
 }
 
-export interface VerificationsOptions {
+interface VerificationsOptions {
   readonly attempts: Pick<FailedAttempts, 'peek'>;
   /** What happens to the signatures of an address beyond `FAILURES_PER_SECOND`: `wait` verifies them that much more slowly. */
   readonly whenSpent: 'refuse' | 'wait';

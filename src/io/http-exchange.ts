@@ -5,7 +5,7 @@ import { gunzip } from 'node:zlib';
 import { NAMES } from './resolver.ts';
 
 /** A request that the gateway sends on its own behalf, to a server that its settings name. */
-export interface OwnRequest {
+interface OwnRequest {
   /** http or https. */
   readonly url: string;
   readonly method: string;
@@ -17,7 +17,7 @@ export interface OwnRequest {
   readonly signal: AbortSignal;
 }
 
-export interface OwnResponse {
+interface OwnResponse {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly text: string;

@@ -2,7 +2,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { isIP } from 'node:net';
 
 /** What resolv.conf(5) says of names; c-ares reads the name servers itself. */
-export interface SearchRules {
+interface SearchRules {
   /** Domains in which a name is looked for, in this order. */
   readonly search: readonly string[];
   /** A name with fewer dots than this is looked for in the domains first, and as it is afterwards. */

@@ -283,7 +283,7 @@ function http2HandleOf(wrapper: object): object | null {
 }
 
 /** Which parts of Node the gateway needs under its settings. */
-export interface NodeUse {
+interface NodeUse {
   readonly tls: boolean;
   readonly http2: boolean;
 }

@@ -19,7 +19,7 @@ export type Lookup = (host: string, options: LookupOptions, callback: LookupCall
 type LookupCallback = (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family?: number) => void;
 
 /** What asks name servers; the next one after another has been silent. */
-export type NameServers = Pick<Resolver, 'resolve4' | 'resolve6'>;
+type NameServers = Pick<Resolver, 'resolve4' | 'resolve6'>;
 
 interface ResolverOptions {
   /** Opens sockets to the name servers of resolv.conf, as `nameServers` does. Called again when that file has changed. */

@@ -19,7 +19,7 @@ export class ConsumerTime {
 }
 
 /** @param isLate whether it has waited for `LATEST_MS` of other work */
-export type Turn = (isLate: boolean) => void;
+type Turn = (isLate: boolean) => void;
 
 interface Waiting {
   readonly turn: Turn;
@@ -34,7 +34,7 @@ export interface LargestPart {
   readonly part: number;
 }
 
-export interface ThreadTimeOptions {
+interface ThreadTimeOptions {
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
   /** Runs work after the bytes that have arrived are read, and before the next are. Left out: `setImmediate`. */

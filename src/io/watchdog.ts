@@ -2,7 +2,7 @@ import { url as debuggerUrl } from 'node:inspector';
 import { Worker } from 'node:worker_threads';
 import { Silence } from './silence.ts';
 
-export interface WatchdogOptions {
+interface WatchdogOptions {
   /** How long the main thread may be silent before its process is ended, in milliseconds. */
   readonly limitMs: number;
   /** How the last line is written: as JSON on standard output, as a sentence on standard error, or not at all. */

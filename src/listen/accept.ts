@@ -23,7 +23,7 @@ export interface ConnectionFeed {
 }
 
 /** Reads requests from the connections handed to it. */
-export interface ConnectionHandler {
+interface ConnectionHandler {
   take(socket: Socket): ReadConnection;
   /** Closes the connections that wait for a request. */
   closeIdle(): void;

@@ -2,7 +2,7 @@
 // authority that proves a domain (tls-challenge.ts), which offers `acme-tls/1` and nothing else.
 
 /** What the start of a TLS connection says (RFC 8446 section 4.1.2), as far as the bytes go. */
-export type Opening =
+type Opening =
   /** More bytes are needed. */
   | { readonly kind: 'partial' }
   /** No ClientHello, or one of an unusual form: the TLS stack decides about it. */

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 
-export interface FirstBytesOptions<T> {
+interface FirstBytesOptions<T> {
   readonly timeoutMs: number;
   /** Called before a connection is closed because it has ended, sent something else, or sent too little in time. */
   readonly refused: () => void;

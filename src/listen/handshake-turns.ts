@@ -6,7 +6,7 @@ import { TokenBucket } from '../io/token-bucket.ts';
 export const HANDSHAKES_PER_SECOND = 100;
 const LOOK_EVERY_MS = 20;
 
-export interface HandshakeTurnsOptions {
+interface HandshakeTurnsOptions {
   /** How long a connection may wait. */
   readonly timeoutMs: number;
   /** Begins the handshake of a connection. */

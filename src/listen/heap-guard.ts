@@ -10,7 +10,7 @@ export interface MemoryUse {
   readonly limitBytes: number;
 }
 
-export interface HeapGuardEvents {
+interface HeapGuardEvents {
   /** A memory has become nearly full, or is no longer nearly full. */
   onChange(isShort: boolean, use: MemoryUse): void;
   /** Called at each look while a memory is nearly full. */

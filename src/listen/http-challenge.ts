@@ -4,7 +4,7 @@ import { networkOf } from '../identify/failed-attempts.ts';
 import { listening } from '../io/listening.ts';
 import { oneForm } from './client-address.ts';
 
-export interface HttpChallengeOptions {
+interface HttpChallengeOptions {
   readonly host: string;
   readonly port: number;
   /** In lower case. Other requests for these are redirected to `https://`. */
@@ -13,7 +13,7 @@ export interface HttpChallengeOptions {
   readonly answerTo: (token: string) => Promise<string | null>;
 }
 
-export interface HttpChallengeListener {
+interface HttpChallengeListener {
   readonly port: number;
   close(): Promise<void>;
 }

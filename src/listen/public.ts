@@ -14,7 +14,7 @@ import { FastPath } from './fast-path/fast-path.ts';
 import { type BodyReading, RequestFeed } from './node-http/request-feed.ts';
 import { onClientError, type ParseError, respondTooLate, type UnparsedOptions } from './node-http/unparsed.ts';
 
-export interface PublicListenerOptions extends UnparsedOptions, AcceptOptions {
+interface PublicListenerOptions extends UnparsedOptions, AcceptOptions {
   readonly requestTimeoutMs: number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;

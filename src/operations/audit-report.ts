@@ -16,7 +16,7 @@ export interface ChangeReport extends RecordedChange {
 }
 
 /** Which changes to list. Null means any. */
-export interface ChangeFilter {
+interface ChangeFilter {
   /** The id of a key, or of a consumer that was banned. */
   readonly key: string | null;
   /** A name as in `actorText`, or without what tells tokens, people and users of a shell apart. */

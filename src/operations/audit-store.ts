@@ -98,7 +98,7 @@ export interface LoadStep {
   readonly since: number | null;
 }
 
-export interface LoadReply {
+interface LoadReply {
   /** What was recorded last, null if nothing was. */
   readonly found: string | null;
   /** The number of the recorded state; 0 if no state is recorded. */

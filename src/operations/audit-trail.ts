@@ -61,7 +61,7 @@ export interface RecordedChange extends ChangeResult, ChangeOrigin {
   readonly action: RecordedAction;
 }
 
-export interface AuditTrailOptions {
+interface AuditTrailOptions {
   readonly store: AuditStore;
   /** Returns the `audit` settings of gateway.yaml that are in force. */
   readonly settings: () => { readonly required: boolean; readonly keep: number };
@@ -243,7 +243,7 @@ export function keyStateOf(key: StoredKey): KeyState {
 }
 
 /** The request that asked for a change. */
-export interface ChangeRequest {
+interface ChangeRequest {
   readonly identity: { readonly name: string };
   readonly clientAddress: string;
   readonly requestId: string;

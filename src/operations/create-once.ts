@@ -143,7 +143,7 @@ const REPEATABLE_MS = 86_400_000;
 const RESERVED_MS = REPEATABLE_MS - 60_000;
 
 /** A request to create a key that the client may repeat. */
-export interface Repeatable {
+interface Repeatable {
   /** The client's Idempotency-Key. */
   readonly name: string;
   /** SHA-256 of the request's body, base64url. */
@@ -151,7 +151,7 @@ export interface Repeatable {
 }
 
 /** The id that a key has if it was created under this pepper. */
-export interface Candidate {
+interface Candidate {
   readonly id: string;
   readonly pepper: string;
 }

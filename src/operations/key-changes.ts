@@ -16,7 +16,7 @@ export interface KeyAttributes {
 }
 
 /** What `newKey` needs besides the attributes. */
-export interface SecretSources {
+interface SecretSources {
   /** The plans of plans.yaml by name. */
   readonly plans: ReadonlyMap<string, Plan>;
   readonly pepper: string;

@@ -13,7 +13,7 @@ export interface TakenFile {
   readonly changes: readonly string[];
 }
 
-export interface LoadRecordOptions {
+interface LoadRecordOptions {
   readonly store: Pick<AuditStore, 'exchangeLoad' | 'put'>;
   /** Returns how many records are kept (`audit.keep`). */
   readonly keep: () => number;

@@ -13,7 +13,7 @@ export interface LiveKeys {
 
 export type LiveKeysByPlan = ReadonlyMap<string, LiveKeys>;
 
-export interface CountingOptions {
+interface CountingOptions {
   /** Keys that are read from the store at a time. */
   readonly page?: number;
   /**
@@ -68,13 +68,13 @@ const MAX_PLANS_LOGGED = 100;
 type Keys = Pick<KeyStore, 'list'>;
 
 /** The names of the plans that a file has, and of those that it removes. */
-export interface PlanNames {
+interface PlanNames {
   readonly plans: { has(name: string): boolean };
   readonly removed: readonly string[];
 }
 
 /** A file of plans that takes the place of another. */
-export interface PlansReplacement {
+interface PlansReplacement {
   readonly before: Plans;
   readonly after: PlanNames;
   /** The name of the file in faults. */
@@ -82,7 +82,7 @@ export interface PlansReplacement {
 }
 
 /** Why plans must not be removed. */
-export interface Retention {
+interface Retention {
   readonly faults: readonly string[];
   /** True if the store did not answer, so that the gateway does not know whether live keys use the plans. */
   readonly isUnknown: boolean;

@@ -119,7 +119,7 @@ export function codeOfFailure(error: unknown): FailedCode | null {
   return error instanceof Failure ? (CODES.get(error.code) ?? null) : null;
 }
 
-export type FailedCode = 'store_unavailable' | 'audit_unavailable' | 'not_found' | 'conflict' | 'invalid_request';
+type FailedCode = 'store_unavailable' | 'audit_unavailable' | 'not_found' | 'conflict' | 'invalid_request';
 
 /** By the code of the failure. */
 const CODES: ReadonlyMap<FailureCode, FailedCode> = new Map([
@@ -131,7 +131,7 @@ const CODES: ReadonlyMap<FailureCode, FailedCode> = new Map([
   ['refused', 'invalid_request'],
 ]);
 
-export interface ChangedKey {
+interface ChangedKey {
   /** Left out, or null, for a new key. */
   readonly before?: StoredKey | null;
   readonly key: StoredKey;
@@ -174,7 +174,7 @@ export function changeOfLift(id: string, { durability }: Pick<ChangedKey, 'durab
   return { target: id, before: null, after: null, durability };
 }
 
-export interface OwnRecordingOptions {
+interface OwnRecordingOptions {
   readonly audit: AuditStore;
   /** The `audit` settings of gateway.yaml. */
   readonly settings: { readonly required: boolean; readonly keep: number };

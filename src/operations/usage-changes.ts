@@ -26,12 +26,6 @@ export interface MadeUsageChange<T = unknown> {
   readonly states: States;
 }
 
-/** @throws Failure `conflict` with the message if another change was made under the id */
-export function insistOnMade<T>(change: UsageChange<T>, message: string): MadeUsageChange<T> {
-  if (change.kind === 'reused') throw new Failure('conflict', message);
-  return change;
-}
-
 /** The states for the record of changes; null if nothing was changed. */
 interface States {
   readonly before: object | null;

@@ -24,7 +24,7 @@ export interface AdminAccess {
   readonly close: () => void;
 }
 
-export interface AdminAccessOptions {
+interface AdminAccessOptions {
   readonly logger: Logger;
   /** Whether one-time links alone keep the console on, as for `npm start`. */
   readonly hasSignInLinks: boolean;

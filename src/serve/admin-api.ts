@@ -27,7 +27,7 @@ import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 import type { StoreClock } from './store-clock.ts';
 
 /** The settings and plans in force. A reload replaces them, so they are read anew for each use. */
-export interface SettingsInForce {
+interface SettingsInForce {
   readonly settings: Settings;
   readonly plans: Plans;
   readonly versions: Configuration['versions'];
@@ -49,7 +49,7 @@ export interface AdminApiTelemetry {
 }
 
 /** What the admin API knows of the gateway besides its settings and its stores. */
-export interface AdminApiSurroundings {
+interface AdminApiSurroundings {
   /** The environment, which names the files of the settings. */
   readonly env: Variables;
   /** Null if nobody can use the admin API. */

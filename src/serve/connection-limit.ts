@@ -6,7 +6,7 @@ import type { ConnectionLimits } from '../listen/connections.ts';
 const OWN_FILES = 64 + ADMIN_CONNECTIONS.maxConnections;
 
 /** The bounds on client connections in one process, and the open files on which they depend. */
-export interface ConnectionLimit extends ConnectionLimits {
+interface ConnectionLimit extends ConnectionLimits {
   /** Open files that are kept for everything but client connections. */
   readonly reserved: number;
   /** Open files that `listen.maxConnections` would need. */

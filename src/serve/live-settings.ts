@@ -39,7 +39,7 @@ export interface LiveSettingsOptions {
 }
 
 /** What becomes of the files. Each is called once for each changed version. */
-export interface ReloadEvents {
+interface ReloadEvents {
   readonly onTaken: (taken: readonly TakenFile[], versions: Configuration['versions']) => void;
   /** @param versions those that stay in force */
   readonly onRefused: (files: readonly RefusedFile[], versions: Configuration['versions']) => void;

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Failure } from '../failure.ts';
 import { checkPeppers, type PepperState, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
 
-export interface PepperWatchOptions {
+interface PepperWatchOptions {
   /** Called with the reason when the peppers are found to be wrong, and with null when they are right again. */
   readonly onMismatch: (failure: Failure | null) => void;
   readonly onWarning: (sentence: string) => void;

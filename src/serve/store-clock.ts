@@ -1,4 +1,4 @@
-export interface StoreClockOptions {
+interface StoreClockOptions {
   /** Asks the store, or each primary of a cluster, for its time: Unix milliseconds. */
   readonly read: () => Promise<readonly number[]>;
   /** This machine's clock, Unix milliseconds. */

@@ -21,14 +21,14 @@ interface OpenUpstream {
 type OpenByName = ReadonlyMap<string, OpenUpstream>;
 
 /** Upstreams that are open and not in force yet. */
-export interface OpenedUpstreams {
+interface OpenedUpstreams {
   readonly byName: ReadonlyMap<string, Upstream>;
   /** Brings them into force, and retires the earlier ones that are not among them. */
   readonly use: () => void;
 }
 
 /** What the metrics count of upstreams, each by its name. */
-export interface UpstreamEvents {
+interface UpstreamEvents {
   /** An upstream has sent bytes that answer no request. */
   readonly onUnasked: (upstream: string) => void;
   /** A retry has ended, or was not made. */

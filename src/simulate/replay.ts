@@ -20,7 +20,7 @@ import {
 } from './recording.ts';
 import { type Bucket, type Counts, type Replayed, sumOf, Tally, Timeline } from './tally.ts';
 
-export interface ReplayOptions {
+interface ReplayOptions {
   /** The plans to simulate. */
   readonly plans: Plans;
   /** The plans in force while the log was written; null: inferred from the log. */

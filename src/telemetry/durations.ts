@@ -6,9 +6,9 @@ const KEPT_MS = 10 * 60_000;
 const NONE = 'none';
 
 /** The upstreams and targets of the settings in force. */
-export type NamedUpstreams = Iterable<{ readonly name: string; readonly targets: Iterable<{ readonly name: string }> }>;
+type NamedUpstreams = Iterable<{ readonly name: string; readonly targets: Iterable<{ readonly name: string }> }>;
 
-export interface DurationsOptions<Part extends string> {
+interface DurationsOptions<Part extends string> {
   readonly name: string;
   readonly help: string;
   /** Upper ends of the buckets in seconds, rising. */

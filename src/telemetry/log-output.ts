@@ -1,7 +1,7 @@
 import { constants, openSync, write } from 'node:fs';
 import { isatty } from 'node:tty';
 
-export interface LogOutputOptions {
+interface LogOutputOptions {
   /** An open file: 1 is standard output. */
   readonly fd: number;
   /** How many bytes of lines are held while the file accepts no writes. Further lines are dropped. */
@@ -175,7 +175,7 @@ export class LogOutput {
   }
 }
 
-export interface PieceEvents {
+interface PieceEvents {
   /** Called when a piece is completely written. */
   readonly onWritten: (bytes: number) => void;
   /** Called when the reader has gone: the rest of the piece is lost, and nothing more can be written. */

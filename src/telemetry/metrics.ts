@@ -55,7 +55,7 @@ export interface Gauges {
 }
 
 /** How consumers use the thread that serves them. */
-export interface ThreadUse {
+interface ThreadUse {
   /** Milliseconds of work for all consumers. */
   readonly workedMs: number;
   /** How often the work of a consumer had to wait for its turn, and how often a request was refused because its turn came late. */
@@ -355,13 +355,13 @@ function gauge(registry: Registry, name: string, help: string, read: () => numbe
 }
 
 /** Counts reloads of the settings and plans. */
-export interface SettingsMetrics {
+interface SettingsMetrics {
   /** The files have changed: the new version is in force, or was refused because of faults. */
   settingsRead(outcome: 'loaded' | 'refused'): void;
 }
 
 /** The versions of gateway.yaml and plans.yaml that are in force. */
-export interface Versions {
+interface Versions {
   readonly settings: string;
   readonly plans: string;
 }
@@ -435,7 +435,7 @@ const OUTCOMES: readonly TunnelEnd[] = [
   'drained',
 ];
 
-export interface WebSocketMetrics {
+interface WebSocketMetrics {
   webSocketClosed(outcome: TunnelEnd): void;
 }
 

@@ -20,7 +20,7 @@ const MAX_PATH = 36;
 const MAX_ROWS = 8;
 
 /** Whether a record is about requests: one, or several refusals. */
-export function isRequest({ msg }: LogRecord): boolean {
+function isRequest({ msg }: LogRecord): boolean {
   return msg === 'request' || msg === 'refusals';
 }
 

@@ -19,7 +19,7 @@ import { type RequestTrace, readTraceContext, type TraceContext } from '../gatew
 import type { FieldBlock } from '../http1/field-block.ts';
 import { NAMES } from '../io/resolver.ts';
 
-export interface Tracing {
+interface Tracing {
   begin(fields: FieldBlock): RequestTrace;
   /** Exports the remaining spans. */
   close(): Promise<void>;

@@ -224,6 +224,6 @@ function isDigit(code: number): boolean {
 }
 
 /** JSON Pointer (RFC 6901) to a value. */
-export function pointerOf(path: readonly (string | number)[]): string {
+function pointerOf(path: readonly (string | number)[]): string {
   return path.map((step) => `/${String(step).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }

@@ -19,7 +19,7 @@ const MAX_STEPS = 1_000_000;
 /** The largest program of a pattern without an automaton. With it, texts may have 100 characters. */
 export const MAX_INSTRUCTIONS = 10_000;
 
-export interface PatternCost {
+interface PatternCost {
   readonly stepsPerCharacter: number;
   /** Longer texts are refused. */
   readonly maxCharacters: number;

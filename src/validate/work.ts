@@ -75,7 +75,7 @@ export class Work {
 
 /** The rule of a request that takes too much work. */
 export const TOO_MUCH = 'takes too much work to check. Send less, or nest it less deeply.';
-export interface WorkBounds {
+interface WorkBounds {
   readonly steps: number;
   /** Milliseconds of the processor. */
   readonly cpuMs: number;

@@ -92,6 +92,10 @@ const UNDOCUMENTED = [
 ];
 
 /** The arrows between the rooms of `src`, and what goes with them. */
+/** The name that a declaration exports. */
+const EXPORTED =
+  /^export (?:declare )?(?:async )?(?:abstract )?(?:const|function\*?|class|interface|type|enum) ([A-Za-z_$][\w$]*)/gm;
+
 export const RULES: Readonly<Record<string, Rule>> = {
   'arrows between rooms run downhill, types included': (sources) =>
     offenders(
@@ -277,6 +281,21 @@ export const RULES: Readonly<Record<string, Rule>> = {
     [...sources]
       .filter(([path, text]) => inSrc(path) && path.endsWith('.ts') && /^(export\s+)?(let|var)\b/m.test(text))
       .map(([path]) => `${path} has a module-level let or var: keep state in the object that owns it`),
+
+  'what a file exports, another file names': (sources) => {
+    const named = new Map<string, number>();
+    for (const [, text] of sources) {
+      for (const word of new Set(text.match(/[A-Za-z_$][\w$]*/g))) named.set(word, (named.get(word) ?? 0) + 1);
+    }
+    return [...sources].flatMap(([path, text]) =>
+      // What the library exports is named by the programs of others.
+      !path.startsWith('src/') || !path.endsWith('.ts') || path === 'src/library.ts'
+        ? []
+        : [...withoutComments(text).matchAll(EXPORTED)]
+            .filter(([, name]) => named.get(name!) === 1)
+            .map(([, name]) => `${path} exports ${name}, which no other file names: leave out \`export\``),
+    );
+  },
 };
 
 /** The names of the tables that have error codes as keys, and a type that does not ask for all codes. */

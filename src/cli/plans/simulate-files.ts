@@ -13,13 +13,13 @@ import type { Run, RunStorage } from '../../simulate/recording.ts';
 // The files of `tollgate plans simulate`: the logs that it reads, and the sorted rows for which memory has no room.
 
 /** One log that `--log` names; `-` is standard input. */
-export interface LogFile {
+interface LogFile {
   readonly name: string;
   /** The size on disk; null for standard input and pipes. */
   readonly bytes: number | null;
 }
 
-export interface LogReader {
+interface LogReader {
   /** Called with one or more whole lines, decoded as latin1, so that each byte is one character. */
   readonly onText: (text: string) => void;
   /** Called with the number of bytes that were read since the last call, before unpacking. */

@@ -201,7 +201,7 @@ function* chunks<T>(items: Iterable<T>, size: number): Generator<T[]> {
  * between its cells: the word `plan` or `key`, the name, the number of keys of a plan or the plan of a key, and the counts
  * in the order of the heads.
  */
-export function simulationText(report: Report, keys: readonly KeyReplay[], terminal: Terminal): string {
+function simulationText(report: Report, keys: readonly KeyReplay[], terminal: Terminal): string {
   const plans = report.byPlan.map(({ plan, keys, counts }) => [plan, String(keys), ...countCells(counts)]);
   const keyRows = keys.map(({ id, plan, counts }) => [id, plan, ...countCells(counts)]);
   if (!terminal.isTerminal) {

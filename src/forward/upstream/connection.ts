@@ -313,10 +313,7 @@ export interface RequestAddress {
 }
 
 /** The head of a request as it is written to the wire. */
-export function requestHead(
-  { method, target, lines, body }: ForwardRequest,
-  { authority, base }: RequestAddress,
-): string {
+function requestHead({ method, target, lines, body }: ForwardRequest, { authority, base }: RequestAddress): string {
   const coding = body?.framing === 'chunked' ? 'Transfer-Encoding: chunked\r\n' : '';
   return `${method} ${base}${target} HTTP/1.1\r\nHost: ${authority}\r\n${lines}${coding}\r\n`;
 }

@@ -4,7 +4,7 @@ import { NAMES } from '../../io/resolver.ts';
 import { type DialOptions, tlsOptions } from './dial.ts';
 import type { UpstreamTarget } from './target.ts';
 
-export interface HealthOptions extends Pick<DialOptions, 'tls'> {
+interface HealthOptions extends Pick<DialOptions, 'tls'> {
   /** The path for GET. A status from 200 to 399 is healthy. */
   readonly path: string;
   readonly intervalMs: number;
@@ -15,7 +15,7 @@ export interface HealthOptions extends Pick<DialOptions, 'tls'> {
   readonly healthyAfter: number;
 }
 
-export interface HealthEvents {
+interface HealthEvents {
   /** A target is left out or used again. @param cause the result of its last check */
   readonly onChange: (target: string, healthy: boolean, cause: string) => void;
 }

@@ -8,7 +8,7 @@ import type { DialOptions, UpstreamAddress } from './dial.ts';
 import { RetryBudget, type RetryOutcome } from './retry-budget.ts';
 import { UpstreamTarget, type UpstreamTargetEvents } from './target.ts';
 
-export interface UpstreamOptions extends DialOptions {
+interface UpstreamOptions extends DialOptions {
   /** `http://host:port`, `https://host:port`, `unix:/path`; at least one. */
   readonly targets: readonly string[];
   readonly responseTimeoutMs: number;

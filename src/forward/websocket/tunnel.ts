@@ -25,7 +25,7 @@ export interface TunnelRecord {
   readonly bytesOut: number;
 }
 
-export interface TunnelOptions {
+interface TunnelOptions {
   /** How long it may stay open without a byte in either direction. */
   readonly idleMs: number;
   /** The same, once one side has closed its half. */

@@ -5,7 +5,7 @@ import { BadResponseError, type ResponseHead, readResponseHead } from '../../htt
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
 
-export interface NonUpgradeResponseOptions {
+interface NonUpgradeResponseOptions {
   readonly deadlines: Deadlines;
   /** How long the upstream may be silent. */
   readonly bodyTimeoutMs: number;

@@ -96,7 +96,7 @@ export class FastPath {
 const NO_FIELDS: NodeJS.Dict<string> = Object.freeze({});
 
 /** A connection on which the client has so far sent only requests of the simplest form. */
-export class FastConnection implements ResponseConnection, Timed {
+class FastConnection implements ResponseConnection, Timed {
   deadlineAtMs: number;
   slot = UNWATCHED;
   readonly keepAlive: string;

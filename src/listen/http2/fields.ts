@@ -15,7 +15,7 @@ export interface StreamRequest {
   readonly bytes: number;
 }
 
-export interface StreamFault {
+interface StreamFault {
   readonly kind: 'fault';
 }
 

@@ -16,7 +16,7 @@ export interface Peer {
   readonly localPort?: number | undefined;
 }
 
-export interface StreamConnectionOptions {
+interface StreamConnectionOptions {
   readonly writeTimeoutMs: number;
   /** Called with the size of each piece of the request's body. */
   readonly onBytes: (bytes: number) => void;

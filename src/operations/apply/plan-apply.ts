@@ -35,13 +35,13 @@ export interface ApplyPlan {
 }
 
 /** An entry whose key is revoked or deleted; it is left so. */
-export interface EndedEntry {
+interface EndedEntry {
   readonly name: string;
   readonly id: string;
   readonly why: string;
 }
 
-export interface PlanOptions {
+interface PlanOptions {
   readonly keys: Pick<KeyStore, 'get' | 'scan'>;
   readonly plans: ReadonlyMap<string, Plan>;
   /** Whether keys of the set that have no entry in the file are revoked; otherwise they are only named. */

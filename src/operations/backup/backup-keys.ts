@@ -8,7 +8,7 @@ import type { OpenedFile } from './sealed-file.ts';
 // each line between them is the store's record of a key, with the digests of its secrets.
 
 /** The first line of a backup. */
-export interface BackupHead {
+interface BackupHead {
   /** RFC 3339, UTC. */
   readonly madeAt: string;
   /** A check value of each pepper that was in use, newest first. They reveal no pepper. */

@@ -14,7 +14,7 @@ export interface RestoredKey {
   readonly why: string | null;
 }
 
-export interface RestoreOptions {
+interface RestoreOptions {
   readonly keys: Pick<KeyStore, 'get' | 'ownerOf' | 'createEach' | 'update'>;
   /** Whether the attributes of keys that the store has otherwise are replaced. */
   readonly force: boolean;

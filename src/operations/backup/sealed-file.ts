@@ -61,7 +61,7 @@ export async function* sealed(
 }
 
 /** A file to read from. Resolves to fewer bytes than `length` only at the end of the file. */
-export type ReadAt = (position: number, length: number) => Promise<Uint8Array>;
+type ReadAt = (position: number, length: number) => Promise<Uint8Array>;
 
 /** A backup file whose passphrase is known. */
 export interface OpenedFile {

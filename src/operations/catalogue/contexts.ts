@@ -38,7 +38,7 @@ export interface StoreContext {
 }
 
 /** What a store context is made of. */
-export interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'random' | 'nowMs'> {
+interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'random' | 'nowMs'> {
   readonly audit: AuditStore;
   readonly deprecatedCalls: DeprecatedCalls;
   /** Returns the settings in force. */

@@ -7,7 +7,7 @@ import { type AnyOperation, PLAINLY, perform } from './perform.ts';
 type StoreOperation = Extract<(typeof OPERATIONS)[number], { readonly on: 'store' }>;
 
 /** How a program asks for an operation, beside its input. */
-export interface MethodOptions {
+interface MethodOptions {
   /** Makes a creation, a top-up or a reset once: the same call with the same name changes nothing for 24 h. */
   readonly once?: string;
 }

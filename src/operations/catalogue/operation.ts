@@ -20,7 +20,7 @@ type PathMembers<Line extends string> = Line extends `${string}{${infer Name}}${
   : unknown;
 
 /** The part of the console and the reference in which an operation belongs. */
-export type Tag = 'session' | 'keys' | 'bans' | 'gateway' | 'live';
+type Tag = 'session' | 'keys' | 'bans' | 'gateway' | 'live';
 
 interface Described<Name extends string, Line extends RequestLine> {
   /** Of the method of the library, and the operationId of the OpenAPI description. */
@@ -82,7 +82,7 @@ interface Definition<
 }
 
 /** Codes of errors that not every operation has. */
-export type FailureWay =
+type FailureWay =
   | 'not_found'
   | 'conflict'
   | 'precondition_failed'
@@ -117,7 +117,7 @@ export interface Done<Out> {
   readonly isRepeated?: boolean;
 }
 
-export type DeepReadonly<T> = T extends readonly (infer One)[]
+type DeepReadonly<T> = T extends readonly (infer One)[]
   ? readonly DeepReadonly<One>[]
   : T extends object
     ? { readonly [K in keyof T]: DeepReadonly<T[K]> }

@@ -11,7 +11,6 @@ export const time = z.string().meta({ format: 'date-time' });
 export const day = z.string().meta({ format: 'date' });
 export const unixSeconds = z.int().describe('Unix seconds.');
 export const windowName = z.enum(WINDOWS, `must be one of ${WINDOWS.join(', ')}`).meta({ id: 'Window' });
-export const idOfKey = z.string();
 
 const limitRule = `must be a whole number from 0 to ${UNBOUNDED} or "unlimited"`;
 const number = (rule: string) => z.int(rule).min(0, rule).max(UNBOUNDED, rule);
@@ -40,8 +39,7 @@ export const standingBan = z
   .nullable()
   .meta({ id: 'StandingBan' });
 
-/** An amount that an operator may add or set. */
-export const amountRule = `must be a whole number from 1 to ${UNBOUNDED}`;
+const amountRule = `must be a whole number from 1 to ${UNBOUNDED}`;
 export const amount = z.int(amountRule).min(1, amountRule).max(UNBOUNDED, amountRule);
 
 const MAX_PAGE = 1_000;

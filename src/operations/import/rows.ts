@@ -116,7 +116,7 @@ async function* linesOf(chunks: AsyncIterable<string>): AsyncGenerator<string | 
 }
 
 /** One record of a CSV file. */
-export interface CsvRecord {
+interface CsvRecord {
   /** The line at which it begins, from 1. */
   readonly line: number;
   readonly cells: readonly string[];

@@ -21,7 +21,7 @@ export interface NearReport {
   readonly resetAt: number;
 }
 
-export interface NearSources extends Pick<RefusedSources, 'keys' | 'plans' | 'nowMs' | 'ledger'> {
+interface NearSources extends Pick<RefusedSources, 'keys' | 'plans' | 'nowMs' | 'ledger'> {
   readonly history: Pick<HistoryStore, 'refusedNow'>;
 }
 

@@ -63,7 +63,7 @@ export interface Results {
 }
 
 /** A fault as the admin API reports it: without a file, for it is in the draft. */
-export type DraftFault = Omit<Fault, 'file'>;
+type DraftFault = Omit<Fault, 'file'>;
 
 /** The first faults and warnings of a draft, and how many more there are. */
 export interface Checked {
@@ -111,7 +111,7 @@ type Kept = Exclude<Awaited<ReturnType<RecentRecord['read']>>, null>;
 /** Faults, and warnings, in one response. A page shows no more, and a draft may have a hundred thousand. */
 const MAX_SHOWN = 1_000;
 /** Size limit of the lines of a log, in bytes. */
-export const MAX_LOG_BYTES = 16 * 1024 * 1024;
+const MAX_LOG_BYTES = 16 * 1024 * 1024;
 
 class DraftThread {
   readonly #port: MessagePort;

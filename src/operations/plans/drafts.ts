@@ -42,7 +42,7 @@ interface Bounds {
 const BOUNDS: Bounds = { checkMs: 20_000, simulateMs: 60_000, checkMb: 192, simulateMb: 384 };
 
 /** A request that was not done. */
-export interface RefusedTask {
+interface RefusedTask {
   readonly code: RefusedDraft['code'] | 'busy' | 'too_costly';
   readonly message: string;
 }

@@ -13,7 +13,7 @@ export interface PlacedPlans {
 }
 
 /** The routes and callers that will use the plans. */
-export interface PlanUsers {
+interface PlanUsers {
   readonly routes: readonly PricedRoute[];
   /** Null: the keys were not counted, and what depends on them is not warned of. */
   readonly live: LiveKeysByPlan | null;

@@ -15,7 +15,7 @@ export interface PlansInForce {
 }
 
 /** A draft without faults, as PlanDrafts returns it. */
-export type SoundDraft = NonNullable<Results['sound']['sound']>;
+type SoundDraft = NonNullable<Results['sound']['sound']>;
 
 /** How long the store may be asked whether live keys use a plan that goes. */
 const COUNT_MS = 30_000;

@@ -6,7 +6,7 @@ export interface ConnectionTaker {
   hand(socket: Socket, isFull: boolean): void;
 }
 
-export interface DispatcherOptions {
+interface DispatcherOptions {
   /** Open connections of all workers together. */
   readonly maxConnections: number;
   /** Called when the dispatcher closes a connection unanswered: `maxConnections` are open and too many wait already. */

@@ -8,7 +8,7 @@ import type { DecidedColumns, LiveQuestion, ProcessAnswer } from '../../operatio
 import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 
 /** What a worker reports to the supervisor, which runs the admin listener. */
-export interface WorkerFacts {
+interface WorkerFacts {
   readonly readiness: () => Readiness;
   readonly metrics: () => Promise<Snapshot>;
   /** What its requests tell; null without an admin token. */

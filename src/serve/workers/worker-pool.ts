@@ -18,7 +18,7 @@ import type { FromWorker, Question, ToWorker } from './worker-context.ts';
 // The worker processes of a supervisor: how a lost one is replaced, and what the supervisor tells and asks each of
 // them.
 
-export interface WorkerPoolOptions extends Omit<WorkerSetup, 'worker' | 'configuration'> {
+interface WorkerPoolOptions extends Omit<WorkerSetup, 'worker' | 'configuration'> {
   /** How long a worker that serves may be silent before it is killed, in milliseconds; null: for ever. */
   readonly silenceLimitMs: number | null;
   /** Returns the configuration in force, for a worker that starts. */

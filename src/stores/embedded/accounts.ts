@@ -7,7 +7,7 @@ import { WINDOWS, windowLimit } from '../../admit/windows.ts';
 import { answering } from './database.ts';
 
 /** One row of the table of accounts. */
-export interface AccountRow {
+interface AccountRow {
   readonly consumerId: string;
   /** Null if the row does not hold a valid account. */
   readonly state: AccountState | null;

@@ -22,7 +22,7 @@ interface WaitingWrite {
   reject(error: unknown): void;
 }
 
-export interface EmbeddedAuditOptions {
+interface EmbeddedAuditOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
   readonly wallMs: () => number;

@@ -28,7 +28,7 @@ const HELD_AGAIN_MS = 20;
 /** Maximum rows that are written, or checked, in one turn of the event loop: a few milliseconds. */
 const ROWS_PER_TURN = 1_000;
 
-export interface EmbeddedLedgerOptions {
+interface EmbeddedLedgerOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
   readonly wallMs: () => number;

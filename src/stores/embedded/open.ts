@@ -18,14 +18,14 @@ import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from '
 // when it is used, because a command starts anew each time.
 
 /** What the settings say of the store. */
-export interface EmbeddedSettings {
+interface EmbeddedSettings {
   /** Absolute path. */
   readonly dataFolder: string;
   /** Those of KEY_PEPPER, newest first; may be empty. */
   readonly peppers: readonly string[];
 }
 
-export interface EmbeddedCommand extends EmbeddedSettings {
+interface EmbeddedCommand extends EmbeddedSettings {
   /** Whether the command records its peppers as those in use. */
   readonly writesPeppers: 'always' | 'never';
   /** What is done if there is no store: it is made, or an empty one that leaves no trace stands for it, or the command is refused. */

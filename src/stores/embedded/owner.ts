@@ -8,7 +8,7 @@ import { isHeldByAnother, openingFailure } from './database.ts';
 import { ensureFolder, ensureOwnFile } from './own-files.ts';
 
 /** The store of a gateway, which no other gateway may use. */
-export interface StoreOwner {
+interface StoreOwner {
   /**
    * Checks that the lock is still there. If its file was deleted or replaced, it is made and locked again.
    * @throws Failure `store_owned` if another gateway has it now, `store_unavailable` if it cannot be made

@@ -152,7 +152,7 @@ interface Scripted {
   ): Promise<[found: string | null, number: number, known: number | null]>;
 }
 
-export interface RedisAuditOptions {
+interface RedisAuditOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
   /** Makes records durable. */

@@ -37,7 +37,7 @@ const KINDS: ReadonlyMap<string | undefined, StoreChange['kind']> = new Map([
   [WORDS.account, 'account'],
 ]);
 
-export interface RedisChangesOptions {
+interface RedisChangesOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
   /** How often the number of changes is polled; 250 ms if left out. A missed change is noticed by the second poll. */
@@ -162,14 +162,14 @@ export class RedisChanges implements ChangeFeed {
   }
 }
 
-export interface SubscriptionEvents {
+interface SubscriptionEvents {
   readonly onMessage: (message: string) => void;
   /** A new connection has subscribed. It may have missed messages, and the server may be another one with other data. */
   readonly onLink: () => void;
 }
 
 /** A subscription to a channel, on its own connection. */
-export interface Subscription {
+interface Subscription {
   /** Makes a new connection, because the present one may be dead without having noticed. */
   renew(): void;
   close(): void;

@@ -12,7 +12,7 @@ export interface LinkOptions extends RedisOptions {
   readonly replyMapping: 'legacy';
 }
 
-export interface ClusterClientOptions {
+interface ClusterClientOptions {
   /** The nodes to ask first for the addresses of all nodes. */
   readonly nodes: readonly HostAndPort[];
   /** Options for the connection to each node. */

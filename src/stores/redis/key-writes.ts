@@ -67,7 +67,7 @@ const UNLIST_LUA = `
 redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
 return redis.call('ZREM', KEYS[1], ARGV[2])`;
 
-export interface KeyWriteOptions {
+interface KeyWriteOptions {
   /** Null: the key was created. */
   readonly before: StoredKey | null;
   readonly after: StoredKey;

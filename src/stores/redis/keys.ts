@@ -46,7 +46,7 @@ interface Scripted {
   tollgateReserve(key: string, id: string, forMs: number): Promise<string>;
 }
 
-export interface RedisKeysOptions {
+interface RedisKeysOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
   /** Notifies every gateway. */

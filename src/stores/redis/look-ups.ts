@@ -10,7 +10,7 @@ export interface LookUps {
   recordOf(digest: string): Promise<Value>;
 }
 
-export interface LookUpsOptions<R extends RedisClient = RedisClient> {
+interface LookUpsOptions<R extends RedisClient = RedisClient> {
   readonly redis: R;
   readonly circuit: Calls;
   readonly values: Values;

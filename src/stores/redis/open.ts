@@ -24,7 +24,7 @@ import { RedisUsageReconciler, trialOn } from './usage-reconciler.ts';
 // Opens the store in Redis: for a command, for a gateway, or for `tollgate doctor`.
 
 /** What the settings say of the store. */
-export interface RedisSettings {
+interface RedisSettings {
   readonly url: string;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
@@ -64,7 +64,7 @@ async function connectForCommand(url: string) {
   }
 }
 
-export interface RedisCommand extends RedisSettings {
+interface RedisCommand extends RedisSettings {
   /** Whether the command records its peppers as those in use. */
   readonly writesPeppers: 'always' | 'never';
 }
@@ -113,7 +113,7 @@ function nameOf(url: string): string {
   return `Redis at ${describeAddress(readRedisUrl(url))}`;
 }
 
-export interface RedisGateway extends RedisSettings {
+interface RedisGateway extends RedisSettings {
   /** Deadline of a call that a request waits for. */
   readonly timeoutMs: number;
   /** Whether a certificate is ordered by ACME, so that its records are needed. */

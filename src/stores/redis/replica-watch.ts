@@ -2,7 +2,7 @@ import { Failure } from '../../failure.ts';
 import type { RedisClient } from './connection.ts';
 import { Replication, replicaTrouble, type WantedReplicas } from './replication.ts';
 
-export interface ReplicaWatchOptions {
+interface ReplicaWatchOptions {
   readonly redis: RedisClient;
   readonly wanted: WantedReplicas;
   /** Called when the trouble has changed; with an empty list when it is over. */

@@ -16,7 +16,7 @@ export type WantedReplicas = 'all' | number;
 export type ReplicaLink = Redis;
 
 /** A replica that may be promoted although its primary does not reach it. */
-export interface AwayReplica {
+interface AwayReplica {
   /** Its address, or another name. */
   readonly name: string;
   /** True if the Sentinels or nodes that promote replicas do not reach it either, so that it will not be back within moments. */

@@ -16,14 +16,14 @@ export interface Calls {
 }
 
 /** The circuit of a single server or of a cluster. */
-export interface StoreCircuit extends Calls {
+interface StoreCircuit extends Calls {
   readonly state: CircuitState;
   /** Whether any call has ever succeeded. */
   readonly reached: boolean;
   close(): void;
 }
 
-export interface StoreCircuitOptions extends Omit<CircuitOptions, 'probe'> {
+interface StoreCircuitOptions extends Omit<CircuitOptions, 'probe'> {
   /** Called when one primary of a cluster went away or came back. */
   readonly onShardChange?: (address: string, state: CircuitState) => void;
 }

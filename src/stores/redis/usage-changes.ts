@@ -28,7 +28,7 @@ export interface UsageChangesLua {
 /** How often a call is repeated with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;
 
-export interface UsageChangesOptions {
+interface UsageChangesOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
   /** Notifies every gateway. */

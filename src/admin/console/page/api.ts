@@ -66,7 +66,7 @@ export async function request<T>(method: string, path: string, call: Call = {}):
 const JSON_TYPE = { 'Content-Type': 'application/json' };
 
 /** An Idempotency-Key: a click that is repeated makes its change once. `crypto.randomUUID` is missing without TLS. */
-export function newIdempotencyKey(): string {
+function newIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 

@@ -19,7 +19,7 @@ export interface Bar {
   readonly values: Readonly<Record<string, number>>;
 }
 
-export interface BarChartProps {
+interface BarChartProps {
   readonly id: string;
   /** What the chart shows, for its heading in the table and for screen readers. */
   readonly title: string;

@@ -49,7 +49,7 @@ export function Notices() {
   </div>`;
 }
 
-export interface ChangeDialogProps {
+interface ChangeDialogProps {
   /** With the name of the object: `Lift the ban of Jo's shop`. */
   readonly title: string;
   /** The text of the button: `Lift the ban`. */

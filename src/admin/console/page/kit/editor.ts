@@ -2,7 +2,7 @@ import { useEffect, useImperativeHandle, useLayoutEffect, useRef, useState } fro
 import { html } from '../html.ts';
 
 /** What is wrong at a place of the text. Lines and columns count from 1. */
-export interface Mark {
+interface Mark {
   readonly kind: 'fault' | 'warning';
   readonly line: number;
   readonly column: number;
