@@ -11,8 +11,8 @@ import {
   type Stream,
 } from '../operations/catalogue/operation.ts';
 import { type AnyOperation, PLAINLY, perform } from '../operations/catalogue/perform.ts';
-import { visible } from '../operations/input-values.ts';
 import type { Recording } from '../operations/recorded.ts';
+import { visible } from '../operations/values.ts';
 import type { Call } from './call.ts';
 import { type AdminResponse, changeResponse, etagOf, jsonResponse } from './response.ts';
 

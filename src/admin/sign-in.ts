@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { valuesOf } from '../http1/fields.ts';
 import { readTexts } from '../operations/catalogue/operation.ts';
-import { flag } from '../operations/catalogue/values.ts';
 import { timeOf } from '../operations/key-report.ts';
+import { flag } from '../operations/values.ts';
 import { TokenIdentity } from './admin-tokens.ts';
 import type { AdminAuthenticator, AdminRequest, Authorised } from './authenticator.ts';
 import type { Identity } from './call.ts';

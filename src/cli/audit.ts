@@ -1,7 +1,7 @@
 import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
 import { actorText, type ChangeReport, differenceOf, firstChanges, nameOfKey } from '../operations/audit-report.ts';
-import { PAST_RULE, pastFrom } from '../operations/input-values.ts';
+import { PAST_RULE, pastFrom } from '../operations/values.ts';
 import { type OpenKeys, withKeys } from '../serve/open-store.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { type Column, printTable } from './terminal/table.ts';

@@ -1,30 +1,39 @@
+import { z } from 'zod';
 import type { KeyStore } from '../identify/key-store.ts';
 import type { Route } from '../routing/router.ts';
 import { type DeprecatedCalls, lastDays } from './deprecated-calls.ts';
 import { timeOf } from './key-report.ts';
+import { count, type DeepReadonly, day, time } from './values.ts';
 
-/** A deprecated route and its recent callers. Times are RFC 3339 or null. */
-export interface DeprecationReport {
-  readonly route: string;
-  readonly methods: readonly string[];
-  readonly since: string | null;
-  readonly sunset: string | null;
-  readonly successor: string | null;
-  readonly calls: number;
-  /** Sorted by calls, the most first. */
-  readonly callers: readonly Caller[];
-}
+const deprecatedRoute = {
+  route: z.string().describe('The pattern, `/v1/pets/{petId}`.'),
+  methods: z.array(z.string()),
+  since: time.nullable(),
+  sunset: time.nullable(),
+  successor: z.string().nullable(),
+};
 
-interface Caller {
-  /** The id of a consumer. `*others` stands for all that are not counted separately, `*public` for calls without a key. */
-  readonly id: string;
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly plan: string | null;
-  readonly calls: number;
-  /** `2026-11-21`, UTC. */
-  readonly lastDay: string;
-}
+/** A deprecated route and its recent callers, sorted by calls, the most first. */
+export const deprecationReport = z
+  .strictObject({
+    ...deprecatedRoute,
+    calls: count,
+    callers: z.array(
+      z.strictObject({
+        id: z
+          .string()
+          .describe('`*public` for calls without a key, `*others` for callers that are not counted separately.'),
+        name: z.string().nullable(),
+        owner: z.string().nullable(),
+        plan: z.string().nullable(),
+        calls: count,
+        lastDay: day,
+      }),
+    ),
+  })
+  .meta({ id: 'Deprecation' });
+export type DeprecationReport = DeepReadonly<z.output<typeof deprecationReport>>;
+type Caller = DeprecationReport['callers'][number];
 
 /**
  * Lists the callers of each deprecated route.
@@ -81,17 +90,28 @@ async function reportOf(
   };
 }
 
-/** A deprecated route that one consumer still calls. Times are RFC 3339 or null. */
-export interface DeprecatedRouteCalls {
-  readonly route: string;
-  readonly methods: readonly string[];
-  readonly since: string | null;
-  readonly sunset: string | null;
-  readonly successor: string | null;
-  readonly calls: number;
-  /** `2026-11-21`, UTC. */
-  readonly lastDay: string;
-}
+/** A deprecated route that one consumer still calls. */
+export const deprecatedRouteCalls = z
+  .strictObject({
+    ...deprecatedRoute,
+    calls: count.min(1),
+    lastDay: day.describe('The last day with a call (UTC).'),
+  })
+  .meta({
+    id: 'DeprecatedCalls',
+    examples: [
+      {
+        route: '/v1/pets/{petId}',
+        methods: ['GET', 'HEAD'],
+        since: '2026-01-01T00:00:00.000Z',
+        sunset: '2030-12-05T00:00:00.000Z',
+        successor: '/v1/pets',
+        calls: 12,
+        lastDay: '2026-11-21',
+      },
+    ],
+  });
+export type DeprecatedRouteCalls = DeepReadonly<z.output<typeof deprecatedRouteCalls>>;
 
 /**
  * Lists the deprecated routes that one consumer has called, the most calls first.

@@ -2,7 +2,7 @@ import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
-import { visible } from './input-values.ts';
+import { visible } from './values.ts';
 
 /** The attributes of a new key. */
 export interface KeyAttributes {

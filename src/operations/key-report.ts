@@ -1,33 +1,59 @@
-import type { Limit, Limits, Plans } from '../admit/plan.ts';
+import { z } from 'zod';
+import type { Plans } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
+import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
 
-/** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
-export interface KeyReport {
-  readonly id: string;
-  readonly plan: string;
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly limits: Readonly<Partial<Record<WindowName, Limit | 'custom'>>>;
-  readonly createdAt: string;
-  readonly expiresAt: string | null;
-}
+const textRule = 'must be text or null';
+export const label = z
+  .string(textRule)
+  .nullable()
+  .describe('One line of up to 100 characters. An empty text means none.')
+  .meta({ id: 'Label', maxLength: 100 });
+export const notes = z
+  .string(textRule)
+  .nullable()
+  .describe('Text of up to 1000 characters, for the people who look after keys. An empty text means none.')
+  .meta({ id: 'Notes', maxLength: 1000 });
+
+/** A key as operators see it, without any secret. */
+export const key = z
+  .strictObject({
+    id: z.string(),
+    plan: z.string(),
+    name: label,
+    owner: label,
+    limits: z
+      .record(z.string(), limitOrCustom)
+      .describe(
+        "As they apply: the key's own in place of its plan's. `custom` where the plan asks for one and the key has none.",
+      ),
+    createdAt: time,
+    expiresAt: time.nullable(),
+    notes,
+    ownLimits: limits,
+    revokedAt: time.nullable(),
+    entry: z
+      .string()
+      .optional()
+      .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
+    secrets: z
+      .array(
+        z.strictObject({
+          last4: z.string().nullable().describe('Null where only a hash was ever known.'),
+          createdAt: time,
+          expiresAt: time.nullable(),
+        }),
+      )
+      .describe('The secrets that have not ended, newest first.'),
+  })
+  .meta({ id: 'Key' });
 
 /** Everything that the store holds about a key, without secrets and digests. */
-export interface WholeKeyReport extends KeyReport {
-  readonly notes: string | null;
-  /** The key's own limits, which replace those of its plan. */
-  readonly ownLimits: Limits;
-  readonly revokedAt: string | null;
-  /** `SET/ENTRY` of the keys.yaml that manages the key (`keys apply`); absent if none does. */
-  readonly entry?: string;
-  /** The secrets that work now, newest first. `last4` is null for a secret that was imported as a hash. */
-  readonly secrets: readonly {
-    readonly last4: string | null;
-    readonly createdAt: string;
-    readonly expiresAt: string | null;
-  }[];
-}
+export type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
+
+/** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
+export type KeyReport = Pick<WholeKeyReport, 'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt'>;
 
 /** The report of a key without its secret. */
 export function keyReport(key: StoredKey, { plans }: Plans): KeyReport {

@@ -4,7 +4,7 @@ import type { HistoryStore } from '../admit/history-store.ts';
 import { shadowIdOf } from '../admit/plan.ts';
 import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { DURATION_RULE, durationFrom } from './input-values.ts';
+import { DURATION_RULE, durationFrom } from './values.ts';
 
 /*
  * The search over all keys: what operators may ask for, which keys match, and how a page is read in bounded work.

@@ -11,7 +11,6 @@ import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-stor
 import { isTokenHolder } from '../identify/token-holder.ts';
 import { type Created, createKey, createOnce, type Made } from './create-once.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
-import { visible } from './input-values.ts';
 import { deleted, edited, type KeyAttributes, type KeyEdits, newSecret, revoked, rotated } from './key-changes.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
@@ -28,6 +27,7 @@ import {
   type UsageChange,
 } from './usage-changes.ts';
 import { type AskedSpan, recordsOf, reportOf, type UsageRecord, usageRecords, withoutKey } from './usage-history.ts';
+import { visible } from './values.ts';
 
 export interface OperationsOptions {
   readonly keys: KeyStore;

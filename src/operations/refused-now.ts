@@ -1,28 +1,27 @@
+import { z } from 'zod';
 import { decide, type Outcome } from '../admit/decide.ts';
 import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
 import { type Allowance, allowanceOf, isShadowId, type Plans } from '../admit/plan.ts';
 import { verdictOf } from '../admit/verdict.ts';
-import type { WindowName } from '../admit/windows.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
+import { count, unixSeconds, windowName } from './values.ts';
 
-/** A key, or a token caller, whose requests are refused at present. */
-export interface RefusedReport {
-  readonly id: string;
-  /** Name and owner of the key; null for a token caller. */
-  readonly name: string | null;
-  readonly owner: string | null;
-  /** Null for a token caller that only a scan has found: its plan stands in its tokens. */
-  readonly plan: string | null;
-  readonly state: 'refused' | 'banned';
-  /** The window that refuses; of a ban, the one whose refusal made it. */
-  readonly window: WindowName;
-  /** Unix seconds. */
-  readonly until: number;
-  /** The number of the ban; null if it is not banned. */
-  readonly ban: number | null;
-}
+/** A key, or a token caller, whose requests are refused at present. Name and owner are null for a token caller. */
+export const refusedReport = z
+  .strictObject({
+    id: z.string(),
+    name: z.string().nullable(),
+    owner: z.string().nullable(),
+    plan: z.string().nullable().describe('Null for a caller with tokens that only a scan has found.'),
+    state: z.enum(['refused', 'banned']),
+    window: windowName.describe('The window that refuses; of a ban, the one whose refusal made it.'),
+    until: unixSeconds,
+    ban: count.min(1).nullable().describe('Which ban it is; null if the key is not banned.'),
+  })
+  .meta({ id: 'Refused' });
+export type RefusedReport = Readonly<z.output<typeof refusedReport>>;
 
 export interface RefusedSources {
   readonly history: Pick<HistoryStore, 'refusedNow' | 'addRefusals'>;

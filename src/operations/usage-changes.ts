@@ -1,8 +1,10 @@
+import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
 import { WINDOWS, type WindowLimit, type WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
+import { count, type DeepReadonly, standingBan, unixSeconds, windowName } from './values.ts';
 
 // Top-ups and resets of what a key has counted, and which quota is spent when a ban is lifted.
 
@@ -33,28 +35,39 @@ interface States {
 }
 
 /** A top-up as commands and the admin API show it. */
-export interface TopUpReport extends NewTopUp {
-  readonly id: string;
-  /** The limit of the window with all that was added to it. */
-  readonly limit: number;
-  /** Until when, Unix seconds; null if the top-up has ended. */
-  readonly until: number | null;
-}
+export const topUpReport = z
+  .strictObject({
+    id: z.string(),
+    window: windowName,
+    amount: count.min(1),
+    limit: count.describe('The limit of the window with all that was added to it.'),
+    until: z.int().nullable().describe('Unix seconds; null if the top-up has ended.'),
+  })
+  .meta({
+    id: 'TopUp',
+    examples: [{ id: 'key_UxYtRgTgI9u8kkw8', window: 'day', amount: 500, limit: 1500, until: 1795322533 }],
+  });
+export type TopUpReport = Readonly<z.output<typeof topUpReport>>;
 
 /** A reset as commands and the admin API show it. */
-export interface ResetReport {
-  readonly id: string;
-  /** The windows that were reset, shortest first. */
-  readonly windows: readonly WindowName[];
-  /** The ban that stays in force, its end in Unix seconds; null if there is none. */
-  readonly ban: UsageReport['ban'];
-}
+export const resetReport = z
+  .strictObject({
+    id: z.string(),
+    windows: z.array(windowName).describe('The windows that were reset, shortest first.'),
+    ban: standingBan,
+  })
+  .meta({ id: 'Reset', examples: [{ id: 'key_UxYtRgTgI9u8kkw8', windows: ['minute', 'day'], ban: null }] });
+export type ResetReport = DeepReadonly<z.output<typeof resetReport>>;
 
-/** A window with nothing left, its reset in Unix seconds. */
-export interface SpentWindow {
-  readonly window: WindowName;
-  readonly resetAt: number;
-}
+export const spentReport = z
+  .array(z.strictObject({ window: windowName, resetAt: unixSeconds }))
+  .nullable()
+  .describe(
+    'The windows with nothing left, which still refuse. Null if they are not known, as of a caller with tokens.',
+  )
+  .meta({ id: 'Spent' });
+/** A window with nothing left. */
+export type SpentWindow = Readonly<NonNullable<z.output<typeof spentReport>>[number]>;
 
 /** The windows that leave no room for another request, shortest first. */
 export function spentWindows({ windows }: UsageReport): readonly SpentWindow[] {

@@ -12,7 +12,7 @@ import type { HistoryStore } from '../admit/history-store.ts';
 import { withoutShadow } from '../admit/plan.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder, TOKEN_HOLDER } from '../identify/token-holder.ts';
-import { PAST_RULE, pastFrom } from './input-values.ts';
+import { PAST_RULE, pastFrom } from './values.ts';
 
 /** Which hours or days of a history an operator asks for. */
 export interface AskedSpan extends Span {

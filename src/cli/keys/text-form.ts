@@ -2,6 +2,7 @@ import { UNBOUNDED } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import type { KeyReport } from '../../operations/key-report.ts';
 import {
   DURATION_RULE,
   durationFrom,
@@ -9,8 +10,7 @@ import {
   limitFrom,
   MOMENT_RULE,
   momentFrom,
-} from '../../operations/input-values.ts';
-import type { KeyReport } from '../../operations/key-report.ts';
+} from '../../operations/values.ts';
 import type { Words } from '../terminal/command.ts';
 
 // The text form of what a key has, for every command under `keys`: limits and times as options give them, and what

@@ -3,7 +3,7 @@ import type { Plans } from '../../admit/plan.ts';
 import { reasonOf } from '../../config/read-file.ts';
 import { Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
-import { visible } from '../../operations/input-values.ts';
+import { visible } from '../../operations/values.ts';
 import { reportPage } from '../../simulate/page.ts';
 import { Recording } from '../../simulate/recording.ts';
 import { type KeyReplay, type Replay, replay } from '../../simulate/replay.ts';

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { banReport } from '../operations.ts';
 import { changeOfLift } from '../recorded.ts';
-import type { RefusedReport } from '../refused-now.ts';
+import { type RefusedReport, refusedReport } from '../refused-now.ts';
+import { spentReport } from '../usage-changes.ts';
+import { count, cursor, flag, PAGE, unixSeconds, windowName } from '../values.ts';
 import { defineOperation } from './operation.ts';
-import { count, cursor, flag, PAGE, unixSeconds, windowName } from './values.ts';
 
 /** Consumers that one page looks at, of which few may still be refused. */
 const MAX_LOOKED_AT = 1_000;
@@ -27,20 +28,7 @@ export const listRefused = defineOperation({
     ),
   }),
   output: z.strictObject({
-    consumers: z.array(
-      z
-        .strictObject({
-          id: z.string(),
-          name: z.string().nullable(),
-          owner: z.string().nullable(),
-          plan: z.string().nullable().describe('Null for a caller with tokens that only a scan has found.'),
-          state: z.enum(['refused', 'banned']),
-          window: windowName.describe('The window that refuses; of a ban, the one whose refusal made it.'),
-          until: unixSeconds,
-          ban: count.min(1).nullable().describe('Which ban it is; null if the key is not banned.'),
-        })
-        .meta({ id: 'Refused' }),
-    ),
+    consumers: z.array(refusedReport),
     cursor,
   }),
   result: 'A page of refused callers.',
@@ -104,13 +92,7 @@ export const liftBan = defineOperation({
   output: z.strictObject({
     id: z.string(),
     lifted: z.literal(true),
-    spent: z
-      .array(z.strictObject({ window: windowName, resetAt: unixSeconds }))
-      .nullable()
-      .describe(
-        'The windows with nothing left, which still refuse. Null if they are not known, as of a caller with tokens.',
-      )
-      .meta({ id: 'Spent' }),
+    spent: spentReport,
   }),
   result: 'It is lifted.',
   fails: { not_found: true },

@@ -3,30 +3,30 @@ import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
-import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom } from '../input-values.ts';
 import type { KeyEdits } from '../key-changes.ts';
-import { wholeKeyReport } from '../key-report.ts';
+import { key, label, notes, wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
 import { changeOfDeletion, changeOfKey } from '../recorded.ts';
+import {
+  count,
+  cursor,
+  DURATION_RULE,
+  day,
+  durationFrom,
+  editedLimits,
+  flag,
+  limits,
+  MOMENT_RULE,
+  momentFrom,
+  PAGE,
+} from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import { type Done, defineOperation } from './operation.ts';
-import { count, cursor, day, editedLimits, flag, limitOrCustom, limits, PAGE, time } from './values.ts';
 
 const DURATION_PATTERN = '^[0-9]+(ms|s|m|h|d)$';
 const DEFAULT_OVERLAP_MS = 86_400_000;
 
 const planRule = 'must be the name of a plan';
-const textRule = 'must be text or null';
-const label = z
-  .string(textRule)
-  .nullable()
-  .describe('One line of up to 100 characters. An empty text means none.')
-  .meta({ id: 'Label', maxLength: 100 });
-const notes = z
-  .string(textRule)
-  .nullable()
-  .describe('Text of up to 1000 characters, for the people who look after keys. An empty text means none.')
-  .meta({ id: 'Notes', maxLength: 1000 });
 const momentRule = `${MOMENT_RULE}, or null for never`;
 const moment = z
   .string(momentRule)
@@ -46,39 +46,6 @@ const lastUsedOn = day
   .nullable()
   .describe('The day (UTC) of the last request with the key, refused ones included; null if none is kept.')
   .meta({ id: 'LastUsedOn' });
-
-/** A key as operators see it, without any secret. */
-export const key = z
-  .strictObject({
-    id: z.string(),
-    plan: z.string(),
-    name: label,
-    owner: label,
-    limits: z
-      .record(z.string(), limitOrCustom)
-      .describe(
-        "As they apply: the key's own in place of its plan's. `custom` where the plan asks for one and the key has none.",
-      ),
-    createdAt: time,
-    expiresAt: time.nullable(),
-    notes,
-    ownLimits: limits,
-    revokedAt: time.nullable(),
-    entry: z
-      .string()
-      .optional()
-      .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
-    secrets: z
-      .array(
-        z.strictObject({
-          last4: z.string().nullable().describe('Null where only a hash was ever known.'),
-          createdAt: time,
-          expiresAt: time.nullable(),
-        }),
-      )
-      .describe('The secrets that have not ended, newest first.'),
-  })
-  .meta({ id: 'Key' });
 
 const shownKey = key.extend({ lastUsedOn }).meta({ id: 'ShownKey' });
 const listedKey = key

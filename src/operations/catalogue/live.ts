@@ -3,9 +3,10 @@ import { Failure, Refused } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
+import { nearLimit } from '../live/near-limits.ts';
+import { count, time, windowName } from '../values.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
-import { count, time, unixSeconds, windowName } from './values.ts';
 
 // Gateways, traffic and single requests, at this moment. These answer while the store is away.
 
@@ -128,23 +129,7 @@ export const listNear = defineOperation({
   isList: true,
   input: NO_PARAMETERS,
   output: z.strictObject({
-    keys: z
-      .array(
-        z
-          .strictObject({
-            id: z.string(),
-            name: z.string().nullable(),
-            owner: z.string().nullable(),
-            plan: z.string(),
-            window: windowName,
-            limit: count.min(1),
-            used: count,
-            remaining: count,
-            resetAt: unixSeconds,
-          })
-          .meta({ id: 'Near' }),
-      )
-      .max(MAX_NEAR),
+    keys: z.array(nearLimit).max(MAX_NEAR),
   }),
   result: 'The keys.',
   fails: { store_unavailable: true },

@@ -3,9 +3,9 @@ import type { Role } from '../../config/admin-tokens.ts';
 import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import type { Action } from '../audit-trail.ts';
-import { visible } from '../input-values.ts';
 import type { Guard } from '../operations.ts';
 import type { Change } from '../recorded.ts';
+import { type DeepReadonly, visible } from '../values.ts';
 import type { Contexts } from './contexts.ts';
 
 // An operation of operators is data. The admin API, its OpenAPI description, the options and help of commands, the types of the
@@ -116,12 +116,6 @@ export interface Done<Out> {
   /** Under this name it was done before, and nothing was changed now. */
   readonly isRepeated?: boolean;
 }
-
-type DeepReadonly<T> = T extends readonly (infer One)[]
-  ? readonly DeepReadonly<One>[]
-  : T extends object
-    ? { readonly [K in keyof T]: DeepReadonly<T[K]> }
-    : T;
 
 export type Operation<
   Name extends string = string,

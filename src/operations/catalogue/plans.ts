@@ -7,8 +7,8 @@ import { versionState } from '../load-record.ts';
 import type { Outcome } from '../plans/drafts.ts';
 import { untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
+import { count, limitOrCustom, time, windowName } from '../values.ts';
 import { defineOperation } from './operation.ts';
-import { count, limitOrCustom, time, windowName } from './values.ts';
 
 /** JSON needs up to six bytes for a character of the text, which may have 512 KiB. */
 const DRAFT_BYTES = 4 * 1024 * 1024;

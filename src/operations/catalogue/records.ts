@@ -3,9 +3,9 @@ import { Failure } from '../../failure.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import { listChanges as changesOf } from '../audit-report.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
-import { PAST_RULE, pastFrom } from '../input-values.ts';
+import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
+import { count, cursor, limits, PAGE, PAST_RULE, pastFrom, time, windowName } from '../values.ts';
 import { defineOperation } from './operation.ts';
-import { count, cursor, day, limits, PAGE, time, windowName } from './values.ts';
 
 // What is recorded of deprecated routes and of changes.
 
@@ -16,14 +16,6 @@ const days = z
   .max(KEPT_DAYS, daysRule)
   .default(30)
   .describe('How many days back, today included.');
-
-const deprecatedRoute = {
-  route: z.string().describe('The pattern, `/v1/pets/{petId}`.'),
-  methods: z.array(z.string()),
-  since: time.nullable(),
-  sunset: time.nullable(),
-  successor: z.string().nullable(),
-};
 
 export const showKeyDeprecations = defineOperation({
   name: 'showKeyDeprecations',
@@ -37,28 +29,7 @@ export const showKeyDeprecations = defineOperation({
   on: 'store',
   input: z.strictObject({ days }),
   output: z.strictObject({
-    routes: z.array(
-      z
-        .strictObject({
-          ...deprecatedRoute,
-          calls: count.min(1),
-          lastDay: day.describe('The last day with a call (UTC).'),
-        })
-        .meta({
-          id: 'DeprecatedCalls',
-          examples: [
-            {
-              route: '/v1/pets/{petId}',
-              methods: ['GET', 'HEAD'],
-              since: '2026-01-01T00:00:00.000Z',
-              sunset: '2030-12-05T00:00:00.000Z',
-              successor: '/v1/pets',
-              calls: 12,
-              lastDay: '2026-11-21',
-            },
-          ],
-        }),
-    ),
+    routes: z.array(deprecatedRouteCalls),
   }),
   result: 'The routes that the key has called.',
   fails: { not_found: true },
@@ -78,26 +49,7 @@ export const listDeprecations = defineOperation({
   isList: true,
   input: z.strictObject({ ...PAGE, days }),
   output: z.strictObject({
-    deprecations: z.array(
-      z
-        .strictObject({
-          ...deprecatedRoute,
-          calls: count,
-          callers: z.array(
-            z.strictObject({
-              id: z
-                .string()
-                .describe('`*public` for calls without a key, `*others` for callers that are not counted separately.'),
-              name: z.string().nullable(),
-              owner: z.string().nullable(),
-              plan: z.string().nullable(),
-              calls: count,
-              lastDay: day,
-            }),
-          ),
-        })
-        .meta({ id: 'Deprecation' }),
-    ),
+    deprecations: z.array(deprecationReport),
     cursor,
   }),
   result: 'A page of deprecated routes.',

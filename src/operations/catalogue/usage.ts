@@ -1,24 +1,12 @@
 import { z } from 'zod';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Failure, Refused } from '../../failure.ts';
+import { keyUsage } from '../key-usage-report.ts';
 import { changeOfUsage } from '../recorded.ts';
-import type { UsageChange } from '../usage-changes.ts';
+import { resetReport, topUpReport, type UsageChange } from '../usage-changes.ts';
 import { spanFrom } from '../usage-history.ts';
+import { amount, count, time, windowName } from '../values.ts';
 import { type Done, defineOperation } from './operation.ts';
-import { amount, count, limit, standingBan, time, unixSeconds, windowName } from './values.ts';
-
-const standingWindow = z
-  .strictObject({
-    limit,
-    used: count,
-    remaining: limit,
-    resetAt: z.int().describe('When the window ends; of a sliding window, when its oldest slice leaves. Unix seconds.'),
-  })
-  .meta({ id: 'StandingWindow' });
-
-const standing = z
-  .strictObject({ windows: z.record(z.string(), standingWindow), strikes: count, ban: standingBan })
-  .meta({ id: 'Standing' });
 
 export const showUsage = defineOperation({
   name: 'showUsage',
@@ -34,46 +22,7 @@ export const showUsage = defineOperation({
       .optional()
       .describe('The plan of a caller with tokens, which only the tokens name. Left out for a key.'),
   }),
-  output: z
-    .strictObject({
-      id: z.string(),
-      plan: z.string(),
-      windows: z.record(
-        z.string(),
-        standingWindow.extend({
-          form: z
-            .string()
-            .describe('The kind of the window: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin`.'),
-          topUp: z
-            .strictObject({ amount: count.min(1), until: unixSeconds })
-            .nullable()
-            .describe('What was added to the limit, which includes it.'),
-        }),
-      ),
-      strikes: count,
-      ban: standingBan,
-      rung: count.describe('The number of the last ban that is not forgotten; 0 without one.'),
-      nextBanSeconds: count.nullable().describe('How long the next ban would last; null if the plan has no bans.'),
-      shadow: standing
-        .optional()
-        .describe('The state under the limits that the plan only watches; absent if it has none.'),
-    })
-    .meta({
-      id: 'KeyUsage',
-      examples: [
-        {
-          id: 'key_UxYtRgTgI9u8kkw8',
-          plan: 'pro',
-          windows: {
-            minute: { limit: 300, used: 300, remaining: 0, resetAt: 1795322533, form: 'fixed', topUp: null },
-          },
-          strikes: 2,
-          ban: null,
-          rung: 1,
-          nextBanSeconds: 600,
-        },
-      ],
-    }),
+  output: keyUsage,
   result:
     'What `GET /usage` shows the holder of the key, with the kinds of its windows, top-ups and the ladder of bans.',
   fails: { not_found: true, conflict: true },
@@ -104,18 +53,7 @@ export const topUp = defineOperation({
       'must be an object',
     )
     .meta({ id: 'NewTopUp', examples: [{ window: 'day', amount: 500 }] }),
-  output: z
-    .strictObject({
-      id: z.string(),
-      window: windowName,
-      amount: count.min(1),
-      limit: count.describe('The limit of the window with all that was added to it.'),
-      until: z.int().nullable().describe('Unix seconds; null if the top-up has ended.'),
-    })
-    .meta({
-      id: 'TopUp',
-      examples: [{ id: 'key_UxYtRgTgI9u8kkw8', window: 'day', amount: 500, limit: 1500, until: 1795322533 }],
-    }),
+  output: topUpReport,
   result: DONE,
   fails: { not_found: true, conflict: true },
   run: async ({ operations }, { id, ...given }, { once }) => doneOnce(id, await operations.topUp(id, given, once)),
@@ -145,13 +83,7 @@ export const resetUsage = defineOperation({
     },
     'must be an object',
   ),
-  output: z
-    .strictObject({
-      id: z.string(),
-      windows: z.array(windowName).describe('The windows that were reset, shortest first.'),
-      ban: standingBan,
-    })
-    .meta({ id: 'Reset', examples: [{ id: 'key_UxYtRgTgI9u8kkw8', windows: ['minute', 'day'], ban: null }] }),
+  output: resetReport,
   result: DONE,
   fails: { not_found: true, conflict: true },
   run: async ({ operations }, { id, windows }, { once }) =>

@@ -14,8 +14,8 @@ import {
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import type { PepperHistory } from '../../identify/pepper-record.ts';
 import { idOfImported } from '../create-once.ts';
-import { isWindow, limitFrom, MOMENT_RULE, momentFrom } from '../input-values.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
+import { isWindow, limitFrom, MOMENT_RULE, momentFrom } from '../values.ts';
 import type { ImportLine, Row } from './rows.ts';
 
 /** The result of importing one line. */

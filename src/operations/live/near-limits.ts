@@ -1,25 +1,27 @@
+import { z } from 'zod';
 import type { HistoryStore, RefusedConsumer } from '../../admit/history-store.ts';
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
 import type { WindowName } from '../../admit/windows.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import { allowanceFor, isLive, presentRefusal, type RefusedSources } from '../refused-now.ts';
+import { count, unixSeconds, windowName } from '../values.ts';
 import type { NearCandidate } from './shapes.ts';
 
 /** A key, or a token caller, that has at most a tenth of a window left, or less than its last request cost. */
-export interface NearReport {
-  readonly id: string;
-  /** Name and owner of the key; null for a token caller. */
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly plan: string;
-  /** The window with the smallest share left. */
-  readonly window: WindowName;
-  readonly limit: number;
-  readonly used: number;
-  readonly remaining: number;
-  /** Unix seconds. */
-  readonly resetAt: number;
-}
+export const nearLimit = z
+  .strictObject({
+    id: z.string(),
+    name: z.string().nullable(),
+    owner: z.string().nullable(),
+    plan: z.string(),
+    window: windowName,
+    limit: count.min(1),
+    used: count,
+    remaining: count,
+    resetAt: unixSeconds,
+  })
+  .meta({ id: 'Near' });
+export type NearReport = Readonly<z.output<typeof nearLimit>>;
 
 interface NearSources extends Pick<RefusedSources, 'keys' | 'plans' | 'nowMs' | 'ledger'> {
   readonly history: Pick<HistoryStore, 'refusedNow'>;

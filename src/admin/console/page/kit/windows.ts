@@ -6,7 +6,7 @@ import { Badge } from './page.ts';
 /** Of `GET /admin/keys/{id}/usage`, by the name of the window. */
 export type Windows = Readonly<Record<string, WindowUsage>>;
 
-export interface WindowUsage {
+interface WindowUsage {
   readonly limit: number | 'unlimited';
   readonly used: number;
   readonly remaining: number | 'unlimited';
