@@ -12,14 +12,12 @@ import type {
 } from '../../../operations/catalogue/plans.ts';
 import type { listChanges, listDeprecations, showKeyDeprecations } from '../../../operations/catalogue/records.ts';
 import type { resetUsage, showHistory, showUsage, topUp } from '../../../operations/catalogue/usage.ts';
-import type { session } from '../../sign-in.ts';
 
 export type { RequestsEvent } from '../../event-resources.ts';
 export type { NowEvent } from '../../now-feed.ts';
+export type { SessionReport as Session } from '../../sign-in.ts';
 
 // What the page sends to the admin API and reads from it. Each type is made of the operation. The browser does not load this file.
-
-export type Session = OutputOf<{ output: typeof session }>;
 
 export type KeyPage = OutputOf<typeof listKeys>;
 export type Key = KeyPage['keys'][number];
