@@ -133,6 +133,16 @@ describe('the check of', () => {
       "import type { Key } from '../../identify/key-store.ts';\nimport { d } from '../../admit/decide.ts';\nimport { read } from '../../identify/key-store.ts';",
     ],
     ['src/forward/forward.ts', "import type { IncomingMessage } from 'node:http';"],
+    ['src/admin/sign-in.ts', "import { z } from 'zod';"],
+    ['src/cli/operation-command.ts', "import type { z } from 'zod';"],
+    [
+      'src/admin/console/page/types.ts',
+      "import type {\n  showKey,\n} from '../../../operations/catalogue/keys.ts';\nexport type Key = OutputOf<typeof showKey>;",
+    ],
+    [
+      'src/admin/console/page/screens/key.ts',
+      "import type { Key } from '../types.ts';\nconst key = useResource<Key>(path);\nhtml`<p>no request</p>`;",
+    ],
     ['src/config/values.ts', "import { METHODS } from 'node:http';"],
     [
       'src/annotate/titles.ts',
@@ -184,6 +194,21 @@ describe('the check of', () => {
     'no face imports a face': [
       ['src/library.ts', "import { readPage } from './admin/call.ts';"],
       ['src/cli/keys/create.ts', "import type { Call } from '../../admin/call.ts';"],
+    ],
+    'a zod object of an input or output of an operation is described below operations/ only': [
+      ['src/admin/call.ts', "import { z } from 'zod';"],
+      ['src/cli/keys/create.ts', "import { type z, ZodObject } from 'zod';"],
+      ['src/library.ts', "const { z } = await import('zod');"],
+    ],
+    'the page of the console takes the types of responses from the operations': [
+      ['src/admin/console/page/a.ts', "request<{ name: string | null }>('GET', path);"],
+      ['src/admin/console/page/kit/b.ts', 'interface Key {\n  id: string;\n}\nconst key = useResource<Key>(path);'],
+      [
+        'src/admin/console/page/screens/c.ts',
+        "import type { Key } from './key.ts';\nconst { data } = await request<Key>('GET', path);",
+      ],
+      ['src/admin/console/page/types.ts', 'export interface Key {\n  readonly id: string;\n}'],
+      ['src/admin/console/page/types.ts', 'export type Key = OutputOf<typeof showKey> & { readonly id: string };'],
     ],
     'the record of changes has one writer': [
       ['src/cli/keys/create.ts', "import { AuditTrail } from '../../operations/audit-trail.ts';"],

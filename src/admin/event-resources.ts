@@ -12,6 +12,13 @@ export interface Events {
   readonly now: NowFeed;
 }
 
+/** The data of the event `requests`, which the console reads. */
+export interface RequestsEvent {
+  readonly requests: readonly (TailedRequest & { readonly gateway: string })[];
+  /** Matching requests beyond those. */
+  readonly skipped: number;
+}
+
 const TAIL_EVERY_MS = 500;
 const TAIL_ENDS_AFTER_MS = 600_000;
 /** Maximum requests in one event of a tail. */
@@ -33,7 +40,7 @@ const BEGIN = {
 
 /** Sends the requests of all gateways that match, twice a second. @returns a function that ends the tail */
 function beginTail(stream: EventStream, fleet: Fleet, filter: TailFilter): () => void {
-  let requests: (TailedRequest & { readonly gateway: string })[] = [];
+  let requests: RequestsEvent['requests'][number][] = [];
   let skipped = 0;
   const leaveTail = fleet.tails.open(filter, (batch: GatewayBatch) => {
     const room = MAX_TAILED - requests.length;
@@ -42,7 +49,7 @@ function beginTail(stream: EventStream, fleet: Fleet, filter: TailFilter): () =>
   });
   const sendSome = () => {
     if (requests.length === 0 && skipped === 0) return;
-    const data = { requests: requests.sort((a, b) => (a.at < b.at ? -1 : 1)), skipped };
+    const data: RequestsEvent = { requests: requests.sort((a, b) => (a.at < b.at ? -1 : 1)), skipped };
     [requests, skipped] = [[], 0];
     stream.send('requests', JSON.stringify(data));
   };

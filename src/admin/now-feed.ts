@@ -2,6 +2,7 @@ import { isTokenHolder } from '../identify/token-holder.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
 import type { NearReport } from '../operations/live/near-limits.ts';
 import type { RefusedCount } from '../operations/live/shapes.ts';
+import type { TrafficReport } from '../operations/live/traffic.ts';
 import type { Operations } from '../operations/operations.ts';
 import type { RefusedReport } from '../operations/refused-now.ts';
 import type { EventStream } from './event-streams.ts';
@@ -23,6 +24,17 @@ interface Lists {
 }
 
 type Named = Pick<RefusedReport, 'name' | 'owner'>;
+
+/** The data of the event `now`, which the console reads. */
+export interface NowEvent extends Lists {
+  readonly at: string;
+  readonly gateways: Awaited<ReturnType<Fleet['presence']['gateways']>>;
+  readonly traffic: TrafficReport;
+  /** Of the last ten minutes, the most refused first. */
+  readonly mostRefused: readonly (Named & RefusedCount)[];
+  /** How many callers were refused in that time. */
+  readonly refusedCallers: number;
+}
 
 /** The event `now`: computed every 2 s for all who watch, and only while somebody does. */
 export class NowFeed {
@@ -85,10 +97,11 @@ export class NowFeed {
     // While the store is away the lists stay as they were, and `asOf` says of when they are.
     this.#lists = await this.#readLists(at).catch(() => this.#lists);
     const mostRefused = await this.#named(most.slice(0, MAX_REFUSED_CALLERS));
-    return JSON.stringify({ at, gateways, traffic, ...this.#lists, mostRefused, refusedCallers });
+    const event: NowEvent = { at, gateways, traffic, ...this.#lists, mostRefused, refusedCallers };
+    return JSON.stringify(event);
   }
 
-  async #named(counts: readonly RefusedCount[]): Promise<readonly object[]> {
+  async #named(counts: readonly RefusedCount[]): Promise<NowEvent['mostRefused']> {
     const operations = await this.#operations().catch(() => null);
     const named = await Promise.all(
       counts.map(async ({ id, ...count }) => {

@@ -54,6 +54,8 @@ export const session = z
     ],
   });
 
+export type SessionReport = z.output<typeof session>;
+
 /**
  * Signs in: begins a session for a token or a one-time code. A session that the request already has ends, so that its cookie is of no
  * more use to anybody.
@@ -126,7 +128,7 @@ function secretOf({ rawHeaders, isTls }: AdminRequest): string | null {
   return secretInCookies(valuesOf(rawHeaders, 'cookie'), isTls);
 }
 
-function reportOf({ name, role, via }: Identity, expiresAtMs: number | null): z.output<typeof session> {
+function reportOf({ name, role, via }: Identity, expiresAtMs: number | null): SessionReport {
   const idleSeconds = via === 'session' ? IDLE_SECONDS : null;
   return { name, role, via, expiresAt: timeOf(expiresAtMs), idleSeconds };
 }

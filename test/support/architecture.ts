@@ -41,6 +41,12 @@ const STEPS = ['validate', 'routing', 'identify', 'admit', 'annotate', 'forward'
 const GROUND = ['http1', 'io', 'errors', 'failure'];
 /** What operators work with. */
 const FACES = ['library', 'cli', 'admin'];
+/** What the admin API has beside the operations: its sessions, and its description. */
+const WITH_OWN_SCHEMAS = /^src\/admin\/(?:sign-in|openapi[\w-]*)\.ts$/;
+const PAGE = 'src/admin/console/page/';
+const TYPES_OF_PAGE = `${PAGE}types.ts`;
+/** The type of a response where the page reads one: `useResource<Usage>(`. A closing tag of a template is no type. */
+const TYPE_OF_RESPONSE = /\b(?:request|useResource|useMore|changeIfSame)<(?!\/)([^<>(]*)/g;
 /** The writer of the record of changes, and the root, which opens it for the admin API. */
 const RECORDERS = ['src/operations/recorded.ts', 'src/serve/admin-api.ts'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin', 'certificates'];
@@ -184,6 +190,24 @@ export const RULES: Readonly<Record<string, Rule>> = {
       'commands, the admin API and the library meet in operations: what two of them need belongs there',
     ),
 
+  'a zod object of an input or output of an operation is described below operations/ only': (sources) =>
+    offenders(
+      sources,
+      ({ from, to, typeOnly }) =>
+        FACES.includes(room(from)) && /^zod\b/.test(to) && !typeOnly && !WITH_OWN_SCHEMAS.test(from),
+      'describe it in src/operations/catalogue, of which every face is made',
+    ),
+
+  'the page of the console takes the types of responses from the operations': (sources) =>
+    [...sources]
+      .filter(([path]) => path.startsWith(PAGE) && path.endsWith('.ts'))
+      .flatMap(([path, text]) =>
+        ownTypesOfResponses(path, text).map(
+          (type) =>
+            `${path} describes a response itself, with \`${type}\`: make it of the operation in ${TYPES_OF_PAGE}`,
+        ),
+      ),
+
   'the record of changes has one writer': (sources) =>
     offenders(
       sources,
@@ -305,6 +329,18 @@ function incompleteTables(source: string): string[] {
     const hasCodes = [...rows.matchAll(/^\s*'?(\w+)'?:/gm)].some(([, key]) => isErrorCode(key!));
     return hasCodes && !/(?<!\bPartial<)\bRecord<[^>]*\bErrorCode\b/.test(type) ? [name] : [];
   });
+}
+
+/** The types of responses in a file of the page that do not come from its types.ts, and the members that types.ts has of its own. */
+function ownTypesOfResponses(path: string, source: string): string[] {
+  const text = withoutComments(source);
+  if (path === TYPES_OF_PAGE) {
+    return text.replace(/^(?:import|export) type \{[^}]*\} from .*$/gm, '').match(/^.*\{.*$/gm) ?? [];
+  }
+  const taken = importsOf(new Map([[path, source]])).flatMap(({ to, names }) => (to === TYPES_OF_PAGE ? names : []));
+  return [...text.matchAll(TYPE_OF_RESPONSE)]
+    .map(([, type]) => type!.trim())
+    .filter((type) => !/^(?:T\b|unknown$)/.test(type) && !taken.includes(type));
 }
 
 function usesOwnLookup(path: string, source: string): boolean {

@@ -5,6 +5,7 @@ import { WINDOWS } from '../../admit/windows.ts';
 import { Refused } from '../../failure.ts';
 import { versionState } from '../load-record.ts';
 import type { Outcome } from '../plans/drafts.ts';
+import type { Simulation } from '../plans/simulation.ts';
 import { untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
 import { count, limitOrCustom, time, windowName } from '../values.ts';
@@ -98,16 +99,20 @@ export const invalidPlans = checked
   .extend({ code: z.literal('invalid_plans'), message: z.string(), status: z.literal(422) })
   .meta({ id: 'InvalidPlans' });
 
+type SimulatedBucket = Simulation['timeline']['buckets'][number];
+
 /** What a simulation found; the command has its form. */
-const simulated: z.ZodType<object | null> = z
+const simulated = z
   .looseObject({})
   .nullable()
   .describe(
     'As `tollgate plans simulate --json`, with at most 1,000 keys, the most changed first, each with `ownLimits`, its limits that are ' +
       "not its plan's (null if that is not known). Null if there are faults.",
   )
-  .meta({ required: REPORT_MEMBERS });
-const bucket: z.ZodType<object> = z.looseObject({}).meta({ required: ['from', 'requests', 'recorded', 'simulated'] });
+  .meta({ required: REPORT_MEMBERS }) as z.ZodType<Simulation['report'] | null>;
+const bucket = z
+  .looseObject({})
+  .meta({ required: ['from', 'requests', 'recorded', 'simulated'] }) as z.ZodType as z.ZodType<SimulatedBucket>;
 
 const draft = z
   .strictObject({ text: z.string().describe('The text of plans.yaml. More than 512 KiB are a fault.') })

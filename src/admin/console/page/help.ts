@@ -4,6 +4,7 @@ import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
 import { countText, momentText } from './kit/format.ts';
 import { Shown } from './kit/states.ts';
 import { WindowList, type Windows } from './kit/windows.ts';
+import type { LiftedBan, NewTopUp, TopUp, Usage } from './types.ts';
 
 // What an operator does for a caller that is refused. Used by the screens Now, Key and Explain.
 
@@ -25,27 +26,22 @@ interface Changes {
   readonly onChanged?: () => void;
 }
 
-interface Usage {
-  readonly windows: Windows;
-}
-
 /** The counts of a caller. @param id null: nothing is read */
-export function useUsage<T extends Usage>(id: string | null, plan?: string | null): Resource<T> {
+export function useUsage(id: string | null, plan?: string | null): Resource<Usage> {
   const query = id?.startsWith('jwt_') ? plan && `?plan=${encodeURIComponent(plan)}` : '';
-  return useResource<T>(id === null || query == null ? null : `/admin/keys/${encodeURIComponent(id)}/usage${query}`);
+  return useResource<Usage>(
+    id === null || query == null ? null : `/admin/keys/${encodeURIComponent(id)}/usage${query}`,
+  );
 }
 
 export function LiftDialog({ of, onClose, onChanged }: Changes) {
   const { id, name, plan } = of;
-  const usage = useUsage<Usage>(of.id, of.plan);
+  const usage = useUsage(of.id, of.plan);
   const topUp = useTopUp(of);
   const act = async (form: FormData) => {
     // In this order, because a failure after the top-up can be repeated without adding twice.
     const added = form.get('amount') ? `${await topUp(form)} ` : '';
-    const { status, data } = await request<{ spent: readonly { window: string; resetAt: number }[] | null }>(
-      'DELETE',
-      `/admin/bans/${encodeURIComponent(id)}`,
-    );
+    const { status, data } = await request<LiftedBan>('DELETE', `/admin/bans/${encodeURIComponent(id)}`);
     onChanged?.();
     const spent = (data.spent ?? [])
       .map(({ window, resetAt }) => `${window} (until ${momentText(resetAt)})`)
@@ -69,7 +65,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
 
 export function TopUpDialog({ of, onClose, onChanged }: Changes) {
   const { id, name } = of;
-  const usage = useUsage<Usage>(of.id, of.plan);
+  const usage = useUsage(of.id, of.plan);
   const topUp = useTopUp(of);
   const act = async (form: FormData) => {
     const message = await topUp(form);
@@ -88,12 +84,10 @@ export function TopUpDialog({ of, onClose, onChanged }: Changes) {
 function useTopUp({ id, name }: Helped): (form: FormData) => Promise<string> {
   const once = useOnce();
   return async (form) => {
-    const body = { window: form.get('window'), amount: Number(form.get('amount')) };
+    const window = form.get('window') as NewTopUp['window'];
+    const body: NewTopUp = { window, amount: Number(form.get('amount')) };
     const path = `/admin/keys/${encodeURIComponent(id)}/topups`;
-    const { status, data } = await request<{ window: string; limit: number; until: number | null }>('POST', path, {
-      body,
-      headers: once(body),
-    });
+    const { status, data } = await request<TopUp>('POST', path, { body, headers: once(body) });
     const until = data.until === null ? '' : ` until ${momentText(data.until)}`;
     return `${name ?? id} has ${countText(data.limit)} requests a ${data.window}${until}.${settledText(status)}`;
   };

@@ -1,24 +1,20 @@
-import type { GatewayReport } from '../../../operations/live/shapes.ts';
 import { useRefresh, useResource } from './api.ts';
 import { html } from './html.ts';
 import { countText, Prose, plural } from './kit/format.ts';
-
-interface Fleet {
-  readonly gateways: readonly GatewayReport[];
-}
+import type { Gateway, GatewayList } from './types.ts';
 
 /** How often a screen without live data reads the state of the gateways, in milliseconds. */
 const EVERY_MS = 15_000;
 
 /** The banner for screens without live data. */
 export function WatchedSettings() {
-  const { data, reload } = useResource<Fleet>('/admin/gateways');
+  const { data, reload } = useResource<GatewayList>('/admin/gateways');
   useRefresh(reload, EVERY_MS);
   return data && html`<${RefusedSettings} gateways=${data.gateways} />`;
 }
 
 /** A banner while gateways refuse gateway.yaml or plans.yaml as they are now: each fault with its file and line. */
-export function RefusedSettings({ gateways }: { gateways: readonly GatewayReport[] }) {
+export function RefusedSettings({ gateways }: { gateways: readonly Gateway[] }) {
   const refusing = gateways.filter(({ settings }) => settings === 'refused');
   if (refusing.length === 0) return null;
   const faults = [...new Set(refusing.flatMap(({ faults }) => faults))];

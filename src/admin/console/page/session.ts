@@ -3,18 +3,11 @@ import { useContext, useEffect, useState } from 'preact/hooks';
 import { ApiError, onSignedOut, request } from './api.ts';
 import { type Children, html } from './html.ts';
 import { Loading } from './kit/states.ts';
+import type { Session } from './types.ts';
 
 // The person who is signed in. The secret of the session is in a cookie that this page cannot read.
 
-export type Role = 'viewer' | 'operator' | 'admin';
-
-export interface Session {
-  readonly name: string;
-  readonly role: Role;
-  readonly via: 'token' | 'session' | 'proxy';
-  readonly expiresAt: string | null;
-  readonly idleSeconds: number | null;
-}
+type Role = Session['role'];
 
 const Signed = createContext<Session | null>(null);
 const RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };

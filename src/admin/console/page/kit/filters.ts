@@ -2,6 +2,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { useResource } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import { navigate, usePlace } from '../router.ts';
+import type { InForce } from '../types.ts';
 import { Field } from './dialog.ts';
 
 /**
@@ -60,7 +61,7 @@ export function Choice({
 
 /** A choice among the plans in force. */
 export function PlanChoice({ id, onChange }: { id: string; onChange?: (value: string) => void }) {
-  const { data } = useResource<{ plans: readonly { name: string }[] }>('/admin/plans');
+  const { data } = useResource<InForce>('/admin/plans');
   const options = (data?.plans ?? []).map(({ name }) => [name, name]);
   return html`<${Choice} id=${id} name="plan" label="Plan" any="All plans" options=${options} onChange=${onChange} />`;
 }

@@ -2,11 +2,11 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type Resource, request, useResource } from '../api.ts';
 import { html } from '../html.ts';
 
-export interface More<Page> {
+export interface More<T> {
   /** The first page, with the state of loading it. */
-  readonly first: Resource<Page>;
+  readonly first: Resource<T>;
   /** The pages so far. */
-  readonly pages: readonly Page[];
+  readonly pages: readonly T[];
   readonly hasMore: boolean;
   readonly isLoading: boolean;
   readonly error: string | null;
@@ -14,9 +14,9 @@ export interface More<Page> {
 }
 
 /** A list that is read page by page. @param path with its query, without `cursor` */
-export function useMore<Page extends { readonly cursor: string | null }>(path: string): More<Page> {
-  const first = useResource<Page>(path);
-  const [rest, setRest] = useState<{ after: Page | null; pages: readonly Page[] }>({ after: null, pages: [] });
+export function useMore<T extends { readonly cursor: string | null }>(path: string): More<T> {
+  const first = useResource<T>(path);
+  const [rest, setRest] = useState<{ after: T | null; pages: readonly T[] }>({ after: null, pages: [] });
   const [isLoading, setLoading] = useState(false);
   const [error, setError] = useState<string | null>(null);
   // Pages that follow an earlier first page, or that of another path, no longer belong to the list.
@@ -28,7 +28,7 @@ export function useMore<Page extends { readonly cursor: string | null }>(path: s
     setLoading(true);
     setError(null);
     try {
-      const { data } = await request<Page>(
+      const { data } = await request<T>(
         'GET',
         `${path}${path.includes('?') ? '&' : '?'}cursor=${encodeURIComponent(cursor)}`,
       );

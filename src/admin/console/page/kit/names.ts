@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, request } from '../api.ts';
+import type { Key } from '../types.ts';
 
 /** Names that one screen asks for at most: a tail may name thousands of callers. */
 const MAX_NAMES = 100;
@@ -13,7 +14,7 @@ export function useNames(ids: readonly (string | null)[]): ReadonlyMap<string, s
     const controller = new AbortController();
     const { signal } = controller;
     const set = (name: string | null) => setNames((known) => new Map(known).set(next, name));
-    request<{ name: string | null }>('GET', `/admin/keys/${encodeURIComponent(next)}`, { signal }).then(
+    request<Key>('GET', `/admin/keys/${encodeURIComponent(next)}`, { signal }).then(
       ({ data }) => set(data.name),
       (failure) => {
         // A key that was deleted, or whose name is not available now, is shown by its id.

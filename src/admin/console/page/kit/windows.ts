@@ -1,24 +1,21 @@
+import type { WINDOWS as ALL } from '../../../../admit/windows.ts';
 import { html } from '../html.ts';
+import type { Usage, WatchedUsage } from '../types.ts';
 import { Meter } from './charts.ts';
 import { countText, Until } from './format.ts';
 import { Badge } from './page.ts';
 
-/** Of `GET /admin/keys/{id}/usage`, by the name of the window. */
-export type Windows = Readonly<Record<string, WindowUsage>>;
+/** The quota windows, shortest first. The page cannot load the gateway's own list; the type keeps the two the same. */
+export const WINDOWS: typeof ALL = ['second', 'minute', 'hour', 'day', 'week', 'month'];
 
-interface WindowUsage {
-  readonly limit: number | 'unlimited';
-  readonly used: number;
-  readonly remaining: number | 'unlimited';
-  readonly resetAt: number;
-  /** Its kind in words; absent for a window that is only watched. */
-  readonly form?: string;
-  readonly topUp?: { readonly amount: number; readonly until: number } | null;
-}
+/** By the name of the window. */
+export type Windows = Usage['windows'] | WatchedUsage['windows'];
+/** Without its form and top-up if it is only watched. */
+type AnyWindow = WatchedUsage['windows'][string] & Partial<Usage['windows'][string]>;
 
 /** How much of each window is used now, and when that ends. */
 export function WindowList({ of: windows }: { of: Windows }) {
-  const all = Object.entries(windows);
+  const all: readonly (readonly [string, AnyWindow])[] = Object.entries(windows);
   if (all.length === 0) return html`<p>No window is limited.</p>`;
   return html`<ul class="windows">
     ${all.map(([window, { limit, used, remaining, resetAt, form, topUp }]) => {

@@ -8,36 +8,8 @@ import { Badge, Page } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import { usePlace } from '../router.ts';
+import type { Change, ChangePage } from '../types.ts';
 import { KeyName } from './now.ts';
-
-/** Of `GET /admin/audit`. */
-export interface Change {
-  readonly id: string;
-  readonly time: string;
-  readonly action: string;
-  readonly outcome: string;
-  readonly code: string | null;
-  readonly target: string | null;
-  readonly actor: {
-    readonly kind: string;
-    readonly name?: string;
-    readonly user?: string;
-    readonly host?: string;
-  };
-  readonly requestId: string | null;
-  readonly clientAddress: string | null;
-  readonly before: Members | null;
-  readonly after: Members | null;
-  /** How many refused attempts this is; 1 for anything else. */
-  readonly count: number;
-}
-
-type Members = Readonly<Record<string, unknown>>;
-
-interface Changes {
-  readonly changes: readonly Change[];
-  readonly cursor: string | null;
-}
 
 const ACTIONS: Readonly<Record<string, string>> = {
   'key.create': 'Create key',
@@ -56,14 +28,15 @@ const ACTIONS: Readonly<Record<string, string>> = {
   'admin.access': 'Another request',
 };
 
-const OUTCOMES: Readonly<Record<string, readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> = {
-  done: ['Done', 'good'],
-  unchanged: ['Was so already', 'plain'],
-  repeated: ['Repeated', 'plain'],
-  refused: ['Not made', 'warn'],
-  unknown: ['Unknown', 'warn'],
-  lost: ['Undone by a failover', 'bad'],
-};
+const OUTCOMES: Readonly<Record<Change['outcome'], readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> =
+  {
+    done: ['Done', 'good'],
+    unchanged: ['Was so already', 'plain'],
+    repeated: ['Repeated', 'plain'],
+    refused: ['Not made', 'warn'],
+    unknown: ['Unknown', 'warn'],
+    lost: ['Undone by a failover', 'bad'],
+  };
 
 /** What `since` takes, from the present back. */
 const SPANS: readonly (readonly [since: string, title: string])[] = [
@@ -96,7 +69,7 @@ export function Audit() {
 }
 
 function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
-  const { first, pages, ...more } = useMore<Changes>(path);
+  const { first, pages, ...more } = useMore<ChangePage>(path);
   const changes = pages.flatMap(({ changes }) => changes);
   const names = useNames(changes.map(({ target }) => target));
   return html`<${Shown} of=${first} what="the changes">
@@ -115,7 +88,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
                 {
                   title: 'Target',
                   cell: ({ target, before, after }: Change) =>
-                    html`<${Target} id=${target} name=${names.get(target ?? '') ?? after?.name ?? before?.name} />`,
+                    html`<${Target} id=${target} name=${names.get(target ?? '') ?? membersOf(after).name ?? membersOf(before).name} />`,
                 },
                 ...CHANGE_COLUMNS.slice(3),
                 {
@@ -141,14 +114,15 @@ export const CHANGE_COLUMNS: readonly Column<Change>[] = [
   { title: 'What changed', cell: (change) => html`<${Difference} ...${change} />` },
 ];
 
-function ActorName({ kind, name, user, host }: Change['actor']) {
+function ActorName(actor: Change['actor']) {
+  const { kind } = actor;
   return html`<span class="two-lines">
-    <bdi class=${kind === 'file' ? 'actor-file' : ''}>${kind === 'shell' ? user : name}</bdi>
-    <span class="muted">${kind === 'shell' ? html`shell on ${host}` : KINDS[kind]}</span>
+    <bdi class=${kind === 'file' ? 'actor-file' : ''}>${kind === 'shell' ? actor.user : actor.name}</bdi>
+    <span class="muted">${kind === 'shell' ? html`shell on ${actor.host}` : KINDS[kind]}</span>
   </span>`;
 }
 
-const KINDS: Readonly<Record<string, string>> = { token: 'token', person: 'signed in by the proxy', file: 'file' };
+const KINDS = { token: 'token', person: 'signed in by the proxy', file: 'file' };
 
 function Target({ id, name }: { id: string | null; name: unknown }) {
   if (id === null) return '–';
@@ -158,20 +132,28 @@ function Target({ id, name }: { id: string | null; name: unknown }) {
 
 function Outcome({ action, outcome, code, count }: Change) {
   const isFile = outcome === 'refused' && action.endsWith('.load');
-  const [title, kind] = isFile ? (['Refused', 'bad'] as const) : (OUTCOMES[outcome] ?? [outcome, 'plain']);
+  // A later version of the gateway may have recorded an outcome that this one does not know.
+  const known = OUTCOMES[outcome] ?? [outcome, 'plain'];
+  const [title, kind] = isFile ? (['Refused', 'bad'] as const) : known;
   const times = count > 1 ? ` ×${countText(count)}` : '';
   return html`<span class="two-lines"><${Badge} kind=${kind}>${title}${times}</${Badge}><span class="muted">${code !== null && html`<code>${code}</code>`}</span></span>`;
 }
 
+/** The members of a state, of which there are several kinds; none if there is no state. */
+function membersOf(state: Change['before'] | Change['after']): Readonly<Record<string, unknown>> {
+  return state ?? {};
+}
+
 /** The members of the state that changed, with what they were before. */
 function Difference({ before, after }: Change) {
-  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
-    (name) => textOf(before?.[name]) !== textOf(after?.[name]) || name === 'window',
+  const [earlier, later] = [membersOf(before), membersOf(after)];
+  const names = [...new Set([...Object.keys(earlier), ...Object.keys(later)])].filter(
+    (name) => textOf(earlier[name]) !== textOf(later[name]) || name === 'window',
   );
   if (names.length === 0) return html`<span class="muted">–</span>`;
   return html`<ul class="difference">
     ${names.map((name) => {
-      const [was, is] = [before?.[name], after?.[name]];
+      const [was, is] = [earlier[name], later[name]];
       if (SENTENCES.includes(name) && Array.isArray(is)) {
         return html`<li key=${name} class="sentences">${is.map((one) => html`<div><bdi>${one}</bdi></div>`)}</li>`;
       }

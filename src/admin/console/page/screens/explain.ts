@@ -1,6 +1,4 @@
 import { useEffect, useId, useState } from 'preact/hooks';
-import type { WindowName } from '../../../../admit/windows.ts';
-import type { FoundRefusal } from '../../../../operations/fleet/explanations.ts';
 import { useRefresh, useResource } from '../api.ts';
 import { type Helped, LiftDialog, TopUpDialog, useUsage } from '../help.ts';
 import { type Children, html } from '../html.ts';
@@ -11,19 +9,12 @@ import { isCallerId } from '../kit/filters.ts';
 import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, utcText } from '../kit/format.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
-import { WindowList, type Windows } from '../kit/windows.ts';
+import { WindowList } from '../kit/windows.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
+import type { Refusal, RefusalList, Usage } from '../types.ts';
 import { VerdictBadge } from './live.ts';
 import { KeyName, useGatewayNames } from './now.ts';
-
-/** Of `GET /admin/refusals/{requestId}`. */
-type Refusal = FoundRefusal & { readonly name: string | null; readonly owner: string | null };
-
-interface Usage {
-  readonly windows: Windows;
-  readonly ban: { readonly until: number } | null;
-}
 
 /**
  * The form of request ids. One that a client sends in another form is replaced by the gateway. Dots alone would be steps
@@ -36,9 +27,7 @@ const SECRET = /^[a-z]{2,}_(live|test|prod)_|^sk[_-]/i;
 /** Why a request was refused, for support staff who have its X-Request-Id. */
 export function Explain({ rest }: { rest: string }) {
   const isId = REQUEST_ID.test(rest) && !SECRET.test(rest);
-  const refusals = useResource<{ refusals: readonly Refusal[] }>(
-    isId ? `/admin/refusals/${encodeURIComponent(rest)}` : null,
-  );
+  const refusals = useResource<RefusalList>(isId ? `/admin/refusals/${encodeURIComponent(rest)}` : null);
   const [helped, setHelped] = useState<Helped | null>(null);
   useWhenPast(refusals.data?.refusals ?? [], refusals.reload);
   const isUnknown = refusals.error?.status === 404;
@@ -59,7 +48,7 @@ export function Explain({ rest }: { rest: string }) {
             ? html`<${Loading} what="the refusal" />`
             : html`<${NotFound} id=${rest} message=${refusals.error!.message} retry=${refusals.reload} />`
           : html`<${Shown} of=${refusals} what="the refusal">
-              ${({ refusals: found }: { refusals: readonly Refusal[] }) =>
+              ${({ refusals: found }: RefusalList) =>
                 html`${
                   found.length > 1 &&
                   html`<p class="muted">${plural(found.length, 'refused request')} had this id, because the client used it again. The newest is first.</p>`
@@ -117,12 +106,12 @@ function NotFound({ id, message, retry }: { id: string; message: string; retry: 
 function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) => void }) {
   const { consumerId, name, owner, plan, window, ban, limits, strike, status, code } = refusal;
   const retryAt = wholeSecond(refusal.retryAt);
-  const ofPlan = (of: WindowName) => refusal.planLimits[of];
+  const ofPlan = (of: Refusal['limits'][number]['window']) => refusal.planLimits[of];
   const mayHelp = useMay('operator');
   const now = useNow();
   const isKnown = consumerId !== null && isCallerId(consumerId);
   const gateways = useGatewayNames();
-  const usage = useUsage<Usage>(isKnown ? consumerId : null, plan);
+  const usage = useUsage(isKnown ? consumerId : null, plan);
   useRefresh(usage.reload, COUNTS_MS);
   const answer = answerOf(refusal);
   const answerId = useId();
@@ -217,9 +206,8 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
 function Since({ usage, cost }: { usage: Usage | null; cost: number }) {
   if (usage === null) return 'The same request succeeds, unless other requests have used up a limit since.';
   if (usage.ban !== null) return html`The caller is banned again, until <${Until} at=${usage.ban.until} />.`;
-  // A window without a form is only watched.
   const spent = Object.entries(usage.windows).find(
-    ([, { form, remaining }]) => form !== undefined && remaining !== 'unlimited' && remaining < cost,
+    ([, { remaining }]) => remaining !== 'unlimited' && remaining < cost,
   );
   if (spent === undefined) return 'The same request succeeds now.';
   const [window, { resetAt }] = spent;

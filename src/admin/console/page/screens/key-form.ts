@@ -4,42 +4,10 @@ import { html } from '../html.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { countText, millisecondsOf, momentText } from '../kit/format.ts';
 import { Badge } from '../kit/page.ts';
+import { WINDOWS } from '../kit/windows.ts';
+import type { Key, KeyEdits, KeyWithSecret, Plan } from '../types.ts';
 
 // What a key is, and the two dialogs with its fields: to create one and to edit one.
-
-export const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'] as const;
-type Window = (typeof WINDOWS)[number];
-type Limit = number | 'unlimited';
-
-export interface Key {
-  readonly id: string;
-  readonly plan: string;
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly notes: string | null;
-  readonly ownLimits: Readonly<Partial<Record<Window, Limit>>>;
-  readonly createdAt: string;
-  readonly expiresAt: string | null;
-  readonly revokedAt: string | null;
-  /** A day of UTC. Only in the report of one key and in lists of unused ones. */
-  readonly lastUsedOn?: string | null;
-  /** The secrets that work, newest first. */
-  readonly secrets: readonly {
-    readonly last4: string | null;
-    readonly createdAt: string;
-    readonly expiresAt: string | null;
-  }[];
-}
-
-/** The response that shows a secret. */
-export type KeyWithSecret = Key & { readonly key: string };
-
-export interface Plan {
-  readonly name: string;
-  readonly limits: Readonly<Partial<Record<Window, Limit | 'custom'>>>;
-  readonly bans: { readonly after: number; readonly withinMs: number } | null;
-  readonly enforce: boolean;
-}
 
 export function pathOf(id: string): string {
   return `/admin/keys/${encodeURIComponent(id)}`;
@@ -77,20 +45,24 @@ function localText(date: Date): string {
   return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
+type Changeable<T> = { -readonly [K in keyof T]: T[K] };
+
 /** The members of a request that sets what differs from `before`; what the reader has not touched is left out. */
-function changesOf(form: FormData, before: Values): Record<string, unknown> {
+function changesOf(form: FormData, before: Values): KeyEdits {
   const changed = (name: string) => {
     const text = String(form.get(name) ?? '').replaceAll('\r\n', '\n');
     return text === (before[name] ?? '') ? undefined : text.trim();
   };
-  const changes: Record<string, unknown> = {};
-  for (const name of ['plan', 'name', 'owner', 'notes']) {
+  const changes: Changeable<KeyEdits> = {};
+  const plan = changed('plan');
+  if (plan !== undefined) changes.plan = plan;
+  for (const name of ['name', 'owner', 'notes'] as const) {
     const text = changed(name);
     if (text !== undefined) changes[name] = text === '' ? null : text;
   }
   const expires = changed('expires');
   if (expires !== undefined) changes.expiresAt = expires === '' ? null : new Date(expires).toISOString();
-  const limits: Record<string, Limit | null> = {};
+  const limits: Changeable<NonNullable<KeyEdits['limits']>> = {};
   for (const window of WINDOWS) {
     const text = changed(window);
     if (text !== undefined) limits[window] = text === '' ? null : text === 'unlimited' ? text : Number(text);
@@ -100,15 +72,15 @@ function changesOf(form: FormData, before: Values): Record<string, unknown> {
 }
 
 /** What a request has set, in words: `plan pro, 600 a minute, no owner`. Notes may be long. */
-function changedText({ limits = {}, notes, ...rest }: Record<string, unknown>): string {
-  const ofPlan = ([window, limit]: [string, unknown]) =>
-    limit === null ? `the plan’s limit a ${window}` : `${countText(limit as Limit)} a ${window}`;
+function changedText({ limits = {}, notes, ...rest }: KeyEdits): string {
+  const ofPlan = ([window, limit]: [string, number | 'unlimited' | null | undefined]) =>
+    limit == null ? `the plan’s limit a ${window}` : `${countText(limit)} a ${window}`;
   return [
     ...Object.entries(rest).map(([name, value]) => {
       if (name !== 'expiresAt') return value === null ? `no ${name}` : `${name} ${value}`;
-      return value === null ? 'never expires' : `expires ${momentText(value as string)}`;
+      return value == null ? 'never expires' : `expires ${momentText(value)}`;
     }),
-    ...Object.entries(limits as object).map(ofPlan),
+    ...Object.entries(limits).map(ofPlan),
     ...(notes === undefined ? [] : [notes === null ? 'no notes' : 'new notes']),
   ].join(', ');
 }

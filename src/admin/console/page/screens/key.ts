@@ -8,50 +8,26 @@ import { countText, lengthText, momentText, plural, Time, Until, UtcDay } from '
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Problem, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
-import { WindowList, type Windows } from '../kit/windows.ts';
+import { WindowList } from '../kit/windows.ts';
 import { hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
-import { CHANGE_COLUMNS, type Change } from './audit.ts';
-import {
-  EditDialog,
-  type Key,
-  KeyState,
-  type KeyWithSecret,
-  LastFour,
-  type Plan,
-  pathOf,
-  stateOf,
-} from './key-form.ts';
+import type {
+  Change,
+  ChangePage,
+  DeprecatedRoute,
+  DeprecatedRoutes,
+  History,
+  InForce,
+  Key,
+  KeyWithSecret,
+  NewReset,
+  Plan,
+  Reset,
+  Usage,
+} from '../types.ts';
+import { CHANGE_COLUMNS } from './audit.ts';
+import { EditDialog, KeyState, LastFour, pathOf, stateOf } from './key-form.ts';
 import { ordinal } from './now.ts';
-
-interface Standing {
-  readonly windows: Windows;
-  readonly strikes: number;
-  readonly ban: { readonly number: number; readonly until: number } | null;
-}
-
-/** `GET /admin/keys/{id}/usage`. */
-interface Usage extends Standing {
-  readonly plan: string;
-  /** The number of the last ban that is not forgotten; 0 without one. */
-  readonly rung: number;
-  readonly nextBanSeconds: number | null;
-  readonly shadow?: Standing;
-}
-
-interface History {
-  readonly buckets: readonly { readonly at: string; admitted: number; refused: number; banned: number }[];
-}
-
-interface DeprecatedRoute {
-  readonly route: string;
-  readonly methods: readonly string[];
-  readonly sunset: string | null;
-  readonly successor: string | null;
-  readonly calls: number;
-  /** A day of UTC. */
-  readonly lastDay: string;
-}
 
 type DialogName = 'lift' | 'topup' | 'reset' | 'rotate' | 'revoke' | 'delete' | 'edit';
 
@@ -72,12 +48,12 @@ export function KeyScreen({ id }: { id: string }) {
   const path = pathOf(id);
   const plan = usePlace().query.get('plan');
   const key = useResource<Key>(hasTokens ? null : path);
-  const plans = useResource<{ plans: readonly Plan[] }>('/admin/plans');
-  const usage = useUsage<Usage>(id, plan);
+  const plans = useResource<InForce>('/admin/plans');
+  const usage = useUsage(id, plan);
   const hours = useResource<History>(`${path}/history?step=hour`);
   const days = useResource<History>(`${path}/history?step=day`);
-  const routes = useResource<{ routes: readonly DeprecatedRoute[] }>(`${path}/deprecations`);
-  const changes = useResource<LatestChanges>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
+  const routes = useResource<DeprecatedRoutes>(`${path}/deprecations`);
+  const changes = useResource<ChangePage>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
   // The screen shows an outage once, not in each section.
   const outage = [key, usage, hours, days, routes, changes].find(
     ({ error }) => error !== null && isPassing(error),
@@ -359,10 +335,10 @@ function Secrets({ of: key, open }: { of: Key; open: (dialog: DialogName) => voi
   </${Section}>`;
 }
 
-function Deprecated({ routes }: { routes: Resource<{ routes: readonly DeprecatedRoute[] }> }) {
+function Deprecated({ routes }: { routes: Resource<DeprecatedRoutes> }) {
   return html`<${Section} title="Deprecated routes that it calls" note="In the last 30 days.">
     <${Shown} of=${routes} what="the deprecated routes">
-      ${({ routes }: { routes: readonly DeprecatedRoute[] }) =>
+      ${({ routes }: DeprecatedRoutes) =>
         routes.length === 0
           ? html`<${Empty} title="It calls no deprecated route." />`
           : html`<${Table}
@@ -373,7 +349,7 @@ function Deprecated({ routes }: { routes: Resource<{ routes: readonly Deprecated
                 {
                   title: 'Route',
                   isName: true,
-                  cell: ({ route, methods }: DeprecatedRoute) => html`<code>${methods?.join(', ')} ${route}</code>`,
+                  cell: ({ route, methods }: DeprecatedRoute) => html`<code>${methods.join(', ')} ${route}</code>`,
                 },
                 { title: 'Calls', isNumber: true, cell: ({ calls }: DeprecatedRoute) => countText(calls) },
                 { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => html`<${UtcDay} of=${lastDay} />` },
@@ -392,17 +368,12 @@ function Deprecated({ routes }: { routes: Resource<{ routes: readonly Deprecated
   </${Section}>`;
 }
 
-/** The first page of the changes of a key. It may be empty although the record has older ones. */
-interface LatestChanges {
-  readonly changes: readonly Change[];
-  readonly cursor: string | null;
-}
-
-function Changes({ id, changes }: { id: string; changes: Resource<LatestChanges> }) {
+/** @param changes the first page, which may be empty although the record has older ones */
+function Changes({ id, changes }: { id: string; changes: Resource<ChangePage> }) {
   const all = html`<a href=${auditHref(id)}>All in Audit</a>`;
   return html`<${Section} title="Last changes" note=${all}>
     <${Shown} of=${changes} what="the changes">
-      ${({ changes, cursor }: LatestChanges) =>
+      ${({ changes, cursor }: ChangePage) =>
         changes.length === 0
           ? html`<${Empty} title=${cursor === null ? 'No change of this key is recorded.' : 'The latest changes do not concern this key. Audit goes further back.'} />`
           : html`<${Table}
@@ -479,13 +450,11 @@ function ResetDialog({ of: key, onClose, onChanged, usage }: Changing & { usage:
     Object.entries(usage?.windows ?? {}).filter(([, { limit }]) => limit !== 'unlimited'),
   );
   const act = async (form: FormData) => {
-    const body = { windows: form.getAll('windows') };
-    if (body.windows.length === 0) throw new ApiError(0, 'none', 'Choose at least one window.');
-    const { status, data } = await request<{ windows: readonly string[]; ban: { until: number } | null }>(
-      'POST',
-      `${pathOf(key.id)}/usage/reset`,
-      { body, headers: once(body) },
-    );
+    const chosen = form.getAll('windows') as NonNullable<NewReset['windows']>[number][];
+    const body: NewReset = { windows: chosen };
+    if (chosen.length === 0) throw new ApiError(0, 'none', 'Choose at least one window.');
+    const path = `${pathOf(key.id)}/usage/reset`;
+    const { status, data } = await request<Reset>('POST', path, { body, headers: once(body) });
     onChanged();
     const ban = data.ban === null ? '' : ` Its ban stays until ${momentText(data.ban.until)}: lift it to help at once.`;
     return `The usage of ${nameOf(key)} was reset: ${data.windows.join(', ')}.${ban}${settledText(status)}`;

@@ -8,8 +8,9 @@ import { Empty, Problem } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
+import type { FoundKey, InForce, Key, KeyPage, RefusedPage } from '../types.ts';
 import { KeyScreen } from './key.ts';
-import { CreateDialog, type Key, KeyState, LastFour, type Plan } from './key-form.ts';
+import { CreateDialog, KeyState, LastFour } from './key-form.ts';
 import { KeyName } from './now.ts';
 
 /** The filters in the address, which are those of `GET /admin/keys`. */
@@ -32,7 +33,7 @@ function decoded(text: string): string {
 function KeyList() {
   const { query } = usePlace();
   const mayCreate = useMay('admin');
-  const plans = useResource<{ plans: readonly Plan[] }>('/admin/plans').data?.plans ?? null;
+  const plans = useResource<InForce>('/admin/plans').data?.plans ?? null;
   const [isCreating, setCreating] = useState(false);
   const [secret, findSecret, forgetSecret] = useFoundSecret();
   const asked = query.get('q') ?? '';
@@ -174,7 +175,7 @@ function TextFilter({
   </div>`;
 }
 
-type FoundBySecret = { key: Key; isCurrent: boolean } | { error: ApiError } | { isRunning: true };
+type FoundBySecret = FoundKey | { error: ApiError } | { isRunning: true };
 
 function useFoundSecret(): [FoundBySecret | null, (secret: string) => void, () => void] {
   const [found, setFound] = useState<FoundBySecret | null>(null);
@@ -185,7 +186,7 @@ function useFoundSecret(): [FoundBySecret | null, (secret: string) => void, () =
     setFound({ isRunning: true });
     let result: FoundBySecret;
     try {
-      result = (await request<{ key: Key; isCurrent: boolean }>('POST', '/admin/keys/find', { body: { secret } })).data;
+      result = (await request<FoundKey>('POST', '/admin/keys/find', { body: { secret } })).data;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       result = { error };
@@ -245,11 +246,7 @@ function useSearch(query: string): { found: Found; more: () => void; stop: () =>
         const page = new URLSearchParams(from.query);
         page.set('limit', String(wanted - now.keys.length));
         if (now.cursor !== null) page.set('cursor', now.cursor);
-        const { data } = await request<{ keys: readonly Key[]; cursor: string | null; searched: number }>(
-          'GET',
-          `/admin/keys?${page}`,
-          { signal: controller.signal },
-        );
+        const { data } = await request<KeyPage>('GET', `/admin/keys?${page}`, { signal: controller.signal });
         const { cursor } = data;
         const keys = [...now.keys, ...data.keys];
         const isRunning = cursor !== null && keys.length < wanted;
@@ -329,7 +326,7 @@ function statusText({ keys, cursor, searched, isRunning, error }: Found): string
 
 function KeyTable({ keys }: { keys: readonly Key[] }) {
   // The callers that were refused recently, in one request. Beyond the first thousand a key is shown as active though it is banned.
-  const refused = useResource<{ consumers: readonly { id: string; state: string }[] }>('/admin/now?limit=1000').data;
+  const refused = useResource<RefusedPage>('/admin/now?limit=1000').data;
   const banned = new Set(refused?.consumers.flatMap(({ id, state }) => (state === 'banned' ? id : [])));
   const hasUse = keys.some(({ lastUsedOn }) => lastUsedOn !== undefined);
   return html`<${Table}

@@ -1,5 +1,4 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
-import type { TailedRequest } from '../../../../operations/live/shapes.ts';
 import { useEvents } from '../api.ts';
 import { html } from '../html.ts';
 import { Field } from '../kit/dialog.ts';
@@ -10,10 +9,8 @@ import { Badge, Page } from '../kit/page.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import { hrefOf, usePlace } from '../router.ts';
+import type { RequestsEvent } from '../types.ts';
 import { keyHref, useGatewayNames } from './now.ts';
-
-/** Of `event: requests` of `GET /admin/events/requests`. */
-type Tailed = TailedRequest & { readonly gateway: string };
 
 /** The judgements of the log, in words. */
 const VERDICTS: Readonly<Record<string, readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> = {
@@ -71,7 +68,7 @@ const MAX_ROWS = 500;
 /** How often a screen reader announces how many requests came, in milliseconds. */
 const SPEAK_MS = 10_000;
 
-type Row = Tailed & { readonly number: number };
+type Row = RequestsEvent['requests'][number] & { readonly number: number };
 
 interface Rows {
   /** Newest first, as are those that wait. */
@@ -86,7 +83,7 @@ interface Rows {
 }
 
 type Change =
-  | { readonly kind: 'come'; readonly requests: readonly Tailed[]; readonly skipped: number }
+  | ({ readonly kind: 'come' } & RequestsEvent)
   | { readonly kind: 'pause' | 'hold'; readonly on: boolean }
   | { readonly kind: 'clear' };
 
@@ -119,7 +116,7 @@ function Tail({ filter }: { filter: string }) {
   const frame = useRef<HTMLDivElement>(null);
   const path = `/admin/events/requests${filter === '' ? '' : `?${filter}`}`;
   const stream = useEvents(isStopped ? null : path, ['requests', 'store'], (name, data) => {
-    if (name === 'requests') change({ kind: 'come', ...(data as { requests: readonly Tailed[]; skipped: number }) });
+    if (name === 'requests') change({ kind: 'come', ...(data as RequestsEvent) });
     else if (name === 'store') setAway((data as { state: string }).state === 'away');
     else setStopped(true);
   });

@@ -1,8 +1,4 @@
 import { useMemo, useState } from 'preact/hooks';
-import type { NearReport as Near } from '../../../../operations/live/near-limits.ts';
-import type { GatewayReport, RefusedCount, TrafficColumn } from '../../../../operations/live/shapes.ts';
-import type { TrafficReport } from '../../../../operations/live/traffic.ts';
-import type { RefusedReport as Refused } from '../../../../operations/refused-now.ts';
 import { type StreamState, useEvents, useResource } from '../api.ts';
 import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
 import { html } from '../html.ts';
@@ -24,24 +20,13 @@ import { Table } from '../kit/table.ts';
 import { RefusedSettings } from '../refused-settings.ts';
 import { hrefOf } from '../router.ts';
 import { useMay } from '../session.ts';
+import type { Gateway, GatewayList, NowEvent } from '../types.ts';
 
-/** `event: now` of `GET /admin/events/now`. */
-interface NowEvent {
-  readonly at: string;
-  readonly gateways: { readonly complete: boolean; readonly gateways: readonly Gateway[] };
-  readonly traffic: TrafficReport;
-  readonly refused: readonly Refused[];
-  readonly refusedMore: boolean;
-  /** Of the last ten minutes, the most refused first; at most ten. */
-  readonly mostRefused: readonly MostRefused[];
-  /** How many callers were refused in that time. */
-  readonly refusedCallers: number;
-  readonly near: readonly Near[];
-}
-
-type MostRefused = Pick<Refused, 'id' | 'name' | 'owner' | 'plan'> & Pick<RefusedCount, 'refused' | 'banned'>;
-
-export type Gateway = GatewayReport;
+type Refused = NowEvent['refused'][number];
+type MostRefused = NowEvent['mostRefused'][number];
+type Near = NowEvent['near'][number];
+type Buckets = NowEvent['traffic']['buckets'];
+type TrafficColumn = Exclude<keyof Buckets[number], 'at'>;
 
 const VERDICTS: readonly Series[] = [
   { name: 'admitted', title: 'Admitted', color: '--admitted' },
@@ -126,15 +111,15 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
 }
 
 /** Without the present bucket, which is not full yet. */
-function lastMinute({ stepSeconds, buckets }: TrafficReport): TrafficReport['buckets'] {
+function lastMinute({ stepSeconds, buckets }: NowEvent['traffic']): Buckets {
   return buckets.slice(-1 - 60 / stepSeconds, -1);
 }
 
-function sumOf(buckets: TrafficReport['buckets'], name: TrafficColumn): number {
+function sumOf(buckets: Buckets, name: TrafficColumn): number {
   return buckets.reduce((sum, bucket) => sum + bucket[name], 0);
 }
 
-function Traffic(traffic: TrafficReport) {
+function Traffic(traffic: NowEvent['traffic']) {
   const { stepSeconds, buckets } = traffic;
   const bars = buckets.map(({ at, ...values }) => ({
     label: momentText(at),
@@ -355,7 +340,7 @@ export function gatewayNames(
 
 /** The names of the gateways on a screen that does not show them; a gateway that has started since has none. */
 export function useGatewayNames(): ReadonlyMap<string, string> {
-  const { data } = useResource<{ gateways: readonly Gateway[] }>('/admin/gateways');
+  const { data } = useResource<GatewayList>('/admin/gateways');
   return useMemo(() => gatewayNames(data?.gateways ?? []), [data]);
 }
 

@@ -11,54 +11,10 @@ import { Empty, Problem, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
-import { type Simulated, SimulateForm, SimulationReport } from './plans-simulate.ts';
+import type { Checked, Compared, PlanChange, PlansFile, PlansWritten, Simulated, SimulationInput } from '../types.ts';
+import { type SimulatedRequests, SimulateForm, SimulationReport } from './plans-simulate.ts';
 
 // The steps of a draft of plans.yaml: edit, compare, simulate, patch.
-
-/** `GET /admin/plans/file`. */
-interface PlansFile {
-  readonly text: string;
-  /** The name of the file, without its folder. */
-  readonly path: string;
-  readonly version: string;
-  readonly writable: boolean;
-  readonly whyNotWritable?: string | null;
-}
-
-/** `POST /admin/plans/check`: the first faults and warnings, and how many more there are. */
-interface Checked {
-  readonly faults: readonly Fault[];
-  readonly moreFaults?: number;
-  readonly warnings?: readonly Fault[];
-  readonly moreWarnings?: number;
-}
-
-interface Fault {
-  readonly line: number;
-  readonly column: number;
-  readonly path: string;
-  readonly message: string;
-}
-
-/** `POST /admin/plans/diff`. */
-interface Compared extends Checked {
-  readonly changes: readonly Change[];
-  /** Why a gateway would refuse the draft although it has no fault. */
-  readonly refused?: readonly string[];
-  readonly live?: { readonly keysRead: number; readonly isComplete: boolean } | null;
-  readonly patch: string;
-}
-
-interface Change {
-  readonly plan: string | null;
-  readonly what: string;
-  readonly change: 'added' | 'removed' | 'raised' | 'lowered' | 'changed';
-  readonly from: number | string | null;
-  readonly to: number | string | null;
-  /** Null: not counted. */
-  readonly keys: number | null;
-  readonly breaks: boolean;
-}
 
 /** A draft, with the gateway's results about it. A result belongs to the text that it was asked for. */
 interface Draft {
@@ -173,7 +129,7 @@ function Steps({ at, draft }: { at: Step; draft: Draft }) {
     edit: faults > 0 ? plural(faults, 'fault') : hasUnsavedDraft() ? 'unsaved draft' : 'no changes',
     compare: diff === null || faults > 0 ? '' : plural(diff.changes.length, 'change'),
     simulate: simulation?.report == null ? '' : `${countText(simulation.report.totals.newlyRefused)} newly refused`,
-    patch: diff === null || diff.patch === '' ? '' : diff.refused?.length ? 'would be refused' : 'ready',
+    patch: diff === null || diff.patch === '' ? '' : diff.refused.length > 0 ? 'would be refused' : 'ready',
   };
   return html`<ol class="steps" aria-label="Steps">
     ${STEPS.map(
@@ -189,7 +145,7 @@ function Steps({ at, draft }: { at: Step; draft: Draft }) {
 }
 
 function faultCount(checked: Checked | null): number {
-  return checked === null ? 0 : checked.faults.length + (checked.moreFaults ?? 0);
+  return checked === null ? 0 : checked.faults.length + checked.moreFaults;
 }
 
 function Discard({ discard }: { discard: () => void }) {
@@ -305,7 +261,7 @@ function CheckState({
   if (error !== null) return html`<${Badge} kind="warn">Not checked</${Badge}> ${error.message}`;
   if (checked === null) return html`<span class="muted">Checking…</span>`;
   const faults = faultCount(checked);
-  const warnings = (checked.warnings?.length ?? 0) + (checked.moreWarnings ?? 0);
+  const warnings = checked.warnings.length + checked.moreWarnings;
   const first = checked.faults.length < faults ? `, the first ${checked.faults.length} are listed` : '';
   // While the next check runs, what is known of the text before it stays, or each key would be announced.
   return html`${
@@ -368,7 +324,7 @@ function Unchanged() {
   </${Empty}>`;
 }
 
-function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
+function Comparison({ changes, refused, live, warnings }: Compared) {
   const plans = new Set(changes.flatMap(({ plan }) => plan ?? []));
   const most = Math.max(0, ...changes.map(({ keys }) => keys ?? 0));
   const isUncounted = live?.isComplete === false;
@@ -397,35 +353,36 @@ function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
           : html`<${Table}
               caption="Changes of the draft against the plans in force"
               rows=${changes}
-              keyOf=${({ plan, what }: Change) => `${plan} ${what}`}
+              keyOf=${({ plan, what }: PlanChange) => `${plan} ${what}`}
               columns=${[
                 {
                   title: 'Plan',
                   isName: true,
-                  cell: ({ plan }: Change) =>
+                  cell: ({ plan }: PlanChange) =>
                     plan === null
                       ? html`<span class="muted">every caller</span>`
                       : html`<strong class="plan-name"><bdi>${plan}</bdi></strong>`,
                 },
                 {
                   title: 'What',
-                  cell: ({ what }: Change) => html`${wordsOf(what)} <code class="muted change-path">${what}</code>`,
+                  cell: ({ what }: PlanChange) => html`${wordsOf(what)} <code class="muted change-path">${what}</code>`,
                 },
-                { title: 'Change', cell: (change: Change) => html`<${ChangeSign} ...${change} />` },
+                { title: 'Change', cell: (change: PlanChange) => html`<${ChangeSign} ...${change} />` },
                 {
                   title: 'In force',
-                  cell: ({ what, from, change }: Change) =>
+                  cell: ({ what, from, change }: PlanChange) =>
                     what === 'plan' && change === 'removed' ? 'present' : valueText(what, from),
                 },
                 {
                   title: 'Draft',
-                  cell: ({ what, to, change }: Change) =>
+                  cell: ({ what, to, change }: PlanChange) =>
                     html`<strong>${what === 'plan' && change === 'added' ? 'present' : valueText(what, to)}</strong>`,
                 },
                 {
                   title: 'Active keys',
                   isNumber: true,
-                  cell: ({ plan, keys }: Change) => (plan === null ? '–' : keys === null ? 'unknown' : countText(keys)),
+                  cell: ({ plan, keys }: PlanChange) =>
+                    plan === null ? '–' : keys === null ? 'unknown' : countText(keys),
                 },
               ]}
             />`
@@ -448,7 +405,7 @@ function Comparison({ changes, refused = [], live, warnings = [] }: Compared) {
 
 const MAX_WARNINGS = 20;
 
-function ChangeSign({ change, breaks, keys, to }: Change) {
+function ChangeSign({ change, breaks, keys, to }: PlanChange) {
   if (breaks && keys !== 0) {
     return html`<${Badge} kind="bad">${to === null ? 'Removed' : 'Changed'}: ${keys === null ? 'active keys of it' : plural(keys, 'key')} could not be served any more</${Badge}>`;
   }
@@ -456,7 +413,7 @@ function ChangeSign({ change, breaks, keys, to }: Change) {
   return html`<span class="change"><span aria-hidden="true">${sign}</span> ${word}</span>`;
 }
 
-const SIGNS: Readonly<Record<Change['change'], readonly [string, string]>> = {
+const SIGNS: Readonly<Record<PlanChange['change'], readonly [string, string]>> = {
   added: ['+', 'Added'],
   removed: ['−', 'Removed'],
   raised: ['↑', 'Raised'],
@@ -492,7 +449,7 @@ function wordsOf(what: string): string {
   return setting === undefined ? limit : `${limit}: ${SETTINGS[setting] ?? setting}`;
 }
 
-function valueText(what: string, value: Change['from']): string {
+function valueText(what: string, value: PlanChange['from']): string {
   if (value === null) return '–';
   if (typeof value === 'number') return countText(value);
   if (what === 'enforce') return value === 'true' ? 'enforced' : 'counted only';
@@ -503,10 +460,10 @@ function Simulate({ draft, change }: StepProps) {
   const { text, simulated } = draft;
   const run = useRun();
   const result = simulated?.of === text ? simulated.result : null;
-  const simulate = (record: object) =>
+  const simulate = (record: SimulatedRequests) =>
     run.start(async (signal) => {
       change({ simulated: null });
-      const body = { text: fileText(draft), ...record };
+      const body: SimulationInput = { text: fileText(draft), ...record };
       const { data } = await request<Simulated>('POST', '/admin/plans/simulate', { body, signal });
       if (!signal.aborted) change({ simulated: { of: text, result: data } });
     });
@@ -525,7 +482,7 @@ function Simulate({ draft, change }: StepProps) {
 function Patch({ draft, change, reload }: StepProps & { reload: () => Promise<void> }) {
   if (!hasUnsavedDraft()) return html`<${Unchanged} />`;
   return html`<${WithComparison} draft=${draft} change=${change}>
-    ${({ patch, refused = [] }: Compared) =>
+    ${({ patch, refused }: Compared) =>
       html`<${PatchText} patch=${patch} path=${draft.of.path} /><${Write} draft=${draft} refused=${refused} change=${change} reload=${reload} />`}
   </${WithComparison}>`;
 }
@@ -571,14 +528,11 @@ function Write({
   const { path, version, writable, whyNotWritable } = draft.of;
   const write = async () => {
     const text = fileText(draft);
-    let written: { version: string; inForce?: boolean; whyNotInForce?: string | null };
+    let written: PlansWritten;
     let etag: string | null;
     try {
       const headers = { 'If-Match': draft.etag ?? `"${version}"` };
-      ({ data: written, etag } = await request<typeof written>('PUT', '/admin/plans/file', {
-        body: { text },
-        headers,
-      }));
+      ({ data: written, etag } = await request<PlansWritten>('PUT', '/admin/plans/file', { body: { text }, headers }));
     } catch (failure) {
       if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
       void reload();
@@ -591,10 +545,9 @@ function Write({
     change({ of: { ...draft.of, text, version: written.version }, etag, compared: null });
     void reload();
     navigate('/plans');
-    const state =
-      written.inForce === false
-        ? `The gateway that wrote it does not have it in force yet: ${written.whyNotInForce}`
-        : 'It is in force in the gateway that wrote it.';
+    const state = written.inForce
+      ? 'It is in force in the gateway that wrote it.'
+      : `The gateway that wrote it does not have it in force yet: ${written.whyNotInForce}`;
     return `${path} is written, version ${written.version}. ${state}`;
   };
   if (!writable || !isAdmin || refused.length > 0) {

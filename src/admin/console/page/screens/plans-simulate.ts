@@ -2,74 +2,21 @@ import { useState } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
 import { BarChart, type Series } from '../kit/charts.ts';
 import { Field } from '../kit/dialog.ts';
-import { countText, type Moment, momentText, Prose, plural, Time } from '../kit/format.ts';
+import { countText, momentText, Prose, plural, Time } from '../kit/format.ts';
 import { useNames } from '../kit/names.ts';
 import { Section } from '../kit/page.ts';
 import type { Run } from '../kit/run.ts';
 import { Empty } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
+import type { Simulated, SimulationInput } from '../types.ts';
 import { KeyName } from './now.ts';
 
 // The step Simulate of a draft: which requests it is tried on, and their outcome.
 
-/** `POST /admin/plans/simulate`. */
-export interface Simulated {
-  readonly faults: readonly { line: number; column: number; path: string; message: string }[];
-  readonly moreFaults?: number;
-  /** Null if the draft has faults. */
-  readonly report: Report | null;
-  /** How many more keys were or would be refused than are listed. */
-  readonly moreKeys?: number;
-  readonly timeline?: {
-    readonly stepSeconds: number;
-    readonly buckets: readonly ({ readonly from: string } & Counts)[];
-  };
-  /** What the recent record covers, as a sentence. */
-  readonly kept?: string | null;
-  /** Whether the record has the requests of all gateways. */
-  readonly isComplete?: boolean;
-  /** How far the plans in force would differ from the record: 0 if it has all that was counted. */
-  readonly baseline?: { readonly verdicts: number } | null;
-}
-
-interface Report {
-  readonly from: string;
-  readonly to: string;
-  readonly isEstimate: boolean;
-  readonly differs: { readonly verdicts: number; readonly bans: number };
-  readonly notes: readonly string[];
-  readonly totals: Counts;
-  readonly byPlan: readonly {
-    readonly plan: string;
-    readonly keys: number;
-    readonly keysNewlyRefused: number;
-    readonly limits: string | null;
-    readonly counts: Counts;
-  }[];
-  readonly keys: readonly ({
-    readonly id: string;
-    readonly plan: string;
-    readonly bannedAt: string | null;
-    readonly ownLimits?: Readonly<Record<string, number | 'unlimited'>> | null;
-  } & Counts)[];
-}
-
-interface Counts {
-  readonly requests: number;
-  readonly recorded: Verdicts;
-  readonly simulated: Verdicts;
-  readonly newlyRefused: number;
-  readonly newlyAdmitted: number;
-  readonly unserved: number;
-}
-
-interface Verdicts {
-  readonly admitted: number;
-  readonly refused: number;
-  readonly banned: number;
-  readonly bans: number;
-}
-
+/** The requests to simulate: the recent record or a log. */
+export type SimulatedRequests = Omit<SimulationInput, 'text'>;
+type Report = NonNullable<Simulated['report']>;
+type Counts = Report['totals'];
 type KeyCounts = Report['keys'][number];
 type PlanCounts = Report['byPlan'][number];
 
@@ -85,7 +32,7 @@ const SOURCES = [
 type Source = (typeof SOURCES)[number]['name'];
 
 /** Asks which requests the draft is tried on. `simulate` gets that part of the body. */
-export function SimulateForm({ run, simulate }: { run: Run; simulate: (record: object) => Promise<void> }) {
+export function SimulateForm({ run, simulate }: { run: Run; simulate: (record: SimulatedRequests) => Promise<void> }) {
   const [source, setSource] = useState<Source>('recent');
   const [fault, setFault] = useState<string | null>(null);
   const submit = async (event: Event) => {
@@ -177,7 +124,7 @@ export function SimulationReport({ report, moreKeys = 0, timeline, kept, isCompl
           id="simulated"
           title="Requests with another verdict"
           series=${TIMELINE}
-          bars=${timeline.buckets.map(({ from, newlyRefused, newlyAdmitted }) => ({ label: momentText(from as Moment), values: { newlyRefused, newlyAdmitted } }))}
+          bars=${timeline.buckets.map(({ from, newlyRefused, newlyAdmitted }) => ({ label: momentText(from), values: { newlyRefused, newlyAdmitted } }))}
           step=${plural(timeline.stepSeconds, 'second')}
         />`
       }
@@ -244,7 +191,7 @@ interface Pair {
   readonly unit: string;
 }
 
-function pair({ recorded, simulated }: Counts, of: (verdicts: Verdicts) => number): Pair {
+function pair({ recorded, simulated }: Counts, of: (verdicts: Counts['recorded']) => number): Pair {
   return { value: countText(of(simulated)), unit: `${countText(of(recorded))} in fact` };
 }
 

@@ -4,39 +4,10 @@ import { countText, lengthText, plural } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
+import { WINDOWS } from '../kit/windows.ts';
 import { hrefOf } from '../router.ts';
+import type { InForce, Plan } from '../types.ts';
 import { Drafting, hasUnsavedDraft, STEPS } from './plans-draft.ts';
-
-/** `GET /admin/plans`. */
-interface InForce {
-  readonly versions: { readonly plans: string };
-  readonly plans: readonly Plan[];
-  readonly failedAuthentication: { readonly minute: number };
-}
-
-interface Plan {
-  readonly name: string;
-  readonly windows: readonly PlanWindow[];
-  readonly bans: Bans | null;
-  readonly enforce: boolean;
-}
-
-interface PlanWindow {
-  readonly window: string;
-  readonly limit: number | 'unlimited' | 'custom';
-  /** The kind of the window in words. */
-  readonly form: string;
-  readonly shadow: boolean;
-}
-
-interface Bans {
-  readonly after: number;
-  readonly withinMs: number;
-  readonly firstMs: number;
-  readonly factor: number;
-  readonly longestMs: number;
-  readonly forgetMs: number;
-}
 
 /** The plans in force, and the way to change them: edit, compare, simulate, patch. */
 export function Plans({ rest }: { rest: string }) {
@@ -106,9 +77,8 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
 
 /** With more windows, each plan lists its own instead. */
 const MAX_COLUMNS = 4;
-const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'];
 
-function WindowCell({ window, limit, form, shadow, isNamed = false }: PlanWindow & { isNamed?: boolean }) {
+function WindowCell({ window, limit, form, shadow, isNamed = false }: Plan['windows'][number] & { isNamed?: boolean }) {
   const value = limit === 'custom' ? 'own limit of each key' : countText(limit);
   return html`<div class="plan-window">
     <span>${isNamed && `Each ${window}: `}${value}</span>
@@ -117,7 +87,7 @@ function WindowCell({ window, limit, form, shadow, isNamed = false }: PlanWindow
   </div>`;
 }
 
-function bansText(bans: Bans | null): string {
+function bansText(bans: Plan['bans']): string {
   if (bans === null) return 'Off';
   const { after, factor } = bans;
   const [within, first, longest, forget] = [bans.withinMs, bans.firstMs, bans.longestMs, bans.forgetMs].map((ms) =>

@@ -1,5 +1,4 @@
 import { useState } from 'preact/hooks';
-import type { DeprecationReport as Deprecation } from '../../../../operations/deprecations.ts';
 import { useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { csvText, saveFile } from '../kit/csv.ts';
@@ -10,15 +9,10 @@ import { Badge, Page } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { usePlace } from '../router.ts';
+import type { Deprecation, DeprecationPage } from '../types.ts';
 import { KeyName } from './now.ts';
 
 type Caller = Deprecation['callers'][number];
-
-/** Of `GET /admin/deprecations`. */
-interface Deprecations {
-  readonly deprecations: readonly Deprecation[];
-  readonly cursor: string | null;
-}
 
 /** The gateway keeps calls for 92 days. */
 const DAYS = ['7', '30', '90'];
@@ -27,7 +21,7 @@ const DAYS = ['7', '30', '90'];
 export function Retiring() {
   const given = usePlace().query.get('days') ?? '';
   const days = DAYS.includes(given) ? given : '30';
-  const routes = useResource<Deprecations>(`/admin/deprecations?days=${days}&limit=1000`);
+  const routes = useResource<DeprecationPage>(`/admin/deprecations?days=${days}&limit=1000`);
   const found = routes.data?.deprecations ?? [];
   const save = () => saveFile(`retiring-routes-${days}-days.csv`, 'text/csv;charset=utf-8', csvText(rowsOf(found)));
   return html`<${Page}
@@ -38,7 +32,7 @@ export function Retiring() {
       <${Choice} id="retiring-days" name="days" label="Calls of the last" any="30 days" options=${[['7', '7 days'], ['90', '90 days']]} />
     </${Filters}>
     <${Shown} of=${routes} what="the retiring routes">
-      ${({ deprecations, cursor }: Deprecations) =>
+      ${({ deprecations, cursor }: DeprecationPage) =>
         deprecations.length === 0
           ? html`<${Empty} title="No route is deprecated.">
               <p>A route with <code>deprecated</code> in gateway.yaml appears here with its callers.</p>

@@ -5,12 +5,8 @@ import { countText, plural } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
-import { type Gateway, gatewayNames, StreamSign } from './now.ts';
-
-interface Fleet {
-  readonly complete: boolean;
-  readonly gateways: readonly Gateway[];
-}
+import type { Gateway, GatewayList, NowEvent } from '../types.ts';
+import { gatewayNames, StreamSign } from './now.ts';
 
 /** A target as the gateways see it. */
 interface Target {
@@ -26,15 +22,15 @@ interface Upstream {
 
 /** The services behind the gateways: which target is left out, and where. */
 export function Upstreams() {
-  const asked = useResource<Fleet>('/admin/gateways');
-  const [event, setEvent] = useState<{ at: string; gateways: Fleet } | null>(null);
+  const asked = useResource<GatewayList>('/admin/gateways');
+  const [event, setEvent] = useState<NowEvent | null>(null);
   const stream = useEvents('/admin/events/now', ['now'], (name, data) => {
-    if (name === 'now') setEvent(data as { at: string; gateways: Fleet });
+    if (name === 'now') setEvent(data as NowEvent);
   });
   const fleet = event === null ? asked : { ...asked, data: event.gateways, error: null };
   return html`<${Page} title="Upstreams" beside=${html`<${StreamSign} state=${stream} at=${event?.at ?? null} />`}>
     <${Shown} of=${fleet} what="the upstreams">
-      ${({ complete, gateways }: Fleet) => {
+      ${({ complete, gateways }: GatewayList) => {
         const upstreams = upstreamsOf(gateways);
         return html`${
           !complete &&

@@ -1,0 +1,59 @@
+import type { liftBan, listRefused } from '../../../operations/catalogue/bans.ts';
+import type { createKey, findKey, listKeys, updateKey } from '../../../operations/catalogue/keys.ts';
+import type { explainRefusal, listGateways } from '../../../operations/catalogue/live.ts';
+import type { InputOf, OutputOf } from '../../../operations/catalogue/operation.ts';
+import type {
+  checkPlans,
+  diffPlans,
+  showPlans,
+  showPlansFile,
+  simulatePlans,
+  writePlansFile,
+} from '../../../operations/catalogue/plans.ts';
+import type { listChanges, listDeprecations, showKeyDeprecations } from '../../../operations/catalogue/records.ts';
+import type { resetUsage, showHistory, showUsage, topUp } from '../../../operations/catalogue/usage.ts';
+
+export type { RequestsEvent } from '../../event-resources.ts';
+export type { NowEvent } from '../../now-feed.ts';
+export type { SessionReport as Session } from '../../sign-in.ts';
+
+// What the page sends to the admin API and reads from it. Each type is made of the operation. The browser does not load this file.
+
+export type KeyPage = OutputOf<typeof listKeys>;
+export type Key = KeyPage['keys'][number];
+export type KeyWithSecret = OutputOf<typeof createKey>;
+export type FoundKey = OutputOf<typeof findKey>;
+export type KeyEdits = Omit<InputOf<typeof updateKey>, 'id'>;
+
+export type Usage = OutputOf<typeof showUsage>;
+export type WatchedUsage = NonNullable<Usage['shadow']>;
+export type TopUp = OutputOf<typeof topUp>;
+export type NewTopUp = Omit<InputOf<typeof topUp>, 'id'>;
+export type Reset = OutputOf<typeof resetUsage>;
+export type NewReset = Omit<InputOf<typeof resetUsage>, 'id'>;
+export type History = OutputOf<typeof showHistory>;
+
+export type RefusedPage = OutputOf<typeof listRefused>;
+export type LiftedBan = OutputOf<typeof liftBan>;
+export type RefusalList = OutputOf<typeof explainRefusal>;
+export type Refusal = RefusalList['refusals'][number];
+
+export type InForce = OutputOf<typeof showPlans>;
+export type Plan = InForce['plans'][number];
+export type PlansFile = OutputOf<typeof showPlansFile>;
+export type PlansWritten = OutputOf<typeof writePlansFile>;
+export type Checked = OutputOf<typeof checkPlans>;
+export type Compared = OutputOf<typeof diffPlans>;
+export type PlanChange = Compared['changes'][number];
+export type Simulated = OutputOf<typeof simulatePlans>;
+export type SimulationInput = InputOf<typeof simulatePlans>;
+
+export type DeprecatedRoutes = OutputOf<typeof showKeyDeprecations>;
+export type DeprecatedRoute = DeprecatedRoutes['routes'][number];
+export type DeprecationPage = OutputOf<typeof listDeprecations>;
+export type Deprecation = DeprecationPage['deprecations'][number];
+export type ChangePage = OutputOf<typeof listChanges>;
+export type Change = ChangePage['changes'][number];
+
+export type GatewayList = OutputOf<typeof listGateways>;
+export type Gateway = GatewayList['gateways'][number];
