@@ -89,7 +89,13 @@ async function openTechnology(
   const writesPeppers = makesSecrets === true ? 'always' : 'never';
   if (url === null) {
     const { openForCommand } = await import('../stores/embedded/open.ts');
-    return openForCommand({ dataFolder, peppers, writesPeppers, ifMissing: missingStore ?? 'refuse' });
+    return openForCommand({
+      dataFolder,
+      peppers,
+      writesPeppers,
+      ifMissing: missingStore ?? 'refuse',
+      wallMs: Date.now,
+    });
   }
   const { openForCommand } = await import('../stores/redis/open.ts');
   return openForCommand({ url, peppers, usageHistory, durability, writesPeppers });

@@ -30,13 +30,20 @@ interface EmbeddedCommand extends EmbeddedSettings {
   readonly writesPeppers: 'always' | 'never';
   /** What is done if there is no store: it is made, or an empty one that leaves no trace stands for it, or the command is refused. */
   readonly ifMissing: 'make' | 'empty' | 'refuse';
+  readonly wallMs: () => number;
 }
 
 /**
  * Opens the store for one command. A gateway may have it open.
  * @throws Failure `not_found`, `store_corrupt`, `store_unavailable`, `store_rolled_back`, `pepper_mismatch`
  */
-export async function openForCommand({ dataFolder, peppers: given, writesPeppers, ifMissing }: EmbeddedCommand) {
+export async function openForCommand({
+  dataFolder,
+  peppers: given,
+  writesPeppers,
+  ifMissing,
+  wallMs,
+}: EmbeddedCommand) {
   const isMissing = !hasDatabase(dataFolder);
   if (isMissing && ifMissing === 'refuse') throw new Failure('not_found', withoutStore(dataFolder));
   const standIn = isMissing && ifMissing === 'empty' ? mkdtempSync(join(tmpdir(), 'tollgate-')) : null;
@@ -57,9 +64,9 @@ export async function openForCommand({ dataFolder, peppers: given, writesPeppers
       peppers,
       pepperHistory: history,
       keys: new EmbeddedKeys({ db, changes }),
-      audit: new EmbeddedAudit({ db, wallMs: () => Date.now() }),
+      audit: new EmbeddedAudit({ db, wallMs }),
       publish: (change: StoreChange) => changes.publish(change),
-      counts: () => countsOn(db),
+      counts: () => countsOn(db, wallMs),
       close,
     };
   } catch (error) {
@@ -69,13 +76,12 @@ export async function openForCommand({ dataFolder, peppers: given, writesPeppers
 }
 
 /** The parts of the store that keep what gateways count, for commands. */
-async function countsOn(db: DatabaseSync) {
+async function countsOn(db: DatabaseSync, wallMs: () => number) {
   const [{ EmbeddedLedgerView }, { EmbeddedHistory }, { EmbeddedDeprecatedCalls }] = await Promise.all([
     import('./ledger.ts'),
     import('./history.ts'),
     import('./deprecated-calls.ts'),
   ]);
-  const wallMs = () => Date.now();
   return {
     ledger: new EmbeddedLedgerView({ db, wallMs }),
     history: new EmbeddedHistory({ db, wallMs }),
@@ -150,7 +156,7 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       ledger,
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),
-      audit: new EmbeddedAudit({ db, wallMs: () => Date.now(), onFailedWrite: (error) => ledger.failed(error) }),
+      audit: new EmbeddedAudit({ db, wallMs, onFailedWrite: (error) => ledger.failed(error) }),
       fleet: new EmbeddedFleet({ wallMs }),
       certificates: gateway.usesAcme ? await certificatesIn(dataFolder) : null,
       changes,

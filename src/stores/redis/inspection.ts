@@ -5,7 +5,7 @@ import { addressOf, type RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 
 /** The findings about the servers. Each is a sentence or two that say what to do. */
-interface Findings {
+export interface Findings {
   /** Findings that make serving wrong or impossible until an operator changes something. */
   readonly faults: readonly string[];
   readonly warnings: readonly string[];

@@ -11,7 +11,7 @@ import { DurableWrites, type LostChanges } from './durable-writes.ts';
 import { RedisAttemptCounter } from './failed-attempts.ts';
 import { RedisFleet } from './fleet.ts';
 import { RedisHistory } from './history.ts';
-import { insistOnServers, inspect, watchServers } from './inspection.ts';
+import { type Findings, insistOnServers, inspect, watchServers } from './inspection.ts';
 import { RedisKeys } from './keys.ts';
 import { RedisLedger } from './ledger.ts';
 import { RedisPepperRecord } from './pepper-record.ts';
@@ -234,7 +234,7 @@ export async function openForDiagnosis(url: string) {
   return {
     /** The address without any password. */
     where: describeAddress(readRedisUrl(url)),
-    inspect: (usageHistory: boolean) => circuit.run(() => inspect(redis, usageHistory)),
+    inspect: (usageHistory: boolean): Promise<Findings> => circuit.run(() => inspect(redis, usageHistory)),
     diagnose: (wallMs: () => number) => circuit.run(() => diagnose(redis, wallMs)),
     /** What operators should know about the replicas: a sentence each. Null if no replica is wanted. */
     replicaTrouble: async (replicas: WantedReplicas) => {
