@@ -28,7 +28,19 @@ export interface ChangeOrigin {
  * gateways took or refused (load-record.ts), and `admin.access`: a request with a method that changes something, which was refused and
  * whose path or method names none of the others.
  */
-export type RecordedAction = Action | 'key.import' | 'key.restore' | 'settings.load' | 'plans.load' | 'admin.access';
+/** The actions of operations. Each operation that changes something has one, named `noun.verb`. */
+const ACTIONS = [
+  ...(['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'ban.lift'] as const),
+  ...(['key.topup', 'usage.reset', 'plans.write'] as const),
+] as const;
+export type Action = (typeof ACTIONS)[number];
+
+/** Every action of the record: of operations, of commands for many keys, of files, and of requests that name no operation. */
+export const RECORDED_ACTIONS = [
+  ...ACTIONS,
+  ...(['key.import', 'key.restore', 'plans.load', 'settings.load', 'admin.access'] as const),
+] as const;
+export type RecordedAction = (typeof RECORDED_ACTIONS)[number];
 
 /** Names of actions in records that earlier versions wrote. */
 export const FORMER_ACTIONS: Readonly<Record<string, RecordedAction>> = { 'keys.topup': 'key.topup' };
@@ -181,17 +193,6 @@ export class AuditEntry {
     if (this.#revision > 0) await store.remove(this.#id, this.#number);
   }
 }
-
-export type Action =
-  | 'key.create'
-  | 'key.update'
-  | 'key.rotate'
-  | 'key.revoke'
-  | 'key.delete'
-  | 'ban.lift'
-  | 'key.topup'
-  | 'usage.reset'
-  | 'plans.write';
 
 /**
  * The log line of a change that an operator made or tried, or of a wrong admin token. The log adds the time. A line never

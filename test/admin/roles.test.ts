@@ -57,6 +57,7 @@ describe('roles', () => {
       expect([method, path, ROLES.includes(role)]).toEqual([method, path, true]);
       if (change !== undefined) expect([method, path, role]).not.toEqual([method, path, 'viewer']);
       const needed = NEEDED[`${method} ${path}`];
+      if (change !== undefined) expect([method, path, needed]).not.toContain(undefined);
       if (method === 'GET') expect(role).toBe('viewer');
       if (needed !== undefined) expect([method, path, role]).toEqual([method, path, needed]);
     }

@@ -17,7 +17,7 @@ beforeAll(async () => {
 /** The words of a command line as a shell would read them, without settings, redirections and what is around it. */
 function wordsOf(line: string): string[] {
   const command = /\btollgate (.*?)(?:\)| [<>|] .*)?$/.exec(line)?.[1] ?? '';
-  return [...command.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain!);
+  return [...command.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, one, other, plain]) => one ?? other ?? plain!);
 }
 
 describe('every command', () => {

@@ -2,6 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Exchange } from '../../src/gateway/exchange.ts';
+import { RECORDED_ACTIONS } from '../../src/operations/audit-trail.ts';
+import { OPERATIONS } from '../../src/operations/catalogue/all.ts';
 import { openLog } from '../../src/telemetry/log.ts';
 import { QUOTED } from '../../tools/docs/errors.ts';
 import { LABELS } from '../../tools/docs/metrics.ts';
@@ -34,6 +36,15 @@ test('every section that a comment cites is one of docs/contract.md', () => {
   );
   expect(cited.length).toBeGreaterThan(50);
   expect(cited.filter((number) => number !== undefined && !sections.has(number))).toEqual([]);
+});
+
+test('every action of the record of changes is named where operators look it up', () => {
+  const unnamed = (page: string, actions: readonly string[]) =>
+    actions.filter((action) => !read(page).includes(`\`${action}\``));
+  expect(unnamed('docs/operate/audit.md', RECORDED_ACTIONS)).toEqual([]);
+  const logged = OPERATIONS.flatMap((operation) => ('action' in operation ? operation.action : []));
+  expect(logged.length).toBeGreaterThan(5);
+  expect(unnamed('docs/reference/log.md', logged as string[])).toEqual([]);
 });
 
 test('every label of a metric is explained, and no other', () => {

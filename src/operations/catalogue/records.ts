@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { Failure } from '../../failure.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import { listChanges as changesOf } from '../audit-report.ts';
+import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
 import { count, cursor, limits, PAGE, PAST_RULE, pastFrom, time, windowName } from '../values.ts';
@@ -112,22 +113,16 @@ const imported = z.strictObject({
   keys: z.array(z.string()),
 });
 
-const ACTIONS = [
-  ...['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'key.import', 'key.restore', 'ban.lift'],
-  ...['key.topup', 'usage.reset', 'plans.write', 'plans.load', 'settings.load', 'admin.access'],
-];
-
 const change = z
   .strictObject({
     id: z.string().meta({ format: 'uuid' }),
     time: time.describe("When it was recorded, by the store's clock; of refused attempts the first of them."),
     action: z
-      .string()
+      .enum(RECORDED_ACTIONS)
       .describe(
         '`plans.load` and `settings.load`: gateways have read a changed plans.yaml or gateway.yaml, and taken or refused it. ' +
           '`admin.access`: a refused request whose method changes something, and whose path or method names no other action.',
-      )
-      .meta({ enum: ACTIONS }),
+      ),
     outcome: z
       .enum(['done', 'unchanged', 'repeated', 'refused', 'unknown', 'lost'])
       .describe(

@@ -11,7 +11,7 @@ import { usePlace } from '../router.ts';
 import type { Change, ChangePage } from '../types.ts';
 import { KeyName } from './now.ts';
 
-const ACTIONS: Readonly<Record<string, string>> = {
+const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'key.create': 'Create key',
   'key.update': 'Edit key',
   'key.rotate': 'Rotate secret',
