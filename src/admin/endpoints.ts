@@ -2,14 +2,8 @@ import { Refused } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { OPERATIONS, STREAMS } from '../operations/catalogue/all.ts';
 import type { Contexts } from '../operations/catalogue/contexts.ts';
-import {
-  type Asked,
-  type Done,
-  membersOf,
-  readInput,
-  readTexts,
-  type Stream,
-} from '../operations/catalogue/operation.ts';
+import { membersOf, readInput, readTexts } from '../operations/catalogue/input.ts';
+import type { Asked, Done, Stream } from '../operations/catalogue/operation.ts';
 import { type AnyOperation, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Recording } from '../operations/recorded.ts';
 import { visible } from '../operations/values.ts';
@@ -99,9 +93,8 @@ export function targetOf({ members }: Pick<Match, 'members'>): string | null {
 function askedOf(operation: AnyOperation, call: Call): { readonly input: object; readonly asked: Asked } {
   const input = { ...inputOf(operation, call), ...call.members };
   const once = operation.once === undefined ? null : idempotencyKeyOf(call);
-  const versions = operation.isGuarded === true || operation.needsVersion !== undefined ? versionsOf(call) : undefined;
-  const guard = operation.isGuarded === true ? guardOf(versions) : undefined;
-  return { input, asked: { ...PLAINLY, once, versions, guard, body: call.body } };
+  const guard = operation.isGuarded === true ? guardOf(versionsOf(call)) : undefined;
+  return { input, asked: { ...PLAINLY, once, versions: () => versionsOf(call), guard, body: call.body } };
 }
 
 /** The input of an endpoint, from the query of a GET or the body. A body that another thread parses is not looked at. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isOptional, membersOf } from '../operations/catalogue/operation.ts';
+import { isOptional, membersOf } from '../operations/catalogue/input.ts';
 import { invalidPlans } from '../operations/catalogue/plans.ts';
 import { ENDPOINTS, type Endpoint, isPaged, lineOf } from './endpoints.ts';
 import { ABOUT, HEADERS, type Json, OWN_PATHS, PARAMETERS, RESPONSES, SECURITY } from './openapi-common.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { valuesOf } from '../http1/fields.ts';
-import { readTexts } from '../operations/catalogue/operation.ts';
+import { readTexts } from '../operations/catalogue/input.ts';
 import { timeOf } from '../operations/key-report.ts';
 import { flag } from '../operations/values.ts';
 import { TokenIdentity } from './admin-tokens.ts';

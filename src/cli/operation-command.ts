@@ -4,7 +4,7 @@ import { type ExitCode, Failure, Refused } from '../failure.ts';
 import type { KeyStore } from '../identify/key-store.ts';
 import { momentText } from '../io/time-text.ts';
 import { storeContext } from '../operations/catalogue/contexts.ts';
-import { isOptional, kindOf, membersOf, readWords } from '../operations/catalogue/operation.ts';
+import { isOptional, kindOf, membersOf, readWords } from '../operations/catalogue/input.ts';
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Operations } from '../operations/operations.ts';
 import { ownRecording } from '../operations/recorded.ts';

@@ -45,13 +45,15 @@ export const standingBan = z
 const amountRule = `must be a whole number from 1 to ${UNBOUNDED}`;
 export const amount = z.int(amountRule).min(1, amountRule).max(UNBOUNDED, amountRule);
 
+export const textRule = 'must be a text';
+
 const MAX_PAGE = 1_000;
 const pageRule = `must be a whole number from 1 to ${MAX_PAGE}`;
 
 /** The members of the input of a list. */
 export const PAGE = {
   limit: z.int(pageRule).min(1, pageRule).max(MAX_PAGE, pageRule).default(100).describe('Entries on a page.'),
-  cursor: z.string().optional().describe('The `cursor` of the page before.'),
+  cursor: z.string(textRule).optional().describe('The `cursor` of the page before.'),
 };
 
 export const cursor = z

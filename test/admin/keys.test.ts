@@ -53,6 +53,20 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(shown.text).not.toContain(key.slice(8, -4));
   });
 
+  test('an error names at most ten faults of a body, and null is not an object', async () => {
+    const { id } = await make();
+    const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`member${i}`, 1]));
+    invalid(await ask(gateway, 'PATCH', `/admin/keys/${id}`, many), /"member9"\. There are 990 more faults\.$/);
+    for (const [method, path] of [
+      ['POST', '/admin/keys'],
+      ['PATCH', `/admin/keys/${id}`],
+      ['POST', `/admin/keys/${id}/delete`],
+      ['POST', `/admin/keys/${id}/topups`],
+    ] as const) {
+      invalid(await ask(gateway, method, path, 'null'), /^The body must be a JSON object\.$/);
+    }
+  });
+
   test('what the API makes the command shows, and what the command makes the API shows', async () => {
     const made = await make({ plan: 'free', name: 'n', notes: 'x', limits: { day: 7 } });
     const { ownLimits: _, key: __, ...report } = made;

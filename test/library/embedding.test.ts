@@ -89,6 +89,34 @@ describe('a gateway in the process of its caller', () => {
     await expect(reused).rejects.toThrow(Failure);
   });
 
+  test('reads what JavaScript passes to an operation as JSON would have it, and refuses the rest', async () => {
+    const { gateway } = await startGateway();
+    const { operations } = gateway;
+    const { id } = await operations.createKey({ plan: 'small', limits: { minute: 1 } });
+    const untyped = operations as unknown as Record<string, (...given: unknown[]) => Promise<object>>;
+    expect(await untyped.updateKey!({ id, name: 'n', limits: { minute: undefined } })).toMatchObject({
+      ...{ name: 'n', ownLimits: { minute: 1 } },
+    });
+    expect(await untyped.listBans!()).toEqual({ bans: [], cursor: null });
+    for (const [name, ...given] of [
+      ...['', {}, [], 5, Number.NaN, Symbol('x'), 'x'.repeat(256)].map((once) => [
+        ...['topUp', { id, window: 'minute', amount: 1 }, { once }],
+      ]),
+      ['showKey'],
+      ['showKey', {}],
+      ['showKey', { id: [id] }],
+      ['revokeKey', { id, dryRun: true }],
+      ['listKeys', { cursor: null }],
+      ['createKey', 'small'],
+      ['createKey', { plan: 5n }],
+    ] as [string, ...unknown[]][]) {
+      const refusal = untyped[name]!(...given);
+      await expect(refusal, String(given.map(String))).rejects.toMatchObject({ code: 'refused' });
+      await expect(refusal).rejects.not.toThrow(/expected string/);
+    }
+    expect((await operations.showKey({ id })).revokedAt).toBeNull();
+  });
+
   test('refuses a revoked key from the next request on', async () => {
     const { gateway, call } = await startGateway();
     const { id, key } = await gateway.createKey({ plan: 'small' });

@@ -4,6 +4,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { DURABLE, NothingDone } from '../../src/admit/ledger.ts';
+import { UNBOUNDED } from '../../src/admit/plan.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { neverWait, openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedChanges, EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
@@ -447,6 +448,14 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     expect(states).toEqual(['away']);
     expect((await ledger.present('a', strict))?.state.windows.minute?.used).toBe(1);
   });
+});
+
+// Attack: an operator tops a key up by more than the largest limit, again and again. Each refusal took the store away for all callers.
+test('a top-up that a rule refuses says nothing about the store', async () => {
+  const { ledger, states, failedWrites } = gatewayIn(await temporaryFolder());
+  const of = allowance({ day: 5 }).limits[0]!;
+  await expect(ledger.topUp('a', of, UNBOUNDED, 'one')).rejects.toMatchObject({ code: 'refused' });
+  expect([states, failedWrites]).toEqual([[], []]);
 });
 
 // Attack: power fails, or the disk is full, in the middle of a write.

@@ -19,6 +19,7 @@ import {
   MOMENT_RULE,
   momentFrom,
   PAGE,
+  textRule,
 } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import { type Done, defineOperation } from './operation.ts';
@@ -74,22 +75,22 @@ export const listKeys = defineOperation({
   input: z.strictObject({
     ...PAGE,
     q: z
-      .string()
+      .string(textRule)
       .optional()
       .describe(
         'A part of the id, the name or the owner, in upper or lower case, or the last four characters of a secret that works, in their ' +
           'case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
       )
       .meta({ minLength: 1 }),
-    plan: z.string().optional().describe('The name of the plan.').meta({ minLength: 1 }),
-    owner: z.string().optional().describe('The whole owner, in its case.').meta({ minLength: 1 }),
+    plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),
+    owner: z.string(textRule).optional().describe('The whole owner, in its case.').meta({ minLength: 1 }),
     expiring: z
-      .string()
+      .string(textRule)
       .optional()
       .describe('Keys that end within this time from now, such as 30d, and have not ended yet.')
       .meta({ pattern: DURATION_PATTERN }),
     unused: z
-      .string()
+      .string(textRule)
       .optional()
       .describe(
         'Keys without a request for this many days (UTC, today included) that are older than that: 1d to 92d. A refused request counts as ' +

@@ -1,7 +1,10 @@
+import { z } from 'zod';
+import { Failure } from '../../failure.ts';
 import type { Recording } from '../recorded.ts';
 import { OPERATIONS } from './all.ts';
 import type { StoreContext } from './contexts.ts';
-import { type InputOf, type OutputOf, readInput } from './operation.ts';
+import { readInput } from './input.ts';
+import type { InputOf, OutputOf } from './operation.ts';
 import { type AnyOperation, PLAINLY, perform } from './perform.ts';
 
 type StoreOperation = Extract<(typeof OPERATIONS)[number], { readonly on: 'store' }>;
@@ -38,15 +41,50 @@ export function methodsOn(contextOf: () => StoreContext, recording: Recording): 
 
 function methodOf(operation: AnyOperation, contextOf: () => StoreContext, recording: Recording) {
   const members = [...operation.line.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!);
-  return async (given: Readonly<Record<string, unknown>>, { once = null }: { readonly once?: string | null } = {}) => {
-    const ofPath = Object.fromEntries(members.map((name) => [name, String(given[name])]));
-    const body = Object.fromEntries(Object.entries(given).filter(([name]) => !members.includes(name)));
+  return async (given?: unknown, options?: MethodOptions | null) => {
+    const { body, ids } = partsOf(given, members);
+    const once = onceOf(options?.once);
     const ask = () => ({
-      input: { ...(operation.input === undefined ? {} : (readInput(operation.input, body) as object)), ...ofPath },
+      input: { ...(readInput(operation.input ?? NOTHING, body) as object), ...ids },
       asked: { ...PLAINLY, once, body },
     });
-    const target = members[0] === undefined ? null : ofPath[members[0]]!;
+    const target = Object.values(ids)[0] ?? null;
     const { output, change } = await perform(operation, { store: contextOf() }, recording, target, ask);
     return change?.durability?.kind === 'unknown' ? { ...(output as object), durability: 'unknown' } : output;
   };
+}
+
+const NOTHING = z.strictObject({});
+
+/** The members of the path and the rest, as JSON would have them: a member that is undefined is absent. @throws Failure `refused` */
+function partsOf(given: unknown, members: readonly string[]) {
+  const sent = asJson(given ?? {});
+  if (typeof sent !== 'object' || sent === null || Array.isArray(sent)) throw new Failure('refused', INPUT_RULE);
+  const body: Record<string, unknown> = { ...sent };
+  const ids: Record<string, string> = {};
+  for (const name of members) {
+    const id = body[name];
+    delete body[name];
+    if (typeof id !== 'string' || id === '') throw new Failure('refused', `${name} must be a text.`);
+    ids[name] = id;
+  }
+  return { body, ids };
+}
+
+const INPUT_RULE = 'The input must be an object that can be written as JSON.';
+
+function asJson(given: unknown): unknown {
+  try {
+    return JSON.parse(JSON.stringify(given));
+  } catch (error) {
+    throw new Failure('refused', INPUT_RULE, error);
+  }
+}
+
+const MAX_CHARACTERS = 255;
+
+function onceOf(once: unknown): string | null {
+  if (once === undefined || once === null) return null;
+  if (typeof once === 'string' && once !== '' && once.length <= MAX_CHARACTERS) return once;
+  throw new Failure('refused', `once must be a text of 1 to ${MAX_CHARACTERS} characters.`);
 }

@@ -1,11 +1,10 @@
-import { z } from 'zod';
+import type { z } from 'zod';
 import type { Role } from '../../config/admin-tokens.ts';
-import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import type { Action } from '../audit-trail.ts';
 import type { Guard } from '../operations.ts';
 import type { Change } from '../recorded.ts';
-import { type DeepReadonly, visible } from '../values.ts';
+import type { DeepReadonly } from '../values.ts';
 import type { Contexts } from './contexts.ts';
 
 // An operation of operators is data. The admin API, its OpenAPI description, the options and help of commands, the types of the
@@ -100,8 +99,8 @@ export interface Asked {
   readonly nameOf: (member: string) => string;
   /** The body as it was sent: parsed JSON, or bytes if `maxBytes` is set; undefined if there is none. */
   readonly body: unknown;
-  /** The versions that If-Match names; null for any; undefined if it was not sent. */
-  readonly versions: readonly string[] | null | undefined;
+  /** Returns the versions that If-Match names; null for any; undefined if it was not sent. @throws Refused if it is malformed */
+  readonly versions: () => readonly string[] | null | undefined;
 }
 
 /** An operation that was done. */
@@ -155,113 +154,4 @@ export interface Stream<Name extends string = string> extends Described<Name, `G
 
 export function defineStream<const Name extends string>(stream: Stream<Name>): Stream<Name> {
   return stream;
-}
-
-/** The members of an input, in its order; empty if it has none. */
-export function membersOf(input: z.ZodType | undefined): Readonly<Record<string, z.ZodType>> {
-  return input instanceof z.ZodObject ? (input.shape as Record<string, z.ZodType>) : {};
-}
-
-/** Whether the input may be left out. */
-export function isOptional(input: z.ZodType): boolean {
-  return input.safeParse({}).success;
-}
-
-/**
- * Reads an input of a request body or of a program.
- * @throws Failure `refused` with a sentence for each fault, which names the member
- */
-export function readInput<In extends z.ZodType>(input: In, given: unknown): z.output<In> {
-  if (given === undefined && !isOptional(input)) {
-    throw new Failure('refused', 'The body is missing: it must be a JSON object.');
-  }
-  const value = given ?? {};
-  const result = input.safeParse(value);
-  if (result.success) return result.data;
-  throw new Failure(
-    'refused',
-    sentences(result.error.issues, value, (member) => member),
-  );
-}
-
-/**
- * Reads the parameters of a query, which are texts.
- * @throws Failure `refused` with a sentence for each fault
- */
-export function readTexts<In extends z.ZodType>(
-  input: In,
-  texts: Readonly<Record<string, string | undefined>>,
-): z.output<In> {
-  const value = typed(input, texts);
-  const result = input.safeParse(value);
-  if (result.success) return result.data;
-  throw new Failure(
-    'refused',
-    sentences(result.error.issues, value, (member) => member),
-  );
-}
-
-/**
- * Reads the options of a command. Values that are no texts have been read before.
- * @param nameOf how the option of a member is called
- * @throws Failure `bad_usage` with a sentence for each fault, which shows the value
- */
-export function readWords<In extends z.ZodType>(
-  input: In,
-  words: Readonly<Record<string, unknown>>,
-  nameOf: (member: string) => string,
-): z.output<In> {
-  const value = typed(input, words);
-  const result = input.safeParse(value);
-  if (result.success) return result.data;
-  const faults = result.error.issues.map(({ path: [member, ...rest], message }) => {
-    const given = [member, ...rest].reduce<unknown>((of, key) => (of as Record<PropertyKey, unknown>)?.[key!], words);
-    const was = given === undefined ? 'is missing' : `is '${visible(String(given))}'`;
-    return `${nameOf(String(member))} ${was}; it ${message}.`;
-  });
-  throw new Failure('bad_usage', [...new Set(faults)].join(' '));
-}
-
-/** Texts as the kinds of values that the members of an input have. */
-function typed(input: z.ZodType, texts: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  const members = membersOf(input);
-  return Object.fromEntries(
-    Object.entries(texts).flatMap(([name, text]) =>
-      text === undefined ? [] : [[name, typedValue(text, members[name])]],
-    ),
-  );
-}
-
-/** A text as the kind of value that a member has. A text of another form stays one, which the schema refuses. */
-function typedValue(text: unknown, member: z.ZodType | undefined): unknown {
-  if (typeof text !== 'string') return text;
-  const kind = kindOf(member);
-  if (kind === 'number' && /^(0|-?[1-9][0-9]{0,14})$/.test(text)) return Number(text);
-  if (kind === 'boolean' && (text === 'true' || text === 'false')) return text === 'true';
-  return text;
-}
-
-/** The kind of a member without what makes it optional or gives it a default. */
-export function kindOf(member: z.ZodType | undefined): string | undefined {
-  let inner = member;
-  while (inner instanceof z.ZodOptional || inner instanceof z.ZodDefault || inner instanceof z.ZodNullable) {
-    inner = inner.unwrap() as z.ZodType;
-  }
-  return inner?.def.type;
-}
-
-function sentences(issues: readonly z.core.$ZodIssue[], value: unknown, nameOf: (member: string) => string): string {
-  return [...new Set(issues.flatMap((issue) => sentencesOf(issue, value, nameOf)))].join(' ');
-}
-
-function sentencesOf(issue: z.core.$ZodIssue, value: unknown, nameOf: (member: string) => string): readonly string[] {
-  const [first, ...rest] = issue.path.map(String);
-  if (issue.code === 'unrecognized_keys') {
-    const at = first === undefined ? [] : [nameOf(first), ...rest];
-    return issue.keys.map((key) => `There is no member "${visible([...at, key].join('.'))}".`);
-  }
-  if (first === undefined) return [issue.code === 'custom' ? issue.message : 'The body must be a JSON object.'];
-  const isMissing = rest.length === 0 && !Object.hasOwn(value as object, first);
-  const name = [nameOf(first), ...rest].join('.');
-  return [isMissing ? `${name} is missing: it ${issue.message}.` : `${name} ${issue.message}.`];
 }

@@ -16,7 +16,7 @@ export const PLAINLY: Asked = {
   guard: undefined,
   nameOf: (member) => member,
   body: undefined,
-  versions: undefined,
+  versions: () => undefined,
 };
 
 /**

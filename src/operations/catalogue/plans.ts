@@ -338,8 +338,9 @@ export const writePlansFile = defineOperation({
     invalid_plans: 'The text has faults. Nothing was written.',
     precondition_required: 'If-Match is missing.',
   },
-  async run({ drafts, file, inForce, keys, mayWrite, auditStore }, _, { body, versions }) {
+  async run({ drafts, file, inForce, keys, mayWrite, auditStore }, _, { body, versions: versionsAsked }) {
     if (!mayWrite) throw new Refused('forbidden', SWITCHED_OFF);
+    const versions = versionsAsked();
     if (versions === undefined) {
       const message =
         'Send If-Match with the ETag of GET /admin/plans/file, so that no change of somebody else is overwritten.';

@@ -5,7 +5,7 @@ import { listChanges as changesOf } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
-import { count, cursor, limits, PAGE, PAST_RULE, pastFrom, time, windowName } from '../values.ts';
+import { count, cursor, limits, PAGE, PAST_RULE, pastFrom, textRule, time, windowName } from '../values.ts';
 import { defineOperation } from './operation.ts';
 
 // What is recorded of deprecated routes and of changes.
@@ -57,8 +57,7 @@ export const listDeprecations = defineOperation({
   async run({ deprecations }, { limit, cursor: from, days }) {
     const all = await deprecations(days);
     const at = from === undefined ? -1 : all.findIndex(({ route }) => route === from);
-    if (from !== undefined && at === -1)
-      throw new Failure('refused', 'The cursor is none that this list has given out.');
+    if (from !== undefined && at === -1) throw new Failure('refused', 'Unknown cursor.');
     const rest = all.slice(at + 1);
     const next = rest.length > limit ? rest[limit - 1]!.route : null;
     return { output: { deprecations: rest.slice(0, limit), cursor: next } };
@@ -75,7 +74,7 @@ const keyState = z
     revokedAt: time.nullable(),
     secrets: z.array(z.string()),
     entry: z
-      .string()
+      .string(textRule)
       .optional()
       .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
   })
@@ -91,7 +90,7 @@ const states = [
   z.strictObject({ used: z.record(z.string(), count), strikes: count }).meta({ id: 'UsedState' }),
   z
     .strictObject({
-      version: z.string().optional().describe('Absent if the file could not be read.'),
+      version: z.string(textRule).optional().describe('Absent if the file could not be read.'),
       changes: z
         .array(z.string())
         .optional()
@@ -200,16 +199,16 @@ export const listChanges = defineOperation({
   isList: true,
   input: z.strictObject({
     ...PAGE,
-    key: z.string().optional().describe('Only changes to this key, or to this caller with tokens (`jwt_…`).'),
+    key: z.string(textRule).optional().describe('Only changes to this key, or to this caller with tokens (`jwt_…`).'),
     actor: z
-      .string()
+      .string(textRule)
       .optional()
       .describe(
         'Only changes by the token, the person, the user of a shell or the file with this name. `jo (token)`, `jo (person)`, `jo@ops-1` and ' +
           '`plans.yaml (file)` distinguish them.',
       ),
     since: z
-      .string()
+      .string(textRule)
       .optional()
       .describe(
         'Only changes since then, a duration before now such as 24h, a date (midnight UTC) or an RFC 3339 time.',

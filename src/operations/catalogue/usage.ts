@@ -5,7 +5,7 @@ import { keyUsage } from '../key-usage-report.ts';
 import { changeOfUsage } from '../recorded.ts';
 import { resetReport, topUpReport, type UsageChange } from '../usage-changes.ts';
 import { spanFrom } from '../usage-history.ts';
-import { amount, count, time, windowName } from '../values.ts';
+import { amount, count, textRule, time, windowName } from '../values.ts';
 import { type Done, defineOperation } from './operation.ts';
 
 export const showUsage = defineOperation({
@@ -18,7 +18,7 @@ export const showUsage = defineOperation({
   on: 'store',
   input: z.strictObject({
     plan: z
-      .string()
+      .string(textRule)
       .optional()
       .describe('The plan of a caller with tokens, which only the tokens name. Left out for a key.'),
   }),
@@ -116,12 +116,12 @@ export const showHistory = defineOperation({
   on: 'store',
   input: z.strictObject({
     from: z
-      .string()
+      .string(textRule)
       .optional()
       .describe(
         'A duration before now such as 24h, a date (midnight UTC) or an RFC 3339 time. The beginning of the history unless given.',
       ),
-    to: z.string().optional().describe('In the same form; the present unless given.'),
+    to: z.string(textRule).optional().describe('In the same form; the present unless given.'),
     step: z.enum(['hour', 'day'], stepRule).optional().meta({ default: 'hour' }),
   }),
   output: z

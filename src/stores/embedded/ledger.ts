@@ -268,7 +268,8 @@ export class EmbeddedLedger implements Ledger {
       });
       return value;
     } catch (error) {
-      this.failed(error);
+      // A rule that refuses a change says nothing about the store.
+      if (!(error instanceof Failure && error.code === 'refused')) this.failed(error);
       throw error;
     }
   }
