@@ -47,7 +47,7 @@ export type Authorised =
  * this order. A request with a bearer token is that token's, whatever cookie comes with it.
  *
  * Attack: an attacker sends wrong tokens from the address of an operator (a shared proxy, a load balancer) in order to lock
- * the operator out. So the right token always passes, and without delay. That also tells an attacker at once when a guess
+ * the operator out. So the right token always passes, and without delay. That also shows an attacker at once when a guess
  * was right, but the settings refuse tokens that are short or repetitive, and guessing any other one takes too long. Wrong
  * tokens are counted, and their responses are delayed. A cookie that opens no session is not counted: every session ends, and a
  * secret of 256 random bits cannot be guessed.

@@ -15,7 +15,7 @@ import { type AdminResponse, changeResponse, etagOf, jsonResponse } from './resp
 /** What one method of one path does. */
 export type Endpoint = AnyOperation | Stream;
 
-export const ENDPOINTS: readonly Endpoint[] = [...(OPERATIONS as readonly AnyOperation[]), ...STREAMS];
+export const ENDPOINTS: readonly Endpoint[] = [...OPERATIONS, ...STREAMS];
 
 interface Path {
   /** `{id}` for a member of the input. */

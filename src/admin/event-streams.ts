@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type AdminResponse, errorResponse } from './response.ts';
 
-/** A response that goes on for as long as the client listens: server-sent events (text/event-stream). */
+/** A response that lasts as long as the client listens: server-sent events (text/event-stream). */
 export interface EventResponse {
   /** Who watches, as `personOf` has it. */
   readonly person: string;

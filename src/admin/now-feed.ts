@@ -47,7 +47,7 @@ export class NowFeed {
   /** Name and owner of keys that were refused most, for the time when the store is away. */
   #names: ReadonlyMap<string, Named> = new Map();
   #lists: Lists = { refused: [], refusedMore: false, near: [], asOf: null };
-  /** The last event, for watchers that come until the next one; null while nobody watches. */
+  /** The last event, for watchers that come until the next one; null while no one watches. */
   #last: string | null = null;
 
   /** @param operations rejects with Failure while the store is away */
@@ -137,7 +137,7 @@ export class NowFeed {
 
 /** Sends whether the store is away: at once if it is, and on each change. */
 export function tellStore(stream: EventStream, { storeWatch }: Fleet): () => void {
-  const tell = (state: 'away' | 'present') => stream.send('store', JSON.stringify({ state }));
-  if (storeWatch.state === 'away') tell('away');
-  return storeWatch.onChange(tell);
+  const send = (state: 'away' | 'present') => stream.send('store', JSON.stringify({ state }));
+  if (storeWatch.state === 'away') send('away');
+  return storeWatch.onChange(send);
 }

@@ -137,7 +137,7 @@ if [ "$funcstack[1]" = _tollgate ]; then _tollgate "$@"; else compdef _tollgate 
 }
 
 function fishScript(commands: readonly Command[]): string {
-  // In single quotes, fish obeys the backslash.
+  // In single quotes, fish interprets the backslash.
   const text = (about: string) => `'${brief(about).replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
   const firsts = firstWords(commands);
   const lines = firsts.map((first) => {

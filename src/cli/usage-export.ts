@@ -84,7 +84,7 @@ function spanOf({ from, to, step = 'day' }: Readonly<Record<string, string | und
   const nowMs = Date.now();
   const span = spanFrom({ from, to: to ?? null, step }, nowMs, (value) => `--${value}`);
   if ('fault' in span) throw new Failure('bad_usage', span.fault);
-  // The present hour or day goes on, and its record would have to be replaced.
+  // The present hour or day has not ended, and its record would have to be replaced.
   return to === undefined ? { ...span, toMs: nowMs - (nowMs % STEP_MS[span.step]) } : span;
 }
 

@@ -235,7 +235,7 @@ function faultOfServerList(text: string, kind: 'cluster' | 'sentinel'): string |
   const [, credentials = '', hosts = '', path = '', query = ''] = parts;
   for (const host of hosts.split(',')) {
     const port = HOST.exec(host)?.[1];
-    if (!HOST.test(host) || Number(port ?? 1) > 65_535) return `has a host that is none: ${allowed}`;
+    if (!HOST.test(host) || Number(port ?? 1) > 65_535) return `has an invalid host: ${allowed}`;
   }
   const [name = '', database = '', ...rest] = path.split('/');
   if (kind === 'cluster' && path !== '') {

@@ -26,7 +26,7 @@ interface ImportedRoutes {
  * Makes routes of an OpenAPI description, in its order: one for each path, and several where its operations are deprecated
  * in different ways.
  *
- * Attack: a path or an extension of the description ends its line, and goes on as a setting of its own. So each value is
+ * Attack: a path or an extension of the description ends its line, and continues as a setting of its own. So each value is
  * written as a JSON string, also in comments, or checked as the setting that it becomes.
  * @throws DescriptionFault
  */

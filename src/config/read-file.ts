@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { type Fault, printPath } from './fault.ts';
 
-// Files that operators name: settings and secrets, read within bounds, each fault told as a sentence.
+// Files that operators name: settings and secrets, read within bounds, each fault reported as a sentence.
 
 /**
  * Size limit of a settings file, in bytes: ten thousand plans or routes fit. Checking such a file takes up to 100 MB of

@@ -35,7 +35,7 @@ function readingOf(read: Configuration | Faulty): Reading {
 function shortened(warnings: readonly string[]): readonly string[] {
   const more = warnings.length - MAX_LOGGED;
   if (more <= 0) return warnings;
-  return [...warnings.slice(0, MAX_LOGGED), `${more} further warnings, which \`tollgate plans check\` tells`];
+  return [...warnings.slice(0, MAX_LOGGED), `${more} further warnings; \`tollgate plans check\` lists them`];
 }
 
 const { env } = workerData as ThreadData;

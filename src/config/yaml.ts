@@ -120,7 +120,7 @@ function faultsOfIssues(issues: readonly Issue[], { tree, schema }: { tree: Tree
     .flatMap((issue) => flatten(issue, []))
     .flatMap(({ issue, path }): TreeFault[] => {
       if (issue.code === 'unrecognized_keys') {
-        // Computed once: a file may have thousands of unknown keys, and a starting gateway serves nobody meanwhile.
+        // Computed once: a file may have thousands of unknown keys, and a starting gateway serves no request meanwhile.
         json ??= z.toJSONSchema(schema, { io: 'input' }) as Json;
         const known = keysAt(json, path);
         return issue.keys.map((key) => ({

@@ -19,7 +19,7 @@ export interface ChangeReport extends RecordedChange {
 interface ChangeFilter {
   /** The id of a key, or of a consumer that was banned. */
   readonly key: string | null;
-  /** A name as in `actorText`, or without what tells tokens, people and users of a shell apart. */
+  /** A name as in `actorText`, or without what distinguishes tokens, people and users of a shell. */
   readonly actor: string | null;
   /** Unix milliseconds; earlier changes are left out. */
   readonly sinceMs: number | null;
@@ -27,7 +27,7 @@ interface ChangeFilter {
 
 /** Records per read. The store serves the requests of callers between the reads of a long history. */
 const READ_AT_ONCE = 500;
-/** A page ends after so many records, which takes less than half a second. */
+/** A page ends after this number of records, which takes less than half a second. */
 const MAX_READ = 20_000;
 
 /** The end of a page: only older records and older refused attempts are on the next one. */

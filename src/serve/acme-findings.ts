@@ -10,7 +10,7 @@ interface AcmeFinding {
 }
 
 /**
- * What `tollgate doctor` tells about the certificate of `listen.tls.acme`: until when it is valid, why the last order failed, and when
+ * What `tollgate doctor` reports about the certificate of `listen.tls.acme`: until when it is valid, why the last order failed, and when
  * the next one comes. Nothing is ordered.
  * @param nowMs Unix milliseconds
  */

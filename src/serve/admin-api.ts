@@ -26,7 +26,7 @@ import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
 import type { StoreClock } from './store-clock.ts';
 
-/** The settings and plans in force. A reload replaces them, so they are read anew for each use. */
+/** The settings and plans in force. A reload replaces them, so they are read again for each use. */
 interface SettingsInForce {
   readonly settings: Settings;
   readonly plans: Plans;
@@ -52,7 +52,7 @@ export interface AdminApiTelemetry {
 interface AdminApiSurroundings {
   /** The environment, which names the files of the settings. */
   readonly env: Variables;
-  /** Null if nobody can use the admin API. */
+  /** Null if the admin API cannot be used. */
   readonly live: LiveParts | null;
 }
 

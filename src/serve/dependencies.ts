@@ -33,7 +33,7 @@ import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { RequestValidator } from '../validate/validator.ts';
 import type { GatewayStores } from './gateway-stores.ts';
 
-// What the requests of a gateway depend on: services that live through every reload, and what is built anew from the
+// What the requests of a gateway depend on: services that live through every reload, and what is built again from the
 // settings and plans.
 
 /** The services that identify callers and know their quotas, and those that bound what they cost. They live as long as the gateway, through every reload. */

@@ -204,7 +204,7 @@ function persistenceText(persistence: ServerDiagnosis['persistence'], where: str
 
 function aclText(denied: ServerDiagnosis['denied'], where: string): Omit<Finding, 'check'> {
   if (denied === null) {
-    const message = `Redis at ${where} cannot tell what its user may do; Redis 7 can. Compare its ACL with config/redis.acl.`;
+    const message = `Redis at ${where} cannot report what its user may do; Redis 7 can. Compare its ACL with config/redis.acl.`;
     return { state: 'warn', message };
   }
   if (denied.length === 0)
@@ -240,7 +240,7 @@ async function* findingsOfTargets({ upstreams }: Settings, nowMs: number): Async
     try {
       tls = readUpstreamTls(upstream);
     } catch {
-      // A fault of the settings, which was told above.
+      // A fault of the settings, which was reported above.
       continue;
     }
     const { connectTimeoutMs } = upstream;

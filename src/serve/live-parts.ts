@@ -51,7 +51,7 @@ function reachable(host: string): string {
   return (others.find(({ family }) => family === 'IPv4') ?? others[0])?.address ?? '127.0.0.1';
 }
 
-/** What a gateway tells about itself. */
+/** What a gateway reports about itself. */
 export function factsOf(
   identity: GatewayIdentity,
   { ready, draining, store, outage, settings, faults, memory }: Readiness,

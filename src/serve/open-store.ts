@@ -128,7 +128,7 @@ async function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: O
   return { settings: read.settings, plans: NO_PLANS, missing: [WITHOUT_PLANS] };
 }
 
-const WITHOUT_PLANS = 'plans.yaml cannot be used (`tollgate plans check` says why); this goes on without it.';
+const WITHOUT_PLANS = 'plans.yaml cannot be used (`tollgate plans check` says why); the command continues without it.';
 const NO_PLANS: Plans = { plans: new Map(), removed: [], failedAuthenticationPerMinute: 0 };
 
 interface WorkOptions extends OpenOptions {

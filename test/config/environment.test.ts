@@ -123,9 +123,9 @@ describe('REDIS_URL', () => {
   });
 
   test.each([
-    ['redis+cluster://:hunter2@a:1,,b:2', 'host that is none'],
-    ['redis+cluster://:hunter2@', 'host that is none'],
-    ['redis+cluster://a:99999', 'host that is none'],
+    ['redis+cluster://:hunter2@a:1,,b:2', 'an invalid host'],
+    ['redis+cluster://:hunter2@', 'an invalid host'],
+    ['redis+cluster://a:99999', 'an invalid host'],
     ['redis+cluster://a:1/1', 'only one'],
     ['redis+cluster://a:1/main', 'a cluster has none'],
     ['redis+cluster://a:1?password=hunter2', 'there are none'],

@@ -312,8 +312,8 @@ export const RULES: Readonly<Record<string, Rule>> = {
       for (const word of new Set(text.match(/[A-Za-z_$][\w$]*/g))) named.set(word, (named.get(word) ?? 0) + 1);
     }
     return [...sources].flatMap(([path, text]) =>
-      // What the library exports is named by the programs of others.
-      !path.startsWith('src/') || !path.endsWith('.ts') || path === 'src/library.ts'
+      // What the library exports is named by the programs of others, and the operations are collected without their names.
+      !/^src\/(?!library\.ts$|operations\/catalogue\/).*\.ts$/.test(path)
         ? []
         : [...withoutComments(text).matchAll(EXPORTED)]
             .filter(([, name]) => named.get(name!) === 1)

@@ -230,17 +230,17 @@ function report(
   terminal: Terminal,
 ): void {
   const isDry = options['dry-run'] === true;
-  const told = isDry ? plan.changes.map((change) => ({ change, kind: 'planned' as const, why: null })) : outcomes;
+  const listed = isDry ? plan.changes.map((change) => ({ change, kind: 'planned' as const, why: null })) : outcomes;
   const [unchangedBefore, refusedBefore] = [plan.unchanged, plan.ended.length];
   const counts = { created: 0, changed: 0, revoked: 0, unchanged: unchangedBefore, refused: refusedBefore, unknown: 0 };
-  for (const { kind, change } of told) {
+  for (const { kind, change } of listed) {
     if (kind === 'done' || kind === 'planned') counts[COUNTED[change.kind]]++;
     else if (kind === 'same') counts.unchanged++;
     else counts[kind]++;
   }
   if (options.json === true) {
     const keys = [
-      ...told.map(({ change, kind, why }) => {
+      ...listed.map(({ change, kind, why }) => {
         const { name, id } = change;
         return { entry: name, id, action: change.kind, outcome: kind, changes: changesOf(change), why };
       }),
@@ -251,7 +251,7 @@ function report(
     terminal.out(json({ set: plan.set, dryRun: isDry, ...counts, notInFile: plan.unpruned, keys }));
     return;
   }
-  for (const { change, kind, why } of told) {
+  for (const { change, kind, why } of listed) {
     if (kind !== 'same' && kind !== 'refused') terminal.out(`${lineOf(change)}\n`);
     if (why !== null) terminal.error(`${change.name}: ${kind === 'refused' ? `refused: ${why}` : why}\n`);
   }

@@ -200,7 +200,7 @@ function refuseOtherPeppers(
 }
 
 /** At most this many keys are named in the JSON report and in the record of changes. The counts include all keys. */
-const MAX_KEYS_TOLD = 1_000;
+const MAX_KEYS_LISTED = 1_000;
 
 type Counts = Record<RestoredKey['kind'], number>;
 
@@ -225,9 +225,9 @@ async function restore(backup: Backup, store: OpenKeys, { options }: Words, term
         counts[outcome.kind]++;
         progress.show('restoring', ++done, backup.count, String);
         const isWritten = outcome.kind === 'restored' || outcome.kind === 'replaced' || outcome.kind === 'unknown';
-        if (isWritten && written.length < MAX_KEYS_TOLD) written.push(outcome.id);
+        if (isWritten && written.length < MAX_KEYS_LISTED) written.push(outcome.id);
         if (outcome.why === null) continue;
-        if (isJson && told.length < MAX_KEYS_TOLD) told.push(outcome);
+        if (isJson && told.length < MAX_KEYS_LISTED) told.push(outcome);
         if (isJson) continue;
         progress.end();
         terminal.error(`${outcome.id} ${outcome.why}\n`);

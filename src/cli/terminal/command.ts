@@ -91,7 +91,7 @@ export function optionsOf(command: Command): Command['options'] {
   };
 }
 
-/** Whether a command works on the store of the gateways, and so obeys the variables that name it. */
+/** Whether a command works on the store of the gateways, and so reads the variables that name it. */
 function takesStore({ environment }: Command): boolean {
   return OF_STORE.every((name) => environment.includes(name));
 }

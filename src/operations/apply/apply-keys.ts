@@ -17,7 +17,7 @@ export interface MadeChange {
   readonly durability: Durability;
   /** True if nothing was changed: another command had done so, or the key is no longer one of the set. */
   readonly isSame: boolean;
-  /** A sentence for the operator; null if there is nothing to tell. */
+  /** A sentence for the operator; null if there is nothing to say. */
   readonly why: string | null;
 }
 

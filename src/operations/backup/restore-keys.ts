@@ -10,7 +10,7 @@ export interface RestoredKey {
    * undo that. `refused`: it was deleted for good, or another key has one of its secrets.
    */
   readonly kind: 'restored' | 'same' | 'left' | 'replaced' | 'unknown' | 'refused';
-  /** A sentence about it; null if there is nothing to tell. */
+  /** A sentence about it; null if there is nothing to say. */
   readonly why: string | null;
 }
 

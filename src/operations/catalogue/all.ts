@@ -1,41 +1,39 @@
 import * as bans from './bans.ts';
 import * as keys from './keys.ts';
 import * as live from './live.ts';
+import type { Stream } from './operation.ts';
+import type { AnyOperation } from './perform.ts';
 import * as plans from './plans.ts';
 import * as records from './records.ts';
 import * as usage from './usage.ts';
 
-/** Every operation, in the order of the reference. */
-export const OPERATIONS = [
-  keys.listKeys,
-  keys.createKey,
-  keys.findKey,
-  keys.showKey,
-  keys.updateKey,
-  keys.revokeKey,
-  keys.rotateKey,
-  keys.deleteKey,
-  usage.topUp,
-  usage.showUsage,
-  usage.resetUsage,
-  usage.showHistory,
-  records.showKeyDeprecations,
-  bans.listRefused,
-  bans.listBans,
-  bans.liftBan,
-  plans.showPlans,
-  plans.checkPlans,
-  plans.diffPlans,
-  plans.simulatePlans,
-  plans.showPlansFile,
-  plans.writePlansFile,
-  records.listDeprecations,
-  records.listChanges,
-  live.listGateways,
-  live.showTraffic,
-  live.listNear,
-  live.explainRefusal,
-] as const;
+type Exported =
+  | (typeof bans)[keyof typeof bans]
+  | (typeof keys)[keyof typeof keys]
+  | (typeof live)[keyof typeof live]
+  | (typeof plans)[keyof typeof plans]
+  | (typeof records)[keyof typeof records]
+  | (typeof usage)[keyof typeof usage];
+
+/** The operations on the store, as their definitions have them. */
+export type StoreOperation = Extract<Exported, { readonly line: string; readonly on: 'store' }>;
+
+/** In the order in which a resource lists its methods. */
+const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
+
+/** Everything that these files define, by its path. */
+const DEFINED = [bans, keys, live, plans, records, usage]
+  .flatMap((file): unknown[] => Object.values(file))
+  .filter((one): one is AnyOperation | Stream => typeof one === 'object' && one !== null && 'line' in one)
+  .sort((a, b) => compare(a.line.split(' '), b.line.split(' ')));
+
+function compare([method = '', path = '']: readonly string[], [other = '', otherPath = '']: readonly string[]): number {
+  if (path !== otherPath) return path < otherPath ? -1 : 1;
+  return METHODS.indexOf(method) - METHODS.indexOf(other);
+}
+
+/** Every operation, by its path. */
+export const OPERATIONS: readonly AnyOperation[] = DEFINED.filter((one) => 'run' in one);
 
 /** Every stream of events. */
-export const STREAMS = [live.followNow, live.followRequests] as const;
+export const STREAMS: readonly Stream[] = DEFINED.filter((one): one is Stream => !('run' in one));

@@ -1,13 +1,11 @@
 import { z } from 'zod';
 import { Failure } from '../../failure.ts';
 import type { Recording } from '../recorded.ts';
-import { OPERATIONS } from './all.ts';
+import { OPERATIONS, type StoreOperation } from './all.ts';
 import type { StoreContext } from './contexts.ts';
 import { readInput } from './input.ts';
 import type { InputOf, OutputOf } from './operation.ts';
 import { type AnyOperation, PLAINLY, perform } from './perform.ts';
-
-type StoreOperation = Extract<(typeof OPERATIONS)[number], { readonly on: 'store' }>;
 
 /** How a program asks for an operation, beside its input. */
 interface MethodOptions {
@@ -33,7 +31,7 @@ interface Durability {
  * @param contextOf called for each operation; throws if the store must not be used
  */
 export function methodsOn(contextOf: () => StoreContext, recording: Recording): OperationMethods {
-  const all = (OPERATIONS as readonly AnyOperation[]).filter(({ on }) => on === 'store');
+  const all = OPERATIONS.filter(({ on }) => on === 'store');
   return Object.fromEntries(
     all.map((operation) => [operation.name, methodOf(operation, contextOf, recording)]),
   ) as never;

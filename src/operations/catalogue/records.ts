@@ -221,6 +221,7 @@ export const listChanges = defineOperation({
     if (since !== undefined && sinceMs === null) throw new Failure('refused', `${nameOf('since')} ${PAST_RULE}.`);
     const page = { limit, cursor: cursor ?? null };
     const listed = await changesOf(auditStore, { key, actor, sinceMs }, page);
+    // Entries of earlier versions are given as they were recorded.
     return { output: { changes: listed.changes as never, cursor: listed.cursor } };
   },
 });

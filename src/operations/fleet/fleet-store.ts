@@ -14,7 +14,7 @@ export const MAX_ANSWERS = 100;
 /** Most names whose sessions have ended. Further ones are not carried to other gateways. */
 export const MAX_ENDS = 1_000;
 
-/** What a gateway tells the others in one exchange. */
+/** What a gateway sends the others in one exchange. */
 export interface FleetMessage {
   /** The gateway that exchanges. */
   readonly id: string;

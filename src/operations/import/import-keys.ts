@@ -234,8 +234,9 @@ function secretOf({ key, sha256, last4 }: Row, formats: readonly KeyFormat[]) {
 
 function whyUnusable(secret: string, formats: readonly KeyFormat[]): string {
   if (isOwnForm(secret)) return 'key begins as those of Tollgate do, and its checksum is wrong.';
-  if (formats.length === 0) return 'key is none of Tollgate, and gateway.yaml has no keys.formats that it could be of.';
-  return 'key is of none of the formats that keys.formats in gateway.yaml has, so it would never be looked up.';
+  if (formats.length === 0)
+    return 'key is not one of Tollgate, and gateway.yaml has no keys.formats that it could belong to.';
+  return 'key has none of the formats in keys.formats of gateway.yaml, so it would never be looked up.';
 }
 
 function bytesOf(text: string): Buffer | null {

@@ -155,7 +155,7 @@ export interface LiveQuestion {
   readonly tails: readonly { readonly id: string; readonly filter: TailFilter }[];
 }
 
-/** What the requests of one process tell. */
+/** What one process reports of its requests. */
 export interface RequestsSeen {
   readonly traffic: Traffic;
   /** Those with the smallest share left first. */

@@ -13,7 +13,7 @@ import { type PlacedPlans, type PricedRoute, warningsAgainst, warningsOf } from 
 
 // The program of a thread of PlanDrafts (drafts.ts). It does one task, on bodies and files that may take long to read.
 
-/** What a thread does with a draft of plans.yaml. `body` is the JSON body of the request, which nobody has read yet. */
+/** What a thread does with a draft of plans.yaml. `body` is the JSON body of the request, which is not read yet. */
 export type Task = { readonly body: Uint8Array; readonly file: string } & (
   | { readonly kind: 'check'; readonly users: Users }
   | {

@@ -69,7 +69,7 @@ export class PlansFile {
    *
    * Attack: two writers at once, each of which has read the same version. The name of the draft is the same for all of
    * them, and only one process can create it, so the second waits, and then finds that the version has changed. A writer
-   * that was stopped for so long that another one took its draft for abandoned, and removed it, gives up.
+   * that was stopped until another one took its draft for abandoned, and removed it, gives up.
    * @param isExpected whether the version that is to be replaced is one that the writer knows
    * @throws Failure `conflict` with a sentence if the file cannot be replaced; it is then unchanged
    */

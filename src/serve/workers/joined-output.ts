@@ -5,7 +5,7 @@ import type { JoinedMetrics, Snapshot } from '../../telemetry/joined-metrics.ts'
 import { PieceWriter } from '../../telemetry/log-output.ts';
 import type { TerminalLog } from '../../telemetry/terminal-log.ts';
 
-// What the workers tell, joined by the supervisor into what one gateway tells: their log lines, their readiness,
+// What the workers report, joined by the supervisor into what one gateway reports: their log lines, their readiness,
 // their metrics.
 
 /** Above this many bytes the supervisor stops reading from the workers, which then buffer lines and count dropped ones. */

@@ -11,7 +11,7 @@ import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 interface WorkerFacts {
   readonly readiness: () => Readiness;
   readonly metrics: () => Promise<Snapshot>;
-  /** What its requests tell; null without an admin token. */
+  /** What it reports of its requests; null without an admin token. */
   readonly live: (question: LiveQuestion) => ProcessAnswer | null;
   /** Its last decided requests; null without an admin token. */
   readonly decidedColumns: () => DecidedColumns | null;

@@ -15,7 +15,7 @@ import type { Snapshot } from '../../telemetry/joined-metrics.ts';
 import type { ConnectionTaker, Dispatcher } from './dispatcher.ts';
 import type { FromWorker, Question, ToWorker } from './worker-context.ts';
 
-// The worker processes of a supervisor: how a lost one is replaced, and what the supervisor tells and asks each of
+// The worker processes of a supervisor: how a lost one is replaced, and what the supervisor sends and asks each of
 // them.
 
 interface WorkerPoolOptions extends Omit<WorkerSetup, 'worker' | 'configuration'> {
@@ -398,7 +398,7 @@ export class WorkerProcess implements ConnectionTaker {
     return value;
   }
 
-  /** Asks the worker what its requests tell. @returns null also without an admin token */
+  /** Asks the worker what it reports of its requests. @returns null also without an admin token */
   async askLive(about: LiveQuestion, withinMs: number): Promise<ProcessAnswer | null> {
     const value = await this.#ask((number) => ({ kind: 'ask', number, question: 'live', about }), withinMs);
     return value as ProcessAnswer | null;
@@ -441,7 +441,7 @@ export class WorkerProcess implements ConnectionTaker {
 
   /**
    * Waits until the channel is read to its end: the last messages, which hold the worker's metrics, may arrive after 'exit'.
-   * The 'disconnect' event would tell this, but Node.js does not emit it while a connection that was handed over is
+   * The 'disconnect' event would report this, but Node.js does not emit it while a connection that was handed over is
    * unacknowledged, and just then it matters. So `connected` is polled.
    */
   #untilSilent(then: () => void): void {

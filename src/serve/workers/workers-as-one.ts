@@ -23,7 +23,7 @@ interface SeeingWorker {
 }
 
 /**
- * What the requests of all workers tell. The traffic of a worker that has ended stays in the sums, as it was when the
+ * What all workers report of their requests. The traffic of a worker that has ended stays in the sums, as it was when the
  * worker answered last; its refusals are gone.
  */
 export class WorkersAsOne implements LocalGateway {
