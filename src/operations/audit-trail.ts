@@ -23,11 +23,6 @@ export interface ChangeOrigin {
   readonly clientAddress: string | null;
 }
 
-/**
- * The actions in the record, `noun.verb`: those of the admin API, imports and restores, which only a command makes, files that
- * gateways took or refused (load-record.ts), and `admin.access`: a request with a method that changes something, which was refused and
- * whose path or method names none of the others.
- */
 /** The actions of operations. Each operation that changes something has one, named `noun.verb`. */
 const ACTIONS = [
   ...(['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'ban.lift'] as const),
@@ -35,7 +30,10 @@ const ACTIONS = [
 ] as const;
 export type Action = (typeof ACTIONS)[number];
 
-/** Every action of the record: of operations, of commands for many keys, of files, and of requests that name no operation. */
+/**
+ * Every action of the record: those of operations, imports and restores, which only a command makes, files that gateways took or
+ * refused (load-record.ts), and `admin.access`: a refused request with a method that changes something, which names no operation.
+ */
 export const RECORDED_ACTIONS = [
   ...ACTIONS,
   ...(['key.import', 'key.restore', 'plans.load', 'settings.load', 'admin.access'] as const),
