@@ -168,7 +168,9 @@ function embedded(
   onClosed: () => void,
 ): EmbeddedGateway {
   const { stores } = running;
+  let closed: Promise<void> | null = null;
   const context = () => {
+    if (closed !== null) throw new Failure('store_unavailable', 'The gateway is closed, and its store with it.');
     refuseUnlessRight(stores.pepperState());
     return storeContext({
       ...stores,
@@ -185,7 +187,6 @@ function embedded(
     settles: true,
   });
   const operations = methodsOn(context, recording);
-  let closed: Promise<void> | null = null;
   const close = () => {
     closed ??= running
       .stop()
@@ -198,15 +199,15 @@ function embedded(
     adminUrl: urlOfListener(running.adminHost, running.adminPort, running.adminScheme),
     warnings,
     operations,
-    createKey: async ({ expiresAt, ...rest }) => {
-      const ends = expiresAt === undefined ? {} : { expiresAt: textOf(expiresAt) };
-      const { id, key, durability } = await operations.createKey({ ...rest, ...ends });
+    createKey: async (given) => {
+      // A Date becomes its text in JSON.
+      const { id, key, durability } = await operations.createKey(given as Parameters<typeof operations.createKey>[0]);
       return { id, key, isDurable: durability === undefined };
     },
     revokeKey: async (id) => {
       await operations.revokeKey({ id });
     },
-    usage: async (id) => context().operations.usage(id),
+    usage: async (id) => context().operations.usage(String(id)),
     resetUsage: async (id) => {
       await operations.resetUsage({ id });
     },
@@ -216,8 +217,4 @@ function embedded(
     close,
     [Symbol.asyncDispose]: close,
   };
-}
-
-function textOf(moment: Date | string | null): string | null {
-  return moment instanceof Date ? moment.toISOString() : moment;
 }

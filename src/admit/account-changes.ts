@@ -25,10 +25,13 @@ export interface ResetUsage {
   readonly strikes: number;
 }
 
-/** The state after a change at `nowMs`: the same object if there was nothing to change. */
+/**
+ * The state after a change that was acknowledged, made at `nowMs`: the same object if there was nothing to change. A top-up is bounded by
+ * the largest limit and not refused: another one may have been acknowledged meanwhile.
+ */
 export function changed(state: AccountState, change: AccountChange, nowMs: number): AccountState {
   if (change.kind === 'lift') return lift(state, nowMs);
-  if (change.kind === 'top-up') return toppedUp(state, change.of, change.amount, nowMs).state;
+  if (change.kind === 'top-up') return added(state, change.of, change.amount, nowMs).state;
   return resetUsage(state, change.windows, nowMs).state;
 }
 
@@ -41,15 +44,24 @@ export function changed(state: AccountState, change: AccountChange, nowMs: numbe
  * @throws Failure `refused` if the limit would be larger than a limit may be
  */
 export function toppedUp(state: AccountState, of: WindowLimit, amount: number, nowMs: number) {
+  refuseTooMuch(of.limit, topUpsInForce(state, nowMs)[of.window]?.amount ?? 0, amount);
+  return added(state, of, amount, nowMs);
+}
+
+function topUpsInForce({ topUps = {} }: AccountState, nowMs: number): Readonly<Record<string, TopUp>> {
+  return Object.fromEntries(Object.entries(topUps).filter(([, { untilMs }]) => nowMs < untilMs));
+}
+
+function added(state: AccountState, of: WindowLimit, amount: number, nowMs: number) {
   const { window, lengthMs, limit, slices } = of;
-  const inForce = Object.fromEntries(Object.entries(state.topUps ?? {}).filter(([, { untilMs }]) => nowMs < untilMs));
+  const inForce = topUpsInForce(state, nowMs);
   const before: TopUp = inForce[window] ?? { amount: 0, untilMs: 0 };
-  refuseTooMuch(limit, before.amount, amount);
   const { count } = presentCount(state.windows[window], of, nowMs);
   const open: WindowCount | undefined =
     slices === undefined ? (count ?? { used: 0, endsAtMs: endIfOpened(of, nowMs) }) : undefined;
   const endsAtMs = open?.endsAtMs ?? nowMs + lengthMs;
-  const topUp: TopUp = { amount: before.amount + amount, untilMs: Math.max(before.untilMs, endsAtMs) };
+  const sum = Math.min(before.amount + amount, UNBOUNDED - limit);
+  const topUp: TopUp = { amount: sum, untilMs: Math.max(before.untilMs, endsAtMs) };
   const windows = open === undefined ? state.windows : { ...state.windows, [window]: open };
   return { topUp, state: { ...state, windows, topUps: { ...inForce, [window]: topUp } } };
 }

@@ -15,6 +15,13 @@ const slices: WindowCount = {
 const withMinute = (count: WindowCount): AccountState => ({ ...UNSEEN, windows: { minute: count } });
 
 describe('a top-up', () => {
+  test('that was acknowledged is bounded by the largest limit, and one that is asked for is refused', () => {
+    const change = { kind: 'top-up', of: minute, amount: UNBOUNDED - 12 } as const;
+    const once = changed(UNSEEN, change, T0);
+    expect(changed(once, change, T0).topUps?.minute?.amount).toBe(UNBOUNDED - 10);
+    expect(() => toppedUp(once, minute, change.amount, T0)).toThrow(/Add at most 2\.$/);
+  });
+
   test('opens a fixed window that is not open, and lasts as long as that', () => {
     const { topUp, state } = toppedUp(UNSEEN, minute, 5, T0);
     expect(topUp).toEqual({ amount: 5, untilMs: T0 + 60_000 });

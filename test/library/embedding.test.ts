@@ -109,12 +109,23 @@ describe('a gateway in the process of its caller', () => {
       ['listKeys', { cursor: null }],
       ['createKey', 'small'],
       ['createKey', { plan: 5n }],
+      ['createKey', { plan: 'small', expiresAt: new Date('nope') }],
+      ['updateKey', { id, expiresAt: Number.NaN }],
+      ['updateKey', { id, limits: { minute: Number.POSITIVE_INFINITY } }],
+      ['updateKey', { id, name: () => 'n' }],
     ] as [string, ...unknown[]][]) {
       const refusal = untyped[name]!(...given);
       await expect(refusal, String(given.map(String))).rejects.toMatchObject({ code: 'refused' });
       await expect(refusal).rejects.not.toThrow(/expected string/);
     }
-    expect((await operations.showKey({ id })).revokedAt).toBeNull();
+    expect(await operations.showKey({ id })).toMatchObject({ revokedAt: null, name: 'n', ownLimits: { minute: 1 } });
+    await gateway.close();
+    for (const after of [operations.listBans({}), operations.revokeKey({ id }), gateway.usage(id)]) {
+      await expect(after).rejects.toMatchObject({
+        code: 'store_unavailable',
+        message: expect.stringContaining('closed'),
+      });
+    }
   });
 
   test('refuses a revoked key from the next request on', async () => {

@@ -458,6 +458,22 @@ test('a top-up that a rule refuses says nothing about the store', async () => {
   expect([states, failedWrites]).toEqual([[], []]);
 });
 
+// Attack: a command and the admin API top one key up at the same moment, each by nearly the largest limit, and both are acknowledged. The
+// gateway refused the command's again and again, until it ended, and so did the next one.
+test('a top-up that was acknowledged is bounded when it is applied, and not refused', async () => {
+  const folder = await temporaryFolder();
+  const { ledger, db, states } = gatewayIn(folder, undefined, { isDeaf: true });
+  const plan = allowance({ day: 5 });
+  await viewIn(folder).topUp('a', plan.limits[0]!, UNBOUNDED - 7, 'one');
+  // The second one was decided before the first one was seen.
+  db.exec(
+    'INSERT INTO pending_changes (consumer_id, change, at_ms) SELECT consumer_id, change, at_ms FROM pending_changes',
+  );
+  ledger.applyChanges();
+  expect((await ledger.present('a', plan))?.state.topUps?.day?.amount).toBe(UNBOUNDED - 5);
+  expect(states).toEqual([]);
+});
+
 // Attack: power fails, or the disk is full, in the middle of a write.
 test('a log of writes that is cut off in the middle costs what was written last, and is gone on with', async () => {
   const folder = await temporaryFolder();

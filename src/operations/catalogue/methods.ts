@@ -73,10 +73,22 @@ const INPUT_RULE = 'The input must be an object that can be written as JSON.';
 
 function asJson(given: unknown): unknown {
   try {
-    return JSON.parse(JSON.stringify(given));
+    return JSON.parse(JSON.stringify(given, insistOnMeaning));
   } catch (error) {
     throw new Failure('refused', INPUT_RULE, error);
   }
+}
+
+/** A replacer for JSON: what JSON would turn into null, or leave out, is refused, because null takes a value away. */
+function insistOnMeaning(this: Readonly<Record<string, unknown>>, name: string, value: unknown): unknown {
+  const given = this[name];
+  const isLost =
+    (typeof given === 'number' && !Number.isFinite(given)) ||
+    typeof given === 'function' ||
+    typeof given === 'symbol' ||
+    (given instanceof Date && value === null);
+  if (isLost) throw new TypeError(`${name} cannot be written as JSON`);
+  return value;
 }
 
 const MAX_CHARACTERS = 255;

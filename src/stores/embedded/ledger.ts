@@ -166,22 +166,23 @@ export class EmbeddedLedger implements Ledger {
 
   /** Applies the changes that commands have written to the database. Called on every change from the feed. */
   applyChanges(): void {
-    let pending: readonly PendingChange[] = [];
+    let applied: readonly PendingChange[] = [];
     try {
       const last = this.#applied.at(-1)?.number ?? 0;
-      pending = this.#table.pending().filter(({ number }) => number > last);
+      const pending = this.#table.pending().filter(({ number }) => number > last);
       if (pending.length === 0) return;
       for (const { consumerId, change, atMs } of pending) {
         this.#keep(consumerId, this.#changed(consumerId, change, atMs));
       }
       this.#applied = [...this.#applied, ...pending];
+      applied = pending;
       this.#write([]);
     } catch (error) {
       // The next snapshot writes them as well.
       if (!isHeldByAnother(error)) this.failed(error);
     }
     // Last of all: a listener may call this method again, and each change counts once.
-    for (const { consumerId } of pending) this.#options.onAccountChange?.({ kind: 'account', keyId: consumerId });
+    for (const { consumerId } of applied) this.#options.onAccountChange?.({ kind: 'account', keyId: consumerId });
   }
 
   /** Begins an outage: a write to the database has failed, here or elsewhere in this process. */
