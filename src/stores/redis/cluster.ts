@@ -123,6 +123,8 @@ export class ClusterClient extends Cluster {
    */
   #beginAnew(error: Error | null | undefined): void {
     if (!error || this.status !== 'ready') return;
+    // A node that is only slow keeps its connection, as on a busy machine.
+    if (this.nodes().some(({ status }) => status === 'ready')) return;
     this.disconnect(true);
     // ioredis reconnects on this event, and waits for it forever if all its nodes were between two attempts to connect.
     const late = setTimeout(() => {
