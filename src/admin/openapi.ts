@@ -3,6 +3,7 @@ import { isOptional, membersOf } from '../operations/catalogue/input.ts';
 import { invalidPlans } from '../operations/catalogue/plans.ts';
 import { ENDPOINTS, type Endpoint, isPaged, lineOf } from './endpoints.ts';
 import { ABOUT, HEADERS, type Json, OWN_PATHS, PARAMETERS, RESPONSES, SECURITY } from './openapi-common.ts';
+import { type RefusalCode, STATUS } from './response.ts';
 
 // The OpenAPI 3.1 description of the admin API, made of the operations.
 
@@ -156,21 +157,10 @@ function ownFailures({ fails = {}, creates }: AnyOperation, schemas: Schemas): J
         ...(code === 'precondition_failed' ? { ETag: ref('headers', 'ETag') } : {}),
       });
       const schema = code === 'invalid_plans' ? schemas.of(invalidPlans) : ref('schemas', 'Error');
-      return [
-        STATUS_OF_FAILURE[code as keyof typeof STATUS_OF_FAILURE],
-        { description, headers, content: jsonOf(schema) },
-      ];
+      return [STATUS[code as RefusalCode], { description, headers, content: jsonOf(schema) }];
     }),
   );
 }
-
-const STATUS_OF_FAILURE = {
-  not_found: 404,
-  conflict: 409,
-  precondition_failed: 412,
-  invalid_plans: 422,
-  precondition_required: 428,
-} as const;
 
 function parameterOfPath(path: string): Json {
   const [, name = ''] = /\{(\w+)\}/.exec(path)!;

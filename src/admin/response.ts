@@ -15,7 +15,7 @@ export interface AdminResponse {
 }
 
 /** The error codes of the admin API and their status codes. */
-const STATUS = {
+export const STATUS = {
   invalid_request: 400,
   missing_admin_token: 401,
   invalid_admin_token: 401,

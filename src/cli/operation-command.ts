@@ -3,13 +3,12 @@ import { DURABLE } from '../admit/ledger.ts';
 import { type ExitCode, Failure, Refused } from '../failure.ts';
 import type { KeyStore } from '../identify/key-store.ts';
 import { momentText } from '../io/time-text.ts';
-import { storeContext } from '../operations/catalogue/contexts.ts';
 import { isOptional, kindOf, membersOf, readWords } from '../operations/catalogue/input.ts';
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Operations } from '../operations/operations.ts';
-import { ownRecording } from '../operations/recorded.ts';
 import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
-import { exitCodeOf } from './recorded-change.ts';
+import { contextOn } from './operations.ts';
+import { exitCodeOf, recordingOf } from './recorded-change.ts';
 import type { Command, Option, Terminal, Words } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
@@ -87,15 +86,14 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       const input = { ...inputOf(spec, words), id };
       const once = operation.once === undefined ? null : onceOf(words);
       const work = async (store: OpenStore): Promise<ExitCode> => {
-        const context = contextOf(store);
+        const context = contextOn(store);
         const { operations } = context;
         const declined = (await confirm?.({ keys: store.keys, operations }, words, terminal)) ?? null;
         if (declined !== null) {
           terminal.error(`${declined}\n`);
           return 1;
         }
-        const { audit, settings } = store;
-        const recording = ownRecording({ audit, settings: settings.audit, warn: terminal.error, settles: false });
+        const recording = recordingOf(store, terminal.error);
         const ask = () => ({ input, asked: { ...PLAINLY, once } });
         const done = await perform(operation, { store: context }, recording, id, ask).catch(asCommand);
         const { output, change, isRepeated } = done as Awaited<ReturnType<AnyOperation['run']>>;
@@ -108,17 +106,6 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       return withStore(terminal.env, work, { warn: terminal.error, ...open });
     },
   };
-}
-
-function contextOf(store: OpenStore) {
-  const { plans, settings } = store;
-  return storeContext({
-    ...store,
-    plans: () => plans,
-    settings: () => settings,
-    secretAdvice: '',
-    nowMs: () => Date.now(),
-  });
 }
 
 function optionsOf({ operation, spelled = {} }: Pick<OperationCommand<AnyOperation>, 'operation' | 'spelled'>) {

@@ -1,22 +1,20 @@
-import { randomBytes } from 'node:crypto';
 import { Failure } from '../failure.ts';
 import { escapedText } from '../io/terminal-text.ts';
+import { type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
 import { keyFilterFrom } from '../operations/key-search.ts';
-import { Operations } from '../operations/operations.ts';
+import type { Operations } from '../operations/operations.ts';
 import type { OpenStore } from '../serve/open-store.ts';
+
+/** What the operations of commands work on. */
+export function contextOn(store: OpenStore): StoreContext {
+  const { plans, settings } = store;
+  const [inForce, secretAdvice] = [() => settings, ''];
+  return storeContext({ ...store, plans: () => plans, settings: inForce, secretAdvice, nowMs: () => Date.now() });
+}
 
 /** The operations on the keys and bans of an open store, the same ones that the admin API offers. */
 export function operationsOn(store: OpenStore): Operations {
-  return new Operations({
-    keys: store.keys,
-    ledger: store.ledger,
-    history: store.history,
-    plans: () => store.plans,
-    peppers: store.peppers,
-    keyFormats: () => store.settings.keyFormats,
-    random: randomBytes,
-    nowMs: () => Date.now(),
-  });
+  return contextOn(store).operations;
 }
 
 /**

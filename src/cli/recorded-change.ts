@@ -1,8 +1,19 @@
 import type { Durability } from '../admit/ledger.ts';
 import type { ExitCode } from '../failure.ts';
-import { ownRecording, type RecordedWork, recorded } from '../operations/recorded.ts';
+import { ownRecording, type RecordedWork, type Recording, recorded } from '../operations/recorded.ts';
 import type { OpenKeys } from '../serve/open-store.ts';
 import type { Terminal } from './terminal/command.ts';
+
+/**
+ * Where the changes of a command are recorded. A command ends before it is known whether a failover undoes one.
+ * @param warn called with a line for stderr if the record of a change is missing or lacks the outcome
+ */
+export function recordingOf(
+  { audit, settings }: Pick<OpenKeys, 'audit' | 'settings'>,
+  warn: (line: string) => void,
+): Recording {
+  return ownRecording({ audit, settings: settings.audit, warn, settles: false });
+}
 
 /**
  * Makes a change that a command asks for, and records it before the command prints anything.
@@ -10,11 +21,11 @@ import type { Terminal } from './terminal/command.ts';
  * @throws as `recorded`
  */
 export function recordedByCommand<T>(
-  { audit, settings }: Pick<OpenKeys, 'audit' | 'settings'>,
+  store: Pick<OpenKeys, 'audit' | 'settings'>,
   warn: (line: string) => void,
   work: RecordedWork<T>,
 ): Promise<T> {
-  return recorded(ownRecording({ audit, settings: settings.audit, warn, settles: false }), work);
+  return recorded(recordingOf(store, warn), work);
 }
 
 /** The exit code of a change that was made. A change that a failover may undo counts as failed, with a warning on stderr. */
