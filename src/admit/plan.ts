@@ -33,7 +33,7 @@ export interface Plan {
   readonly bans: BanRule | null;
   /** False: its limits are counted and reported, but refuse no request. */
   readonly enforce: boolean;
-  /** Shadow limits, which are counted beside `limits` and refuse no request; empty if there are none. */
+  /** Shadow limits, which are counted beside `limits` and refuse no request; empty if the plan has no such limits. */
   readonly shadow: Readonly<Partial<Record<WindowName, number>>>;
   readonly shadowForms?: WindowForms;
 }

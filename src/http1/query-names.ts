@@ -25,7 +25,7 @@ export class QueryNames {
   }
 
   /**
-   * The name as which a service may read a parameter although it is spelled differently; null if there is none. A parameter
+   * The name as which a service may read a parameter although it is spelled differently; null if no service would. A parameter
    * that has one of the names exactly is not another spelling.
    * @param parameter a name with its value, as they stand between two `&` of a query
    */

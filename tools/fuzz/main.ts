@@ -35,7 +35,7 @@ function help(): string {
   const { exchanges, answers, requests, aborts, frames, websockets, handovers } = COUNTS;
   return `npm run fuzz -- [--exchanges N] [--answers N] [--requests N] [--aborts N] [--frames N] [--websockets N] [--handovers N] [--seed N]
 
-Runs N generated exchanges (${exchanges} unless told) through a gateway between hostile clients and a hostile upstream,
+Runs N generated exchanges (${exchanges} by default) through a gateway between hostile clients and a hostile upstream,
 reads N generated answers (${answers} unless told) with the gateway's reader and with undici, and N generated requests
 (${requests} unless told) with its fast path and with node:http; then lets N clients (${aborts} unless told) leave at random
 moments, then N sessions of generated HTTP/2 frames (${frames} unless told), then N WebSockets (${websockets} unless told) that are

@@ -286,7 +286,7 @@ export class RequestFeed {
     return false;
   }
 
-  /** The length up to the next possible end of a head; the length of the rest if there is none. */
+  /** The length up to the next possible end of a head; the length of the rest if the head cannot end in it. */
   #headEnd(): number {
     const rest = this.#rest;
     let at = 0;

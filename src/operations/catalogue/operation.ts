@@ -47,7 +47,7 @@ interface Definition<
   readonly action?: Action;
   /**
    * The members beside those of the path: a JSON body, or for GET the query, each with its fault as the end of a sentence (`must be
-   * …`). Left out, there are none, and GET ignores any.
+   * …`). Left out, the operation has no further members, and GET ignores its query.
    */
   readonly input?: In;
   readonly output: Out;
@@ -97,7 +97,7 @@ export interface Asked {
   readonly guard: Guard | undefined;
   /** How the operator knows a member of the input: `from` is `--from` on a command line. */
   readonly nameOf: (member: string) => string;
-  /** The body as it was sent: parsed JSON, or bytes if `maxBytes` is set; undefined if there is none. */
+  /** The body as it was sent: parsed JSON, or bytes if `maxBytes` is set; undefined without a body. */
   readonly body: unknown;
   /** Returns the versions that If-Match names; null for any; undefined if it was not sent. @throws Refused if it is malformed */
   readonly versions: () => readonly string[] | null | undefined;

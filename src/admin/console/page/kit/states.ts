@@ -2,7 +2,7 @@ import type { ApiError, Resource } from '../api.ts';
 import { isPassing } from '../api.ts';
 import { type Children, html } from '../html.ts';
 
-// What a screen shows without data: while it loads, when there is none, when a request has failed.
+// What a screen shows without data: while it loads, when the store has no entries, when a request has failed.
 
 export function Loading({ what }: { what: string }) {
   return html`<div class="state" role="status"><span class="spinner" aria-hidden="true"></span>Loading ${what}…</div>`;
