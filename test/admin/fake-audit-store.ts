@@ -16,7 +16,7 @@ export class FakeAuditStore implements AuditStore {
   readonly refused = new Map<string, KeptRefusals>();
   /** Every version that was written, in order. */
   readonly written: Record<string, unknown>[] = [];
-  /** True for each write that fails, from 1; none unless told. */
+  /** True for each write that fails, from 1; none by default. */
   fails: (write: number) => boolean = () => false;
   #writes = 0;
   #last = 0;

@@ -14,7 +14,7 @@ export interface SigningKey {
   signTexts(header: string, claims: string): Promise<string>;
 }
 
-/** Makes a key of an issuer. Its tokens are good unless told otherwise; a claim that is undefined is left out. */
+/** Makes a key of an issuer. Its tokens are good by default otherwise; a claim that is undefined is left out. */
 export async function signingKey(kid: string | null = 'one', alg = 'ES256'): Promise<SigningKey> {
   const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true });
   const named = kid === null ? {} : { kid };

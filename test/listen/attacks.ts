@@ -3,7 +3,7 @@ import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
-/** `[what, bytes, statuses allowed]`; 400 alone unless told. */
+/** `[what, bytes, statuses allowed]`; 400 alone by default. */
 export type Refused = readonly [what: string, bytes: () => string, allowed?: readonly number[]];
 /** `[what, bytes, what the upstream gets as the body]`: no error, and one request with one meaning. */
 export type Served = readonly [what: string, bytes: () => string, body: string];

@@ -117,7 +117,7 @@ describe('a path finds', () => {
 
 /**
  * Every pattern as a regular expression; of those that match, the first by rank of each segment.
- * @param read how a service reads the text of paths and patterns: as it was sent, unless told
+ * @param read how a service reads the text of paths and patterns: as it was sent by default
  */
 function naiveMatch(patterns: readonly string[], path: string, read = (text: string) => text): string | null {
   const matching = patterns.filter((pattern) => regularExpressionOf(pattern, read).test(read(path)));

@@ -71,7 +71,7 @@ export function linesOf(consumerId: string, allowance: Allowance, calls: readonl
   });
 }
 
-/** Plans by name; the ban rule of the contract unless told. */
+/** Plans by name; the ban rule of the contract by default. */
 export function plansOf(
   plans: Readonly<Record<string, Plan['limits']>>,
   {

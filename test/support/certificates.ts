@@ -11,7 +11,7 @@ export interface CertificatePair {
 }
 
 export interface CertificateAuthority extends CertificatePair {
-  /** A certificate that this authority has signed, for localhost and 127.0.0.1; good for 30 days unless told. */
+  /** A certificate that this authority has signed, for localhost and 127.0.0.1; good for 30 days by default. */
   issue(name: string, days?: number): Promise<CertificatePair>;
 }
 

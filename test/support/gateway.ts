@@ -6,7 +6,7 @@ import { type Running, runTollgate, startTollgate, temporaryFolder } from './pro
 export interface GatewaySetup {
   /** Origin of the one upstream. */
   readonly upstream: string;
-  /** YAML of plans.yaml; PLANS unless told. */
+  /** YAML of plans.yaml; PLANS by default. */
   readonly plans?: string;
   /** YAML laid into gateway.yaml: further lines of `listen:` and of the upstream, and the routes. */
   readonly listen?: Readonly<Record<string, string | number>>;

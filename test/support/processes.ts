@@ -20,9 +20,9 @@ const INHERITED = ['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR', 'NO
 export interface ProcessOptions {
   /** Laid over a clean environment: nothing of the parent's but PATH, HOME and the like. `undefined` removes. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** This checkout unless told. */
+  /** This checkout by default. */
   readonly cwd?: string;
-  /** The files that the process may have open; needs `prlimit`. As many as the tests may unless told. */
+  /** The files that the process may have open; needs `prlimit`. As many as the tests may by default. */
   readonly openFiles?: number;
 }
 

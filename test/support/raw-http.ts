@@ -9,20 +9,20 @@ export type { ParsedResponse } from './http-response.ts';
 export interface ExchangeOptions {
   /**
    * When the exchange is over: after this many final answers (1xx do not count), or when the server has closed the
-   * connection. 1 unless told. In any case after `withinMs` or `forMs`, which is no error: look at what has arrived.
+   * connection. 1 by default. In any case after `withinMs` or `forMs`, which is no error: look at what has arrived.
    */
   readonly until?: number | 'closed';
-  /** 3000 unless told, times {@link ROOM}: only an exchange that does not end by itself takes so long. */
+  /** 3000 by default, times {@link ROOM}: only an exchange that does not end by itself takes so long. */
   readonly withinMs?: number;
   /** In place of `withinMs` for an exchange that is not expected to end: exactly so long. */
   readonly forMs?: number;
-  /** Methods of the requests in their order, to know answers to HEAD (no body). All GET unless told. */
+  /** Methods of the requests in their order, to know answers to HEAD (no body). All GET by default. */
   readonly methods?: readonly string[];
   /** Pause before each further part, for senders that are slow on purpose. Parts go out as separate segments anyway. */
   readonly pauseMs?: number;
   /** Closes the sending half after the last part. */
   readonly halfClose?: boolean;
-  /** 127.0.0.1 unless told. */
+  /** 127.0.0.1 by default. */
   readonly host?: string;
 }
 

@@ -26,7 +26,7 @@ export interface RawSession {
 
 export interface RawSessionOptions {
   readonly ca: string;
-  /** Preface and empty SETTINGS are sent at once unless told otherwise. */
+  /** Preface and empty SETTINGS are sent at once by default otherwise. */
   readonly first?: Buffer;
   /** False: what the gateway sends is left unread. */
   readonly reads?: boolean;

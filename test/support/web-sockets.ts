@@ -37,7 +37,7 @@ export interface WebSocketUpstream {
   close(): Promise<void>;
 }
 
-/** An upstream that takes WebSockets and sends every message back as it came, unless told otherwise. */
+/** An upstream that takes WebSockets and sends every message back as it came by default otherwise. */
 export async function startWebSocketUpstream(
   onSocket: (socket: WebSocket, request: IncomingMessage) => void = echo,
 ): Promise<WebSocketUpstream> {

@@ -8,7 +8,7 @@ import { type Lane, startWorld, type World } from './world.ts';
 export interface CampaignOptions {
   readonly exchanges: number;
   readonly seed: number;
-  /** Exchanges at a time, 8 unless told. */
+  /** Exchanges at a time, 8 by default. */
   readonly lanes?: number;
   readonly onProgress?: (done: number) => void;
 }

@@ -36,10 +36,10 @@ function help(): string {
   return `npm run fuzz -- [--exchanges N] [--answers N] [--requests N] [--aborts N] [--frames N] [--websockets N] [--handovers N] [--seed N]
 
 Runs N generated exchanges (${exchanges} by default) through a gateway between hostile clients and a hostile upstream,
-reads N generated answers (${answers} unless told) with the gateway's reader and with undici, and N generated requests
-(${requests} unless told) with its fast path and with node:http; then lets N clients (${aborts} unless told) leave at random
-moments, then N sessions of generated HTTP/2 frames (${frames} unless told), then N WebSockets (${websockets} unless told) that are
-dropped at random moments by either side, then N connections (${handovers} unless told) on which requests of all kinds follow each
+reads N generated answers (${answers} by default) with the gateway's reader and with undici, and N generated requests
+(${requests} by default) with its fast path and with node:http; then lets N clients (${aborts} by default) leave at random
+moments, then N sessions of generated HTTP/2 frames (${frames} by default), then N WebSockets (${websockets} by default) that are
+dropped at random moments by either side, then N connections (${handovers} by default) on which requests of all kinds follow each
 other, cut and left at random, then slowhttptest in its four modes. After each of them the gateway must hold no socket, timer,
 descriptor or request more than before. The seed is printed; with it everything runs again.
 `;

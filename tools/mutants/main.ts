@@ -38,7 +38,7 @@ npm run test:mutants -- FILE [--concurrency N]
 npm run test:mutants -- --sample [--seed N] [--concurrency N]
 
 Plants mistakes of one operator in the files of a room (${Object.keys(ROOMS).join(', ')}), in one of its files, or
-in some lines of a file that the seed chooses, and runs the room's own tests against each of them, N at a time (2 unless told). Fails if
+in some lines of a file that the seed chooses, and runs the room's own tests against each of them, N at a time (2 by default). Fails if
 the tests notice fewer than ${ROOM_THRESHOLD} % of them, or ${FILE_THRESHOLD} % of those in one file, or ${SAMPLE_THRESHOLD} % of a sample. The mistakes that no test noticed are printed.
 `);
   if (!values.help) process.exitCode = 2;

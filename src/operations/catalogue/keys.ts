@@ -105,11 +105,11 @@ export const listKeys = defineOperation({
     searched: count.describe('How many keys were looked at for this page.'),
   }),
   result: 'A page of keys.',
-  async run(context, { q, all, limit, cursor, ...given }, { nameOf }) {
+  async run(context, { q, all, limit, cursor, ...given }) {
     const { operations, nowMs } = context;
     const { plan = null, owner = null, expiring = null, unused = null } = given;
     const filter = keyFilterFrom({ text: q ?? null, plan, owner, expiring, unused }, all, {
-      nameOf: (parameter) => nameOf(parameter === 'text' ? 'q' : parameter),
+      nameOf: (parameter) => (parameter === 'text' ? 'q' : parameter),
       secretAdvice: context.secretAdvice,
       formats: context.keyFormats(),
       keepsHistory: context.keepsHistory(),

@@ -95,8 +95,6 @@ export interface Asked {
   readonly once: string | null;
   /** Refuses any version of the key but those that the operator has seen; undefined if any will do. */
   readonly guard: Guard | undefined;
-  /** How the operator knows a member of the input: `from` is `--from` on a command line. */
-  readonly nameOf: (member: string) => string;
   /** The body as it was sent: parsed JSON, or bytes if `maxBytes` is set; undefined without a body. */
   readonly body: unknown;
   /** Returns the versions that If-Match names; null for any; undefined if it was not sent. @throws Refused if it is malformed */

@@ -14,7 +14,6 @@ export type DoneOf<O> = O extends { readonly run: (...args: never) => Promise<in
 export const PLAINLY: Asked = {
   once: null,
   guard: undefined,
-  nameOf: (member) => member,
   body: undefined,
   versions: () => undefined,
 };

@@ -216,9 +216,9 @@ export const listChanges = defineOperation({
   }),
   output: z.strictObject({ changes: z.array(change), cursor }),
   result: 'A page of changes.',
-  async run({ auditStore, nowMs }, { limit, cursor, key = null, actor = null, since }, { nameOf }) {
+  async run({ auditStore, nowMs }, { limit, cursor, key = null, actor = null, since }) {
     const sinceMs = since === undefined ? null : pastFrom(since, nowMs());
-    if (since !== undefined && sinceMs === null) throw new Failure('refused', `${nameOf('since')} ${PAST_RULE}.`);
+    if (since !== undefined && sinceMs === null) throw new Failure('refused', `since ${PAST_RULE}.`);
     const page = { limit, cursor: cursor ?? null };
     const listed = await changesOf(auditStore, { key, actor, sinceMs }, page);
     // Entries of earlier versions are given as they were recorded.

@@ -144,8 +144,8 @@ export const showHistory = defineOperation({
     }),
   result: 'What `GET /usage?history` shows the holder of the key.',
   fails: { not_found: true },
-  async run({ operations, nowMs }, { id, from = null, to = null, step = null }, { nameOf }) {
-    const span = spanFrom({ from, to, step }, nowMs(), nameOf);
+  async run({ operations, nowMs }, { id, from = null, to = null, step = null }) {
+    const span = spanFrom({ from, to, step }, nowMs());
     if ('fault' in span) throw new Failure('refused', span.fault);
     return { output: await operations.history(id, span) };
   },

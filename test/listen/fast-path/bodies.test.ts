@@ -19,7 +19,7 @@ interface Read {
   readonly body: string;
 }
 
-/** A connection both readers of which note what they read, and answer it unless told otherwise. */
+/** A connection both readers of which note what they read, and answer it by default otherwise. */
 function open({ answers = true, maxUrlBytes = 8_192, maxHeaderBytes = 16_384 } = {}) {
   const reads: Read[] = [];
   const responses: ClientResponse[] = [];

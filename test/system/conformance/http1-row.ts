@@ -12,15 +12,15 @@ export interface Row {
   readonly title: string;
   /** The RFC and section that ask for it; left out where none does. */
   readonly rfc?: string;
-  /** How strongly they ask; `must` unless told. */
+  /** How strongly they ask; `must` by default. */
   readonly strictness?: 'must' | 'should' | 'ought' | 'may' | 'none';
   /** The bytes; `⏎` is CRLF, every other character is one byte. Several: each is sent when the one before is answered. */
   readonly sent: string | readonly string[];
-  /** Outcomes that conform, as `matches` reads them; `REFUSED` unless told. */
+  /** Outcomes that conform, as `matches` reads them; `REFUSED` by default. */
   readonly expect?: readonly string[];
   /** Outcomes that the suite calls debatable. */
   readonly debatable?: readonly string[];
-  /** What this gateway does; `400 closed` unless told. */
+  /** What this gateway does; `400 closed` by default. */
   readonly answer?: string;
   /** What it may do instead where the bytes do not come in one packet. */
   readonly inPieces?: string;

@@ -29,7 +29,7 @@ export interface Stage {
   readonly upstream: Upstream;
   /**
    * Plays all rows, many at a time.
-   * @param pieces in how many writes each step goes out, at most; 1 unless told
+   * @param pieces in how many writes each step goes out, at most; 1 by default
    */
   play(rows: readonly Row[], pieces?: number): Promise<ReadonlyMap<Row, Played>>;
 }

@@ -45,7 +45,7 @@ export interface Stand {
 }
 
 export interface StandOptions extends PrivateRedisOptions {
-  /** Gateways, 2 unless told. */
+  /** Gateways, 2 by default. */
   readonly size?: number;
   readonly onFailure?: 'local' | 'closed' | 'open';
   readonly timeoutMs?: number;

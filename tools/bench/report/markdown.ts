@@ -28,7 +28,7 @@ function preamble({ date, machine, versions, rounds, seconds }: Results): string
   const contestants = [...versions].map(([title, version]) => `${title} ${version}`).join('; ');
   return `${date}, ${machine}. Written by \`npm run bench -- --report\`: ${rounds} rounds of ${seconds} s, in which the
 contestants take turns. Everything runs on 127.0.0.1 and shares the cores with the load generator (wrk, one thread), the
-service behind (284 bytes of JSON, unless told) and a Redis for each contestant that uses one.
+service behind (284 bytes of JSON by default) and a Redis for each contestant that uses one.
 
 Tollgate runs as it ships: on Redis, with a log line for each request (into a file) and its metrics. The others have one
 worker, write no log and count nothing; nginx + Lua keeps known keys in its own memory, haproxy and caddy keep all in

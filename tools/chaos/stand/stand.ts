@@ -18,7 +18,7 @@ export interface StandOptions {
   readonly gateways: number;
   /** Processes of each gateway that decide: WORKERS. */
   readonly workers?: number;
-  /** `redis.timeout`; 100 unless told, as it comes. */
+  /** `redis.timeout`; 100 by default, as it comes. */
   readonly timeoutMs?: number;
   /** By how many hours the wall clock of each gateway is wrong. */
   readonly clockHours?: readonly number[];
