@@ -49,9 +49,36 @@ export interface Plans {
   readonly failedAuthenticationPerMinute: number;
 }
 
+/**
+ * A budget that a request charges beside the consumer's own. Each budget has an account of its own (account-id.ts), and one
+ * decision charges all of them or none.
+ */
+export interface Budget {
+  /** What precedes the name of a window in header fields: `customer`, `search`, `customer-search`. */
+  readonly name: string;
+  /** Whose requests it counts: those of one consumer, or those of all consumers of its customer. */
+  readonly scope: 'key' | 'customer';
+  /** The group of routes whose requests it counts; null for all requests. */
+  readonly group: string | null;
+  readonly limits: readonly WindowLimit[];
+  readonly unlimited: Allowance['unlimited'];
+  /** How many requests may be in flight at a time; left out if any number may. */
+  readonly inFlight?: number;
+  /** The windows whose limit is the customer's own and not its plan's; left out if there are none. */
+  readonly own?: readonly WindowName[];
+}
+
 /** The limits and bans that apply to one consumer: those of its plan, with its own in their place. Input of `decide`. */
 export interface Allowance {
   readonly plan: string;
+  /** Budgets beside the consumer's own; left out if there are none. That of a customer itself is the first. */
+  readonly further?: readonly Budget[];
+  /** How many requests of the consumer may be in flight at a time; left out if any number may. */
+  readonly inFlight?: number;
+  /** Set if some budget bounds the requests in flight. */
+  readonly boundsInFlight?: true;
+  /** Strikes and bans belong to the customer, not to the consumer: they are kept in the account of the first further budget. */
+  readonly bansOfCustomer?: true;
   /** The counted windows, shortest first. */
   readonly limits: readonly WindowLimit[];
   /** The windows without a limit, shortest first. They are reported, not counted. */
@@ -72,20 +99,16 @@ export interface Allowance {
   readonly history?: 'admitted' | 'all';
 }
 
-/** The suffix of the id under which a consumer's shadow is counted. No consumer id ends with it. */
-const SHADOW_SUFFIX = '~shadow';
+const chargedLimits = new WeakMap<readonly Budget[], readonly WindowLimit[]>();
 
-export function shadowIdOf(consumerId: string): string {
-  return `${consumerId}${SHADOW_SUFFIX}`;
-}
-
-export function isShadowId(id: string): boolean {
-  return id.endsWith(SHADOW_SUFFIX);
-}
-
-/** The id of the consumer itself, for its own id and for that of its shadow. */
-export function withoutShadow(id: string): string {
-  return isShadowId(id) ? id.slice(0, -SHADOW_SUFFIX.length) : id;
+/** The counted windows of all budgets of an allowance, in the order of a verdict's standings. Always the same array. */
+export function limitsOf({ limits, further }: Allowance): readonly WindowLimit[] {
+  if (further === undefined) return limits;
+  const known = chargedLimits.get(further);
+  if (known !== undefined) return known;
+  const all = [...limits, ...further.flatMap((budget) => budget.limits)];
+  chargedLimits.set(further, all);
+  return all;
 }
 
 /**

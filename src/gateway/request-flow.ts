@@ -1,8 +1,16 @@
 import { IncomingMessage } from 'node:http';
+import { shadowIdOf } from '../admit/account-id.ts';
 import type { AdmissionListener, Admitter } from '../admit/admit.ts';
 import { UNSEEN } from '../admit/decide.ts';
-import { shadowIdOf } from '../admit/plan.ts';
-import { type Admission, type Banned, type Refused, type Verdict, verdictOnBudgets } from '../admit/verdict.ts';
+import type { Allowance } from '../admit/plan.ts';
+import {
+  type Admission,
+  type Banned,
+  type Crowded,
+  type Refused,
+  type Verdict,
+  verdictOnBudgets,
+} from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/errors.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
@@ -86,6 +94,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   /** The body, while it is read to be checked and until the request has ended. */
   #held: HeldBody | null = null;
   #forwarding: { breakOff(reason: Error): void } | null = null;
+  /** The allowance by which the request has a place among those in flight; null if it has none. */
+  #place: Allowance | null = null;
   #finished = false;
 
   constructor(
@@ -270,12 +280,20 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const verdict = admission.kind === 'decided' ? admission.verdict : null;
     // The record has what was counted, even if the client has disconnected.
     if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source);
+    if (verdict?.kind === 'admitted' && verdict.allowance.boundsInFlight) this.#takePlace(verdict.allowance);
     if (!this.clientStillWaiting(0)) return;
     this.#verdict = verdict;
     if (verdict === null) {
       this.#refuseAs({ judgement: 'undecided', error: errors.plainError('store_unavailable'), limitFields: null });
     } else if (verdict.kind !== 'admitted') this.#refuseByVerdict(verdict);
     else this.#onAdmitted(this.#head!, this.#caller!, verdict);
+  }
+
+  /** The store has counted the request as one in flight. */
+  #takePlace(allowance: Allowance): void {
+    this.#place = allowance;
+    // The client disconnected while the store was asked.
+    if (this.#finished) this.leavePlace();
   }
 
   // Annotate
@@ -402,10 +420,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   }
 
   /** Refuses a request by its verdict. Most such requests get the same lines as the one before. */
-  #refuseByVerdict(verdict: Refused | Banned): void {
+  #refuseByVerdict(verdict: Refused | Banned | Crowded): void {
     const { refusalLines, cors, errorDocs } = this.#deps;
     const hasFurtherFields = cors !== null || errorDocs !== null || (this.#match?.route.deprecated ?? null) !== null;
-    if (hasFurtherFields || this.#response.writeLines === undefined) {
+    if (hasFurtherFields || verdict.kind === 'crowded' || this.#response.writeLines === undefined) {
       this.#refuse(errors.refusal(verdict));
     } else {
       const { error, lines } = refusalLines.of(verdict);
@@ -461,6 +479,14 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   onRead(): void {
     this.#share?.release();
     this.#running.count--;
+    if (this.#place !== null && this.#record.status !== SWITCHING_PROTOCOLS) this.leavePlace();
+  }
+
+  /** The request is no longer in flight, for limits of those (`in-flight`). That of a tunnel ends with the tunnel. */
+  leavePlace(): void {
+    if (this.#place === null) return;
+    this.#deps.admitter.ended(this.#caller!.id, this.#place);
+    this.#place = null;
   }
 
   #close(shadow: Shadow | null): void {
@@ -552,7 +578,8 @@ function countInShadow(
     const admission = await admitter.admit(shadowIdOf(id), allowance.shadow!, cost);
     if (admission.kind === 'unavailable') return null;
     const { kind, binding } = admission.verdict;
-    return { judgement: kind, window: kind === 'admitted' ? null : binding.window };
+    if (kind === 'crowded') return null;
+    return { judgement: kind, window: kind === 'admitted' ? null : binding.name };
   })();
 }
 

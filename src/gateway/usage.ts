@@ -1,10 +1,11 @@
 import { LRUCache } from 'lru-cache';
+import { shadowIdOf } from '../admit/account-id.ts';
 import { decide, type Outcome } from '../admit/decide.ts';
 import type { Step } from '../admit/history.ts';
 import { type HistoryReport, historyReport, readHistories } from '../admit/history-report.ts';
 import type { HistoryStore, ReadHistory } from '../admit/history-store.ts';
 import type { Ledger } from '../admit/ledger.ts';
-import { type Allowance, shadowIdOf } from '../admit/plan.ts';
+import type { Allowance } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
 import { setReplyTimeout } from '../io/deadlines.ts';

@@ -37,6 +37,7 @@ export async function adminApiWith(
     lift: async () => null,
     topUp: async () => ({ kind: 'reused' as const }),
     resetUsage: async () => ({ kind: 'reused' as const }),
+    reportInFlight: async () => {},
     forget: async () => {},
     present: async () => null,
     decide: async () => [],

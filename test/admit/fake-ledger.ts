@@ -25,6 +25,8 @@ export class FakeLedger implements Ledger {
   onTheWay: () => Promise<void> | void = () => {};
   readonly #accounts = new Map<string, AccountState>();
 
+  async reportInFlight(): Promise<void> {}
+
   async decide(asks: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     this.calls.push(asks);
     await this.onTheWay();

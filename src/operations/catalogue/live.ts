@@ -4,7 +4,7 @@ import type { StoredKey } from '../../identify/key-store.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
 import { nearLimit } from '../live/near-limits.ts';
-import { count, time, windowName } from '../values.ts';
+import { count, limitName, time, windowName } from '../values.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
 
@@ -165,11 +165,11 @@ const refusal = z
     code: z.string(),
     judgement: verdict,
     cost: count,
-    window: windowName.nullable(),
+    window: limitName.nullable(),
     limits: z
       .array(
         z.strictObject({
-          window: windowName,
+          window: limitName,
           form: z.string().describe('The kind of the window in words.'),
           limit: count,
           used: count,

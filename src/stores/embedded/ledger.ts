@@ -1,5 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
+import { accountIdsOf, severalAccounts } from '../../admit/account-id.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
   type BanInForce,
@@ -101,23 +102,43 @@ export class EmbeddedLedger implements Ledger {
   async decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     if (this.#outage !== null && this.#options.decidesWhileAway === false) throw new NothingDone(this.#outage.reason);
     const nowMs = this.#options.wallMs();
-    return requests.map(({ consumerId, allowance, cost, n }) => {
-      const before = this.#accounts.get(consumerId);
-      const outcome = decide(before?.state ?? UNSEEN, allowance, nowMs, cost, n);
-      if (n > 0) {
-        const state = stateAfter(before?.state ?? UNSEEN, outcome, allowance);
-        const endsAtMs = endOf(state, allowance.bans?.forgetMs ?? 0);
-        this.#keep(consumerId, { state, expiresAtMs: Math.max(endsAtMs, before?.expiresAtMs ?? 0) });
-        const used = cost * (allowance.history === 'all' ? n : outcome.admitted);
-        if (allowance.history !== undefined && used > 0) this.histories.admitted(consumerId, nowMs, used);
-      }
-      return outcome;
-    });
+    return requests.map((request) => this.#decide(request, nowMs));
+  }
+
+  #decide({ consumerId, allowance, cost, n, held }: DecisionRequest, nowMs: number): Outcome {
+    const ids = allowance.further === undefined ? null : accountIdsOf(consumerId, allowance);
+    const before = this.#joined(consumerId, ids);
+    const outcome = decide(before, allowance, nowMs, cost, n, held);
+    if (n === 0) return outcome;
+    const { further = [], ...own } = stateAfter(before, outcome, allowance);
+    this.#keepState(consumerId, own, allowance);
+    for (const [i, state] of further.entries()) this.#keepState(ids![i + 1]!, state, allowance);
+    const used = cost * (allowance.history === 'all' ? n : outcome.admitted);
+    if (allowance.history !== undefined && used > 0) {
+      this.histories.admitted(consumerId, nowMs, used);
+      if (allowance.further?.[0]?.scope === 'customer') this.histories.admitted(ids![1]!, nowMs, used);
+    }
+    return outcome;
+  }
+
+  /** The state of a consumer with that of its other accounts, if it has several. */
+  #joined(consumerId: string, ids: readonly string[] | null): AccountState {
+    const own = this.#stateOf(consumerId);
+    return ids === null ? own : { ...own, further: ids.slice(1).map((id) => this.#stateOf(id)) };
+  }
+
+  #keepState(accountId: string, state: AccountState, { bans }: Allowance): void {
+    const expiresAtMs = Math.max(endOf(state, bans?.forgetMs ?? 0), this.#accounts.get(accountId)?.expiresAtMs ?? 0);
+    this.#keep(accountId, { state, expiresAtMs });
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
-    return decide(this.#accounts.get(consumerId)?.state ?? UNSEEN, allowance, this.#options.wallMs(), 1, 0);
+    const state = this.#joined(consumerId, severalAccounts(consumerId, allowance));
+    return decide(state, allowance, this.#options.wallMs(), 1, 0);
   }
+
+  /** Nothing to keep: this is the only process that has requests in flight, and each of its decisions says how many. */
+  async reportInFlight(): Promise<void> {}
 
   async lift(consumerId: string): Promise<Durability | null> {
     const isBanned = () => this.#options.wallMs() < (this.#stateOf(consumerId).ban?.untilMs ?? 0);
@@ -376,8 +397,11 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
-    const state = answering(() => this.#table.get(consumerId));
-    return state === null ? null : decide(state, allowance, this.#wallMs(), 1, 0);
+    const ids = accountIdsOf(consumerId, allowance);
+    const [state, ...further] = answering(() => ids.map((id) => this.#table.get(id)));
+    if (!state || further.includes(null)) return null;
+    const joined = further.length === 0 ? state : { ...state, further: further as AccountState[] };
+    return decide(joined, allowance, this.#wallMs(), 1, 0);
   }
 
   async lift(consumerId: string): Promise<Durability | null> {

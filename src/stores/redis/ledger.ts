@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
 import type { ResetUsage } from '../../admit/account-changes.ts';
@@ -16,10 +16,10 @@ import type { TopUp, WindowLimit, WindowName } from '../../admit/windows.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { banOf, DecisionCalls } from './decision-call.ts';
+import { banOf, DecisionCalls, WINDOWS_LUA } from './decision-call.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
 import { NOTED_LUA } from './key-writes.ts';
-import { keyspace } from './keyspace.ts';
+import { accountIdIn, keyspace } from './keyspace.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 import { UsageChanges, type UsageChangesLua } from './usage-changes.ts';
@@ -30,7 +30,10 @@ const LIFT_LUA = NOTED_LUA + readFileSync(new URL('./lift.lua', import.meta.url)
 /** What `defineCommand` adds to a client. */
 interface Scripted {
   tollgateLift(account: string, changes: string, change: string, again: ''): Promise<string | null>;
+  tollgateInFlight(account: string, holder: string, count: number): Promise<unknown>;
 }
+
+const IN_FLIGHT_LUA = WINDOWS_LUA + readFileSync(new URL('./in-flight.lua', import.meta.url), 'utf8');
 
 interface RedisLedgerOptions {
   readonly redis: RedisClient;
@@ -58,10 +61,13 @@ export class RedisLedger implements Ledger {
   readonly #writes: DurableWrites;
   readonly #decisions: DecisionCalls;
   readonly #usageChanges: UsageChanges;
+  /** The name under which this process has requests in flight. */
+  readonly #holder = randomBytes(9).toString('base64url');
 
   constructor({ redis, circuit, publish, writes, wallMs, decideLua, changesLua }: RedisLedgerOptions) {
-    this.#decisions = new DecisionCalls({ redis, circuit, lua: decideLua, wallMs });
+    this.#decisions = new DecisionCalls({ redis, circuit, holder: this.#holder, lua: decideLua, wallMs });
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
+    redis.defineCommand('tollgateInFlight', { lua: IN_FLIGHT_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#publish = publish;
@@ -103,6 +109,16 @@ export class RedisLedger implements Ledger {
     return outcome ?? null;
   }
 
+  async reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void> {
+    const held = holdWrites(this.#redis);
+    const calls = counts.map(({ accountId, count }) => {
+      const name = keyspace.account(accountId);
+      return this.#circuit.run(() => this.#redis.tollgateInFlight(name, this.#holder, count), name);
+    });
+    held.release();
+    await Promise.all(calls);
+  }
+
   async lift(consumerId: string): Promise<Durability | null> {
     const names = [keyspace.account(consumerId), keyspace.changesTo(consumerId)] as const;
     const change = randomUUID();
@@ -135,17 +151,17 @@ export class RedisLedger implements Ledger {
   }
 
   async #bansOn(server: Redis, found: Map<string, BanInForce>): Promise<void> {
-    const prefix = keyspace.account('').slice(0, -1);
+    const prefix = keyspace.account('').slice(0, -2);
     let cursor = '0';
     do {
-      const scan = () => server.scan(cursor, 'MATCH', `${prefix}*`, 'COUNT', 1000);
+      const scan = () => server.scan(cursor, 'MATCH', `${prefix}{*`, 'COUNT', 1000);
       const [next, names] = await this.#circuit.run(scan, server);
       cursor = next;
       if (names.length === 0) continue;
       const [seconds, microseconds] = await this.#circuit.run(() => server.time(), server);
       const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
       for (const [i, ban] of (await this.#banFields(names)).entries()) {
-        const consumerId = names[i]!.slice(prefix.length, -1);
+        const consumerId = accountIdIn(names[i]!, prefix);
         if (ban !== null && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
       }
     } while (cursor !== '0');
