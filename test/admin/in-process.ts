@@ -38,6 +38,7 @@ export async function adminApiWith(
     topUp: async () => ({ kind: 'reused' as const }),
     resetUsage: async () => ({ kind: 'reused' as const }),
     forget: async () => {},
+    carryBan: async () => {},
     present: async () => null,
     decide: async () => [],
     of: async () => new Map(),

@@ -1,5 +1,12 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
+import {
+  type AccountChange,
+  banned,
+  changed,
+  type ResetUsage,
+  resetUsage,
+  toppedUp,
+} from '../../admit/account-changes.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
   type BanInForce,
@@ -128,6 +135,22 @@ export class EmbeddedLedger implements Ledger {
       const account = this.#changed(consumerId, { kind: 'lift' }, nowMs);
       this.#table.save([{ consumerId, ...account }]);
       return { value: DURABLE, account };
+    });
+  }
+
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    this.applyChanges();
+    const from = this.#accounts.get(fromAccountId);
+    const ban = from?.state.ban ?? null;
+    if (from === undefined || ban === null || this.#options.wallMs() >= ban.untilMs) return;
+    await this.#change(toAccountId, () => {
+      const nowMs = this.#options.wallMs();
+      const { state, expiresAtMs } = this.#changed(toAccountId, { kind: 'ban', ban }, nowMs);
+      if (state === this.#stateOf(toAccountId)) return { value: null, account: null };
+      // As long as the other account remembers the number of the ban.
+      const account = { state, expiresAtMs: Math.max(expiresAtMs, from.expiresAtMs) };
+      this.#table.save([{ consumerId: toAccountId, ...account }]);
+      return { value: null, account };
     });
   }
 
@@ -390,6 +413,16 @@ export class EmbeddedLedgerView implements LedgerView {
     });
   }
 
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    const nowMs = this.#wallMs();
+    await this.#writes.write(() => {
+      const ban = this.#table.get(fromAccountId)?.ban ?? null;
+      const to = this.#table.get(toAccountId);
+      if (ban === null || to === null || banned(to, ban, nowMs) === to) return;
+      this.#table.addPending({ consumerId: toAccountId, change: { kind: 'ban', ban }, atMs: nowMs });
+    });
+  }
+
   async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
     const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs).topUp;
     return this.#makeOnce(consumerId, { kind: 'top-up', of, amount }, id, make);
@@ -442,7 +475,7 @@ function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Onc
 
 function wordsOf(change: AccountChange): string {
   if (change.kind === 'top-up') return `top-up ${change.of.window} ${change.amount}`;
-  return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : 'lift';
+  return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : change.kind;
 }
 
 function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {

@@ -26,10 +26,12 @@ import { UsageChanges, type UsageChangesLua } from './usage-changes.ts';
 import { holdWrites } from './values.ts';
 
 const LIFT_LUA = NOTED_LUA + readFileSync(new URL('./lift.lua', import.meta.url), 'utf8');
+const CARRY_BAN_LUA = readFileSync(new URL('./carry-ban.lua', import.meta.url), 'utf8');
 
 /** What `defineCommand` adds to a client. */
 interface Scripted {
   tollgateLift(account: string, changes: string, change: string, again: ''): Promise<string | null>;
+  tollgateCarryBan(account: string, number: string, end: string, window: string, keptMs: number): Promise<number>;
 }
 
 interface RedisLedgerOptions {
@@ -62,6 +64,7 @@ export class RedisLedger implements Ledger {
   constructor({ redis, circuit, publish, writes, wallMs, decideLua, changesLua }: RedisLedgerOptions) {
     this.#decisions = new DecisionCalls({ redis, circuit, lua: decideLua, wallMs });
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
+    redis.defineCommand('tollgateCarryBan', { lua: CARRY_BAN_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#publish = publish;
@@ -113,6 +116,18 @@ export class RedisLedger implements Ledger {
     return this.#writes.settle(liftAgain(consumerId, change, endedAt, announce));
   }
 
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    const [from, to] = [keyspace.account(fromAccountId), keyspace.account(toAccountId)];
+    const [fields, keptMs] = await this.#circuit.run(
+      () => Promise.all([this.#fieldsOfBan(from), this.#redis.pttl(from)]),
+      from,
+    );
+    const [number, end, window] = fields;
+    if (!number || !end || !window || banOf(Number(number), Number(end), Number(window)) === null) return;
+    const carry = () => this.#redis.tollgateCarryBan(to, number, end, window, keptMs);
+    if ((await this.#circuit.run(carry, to)) === 1) await this.#publish({ kind: 'account', keyId: toAccountId });
+  }
+
   topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
     return this.#usageChanges.topUp(consumerId, of, amount, id);
   }
@@ -160,12 +175,16 @@ export class RedisLedger implements Ledger {
   }
 
   async #banOf(name: string): Promise<Ban | null> {
-    const fields = await this.#redis.hmget(name, 'b', 'B', 'w').catch((error: Error) => {
+    const [number = 0, untilMs = 0, window = 0] = (await this.#fieldsOfBan(name)).map(Number);
+    return banOf(number, untilMs, window);
+  }
+
+  /** Empty if another program's value is in the place of the account. */
+  #fieldsOfBan(name: string): Promise<readonly (string | null)[]> {
+    return this.#redis.hmget(name, 'b', 'B', 'w').catch((error: Error) => {
       if (error.message.startsWith('WRONGTYPE')) return [];
       throw error;
     });
-    const [number = 0, untilMs = 0, window = 0] = fields.map(Number);
-    return banOf(number, untilMs, window);
   }
 }
 
