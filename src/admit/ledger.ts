@@ -137,6 +137,11 @@ export interface LedgerView {
    * @throws Failure `store_corrupt` if the store holds a foreign value
    */
   resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>>;
+  /**
+   * Gives a ban that is in force on one account, with its number, to another one that has none or one that ends earlier, and notifies
+   * every gateway. The first account keeps it. For a key that is moved: it must not escape its ban.
+   */
+  carryBan(fromAccountId: string, toAccountId: string): Promise<void>;
   /** Removes the counts, strikes and ban of a consumer, if there are any. */
   forget(consumerId: string): Promise<void>;
   /** The bans in force, in no order. */

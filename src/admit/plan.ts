@@ -24,7 +24,7 @@ export interface BanRule {
 }
 
 /** A group of routes of a plan, whose requests charge a budget of their own. */
-export interface PlanGroup {
+interface PlanGroup {
   readonly name: string;
   /** Which requests: entries such as `/v1/search/**` or `POST /v1/orders` (routing/path-groups.ts). */
   readonly routes: readonly string[];
@@ -140,7 +140,7 @@ export function limitsOf({ limits, further }: Allowance): readonly WindowLimit[]
 }
 
 /** The customer of a consumer, as far as limits are concerned. */
-export interface LimitedCustomer {
+interface LimitedCustomer {
   /** The customer's own limits, each of which replaces the plan's limit of that window. */
   readonly limits: Limits;
 }

@@ -2,7 +2,7 @@ import { IncomingMessage } from 'node:http';
 import { shadowIdOf } from '../admit/account-id.ts';
 import type { AdmissionListener, Admitter } from '../admit/admit.ts';
 import { UNSEEN } from '../admit/decide.ts';
-import type { Allowance } from '../admit/plan.ts';
+import { type Allowance, withAllGroups } from '../admit/plan.ts';
 import {
   type Admission,
   type Banned,
@@ -155,7 +155,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   /** The third part, once the request is counted: forwards it, or refuses it if its route does not serve it. */
   #onAdmitted(head: Head, caller: Caller, verdict: Verdict): void {
-    this.#shadow = countInShadow(this.#deps.admitter, caller, verdict.cost);
+    this.#shadow = countInShadow(this.#deps.admitter, caller.id, verdict);
     const found = routeRefusal(this.#match, head, this.#deps.wallMs());
     if (found.kind === 'error') this.#refuse(found.error);
     else if (found.match.route.reply !== null) this.#replyOfRoute(found.match.route.reply, head, caller);
@@ -252,8 +252,11 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   // Admit
 
   /** Decides about the request, or asks the store to. If the caller's plan is not enforced, the verdict is one without limits. */
-  #admit({ id, allowance }: Caller): void {
-    const { admitter, wallMs } = this.#deps;
+  #admit(caller: Caller): void {
+    const { admitter, allowances, wallMs } = this.#deps;
+    const { id } = caller;
+    const { path, method } = this.#head!;
+    const allowance = allowances.ofRequest(caller.allowance, path, method);
     const cost = this.#match?.route.cost ?? 1;
     if (allowance.isShadowOnly) {
       this.#onDecision({ kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null });
@@ -570,8 +573,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
  */
 function countInShadow(
   admitter: Pick<Admitter, 'admit'>,
-  { id, allowance }: Caller,
-  cost: number,
+  id: string,
+  { allowance, cost }: Verdict,
 ): Promise<Shadow | null> | null {
   if (allowance.shadow === undefined) return null;
   return (async () => {
@@ -660,11 +663,12 @@ function usageResponse(
   { usage, wallMs }: GatewayDeps,
   match: Match | null,
   head: Head,
-  { id, allowance }: Caller,
+  { id, allowance: base }: Caller,
   waitedMs: number,
 ): UsageBody | Refusal | Promise<UsageBody | Refusal> {
   const found = routeRefusal(match, head, wallMs());
   if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
+  const allowance = withAllGroups(base);
   const text = head.target.slice(head.path.length);
   const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
   if (text.length > MAX_USAGE_QUERY) {

@@ -4,7 +4,7 @@
  */
 
 /** One entry of a group: `/v1/search/**`, or with methods in front, `POST,PUT /v1/orders`. */
-export interface GroupRoute {
+interface GroupRoute {
   /** Null: every method. */
   readonly methods: readonly string[] | null;
   readonly path: string;

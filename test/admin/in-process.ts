@@ -39,6 +39,7 @@ export async function adminApiWith(
     resetUsage: async () => ({ kind: 'reused' as const }),
     reportInFlight: async () => {},
     forget: async () => {},
+    carryBan: async () => {},
     present: async () => null,
     decide: async () => [],
     of: async () => new Map(),

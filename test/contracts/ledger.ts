@@ -58,6 +58,36 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     expect(await view.bans()).toEqual([]);
   });
 
+  describe('a ban that is carried to another account', () => {
+    test('is in force there with its number, by the gateway and by a command, and stays where it was', async () => {
+      const imposed = await ban('key_a', strict);
+      await ledger.carryBan('key_a', 'cus_x/key_a');
+      expect((await decideOne('cus_x/key_a', strict, 1)).state.ban).toEqual(imposed);
+      expect((await decideOne('key_a', strict, 1)).state.ban).toEqual(imposed);
+      await view.carryBan('cus_x/key_a', 'cus_y/key_a');
+      await eventually(async () => {
+        expect((await ledger.present('cus_y/key_a', strict))?.state.ban).toEqual(imposed);
+      }, SOON);
+      expect((await view.present('cus_y/key_a', strict))?.state.ban).toEqual(imposed);
+      expect(store.told).toContainEqual({ kind: 'account', keyId: 'cus_x/key_a' });
+      // Nothing else was carried: once it is lifted, the account is as new.
+      await ledger.lift('cus_x/key_a');
+      expect((await decideOne('cus_x/key_a', strict, 1)).admitted).toBe(1);
+    });
+
+    test('takes the place of no later one, and none is made of no ban or one that has ended', async () => {
+      await ban('brief', brief);
+      const later = await ban('strict', strict);
+      await ledger.carryBan('brief', 'strict');
+      expect((await ledger.present('strict', strict))?.state.ban).toEqual(later);
+      await ledger.carryBan('unseen', 'new');
+      await eventually(async () => expect(await ledger.bans()).toHaveLength(1));
+      await ledger.carryBan('brief', 'new');
+      await view.carryBan('brief', 'new');
+      expect((await ledger.present('new', strict))?.state).toEqual(UNSEEN);
+    });
+  });
+
   describe('a lift', () => {
     test('of a consumer that is unknown or not banned does nothing, and nobody is told', async () => {
       await decideOne('struck', strict, 3);

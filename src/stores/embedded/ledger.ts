@@ -1,6 +1,13 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
-import { accountIdsOf, severalAccounts } from '../../admit/account-id.ts';
+import {
+  type AccountChange,
+  banned,
+  changed,
+  type ResetUsage,
+  resetUsage,
+  toppedUp,
+} from '../../admit/account-changes.ts';
+import { accountIdsOf } from '../../admit/account-id.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
   type BanInForce,
@@ -73,6 +80,8 @@ export class EmbeddedLedger implements Ledger {
   /** What consumers have used, written with their accounts. */
   readonly histories: Histories;
   readonly #accounts = new Map<string, Account>();
+  /** How many requests are in flight by account, as last reported: this is the only process that has any. */
+  readonly #inFlight = new Map<string, number>();
   readonly #dirty = new Set<string>();
   readonly #timer: NodeJS.Timeout;
   readonly #writes: AcknowledgedWrites;
@@ -110,6 +119,7 @@ export class EmbeddedLedger implements Ledger {
     const before = this.#joined(consumerId, ids);
     const outcome = decide(before, allowance, nowMs, cost, n, held);
     if (n === 0) return outcome;
+    if (held !== undefined) this.#noteInFlight(ids ?? [consumerId], held, outcome.admitted);
     const { further = [], ...own } = stateAfter(before, outcome, allowance);
     this.#keepState(consumerId, own, allowance);
     for (const [i, state] of further.entries()) this.#keepState(ids![i + 1]!, state, allowance);
@@ -133,12 +143,23 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
-    const state = this.#joined(consumerId, severalAccounts(consumerId, allowance));
-    return decide(state, allowance, this.#options.wallMs(), 1, 0);
+    const ids = accountIdsOf(consumerId, allowance);
+    const state = this.#joined(consumerId, ids.length === 1 ? null : ids);
+    const inFlight = ids.map((id) => this.#inFlight.get(id) ?? 0);
+    return decide(state, allowance, this.#options.wallMs(), 1, 0, inFlight);
   }
 
-  /** Nothing to keep: this is the only process that has requests in flight, and each of its decisions says how many. */
-  async reportInFlight(): Promise<void> {}
+  async reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void> {
+    for (const { accountId, count } of counts) this.#noteInFlight([accountId], [count], 0);
+  }
+
+  #noteInFlight(ids: readonly string[], held: readonly number[], more: number): void {
+    for (const [i, id] of ids.entries()) {
+      const count = (held[i] ?? 0) + more;
+      if (count === 0) this.#inFlight.delete(id);
+      else this.#inFlight.set(id, count);
+    }
+  }
 
   async lift(consumerId: string): Promise<Durability | null> {
     const isBanned = () => this.#options.wallMs() < (this.#stateOf(consumerId).ban?.untilMs ?? 0);
@@ -149,6 +170,22 @@ export class EmbeddedLedger implements Ledger {
       const account = this.#changed(consumerId, { kind: 'lift' }, nowMs);
       this.#table.save([{ consumerId, ...account }]);
       return { value: DURABLE, account };
+    });
+  }
+
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    this.applyChanges();
+    const from = this.#accounts.get(fromAccountId);
+    const ban = from?.state.ban ?? null;
+    if (from === undefined || ban === null || this.#options.wallMs() >= ban.untilMs) return;
+    await this.#change(toAccountId, () => {
+      const nowMs = this.#options.wallMs();
+      const { state, expiresAtMs } = this.#changed(toAccountId, { kind: 'ban', ban }, nowMs);
+      if (state === this.#stateOf(toAccountId)) return { value: null, account: null };
+      // As long as the other account remembers the number of the ban.
+      const account = { state, expiresAtMs: Math.max(expiresAtMs, from.expiresAtMs) };
+      this.#table.save([{ consumerId: toAccountId, ...account }]);
+      return { value: null, account };
     });
   }
 
@@ -414,6 +451,16 @@ export class EmbeddedLedgerView implements LedgerView {
     });
   }
 
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    const nowMs = this.#wallMs();
+    await this.#writes.write(() => {
+      const ban = this.#table.get(fromAccountId)?.ban ?? null;
+      const to = this.#table.get(toAccountId);
+      if (ban === null || to === null || banned(to, ban, nowMs) === to) return;
+      this.#table.addPending({ consumerId: toAccountId, change: { kind: 'ban', ban }, atMs: nowMs });
+    });
+  }
+
   async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
     const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs).topUp;
     return this.#makeOnce(consumerId, { kind: 'top-up', of, amount }, id, make);
@@ -466,7 +513,7 @@ function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Onc
 
 function wordsOf(change: AccountChange): string {
   if (change.kind === 'top-up') return `top-up ${change.of.window} ${change.amount}`;
-  return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : 'lift';
+  return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : change.kind;
 }
 
 function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {

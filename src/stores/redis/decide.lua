@@ -9,7 +9,7 @@
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of consumers, in the order of KEYS, each as: rule, n, cost, number of consumers; under a rule that
 --       bounds requests in flight the run is of one consumer, and how many this process has in flight in each of its
---       accounts follows. Rule 2 is ARGV[2].
+--       accounts follows (-1 where the store is asked how many all have). Rule 2 is ARGV[2].
 --       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
 --       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
 --       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
@@ -169,9 +169,10 @@ end
 -- How many requests of an account are in flight, those of other processes among them: the field is a list of processes, how
 -- many each had, and until when that holds. False if it is foreign.
 local function readInFlight(account, rule, text, held)
-  local others, inFlight = {}, held
+  local others, inFlight = {}, held or 0
   for holder, count, ends in string.gmatch(text or '', '(%S+) (%d+) (%d+)') do
-    if holder ~= rule.holder and tonumber(ends) > now then
+    -- Without `held`, those of this process are asked for as well.
+    if (holder ~= rule.holder or held == nil) and tonumber(ends) > now then
       -- After the clock was set back, what a killed process had in flight ends no later either.
       others[#others + 1] = string.format('%s %s %d', holder, count, min(tonumber(ends), now + TICKET_MS))
       inFlight = inFlight + count
@@ -433,7 +434,9 @@ while i <= #runs do
   local held = nil
   if rule.isBounded then
     held = {}
-    for j = 1, #rule.accounts do held[j] = runs[i + j - 1] end
+    for j = 1, #rule.accounts do
+      if runs[i + j - 1] >= 0 then held[j] = runs[i + j - 1] end
+    end
     i = i + #rule.accounts
   end
   for _ = 1, consumers do

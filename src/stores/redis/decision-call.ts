@@ -67,6 +67,12 @@ export class DecisionCalls {
   }
 }
 
+/** How many requests this process has in flight in each account; undefined if the allowance does not bound them. */
+function heldOf({ allowance, held }: DecisionRequest): readonly number[] | undefined {
+  if (!allowance.boundsInFlight || held !== undefined) return held;
+  return Array.from({ length: 1 + (allowance.further?.length ?? 0) }, () => -1);
+}
+
 /** The names that the script needs for one request, in its order. */
 function addKeysOf({ consumerId, allowance }: DecisionRequest, keys: string[]): void {
   const { further, history } = allowance;
@@ -92,7 +98,8 @@ function argumentsOf(
   const rules = new Map<Allowance, number>();
   let runs = '';
   for (let i = 0; i < requests.length; ) {
-    const { allowance, cost, n, held } = requests[i]!;
+    const { allowance, cost, n } = requests[i]!;
+    const held = heldOf(requests[i]!);
     const rule = rules.get(allowance) ?? rules.size + 2;
     rules.set(allowance, rule);
     let next = i + 1;

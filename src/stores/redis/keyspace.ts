@@ -22,7 +22,7 @@ export const keyspace = {
   /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**
-   * List: ids of the last changes to one API key or one ban, newest first. Written atomically with each change, so that a
+   * List: ids of the last changes to one API key, one customer or one ban, newest first. Written atomically with each change, so that a
    * gateway can distinguish a change that a failover has undone from one that a later change has followed. Expires an hour
    * after the last change.
    */
@@ -33,12 +33,21 @@ export const keyspace = {
   digest: (digest: string) => `tg:digest:${digest}`,
   /** Sorted set: the ids of all API keys by the time of their creation, milliseconds. */
   apiKeys: 'tg:keys',
+  /** String, JSON: one customer (StoredCustomer). Never removed: a deleted one becomes a tombstone. */
+  customer: (id: string) => `tg:customer:{${id}}`,
+  /** Sorted set: the ids of all customers by the time of their creation, milliseconds. */
+  customers: 'tg:customers',
+  /**
+   * Sorted set: the ids of the API keys of one customer by the time of their creation. A member counts only while the record of the
+   * key names the customer: it is added before that record is written, and removed after another one is.
+   */
+  keysOfCustomer: (id: string) => `tg:customer:{${id}}:keys`,
   /** String, JSON: check values of the peppers in use, and the encrypted history of peppers. Never removed. */
   peppers: 'tg:peppers',
-  /** String, integer: the number of changes to keys and bans so far. Gateways poll it. */
+  /** String, integer: the number of changes to keys, customers and bans so far. Gateways poll it. */
   changes: 'tg:changes',
   /**
-   * Channel: `NUMBER key ID` or `NUMBER ban ID` for every change, where NUMBER is the new value of `changes`. `ban` also
+   * Channel: `NUMBER key ID`, `NUMBER customer ID` or `NUMBER ban ID` for every change, where NUMBER is the new value of `changes`. `ban` also
    * stands for a top-up and a reset, as `WORDS` in changes.ts explains. Databases share the channels of a server, so the
    * name contains the database.
    */

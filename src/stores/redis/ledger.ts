@@ -18,19 +18,21 @@ import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { banOf, DecisionCalls, WINDOWS_LUA } from './decision-call.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
-import { NOTED_LUA } from './key-writes.ts';
 import { accountIdIn, keyspace } from './keyspace.ts';
+import { NOTED_LUA } from './record-writes.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 import { UsageChanges, type UsageChangesLua } from './usage-changes.ts';
 import { holdWrites } from './values.ts';
 
 const LIFT_LUA = NOTED_LUA + readFileSync(new URL('./lift.lua', import.meta.url), 'utf8');
+const CARRY_BAN_LUA = readFileSync(new URL('./carry-ban.lua', import.meta.url), 'utf8');
 
 /** What `defineCommand` adds to a client. */
 interface Scripted {
   tollgateLift(account: string, changes: string, change: string, again: ''): Promise<string | null>;
   tollgateInFlight(account: string, holder: string, count: number): Promise<unknown>;
+  tollgateCarryBan(account: string, number: string, end: string, window: string, keptMs: number): Promise<number>;
 }
 
 const IN_FLIGHT_LUA = WINDOWS_LUA + readFileSync(new URL('./in-flight.lua', import.meta.url), 'utf8');
@@ -68,6 +70,7 @@ export class RedisLedger implements Ledger {
     this.#decisions = new DecisionCalls({ redis, circuit, holder: this.#holder, lua: decideLua, wallMs });
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
     redis.defineCommand('tollgateInFlight', { lua: IN_FLIGHT_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateCarryBan', { lua: CARRY_BAN_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#publish = publish;
@@ -129,6 +132,18 @@ export class RedisLedger implements Ledger {
     return this.#writes.settle(liftAgain(consumerId, change, endedAt, announce));
   }
 
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    const [from, to] = [keyspace.account(fromAccountId), keyspace.account(toAccountId)];
+    const [fields, keptMs] = await this.#circuit.run(
+      () => Promise.all([this.#fieldsOfBan(from), this.#redis.pttl(from)]),
+      from,
+    );
+    const [number, end, window] = fields;
+    if (!number || !end || !window || banOf(Number(number), Number(end), Number(window)) === null) return;
+    const carry = () => this.#redis.tollgateCarryBan(to, number, end, window, keptMs);
+    if ((await this.#circuit.run(carry, to)) === 1) await this.#publish({ kind: 'account', keyId: toAccountId });
+  }
+
   topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
     return this.#usageChanges.topUp(consumerId, of, amount, id);
   }
@@ -176,12 +191,16 @@ export class RedisLedger implements Ledger {
   }
 
   async #banOf(name: string): Promise<Ban | null> {
-    const fields = await this.#redis.hmget(name, 'b', 'B', 'w').catch((error: Error) => {
+    const [number = 0, untilMs = 0, window = 0] = (await this.#fieldsOfBan(name)).map(Number);
+    return banOf(number, untilMs, window);
+  }
+
+  /** Empty if another program's value is in the place of the account. */
+  #fieldsOfBan(name: string): Promise<readonly (string | null)[]> {
+    return this.#redis.hmget(name, 'b', 'B', 'w').catch((error: Error) => {
       if (error.message.startsWith('WRONGTYPE')) return [];
       throw error;
     });
-    const [number = 0, untilMs = 0, window = 0] = fields.map(Number);
-    return banOf(number, untilMs, window);
   }
 }
 
