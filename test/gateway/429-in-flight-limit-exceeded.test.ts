@@ -31,7 +31,7 @@ test('429 in_flight_limit_exceeded: more in flight than the plan allows; not cou
     expect(answer.headers.get('ratelimit-policy')).toBe('"minute";q=100;w=60, "in-flight";q=2;qu="concurrent-requests"');
     expect(answer.headers.get('ratelimit')).toMatch(/^"minute";r=98;t=\d+, "in-flight";r=0$/);
   }
-  const usage = await (await gateway.get('/usage', key)).json();
+  const usage = (await (await gateway.get('/usage', key)).json()) as Readonly<Record<string, unknown>>;
   expect(usage).toMatchObject({ strikes: 0, ban: null, windows: { minute: { used: 2 } } });
   expect(usage.inFlight).toEqual({ 'in-flight': { limit: 2, used: 2 } });
   for (const response of held.splice(0)) response.end('{}');

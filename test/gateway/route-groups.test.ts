@@ -51,7 +51,7 @@ test('requests of a group are bounded by its limits as well, and header fields h
   expect((await gateway.get('/v1/orders', key)).status).toBe(200);
   expect((await gateway.get('/v1/pets', key)).status).toBe(200);
   expect((await gateway.get('/v1/pets', key)).status).toBe(429);
-  const usage = await (await gateway.get('/usage', key)).json();
+  const usage = (await (await gateway.get('/usage', key)).json()) as { windows: object; shadow: { windows: object } };
   expect(usage.windows).toMatchObject({ minute: { used: 5 }, 'search-minute': { limit: 2, used: 2, remaining: 0 } });
 });
 
@@ -78,6 +78,6 @@ test('groups of a plan that is not enforced are counted and refuse nothing', asy
     expect(answer.status).toBe(200);
     expect(answer.headers.get('ratelimit-policy')).toMatch(/^"minute";q=\d+;w=60$/);
   }
-  const usage = await (await gateway.get('/usage', key)).json();
+  const usage = (await (await gateway.get('/usage', key)).json()) as { windows: object; shadow: { windows: object } };
   expect(usage.shadow.windows).toMatchObject({ minute: { used: 1 }, 'search-minute': { used: 1 } });
 });
