@@ -28,7 +28,9 @@ test('429 in_flight_limit_exceeded: more in flight than the plan allows; not cou
       details: { limit: 2, scope: 'key' },
     });
     expect(answer.headers.get('retry-after')).toBe('1');
-    expect(answer.headers.get('ratelimit-policy')).toBe('"minute";q=100;w=60, "in-flight";q=2;qu="concurrent-requests"');
+    expect(answer.headers.get('ratelimit-policy')).toBe(
+      '"minute";q=100;w=60, "in-flight";q=2;qu="concurrent-requests"',
+    );
     expect(answer.headers.get('ratelimit')).toMatch(/^"minute";r=98;t=\d+, "in-flight";r=0$/);
   }
   const usage = (await (await gateway.get('/usage', key)).json()) as Readonly<Record<string, unknown>>;
