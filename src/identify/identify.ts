@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
+import { isSuspended, type Suspension } from './suspension.ts';
 
 /*
  * Who has the API key of a request: the consumers, the Identifier, and the secrets that it knows or searches for.
@@ -12,6 +13,8 @@ import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 /** The consumer that a secret identifies, or why it identifies none. */
 export type Identity =
   | { readonly kind: 'consumer'; readonly key: Consumer }
+  /** The consumer is known and an operator has suspended it: it may do nothing. */
+  | { readonly kind: 'suspended'; readonly key: Consumer }
   /** Unknown, revoked and malformed secrets get the same answer, so that a stranger cannot learn which keys have existed. */
   | {
       readonly kind: 'refused';
@@ -33,6 +36,8 @@ export interface Consumer {
   readonly owner: string | null;
 }
 
+type Known = Extract<Identity, { kind: 'consumer' }>;
+
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
 
@@ -40,10 +45,7 @@ const NO_LIMITS: Limits = Object.freeze({});
  * The identity that all requests with a key share.
  * @param before the consumer of the previous look-up; reused if nothing has changed
  */
-function consumerOf(
-  { id, plan, limits, name, owner }: StoredKey,
-  before: Consumer | null,
-): { readonly kind: 'consumer'; readonly key: Consumer } {
+function consumerOf({ id, plan, limits, name, owner }: StoredKey, before: Consumer | null): Known {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
   const current: Consumer = { id, plan, limits: own, name, owner };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
@@ -200,9 +202,11 @@ export class Identifier {
     this.#confirming--;
   }
 
-  /** Checks the expiry for each request, also when the identity comes from memory. */
-  #answer({ identity, expiresAtMs }: KnownSecret): Identity {
-    return expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs ? EXPIRED : identity;
+  /** Checks the expiry and the suspension for each request, also when the identity comes from memory. */
+  #answer({ identity, expiresAtMs, suspension }: KnownSecret): Identity {
+    if (expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs) return EXPIRED;
+    if (suspension === undefined || !isSuspended(suspension, this.#options.wallMs())) return identity;
+    return { kind: 'suspended', key: identity.key };
   }
 
   /** Requests with the same secret share one look-up. Never rejects. */
@@ -245,8 +249,9 @@ export class Identifier {
     const before = this.#known.peek(sha);
     const known: KnownSecret = {
       // The same object while the key is unchanged: other modules cache by the identity of the consumer object.
-      identity: consumerOf(key, before?.identity.kind === 'consumer' ? before.identity.key : null),
+      identity: consumerOf(key, before?.identity.key ?? null),
       keyId: key.id,
+      suspension: key.suspended,
       expiresAtMs: Math.min(
         key.expiresAtMs ?? Number.POSITIVE_INFINITY,
         secret.expiresAtMs ?? Number.POSITIVE_INFINITY,
@@ -300,8 +305,10 @@ export class Identifier {
 
 /** A secret whose key existed and was not revoked when the store was last asked. */
 interface KnownSecret {
-  readonly identity: Identity;
+  readonly identity: Known;
   readonly keyId: string;
+  /** Undefined for most keys. One whose end has passed has no effect, so no look-up is needed then. */
+  readonly suspension: Suspension | undefined;
   /** Unix milliseconds; Infinity: never. */
   readonly expiresAtMs: number;
   /** When the store was last asked. Monotonic milliseconds, as all that follow. */

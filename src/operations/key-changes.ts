@@ -1,7 +1,9 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
+import { suspensionOf } from './suspensions.ts';
 import { visible } from './values.ts';
 
 /** The attributes of a new key. */
@@ -147,6 +149,27 @@ export function recognised(key: StoredKey, digests: readonly string[]): StoredKe
 /** Ends a key for good. Revoking a key twice is no error; the second time changes nothing. */
 export function revoked(key: StoredKey, nowMs: number): StoredKey {
   return key.revokedAtMs === null ? { ...key, revokedAtMs: nowMs } : key;
+}
+
+/**
+ * Suspends a key, or gives a suspended one another end and reason. It returns the same object if nothing differs.
+ * @throws Failure `conflict` for a revoked key; `refused` as `suspensionOf`
+ */
+export function suspended(key: StoredKey, given: Parameters<typeof suspensionOf>[1], nowMs: number): StoredKey {
+  if (key.revokedAtMs !== null) throw revokedAlready(key, 'suspended');
+  const suspension = suspensionOf(key.suspended, given, nowMs);
+  return isDeepStrictEqual(key.suspended, suspension) ? key : { ...key, suspended: suspension };
+}
+
+/** Ends the suspension of a key; without one nothing changes. @throws Failure `conflict` for a revoked key */
+export function resumed(key: StoredKey): StoredKey {
+  if (key.revokedAtMs !== null) throw revokedAlready(key, 'resumed');
+  const { suspended: before, ...rest } = key;
+  return before === undefined ? key : rest;
+}
+
+function revokedAlready({ id }: StoredKey, what: string): Failure {
+  return new Failure('conflict', `Key ${id} is revoked and cannot be ${what}.`);
 }
 
 /**

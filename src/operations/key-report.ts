@@ -2,6 +2,8 @@ import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
+import { isSuspended } from '../identify/suspension.ts';
+import { suspendedMember, suspension } from './suspensions.ts';
 import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
 
 const textRule = 'must be text or null';
@@ -33,6 +35,7 @@ export const key = z
     notes,
     ownLimits: limits,
     revokedAt: time.nullable(),
+    suspended: suspension.optional().describe('Absent unless the key is suspended now.'),
     entry: z
       .string()
       .optional()
@@ -75,6 +78,7 @@ export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): Who
     notes: key.notes ?? null,
     ownLimits: inOrder(key.limits),
     revokedAt: timeOf(key.revokedAtMs),
+    ...suspendedNow(key, nowMs),
     ...(key.applied === undefined ? {} : { entry: entryText(key.applied) }),
     secrets: key.secrets
       .filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs)
@@ -84,6 +88,11 @@ export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): Who
         expiresAt: timeOf(expiresAtMs),
       })),
   };
+}
+
+/** The member `suspended` of the report of a key; absent unless it is suspended now. */
+export function suspendedNow({ suspended }: StoredKey, nowMs: number) {
+  return suspendedMember(isSuspended(suspended, nowMs) ? suspended : undefined);
 }
 
 /** The report of a new secret, the only one that shows it. */

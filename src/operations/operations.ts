@@ -11,7 +11,17 @@ import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-stor
 import { isTokenHolder } from '../identify/token-holder.ts';
 import { type Created, createKey, createOnce, type Made } from './create-once.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
-import { deleted, edited, type KeyAttributes, type KeyEdits, newSecret, revoked, rotated } from './key-changes.ts';
+import {
+  deleted,
+  edited,
+  type KeyAttributes,
+  type KeyEdits,
+  newSecret,
+  resumed,
+  revoked,
+  rotated,
+  suspended,
+} from './key-changes.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import { type NearReport, nearLimits } from './live/near-limits.ts';
@@ -103,6 +113,20 @@ export class Operations {
   revoke(id: string, guard?: Guard): Promise<Changed> {
     const { nowMs } = this.#sources();
     return this.#change(id, (before) => revoked(before, nowMs), guard);
+  }
+
+  /** Suspends a key until a moment (Unix milliseconds), or until it is resumed. */
+  suspend(
+    id: string,
+    given: { readonly untilMs: number | null; readonly reason: string | null },
+    guard?: Guard,
+  ): Promise<Changed> {
+    const { nowMs } = this.#sources();
+    return this.#change(id, (before) => suspended(before, given, nowMs), guard);
+  }
+
+  resume(id: string, guard?: Guard): Promise<Changed> {
+    return this.#change(id, resumed, guard);
   }
 
   /**

@@ -21,6 +21,7 @@ import { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { KeySources } from '../identify/key-sources.ts';
+import { isSuspended } from '../identify/suspension.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
@@ -176,8 +177,8 @@ export function gatewayDepsOf(
 const CHECK_EXPIRIES_EVERY_MS = 1_000;
 
 /**
- * Keeps the open WebSockets of one gateway, and closes those of a key within a second after it is revoked or has expired
- * (contract section 1).
+ * Keeps the open WebSockets of one gateway, and closes those of a key within a second after it is revoked or suspended, or has
+ * expired (contract section 1).
  */
 export function closeWebSocketsOfEndedKeys(
   limits: () => { readonly maxPerKey: number; readonly max: number },
@@ -199,6 +200,7 @@ export function closeWebSocketsOfEndedKeys(
       // While the store is away the key's WebSockets stay open. The store announces changes again when it is back.
       const key = await keys.get(id).catch(() => undefined);
       if (key === null || (key !== undefined && key.revokedAtMs !== null)) webSockets.cut('revoked', id);
+      else if (key !== undefined && isSuspended(key.suspended, clock.nowMs)) webSockets.cut('suspended', id);
       else if (key !== undefined && key.expiresAtMs !== null) expiries.set(id, key.expiresAtMs);
       else if (key !== undefined) expiries.delete(id);
     }

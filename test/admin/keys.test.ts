@@ -194,6 +194,39 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(ids(await listed('&all=true'))).toContain(made.id);
   });
 
+  test('a key is suspended and resumed, with another version each time, and shown so in every list', async () => {
+    const made = await ask(gateway, 'POST', '/admin/keys', { plan: 'free', owner: 'suspended one' });
+    const path = `/admin/keys/${made.body.id}`;
+    const since = expect.any(String);
+    const told = await ask(gateway, 'POST', `${path}/suspend`, { until: '2099-01-01', reason: 'r' });
+    expect([told.status, told.body.suspended]).toEqual([
+      200,
+      { since, until: '2099-01-01T00:00:00.000Z', reason: 'r' },
+    ]);
+    expect(told.headers.get('etag')).not.toBe(made.headers.get('etag'));
+    expect((await ask(gateway, 'GET', '/admin/keys?owner=suspended%20one')).body.keys).toMatchObject([
+      { suspended: { since: told.body.suspended.since } },
+    ]);
+    expect((await command('keys', 'list', '--owner', 'suspended one', '--json'))[0]).toMatchObject({
+      suspended: told.body.suspended,
+    });
+    const endless = await ask(gateway, 'POST', `${path}/suspend`);
+    expect(endless.body.suspended).toEqual({ since: told.body.suspended.since, until: null, reason: null });
+    invalid(await ask(gateway, 'POST', `${path}/suspend`, { until: '2020-01-01' }), /has already passed/);
+    invalid(await ask(gateway, 'POST', `${path}/suspend`, { until: 'soon' }), /^until must be/);
+    invalid(await ask(gateway, 'POST', `${path}/suspend`, { reason: 'x'.repeat(201) }), /at most 200 characters/);
+    const resumed = await ask(gateway, 'POST', `${path}/resume`);
+    expect(resumed.body).not.toHaveProperty('suspended');
+    expect(resumed.headers.get('etag')).toBe(made.headers.get('etag'));
+    const { body } = await ask(gateway, 'GET', `/admin/audit?key=${made.body.id}`);
+    const done = body.changes.filter(({ outcome }: { outcome: string }) => outcome === 'done');
+    expect(done.toReversed().slice(1)).toMatchObject([
+      { action: 'key.suspend', after: { suspended: told.body.suspended } },
+      { action: 'key.suspend', after: { suspended: endless.body.suspended } },
+      { action: 'key.resume', before: { suspended: endless.body.suspended } },
+    ]);
+  });
+
   test('If-Match lets a change through for the version that was read, and for no other', async () => {
     const made = await ask(gateway, 'POST', '/admin/keys', { plan: 'free' });
     const path = `/admin/keys/${made.body.id}`;
@@ -205,6 +238,8 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     for (const [method, on, body] of [
       ['PATCH', path, { name: 'two' }],
       ['POST', `${path}/rotate`, undefined],
+      ['POST', `${path}/suspend`, undefined],
+      ['POST', `${path}/resume`, undefined],
       ['DELETE', path, undefined],
     ] as const) {
       const told = await ask(gateway, method, on, body, stale);
@@ -272,6 +307,8 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     ['PATCH', ''],
     ['DELETE', ''],
     ['POST', '/rotate'],
+    ['POST', '/suspend'],
+    ['POST', '/resume'],
     ['GET', '/usage'],
   ])('%s /admin/keys/key_none%s is 404', async (method, path) => {
     const body = method === 'PATCH' ? { plan: 'free' } : undefined;

@@ -39,6 +39,8 @@ const NEEDED: Readonly<Record<string, string>> = {
   'PATCH keys/{id}': 'operator',
   'DELETE keys/{id}': 'operator',
   'POST keys/{id}/rotate': 'operator',
+  'POST keys/{id}/suspend': 'operator',
+  'POST keys/{id}/resume': 'operator',
   'POST keys/{id}/topups': 'operator',
   'POST keys/{id}/usage/reset': 'operator',
   'DELETE bans/{id}': 'operator',

@@ -1,13 +1,13 @@
 import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
-import { deleteKey, revokeKey, rotateKey, updateKey } from '../../operations/catalogue/keys.ts';
-import { keyReport, keyReportWithSecret, timeOf } from '../../operations/key-report.ts';
+import { deleteKey, resumeKey, revokeKey, rotateKey, suspendKey, updateKey } from '../../operations/catalogue/keys.ts';
+import { keyReport, keyReportWithSecret, suspendedNow, timeOf } from '../../operations/key-report.ts';
 import { operationCommand } from '../operation-command.ts';
 import type { Command, Words } from '../terminal/command.ts';
 import { limitsText, readDuration, readLimits, readMoment } from './text-form.ts';
 
-// The commands that change one key: `keys update`, `keys rotate`, `keys revoke` and `keys delete`.
+// The commands that change one key: `keys update`, `rotate`, `suspend`, `resume`, `revoke` and `delete`.
 
 /** `tollgate keys update`: changes the attributes of a key. Its secrets, counters and bans stay. */
 export const keysUpdate: Command = operationCommand({
@@ -75,6 +75,46 @@ function oldSecretText({ secrets, expiresAtMs }: StoredKey, moment: (atMs: numbe
   if (old === undefined) return 'no longer works';
   return `stops working ${moment(Math.min(old.expiresAtMs ?? Infinity, expiresAtMs ?? Infinity))}`;
 }
+
+/** `tollgate keys suspend`: a key that is refused until it is resumed, or for a while. */
+export const keysSuspend: Command = operationCommand({
+  name: 'keys suspend',
+  operation: suspendKey,
+  examples: [
+    'tollgate keys suspend KEY_ID',
+    "tollgate keys suspend KEY_ID --until 24h --reason 'asked for by billing'",
+  ],
+  spelled: {
+    until: {
+      value: 'WHEN',
+      about:
+        'When it ends by itself: in 24h, or on 2030-12-31, or at an RFC 3339 time; left out, only when the key is resumed.',
+      read: (when: string) => {
+        readMoment('--until', when, 0);
+        return when;
+      },
+    },
+    reason: { value: 'TEXT', about: 'For operators, one line of up to 200 characters. The caller never sees it.' },
+  },
+  json: 'Prints the key as `keys list` does, with suspended.',
+  open: { needsPlans: false },
+  asJson: ({ key }, { plans }) => ({ ...keyReport(key!, plans), ...suspendedNow(key!, Date.now()) }),
+  text: ({ output: { suspended }, change }, { id, moment }) => {
+    const end = suspended?.until == null ? 'until it is resumed' : `and works again ${moment(suspended.until)}`;
+    return `${id} ${change?.outcome === 'unchanged' ? 'was already' : 'is'} suspended ${end}.\n`;
+  },
+});
+
+/** `tollgate keys resume`: ends a suspension. */
+export const keysResume: Command = operationCommand({
+  name: 'keys resume',
+  operation: resumeKey,
+  examples: ['tollgate keys resume KEY_ID'],
+  json: 'Prints the key as `keys list` does.',
+  open: { needsPlans: false },
+  asJson: ({ key }, { plans }) => keyReport(key!, plans),
+  text: ({ change }, { id }) => `${id} ${change?.outcome === 'unchanged' ? 'was not suspended' : 'is resumed'}.\n`,
+});
 
 /** `tollgate keys revoke`: ends a key for good (contract section 1). */
 export const keysRevoke: Command = operationCommand({

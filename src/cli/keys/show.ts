@@ -5,7 +5,14 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
-import { type KeyReport, keyReport, timeOf, type WholeKeyReport, wholeKeyReport } from '../../operations/key-report.ts';
+import {
+  type KeyReport,
+  keyReport,
+  suspendedNow,
+  timeOf,
+  type WholeKeyReport,
+  wholeKeyReport,
+} from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn, withMeantKeys } from '../operations.ts';
@@ -70,9 +77,11 @@ export const keysList: Command = {
       const onPage = (searched: number) => progress.show('keys', searched, null, String);
       const found = await Array.fromAsync(operationsOn(store).everyMatch(filter, onPage)).finally(() => progress.end());
       if (options.json === true) {
+        const nowMs = Date.now();
         const reports = found.map(({ key, ...lastUse }) => ({
           ...keyReport(key, plans),
           ...(all ? { revokedAt: timeOf(key.revokedAtMs) } : {}),
+          ...suspendedNow(key, nowMs),
           ...lastUse,
         }));
         terminal.out(json(reports));
@@ -180,12 +189,23 @@ export function keyText(key: StoredKey, plans: Plans, nowMs: number, terminal: T
     ['created', moment(report.createdAt)],
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
     ...(report.revokedAt === null ? [] : ([['revoked', moment(report.revokedAt)]] as [string, string][])),
+    ...suspendedRows(report, moment),
     ...report.secrets.map(({ last4, createdAt, expiresAt }): [string, string] => [
       'secret',
       `${secretLabelOf({ last4 })}, made ${moment(createdAt)}${expiresAt === null ? '' : `, ends ${moment(expiresAt)}`}`,
     ]),
   ];
-  return rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join('');
+  return rows.map(([left, right]) => `${left.padEnd(9)} ${right}\n`).join('');
+}
+
+function suspendedRows(
+  { suspended }: Pick<WholeKeyReport, 'suspended'>,
+  moment: (time: string) => string,
+): [string, string][] {
+  if (suspended === undefined) return [];
+  const { since, until, reason } = suspended;
+  const end = until === null ? 'until it is resumed' : `ends ${moment(until)}`;
+  return [['suspended', `${moment(since)}, ${end}${reason === null ? '' : `: ${escapedText(reason)}`}`]];
 }
 
 /** A row for the windows that are not fixed: a key's own limits have the kinds of its plan. Empty if there are none. */

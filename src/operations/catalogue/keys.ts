@@ -2,11 +2,13 @@ import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
 import type { KeyEdits } from '../key-changes.ts';
 import { key, label, notes, wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
 import { changeOfDeletion, changeOfKey } from '../recorded.ts';
+import { reason } from '../suspensions.ts';
 import {
   count,
   cursor,
@@ -309,6 +311,60 @@ export const revokeKey = defineOperation({
   async run(context, { id }, { guard }) {
     const changed = await context.operations.revoke(id, guard);
     return { ...shown(changed.key, context), change: changeOfKey(changed, changed.before.revokedAtMs !== null) };
+  },
+});
+
+export const suspendKey = defineOperation({
+  name: 'suspendKey',
+  line: 'POST /keys/{id}/suspend',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Suspends a key until a moment, or until it is resumed. Every gateway refuses it within a second.',
+  description:
+    'Its requests get 403 `suspended` and are not counted; its counts, bans and secrets stay. A key that is suspended gets the new end ' +
+    'and reason. The record of changes says who suspended it; the caller does not learn that.',
+  on: 'store',
+  action: 'key.suspend',
+  isVersioned: true,
+  isGuarded: true,
+  input: z
+    .strictObject(
+      {
+        until: moment.optional().describe('When it ends by itself; null or absent: only when the key is resumed.'),
+        reason: reason.optional(),
+      },
+      'must be an object',
+    )
+    .meta({ id: 'NewSuspension', examples: [{ until: '24h', reason: 'asked for by billing' }] }),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: { not_found: true, conflict: CONFLICT },
+  async run(context, { id, until = null, reason = null }, { guard }) {
+    const untilMs = msOf(until, context.nowMs());
+    const changed = await context.operations.suspend(id, { untilMs, reason }, guard);
+    return { ...shown(changed.key, context), change: changeOfKey(changed, changed.key === changed.before) };
+  },
+});
+
+export const resumeKey = defineOperation({
+  name: 'resumeKey',
+  line: 'POST /keys/{id}/resume',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Ends the suspension of a key. Every gateway serves it within a second.',
+  description: 'To resume a key that is not suspended is no mistake.',
+  on: 'store',
+  action: 'key.resume',
+  isVersioned: true,
+  isGuarded: true,
+  input: z.strictObject({}, 'must be an object'),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: { not_found: true, conflict: CONFLICT },
+  async run(context, { id }, { guard }) {
+    const changed = await context.operations.resume(id, guard);
+    const wasSuspended = isSuspended(changed.before.suspended, context.nowMs());
+    return { ...shown(changed.key, context), change: changeOfKey(changed, !wasSuspended) };
   },
 });
 

@@ -160,10 +160,11 @@ export class KeyWrite implements LastingWrite {
   }
 }
 
-/** Whether a secret that worked, or the whole key, ends with this change. */
+/** Whether a secret that worked, or the whole key, ends with this change, or is suspended by it. */
 function endsAccess({ before, after }: KeyWriteOptions): boolean {
   if (before === null) return false;
   if (after.revokedAtMs !== null || after.deletedAtMs !== undefined) return true;
+  if (after.suspended !== undefined && !isDeepStrictEqual(before.suspended, after.suspended)) return true;
   const endOf = (key: StoredKey, digest: string) => key.secrets.find((secret) => secret.digest === digest)?.expiresAtMs;
   return before.secrets.some(({ digest }) => endOf(after, digest) !== endOf(before, digest));
 }

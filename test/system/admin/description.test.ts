@@ -200,6 +200,13 @@ describe('the API held to its description', () => {
       ['POST', `/admin/keys/${id}/rotate`, { overlap: '1h' }],
       ['POST', `/admin/keys/${id}/rotate`, { overlap: 1 }],
       ['POST', '/admin/keys/none/rotate'],
+      ['POST', `/admin/keys/${id}/suspend`, { until: '1h', reason: 'r' }],
+      ['POST', `/admin/keys/${id}/suspend`, { until: 1 }],
+      ['POST', '/admin/keys/none/suspend'],
+      ['GET', `/admin/keys/${id}`],
+      ['POST', `/admin/keys/${id}/resume`],
+      ['POST', `/admin/keys/${id}/resume`, { now: true }],
+      ['POST', '/admin/keys/none/resume'],
       ['POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 5 }],
       ['POST', `/admin/keys/${id}/topups`, { window: 'hour', amount: 5 }],
       ['POST', '/admin/keys/none/topups', { window: 'day', amount: 5 }],
@@ -260,6 +267,8 @@ describe('the API held to its description', () => {
       ['POST', '/admin/keys/find'],
       ['PATCH', `/admin/keys/${id}`],
       ['POST', `/admin/keys/${id}/rotate`],
+      ['POST', `/admin/keys/${id}/suspend`],
+      ['POST', `/admin/keys/${id}/resume`],
       ['POST', `/admin/keys/${id}/delete`],
       ['POST', `/admin/keys/${id}/topups`],
       ['POST', `/admin/keys/${id}/usage/reset`],
@@ -295,6 +304,8 @@ describe('the API held to its description', () => {
     const changes = [
       ['PATCH', '', { owner: 'p' }],
       ['POST', '/rotate', undefined],
+      ['POST', '/suspend', undefined],
+      ['POST', '/resume', undefined],
       ['DELETE', '', undefined],
     ] as const;
     const deletion = ['POST', '/delete', undefined] as const;
@@ -351,7 +362,7 @@ describe('the API held to its description', () => {
       METHODS.filter((method) => method in methods).map((method) => [method, path, methods[method]!] as const),
     );
     const bodyFor = (method: string, path: string) => {
-      if (/\/(rotate|delete|reset)$/.test(path)) return undefined;
+      if (/\/(rotate|suspend|resume|delete|reset)$/.test(path)) return undefined;
       if (path === '/session') return method === 'post' ? { token: 'wrong' } : undefined;
       if (path.endsWith('/find')) return { secret: key };
       if (path.endsWith('/topups')) return { window: 'day', amount: 5 };

@@ -15,6 +15,8 @@ const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'key.create': 'Create key',
   'key.update': 'Edit key',
   'key.rotate': 'Rotate secret',
+  'key.suspend': 'Suspend key',
+  'key.resume': 'Resume key',
   'key.revoke': 'Revoke key',
   'key.delete': 'Delete key',
   'key.import': 'Import keys',
