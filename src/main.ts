@@ -15,6 +15,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'keys find': async () => (await import('./cli/keys/find.ts')).keysFind,
   'keys show': async () => (await import('./cli/keys/show.ts')).keysShow,
   'keys rotate': async () => (await import('./cli/keys/change.ts')).keysRotate,
+  'keys end-secret': async () => (await import('./cli/keys/change.ts')).keysEndSecret,
   'keys suspend': async () => (await import('./cli/keys/change.ts')).keysSuspend,
   'keys resume': async () => (await import('./cli/keys/change.ts')).keysResume,
   'keys revoke': async () => (await import('./cli/keys/change.ts')).keysRevoke,

@@ -27,7 +27,7 @@ export interface ChangeOrigin {
 /** The actions of operations. Each operation that changes something has one, named `noun.verb`. */
 const ACTIONS = [
   ...(['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'ban.lift'] as const),
-  ...(['key.suspend', 'key.resume'] as const),
+  ...(['key.suspend', 'key.resume', 'secret.end'] as const),
   ...(['key.topup', 'usage.reset', 'plans.write'] as const),
 ] as const;
 export type Action = (typeof ACTIONS)[number];

@@ -124,6 +124,36 @@ export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, 
   return ended.length === 0 ? { ...key, secrets } : withRetired({ ...key, secrets }, ended);
 }
 
+/**
+ * Ends one of several secrets of a key at once, and retires its digest. The others, the plan and the counts stay.
+ * @param last4 its last four characters; empty for a secret of which only the hash is known
+ * @throws Failure `not_found` if no secret that works ends so; `conflict` for a revoked key, if several secrets end so, and for the
+ *   last secret that works
+ */
+export function withSecretEnded(key: StoredKey, last4: string, nowMs: number): StoredKey {
+  if (key.revokedAtMs !== null) {
+    throw new Failure('conflict', `Key ${key.id} is revoked: none of its secrets works any more.`);
+  }
+  const working = key.secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs);
+  const [found, ...others] = working.filter((secret) => secret.last4 === last4);
+  if (found === undefined) {
+    throw new Failure('not_found', `Key ${key.id} has no secret that works and ends with these characters.`);
+  }
+  if (working.length === 1) {
+    throw new Failure(
+      'conflict',
+      `This is the only secret of key ${key.id} that works. Rotate the key to replace it, or revoke the key.`,
+    );
+  }
+  if (others.length > 0) {
+    throw new Failure(
+      'conflict',
+      `Several secrets of key ${key.id} end with these characters. Rotate the key as leaked: that ends all of its secrets and makes a new one.`,
+    );
+  }
+  return withRetired({ ...key, secrets: key.secrets.filter((secret) => secret !== found) }, [found]);
+}
+
 function withRetired(key: StoredKey, ended: readonly { readonly digest: string }[]): StoredKey {
   const retired = [...(key.retired ?? []), ...ended.map(({ digest }) => digest)];
   if (retired.length <= MAX_RETIRED) return { ...key, retired };

@@ -21,6 +21,7 @@ import {
   revoked,
   rotated,
   suspended,
+  withSecretEnded,
 } from './key-changes.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
@@ -113,6 +114,12 @@ export class Operations {
   revoke(id: string, guard?: Guard): Promise<Changed> {
     const { nowMs } = this.#sources();
     return this.#change(id, (before) => revoked(before, nowMs), guard);
+  }
+
+  /** Ends one of several secrets of a key, by its last four characters. */
+  endSecret(id: string, last4: string, guard?: Guard): Promise<Changed> {
+    const { nowMs } = this.#sources();
+    return this.#change(id, (before) => withSecretEnded(before, last4, nowMs), guard);
   }
 
   /** Suspends a key until a moment (Unix milliseconds), or until it is resumed. */

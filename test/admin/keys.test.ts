@@ -227,6 +227,51 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     ]);
   });
 
+  test('of two secrets one is ended, within a second, and neither the last one nor what is ambiguous (reliability 266)', async () => {
+    const made = await make();
+    const path = `/admin/keys/${made.id}`;
+    const status = async (key: string) => (await gateway.get('/v1/pets', key)).status;
+    expect(await status(made.key)).toBe(200);
+    const last = await ask(gateway, 'POST', `${path}/secrets/end`, { last4: made.key.slice(-4) });
+    expect([last.status, last.body.message]).toEqual([
+      409,
+      expect.stringMatching(/only secret .* Rotate the key to replace it/),
+    ]);
+    const { key: second } = (await ask(gateway, 'POST', `${path}/rotate`, { overlap: '1h' })).body;
+    const missing = await ask(gateway, 'POST', `${path}/secrets/end`, { last4: '----' });
+    expect([missing.status, missing.body.code]).toEqual([404, 'not_found']);
+    const whole = await ask(gateway, 'POST', `${path}/secrets/end`, { last4: second });
+    invalid(whole, /^last4 must be the last four characters of the secret, and no more of it\.$/);
+    const ended = await ask(gateway, 'POST', `${path}/secrets/end`, { last4: made.key.slice(-4) });
+    expect([ended.status, ended.body.secrets]).toMatchObject([200, [{ last4: second.slice(-4) }]]);
+    await eventually(async () => expect(await status(made.key)).toBe(401), { withinMs: 1_000 });
+    expect(await status(second)).toBe(200);
+    const [change] = (await ask(gateway, 'GET', `/admin/audit?key=${made.id}`)).body.changes;
+    expect(change).toMatchObject({
+      action: 'secret.end',
+      outcome: 'done',
+      before: { secrets: [second.slice(-4), made.key.slice(-4)] },
+      after: { secrets: [second.slice(-4)] },
+    });
+  });
+
+  test('a rotation of a leaked secret ends all that were there at once, and has no overlap (reliability 266)', async () => {
+    const made = await make();
+    const path = `/admin/keys/${made.id}/rotate`;
+    const { key: second } = (await ask(gateway, 'POST', path, { overlap: '30d', leaked: false })).body;
+    invalid(await ask(gateway, 'POST', path, { overlap: '0s', leaked: true }), /^A leaked secret has no overlap/);
+    invalid(await ask(gateway, 'POST', path, { leaked: 'yes' }), /^leaked must be true or false/);
+    const third = (await ask(gateway, 'POST', path, { leaked: true })).body;
+    expect(third.secrets).toMatchObject([{ last4: third.key.slice(-4), expiresAt: null }]);
+    await eventually(
+      async () => {
+        const answers = [made.key, second, third.key].map((key) => gateway.get('/v1/pets', key));
+        expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([401, 401, 200]);
+      },
+      { withinMs: 1_000 },
+    );
+  });
+
   test('If-Match lets a change through for the version that was read, and for no other', async () => {
     const made = await ask(gateway, 'POST', '/admin/keys', { plan: 'free' });
     const path = `/admin/keys/${made.body.id}`;
@@ -239,6 +284,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       ['PATCH', path, { name: 'two' }],
       ['POST', `${path}/rotate`, undefined],
       ['POST', `${path}/suspend`, undefined],
+      ['POST', `${path}/secrets/end`, { last4: 'abcd' }],
       ['POST', `${path}/resume`, undefined],
       ['DELETE', path, undefined],
     ] as const) {
@@ -308,10 +354,11 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     ['DELETE', ''],
     ['POST', '/rotate'],
     ['POST', '/suspend'],
+    ['POST', '/secrets/end'],
     ['POST', '/resume'],
     ['GET', '/usage'],
   ])('%s /admin/keys/key_none%s is 404', async (method, path) => {
-    const body = method === 'PATCH' ? { plan: 'free' } : undefined;
+    const body = method === 'PATCH' ? { plan: 'free' } : path === '/secrets/end' ? { last4: 'abcd' } : undefined;
     const told = await ask(gateway, method, `/admin/keys/key_none${path}`, body);
     expect([told.status, told.body]).toEqual([
       404,

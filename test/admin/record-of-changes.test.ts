@@ -32,6 +32,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { id } = made.body;
     await ask(gateway, 'PATCH', `/admin/keys/${id}`, { plan: 'small', limits: { minute: 7 } }, header);
     const rotated = await ask(gateway, 'POST', `/admin/keys/${id}/rotate`, { overlap: '0s' }, header);
+    await ask(gateway, 'POST', `/admin/keys/${id}/secrets/end`, { last4: rotated.body.key }, header);
     await ask(gateway, 'POST', `/admin/keys/${id}/suspend`, { reason: 'r' }, header);
     await ask(gateway, 'POST', `/admin/keys/${id}/suspend`, { reason: 'r' }, header);
     await ask(gateway, 'POST', `/admin/keys/${id}/resume`, undefined, header);
@@ -51,6 +52,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
         after: { plan: 'small', limits: { minute: 7 } },
       },
       { action: 'key.rotate', before: { secrets: [made.body.key.slice(-4)] } },
+      { action: 'secret.end', outcome: 'refused', code: 'invalid_request', before: null, after: null },
       { action: 'key.suspend', outcome: 'done', after: { suspended: { until: null, reason: 'r' } } },
       { action: 'key.suspend', outcome: 'unchanged' },
       { action: 'key.resume', outcome: 'done', before: { suspended: { until: null, reason: 'r' } } },

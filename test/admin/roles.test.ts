@@ -40,6 +40,7 @@ const NEEDED: Readonly<Record<string, string>> = {
   'DELETE keys/{id}': 'operator',
   'POST keys/{id}/rotate': 'operator',
   'POST keys/{id}/suspend': 'operator',
+  'POST keys/{id}/secrets/end': 'operator',
   'POST keys/{id}/resume': 'operator',
   'POST keys/{id}/topups': 'operator',
   'POST keys/{id}/usage/reset': 'operator',

@@ -1,6 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import type { StoredKey } from '../../src/identify/key-store.ts';
-import { deleted, edited, recognised, resumed, revoked, rotated, suspended } from '../../src/operations/key-changes.ts';
+import {
+  deleted,
+  edited,
+  recognised,
+  resumed,
+  revoked,
+  rotated,
+  suspended,
+  withSecretEnded,
+} from '../../src/operations/key-changes.ts';
 import { someKey } from '../identify/some-key.ts';
 
 test('the digests that a key has retired are bounded, and the first ones stay: one of them came with an import', () => {
@@ -65,5 +74,35 @@ describe('a suspension', () => {
     const gone = { ...key, revokedAtMs: 1 };
     expect(() => suspended(gone, { untilMs: null, reason: null }, 5)).toThrow(/is revoked and cannot be suspended/);
     expect(() => resumed(gone)).toThrow(/is revoked and cannot be resumed/);
+  });
+});
+
+describe('the end of one secret', () => {
+  const fresh = () => someKey().key.secrets[0]!;
+  const [old, other] = [
+    { ...fresh(), last4: 'aaaa' },
+    { ...fresh(), last4: 'bbbb' },
+  ];
+  const { key } = someKey({ secrets: [other, old] });
+
+  test('takes it from the record, where only its retired digest is left, and touches nothing else', () => {
+    expect(withSecretEnded(key, 'aaaa', 5)).toEqual({ ...key, secrets: [other], retired: [old.digest] });
+    const imported = { ...key, secrets: [other, { ...old, last4: '' }] };
+    expect(withSecretEnded(imported, '', 5).secrets).toEqual([other]);
+  });
+
+  test.each([
+    ['which no secret has', key, 'cccc', 'not_found'],
+    [
+      'of a secret that has ended by itself',
+      { ...key, secrets: [other, { ...old, expiresAtMs: 5 }] },
+      'aaaa',
+      'not_found',
+    ],
+    ['of the only secret that works', { ...key, secrets: [other, { ...old, expiresAtMs: 5 }] }, 'bbbb', 'conflict'],
+    ['of two secrets', { ...key, secrets: [other, old, { ...fresh(), last4: 'aaaa' }] }, 'aaaa', 'conflict'],
+    ['of a revoked key', { ...key, revokedAtMs: 1 }, 'aaaa', 'conflict'],
+  ])('by characters %s is refused', (_what, stored, last4, code) => {
+    expect(() => withSecretEnded(stored, last4, 5)).toThrow(expect.objectContaining({ code }));
   });
 });

@@ -381,25 +381,73 @@ export const rotateKey = defineOperation({
   action: 'key.rotate',
   isVersioned: true,
   isGuarded: true,
-  input: z.strictObject(
-    {
-      overlap: z
-        .string(DURATION_RULE)
-        .refine((text) => durationFrom(text) !== null, DURATION_RULE)
-        .optional()
-        .describe('How long the secrets before it keep working; `0s` ends them at once.')
-        .meta({ pattern: DURATION_PATTERN, default: '24h' }),
-    },
-    'must be an object',
-  ),
+  input: z
+    .strictObject(
+      {
+        overlap: z
+          .string(DURATION_RULE)
+          .refine((text) => durationFrom(text) !== null, DURATION_RULE)
+          .optional()
+          .describe('How long the secrets before it keep working; `0s` ends them at once.')
+          .meta({ pattern: DURATION_PATTERN, default: '24h' }),
+        leaked: flag.describe(
+          'True if somebody else may have one of the secrets before it: all of them end at once. It excludes `overlap`.',
+        ),
+      },
+      'must be an object',
+    )
+    .refine(
+      ({ overlap, leaked }) => !leaked || overlap === undefined,
+      'A leaked secret has no overlap: leave out overlap, or leaked.',
+    ),
   output: keyWithSecret,
   result: 'The key, with its new secret.',
   fails: { not_found: true, conflict: true },
-  async run({ operations, nowMs }, { id, overlap }, { guard }) {
-    const overlapMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
+  async run({ operations, nowMs }, { id, overlap, leaked }, { guard }) {
+    const keptMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
+    const overlapMs = leaked ? 0 : keptMs;
     const { secret, ...changed } = await operations.rotate(id, overlapMs, guard);
     const { id: keyId, ...rest } = wholeKeyReport(changed.key, operations.plans, nowMs());
     return { output: { id: keyId, key: secret, ...rest }, change: changeOfKey(changed), key: changed.key };
+  },
+});
+
+const last4Rule = 'must be the last four characters of the secret, and no more of it';
+
+export const endSecret = defineOperation({
+  name: 'endSecret',
+  // The last four characters are no name: two secrets may have the same ones, and no URL should have a part of a secret.
+  line: 'POST /keys/{id}/secrets/end',
+  tag: 'keys',
+  role: 'operator',
+  sentence:
+    'Ends one of several secrets of a key at once. Every gateway refuses it within a second; the others keep working.',
+  description:
+    'A secret that has ended does not work again. The only secret that works is not ended this way, and neither is one of several that end ' +
+    'with the same characters: 409.',
+  on: 'store',
+  action: 'secret.end',
+  isVersioned: true,
+  isGuarded: true,
+  input: z.strictObject(
+    {
+      last4: z
+        .string(last4Rule)
+        .max(4, last4Rule)
+        .describe('The last four characters of the secret; an empty text for the one of which only the hash is known.')
+        .meta({ maxLength: 4 }),
+    },
+    'must be an object',
+  ),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: {
+    not_found: 'There is no such key, or it has no secret that works and ends so.',
+    conflict: 'The key is revoked, it is its only secret that works, or several secrets end so.',
+  },
+  async run(context, { id, last4 }, { guard }) {
+    const changed = await context.operations.endSecret(id, last4, guard);
+    return { ...shown(changed.key, context), change: changeOfKey(changed) };
   },
 });
 

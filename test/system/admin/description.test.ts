@@ -200,6 +200,10 @@ describe('the API held to its description', () => {
       ['POST', `/admin/keys/${id}/rotate`, { overlap: '1h' }],
       ['POST', `/admin/keys/${id}/rotate`, { overlap: 1 }],
       ['POST', '/admin/keys/none/rotate'],
+      ['POST', `/admin/keys/${id}/secrets/end`, { last4: key.slice(-4) }],
+      ['POST', `/admin/keys/${id}/rotate`, { leaked: true }],
+      ['POST', `/admin/keys/${id}/secrets/end`, { last4: 12 }],
+      ['POST', '/admin/keys/none/secrets/end', { last4: 'abcd' }],
       ['POST', `/admin/keys/${id}/suspend`, { until: '1h', reason: 'r' }],
       ['POST', `/admin/keys/${id}/suspend`, { until: 1 }],
       ['POST', '/admin/keys/none/suspend'],
@@ -269,6 +273,7 @@ describe('the API held to its description', () => {
       ['POST', `/admin/keys/${id}/rotate`],
       ['POST', `/admin/keys/${id}/suspend`],
       ['POST', `/admin/keys/${id}/resume`],
+      ['POST', `/admin/keys/${id}/secrets/end`],
       ['POST', `/admin/keys/${id}/delete`],
       ['POST', `/admin/keys/${id}/topups`],
       ['POST', `/admin/keys/${id}/usage/reset`],
@@ -306,6 +311,7 @@ describe('the API held to its description', () => {
       ['POST', '/rotate', undefined],
       ['POST', '/suspend', undefined],
       ['POST', '/resume', undefined],
+      ['POST', '/secrets/end', { last4: 'abcd' }],
       ['DELETE', '', undefined],
     ] as const;
     const deletion = ['POST', '/delete', undefined] as const;
@@ -355,6 +361,8 @@ describe('the API held to its description', () => {
     const { body: kept } = await itUnsettled('POST', '/admin/keys', { plan: 'small' });
     for (let i = 0; i < 14; i++) await unsettled.get('/v1/pets', kept.key);
     await itUnsettled('DELETE', `/admin/bans/${kept.id}`);
+    await itUnsettled('POST', `/admin/keys/${kept.id}/rotate`);
+    await itUnsettled('POST', `/admin/keys/${kept.id}/secrets/end`, { last4: kept.key.slice(-4) });
     for (const [method, path, body] of [...usageChanges, ...changes])
       await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);
     await itUnsettled('POST', `/admin/keys/${kept.id}/delete`);
@@ -365,6 +373,7 @@ describe('the API held to its description', () => {
       if (/\/(rotate|suspend|resume|delete|reset)$/.test(path)) return undefined;
       if (path === '/session') return method === 'post' ? { token: 'wrong' } : undefined;
       if (path.endsWith('/find')) return { secret: key };
+      if (path.endsWith('/secrets/end')) return { last4: 'abcd' };
       if (path.endsWith('/topups')) return { window: 'day', amount: 5 };
       return method === 'patch' ? { owner: 'o' } : method === 'post' ? { plan: 'free' } : undefined;
     };

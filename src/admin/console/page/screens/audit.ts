@@ -15,6 +15,7 @@ const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'key.create': 'Create key',
   'key.update': 'Edit key',
   'key.rotate': 'Rotate secret',
+  'secret.end': 'End secret',
   'key.suspend': 'Suspend key',
   'key.resume': 'Resume key',
   'key.revoke': 'Revoke key',
