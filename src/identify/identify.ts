@@ -73,6 +73,12 @@ export interface IdentifierOptions {
   readonly staleKeysMs: number;
   /** Maximum secrets of each kind that are kept in memory. */
   readonly bounds?: { readonly known: number; readonly unknown: number };
+  /**
+   * Called when a secret of a key is in use, once on each day (UTC), and again if it returns false. It is called with the look-ups of
+   * a secret in use, which come every ten seconds, so a day may be noted that late, or not at all for a use in its first seconds.
+   * @param nowMs by `wallMs`
+   */
+  readonly onUse?: (key: StoredKey, secret: StoredSecret, nowMs: number) => boolean;
   /** Called once per failed look-up with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;
 }
@@ -261,9 +267,18 @@ export class Identifier {
       epoch,
       retryAtMs: 0,
       rehashAtMs: before?.rehashAtMs ?? 0,
+      usedOn: this.#noteUse(key, secret, before?.usedOn ?? NEVER),
     };
     this.#known.set(sha, known);
     return known;
+  }
+
+  /** @param usedOn the day that was noted before @returns the day that is noted now */
+  #noteUse(key: StoredKey, secret: StoredSecret, usedOn: number): number {
+    const { onUse, wallMs } = this.#options;
+    const nowMs = wallMs();
+    const today = Math.floor(nowMs / DAY_MS);
+    return onUse === undefined || usedOn === today || !onUse(key, secret, nowMs) ? usedOn : today;
   }
 
   /** While the store is away, known secrets keep working for `staleKeysMs` (contract section 6). */
@@ -323,7 +338,12 @@ interface KnownSecret {
    * The earliest time of the next re-hash: another gateway may have the peppers in the other order and undo each one.
    */
   rehashAtMs: number;
+  /** The day for which `onUse` was called last, in days since 1970; NEVER before that. */
+  readonly usedOn: number;
 }
+
+const DAY_MS = 86_400_000;
+const NEVER = -1;
 
 /** An epoch that is never the present one. */
 const CHANGED = -1;

@@ -3,6 +3,7 @@ import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
+import { workingSecrets } from './key-report.ts';
 import { suspensionOf } from './suspensions.ts';
 import { visible } from './values.ts';
 
@@ -134,7 +135,7 @@ export function withSecretEnded(key: StoredKey, last4: string, nowMs: number): S
   if (key.revokedAtMs !== null) {
     throw new Failure('conflict', `Key ${key.id} is revoked: none of its secrets works any more.`);
   }
-  const working = key.secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs);
+  const working = workingSecrets(key, nowMs);
   const [found, ...others] = working.filter((secret) => secret.last4 === last4);
   if (found === undefined) {
     throw new Failure('not_found', `Key ${key.id} has no secret that works and ends with these characters.`);

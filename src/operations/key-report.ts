@@ -4,7 +4,7 @@ import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 import { isSuspended } from '../identify/suspension.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
-import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
+import { type DeepReadonly, day, limitOrCustom, limits, time } from './values.ts';
 
 const textRule = 'must be text or null';
 export const label = z
@@ -17,6 +17,22 @@ export const notes = z
   .nullable()
   .describe('Text of up to 1000 characters, for the people who look after keys. An empty text means none.')
   .meta({ id: 'Notes', maxLength: 1000 });
+
+const secret = z.strictObject({
+  last4: z.string().nullable().describe('Null where only a hash was ever known.'),
+  createdAt: time,
+  expiresAt: time.nullable(),
+});
+/** The secrets of a key, each with its last use. */
+export const usedSecrets = z
+  .array(
+    secret.extend({
+      lastUsedOn: day
+        .nullable()
+        .describe('The day (UTC) on which a gateway saw the secret last, within ten seconds; null if none is kept.'),
+    }),
+  )
+  .describe('The secrets that have not ended, newest first.');
 
 /** A key as operators see it, without any secret. */
 export const key = z
@@ -40,20 +56,16 @@ export const key = z
       .string()
       .optional()
       .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
-    secrets: z
-      .array(
-        z.strictObject({
-          last4: z.string().nullable().describe('Null where only a hash was ever known.'),
-          createdAt: time,
-          expiresAt: time.nullable(),
-        }),
-      )
-      .describe('The secrets that have not ended, newest first.'),
+    secrets: z.array(secret).describe('The secrets that have not ended, newest first.'),
   })
   .meta({ id: 'Key' });
 
 /** Everything that the store holds about a key, without secrets and digests. */
-export type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
+type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
+
+export type KeyReportWithUses = Omit<WholeKeyReport, 'secrets'> & {
+  readonly secrets: DeepReadonly<z.output<typeof usedSecrets>>;
+};
 
 /** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
 export type KeyReport = Pick<WholeKeyReport, 'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt'>;
@@ -80,14 +92,17 @@ export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): Who
     revokedAt: timeOf(key.revokedAtMs),
     ...suspendedNow(key, nowMs),
     ...(key.applied === undefined ? {} : { entry: entryText(key.applied) }),
-    secrets: key.secrets
-      .filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs)
-      .map(({ last4, createdAtMs, expiresAtMs }) => ({
-        last4: last4 === '' ? null : last4,
-        createdAt: timeOf(createdAtMs),
-        expiresAt: timeOf(expiresAtMs),
-      })),
+    secrets: workingSecrets(key, nowMs).map(({ last4, createdAtMs, expiresAtMs }) => ({
+      last4: last4 === '' ? null : last4,
+      createdAt: timeOf(createdAtMs),
+      expiresAt: timeOf(expiresAtMs),
+    })),
   };
+}
+
+/** The secrets of a key that have not ended, newest first. */
+export function workingSecrets({ secrets }: Pick<StoredKey, 'secrets'>, nowMs: number): StoredKey['secrets'] {
+  return secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs);
 }
 
 /** The member `suspended` of the report of a key; absent unless it is suspended now. */

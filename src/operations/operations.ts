@@ -8,6 +8,7 @@ import type { WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
+import { type SecretUseStore, secretName } from '../identify/secret-use-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import { type Created, createKey, createOnce, type Made } from './create-once.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
@@ -23,6 +24,7 @@ import {
   suspended,
   withSecretEnded,
 } from './key-changes.ts';
+import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-report.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import { type NearReport, nearLimits } from './live/near-limits.ts';
@@ -44,6 +46,7 @@ export interface OperationsOptions {
   readonly keys: KeyStore;
   readonly ledger: LedgerView;
   readonly history: HistoryStore;
+  readonly secretUses: SecretUseStore;
   /** Returns the plans in force. */
   readonly plans: () => Plans;
   /** Newest first; at least one. */
@@ -148,6 +151,7 @@ export class Operations {
     });
     if (done === null) return unknownKey(id);
     for (const consumerId of [id, shadowIdOf(id)]) await this.#options.ledger.forget(consumerId);
+    await this.#options.secretUses.forget(id);
     return done;
   }
 
@@ -207,6 +211,15 @@ export class Operations {
       if (error instanceof Failure && error.code === 'refused') return null;
       throw error;
     }
+  }
+
+  /** All about a key, with the day (UTC) on which each of its secrets was used last; null if none is kept. */
+  async wholeReport(key: StoredKey): Promise<KeyReportWithUses> {
+    const { secretUses, nowMs } = this.#options;
+    const atMs = nowMs();
+    const report = wholeKeyReport(key, this.plans, atMs);
+    const days = await secretUses.of(key.id, workingSecrets(key, atMs).map(secretName));
+    return { ...report, secrets: report.secrets.map((secret, i) => ({ ...secret, lastUsedOn: days[i]! })) };
   }
 
   /**

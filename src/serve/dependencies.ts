@@ -21,6 +21,7 @@ import { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { KeySources } from '../identify/key-sources.ts';
+import { SecretUses } from '../identify/secret-uses.ts';
 import { isSuspended } from '../identify/suspension.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
@@ -46,6 +47,7 @@ export interface Services {
   readonly thread: ThreadTime;
   readonly compressors: Compressors;
   readonly deprecatedCalls: DeprecatedCallCounter;
+  readonly secretUses: SecretUses;
   readonly refusals: RefusalCounter;
 }
 
@@ -64,6 +66,7 @@ export function openServices(
 ): Services {
   const onStoreFailure = () => metrics.storeFailed();
   const { onFailure, staleKeysMs, timeoutMs, url } = settings.redis;
+  const secretUses = new SecretUses({ store: stores.secretUses });
   const identifier = new Identifier({
     keyStore: stores.keys,
     peppers: stores.peppers,
@@ -71,6 +74,7 @@ export function openServices(
     formats: () => inForce.settings.keyFormats,
     staleKeysMs,
     onStoreFailure,
+    onUse: (key, secret, nowMs) => secretUses.note(key, secret, nowMs),
     // Gateways whose own clocks differ agree on when a key expires.
     wallMs: () => stores.clock.nowMs,
     monotonicMs: CLOCKS.monotonicMs,
@@ -108,9 +112,8 @@ export function openServices(
     if (kind !== 'key') admitter.forget();
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
-  const refusals = new RefusalCounter(stores.history);
-  const compressors = new Compressors();
-  return { identifier, admitter, failedAttempts, usage, thread, compressors, deprecatedCalls, refusals };
+  const [refusals, compressors] = [new RefusalCounter(stores.history), new Compressors()];
+  return { identifier, admitter, failedAttempts, usage, thread, compressors, deprecatedCalls, secretUses, refusals };
 }
 
 /**
@@ -135,7 +138,7 @@ export function gatewayDepsOf(
   router: Router,
   { log, metrics, recent, validators, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
-  const { deprecatedCalls, refusals, ...deciding } = services;
+  const { deprecatedCalls, secretUses: _, refusals, ...deciding } = services;
   const deprecated = Map.groupBy(
     settings.routes.filter((route) => route.deprecated !== null),
     ({ path }) => path,

@@ -49,7 +49,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect([answer.status, answer.headers.get('x-ratelimit-limit')]).toEqual([200, '5']);
     const shown = await ask(gateway, 'GET', `/admin/keys/${rest.id}`);
     const today = new Date().toISOString().slice(0, 10);
-    expect(shown.body).toEqual({ ...rest, lastUsedOn: expect.toSatisfy((day) => day === null || day <= today) });
+    const lastUsedOn = expect.toSatisfy((day) => day === null || day <= today);
+    const secrets = [{ ...rest.secrets[0], lastUsedOn }];
+    expect(shown.body).toEqual({ ...rest, lastUsedOn, secrets });
     expect(shown.text).not.toContain(key.slice(8, -4));
   });
 
@@ -70,7 +72,8 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   test('what the API makes the command shows, and what the command makes the API shows', async () => {
     const made = await make({ plan: 'free', name: 'n', notes: 'x', limits: { day: 7 } });
     const { ownLimits: _, key: __, ...report } = made;
-    expect(await command('keys', 'show', made.id, '--json')).toEqual(report);
+    const secrets = [{ ...report.secrets[0], lastUsedOn: null }];
+    expect(await command('keys', 'show', made.id, '--json')).toEqual({ ...report, secrets });
     const other = await command('keys', 'create', '--plan', 'small', '--owner', 'me', '--notes', 'y', '--json');
     const { key: ___, ...told } = other;
     expect(await show(other.id)).toMatchObject({ ...told, notes: 'y' });
@@ -270,6 +273,26 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       },
       { withinMs: 1_000 },
     );
+  });
+
+  test('each secret has the day of its own last use, and nothing is left of it once the key is deleted', async () => {
+    const made = await make();
+    const path = `/admin/keys/${made.id}`;
+    await ask(gateway, 'POST', `${path}/rotate`, { overlap: '1h' });
+    const from = new Date().toISOString().slice(0, 10);
+    await gateway.get('/v1/pets', made.key);
+    const secrets = await eventually(async () => {
+      const { body } = await ask(gateway, 'GET', path);
+      expect(body.secrets[1].lastUsedOn).not.toBeNull();
+      return body.secrets;
+    });
+    expect(secrets[0].lastUsedOn).toBeNull();
+    expect([from, new Date().toISOString().slice(0, 10)]).toContain(secrets[1].lastUsedOn);
+    expect((await command('keys', 'show', made.id, '--json')).secrets).toEqual(secrets);
+    const { stdout } = await runCommand(gateway.env, 'keys', 'show', made.id);
+    expect(stdout).toMatch(/secret .*no use on record\nsecret .*, last used \d{4}-\d\d-\d\d\n$/);
+    await ask(gateway, 'DELETE', path);
+    expect((await ask(gateway, 'POST', `${path}/delete`)).status).toBe(200);
   });
 
   test('If-Match lets a change through for the version that was read, and for no other', async () => {

@@ -4,6 +4,7 @@ import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
 import { DurableWrites, type LostChanges } from '../../src/stores/redis/durable-writes.ts';
 import { RedisFleet } from '../../src/stores/redis/fleet.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
+import { RedisSecretUses } from '../../src/stores/redis/secret-uses.ts';
 import { circuitFor } from '../../src/stores/redis/shards.ts';
 import { atEnd } from '../support/endings.ts';
 
@@ -31,5 +32,15 @@ export async function gatewayOn(
   });
   await untilReady(redis, 5_000);
   const fleet = new RedisFleet({ redis, circuit });
-  return { redis, circuit, changes, writes, keys, audit: new RedisAudit({ redis, circuit, writes }), fleet };
+  const secretUses = new RedisSecretUses({ redis, circuit });
+  return {
+    redis,
+    circuit,
+    changes,
+    writes,
+    keys,
+    audit: new RedisAudit({ redis, circuit, writes }),
+    fleet,
+    secretUses,
+  };
 }

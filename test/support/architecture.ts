@@ -54,6 +54,7 @@ const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'a
 const FOR_STORES = [
   'src/identify/key-store.ts',
   'src/identify/pepper-record.ts',
+  'src/identify/secret-use-store.ts',
   'src/admit/ledger.ts',
   'src/admit/account-changes.ts',
   'src/admit/decide.ts',

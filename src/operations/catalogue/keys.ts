@@ -5,7 +5,7 @@ import type { StoredKey } from '../../identify/key-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
 import type { KeyEdits } from '../key-changes.ts';
-import { key, label, notes, wholeKeyReport } from '../key-report.ts';
+import { key, label, notes, usedSecrets, wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
 import { changeOfDeletion, changeOfKey } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
@@ -50,7 +50,7 @@ const lastUsedOn = day
   .describe('The day (UTC) of the last request with the key, refused ones included; null if none is kept.')
   .meta({ id: 'LastUsedOn' });
 
-const shownKey = key.extend({ lastUsedOn }).meta({ id: 'ShownKey' });
+const shownKey = key.extend({ lastUsedOn, secrets: usedSecrets }).meta({ id: 'ShownKey' });
 const listedKey = key
   .extend({ lastUsedOn: lastUsedOn.optional().describe('Only with the parameter `unused`.') })
   .meta({ id: 'ListedKey' });
@@ -250,10 +250,10 @@ export const showKey = defineOperation({
   output: shownKey,
   result: 'The key, without any secret.',
   fails: { not_found: true },
-  async run({ operations, nowMs }, { id }) {
+  async run({ operations }, { id }) {
     const key = await operations.show(id);
-    const report = wholeKeyReport(key, operations.plans, nowMs());
-    return { output: { ...report, lastUsedOn: await operations.lastUsedOn(key.id) }, key };
+    const [report, lastUsedOn] = await Promise.all([operations.wholeReport(key), operations.lastUsedOn(key.id)]);
+    return { output: { ...report, lastUsedOn }, key };
   },
 });
 
